@@ -17,8 +17,9 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from tests.support.postgres.databases import TEMPLATE, create_database, drop_database
 from tests.support.postgres.pgbouncer import PGBOUNCER, PgBouncer
 from tests.support.postgres.pin_detector import PinDetector
-from vectorforge.db.connection import Database, TenantDatabase
+from vectorforge.db.connection import Database
 from vectorforge.db.schema.migrate import migrate
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.local.postgres import EmbeddedPostgres
 
 pytest_plugins = ["tests.support.postgres.pin_plugin", "tests.flaky_plugin"]

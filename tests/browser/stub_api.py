@@ -140,7 +140,7 @@ class StubApi:
     async def _create_collection(self, request: web.Request) -> web.Response:
         name = (await request.json())["name"]
         if any(c["name"] == name for c in self.collections):
-            return problem(409, f"There is a collection named {name} already.")
+            return problem(409, f"A collection named {name!r} already exists.")
         return web.json_response(self.add_collection(name), status=201)
 
     async def _list_documents(self, request: web.Request) -> web.Response:

@@ -143,7 +143,7 @@ async def test_a_new_collection_is_chosen_and_a_taken_name_is_refused(stub: Stub
     await page.get_by_role("button", name="New collection").click()
     await page.get_by_label("Name").fill("handbook")
     await page.keyboard.press("Enter")
-    await expect(page.get_by_role("dialog")).to_contain_text("There is a collection named handbook already.")
+    await expect(page.get_by_role("dialog")).to_contain_text("A collection named 'handbook' already exists.")
     await page.get_by_label("Name").fill("contracts")
     await page.keyboard.press("Enter")
     await expect(page.get_by_role("dialog")).to_be_hidden()

@@ -17,7 +17,8 @@ from tests.campaigns.faults.load import Answer, Load
 from tests.campaigns.faults.report import write_section
 from tests.campaigns.faults.system import System, running_system
 from tests.campaigns.faults.vendor_faults import request_number
-from tests.support.vendors.fake_vendor import Behaviour, Reply
+from tests.support.vendors.fake_vendor import Reply
+from tests.support.vendors.vendor_behaviour import Behaviour
 
 _TEXTS = ("It takes ", "five days ", "[Source 1].")
 MODES: dict[str, Reply] = {

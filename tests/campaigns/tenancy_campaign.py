@@ -19,9 +19,10 @@ from rich.console import Console
 from tests.campaigns.fault_campaign import machine, progress_of, short_folder
 from tests.campaigns.faults.report import write_section
 from tests.support.postgres.pgbouncer import PgBouncer
-from vectorforge.db.connection import Database, TenantDatabase
+from vectorforge.db.connection import Database
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.schema.migrate import migrate
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.errors import DatabaseError
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.types import DistanceMetric

@@ -16,7 +16,8 @@ from tests.clients.conftest import RunNode, StartNode
 from tests.clients.doors import QUESTION, Door, check_end, held_back
 from tests.support.http.event_stream import ReceivedEvent, check_order, read_events
 from tests.support.http.mcp_client import MODES, mcp_client
-from tests.support.vendors.fake_vendor import Failure, Reply
+from tests.support.vendors.fake_vendor import Reply
+from tests.support.vendors.vendor_behaviour import Failure
 
 ASKED: Any = [{"role": "user", "content": QUESTION}]
 MODEL = "vectorforge/default"

@@ -7,7 +7,8 @@ from typing import Any
 from tests.clients.conftest import RunNode, StartNode
 from tests.clients.guides import BROKEN, QUESTION, Guides, unending
 from tests.support.vendors.fake_openai import FakeOpenAI
-from tests.support.vendors.fake_vendor import Failure, Reply
+from tests.support.vendors.fake_vendor import Reply
+from tests.support.vendors.vendor_behaviour import Failure
 
 STREAM = "ui_stream.mjs"
 CHAT = "chat_state.mjs"

@@ -15,7 +15,8 @@ from tests.contract.suites.llm import MESSAGES, collect
 from tests.contract.suites.llm_streams import LLMStreamContract
 from tests.support.aws.aws_events import aws_exception
 from tests.support.vendors.fake_bedrock import MODEL, FakeBedrock, check_input
-from tests.support.vendors.fake_vendor import Failure, FakeVendor, Reply, SmallContext
+from tests.support.vendors.fake_vendor import FakeVendor, Reply
+from tests.support.vendors.vendor_behaviour import Failure, SmallContext
 from vectorforge.config import LLMSettings, VectorForgeConfig
 from vectorforge.errors import (
     ConfigurationError,

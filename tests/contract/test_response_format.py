@@ -9,7 +9,8 @@ import pytest
 from tests.support.vendors.fake_anthropic import FakeAnthropic
 from tests.support.vendors.fake_completions import FakeCompletions
 from tests.support.vendors.fake_openai import FakeOpenAI
-from tests.support.vendors.fake_vendor import Failure, Reply
+from tests.support.vendors.fake_vendor import Reply
+from tests.support.vendors.vendor_behaviour import Failure
 from vectorforge.errors import LLMRequestError
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.providers.anthropic import AnthropicProvider

@@ -5,11 +5,12 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from tests.contract.suites.vector_store import MakeCollection, VectorStoreContract
+from tests.contract.suites.search import MakeCollection
+from tests.contract.suites.vector_store import VectorStoreContract
 from tests.support.postgres.vector_indexes import index_space
 from tests.support.rag.collections import insert_collection
 from tests.support.rag.drafts import chunk_drafts, document_draft
-from vectorforge.db.connection import TenantDatabase
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.types import DistanceMetric
 from vectorforge.vectorstore.base import VectorStore

@@ -15,7 +15,8 @@ from tests.contract.suites.llm import MESSAGES
 from tests.support.vendors.fake_anthropic import FakeAnthropic
 from tests.support.vendors.fake_embeddings import FakeEmbeddingsServer
 from tests.support.vendors.fake_openai import FakeOpenAI
-from tests.support.vendors.fake_vendor import Failure, FakeVendor
+from tests.support.vendors.fake_vendor import FakeVendor
+from tests.support.vendors.vendor_behaviour import Failure
 from vectorforge.embedding.providers.openai import OpenAIEmbeddingProvider
 from vectorforge.errors import LLMAuthenticationError, LLMError
 from vectorforge.llm.providers.anthropic import AnthropicProvider

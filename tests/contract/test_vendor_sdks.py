@@ -14,7 +14,8 @@ from tests.contract.suites.llm import MESSAGES, collect
 from tests.support.vendors.fake_anthropic import FakeAnthropic
 from tests.support.vendors.fake_embeddings import FakeEmbeddingsServer
 from tests.support.vendors.fake_openai import FakeOpenAI
-from tests.support.vendors.fake_vendor import RecordedRequest, SmallContext
+from tests.support.vendors.fake_vendor import RecordedRequest
+from tests.support.vendors.vendor_behaviour import SmallContext
 from vectorforge.embedding.providers.openai import OpenAIEmbeddingProvider
 from vectorforge.llm.providers.anthropic import AnthropicProvider
 from vectorforge.llm.providers.openai import OpenAIProvider

@@ -22,7 +22,8 @@ from vectorforge.aws.handlers.ingest import IngestFunction, handle
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.config import AwsSettings, IngestionSettings
 from vectorforge.db.connection import Database
-from vectorforge.db.repositories.job_repo import IngestionJob, JobDispatcher, NewJobItem
+from vectorforge.db.repositories.job_repo import JobDispatcher
+from vectorforge.db.repositories.job_types import IngestionJob, NewJobItem
 from vectorforge.deadline import Deadline
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import EmbeddingRateLimitError
@@ -71,7 +72,7 @@ class Stage:
         found = found or await services.create_collection(collection)
         items = [NewJobItem(f"{n}.txt", None, text.encode()) for n, text in enumerate(texts)]
         job = await services.jobs.create(found.id, items)
-        await self.application.announce_job(tenant, job.id)
+        await self.application.background.announce_job(tenant, job.id)
         return job.id
 
     async def deliver(self, *, seconds: float = 60.0, most: int = 10) -> tuple[int, list[str]]:
@@ -156,7 +157,7 @@ async def test_a_document_sent_over_http_is_ingested_by_the_function(stage: Stag
 async def test_fifty_messages_of_one_job_are_one_run(stage: Stage) -> None:
     job_id = await stage.job("one", "two", "three")
     for _ in range(49):
-        await stage.application.announce_job(TENANT, job_id)
+        await stage.application.background.announce_job(TENANT, job_id)
     for _ in range(5):
         assert await stage.deliver() == (10, [])
     assert await stage.deliver() == (0, [])
@@ -169,7 +170,7 @@ async def test_concurrent_invocations_with_the_same_message_are_one_run(stage: S
     job_id = await stage.job(*(f"Text number {n}" for n in range(8)))
     stage.embedder._delay_s = 0.05
     for _ in range(4):
-        await stage.application.announce_job(TENANT, job_id)
+        await stage.application.background.announce_job(TENANT, job_id)
     results = await asyncio.gather(*(stage.deliver(most=1) for _ in range(5)))
     assert [failed for _, failed in results] == [[]] * 5
     assert len(stage.embedder.texts) == 8
@@ -211,7 +212,7 @@ async def test_a_row_of_waiting_jobs_keeps_one_message(stage: Stage) -> None:
     assert stage.queue.count() == (0, 0, 1)  # of the job that another worker holds
 
     await stage.tenant.jobs.release(claimed.job_id)  # that worker had to stop, and says so
-    await stage.application.announce_job(TENANT, claimed.job_id)
+    await stage.application.background.announce_job(TENANT, claimed.job_id)
     assert await stage.deliver() == (1, [])
     assert [(await stage.look(job)).status for job in jobs] == ["succeeded"] * 20
     assert stage.embedder.texts == texts
@@ -221,7 +222,7 @@ async def test_who_has_to_stop_hands_on_what_waits(stage: Stage) -> None:
     stage.embedder._delay_s = 0.5
     jobs = [await stage.job(f"Text number {n}") for n in range(8)]
     stage.queue.purge()
-    await stage.application.announce_job(TENANT, jobs[0])  # the others' messages were dropped: they waited
+    await stage.application.background.announce_job(TENANT, jobs[0])
     invocations = 0
     while (received := await stage.deliver(seconds=4))[0]:
         assert received == (1, [])
@@ -256,7 +257,7 @@ async def test_a_message_that_comes_again_in_vain_begins_nothing(stage: Stage) -
     assert await stage.deliver() == (1, [])
     waiting = await stage.job("a document that may kill its function")
     stage.queue.purge()
-    await stage.application.announce_job(TENANT, done)
+    await stage.application.background.announce_job(TENANT, done)
     assert await stage.deliver() == (1, [])
     assert (await stage.look(waiting)).status == "queued"
 
@@ -352,7 +353,7 @@ async def test_a_job_that_nobody_announced_is_found(
         items = [NewJobItem("a.txt", None, b"text")]
         collection = await without_queue.for_tenant(TENANT).create_collection("default")
         job = await without_queue.for_tenant(TENANT).jobs.create(collection.id, items)
-        await without_queue.announce_job(TENANT, job.id)
+        await without_queue.background.announce_job(TENANT, job.id)
     assert f"Job {job.id} was not announced" in caplog.text
     assert await handle(stage.application, event("ingest_scheduled"), Deadline.after(60)) is None
     assert (await stage.look(job.id)).status == "succeeded"
@@ -436,7 +437,7 @@ async def test_a_change_of_the_model_that_has_to_wait_goes_on_by_a_later_message
         assert sorted(new.texts) == sorted(set(new.texts))
         assert len(new.texts) == 2
         assert queue.count() == (0, 0, 1)  # seen in a minute
-        assert await stage.application.ingestion_worker.run_next() is False
+        assert await stage.application.background.worker.run_next() is False
 
 
 async def test_scheduled_look_that_takes_up_a_change_of_the_model_hands_it_on(

@@ -35,7 +35,7 @@ from tests.support.http.live_api import build_application, settings_for
 from tests.support.vendors.fake_embeddings import Reply
 from vectorforge.aws.queues import AnnouncedJob
 from vectorforge.bootstrap import Application, TenantServices
-from vectorforge.db.repositories.job_repo import IngestionJob, NewJobItem
+from vectorforge.db.repositories.job_types import IngestionJob, NewJobItem
 from vectorforge.ingestion.embedding_prefetch import SMALL_BYTES
 from vectorforge.types import DistanceMetric
 

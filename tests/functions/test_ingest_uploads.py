@@ -154,7 +154,7 @@ class OvertakenStore(ObjectStore):
     """The object is written again after it was read the first time."""
 
     def __init__(self, bucket: Bucket) -> None:
-        super().__init__(bucket.application.aws_clients)
+        super().__init__(bucket.application.aws.clients)
         self._bucket = bucket
         self._reads = 0
 
@@ -172,7 +172,7 @@ async def test_an_object_that_changes_while_it_is_read_is_read_again(bucket: Buc
     [upload] = read_uploads(created(key))
     jobs = await UploadInbox(bucket.application, OvertakenStore(bucket)).accept(upload)
     assert len(jobs) == 2
-    await bucket.application.ingestion_worker.run_until_idle()
+    await bucket.application.background.worker.run_until_idle()
     assert await bucket.texts("docs") == {f"s3://{BUCKET}/{key}": "newer"}
 
 

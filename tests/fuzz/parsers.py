@@ -27,7 +27,8 @@ from vectorforge.pipeline.citations.labels import find_labels, neutralise_labels
 from vectorforge.pipeline.structured import AnswerReader
 from vectorforge.runtime.http_event import read_event
 from vectorforge.runtime.invocation import UnsupportedEventError
-from vectorforge.vectorstore.filters.parse import MAX_SQL_LENGTH, matches, parse
+from vectorforge.vectorstore.filters.language import matches
+from vectorforge.vectorstore.filters.parse import MAX_SQL_LENGTH, parse
 from vectorforge.vectorstore.filters.sql import FilterCompiler
 
 _MAX_CHARS: Final = 1_000_000

@@ -26,7 +26,7 @@ from tests.support.aws.live_query_function import QuerySurroundings, query_surro
 from tests.support.aws.sqs_events import Queue
 from tests.support.http.live_api import build_application, settings_for
 from tests.support.vendors.fake_vendor import Reply
-from vectorforge.db.repositories.job_repo import NewJobItem
+from vectorforge.db.repositories.job_types import NewJobItem
 
 ROOT = Path(__file__).parents[2]
 TENANT = "acme"

@@ -5,12 +5,10 @@ from uuid import UUID, uuid4
 
 from psycopg.types.json import Jsonb
 
-from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.collection_repo import CollectionRepository
-from vectorforge.db.repositories.job_repo import (
-    NewJobItem,
-)
+from vectorforge.db.repositories.job_types import NewJobItem
 from vectorforge.db.repositories.query_log_repo import QueryLog
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.types import Collection, DistanceMetric
 
 

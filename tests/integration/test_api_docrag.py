@@ -21,8 +21,9 @@ from tests.support.http.live_api import (
 from tests.support.rag.fenced import unfenced, without_number
 from tests.support.vendors.fake_anthropic import FakeAnthropic
 from tests.support.vendors.fake_openai import FakeOpenAI
-from tests.support.vendors.fake_vendor import Failure, Reply
+from tests.support.vendors.fake_vendor import Reply
 from tests.support.vendors.hashing_embedder import HashingEmbedder
+from tests.support.vendors.vendor_behaviour import Failure
 from vectorforge.errors import EmbeddingError
 from vectorforge.llm.providers.anthropic import AnthropicProvider
 from vectorforge.llm.providers.openai import OpenAIProvider

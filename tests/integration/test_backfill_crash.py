@@ -20,7 +20,8 @@ from vectorforge.db.connection import Database
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.repositories.document_repo import DocumentRepository
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
-from vectorforge.embedding_switch.repo import EmbeddingSwitchRepository, SwitchState
+from vectorforge.embedding_switch.repo import EmbeddingSwitchRepository
+from vectorforge.embedding_switch.types import SwitchState
 from vectorforge.ingestion.pipeline import IngestionPipeline
 from vectorforge.types import Collection, DistanceMetric
 from vectorforge.vectorstore.pgvector import PgVectorStore

@@ -15,8 +15,9 @@ from pydantic import SecretStr
 from tests.support.http.live_api import LiveApi, add_documents, live_api, new_collection, settings_for
 from tests.support.vendors.fake_anthropic import FakeAnthropic
 from tests.support.vendors.fake_openai import FakeOpenAI
-from tests.support.vendors.fake_vendor import Failure, FakeVendor
+from tests.support.vendors.fake_vendor import FakeVendor
 from tests.support.vendors.scripted_llm import ScriptedLLM
+from tests.support.vendors.vendor_behaviour import Failure
 from vectorforge.config import QuerySettings
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.providers.anthropic import AnthropicProvider

@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 from tests.support.vendors.fake_openai import FakeOpenAI
-from tests.support.vendors.fake_vendor import Failure, Reply
+from tests.support.vendors.fake_vendor import Reply
+from tests.support.vendors.vendor_behaviour import Failure
 from vectorforge.local.postgres import EmbeddedPostgres
 
 VECTORFORGE = Path(sys.executable).with_name("vectorforge")

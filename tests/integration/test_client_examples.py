@@ -20,7 +20,8 @@ from tests.support.http.live_api import (
 )
 from tests.support.vendors.fake_anthropic import FakeAnthropic
 from tests.support.vendors.fake_openai import FakeOpenAI
-from tests.support.vendors.fake_vendor import FakeVendor, Reply, ToolCall
+from tests.support.vendors.fake_vendor import FakeVendor, Reply
+from tests.support.vendors.vendor_behaviour import ToolCall
 from vectorforge.local.postgres import EmbeddedPostgres
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -9,12 +9,13 @@ import pytest
 
 from tests.integration.repository_rows import add_document, count, make_collection, make_items, make_log
 from tests.support.postgres.vector_indexes import index_space
-from vectorforge.db.connection import Database, TenantDatabase
+from vectorforge.db.connection import Database
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.repositories.job_repo import (
     JobRepository,
 )
 from vectorforge.db.repositories.query_log_repo import QueryLogRepository
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.errors import ConflictError, InvalidInputError
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.types import DistanceMetric

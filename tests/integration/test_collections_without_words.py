@@ -11,8 +11,9 @@ from psycopg.conninfo import make_conninfo
 from tests.support.http.live_api import live_api, new_collection, settings_for
 from tests.support.postgres.term_check import check_terms
 from tests.support.rag.drafts import chunk_drafts, document_draft
-from vectorforge.db.connection import Database, TenantDatabase
+from vectorforge.db.connection import Database
 from vectorforge.db.repositories.collection_repo import CollectionRepository
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.db.term_reading import TermReader
 from vectorforge.errors import InvalidInputError
 from vectorforge.types import Collection, DistanceMetric, SearchMode, SearchSettings

@@ -14,7 +14,8 @@ from tests.support.http.live_api import add_documents, ask_streaming, live_api, 
 from tests.support.vendors.fake_anthropic import FakeAnthropic
 from tests.support.vendors.fake_bedrock import MODEL, FakeBedrock
 from tests.support.vendors.fake_openai import FakeOpenAI
-from tests.support.vendors.fake_vendor import FakeVendor, Reply, SmallContext
+from tests.support.vendors.fake_vendor import FakeVendor, Reply
+from tests.support.vendors.vendor_behaviour import SmallContext
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.providers.anthropic import AnthropicProvider
 from vectorforge.llm.providers.bedrock import BedrockProvider

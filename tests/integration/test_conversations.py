@@ -20,7 +20,8 @@ from tests.support.http.live_api import (
 )
 from tests.support.rag.fenced import without_number
 from tests.support.vendors.fake_openai import FakeOpenAI
-from tests.support.vendors.fake_vendor import Failure, Reply
+from tests.support.vendors.fake_vendor import Reply
+from tests.support.vendors.vendor_behaviour import Failure
 from vectorforge.config import QuerySettings
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.providers.openai import OpenAIProvider

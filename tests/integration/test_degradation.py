@@ -27,7 +27,8 @@ from tests.support.postgres.pgbouncer import PgBouncer
 from tests.support.vendors.fake_anthropic import FakeAnthropic
 from tests.support.vendors.fake_embeddings import FakeEmbeddingsServer
 from tests.support.vendors.fake_openai import FakeOpenAI
-from tests.support.vendors.fake_vendor import Behaviour, Failure, Reply
+from tests.support.vendors.fake_vendor import Reply
+from tests.support.vendors.vendor_behaviour import Behaviour, Failure
 from vectorforge.config import LLMSettings, QuerySettings
 from vectorforge.embedding.providers.openai import OpenAIEmbeddingProvider
 from vectorforge.llm.providers.anthropic import AnthropicProvider

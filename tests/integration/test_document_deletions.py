@@ -12,8 +12,8 @@ import pytest
 from tests.support.http.live_api import live_api, settings_for
 from tests.support.vendors.hashing_embedder import DIMENSION, hashed_vector
 from vectorforge.config import QuerySettings
-from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.collection_repo import CollectionRepository
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.types import ChunkDraft, DistanceMetric, DocumentDraft
 from vectorforge.vectorstore.pgvector import PgVectorStore

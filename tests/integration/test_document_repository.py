@@ -5,8 +5,8 @@ from uuid import uuid4
 import pytest
 
 from tests.integration.repository_rows import INSERT_CHUNK, add_document, count, make_collection
-from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.document_repo import CitedChunk, DocumentRepository
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.errors import InvalidInputError
 from vectorforge.vectorstore.pgvector import PgVectorStore
 

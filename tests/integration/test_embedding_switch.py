@@ -11,12 +11,14 @@ from psycopg.conninfo import make_conninfo
 
 from tests.support.vendors.hashing_embedder import HashingEmbedder
 from vectorforge.config import IngestionSettings
-from vectorforge.db.connection import Database, TenantDatabase
+from vectorforge.db.connection import Database
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.repositories.document_repo import DocumentRepository
 from vectorforge.db.repositories.embedding_space_repo import EmbeddingModelRepository
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
-from vectorforge.embedding_switch.repo import EmbeddingSwitch, EmbeddingSwitchRepository, SwitchState
+from vectorforge.embedding_switch.repo import EmbeddingSwitchRepository
+from vectorforge.embedding_switch.types import EmbeddingSwitch, SwitchState
 from vectorforge.errors import (
     ConflictError,
     EmbeddingModelChangedError,
@@ -212,7 +214,7 @@ async def test_a_new_model_that_is_down_holds_up_no_writer(room: Room) -> None:
     room.new.fails = True
     await room.ingest("new.txt", "the boiler of house 100")
     assert (await room.switches.get(room.collection.id)).state is SwitchState.FILLING
-    with pytest.raises(ConflictError, match="1 passages have no vector"):
+    with pytest.raises(ConflictError, match="1 chunks have no vector"):
         await room.switches.switch(room.collection.id)
     await room.backfill.work_for(room.db.tenant_id, room.collection.id)
     waiting = await room.switches.get(room.collection.id)
@@ -302,12 +304,12 @@ async def test_each_step_is_refused_where_it_has_no_place(room: Room) -> None:
         with pytest.raises(NotFoundError):
             await step(room.collection.id)
     await room.start()
-    with pytest.raises(ConflictError, match="open already"):
+    with pytest.raises(ConflictError, match="already open"):
         await room.start()
     for step in (room.switches.rollback, room.switches.finish):
         with pytest.raises(ConflictError, match="not switched"):
             await step(room.collection.id)
-    with pytest.raises(ConflictError, match="20 passages"):
+    with pytest.raises(ConflictError, match="20 chunks"):
         await room.switches.switch(room.collection.id)
     await room.fill()
     await room.switches.switch(room.collection.id)
@@ -345,7 +347,7 @@ async def test_vectors_of_a_writer_that_knows_no_second_space_are_put_right(room
         "DELETE FROM vectorforge.embeddings WHERE tenant_id = %s AND space = %s AND chunk_id = %s",
         (room.db.tenant_id, other, lacking),
     )
-    with pytest.raises(ConflictError, match="1 passages"):
+    with pytest.raises(ConflictError, match="1 chunks"):
         await room.switches.switch(room.collection.id)
     await room.fill()
     await room.switches.switch(room.collection.id)

@@ -13,7 +13,8 @@ from pydantic import SecretStr
 
 from tests.support.http.live_api import build_application, settings_for
 from tests.support.vendors.fake_openai import FakeOpenAI
-from tests.support.vendors.fake_vendor import Failure, Reply
+from tests.support.vendors.fake_vendor import Reply
+from tests.support.vendors.vendor_behaviour import Failure
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.config import QuerySettings
 from vectorforge.errors import InvalidInputError, LLMError

@@ -13,10 +13,12 @@ import pytest
 from tests.support.rag.collections import insert_collection
 from tests.support.rag.drafts import chunk_drafts, document_draft, random_vector
 from tests.support.rag.random_filters import RandomFilters, random_metadata
-from vectorforge.db.connection import Database, TenantDatabase
+from vectorforge.db.connection import Database
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.types import DistanceMetric
 from vectorforge.vectorstore.base import VectorStore
-from vectorforge.vectorstore.filters.parse import matches, parse
+from vectorforge.vectorstore.filters.language import matches
+from vectorforge.vectorstore.filters.parse import parse
 from vectorforge.vectorstore.filters.sql import FilterCompiler
 from vectorforge.vectorstore.memory import InMemoryVectorStore
 from vectorforge.vectorstore.pgvector import PgVectorStore

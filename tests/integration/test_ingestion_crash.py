@@ -19,7 +19,8 @@ from tests.support.vendors.hashing_embedder import DIMENSION
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.repositories.document_repo import DocumentRepository
-from vectorforge.db.repositories.job_repo import JobRepository, NewJobItem
+from vectorforge.db.repositories.job_repo import JobRepository
+from vectorforge.db.repositories.job_types import NewJobItem
 from vectorforge.types import Collection, DistanceMetric
 
 SCRIPT = Path(__file__).with_name("ingestion_process.py")

@@ -8,7 +8,8 @@ import pytest
 
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.collection_repo import CollectionRepository
-from vectorforge.db.repositories.job_repo import JobDispatcher, JobRepository, NewJobItem
+from vectorforge.db.repositories.job_repo import JobDispatcher, JobRepository
+from vectorforge.db.repositories.job_types import NewJobItem
 from vectorforge.types import DistanceMetric
 
 

@@ -7,9 +7,10 @@ import pytest
 
 from tests.integration.repository_rows import make_collection, make_items
 from tests.support.postgres.pgbouncer import PgBouncer
-from vectorforge.db.connection import Database, TenantDatabase
-from vectorforge.db.repositories.job_progress import MAX_ATTEMPTS
-from vectorforge.db.repositories.job_repo import IngestionJob, JobDispatcher, JobError, JobRepository
+from vectorforge.db.connection import Database
+from vectorforge.db.repositories.job_repo import JobDispatcher, JobError, JobRepository
+from vectorforge.db.repositories.job_types import MAX_ATTEMPTS, IngestionJob
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.errors import InvalidInputError, NotFoundError
 
 

@@ -17,7 +17,7 @@ from tests.support.http.live_api import LiveApi, add_documents, live_api, new_co
 from tests.support.postgres.pin_detector import PinDetector
 from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge.config import QuerySettings
-from vectorforge.db.key_check import WRONG_KEY
+from vectorforge.db.errors import WRONG_KEY
 from vectorforge.db.repositories.api_key_repo import ApiKeyRepository, NewApiKey
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.types import Scope

@@ -18,7 +18,8 @@ import pytest
 from tests.support.http.live_api import add_documents, key_of, live_api, new_collection, settings_for
 from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge.config import LimitSettings, LLMSettings, ModelPrice
-from vectorforge.db.connection import Database, TenantDatabase
+from vectorforge.db.connection import Database
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.errors import InvalidInputError, LimitExceededError, LLMError
 from vectorforge.limits.admission import Admission, charge
 from vectorforge.limits.gate import LimitGate

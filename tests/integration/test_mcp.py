@@ -13,7 +13,8 @@ from pydantic import SecretStr
 from tests.support.http.live_api import LiveApi, add_documents, live_api, new_collection, settings_for
 from tests.support.http.mcp_client import MODES, mcp_client
 from tests.support.vendors.fake_openai import FakeOpenAI
-from tests.support.vendors.fake_vendor import Failure, Reply
+from tests.support.vendors.fake_vendor import Reply
+from tests.support.vendors.vendor_behaviour import Failure
 from vectorforge.llm.providers.openai import OpenAIProvider
 from vectorforge.local.postgres import EmbeddedPostgres
 

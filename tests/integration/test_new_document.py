@@ -11,7 +11,7 @@ import pytest
 from tests.support.postgres.pin_detector import PinDetector
 from tests.support.rag.collections import insert_collection
 from tests.support.rag.drafts import chunk_drafts, document_draft, random_vector
-from vectorforge.db.connection import TenantDatabase
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.errors import (
     ConflictError,
     DimensionMismatchError,

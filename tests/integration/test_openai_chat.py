@@ -22,7 +22,8 @@ from tests.support.http.live_api import (
     settings_for,
 )
 from tests.support.vendors.fake_openai import FakeOpenAI
-from tests.support.vendors.fake_vendor import Failure, Reply
+from tests.support.vendors.fake_vendor import Reply
+from tests.support.vendors.vendor_behaviour import Failure
 from vectorforge.config import QuerySettings
 from vectorforge.llm.providers.openai import OpenAIProvider
 from vectorforge.local.postgres import EmbeddedPostgres

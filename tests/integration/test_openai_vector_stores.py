@@ -78,7 +78,7 @@ async def test_a_collection_is_a_vector_store(door: Door) -> None:
 
 
 async def test_documents_on_their_way_are_counted(door: Door) -> None:
-    await door.api.application.ingestion_worker.stop()
+    await door.api.application.background.worker.stop()
     async with door.api.client(None) as client:
         client.headers["Authorization"] = f"Bearer {door.client.api_key}"
         body = {"documents": [{"source": "late.md", "text": "Later."}]}

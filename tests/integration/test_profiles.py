@@ -11,9 +11,9 @@ import pytest
 
 from tests.support.vendors.hashing_embedder import DIMENSION, HashingEmbedder
 from vectorforge.config import IngestionSettings
-from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.repositories.document_repo import DocumentRepository
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import (
     ConfigurationError,
@@ -24,7 +24,8 @@ from vectorforge.errors import (
 )
 from vectorforge.ingestion.chunk import ChunkingConfig
 from vectorforge.ingestion.pipeline import IngestionPipeline
-from vectorforge.ingestion.profile import ProfileDocument, RAGIngestionPipeline
+from vectorforge.ingestion.profile import RAGIngestionPipeline
+from vectorforge.ingestion.profile_text import ProfileDocument
 from vectorforge.ingestion.types import DocumentStatus, ExtractionLimits
 from vectorforge.pipeline.profile import RAGRetrievalPipeline
 from vectorforge.profile_types import SourceType

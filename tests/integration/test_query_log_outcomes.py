@@ -57,8 +57,8 @@ async def application(
     failing = ScriptedLLM(["half "], error=LLMStreamError("broke"), name="failing")
     late = ScriptedLLM(["half [Source 1]"], error=LLMTimeoutError(), name="late")
     application = build_application(settings_for(postgres_server.app_url, aws=aws), llm, failing, late)
-    assert application.query_log_queue is not None
-    application.query_log_queue.warm()
+    assert application.aws.query_log_queue is not None
+    application.aws.query_log_queue.warm()
     async with application:
         yield application
 
@@ -143,7 +143,7 @@ async def test_without_a_queue_the_table_is_written(
     postgres_server: EmbeddedPostgres, llm: ScriptedLLM, make_tenant: NewTenant, rows: Rows
 ) -> None:
     async with build_application(settings_for(postgres_server.app_url), llm) as application:
-        assert application.query_log_queue is None
+        assert application.aws.query_log_queue is None
         asking = await prepare(application, make_tenant())
         request_id = await asking.ask()
     assert [(row.id, row.outcome) for row in await rows(asking.tenant)] == [(request_id, "answered")]
@@ -189,8 +189,8 @@ async def test_sqs_is_down_and_the_question_is_answered(
             query_log_queue_url="http://sqs/queue", query_log_timeout_s=0.25 if port is deaf_port else 5
         )
         application = build_application(settings_for(postgres_server.app_url, aws=aws), llm)
-        assert application.query_log_queue is not None
-        application.query_log_queue.warm()
+        assert application.aws.query_log_queue is not None
+        application.aws.query_log_queue.warm()
         async with application:
             asking = await prepare(application, make_tenant())
             caplog.clear()

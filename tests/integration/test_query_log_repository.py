@@ -5,8 +5,8 @@ from uuid import uuid4
 import pytest
 
 from tests.integration.repository_rows import make_log
-from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.query_log_repo import QueryLogRepository
+from vectorforge.db.tenant_database import TenantDatabase
 
 
 class TestQueryLogs:

@@ -19,8 +19,9 @@ from tests.support.vendors.fake_vendor import Reply
 from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge.api.streaming.answer_buffer import AnswerBuffer
 from vectorforge.config import CacheSettings
-from vectorforge.db.connection import Database, TenantDatabase
+from vectorforge.db.connection import Database
 from vectorforge.db.repositories.answer_stream_repo import AnswerStreamRepository, EventBatch
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.deadline import Deadline
 from vectorforge.ingestion.pipeline import IngestionPipeline
 from vectorforge.ingestion.worker.worker import IngestionWorker

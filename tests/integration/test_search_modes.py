@@ -10,7 +10,8 @@ import pytest
 from tests.support.postgres.vector_indexes import index_space
 from tests.support.rag.collections import insert_collection
 from tests.support.rag.drafts import chunk_drafts, document_draft, expected_distance, random_vector
-from vectorforge.db.connection import Database, TenantDatabase
+from vectorforge.db.connection import Database
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.types import DistanceMetric, Scan, ScanReason
 from vectorforge.vectorstore.pgvector import PgVectorStore

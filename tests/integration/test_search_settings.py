@@ -11,8 +11,8 @@ import pytest
 from tests.support.http.live_api import live_api, new_collection, settings_for
 from tests.support.rag.collections import insert_collection
 from tests.support.rag.drafts import chunk_drafts, document_draft
-from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.collection_repo import CollectionRepository
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.errors import InvalidInputError
 from vectorforge.types import DistanceMetric, SearchMode, SearchSettings
 from vectorforge.vectorstore.pgvector import PgVectorStore

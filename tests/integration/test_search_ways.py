@@ -14,10 +14,12 @@ from tests.support.postgres.vector_indexes import index_space
 from tests.support.rag.collections import insert_collection
 from tests.support.rag.drafts import chunk_drafts, document_draft, expected_distance, random_vector
 from tests.support.rag.random_filters import RandomFilters, random_metadata
-from vectorforge.db.connection import Database, TenantDatabase
+from vectorforge.db.connection import Database
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.types import DistanceMetric, Scan
 from vectorforge.vectorstore.base import NearestChunks
-from vectorforge.vectorstore.filters.parse import matches, parse
+from vectorforge.vectorstore.filters.language import matches
+from vectorforge.vectorstore.filters.parse import parse
 from vectorforge.vectorstore.pgvector import PgVectorStore
 
 COSINE = DistanceMetric.COSINE

@@ -9,11 +9,11 @@ from uuid import uuid4
 import pytest
 
 from tests.support.rag.query_logs import make_log
-from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.collection_repo import CollectionRepository
-from vectorforge.db.repositories.query_filter import QueryFilter
+from vectorforge.db.repositories.paging import QueryFilter
 from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogRepository
 from vectorforge.db.repositories.statistics_repo import StatisticsRepository
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.errors import InvalidInputError
 from vectorforge.types import DistanceMetric
 

@@ -17,9 +17,10 @@ from psycopg.conninfo import make_conninfo
 from tests.support.postgres.term_check import check_terms
 from tests.support.rag.collections import insert_collection
 from tests.support.rag.drafts import chunk_drafts, document_draft
-from vectorforge.db.connection import Database, TenantDatabase
+from vectorforge.db.connection import Database
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.schema.migrate import read_migrations
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.db.term_reading import TermReader, read_unread_terms
 from vectorforge.ingestion.pipeline import IngestionPipeline
 from vectorforge.ingestion.worker.worker import IngestionWorker

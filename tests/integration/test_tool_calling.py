@@ -15,13 +15,14 @@ from tests.support.http.live_api import live_api, settings_for
 from tests.support.vendors.fake_anthropic import FakeAnthropic
 from tests.support.vendors.fake_bedrock import FakeBedrock
 from tests.support.vendors.fake_openai import FakeOpenAI
-from tests.support.vendors.fake_vendor import FakeVendor, Reply, ToolCall
+from tests.support.vendors.fake_vendor import FakeVendor, Reply
 from tests.support.vendors.tool_round_trips import (
     RunTool,
     anthropic_round_trip,
     bedrock_round_trip,
     openai_round_trip,
 )
+from tests.support.vendors.vendor_behaviour import ToolCall
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.tools.schemas import anthropic_tools, bedrock_tools, openai_tools
 from vectorforge.tools.toolbox import ProfileToolbox

@@ -23,10 +23,12 @@ from tests.support.postgres.term_check import check_terms
 from tests.support.rag.collections import insert_collection
 from tests.support.rag.drafts import chunk_drafts, document_draft, texts_of
 from tests.support.vendors.fake_embeddings import FakeEmbeddingsServer
-from vectorforge.db.connection import Database, TenantDatabase
-from vectorforge.db.repositories.job_repo import JobDispatcher, JobRepository, NewJobItem
+from vectorforge.db.connection import Database
+from vectorforge.db.repositories.job_repo import JobDispatcher, JobRepository
+from vectorforge.db.repositories.job_types import NewJobItem
 from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogRepository
 from vectorforge.db.schema.migrate import migrate, pending
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.errors import MigrationError
 from vectorforge.types import DistanceMetric
 from vectorforge.vectorstore.pgvector import PgVectorStore

@@ -18,15 +18,16 @@ from tests.support.postgres.vector_indexes import index_new_spaces
 from tests.support.rag.collections import insert_collection
 from tests.support.rag.drafts import chunk_drafts, document_draft, expected_distance, random_vector
 from tests.support.rag.random_filters import NAMES, POOL, random_metadata
-from vectorforge.db.connection import Database, TenantDatabase
+from vectorforge.db.connection import Database
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.errors import ConflictError, FilterError, NotFoundError
 from vectorforge.types import DistanceMetric, RetrievedChunk, SearchMode
-from vectorforge.vectorstore.filters.parse import matches, parse
+from vectorforge.vectorstore.filters.language import matches
+from vectorforge.vectorstore.filters.parse import parse
 from vectorforge.vectorstore.pgvector import PgVectorStore
 from vectorforge.vectorstore.search import statement as search_sql
 from vectorforge.vectorstore.search.branches import SearchPlan
-from vectorforge.vectorstore.validation import single_precision
-from vectorforge.vectorstore.writes.document import wire_vector
+from vectorforge.vectorstore.validation import single_precision, wire_vector
 
 COSINE = DistanceMetric.COSINE
 
@@ -250,7 +251,7 @@ async def test_plans(
     db = indexed_database.for_tenant(make_tenant())
     collection_id, vectors = await fill(db, dimension, [{"kind": "rare"}] * 3, metric=metric)
     condition = search_sql.compile_filter(parse(filters))
-    statement = search_sql.build(mode, metric, dimension, condition, way=way)
+    statement = search_sql.build(mode, metric, dimension, condition, plan=way)
     partition = f"embeddings_{metric.value}_{dimension}"
     params = {
         **search_params(db, collection_id, vectors[0], statement),

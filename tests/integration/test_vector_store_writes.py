@@ -9,8 +9,8 @@ import pytest
 
 from tests.support.rag.collections import insert_collection
 from tests.support.rag.drafts import chunk_drafts, document_draft, random_vector
-from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.collection_repo import CollectionRepository
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.errors import ConflictError, NotFoundError
 from vectorforge.types import ChunkDraft, DistanceMetric, RetrievedChunk
 from vectorforge.vectorstore.pgvector import PgVectorStore

@@ -9,10 +9,12 @@ import pytest
 
 from tests.support.vendors.hashing_embedder import DIMENSION, HashingEmbedder, hashed_vector
 from vectorforge.config import IngestionSettings
-from vectorforge.db.connection import Database, TenantDatabase
+from vectorforge.db.connection import Database
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.repositories.document_repo import DocumentRepository
-from vectorforge.db.repositories.job_repo import JobDispatcher, JobRepository, NewJobItem
+from vectorforge.db.repositories.job_repo import JobDispatcher, JobRepository
+from vectorforge.db.repositories.job_types import NewJobItem
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import EmbeddingError, EmbeddingInputError
 from vectorforge.ingestion.embedding_prefetch import AT_A_TIME, SMALL_BYTES

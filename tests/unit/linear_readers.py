@@ -30,9 +30,9 @@ from vectorforge.pipeline.docrag import last_exchanges, trim_context_to_token_li
 from vectorforge.pipeline.guardrails import redaction
 from vectorforge.pipeline.guardrails.addresses import AllowedAddresses, is_external
 from vectorforge.pipeline.guardrails.links import LinkFilter
-from vectorforge.pipeline.query import QueryPreprocessor
 from vectorforge.pipeline.structured import AnswerReader
 from vectorforge.pipeline.types import HistoryMessage, TokenEvent
+from vectorforge.retriever.base import QueryPreprocessor
 from vectorforge.tokens import estimate_tokens
 
 Read: TypeAlias = Callable[[Sequence[str]], object]

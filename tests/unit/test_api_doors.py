@@ -75,7 +75,7 @@ def test_importing_the_api_builds_the_models_of_no_door() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root
     ).stdout.split()
     assert "vectorforge.api.app" in found
-    later = ("vectorforge.api.routes.", "vectorforge.ingestion.", "vectorforge.bootstrap.tenant_services")
+    later = ("vectorforge.api.routes.", "vectorforge.ingestion.", "vectorforge.bootstrap.tenant")
     assert [name for name in found if name.startswith(later)] == []
 
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from tests.fuzz.filter_reference import holds
 from tests.support.rag.random_filters import RandomFilters, random_metadata
 from vectorforge.errors import FilterError, InvalidInputError
-from vectorforge.vectorstore.filters.parse import MAX_CONDITIONS, MAX_DEPTH, matches, parse
+from vectorforge.vectorstore.filters.language import matches
+from vectorforge.vectorstore.filters.parse import MAX_CONDITIONS, MAX_DEPTH, parse
 from vectorforge.vectorstore.filters.sql import FilterCompiler
 
 BOOK = {

@@ -15,8 +15,9 @@ from vectorforge.api.identity.issued_keys import (
     IssuedKeys,
 )
 from vectorforge.config import ServerSettings, VectorForgeConfig
-from vectorforge.db.key_check import KEY_CHECK, WRONG_KEY, KeyCheck, due_check
+from vectorforge.db.errors import WRONG_KEY
 from vectorforge.db.repositories.api_key_repo import FoundApiKey, digest_of
+from vectorforge.db.tenant_database import KEY_CHECK, KeyCheck, due_check
 from vectorforge.errors import AuthenticationError, ConfigurationError, DatabaseUnavailableError
 from vectorforge.types import Principal, Scope
 
@@ -203,7 +204,7 @@ def test_a_check_that_failed_is_due_again_and_one_that_passed_is_not() -> None:
     """A step that goes on without the database must not be what lets a request past the check."""
     forgotten: list[str] = []
     check = KeyCheck(frozenset({"b", "a"}), forgotten.append)
-    assert check.beside(("SELECT vectorforge.enter_tenant(%s)", ("acme",))) == (
+    assert check.added_to(("SELECT vectorforge.enter_tenant(%s)", ("acme",))) == (
         "SELECT vectorforge.enter_tenant(%s), vectorforge.check_keys(%s::text[])",
         ("acme", ["a", "b"]),
     )

@@ -129,9 +129,9 @@ async def test_a_queue_that_answers_again_is_used_again_soon(
     monkeypatch.setenv("VECTORFORGE_DATABASE_URL", "postgresql://vectorforge_app@127.0.0.1:1/x")
     monkeypatch.setenv("VECTORFORGE_QUERY_LOG_QUEUE_URL", "http://sqs/queue")
     application = Application.build(VectorForgeConfig.from_environment())
-    assert application.query_log_queue is not None
-    application.query_log_queue.warm()
-    sink = application.query_log_queue.for_tenant("tenant")
+    assert application.aws.query_log_queue is not None
+    application.aws.query_log_queue.warm()
+    sink = application.aws.query_log_queue.for_tenant("tenant")
     try:
         hung = await asyncio.gather(*(sink.create(make_log()) for _ in range(8)), return_exceptions=True)
         assert {type(result) for result in hung} == {TimeoutError}

@@ -16,9 +16,9 @@ from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import LLMRateLimitError, LLMStreamError, NotFoundError
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.pipeline.context import ContextBuilder
-from vectorforge.pipeline.query import QueryPreprocessor
 from vectorforge.pipeline.rag import QueryService
 from vectorforge.pipeline.types import QueryConfig
+from vectorforge.retriever.base import QueryPreprocessor
 from vectorforge.retriever.dense import DenseRetriever
 from vectorforge.telemetry import METRICS, InMemoryMetrics, MetricsCollector
 from vectorforge.types import ChunkDraft, Collection, DistanceMetric, DocumentDraft

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vectorforge.errors import InvalidInputError
-from vectorforge.pipeline.query import MAX_QUERY_LENGTH, QueryPreprocessor
+from vectorforge.retriever.base import MAX_QUERY_LENGTH, QueryPreprocessor
 
 
 def test_blanks_are_trimmed_and_spaces_collapsed() -> None:  # C39

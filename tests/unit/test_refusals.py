@@ -5,7 +5,7 @@ import asyncio
 import psycopg
 import pytest
 
-from vectorforge.db.connect_failures import ConnectFailures
+from vectorforge.db.errors import ConnectFailures
 from vectorforge.errors import DatabaseUnavailableError
 
 REFUSED = psycopg.OperationalError("connection failed: Connection refused")

@@ -11,8 +11,7 @@ from tests.support.rag.query_parts import OneCollection
 from tests.support.vendors.hashing_embedder import HashingEmbedder
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import ConfigurationError, DimensionMismatchError, InvalidInputError, NotFoundError
-from vectorforge.pipeline.query import QueryPreprocessor
-from vectorforge.retriever.base import BaseRetriever
+from vectorforge.retriever.base import BaseRetriever, QueryPreprocessor
 from vectorforge.retriever.dense import DenseRetriever
 from vectorforge.telemetry import InMemoryMetrics
 from vectorforge.types import ChunkDraft, Collection, DistanceMetric, DocumentDraft

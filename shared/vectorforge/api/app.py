@@ -63,12 +63,12 @@ def create_app(
                 await application.close()
             return
         async with application:
-            if application.ingestion_queue is None:
-                application.ingestion_worker.start()
+            if application.aws.ingestion_queue is None:
+                application.background.worker.start()
             try:
                 yield
             finally:
-                await application.ingestion_worker.stop()
+                await application.background.worker.stop()
 
     server = application.config.server
     app = _create_empty(lifespan)

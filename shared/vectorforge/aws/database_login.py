@@ -18,8 +18,7 @@ from vectorforge.aws.clients import AwsClients
 from vectorforge.aws.observability import suppress_logs
 from vectorforge.aws.secret_readers import secret_reader
 from vectorforge.config import DatabaseSettings
-from vectorforge.db.conninfo import parsed, with_login
-from vectorforge.db.login import PasswordSource, check_conninfo, with_made_password
+from vectorforge.db.login import PasswordSource, check_conninfo, parsed, with_login, with_made_password
 from vectorforge.errors import (
     ConfigurationError,
     DatabaseLoginError,

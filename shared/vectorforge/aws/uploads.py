@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
 from vectorforge.aws.clients import AwsClients
-from vectorforge.db.tenant_database import checked_tenant
+from vectorforge.db.types import checked_tenant
 from vectorforge.errors import ConfigurationError, ConflictError, InvalidInputError, ObjectStoreError
 
 MAX_KEY_BYTES = 1024

@@ -1,7 +1,5 @@
-"""What a process shares: pool, providers, queues, metrics."""
+"""The application: what a process shares, its background work, and the services of tenants."""
 
-import hashlib
-import json
 from collections.abc import Callable
 from functools import cached_property, lru_cache, partial
 from types import TracebackType
@@ -9,42 +7,42 @@ from typing import TYPE_CHECKING, Self
 from uuid import UUID
 
 from vectorforge.aws.database_login import app_password
-from vectorforge.bootstrap.background_work import BackgroundWork
-from vectorforge.bootstrap.model_registries import credential_store, model_registries
+from vectorforge.bootstrap.background import BackgroundWork
+from vectorforge.bootstrap.shared import Shared, credential_store, model_registries
 from vectorforge.config import VectorForgeConfig
 from vectorforge.db.connection import Database
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import ConfigurationError
 from vectorforge.health import HealthChecker
-from vectorforge.limits.gate import LimitGate
-from vectorforge.limits.settings import Limits
 from vectorforge.llm.registry import LLMProviderRegistry
-from vectorforge.pipeline.variants import VariantCatalogue
 from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, NoTracer, Tracer
-from vectorforge.vendors.credentials import CredentialStore, find_credentials
+from vectorforge.vendors.credentials import CredentialStore
 
 if TYPE_CHECKING:  # only on AWS, or when they are first needed: a function's start is a caller's wait
-    from vectorforge.bootstrap.tenant_services import TenantServices
-    from vectorforge.llm.providers.extractive import ExtractiveProvider
-    from vectorforge.pipeline.answer_cache.memory import AnswerMemory
-    from vectorforge.pipeline.guardrails.log_text import LogTextPolicies
-    from vectorforge.retriever.rerank import HttpReranker
+    from vectorforge.bootstrap.tenant import TenantServices
+if TYPE_CHECKING:
+    from vectorforge.bootstrap.tenant import TenantServices
     from vectorforge.vectorstore.base import VectorStore
 
-_KEPT_TENANTS = 256
-"""Tenants whose services are kept for their next request; others' are made anew."""
+_CACHED_TENANTS = 256
+"""Tenants whose services are cached for their next request."""
 
 
-class Application(BackgroundWork):
-    """Everything a process shares. Use it as an async context manager.
+class Application:
+    """One process of VectorForge. Use it as an async context manager.
+
+    Attributes:
+        shared: Parts that all tenants share; those used most are attributes of the application as well.
+        aws: Queues and buckets on AWS.
+        background: Ingestion, erasures and embedding model switches behind requests.
 
     Args:
-        vector_store: Makes the store of a tenant's chunks, by the tenant's name; None: PostgreSQL, where
-            collections, jobs and the query log are kept in any case. Deletion over HTTP and erasure reach
-            PostgreSQL only: chunks of another store are deleted by its own methods.
+        vector_store: Factory of a tenant's vector store, by tenant id; None for PostgreSQL, which stores
+            collections, jobs and the query log in any case. Deletion over HTTP and erasure reach PostgreSQL
+            only: delete chunks of another store through its own methods.
 
     Raises:
-        ConfigurationError: A variant of the settings cannot be used with what is given.
+        ConfigurationError: A variant of the settings cannot be used with these providers.
     """
 
     def __init__(
@@ -60,18 +58,27 @@ class Application(BackgroundWork):
         store: CredentialStore | None = None,
         vector_store: "Callable[[str], VectorStore] | None" = None,
     ) -> None:
-        super().__init__(config, database, embedding_registry)
-        self._store = store
-        self.vector_store = vector_store
+        self.config = config
+        self.database = database
+        self.embedding_registry = embedding_registry
         self.llm_registry = llm_registry
         self.metrics: MetricsCollector = metrics or InMemoryMetrics()
-        self.tracer: Tracer = tracer or NoTracer()
         self.health_checker = health_checker or HealthChecker()
-        self.variants = VariantCatalogue(
-            config.query,
-            llm_providers=llm_registry.list_providers(),
-            embedding_providers=embedding_registry.list_providers(),
+        self.credential_store = store
+        self.shared = Shared(
+            config,
+            database,
+            embedding_registry,
+            llm_registry,
+            self.metrics,
+            tracer or NoTracer(),
+            self.health_checker,
+            credential_store=store,
+            vector_store=vector_store,
         )
+        self.variants = self.shared.variants
+        self.aws = self.shared.aws
+        self.background = BackgroundWork(self.shared, lambda tenant_id: self.for_tenant(tenant_id).ingestion)
 
     @classmethod
     def build(
@@ -82,19 +89,19 @@ class Application(BackgroundWork):
         tracer: Tracer | None = None,
         vector_store: "Callable[[str], VectorStore] | None" = None,
     ) -> "Application":
-        """Choose the adapters that the settings ask for.
+        """Choose the adapters named by the settings.
 
-        Connects to nothing, except to read providers' keys from AWS when the settings name a place there.
+        Connects to nothing, except to read providers' keys from AWS if the settings name a place there.
 
         Args:
             config: The settings.
-            metrics: Where measurements go; None keeps them in memory.
-            tracer: Where spans go; None drops them.
-            vector_store: As the constructor's.
+            metrics: Destination of measurements; None keeps them in memory.
+            tracer: Destination of spans; None drops them.
+            vector_store: See the constructor.
 
         Raises:
             ConfigurationError: No database URL is set, no embedding provider or variant can be used, or the
-                keys cannot be read and waiting would not help.
+                keys cannot be read and a retry would not help.
             SecretsUnavailableError: The keys cannot be read now.
         """
         url = config.database.database_url
@@ -124,48 +131,40 @@ class Application(BackgroundWork):
         )
 
     async def preload(self) -> None:
-        """Load what the first question would load: driver, default providers' SDKs, boto3 for a queue.
+        """Load what the first query would load: driver, default providers' SDKs, boto3 for a queue.
 
-        Connects to nothing. For processes that are made ahead of their first request, or whose start is
-        faster than their requests, as Lambda's init phase is.
+        Connects to nothing. For processes that start ahead of their first request, or whose start is faster
+        than their requests, such as Lambda's init phase.
         """
         self.database.preload()
-        if self.query_log_queue is not None:
-            self.query_log_queue.warm()
+        if self.aws.query_log_queue is not None:
+            self.aws.query_log_queue.warm()
         await self.embedding_registry.get_default().preload()
         if self.llm_registry.list_providers():
             await self.llm_registry.get_default().preload()
 
     def release(self) -> None:
-        """Close what the making of this object connected to, before a snapshot of the process is taken.
+        """Close connections made by the constructor, before a snapshot of the process is taken.
 
-        Stored keys are read again when they are next needed: a process may be restored long after.
+        Stored keys are read again on next use: a process may be restored much later.
         """
-        if self._store is not None:
-            self._store.release()
-        self._disconnect_aws()
+        if self.credential_store is not None:
+            self.credential_store.release()
+        self.aws.disconnect()
 
     async def open(self) -> None:
         """Connect.
 
         Raises:
-            DatabaseUnavailableError: The database does not answer.
+            DatabaseUnavailableError: The database cannot be reached.
             UnsafeRoleError: The role bypasses row-level security.
-            MigrationError: The schema is not the one this version needs.
+            MigrationError: The schema is missing or behind this version.
         """
         await self.database.open()
 
     async def close(self) -> None:
         """Close connections; safe to call twice."""
-        await self.llm_registry.aclose()
-        await self.embedding_registry.aclose()
-        reranker: HttpReranker | None = vars(self).get("reranker")
-        if reranker is not None:
-            await reranker.aclose()
-        if self._store is not None:
-            self._store.close()
-        self._close_aws()
-        await self.database.close()
+        await self.shared.close()
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -177,102 +176,22 @@ class Application(BackgroundWork):
         await self.close()
 
     def for_tenant(self, tenant_id: str, request_id: UUID | None = None) -> "TenantServices":
-        """The services of one tenant; those of the tenants asked for last are kept.
+        """Return the services of one tenant, cached for the tenants used last.
 
         Args:
             tenant_id: The tenant.
-            request_id: Made by this server for a request that is held to the tenant's limits; None: the
-                services are for the operator, or for work that was let in before.
+            request_id: Id of a request that is subject to the tenant's limits; None for the operator, or for
+                work admitted before.
         """
-        if request_id is None or self.limit_gate.is_open(tenant_id):
+        if request_id is None or self.shared.limit_gate.is_open(tenant_id):
             return self._tenants(tenant_id)
-        from vectorforge.bootstrap.tenant_services import TenantServices
+        from vectorforge.bootstrap.tenant import TenantServices
 
-        return TenantServices(self, tenant_id, request_id)
+        return TenantServices(self.shared, tenant_id, request_id, self.background.announce_switch)
 
     @cached_property
     def _tenants(self) -> "Callable[[str], TenantServices]":
-        from vectorforge.bootstrap.tenant_services import TenantServices
+        from vectorforge.bootstrap.tenant import TenantServices
 
-        return lru_cache(maxsize=_KEPT_TENANTS)(partial(TenantServices, self))
-
-    @cached_property
-    def limit_gate(self) -> LimitGate:
-        """What this process knows of tenants' limits."""
-        settings = self.config.limits
-        return LimitGate(
-            Limits(
-                requests_per_minute=settings.limit_requests_per_minute,
-                tokens_per_day=settings.limit_tokens_per_day,
-                cost_per_month_usd=settings.limit_cost_per_month_usd,
-                concurrent_streams=settings.limit_concurrent_streams,
-            )
-        )
-
-    @property
-    def credential_store(self) -> CredentialStore | None:
-        """Store of providers' keys outside the environment; None if the settings name none."""
-        return self._store
-
-    @cached_property
-    def reranker(self) -> "HttpReranker | None":
-        """Orders passages anew; None: no address is set.
-
-        Raises:
-            ConfigurationError: Its key cannot be read.
-            SecretsUnavailableError: Its key cannot be read now.
-        """
-        settings = self.config.rerank
-        if settings.rerank_url is None:
-            return None
-        from vectorforge.retriever.rerank import HttpReranker
-
-        return HttpReranker(
-            settings.rerank_url,
-            shape=settings.rerank_format,
-            model=settings.rerank_model,
-            api_key=find_credentials("rerank_api_key", settings.rerank_api_key, self._store),
-        )
-
-    @cached_property
-    def quoter(self) -> "ExtractiveProvider":
-        """Quotes passages when no model answers."""
-        from vectorforge.llm.providers.extractive import ExtractiveProvider
-
-        return ExtractiveProvider(
-            embed=self.embedding_registry.get_default().embed_documents, metrics=self.metrics
-        )
-
-    @cached_property
-    def answer_memory(self) -> "AnswerMemory":
-        """Answers that this process keeps, of all tenants."""
-        from vectorforge.pipeline.answer_cache.memory import AnswerMemory
-
-        return AnswerMemory(self.config.cache.answer_cache_memory_bytes)
-
-    @cached_property
-    def log_text_policies(self) -> "LogTextPolicies":
-        """What the query log keeps of the tenants' texts."""
-        from vectorforge.pipeline.guardrails.log_text import LogTextPolicies
-
-        return LogTextPolicies(self.config.query.log_text)
-
-    @cached_property
-    def settings_digest(self) -> str:
-        """Of the settings that decide answers and vectors; what is cached under others is not found."""
-        llm = self.config.llm.model_dump(mode="json")  # secrets are masked
-        embedding = self.config.embedding.model_dump(mode="json", exclude={"model_cache_dir"})
-        rerank = self.config.rerank.model_dump(mode="json", include={"rerank_url", "rerank_model"})
-        if self.config.query.max_passages_per_document:
-            rerank["max_passages_per_document"] = self.config.query.max_passages_per_document
-        return hashlib.sha256(json.dumps([llm, embedding, rerank], sort_keys=True).encode()).hexdigest()
-
-    async def resume_erasure(self) -> bool:
-        """Go on with an erasure of any tenant that nobody goes on with; False: there is none.
-
-        Raises:
-            DatabaseError: The database failed; a later call goes on.
-        """
-        from vectorforge.bootstrap.erasing import resume_erasure
-
-        return await resume_erasure(self)
+        make = partial(TenantServices, self.shared, announce_switch=self.background.announce_switch)
+        return lru_cache(maxsize=_CACHED_TENANTS)(make)

@@ -3,18 +3,17 @@
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.answer_cache_repo import AnswerCacheRepository
-from vectorforge.db.repositories.query_lookup_repo import QueryLookupRepository
-from vectorforge.db.repositories.query_vector_repo import QueryVectorRepository
+from vectorforge.db.repositories.query_lookup_repo import QueryLookupRepository, QueryVectorRepository
 from vectorforge.db.repositories.settings_repo import TenantSettingsRepository
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.pipeline.answer_cache.cache import AnswerCache
 from vectorforge.pipeline.answer_cache.end_writes import QueryEndWrites
 from vectorforge.pipeline.answer_cache.memory import MemoryFirst
 from vectorforge.pipeline.guardrails.log_text import LogTexts
 
 if TYPE_CHECKING:
-    from vectorforge.bootstrap.application import Application
+    from vectorforge.bootstrap.shared import Shared
     from vectorforge.limits.admission import Admission
 
 _LOG_POLICY_TIMEOUT_S = 0.1
@@ -25,7 +24,7 @@ class TenantCaches:
     """The caches of one tenant."""
 
     def __init__(
-        self, application: "Application", db: TenantDatabase, admission: "Admission | None" = None
+        self, application: "Shared", db: TenantDatabase, admission: "Admission | None" = None
     ) -> None:
         self._application = application
         self._admission = admission

@@ -4,14 +4,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from vectorforge.db.connection import TenantDatabase
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.limits.admission import Admission, PiggybackedReservation, charge
 from vectorforge.limits.settings import Claim
 from vectorforge.pipeline.prices import PriceList
 from vectorforge.pipeline.types import QueryConfig
 
 if TYPE_CHECKING:
-    from vectorforge.bootstrap.application import Application
+    from vectorforge.bootstrap.shared import Shared
     from vectorforge.limits.settings import TenantLimits
 
 _LATEST_END_S = 30.0
@@ -28,7 +28,7 @@ class LimitServices:
             that was let in before, and nothing asks for admission.
     """
 
-    def __init__(self, application: "Application", db: TenantDatabase, request_id: UUID | None) -> None:
+    def __init__(self, application: "Shared", db: TenantDatabase, request_id: UUID | None) -> None:
         self._application = application
         self._db = db
         hold_s = application.config.query.query_timeout_s + _LATEST_END_S

@@ -1,56 +1,54 @@
-"""Connections to PostgreSQL: a pool, from which tenants get theirs."""
+"""Connections of one process to PostgreSQL: a pool, opened after role and schema are checked."""
 
 import importlib
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
-from vectorforge.db import conninfo as connection_strings
-from vectorforge.db.connect_failures import ConnectFailures
-from vectorforge.db.login import PasswordSource
+from vectorforge.db.errors import ConnectFailures, translated_errors
+from vectorforge.db.login import PasswordSource, complete, parsed
 from vectorforge.db.schema.checks import check_database
-from vectorforge.db.tenant_database import Params, run_together
-from vectorforge.db.tenant_database import TenantDatabase as TenantDatabase  # belongs to this interface
+from vectorforge.db.tenant_database import TenantDatabase
+from vectorforge.db.types import Call, Outcome, Params
 from vectorforge.errors import DatabaseUnavailableError
 from vectorforge.health import ComponentHealth
 
 if TYPE_CHECKING:
     from psycopg.rows import DictRow
+    from psycopg_pool import AsyncConnectionPool
 
-    from vectorforge.db.connection_cache import ConnectionCache
     from vectorforge.db.session import Session
-    from vectorforge.db.wire import Call, Outcome
 
 _WAITING_PER_CONNECTION = 20
-"""Requests that may queue for one connection; more are refused at once instead of late."""
+"""Requests that may queue per connection; more are rejected at once instead of late."""
 
 _LEFT_WAITING = 100_000
-"""Requests in the pool's own queue, where those that have gone stay until there is a connection again."""
+"""Bound of the pool's own queue, where ended requests stay until there is a connection again."""
 
 _RECONNECT_S = 3.0
-"""For how long the pool tries again after a refusal, at growing intervals; the next request begins anew."""
+"""How long the pool retries after a refusal, at growing intervals; the next request starts over."""
 
 _ATTEMPTS = 4
-"""Of statements that may be run twice: when a server fails over, connections die in waves, asked ones too."""
+"""Attempts of repeatable statements: in a failover connections die in waves, checked ones too."""
 
 _PING = ""
 
 
 class Database:
-    """The connections of one process to one database, as a role that row-level security applies to.
+    """Connections of one process to one database, as a role that row-level security applies to.
 
     Safe behind a transaction pooler (PgBouncer, RDS Proxy): no session settings, no prepared statements, no
     session locks. Belongs to the event loop that opened it.
 
     Args:
         conninfo: URL or key-value string for libpq.
-        pool_size: Most connections at a time.
+        pool_size: Maximum number of connections.
         timeout_s: Longest wait for a free connection, and for one statement.
-        password: Gives the password of each connection; None: the connection string has it, if one is needed.
-        pipeline: Send a transaction of one statement at once, in libpq's pipeline mode, where ``open`` finds
-            that this is one transaction. Else it takes four round trips.
+        password: Source of each connection's password; None if the connection string has it or needs none.
+        pipeline: Send the statements of a transaction at once, in libpq's pipeline mode, if ``open`` finds
+            that they stay one transaction. Otherwise one statement takes four round trips.
     """
 
     def __init__(
@@ -68,12 +66,13 @@ class Database:
         self._pool_size = pool_size
         self._timeout_s = timeout_s
         self._password = password
-        self._pool: ConnectionCache | None = None
+        self._pool: AsyncConnectionPool[Session] | None = None
+        self._waiting = 0
         self._with_tokens = password is not None and password.makes_tokens
-        self._refusals = ConnectFailures(with_tokens=self._with_tokens)
+        self._failures = ConnectFailures(with_tokens=self._with_tokens)
 
     def preload(self) -> None:
-        """Import ahead what ``open`` needs; connects to nothing, and makes no password.
+        """Import what ``open`` needs; connects to nothing and makes no password.
 
         Raises:
             ConfigurationError: As ``open``.
@@ -88,12 +87,12 @@ class Database:
         """Check role and schema, and open the pool. A second call does nothing.
 
         Raises:
-            ConfigurationError: The connection string cannot be parsed, or a password is to be made for it and
-                it would not verify the server; or none can be made.
+            ConfigurationError: The connection string cannot be parsed, or no password can be made for it, or
+                it would go to an unverified server.
             DatabaseUnavailableError: No connection.
             DatabaseLoginError: The role or its password was refused.
-            UntrustedDatabaseError: The server's certificate does not prove that it is the one that was meant.
-            UnsafeRoleError: The role is, or can become, one that row-level security does not apply to.
+            UntrustedDatabaseError: The server's certificate does not prove its identity.
+            UnsafeRoleError: The role is, or can become, one that bypasses row-level security.
             MigrationError: The schema is missing or behind this version.
         """
         if self._pool is not None:
@@ -101,14 +100,12 @@ class Database:
         from psycopg.types.json import set_json_loads
         from psycopg_pool import AsyncConnectionPool
 
-        from vectorforge.db.connection_cache import ConnectionCache
-        from vectorforge.db.session import Session, session_class
-        from vectorforge.db.values import read_json, register_vectors
+        from vectorforge.db.session import Session, read_json, register_vectors, session_class
 
         conninfo = self._complete_conninfo()
-        sessions = session_class(self._refusals, self._password)
+        sessions = session_class(self._failures, self._password)
         timeout_s = self._timeout_s
-        # One connection before the pool: a pool reports a refusal only after its timeout, and not why.
+        # One connection before the pool: a pool reports a refusal only after its timeout, without the reason.
         types, together = await check_database(
             partial(sessions.connect, conninfo, **_connection_options()),
             timeout_s=timeout_s,
@@ -136,7 +133,7 @@ class Database:
             name="vectorforge",
         )
         await pool.open()
-        self._pool = ConnectionCache(pool, max_waiting=self._pool_size * _WAITING_PER_CONNECTION)
+        self._pool = pool
 
     async def close(self) -> None:
         """Close every connection; ``open`` may be called again."""
@@ -151,8 +148,8 @@ class Database:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def for_tenant(self, tenant_id: str) -> "TenantDatabase":
-        """The same database, as one tenant sees it. Costs nothing.
+    def for_tenant(self, tenant_id: str) -> TenantDatabase:
+        """Return the database restricted to one tenant. Costs nothing.
 
         Raises:
             InvalidInputError: The tenant is empty, too long, or not text that PostgreSQL can hold.
@@ -161,10 +158,10 @@ class Database:
 
     @asynccontextmanager
     async def connection(self) -> "AsyncIterator[Session]":
-        """A live connection outside any tenant, on which row-level security shows no rows.
+        """Provide a live connection outside any tenant, on which row-level security shows no rows.
 
         Raises:
-            DatabaseUnavailableError: The database was not opened, or there is no connection in time.
+            DatabaseUnavailableError: The database is not open, or no connection is free in time.
         """
         pool = self._opened()
         connection = await self._live(pool)
@@ -172,15 +169,15 @@ class Database:
             async with connection:
                 yield connection
         finally:
-            await pool.give_back(connection)
+            await pool.putconn(connection)
 
-    async def run(self, calls: "Sequence[Call]", *, repeatable: bool = False) -> "list[Outcome]":
+    async def run(self, calls: Sequence[Call], *, repeatable: bool = False) -> list[Outcome]:
         """Run statements in one transaction and, in pipeline mode, one round trip.
 
         Args:
-            calls: Statements and their values.
-            repeatable: Whether running them twice does no more than running them once. Then a connection is
-                used without asking first whether it is alive, and if it dies, others are, three at most.
+            calls: Statements and their parameters.
+            repeatable: Running them twice has the same effect as once. Then a connection is used without
+                checking it first, and if it dies, the statements are retried on up to three others.
 
         Returns:
             The outcome of each statement.
@@ -192,34 +189,34 @@ class Database:
         import psycopg
 
         pool = self._opened()
-        left = _ATTEMPTS if repeatable else 1
-        asked = not repeatable
+        attempts = _ATTEMPTS if repeatable else 1
+        checked = not repeatable
         while True:
-            left -= 1
-            connection = await self._live(pool, asked=asked)
+            attempts -= 1
+            connection = await self._live(pool, checked=checked)
             try:
-                return await run_together(connection, calls, pipeline=self._pipeline and not self._is_split)
+                return await connection.run(calls, pipeline=self._pipeline and not self._is_split)
             except psycopg.OperationalError:
-                if not left or connection.was_cut or not connection.closed:
+                if not attempts or connection.was_cut or not connection.closed:
                     raise
             finally:
-                await pool.give_back(connection)
-            asked = True
+                await pool.putconn(connection)
+            checked = True
 
-    def _opened(self) -> "ConnectionCache":
+    def _opened(self) -> "AsyncConnectionPool[Session]":
         if self._pool is None:
             raise DatabaseUnavailableError("The database connection is not open.")
         return self._pool
 
-    async def _live(self, pool: "ConnectionCache", *, asked: bool = True) -> "Session":
-        # The pool's own check sleeps longer after every dead connection it finds, 15 s for five of them; but
-        # they die together, when the server is restarted or this process was frozen.
+    async def _live(self, pool: "AsyncConnectionPool[Session]", *, checked: bool = True) -> "Session":
+        # The pool's own check sleeps longer after every dead connection, 15 s for five of them; but they die
+        # together, when the server restarts or this process was frozen.
         import psycopg
 
         give_up_at = time.monotonic() + self._timeout_s
         while True:
-            connection = pool.take_kept() or await self._from_pool(pool, give_up_at)
-            if not asked and connection.seems_alive():
+            connection = await self._from_pool(pool, give_up_at)
+            if not checked and connection.seems_alive():
                 connection.timeout_s = self._timeout_s
                 return connection
             try:
@@ -227,40 +224,43 @@ class Database:
                 await connection.execute(_PING)
             except psycopg.Error:
                 await connection.close()
-                await pool.give_back(connection)  # which replaces it
+                await pool.putconn(connection)  # the pool replaces it
             except BaseException:
-                await pool.give_back(connection)
+                await pool.putconn(connection)
                 raise
             else:
                 connection.timeout_s = self._timeout_s
                 return connection
 
-    async def _from_pool(self, pool: "ConnectionCache", give_up_at: float) -> "Session":
-        from psycopg_pool import PoolTimeout
+    async def _from_pool(self, pool: "AsyncConnectionPool[Session]", give_up_at: float) -> "Session":
+        from psycopg_pool import PoolTimeout, TooManyRequests
 
+        # The pool's own bound counts ended requests as well: after an outage it would reject everything.
+        if self._waiting >= self._pool_size * _WAITING_PER_CONNECTION:
+            raise TooManyRequests(f"{self._waiting} requests are waiting already")
+        is_idle = pool.get_stats()["pool_available"] > 0
+        self._waiting += 1
         try:
-            async with self._refusals.watched():
-                return await pool.take(give_up_at - time.monotonic())
+            async with nullcontext() if is_idle else self._failures.watched():
+                return await pool.getconn(timeout=give_up_at - time.monotonic())
         except PoolTimeout as exc:
-            raise self._refusals.too_late() from exc
+            raise self._failures.too_late() from exc
+        finally:
+            self._waiting -= 1
 
     async def fetch_untenanted(self, query: str, params: Params = ()) -> "DictRow | None":
-        """The first row of a statement that belongs to no tenant; row-level security shows it no data.
+        """Return the first row of a statement outside any tenant; row-level security shows it no data.
 
         Raises:
             As ``TenantDatabase.transaction``.
         """
-        from vectorforge.db.session import translated_errors
-
         with translated_errors():
             async with self.connection() as connection:
                 row: DictRow | None = await (await connection.execute(query.encode(), params)).fetchone()
                 return row
 
     async def health(self) -> ComponentHealth:
-        """Whether a statement can be run now."""
-        from vectorforge.db.session import translated_errors
-
+        """Run an empty statement."""
         started = time.perf_counter()
         detail = ""
         try:
@@ -272,7 +272,7 @@ class Database:
         return ComponentHealth("database", not detail, detail, (time.perf_counter() - started) * 1000)
 
     def transaction_health(self) -> ComponentHealth:
-        """How transactions of one statement are sent, which ``open`` has found out; asks nobody."""
+        """Report how transactions are sent, as ``open`` found; sends nothing."""
         if self._is_split:
             detail = "BEGIN and COMMIT: a proxy splits statements that are sent at once"
         else:
@@ -280,9 +280,9 @@ class Database:
         return ComponentHealth("database.transactions", healthy=True, detail=detail)
 
     def _complete_conninfo(self) -> str:
-        conninfo = connection_strings.complete(self._conninfo, timeout_s=self._timeout_s)
+        conninfo = complete(self._conninfo, timeout_s=self._timeout_s)
         if self._password is not None:
-            self._password.check(connection_strings.parsed(conninfo))
+            self._password.check(parsed(conninfo))
         return conninfo
 
 

@@ -1,9 +1,4 @@
-"""The passwords that the login roles get when the schema is migrated.
-
-How the roles that log in are let in: by a password each, or by tokens of IAM.
-
-Passwords that stand in no URL: made for one connection, as RDS's IAM tokens are, or kept elsewhere.
-"""
+"""Login to the database: connection strings, the passwords and IAM grants of roles, and made passwords."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -12,7 +7,6 @@ from urllib.parse import unquote, urlsplit
 from pydantic import SecretStr
 
 from vectorforge.config import DatabaseSettings
-from vectorforge.db.conninfo import parsed
 from vectorforge.errors import ConfigurationError, InvalidInputError, MigrationError
 
 if TYPE_CHECKING:
@@ -20,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def login_passwords(settings: DatabaseSettings, roles: tuple[str, ...]) -> dict[str, SecretStr]:
-    """The passwords that our own login roles have in the configured URLs; other roles are not ours to change.
+    """Return the passwords of our login roles in the configured URLs, without those of other roles.
 
     Args:
         settings: With the URLs.
@@ -61,7 +55,7 @@ ORDER BY login.rolname
 
 
 async def set_passwords(connection: "AsyncConnection[Any]", passwords: Mapping[str, SecretStr]) -> None:
-    """Give roles new passwords; sent as SCRAM verifiers, never as they are.
+    """Set new passwords of roles, sent as SCRAM verifiers and never in clear text.
 
     Raises:
         MigrationError: A role is not one of ``LOGIN_ROLES``, or the server did not accept its password.
@@ -84,7 +78,7 @@ async def set_passwords(connection: "AsyncConnection[Any]", passwords: Mapping[s
 async def let_in_with_tokens(connection: "AsyncConnection[Any]") -> None:
     """Grant ``rds_iam`` to those of ``LOGIN_ROLES`` that lack it; nothing where there is no such role.
 
-    RDS makes that role, and takes tokens of IAM from its members, and nothing else from them.
+    RDS creates that role and accepts nothing but IAM tokens from its members.
     https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/UsingWithRDS.IAMDBAuth.DBAccounts.html
 
     Raises:
@@ -105,27 +99,73 @@ async def _not_let_in(connection: "AsyncConnection[Any]") -> list[str]:
     return [role for (role,) in await cursor.fetchall()]
 
 
+def parsed(conninfo: str) -> dict[str, str]:
+    """Return the parameters of a URL or key-value string, by libpq's names.
+
+    Raises:
+        ConfigurationError: It cannot be parsed.
+    """
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict
+
+    try:
+        return {name: str(value) for name, value in conninfo_to_dict(conninfo).items()}
+    except psycopg.Error as exc:
+        raise ConfigurationError("The database URL is not one that PostgreSQL understands.") from exc
+
+
+def complete(conninfo: str, *, timeout_s: float) -> str:
+    """Return the connection string with timeouts and an application name, unless it has its own.
+
+    Args:
+        conninfo: URL or key-value string.
+        timeout_s: Longest wait for a connection, and for a packet to be acknowledged.
+
+    Raises:
+        ConfigurationError: It cannot be parsed.
+    """
+    from psycopg.conninfo import make_conninfo
+
+    defaults = {
+        "application_name": "vectorforge",
+        "connect_timeout": str(max(2, round(timeout_s))),  # libpq raises 1 to 2
+        "tcp_user_timeout": str(int(timeout_s * 1000)),
+    }
+    return make_conninfo(**{**defaults, **parsed(conninfo)})
+
+
+def with_login(conninfo: str, *, user: str, password: str) -> str:
+    """Return the same connection string for this role and password.
+
+    Raises:
+        ConfigurationError: It cannot be parsed.
+    """
+    from psycopg.conninfo import make_conninfo
+
+    return make_conninfo(**{**parsed(conninfo), "user": user, "password": password})
+
+
 _DEFAULT_PORT = "5432"
 
 
 class PasswordSource(Protocol):
-    """Gives the password of one connection; called in any thread, anew for each attempt to connect."""
+    """Source of connection passwords; called in any thread, for each attempt to connect."""
 
     makes_tokens: ClassVar[bool]
-    """Whether it is a token of IAM."""
+    """True if the password is an IAM token."""
 
     def check(self, parameters: Mapping[str, str]) -> None:
-        """Whether a password may be sent where a connection string leads, which may be an impostor.
+        """Check that a connection string cannot lead a password to an impostor.
 
         Args:
-            parameters: As ``conninfo.parsed`` gives them.
+            parameters: Result of ``parsed``.
 
         Raises:
             ConfigurationError: It may not.
         """
 
     def __call__(self, host: str, port: int, user: str) -> SecretStr:
-        """A password for a role at an address.
+        """Return a password for a role at an address.
 
         Args:
             host: Name of the server, as the connection string has it.
@@ -133,15 +173,15 @@ class PasswordSource(Protocol):
             user: The role that logs in.
 
         Raises:
-            ConfigurationError: None can be made, and waiting would not help.
-            DatabaseUnavailableError: None can be made now.
+            ConfigurationError: No password can be made, and a retry would not help.
+            DatabaseUnavailableError: No password can be made now.
         """
 
     def renew(self, refused: SecretStr) -> bool:
-        """Whether there is another password now than one that a server refused. May ask for it.
+        """Return True if there is a newer password than the one that a server rejected.
 
         Args:
-            refused: What was given before.
+            refused: The rejected password.
         """
 
     def preload(self) -> None:
@@ -149,12 +189,12 @@ class PasswordSource(Protocol):
 
 
 def check_conninfo(parameters: Mapping[str, str], *, setting: str, sockets: bool = False) -> None:
-    """Whether passwords may be made for a connection string: an impostor could use what he is sent.
+    """Check that a connection string cannot lead a made password to an impostor.
 
     Args:
-        parameters: As ``conninfo.parsed`` gives them.
-        setting: What asks for it, for the error.
-        sockets: Whether it may lead to a Unix socket, of which the file system says whose it is.
+        parameters: Result of ``parsed``.
+        setting: Setting that requires it, for the error.
+        sockets: Accept a Unix socket, which the file system protects.
 
     Raises:
         ConfigurationError: It does not verify whom it sends the password to, has one already, or does not
@@ -174,7 +214,7 @@ def check_conninfo(parameters: Mapping[str, str], *, setting: str, sockets: bool
 
 
 def make_password(source: PasswordSource, conninfo: str) -> SecretStr:
-    """The password of one connection. May fetch credentials: not for an event loop's thread.
+    """Return the password of one connection. May fetch credentials, so do not call it in an event loop.
 
     Raises:
         ConfigurationError: As ``PasswordSource``, also of its check.
@@ -186,7 +226,7 @@ def make_password(source: PasswordSource, conninfo: str) -> SecretStr:
 
 
 def with_made_password(source: PasswordSource, conninfo: str) -> str:
-    """A connection string with a password that is made for one connection, in place of its own.
+    """Return a connection string with a password made for one connection instead of its own.
 
     Raises:
         ConfigurationError: As ``make_password``.
@@ -200,7 +240,7 @@ def with_made_password(source: PasswordSource, conninfo: str) -> str:
 
 
 def password_options(password: SecretStr) -> dict[str, str]:
-    """A made password as parameters of libpq."""
+    """Return a made password as parameters of libpq."""
     # Without gssencmode, Kerberos would come before TLS, and in place of it.
     # https://www.postgresql.org/docs/17/libpq-connect.html#LIBPQ-CONNECT-GSSENCMODE
     return {"password": password.get_secret_value(), "gssencmode": "disable"}

@@ -1,96 +1,102 @@
-"""One connection that never waits longer than it may, and what its driver's errors mean to us."""
+"""One connection whose every wait is bounded, with the types and the transactions it is used with."""
 
 import asyncio
+import json
+import logging
 import os
+import secrets
 import select
 import socket
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import cached_property
-from types import TracebackType
 from typing import Any, TypeVar
 
 import psycopg
+from pgvector.psycopg.halfvec import register_halfvec_info
+from pgvector.psycopg.vector import register_vector_info
 from psycopg.abc import PQGen
-from psycopg_pool import PoolClosed, TooManyRequests
+from psycopg.types import TypeInfo
+from pydantic_core import from_json
 
-from vectorforge.db.connect_failures import ConnectFailures
-from vectorforge.db.conninfo import is_refused
-from vectorforge.db.key_check import WRONG_KEY
+from vectorforge.db.errors import ConnectFailures, is_refused
 from vectorforge.db.login import PasswordSource, make_password, password_options
+from vectorforge.db.types import Call, Outcome
 from vectorforge.db.wire import Exchange
-from vectorforge.errors import (
-    AuthenticationError,
-    DatabaseError,
-    DatabaseUnavailableError,
-    InvalidInputError,
-    RefusedRowError,
-    TenantBeingErasedError,
-    VectorForgeError,
-)
+from vectorforge.errors import DatabaseUnavailableError, VectorForgeError
+
+logger = logging.getLogger(__name__)
 
 RV = TypeVar("RV")
 
 _CANCEL_GRACE_S = 0.1
-"""What a cancelled statement may take to end on the server before its connection is given up.
+"""Longest time for a cancelled statement to end on the server before its connection is closed.
 
-Comes on top of a question's deadline, as a quarter of a second for its record does; half a second after the
-deadline the client has to have its answer."""
+Adds to a query's deadline, as a quarter of a second for its log record does; the client must have its answer
+half a second after the deadline."""
 
-_VALUE_ERRORS = (psycopg.DataError, UnicodeEncodeError)
-_UNSTORABLE = (None, "22P02", "22P05", "22003", "22021")
-"""SQLSTATE of values that text, jsonb or a number cannot hold; None where the driver refuses them itself."""
-_REFUSED_CLASSES = ("22", "23")
-"""Of SQLSTATE: data exceptions and broken constraints, the only ones that are about the values given.
-https://www.postgresql.org/docs/17/errcodes-appendix.html"""
-_BEING_ERASED = "VF001"
-"""Of ours: ``vectorforge.enter_tenant`` refuses a tenant that is being erased."""
-_KEY_OVER = "VF002"
-"""Of ours: ``vectorforge.check_keys`` finds a key that is revoked or over."""
-_READ_ONLY = "25006"
-"""The server has become a replica: a connection made anew may lead to its successor."""
+_ENTER = "SELECT vectorforge.enter_tenant(%s)"
+_READ = "SELECT current_setting('vectorforge.tenant', true) AS tenant"
 
 
 class Session(psycopg.AsyncConnection[Any]):
     """A connection whose every wait is bounded.
 
-    The driver alone may wait for ever on a network that swallows packets, and for ten seconds more when its
-    task is cancelled (https://github.com/psycopg/psycopg/issues/1371). Shutting the socket down wakes it.
+    The driver alone may wait forever on a network that drops packets, and for ten seconds more when its task
+    is cancelled (https://github.com/psycopg/psycopg/issues/1371). Shutting the socket down wakes it.
     """
 
     timeout_s: float = 10.0
     """Longest wait for the server, seconds."""
     was_cut: bool = False
-    """Whether the server took too long: then the network, or the server, is not to be tried again at once."""
+    """True after the server took too long: then do not retry it at once."""
     _watchdog: asyncio.TimerHandle | None = None
-    _looking: tuple[asyncio.AbstractEventLoop, int] | None = None
-    """The event loop that looks at the socket, and the socket's number."""
+    _watched: tuple[asyncio.AbstractEventLoop, int] | None = None
+    """The event loop that watches the socket, and the socket's number."""
     _ready: asyncio.Future[None] | None = None
 
     @cached_property
-    def exchange(self) -> Exchange:
-        """Runs statements over this connection in one round trip."""
-        return Exchange(self)
+    def _exchange(self) -> Exchange:
+        return Exchange(self, self)
+
+    async def run(self, calls: Sequence[Call], *, pipeline: bool) -> list[Outcome]:
+        """Run statements in one transaction and return their outcomes. Must be outside a transaction.
+
+        Args:
+            calls: Statements and their parameters.
+            pipeline: Send them at once, in libpq's pipeline mode; else one by one, between BEGIN and COMMIT.
+
+        Raises:
+            psycopg.Error: A statement failed; all are rolled back.
+        """
+        if pipeline:
+            return await self._exchange.run(calls)
+        async with self.transaction():
+            cursors = [await self.execute(query.encode(), params) for query, params in calls]
+            return [
+                (await cursor.fetchall() if cursor.description else [], cursor.rowcount) for cursor in cursors
+            ]
 
     def seems_alive(self) -> bool:
-        """Whether the server has said nothing since it was asked last, not even good-bye. Asks nobody.
+        """Return True if there is nothing to read, such as the server's goodbye. Sends nothing.
 
-        A server that ends a connection says so, and the socket can be read; one that is cut off does not.
+        A server that ends a connection sends a message; a network that fails does not.
         """
         poll = select.poll()
         poll.register(self.pgconn.socket, select.POLLIN)
         return not poll.poll(0)
 
     async def until_ready(self, *, to_write: bool = False) -> None:
-        """Wait until the socket can be read; or written, too. ``watch`` bounds it.
+        """Wait until the socket can be read, or written too. ``watch`` bounds it.
 
-        The event loop goes on looking at the socket until ``look_away``, for what is awaited next.
+        The event loop watches the socket until ``unwatch``, for the next wait.
         """
         loop = asyncio.get_running_loop()
         ready = self._ready = loop.create_future()
-        if self._looking is None:
-            self._looking = (loop, self.pgconn.socket)
-            loop.add_reader(self.pgconn.socket, self._heard)
-        fileno = self._looking[1]
+        if self._watched is None:
+            self._watched = (loop, self.pgconn.socket)
+            loop.add_reader(self.pgconn.socket, self._on_readable)
+        fileno = self._watched[1]
         if to_write:
             loop.add_writer(fileno, _wake, ready)
         try:
@@ -100,31 +106,31 @@ class Session(psycopg.AsyncConnection[Any]):
             if to_write:
                 loop.remove_writer(fileno)
 
-    def look_away(self) -> None:
-        """Have the event loop look at the socket no more; to be called before the socket is closed.
+    def unwatch(self) -> None:
+        """Stop the event loop from watching the socket; required before the socket is closed.
 
-        Its number may be another connection's next.
+        Another connection may get its number next.
         """
-        if self._looking is None:
+        if self._watched is None:
             return
-        (loop, fileno), self._looking = self._looking, None
+        (loop, fileno), self._watched = self._watched, None
         if not loop.is_closed():
             loop.remove_reader(fileno)
 
-    def _heard(self) -> None:
-        if self._ready is None:  # the server's good-bye, which would be heard again and again
-            self.look_away()
+    def _on_readable(self) -> None:
+        if self._ready is None:  # the server's goodbye, which would be reported again and again
+            self.unwatch()
         else:
             _wake(self._ready)
 
     def give_up(self) -> None:
-        """Close the connection at once, whatever state it is in."""
-        self.look_away()
+        """Close the connection at once, in any state."""
+        self.unwatch()
         self.pgconn.finish()
 
     async def close(self) -> None:
         """Close the connection; see psycopg."""
-        self.look_away()
+        self.unwatch()
         await super().close()
 
     async def wait(
@@ -134,23 +140,23 @@ class Session(psycopg.AsyncConnection[Any]):
         timeout: float | None = None,  # noqa: ASYNC109 - the driver's signature
     ) -> RV:
         """Run a protocol generator, at most ``timeout_s`` seconds; see psycopg."""
-        self.look_away()  # the driver looks by itself
+        self.unwatch()  # the driver watches the socket itself
         self.watch(self.timeout_s)
         try:
             return await super().wait(gen, interval=interval, timeout=timeout)
         except asyncio.CancelledError:
-            self.timeout_s = min(self.timeout_s, _CANCEL_GRACE_S)  # for a rollback, which nobody cancels
+            self.timeout_s = min(self.timeout_s, _CANCEL_GRACE_S)  # for a rollback, which is not cancelled
             raise
         finally:
             self.watch(None)
 
     async def cancel_safe(self, *, timeout: float = 30.0) -> None:  # noqa: ASYNC109 - the driver's signature
-        """Ask the server to end the current statement, and give up the connection soon if it does not."""
+        """Ask the server to end the current statement, and close the connection if it does not soon."""
         self.watch(_CANCEL_GRACE_S)
         await super().cancel_safe(timeout=min(timeout, _CANCEL_GRACE_S))
 
     def watch(self, seconds: float | None) -> None:
-        """Give the connection up after so many seconds from now; None: no longer."""
+        """Close the connection after this many seconds from now; None ends the watch."""
         if self._watchdog is not None:
             self._watchdog.cancel()
             self._watchdog = None
@@ -160,7 +166,7 @@ class Session(psycopg.AsyncConnection[Any]):
     def _cut(self) -> None:
         self.was_cut = True
         with (
-            suppress(OSError, psycopg.OperationalError),  # closed meanwhile: that is what is wanted
+            suppress(OSError, psycopg.OperationalError),  # closed meanwhile, as intended
             socket.socket(fileno=os.dup(self.fileno())) as duplicate,
         ):
             duplicate.shutdown(socket.SHUT_RDWR)
@@ -171,12 +177,12 @@ def _wake(waiting: "asyncio.Future[None]") -> None:
         waiting.set_result(None)
 
 
-def session_class(refusals: ConnectFailures, password: PasswordSource | None = None) -> type[Session]:
-    """The class of connections for one database.
+def session_class(failures: ConnectFailures, password: PasswordSource | None = None) -> type[Session]:
+    """Return the class of connections to one database.
 
     Args:
-        refusals: Is told when an attempt to connect fails or succeeds.
-        password: Gives the password of each connection; None: the connection string has it.
+        failures: Notified when an attempt to connect fails or succeeds.
+        password: Source of each connection's password; None if the connection string has it.
     """
 
     class DatabaseSession(Session):
@@ -185,9 +191,9 @@ def session_class(refusals: ConnectFailures, password: PasswordSource | None = N
             try:
                 connection = await cls._log_in(conninfo, options)
             except (psycopg.OperationalError, VectorForgeError) as exc:
-                refusals.failed(exc)
+                failures.failed(exc)
                 raise
-            refusals.succeeded()
+            failures.succeeded()
             return connection
 
         @classmethod
@@ -206,47 +212,74 @@ def session_class(refusals: ConnectFailures, password: PasswordSource | None = N
     return DatabaseSession
 
 
-class translated_errors:  # noqa: N801 - read as the statement that it makes with "with"
-    """Turns what the driver raises into our errors; the cause is kept, its text is not copied.
+async def check_transactions(
+    session: Session, connect: Callable[[], Awaitable[Session]], *, pipeline: bool
+) -> bool:
+    """Prove that the statements of a transaction stay together on the way to the server.
+
+    A proxy may put a Sync between statements that were sent at once. Each is its own transaction then: the
+    tenant that the first enters is gone at the second, and row-level security shows no rows.
+
+    Args:
+        session: A connection, possibly closed by this call.
+        connect: Makes another one.
+        pipeline: Try pipeline mode first.
+
+    Returns:
+        True if pipeline mode can be used.
 
     Raises:
-        DatabaseUnavailableError: No connection, a lost one, or the server gave up for lack of something.
-        TenantBeingErasedError: The tenant that was to be entered is being erased.
-        AuthenticationError: A key that was remembered is revoked or over.
-        InvalidInputError: A value that PostgreSQL cannot store, such as a NUL character in text.
-        RefusedRowError: Any other value or row that a type or a constraint forbids.
-        DatabaseError: Everything else.
+        DatabaseUnavailableError: Not even the statements between BEGIN and COMMIT stay together.
+        psycopg.OperationalError: No other connection.
     """
+    if pipeline:
+        together = await _stay_together(session, pipeline=True)
+        if together is None and not session.was_cut:  # one connection may be lost for any reason
+            async with await connect() as another:
+                together = await _stay_together(another, pipeline=True)
+        if together:
+            return True
+        async with await connect() as session:
+            together = await _stay_together(session, pipeline=False)
+    else:
+        together = await _stay_together(session, pipeline=False)
+    if not together:
+        raise DatabaseUnavailableError(
+            "The database, or a proxy before it, does not keep the statements of a transaction together; "
+            "use a proxy that pools by transaction or by session."
+        )
+    if pipeline:
+        logger.warning(
+            "The database proxy splits statements that are sent at once: transactions use BEGIN and COMMIT "
+            "now, which takes four round trips instead of one."
+        )
+    return False
 
-    __slots__ = ()
 
-    def __enter__(self) -> None:
-        return
-
-    def __exit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if exc is not None and (error := _translated(exc)) is not None:
-            raise error from exc
-
-
-def _translated(exc: BaseException) -> VectorForgeError | None:
-    """Our error for the driver's; None for any other."""
-    if isinstance(exc, TooManyRequests):
-        return DatabaseUnavailableError("Too many requests wait for a database connection.")
-    if isinstance(exc, psycopg.OperationalError | psycopg.InterfaceError | PoolClosed):
-        return DatabaseUnavailableError()
-    if not isinstance(exc, psycopg.Error | UnicodeEncodeError):
+async def _stay_together(session: Session, *, pipeline: bool) -> bool | None:
+    """Return True if a second statement reads what the first set; None if the connection was lost."""
+    tenant = f"probe {secrets.token_hex(8)}"
+    try:
+        _, (rows, _) = await session.run([(_ENTER, (tenant,)), (_READ, ())], pipeline=pipeline)
+    except (psycopg.OperationalError, psycopg.InterfaceError):
         return None
-    state = getattr(exc, "sqlstate", None)
-    if state in _UNSTORABLE and isinstance(exc, _VALUE_ERRORS):
-        return InvalidInputError("A value cannot be stored: it holds a NUL or is out of range.")
-    if state is not None and state[:2] in _REFUSED_CLASSES:
-        return RefusedRowError()
-    if state == _BEING_ERASED:
-        return TenantBeingErasedError()
-    if state == _KEY_OVER:
-        return AuthenticationError(WRONG_KEY, presented=True)
-    if state == _READ_ONLY:
-        return DatabaseUnavailableError("The database is read-only now.")
-    return DatabaseError()
+    return rows == [{"tenant": tenant}]
+
+
+def read_json(data: bytes | str) -> Any:
+    """Parse JSON faster than ``json.loads``, to the same values, at any depth.
+
+    Raises:
+        ValueError: It is not JSON.
+    """
+    try:
+        return from_json(data)
+    except ValueError:  # nested deeper than 200 levels
+        return json.loads(data)
+
+
+def register_vectors(connection: Session, types: Sequence[TypeInfo]) -> None:
+    """Register the vector types on a connection from stored facts: a look-up would cost four queries."""
+    register = {"vector": register_vector_info, "halfvec": register_halfvec_info}
+    for info in types:
+        register[info.name](connection, info)

@@ -1,4 +1,4 @@
-"""Rows of somebody's own PostgreSQL, read for ingestion. Nothing is ever written there.
+"""Rows of the user's own PostgreSQL, read for ingestion. Nothing is written there.
 
 The connection string holds a password: no error of this module, and none of its causes, repeats any of it.
 """
@@ -22,12 +22,12 @@ _KEYS_BATCH: Final = 5_000
 
 @dataclass(frozen=True, slots=True)
 class RowKey:
-    """Which row, and in which state."""
+    """Key and last change of a row."""
 
     key: Any
-    """As the driver gives it; ``str(key)`` names the row."""
+    """Value from the driver; ``str(key)`` identifies the row."""
     updated: Any = None
-    """Of the column that tells when the row last changed; None without such a column."""
+    """Value of the column with the last change; None without such a column."""
 
 
 class SourceRows:
@@ -87,8 +87,8 @@ class SourceRows:
         """Key and time of change of every row, in any order.
 
         Args:
-            key: Column that tells rows apart.
-            updated: Column that tells when a row last changed.
+            key: Column that identifies rows.
+            updated: Column with the time of a row's last change.
 
         Raises:
             DatabaseUnavailableError: The connection was lost.
@@ -103,7 +103,7 @@ class SourceRows:
         await self._connection.rollback()
 
     async def rows(self, key: str, keys: Sequence[Any]) -> "list[DictRow]":
-        """The rows with these keys; those deleted meanwhile are not among them.
+        """Return the rows with these keys; those deleted meanwhile are not among them.
 
         Raises:
             DatabaseUnavailableError: The connection was lost.
@@ -118,7 +118,7 @@ class SourceRows:
 
 
 def table_query(table: str) -> str:
-    """The query for all rows of a table.
+    """Return the query for all rows of a table.
 
     Args:
         table: Its name, with or without a schema before a dot; quoted here, so that it is a name whatever it
@@ -145,7 +145,7 @@ def _statement(template: str, query: str, *, columns: Iterable[str] = ()) -> "Co
 
 @asynccontextmanager
 async def _told_without_secrets() -> AsyncIterator[None]:
-    """Our errors for the driver's, whose texts may hold rows of the source."""
+    """Translate the driver's errors, whose texts may hold rows of the source."""
     import psycopg
 
     try:

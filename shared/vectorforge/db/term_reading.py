@@ -1,6 +1,6 @@
-"""Reading the words of passages that are stored without them: from before, or of another language.
+"""Indexing of words of chunks stored without them, by an older version or in another language.
 
-In small steps, each a transaction of its own, that go on wherever the last one ended, whoever took it.
+Each small step is its own transaction, and any process continues where the last one ended.
 """
 
 import asyncio
@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 from uuid import UUID
 
 from vectorforge.db.connection import Database
-from vectorforge.db.conninfo import connect_error
+from vectorforge.db.errors import connect_error
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
 CHUNKS_PER_STEP = 500
-"""Passages read in one transaction: a fraction of a second, in which their documents cannot be written."""
+"""Chunks read in one transaction: a fraction of a second, in which their documents cannot be written."""
 _PAUSE_S = 0.2
 
 _UNREAD = "SELECT tenant_id, id, document_count FROM vectorforge.unread_collections()"
@@ -25,7 +25,7 @@ _READ = "SELECT documents, passages, state FROM vectorforge.read_terms(%s, %s)"
 
 
 class UnreadCollection(NamedTuple):
-    """A collection some of whose passages are not read."""
+    """A collection with chunks whose words are not indexed."""
 
     tenant_id: str
     id: UUID
@@ -33,28 +33,28 @@ class UnreadCollection(NamedTuple):
 
 
 class ReadStep(NamedTuple):
-    """What a step has done."""
+    """Result of a step."""
 
     documents: int
-    """Documents that are behind it now."""
+    """Documents completed."""
     passages: int
-    """Passages whose words it has read."""
+    """Chunks whose words were indexed."""
     state: Literal["more", "busy", "complete"]
     """busy: the next document is being written."""
 
 
 class TermReader:
-    """Reads words of all tenants' passages, for a worker that has nothing else to do."""
+    """Indexes words of all tenants' chunks when a worker is idle."""
 
     def __init__(self, database: Database, *, chunks_per_step: int = CHUNKS_PER_STEP) -> None:
         self._database = database
         self._chunks_per_step = chunks_per_step
 
     async def step(self) -> bool:
-        """Take one step in one of the collections.
+        """Run one step in one of the collections.
 
         Returns:
-            False when there is nothing to read, or nothing that nobody is writing just now.
+            False if nothing is left, or all that is left is being written now.
 
         Raises:
             VectorForgeError: The database failed; nothing of the step is left.
@@ -76,17 +76,17 @@ async def read_unread_terms(
     chunks_per_step: int = CHUNKS_PER_STEP,
     patience_s: float = 10.0,
 ) -> tuple[int, bool]:
-    """Read the words of every passage that is not read.
+    """Index the words of every chunk whose words are not indexed.
 
     Args:
-        conninfo: Of the role that migrates.
+        conninfo: Connection string of the role that migrates.
         on_progress: Called after each step with the documents done by this call, and how many there are.
-        chunks_per_step: Passages in one transaction, 1 to 10,000.
-        patience_s: For how long somebody may be writing all the documents that come next; what is left is
-            read by a worker.
+        chunks_per_step: Chunks in one transaction, 1 to 10,000.
+        patience_s: Longest wait while all remaining documents are being written; a worker
+                indexes what is left.
 
     Returns:
-        How many passages were read, and whether none is left.
+        The number of chunks indexed, and True if none is left.
 
     Raises:
         DatabaseUnavailableError: No connection; see ``connect_error`` for its kinds.

@@ -1,10 +1,10 @@
-"""Statements as libpq takes them: the driver's placeholders become PostgreSQL's, once for each text.
+"""Several statements in one round trip and one transaction, in libpq's pipeline mode.
 
-Several statements in one round trip and one transaction, past the driver's cursors.
-
-In libpq's pipeline mode all statements up to a Sync are one transaction, which needs no BEGIN and no COMMIT:
-https://www.postgresql.org/docs/17/protocol-flow.html#PROTOCOL-FLOW-PIPELINING. The driver's own pipeline
-takes several times the processor time, in tasks and objects for what may come.
+All statements up to a Sync are one transaction there, which needs no BEGIN and no COMMIT:
+https://www.postgresql.org/docs/17/protocol-flow.html#PROTOCOL-FLOW-PIPELINING.
+Measured against a local server: 33 us of CPU and 70 us in all for a small statement of a tenant; the driver's
+own pipeline takes 203 and 301 us, BEGIN and COMMIT 185 and 270 us. A query makes three such exchanges, so
+this saves 7 % of its 6.8 ms of CPU.
 """
 
 import asyncio
@@ -12,21 +12,19 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol
 
 import psycopg
 from psycopg import errors
+from psycopg.abc import AdaptContext
 from psycopg.adapt import PyFormat, Transformer
 from psycopg.pq import ConnStatus, ExecStatus
 
-from vectorforge.db.tenant_database import Params
+from vectorforge.db.types import Call, Outcome, Params
 
 if TYPE_CHECKING:
-    from psycopg.pq.abc import PGresult
+    from psycopg.pq.abc import PGconn, PGresult
     from psycopg.rows import DictRow
-
-    from vectorforge.db.session import Session
-
 
 _PLACEHOLDER = re.compile(r"%(?:%|(?:\((?P<name>\w+)\))?(?P<format>[sbt]))")
 _FORMATS = {"s": PyFormat.AUTO, "b": PyFormat.BINARY, "t": PyFormat.TEXT}
@@ -36,39 +34,39 @@ _FORMATS = {"s": PyFormat.AUTO, "b": PyFormat.BINARY, "t": PyFormat.TEXT}
 class Statement:
     """A statement's text with ``$1``, ``$2`` and so on in place of the driver's placeholders.
 
-    The driver itself converts a text of more than 4,096 characters at every execution, as those of searches
-    are. What the placeholders mean: https://www.psycopg.org/psycopg3/docs/basic/params.html.
+    The driver converts a text of more than 4,096 characters, such as a search's, at every execution.
+    Placeholders: https://www.psycopg.org/psycopg3/docs/basic/params.html.
     """
 
     text: bytes
     formats: tuple[PyFormat, ...]
-    """Of the values, in their order."""
+    """Formats of the parameters, in their order."""
     names: tuple[str, ...] | None
-    """Of the values, in their order; None: they are known by their places."""
+    """Names of the parameters, in their order; None if they are positional."""
     columns: list[str] = field(default_factory=list, compare=False)
-    """Names of its results' columns, once it has given some: a statement's are always the same."""
+    """Names of the result columns, filled by the first execution: they never change."""
 
     def values(self, params: Params) -> Sequence[Any]:
-        """The values in the statement's order; named ones that it does not ask for are left out.
+        """Return the parameters in the statement's order, without named ones that it does not use.
 
         Raises:
-            psycopg.ProgrammingError: One is missing, or there are too many by place.
+            psycopg.ProgrammingError: One is missing, or there are too many positional ones.
         """
         if self.names is not None and isinstance(params, Mapping):
             try:
                 return [params[name] for name in self.names]
             except KeyError as exc:
-                raise psycopg.ProgrammingError("A value of the statement is missing.") from exc
+                raise psycopg.ProgrammingError("A parameter of the statement is missing.") from exc
         if isinstance(params, Mapping) and not self.formats:
             return ()
         if self.names is not None or isinstance(params, Mapping) or len(params) != len(self.formats):
-            raise psycopg.ProgrammingError("The values are not those of the statement.")
+            raise psycopg.ProgrammingError("The parameters do not match the statement.")
         return params
 
 
 @lru_cache(maxsize=256)
 def compiled(query: str) -> Statement:
-    """The statement of a text with the driver's placeholders."""
+    """Return the statement for a text with the driver's placeholders."""
     places: dict[str, int] = {}
     formats: list[PyFormat] = []
     is_named = False
@@ -87,41 +85,59 @@ def compiled(query: str) -> Statement:
     return Statement(text, tuple(formats), tuple(places) if is_named else None)
 
 
-Call: TypeAlias = "tuple[str, Params]"
-"""A statement with the driver's placeholders, and its values."""
-Outcome: TypeAlias = "tuple[list[DictRow], int]"
-"""The rows of a statement, and how many they are, or how many it changed."""
 _VOID = 2278
-"""Type of what a function returns that is only called (pg_type.dat): no row of anything."""
+"""Oid of the result type ``void`` (pg_type.dat): no rows."""
 _SUCCESSES = (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK)
 
 
+class Wire(Protocol):
+    """The part of a connection that an exchange uses; see ``Session``."""
+
+    timeout_s: float
+
+    @property
+    def pgconn(self) -> "PGconn":
+        """Connection of libpq."""
+
+    def watch(self, seconds: float | None) -> None:
+        """Bound the waits that follow."""
+
+    async def until_ready(self, *, to_write: bool = False) -> None:
+        """Wait for the socket."""
+
+    async def cancel_safe(self) -> None:
+        """Ask the server to end the current statement."""
+
+    def give_up(self) -> None:
+        """Close the connection at once."""
+
+
 class Exchange:
-    """Sends statements over one connection, which no one else uses meanwhile, and reads their results.
+    """Sends statements over one connection and reads their results.
 
     Args:
-        session: Used by nobody else while statements run, and outside a transaction.
+        wire: Exclusive to this exchange while statements run, and outside a transaction.
+        adapters: Adapters of this connection.
     """
 
-    def __init__(self, session: "Session") -> None:
-        self._session = session
-        self._transformer = Transformer(session)
+    def __init__(self, wire: Wire, adapters: AdaptContext) -> None:
+        self._wire = wire
+        self._transformer = Transformer(adapters)
 
-    async def run(self, calls: "Sequence[Call]") -> "list[Outcome]":
-        """The outcomes of all, committed; when one fails, nothing of any is left.
+    async def run(self, calls: Sequence[Call]) -> list[Outcome]:
+        """Run statements, commit them and return their outcomes; if one fails, all are rolled back.
 
-        When the task is cancelled, the server is asked to stop, and the connection is given up if it does
-        not soon.
+        On cancellation the server is told to stop, and the connection is closed if it does not soon.
 
         Raises:
-            psycopg.Error: What the first statement to fail failed with.
+            psycopg.Error: The first statement that failed.
         """
         statements = [compiled(query) for query, _ in calls]
         dumped = [
             self._dumped(statement, params) for statement, (_, params) in zip(statements, calls, strict=True)
         ]
-        session, pgconn = self._session, self._session.pgconn
-        session.watch(session.timeout_s)
+        wire, pgconn = self._wire, self._wire.pgconn
+        wire.watch(wire.timeout_s)
         try:
             pgconn.enter_pipeline_mode()
             for arguments in dumped:
@@ -133,10 +149,10 @@ class Exchange:
             await self._stop()
             raise
         except BaseException:
-            session.give_up()  # what it would say next belongs to nobody
+            wire.give_up()  # results still to come would be read as another statement's
             raise
         finally:
-            session.watch(None)
+            wire.watch(None)
         for result in results:
             if result.status not in _SUCCESSES:
                 raise errors.error_from_result(result, self._transformer.encoding)
@@ -146,7 +162,7 @@ class Exchange:
         ]
 
     def _rows(self, statement: Statement, result: "PGresult") -> "list[DictRow]":
-        """What the driver's ``dict_row`` makes of a result."""
+        """Return rows as the driver's ``dict_row`` does."""
         if not result.ntuples or result.ftype(0) == _VOID:
             return []
         names = statement.columns
@@ -159,8 +175,8 @@ class Exchange:
         finally:
             transformer.set_pgresult(None)
 
-    def _dumped(self, statement: Statement, params: "Params") -> tuple[Any, ...]:
-        """The arguments of libpq's ``PQsendQueryParams``."""
+    def _dumped(self, statement: Statement, params: Params) -> tuple[Any, ...]:
+        """Return the arguments of libpq's ``PQsendQueryParams``."""
         values = statement.values(params)
         if not values:
             return (statement.text, None)
@@ -169,10 +185,10 @@ class Exchange:
         return (statement.text, dumped, transformer.types, transformer.formats)
 
     async def _results(self) -> "list[PGresult]":
-        """What comes until the Sync is answered."""
-        session, pgconn = self._session, self._session.pgconn
+        """Return the results up to the answer to the Sync."""
+        wire, pgconn = self._wire, self._wire.pgconn
         while pgconn.flush():
-            await session.until_ready(to_write=True)
+            await wire.until_ready(to_write=True)
             pgconn.consume_input()
         results: list[PGresult] = []
         while True:
@@ -185,17 +201,17 @@ class Exchange:
                     return results
                 elif result.status != ExecStatus.PIPELINE_ABORTED:
                     results.append(result)
-            await session.until_ready()
+            await wire.until_ready()
             pgconn.consume_input()
 
     async def _stop(self) -> None:
-        pgconn = self._session.pgconn
+        pgconn = self._wire.pgconn
         try:
-            await self._session.cancel_safe()
+            await self._wire.cancel_safe()
             await self._results()
             pgconn.exit_pipeline_mode()
         except psycopg.Error:
-            self._session.give_up()
+            self._wire.give_up()
         except BaseException:
-            self._session.give_up()
+            self._wire.give_up()
             raise

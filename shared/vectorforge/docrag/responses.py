@@ -15,7 +15,7 @@ from typing import Any
 
 from vectorforge import errors
 from vectorforge.bootstrap import TenantServices
-from vectorforge.db.repositories.query_filter import QueryFilter
+from vectorforge.db.repositories.paging import QueryFilter
 from vectorforge.errors import InvalidInputError
 from vectorforge.pipeline.citations.quality import LOW_RELEVANCE, completeness, relevance
 from vectorforge.pipeline.docrag import UNAVAILABLE_ANSWER, accuracy_indicators, history_of

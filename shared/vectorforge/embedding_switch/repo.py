@@ -1,6 +1,6 @@
-"""Changes of embedding models: beginning, exchanging and ending them; the backfill has a module of its own.
+"""Embedding model switches: start, exchange and end; ``second_vectors`` stores the vectors.
 
-The vectors of both models are kept side by side from the beginning to the end, so that an exchange is one
+The vectors of both models exist side by side from start to end, so that an exchange is one
 small transaction in either direction.
 """
 
@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID, uuid4
 
-from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.embedding_space_repo import second_space
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.embedding_switch.types import EmbeddingSwitch, SwitchState, switch_of
 from vectorforge.errors import ConflictError, NotFoundError
 
@@ -40,7 +40,7 @@ _SHOW_OTHER_SPACE = """
 UPDATE vectorforge.collections SET other_space = %(space)s
 WHERE tenant_id = %(tenant)s AND id = %(collection)s
 """
-# Embeddings exist of current passages only, so the two counts are equal when none lacks a vector.
+# Embeddings exist of current chunks only, so the two counts are equal when none lacks a vector.
 _STATUS = """
 SELECT s.id, s.state, s.embedding_provider AS provider, s.embedding_model AS model, s.dimension,
        s.query_prefix, s.document_prefix, s.space, s.complete, s.failures, s.error_code, s.error_message,
@@ -71,7 +71,7 @@ WHERE f.tenant_id = %(tenant)s AND f.collection_id = %(collection)s AND f.to_ver
     WHERE e.tenant_id = %(tenant)s AND e.chunk_id = f.id AND e.space = %(space)s
 )
 """
-# A writer of the version before retires passages without a look at a second space.
+# A writer of the version before retires chunks without a look at a second space.
 _DELETE_STRAYS = """
 DELETE FROM vectorforge.embeddings AS e
 WHERE e.tenant_id = %(tenant)s AND e.collection_id = %(collection)s AND e.space = %(space)s AND NOT EXISTS (
@@ -125,19 +125,19 @@ class EmbeddingSwitchRepository:
         self._db = db
 
     async def find(self, collection_id: UUID) -> EmbeddingSwitch | None:
-        """The collection's change; None when none is open."""
+        """Return the collection's open switch, or None."""
         row = await self._db.fetch_one(_STATUS, self._of(collection_id))
         return switch_of(row) if row else None
 
     async def get(self, collection_id: UUID) -> EmbeddingSwitch:
-        """The collection's change.
+        """Return the collection's open switch.
 
         Raises:
             NotFoundError: None is open.
         """
         found = await self.find(collection_id)
         if found is None:
-            raise NotFoundError("No change of the embedding model is open for this collection.")
+            raise NotFoundError("No embedding model switch is open for this collection.")
         return found
 
     async def start(
@@ -155,12 +155,12 @@ class EmbeddingSwitchRepository:
         Raises:
             NotFoundError: There is no such collection.
             ConflictError: A change is open already, or there are too many partitions.
-            DatabaseUnavailableError: The tables for this dimension could not be made now.
+            DatabaseUnavailableError: The tables for this dimension could not be created now.
         """
         values = self._of(collection_id)
         collection = await self._db.fetch_one(_COLLECTION, values)
         if collection is None:
-            raise NotFoundError("There is no collection with this id.")
+            raise NotFoundError("No collection has this id.")
         space = await second_space(self._db, collection["space"], collection["metric"], dimension)
         values |= {
             "id": uuid4(),
@@ -173,12 +173,12 @@ class EmbeddingSwitchRepository:
         }
         async with self._db.transaction() as connection:
             if not (await connection.execute(_START.encode(), values)).rowcount:
-                raise ConflictError("A change of this collection's embedding model is open already.")
+                raise ConflictError("An embedding model switch is already open for this collection.")
             await connection.execute(_SHOW_OTHER_SPACE.encode(), values)
         return await self.get(collection_id)
 
     async def keep_gate(self, collection_id: UUID, switch_id: UUID, gate: Mapping[str, Any]) -> None:
-        """Keep what a comparison has shown."""
+        """Store the result of a comparison."""
         values = {**self._of(collection_id), "id": switch_id, "gate": json.dumps(gate)}
         await self._db.execute(_KEEP_GATE, values)
 
@@ -187,7 +187,7 @@ class EmbeddingSwitchRepository:
 
         Raises:
             NotFoundError: No change is open.
-            ConflictError: It is switched already or ending, passages lack a vector of the new model, or
+            ConflictError: It is switched already or ending, chunks lack a vector of the new model, or
                 documents are written without a pause in which the exchange could be made.
         """
         async with self._db.transaction() as connection:
@@ -201,7 +201,7 @@ class EmbeddingSwitchRepository:
                 await connection.execute(_EXCHANGE.encode(), {**values, "state": "switched"})
         if lacking:
             await self._db.execute(_INCOMPLETE, values)
-            raise ConflictError(f"{lacking:,} passages have no vector of the new model yet; wait for them.")
+            raise ConflictError(f"{lacking:,} chunks have no vector of the new model yet; wait for them.")
         return await self.get(collection_id)
 
     async def rollback(self, collection_id: UUID) -> EmbeddingSwitch:
@@ -251,21 +251,21 @@ class EmbeddingSwitchRepository:
         """Hold the change until the transaction ends; the space of its model."""
         row = await (await connection.execute(_LOCK_SWITCH.encode(), self._of(collection_id))).fetchone()
         if row is None:
-            raise NotFoundError("No change of the embedding model is open for this collection.")
+            raise NotFoundError("No embedding model switch is open for this collection.")
         if row["state"] != expected:
             raise ConflictError(_WRONG_STATE[row["state"]])
         return str(row["space"])
 
 
 _WRONG_STATE: Final = {
-    "open": "The change is not switched.",
-    "switched": "The change is switched already; roll it back, or finish it.",
-    "removing": "The change has ended; its vectors are being deleted.",
+    "open": "The model is not switched yet.",
+    "switched": "The model is switched already; roll it back, or finish it.",
+    "removing": "The switch has ended; its vectors are being deleted.",
 }
 
 
 async def lock_out_writers(connection: "AsyncConnection[dict[str, Any]]", values: Mapping[str, Any]) -> None:
-    """Wait for a moment in which nobody writes documents of a collection, and keep writers out of it.
+    """Wait until no documents of a collection are being written, and lock writers out.
 
     Until the transaction ends; the collection's change is held as well.
 

@@ -1,4 +1,4 @@
-"""What a change of an embedding model is, as it is told."""
+"""Types of embedding model switches."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,43 +11,43 @@ from vectorforge.db.repositories.embedding_space_repo import EmbeddingModel
 
 
 class SwitchState(StrEnum):
-    """How far a change of the model has come."""
+    """State of a model switch."""
 
     FILLING = "filling"
-    """Passages without a vector of the new model are being embedded; the old one answers."""
+    """Chunks without a vector of the new model are being embedded; the old model is in use."""
     READY = "ready"
-    """Every passage has vectors of both; the old model answers."""
+    """Every chunk has vectors of both models; the old model is in use."""
     SWITCHED = "switched"
-    """The new model answers; the vectors of the old one are kept for a rollback."""
+    """The new model is in use; the vectors of the old one remain for a rollback."""
     REMOVING = "removing"
-    """The vectors that are not used any more are being deleted."""
+    """The unused vectors are being deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingSwitch:
-    """A change of a collection's embedding model."""
+    """Switch of a collection's embedding model."""
 
     id: UUID
     state: SwitchState
     other: EmbeddingModel
-    """The new model; once switched, the one before."""
+    """The new model; once switched, the previous one."""
     complete: bool
-    """Whether every passage has vectors of both models, as far as is known."""
+    """True if every chunk is known to have vectors of both models."""
     passages: int
     vectors: int
-    """Of the other model; one a passage when all have one."""
+    """Vectors of the other model; one per chunk when complete."""
     failures: int
-    """Attempts to embed that failed since one last succeeded."""
+    """Failed attempts to embed since the last success."""
     error_code: str | None
     error_message: str | None
     gate: Mapping[str, Any] | None
-    """What the last comparison has shown."""
+    """Result of the last comparison."""
     created_at: datetime
     switched_at: datetime | None
 
 
 def switch_of(row: dict[str, Any]) -> EmbeddingSwitch:
-    """The change that a row of the statement of its status says; empties the row of what is its model's."""
+    """Return the switch of a status row; removes the model's columns from the row."""
     model = {name: row.pop(name) for name in EmbeddingModel.__dataclass_fields__}
     state = row.pop("state")
     if state == "open":

@@ -1,1 +1,1 @@
-"""Erasing with all traces: documents, profiles, collections, tenants; and the certificates that say so."""
+"""Complete erasure of documents, profiles, collections and tenants, with certificates."""

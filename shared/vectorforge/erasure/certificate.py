@@ -1,4 +1,4 @@
-"""What proves an erasure: a JSON document without content, and the SHA-256 of its canonical form."""
+"""Certificate of an erasure: JSON without content, and the SHA-256 of its canonical form."""
 
 import hashlib
 import json
@@ -12,7 +12,7 @@ FORMAT = "vectorforge.erasure/1"
 
 
 def canonical(certificate: Mapping[str, Any]) -> str:
-    """The one text of a certificate: keys in order, no blanks, no escapes that JSON does not ask for.
+    """Return the canonical text of a certificate: sorted keys, no blanks, only necessary escapes.
 
     For certificates, whose numbers are all whole, that is RFC 8785 (JSON Canonicalization Scheme).
     """
@@ -20,7 +20,7 @@ def canonical(certificate: Mapping[str, Any]) -> str:
 
 
 def sha256_of(certificate: Mapping[str, Any]) -> str:
-    """The SHA-256 of the canonical form, in hex."""
+    """Return the SHA-256 of the canonical form, in hex."""
     return hashlib.sha256(canonical(certificate).encode()).hexdigest()
 
 
@@ -32,13 +32,13 @@ def make_certificate(
     schema_version: int,
     not_reached: Sequence[str],
 ) -> str:
-    """The certificate of an erasure that is done, in its canonical form.
+    """Return the certificate of an erasure that is done, in its canonical form.
 
     Args:
         erasure: In its last stage.
-        tenant_id: Whose data they were.
+        tenant_id: Tenant of the data.
         finished_at: On the database's clock.
-        schema_version: Of the database: which tables there were.
+        schema_version: Schema version of the database, which defines its tables.
         not_reached: Places that may hold copies, and which VectorForge cannot erase.
     """
     named = {
@@ -65,7 +65,7 @@ def make_certificate(
 
 
 def digest_of_ids(ids: Sequence[object]) -> str:
-    """What a certificate says of rows with these ids, in any order: the XOR of their SHA-256, in hex."""
+    """Return the XOR of the SHA-256 of ids, in hex, as certificates have it for deleted rows."""
     digest = 0
     for row_id in ids:
         digest ^= int.from_bytes(hashlib.sha256(str(row_id).encode()).digest())

@@ -1,4 +1,4 @@
-"""Carries erasures out step by step until they are certified; whoever comes next goes on from there."""
+"""Erasure of a tenant's data, step by step until it is certified; any process can resume it."""
 
 import asyncio
 import logging
@@ -6,38 +6,56 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 from uuid import UUID, uuid4
 
+from vectorforge.db.connection import Database
 from vectorforge.deadline import Deadline
 from vectorforge.erasure.certificate import make_certificate
-from vectorforge.erasure.repo import Erasure, ErasureRepository, LogPolicy, Subject
-from vectorforge.errors import NotFoundError
+from vectorforge.erasure.repo import (
+    Erasure,
+    ErasureDatabase,
+    ErasureRepository,
+    LogPolicy,
+    Subject,
+    claim_erasure,
+)
+from vectorforge.errors import NotFoundError, ObjectStoreError
 
 logger = logging.getLogger(__name__)
 
 ROWS_A_STEP = 1000
-"""Of a table: a transaction of a second or two, also on a small machine."""
-_PAUSE_S = 0.1
-"""Between looks whether what an erasure waits for has ended."""
+"""Rows of a table deleted in one transaction, which takes a second or two on a small machine."""
 MAX_REQUESTER_CHARS = 200
+_PAUSE_S = 0.1
+"""Interval between checks for the end of work that blocks an erasure."""
+_TURN_S = 5.0
+"""Time that a worker spends on one erasure before its jobs continue."""
+_NEVER_REACHED = (
+    "backups, snapshots and write-ahead logs of the database, until they expire",
+    "lines that were logged already: standard output, CloudWatch Logs",
+)
+_NOT_REACHED_ON_AWS = (
+    "messages in queues and large records that they name: what they would bring back is refused on arrival",
+    "dead letters, until they are redriven or expire",
+)
 
 
 class UploadedFiles(Protocol):
-    """The bucket that files are uploaded to; ``aws.uploaded_files.UploadedFilesEraser``."""
+    """Bucket of uploaded files; ``aws.uploads.UploadedFilesEraser``."""
 
     async def erase(self, tenant_id: str, key: str) -> int:
-        """Delete a tenant's object, or all below a prefix that ends with a slash; how many there were."""
+        """Delete a tenant's object, or all below a prefix that ends with a slash; return their number."""
         ...
 
 
 class Eraser:
-    """Erases what belongs to one tenant.
+    """Erases data of one tenant.
 
     Args:
-        erasures: Of the tenant.
-        files: Where uploaded files are; None: there is no such place, or another process deletes them.
-        leaves_files: Files are another process's: an erasure that comes to them is left to it.
+        erasures: Repository of the tenant's erasures.
+        files: Bucket of uploaded files; None if there is none, or another process deletes them.
+        leaves_files: Leave uploaded files, and the rest of an erasure that has some, to another process.
         not_reached: Places that may hold copies, for certificates.
-        rows_a_step: Rows of a table that are deleted in one transaction, 1 to 10,000.
-        on_begun: Is called when an erasure has begun, to forget what this process keeps in memory.
+        rows_a_step: Rows of a table deleted in one transaction, 1 to 10,000.
+        on_begun: Called when an erasure has begun, to clear what this process caches.
     """
 
     def __init__(
@@ -58,10 +76,10 @@ class Eraser:
         self._on_begun = on_begun
 
     async def begin(self, subject: Subject, *, logs: LogPolicy, requested_by: str) -> UUID:
-        """Begin an erasure, or join the one that runs for the same; from now on a tenant is closed.
+        """Begin an erasure, or join the one that runs for the same subject; it closes an erased tenant.
 
         Raises:
-            NotFoundError: There is no such document, profile or collection.
+            NotFoundError: No such document, profile or collection.
             DatabaseError: The database failed.
         """
         requester = requested_by[:MAX_REQUESTER_CHARS]
@@ -79,20 +97,20 @@ class Eraser:
         *,
         on_progress: Callable[[str, int], object] = lambda stage, rows: None,
     ) -> Erasure:
-        """Go on with an erasure until it is done, or the time is over.
+        """Continue an erasure until it is done, or the deadline passes.
 
         Args:
-            erasure_id: As ``begin`` has given it.
-            deadline: After which no further step is begun; at least one is. None: never.
-            on_progress: Gets the stage, and how many rows the step has deleted or looked at.
+            erasure_id: Id returned by ``begin``.
+            deadline: Time after which no further step begins, though at least one does; None for no limit.
+            on_progress: Called with the stage and the number of rows that the step deleted or checked.
 
         Returns:
             The erasure, done or not.
 
         Raises:
-            NotFoundError: There is none with this id.
-            DatabaseError: The database failed; another call goes on.
-            ObjectStoreError: Files could not be deleted; another call goes on.
+            NotFoundError: No erasure has this id.
+            DatabaseError: The database failed; another call resumes.
+            ObjectStoreError: Files could not be deleted; another call resumes.
         """
         limit = deadline or Deadline.never()
         found = await self.find(erasure_id)
@@ -128,12 +146,64 @@ class Eraser:
         return await self.find(erasure.id)
 
     async def find(self, erasure_id: UUID) -> Erasure:
-        """An erasure, as far as it is.
+        """Return an erasure and its progress.
 
         Raises:
-            NotFoundError: There is none with this id.
+            NotFoundError: No erasure has this id.
         """
         found = await self.erasures.find_by_id(erasure_id)
         if found is None:
             raise NotFoundError(f"Erasure {erasure_id} not found")
         return found
+
+
+def tenant_eraser(
+    database: Database,
+    tenant_id: str,
+    *,
+    files: UploadedFiles | None,
+    leaves_files: bool,
+    on_aws: bool,
+    on_begun: Callable[[], object],
+) -> Eraser:
+    """Return the eraser of a tenant in this process.
+
+    Args:
+        database: Connections as the role of the app or of the eraser.
+        tenant_id: The tenant.
+        files: Bucket of uploaded files, if there is one.
+        leaves_files: Leave uploaded files to the process that ingests them.
+        on_aws: List the copies that only AWS services hold, too.
+        on_begun: See ``Eraser``.
+    """
+    return Eraser(
+        ErasureRepository(ErasureDatabase(database, tenant_id)),
+        files=None if leaves_files else files,
+        leaves_files=leaves_files,
+        not_reached=(*_NEVER_REACHED, *(_NOT_REACHED_ON_AWS if on_aws else ())),
+        on_begun=on_begun,
+    )
+
+
+async def resume_erasure(database: Database, eraser_of: Callable[[str], Eraser]) -> bool:
+    """Continue an erasure of any tenant that no process is working on; return False if there is none.
+
+    Args:
+        database: Connections to claim erasures with.
+        eraser_of: Returns the eraser of a tenant.
+
+    Raises:
+        DatabaseError: The database failed; a later call resumes.
+    """
+    claimed = await claim_erasure(database)
+    if claimed is None:
+        return False
+    tenant_id, erasure_id = claimed
+    try:
+        await eraser_of(tenant_id).run(erasure_id, Deadline.after(_TURN_S))
+    except NotFoundError:  # its row was deleted by hand
+        return False
+    except ObjectStoreError as exc:  # jobs continue; it is retried when the lease has run out
+        logger.warning("Uploaded files are still to be erased: %s", exc.message)
+        return False
+    return True

@@ -6,14 +6,15 @@ from datetime import datetime
 from typing import Any, ClassVar, Literal, NamedTuple
 from uuid import UUID
 
-from vectorforge.db.connection import Database, TenantDatabase
+from vectorforge.db.connection import Database
+from vectorforge.db.tenant_database import TenantDatabase
 
 Kind = Literal["document", "profile", "collection", "tenant"]
 LogPolicy = Literal["text", "rows"]
-"""What becomes of records of questions: their texts are emptied, or their rows are deleted."""
+"""Policy for query log records: empty their texts, or delete their rows."""
 
 LEASE_S = 30.0
-"""Seconds after its last step in which nobody else goes on with an erasure; migrations say the same."""
+"""Seconds after its last step before another process may resume an erasure; migrations agree."""
 
 _COLUMNS = """
 id, kind, collection_id, document_id, profile_id, logs, requested_by, stage, counts, digests, objects,
@@ -37,18 +38,18 @@ FROM vectorforge.claim_erasure(make_interval(secs => %s))
 
 
 class ErasureDatabase(TenantDatabase):
-    """A tenant's database for those who erase it: also while nobody else may enter."""
+    """A tenant's database for its erasure, accessible while the tenant is closed to others."""
 
     _enter: ClassVar[str] = "SELECT vectorforge.enter_erasure(%s)"
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is to be erased: nothing but the kind stands for the whole tenant."""
+    """Subject of an erasure; the kind alone means the whole tenant."""
 
     kind: Kind
     collection_id: UUID | None = None
-    """Of a collection or a profile."""
+    """Id of a collection, or of a profile's collection."""
     document_id: UUID | None = None
     profile_id: int | None = None
 
@@ -67,9 +68,9 @@ class Erasure:
     stage: str
     """waiting | jobs | documents | collection | caches | logs | conversations | rows | objects | done"""
     counts: Mapping[str, int]
-    """How many rows of which table have gone."""
+    """Number of deleted rows by table."""
     digests: Mapping[str, str]
-    """Of rows with an id, by table: the XOR of the SHA-256 of all ids, as 256 binary digits."""
+    """XOR of the SHA-256 of all deleted ids by table, as 256 binary digits."""
     objects: Sequence[str]
     """Keys of uploaded files that are still to be deleted, or prefixes of keys, which end with a slash."""
     begun_at: datetime
@@ -80,25 +81,25 @@ class Erasure:
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing is left to do."""
+        """True if the erasure is complete."""
         return self.stage == "done"
 
 
 class ErasureStep(NamedTuple):
-    """What a step has done."""
+    """Result of a step."""
 
     stage: str
-    """The stage of the next one."""
+    """Stage of the next step."""
     rows: int
     waits: bool
-    """Somebody has to end something first."""
+    """The step is blocked by other work."""
 
 
 class ErasureRepository:
     """The erasures of one tenant.
 
     Args:
-        db: Of the tenant; its role is the app's or the eraser's.
+        db: Database of the tenant, as the role of the app or the eraser.
     """
 
     def __init__(self, db: ErasureDatabase) -> None:
@@ -106,7 +107,7 @@ class ErasureRepository:
 
     @property
     def tenant_id(self) -> str:
-        """Whose erasures."""
+        """The tenant."""
         return self._db.tenant_id
 
     async def begin(
@@ -115,10 +116,10 @@ class ErasureRepository:
         """Begin an erasure, or join the one that runs for the same subject.
 
         Args:
-            new_id: Of the erasure, if it is a new one.
-            subject: What to erase.
-            logs: What becomes of records of questions that it answered; of a tenant all go.
-            requested_by: Who wants it, at most 200 characters; stands in the certificate.
+            new_id: Id of the erasure if it is a new one.
+            subject: Subject of the erasure.
+            logs: Policy for query log records that used it; all records of an erased tenant are deleted.
+            requested_by: Requester in the certificate, at most 200 characters.
 
         Returns:
             The erasure's id; None: there is no such subject.
@@ -134,7 +135,7 @@ class ErasureRepository:
         """Do a part of the work in a transaction of its own.
 
         Args:
-            erasure_id: Of an erasure that exists.
+            erasure_id: Id of an existing erasure.
             most: Rows of a table at most, 1 to 10,000; of the largest document, all.
         """
         row = await self._db.fetch_one(_STEP, (erasure_id, most))
@@ -146,28 +147,28 @@ class ErasureRepository:
         await self._db.execute(_NOTE_FILES, (erasure_id, list(keys), deleted))
 
     async def finish(self, erasure_id: UUID, certificate: str) -> bool:
-        """End an erasure whose stage is ``objects``; False: somebody else has."""
+        """Finish an erasure in stage ``objects``; return False if another process has."""
         row = await self._db.fetch_one(_FINISH, (erasure_id, certificate))
         return bool(row and row["finished"])
 
     async def now(self) -> tuple[datetime, int]:
-        """The database's time, and the version of its schema."""
+        """Return the database's time, and the version of its schema."""
         row = await self._db.fetch_one(_NOW)
         assert row is not None  # noqa: S101 - without FROM there is a row
         return row["now"], row["schema_version"]
 
     async def find_by_id(self, erasure_id: UUID) -> Erasure | None:
-        """The erasure, or None."""
+        """Return the erasure, or None."""
         row = await self._db.fetch_one(_FIND, (self._db.tenant_id, erasure_id))
         return _erasure(row) if row else None
 
     async def list(self, limit: int = 50) -> Sequence[Erasure]:
-        """The newest erasures, newest first; at most so many."""
+        """Return the newest erasures, newest first, at most ``limit``."""
         return [_erasure(row) for row in await self._db.fetch_all(_LIST, (self._db.tenant_id, limit))]
 
 
 async def claim_erasure(database: Database, lease_s: float = LEASE_S) -> tuple[str, UUID] | None:
-    """An erasure of any tenant, with its tenant, that nobody has gone on with for a while; None: none is."""
+    """Claim an idle erasure of any tenant; return its tenant and id, or None."""
     row = await database.fetch_untenanted(_CLAIM, (lease_s,))
     return (row["tenant_id"], row["erasure_id"]) if row else None
 

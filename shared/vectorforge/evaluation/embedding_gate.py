@@ -6,15 +6,15 @@ from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Final
 
-from vectorforge.bootstrap.tenant_services import TenantServices
+from vectorforge.bootstrap.tenant import TenantServices
 from vectorforge.db.repositories.embedding_space_repo import EmbeddingModel
-from vectorforge.embedding_switch.repo import EmbeddingSwitch, SwitchState
+from vectorforge.embedding_switch.comparison import ModelComparison, NearChunk
+from vectorforge.embedding_switch.types import EmbeddingSwitch, SwitchState
 from vectorforge.errors import ConflictError, EmbeddingSwitchRefusedError, InvalidInputError
 from vectorforge.evaluation.metrics import ndcg
 from vectorforge.evaluation.questions import Question
 from vectorforge.evaluation.scoring import SourceIndex, Target, find_hits
 from vectorforge.types import Collection
-from vectorforge.vectorstore.model_comparison import ModelComparison, NearChunk
 from vectorforge.vectorstore.validation import single_precision
 
 MAX_QUESTIONS: Final = 1_000

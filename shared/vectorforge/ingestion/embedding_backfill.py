@@ -10,10 +10,10 @@ from uuid import UUID
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.embedding_space_repo import EmbeddingModel, EmbeddingModelRepository
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
+from vectorforge.embedding_switch.second_vectors import Batch, SecondVectors, SwitchWork
 from vectorforge.errors import DatabaseError, NotFoundError, VectorForgeError, log_unexpected
 from vectorforge.ingestion.drafts import embedded_text
 from vectorforge.types import Vector
-from vectorforge.vectorstore.writes.second_vectors import Batch, SecondVectors, SwitchWork
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from vectorforge.limits.settings import Claim, LimitState
 
 if TYPE_CHECKING:
     from vectorforge.db.tenant_database import TenantDatabase
-    from vectorforge.db.wire import Call, Outcome
+    from vectorforge.db.types import Call, Outcome
 
 logger = logging.getLogger(__name__)
 

@@ -12,8 +12,7 @@ from vectorforge.pipeline.profile_context import (
     PROFILE_CONTEXT_CHARS,
     ProfileContextFormat,
 )
-from vectorforge.pipeline.query import QueryPreprocessor
-from vectorforge.retriever.base import with_current_model
+from vectorforge.retriever.base import QueryPreprocessor, with_current_model
 from vectorforge.retriever.profile import ProfilesNow, ProfileVectorStore, RetrievedChunk
 from vectorforge.types import SearchMode, Vector
 from vectorforge.vectorstore.filters import parse as filter_language

@@ -21,14 +21,13 @@ from vectorforge.pipeline.dry_run import DryRun, describe_request
 from vectorforge.pipeline.fallback.ladder import DegradationLadder
 from vectorforge.pipeline.guardrails.log_text import LogTexts
 from vectorforge.pipeline.prices import PUBLISHED_PRICES, PriceList
-from vectorforge.pipeline.query import QueryPreprocessor
 from vectorforge.pipeline.query_log import QueryLogging
 from vectorforge.pipeline.query_log import QueryLogSink as QueryLogSink  # belongs to this interface
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.steps import QuerySteps
 from vectorforge.pipeline.stopping import StopSignal
 from vectorforge.pipeline.types import DoneEvent, ErrorEvent, QueryConfig, QueryEvent, QueryResult, TokenEvent
-from vectorforge.retriever.base import BaseRetriever, QueryLookup
+from vectorforge.retriever.base import BaseRetriever, QueryLookup, QueryPreprocessor
 from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, NoTracer, Tracer, measure
 
 logger = logging.getLogger(__name__)

@@ -16,11 +16,10 @@ from vectorforge.pipeline.context import ContextBuilder, ContextPayload
 from vectorforge.pipeline.conversation import ConversationMemory
 from vectorforge.pipeline.fallback.ladder import DegradationLadder
 from vectorforge.pipeline.presets import find_preset
-from vectorforge.pipeline.query import QueryPreprocessor
 from vectorforge.pipeline.query_log import QueryLogging
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.types import QueryEvent, SourcesEvent
-from vectorforge.retriever.base import BaseRetriever
+from vectorforge.retriever.base import BaseRetriever, QueryPreprocessor
 from vectorforge.telemetry import MetricsCollector, Tracer
 from vectorforge.threads import off_event_loop
 

@@ -1,1 +1,1 @@
-"""Where chunks and their vectors are kept and searched."""
+"""Storage and search of chunks and their vectors."""

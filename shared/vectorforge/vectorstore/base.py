@@ -1,4 +1,4 @@
-"""What a vector store promises, whatever keeps the vectors."""
+"""Interface of vector stores."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -24,9 +24,9 @@ class NearestChunks(list[RetrievedChunk]):
 
     Args:
         chunks: Best first.
-        matched: Chunks that collection, profile and filter let through; None: not known.
-        matched_is_at_least: Whether counting stopped at ``matched``, and there are more.
-        scan: How they were found; None: not known.
+        matched: Chunks that pass collection, profile and filter; None if unknown.
+        matched_is_at_least: Counting stopped at ``matched``, and there are more.
+        scan: Kind of scan; None if unknown.
     """
 
     def __init__(
@@ -47,10 +47,10 @@ class VectorStore(ABC):
     """Chunks with their vectors, of one tenant.
 
     A new store needs ``search``, ``upsert_chunks`` and ``delete_profile_chunks``: ingestion, search, queries
-    and profiles then work. The other methods have defaults, which say what such a store cannot do. Give it to
-    the application as ``Application.build(config, vector_store=MyStore)``, called with each tenant's name.
+    and profiles then work. The other methods have defaults, which raise if they cannot do it. Pass it to the
+    application as ``Application.build(config, vector_store=MyStore)``, called with each tenant's id.
 
-    Every promise here is checked on every adapter by ``testing.contracts.VectorStoreContract``.
+    A contract suite in the tests checks every adapter against this page.
     """
 
     @abstractmethod
@@ -67,40 +67,37 @@ class VectorStore(ABC):
         dense_weight: float = 0.5,
         space: str | None = None,
     ) -> NearestChunks:
-        """Find the chunks nearest to a vector, those that hold a question's words, or the best of both.
+        """Find the chunks nearest to a vector, those with a query's words, or the best of both.
 
         Only chunks of the current version of each document are seen, and a document being replaced is seen
         either as it was or as it becomes.
 
         Args:
-            query_vector: As many finite floats as the collection has dimensions, not all zero. None: a
+            query_vector: As many finite floats as the collection has dimensions, not all zero. None for a
                 lexical search.
-            top_k: How many chunks are wanted, 1 to ``MAX_TOP_K``.
-            collection_id: Where to search. A collection that does not exist (any more) holds nothing.
+            top_k: Number of chunks, 1 to ``MAX_TOP_K``.
+            collection_id: Collection to search; an unknown one is empty.
             metric: The collection's metric.
-            filters: Condition on the chunks' metadata, see ``filters``; None: all chunks.
-            profile_id: Only chunks of this profile's documents, whatever the filter says; None: of all
-                documents.
-            query_text: Finds chunks with any of its words, ranked by BM25. None: a dense search.
-            dense_weight: Of a search with vector and text, 0 to 1. A chunk's own relevance is
+            filters: Condition on the chunks' metadata, see ``filters``; None for all chunks.
+            profile_id: Only chunks of this profile's documents, for any filter; None for all documents.
+            query_text: Finds chunks with any of its words, ranked by BM25. None for a dense search.
+            dense_weight: Weight of the vector in a hybrid search, 0 to 1. A chunk's own relevance is
                 ``dense_weight * (score / best score) ** 1.5 + (1 - dense_weight) * lexical_score / best
-                lexical_score`` (scores counted from the lowest where that is below 0), and a fifth of its
+                lexical_score`` (scores counted from the lowest if that is below 0), and a fifth of its
                 ``relevance`` is the mean of its document's candidates. Candidates are the max(100, top_k)
-                nearest chunks and as many with the question's words.
-            space: The partition that holds the collection's vectors; None: that of metric and dimension.
+                nearest chunks and as many with the query's words.
+            space: Partition of the collection's vectors; None for that of metric and dimension.
 
         Returns:
             The min(top_k, matching) best chunks, equal ones by chunk id; a lexical search only finds chunks
-            with a word of the question. Ranked by ``relevance``, in a dense search by score. Never fewer
-            because of the filter, and never more than match. Where a store answers from an approximate
-            index, which of several equally distant chunks make the cut is up to the index. With them comes
-            how many match: exactly, or the number at which the store stopped counting.
+            with a word of the query. Ranked by ``relevance``, in a dense search by score. A filter never
+            makes them fewer than match. An approximate index may choose among equally distant chunks.
+            Includes the number of matches: exact, or the number at which the store stopped counting.
 
         Raises:
-            FilterError: The filter cannot be understood.
-            InvalidInputError: ``top_k``, ``query_vector``, ``dense_weight`` or ``profile_id`` is not usable,
-                there is neither vector nor text, or the collection's documents belong to profiles and none is
-                named.
+            FilterError: The filter is invalid.
+            InvalidInputError: ``top_k``, ``query_vector``, ``dense_weight`` or ``profile_id`` is invalid,
+                neither vector nor text is given, or a collection for profiles is searched without one.
             DimensionMismatchError: The vector's length is not the collection's dimension.
             ConflictError: The metric is not the collection's.
             EmbeddingModelChangedError: ``space`` is given and not (any more) the collection's.
@@ -115,13 +112,13 @@ class VectorStore(ABC):
         Nothing is written when the stored ``content_hash`` is the same. Otherwise stored chunks are paired
         with the new ones by ``ChunkDraft.content_hash`` (equal hashes in document order): a pair keeps its id
         and its embedding and takes over position, offsets, heading and metadata; what is left over is
-        removed or added. Writers of the same document take turns.
+        removed or added. Writers of the same document run one at a time.
 
         Args:
             collection_id: The collection.
             document: The document as extracted.
-            chunks: Its passages, in any order; ``vector`` may be None where a stored chunk is kept.
-                Their metadata is completed with the document's; the passage's own wins.
+            chunks: Its chunks, in any order; ``vector`` may be None where a stored chunk stays.
+                Their metadata is completed with the document's; the chunk's own wins.
 
         Returns:
             What was done.
@@ -159,14 +156,14 @@ class VectorStore(ABC):
 
         Args:
             collection_id: The collection.
-            filters: Condition on the documents' own metadata (not on what single passages have beside it),
+            filters: Condition on the documents' own metadata (not that of single chunks),
                 see ``filters``; not empty.
             profile_id: Only documents of this profile.
 
         Raises:
             FilterError: The filter cannot be understood, or is empty.
             NotFoundError: There is no such collection.
-            ConflictError: A profile is named, and the collection was not made for profiles.
+            ConflictError: A profile is given, but the collection is not for profiles.
             InvalidInputError: ``profile_id`` is not usable, or the collection's documents belong to profiles
                 and none is named.
         """
@@ -175,7 +172,7 @@ class VectorStore(ABC):
     async def delete_documents(
         self, collection_id: UUID, filters: Mapping[str, Any], *, profile_id: int | None = None
     ) -> int:
-        """Remove documents whose own metadata match, as many as one transaction takes well.
+        """Delete documents whose own metadata match, at most one transaction's worth.
 
         The default raises ConflictError.
 
@@ -202,7 +199,7 @@ class VectorStore(ABC):
         Args:
             collection_id: The collection.
             parent_source: The file, as ``DocumentDraft.parent_source`` names it.
-            kept: Sources of the documents that the file holds now; all others of this file are removed.
+            kept: Sources of the file's current documents; all others of this file are deleted.
 
         Returns:
             How many were removed.
@@ -219,15 +216,15 @@ class VectorStore(ABC):
     ) -> ReplacedProfile:
         """Store documents of a profile, and remove others, in one step that readers see whole.
 
-        Each document is stored as by ``upsert_chunks``. Writers of the same profile take turns.
+        Each document is stored as by ``upsert_chunks``. Writers of the same profile run one at a time.
 
         The default is not one step: with ``removing`` it deletes the whole profile, then stores
         ``documents``.
 
         Args:
-            collection_id: The collection; it must have been made for profiles.
+            collection_id: The collection, which must be for profiles.
             profile_id: The profile, 0 or more; it begins with its first document.
-            documents: Documents with their passages; no source twice.
+            documents: Documents with their chunks, each source once.
             removing: Documents of the profile with one of these ``DocumentDraft.parent_source`` are removed
                 unless they are among ``documents``.
 
@@ -246,9 +243,9 @@ class VectorStore(ABC):
         return ReplacedProfile(stored, chunks_removed=removed)
 
     async def profile_documents(self, collection_id: UUID, profile_id: int) -> Mapping[str, CurrentDocument]:
-        """What is stored of a profile now, by source; empty when there is no such profile.
+        """Return the stored state of a profile, by source; empty for an unknown profile.
 
-        The default knows of none, so that all chunks are embedded again.
+        The default returns none, so that all chunks are embedded again.
         """
         return {}
 

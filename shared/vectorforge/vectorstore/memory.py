@@ -25,8 +25,7 @@ from vectorforge.types import (
 from vectorforge.vectorstore.base import NearestChunks, VectorStore
 from vectorforge.vectorstore.filters import parse as filter_language
 from vectorforge.vectorstore.filters.documents import checked_selection
-from vectorforge.vectorstore.plain_words import bm25
-from vectorforge.vectorstore.ranking import Ranking, distance_between
+from vectorforge.vectorstore.ranking import Ranking, bm25, distance_between
 from vectorforge.vectorstore.validation import checked_profile, checked_top_k, search_mode, single_precision
 from vectorforge.vectorstore.writes.replacement import (
     PreparedChunk,
@@ -60,7 +59,7 @@ class _Collection:
     """By source."""
 
     def passages(self) -> dict[UUID, str]:
-        """What the words of each passage are read from: title, heading and text."""
+        """Return the text of each chunk that words are read from: title, heading and text."""
         return {
             stored.chunk.id: "\n".join(
                 filter(None, (*[document.draft.title] * 3, stored.chunk.heading, stored.chunk.text))
@@ -73,8 +72,8 @@ class _Collection:
 class InMemoryVectorStore(VectorStore):
     """Every search computes every distance and counts every word. One instance holds one tenant.
 
-    Words are taken as they stand (``plain_words``), whatever the collection's language. A collection begins
-    with its first document and takes its dimension from the first vector; metric and existence of one are
+    Words are not stemmed (``ranking.bm25``), in any language. A collection begins
+    with its first document and gets its dimension from the first vector; its metric and existence are
     therefore not checked here.
     """
 

@@ -5,8 +5,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 from uuid import UUID
 
-from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.document_repo import CurrentDocument
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.errors import ConflictError, EmbeddingModelChangedError, InvalidInputError
 from vectorforge.types import (
     ChunkDraft,
@@ -23,25 +23,31 @@ from vectorforge.vectorstore.filters.sql import necessary_path
 from vectorforge.vectorstore.search.nearest import EXACT_SCAN_LIMIT
 from vectorforge.vectorstore.search.search import Search, Searcher
 from vectorforge.vectorstore.search.statement import compile_filter
-from vectorforge.vectorstore.validation import checked_profile, checked_top_k, search_mode, single_precision
+from vectorforge.vectorstore.validation import (
+    checked_profile,
+    checked_top_k,
+    search_mode,
+    single_precision,
+    wire_vector,
+)
 from vectorforge.vectorstore.writes.chunk_rows import store_new
-from vectorforge.vectorstore.writes.document import DocumentWriter, delete_document, wire_vector
+from vectorforge.vectorstore.writes.document import DocumentWriter, delete_document
 from vectorforge.vectorstore.writes.profile import ProfileWriter, stored_documents
 from vectorforge.vectorstore.writes.replacement import check_dimension, prepare, prepare_profile
 
 
 class PgVectorStore(VectorStore):
-    """Chunks and vectors of one tenant in PostgreSQL. Costs nothing to make, and keeps nothing of a search.
+    """Chunks and vectors of one tenant in PostgreSQL. Creating it costs nothing; it holds no state.
 
-    A search is one statement (``search_sql``), sent with its transaction in one round trip; where an index
-    gave too little, another one follows. Vectors are compared completely while few match; above that the HNSW
-    index is asked, where one can answer. Words are always searched exactly.
+    A search is one statement (``search.statement``), sent with its transaction in one round trip; if an index
+    returns too few rows, another one follows. Few matches are compared completely; more are searched with the
+    HNSW index, if there is one. Words are always searched exactly.
 
     Args:
-        db: The database as the tenant sees it.
-        exact_scan_limit: Vectors, of 384 dimensions at most, up to which a collection is searched exactly; of
-            longer ones accordingly fewer. Of a larger collection it takes fewer that match a filter.
-        ef_search: Candidates the HNSW index keeps in sight at most, 1 to 1,000: more are slower and more
+        db: Database of the tenant.
+        exact_scan_limit: Vectors of up to 384 dimensions below which a collection is searched exactly; fewer
+            for longer vectors, and for matches of a filter in a larger collection.
+        ef_search: Maximum size of the HNSW index's candidate list, 1 to 1,000: more is slower and more
             accurate.
     """
 

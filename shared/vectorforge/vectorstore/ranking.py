@@ -1,30 +1,36 @@
-"""Distances, and the ranking of a search with all distances and words at hand: the oracle's."""
+"""Distances, BM25 and ranking computed in this process: the reference for the SQL of ``search``."""
 
 import math
 import operator
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+import re
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
+from typing import TypeVar
 from uuid import UUID
 
 from vectorforge.types import Chunk, DistanceMetric, RetrievedChunk, SearchMode
-from vectorforge.vectorstore.search.lexical import DOCUMENT_SHARE, SHARPNESS
+from vectorforge.vectorstore.search.lexical import DOCUMENT_SHARE, K1, SHARPNESS, B
 from vectorforge.vectorstore.search.statement import LEG_DEPTH
 from vectorforge.vectorstore.validation import score_of
+
+KeyT = TypeVar("KeyT", bound=Hashable)
+
+_WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Ranks chunks as ``VectorStore.search`` says.
+    """Ranks chunks as ``VectorStore.search`` does.
 
     Args:
-        mode: What they are ranked by.
-        metric: Whose distances they are.
-        distances: Of every chunk that matches, by id; not looked at in a lexical search.
-        lexical: BM25 of those that hold a word of the question.
-        dense_weight: Of the score by vector in a hybrid search.
-        documents: The document of each chunk.
+        mode: Mode of the ranking.
+        metric: Metric of the distances.
+        distances: Distance of every matching chunk, by id; unused in a lexical search.
+        lexical: BM25 scores of the chunks that hold a word of the query.
+        dense_weight: Weight of the vector score in a hybrid search.
+        documents: Document of each chunk.
     """
 
     mode: SearchMode
@@ -36,7 +42,7 @@ class Ranking:
     fused: dict[UUID, float] = field(default_factory=dict, init=False)
 
     def best(self, top_k: int) -> list[UUID]:
-        """The ids of the best, equal ones by id."""
+        """Return the ids of the best chunks, equal ones by id."""
         if self.mode is SearchMode.DENSE:
             return self._nearest(top_k)
         if self.mode is SearchMode.LEXICAL:
@@ -46,7 +52,7 @@ class Ranking:
         return sorted(order, key=order.__getitem__)[:top_k]
 
     def relevance(self, chunk_id: UUID) -> float:
-        """What a chunk of a hybrid or lexical search is ranked by; ``best`` comes first."""
+        """Return the relevance of a chunk in a hybrid or lexical search; requires ``best`` first."""
         return self._words(chunk_id) if self.mode is SearchMode.LEXICAL else self.fused[chunk_id]
 
     def _words(self, chunk_id: UUID) -> float:
@@ -70,7 +76,7 @@ class Ranking:
             self.fused[key] = (1 - DOCUMENT_SHARE) * value + DOCUMENT_SHARE * mean
 
     def result(self, chunk: Chunk, source: str, title: str | None) -> RetrievedChunk:
-        """A chunk with its scores."""
+        """Return a chunk with its scores."""
         relevance = None if self.mode is SearchMode.DENSE else self.relevance(chunk.id)
         if self.mode is SearchMode.LEXICAL and relevance is not None:
             score, distance = relevance, 1 - relevance
@@ -88,7 +94,7 @@ class Ranking:
 
 
 def distance_between(metric: DistanceMetric, left: Sequence[float], right: Sequence[float]) -> float:
-    """The distance pgvector's operator for the metric returns, in double precision.
+    """Return the distance of pgvector's operator for the metric, in double precision.
 
     Args:
         metric: Cosine: 1 - cosine, in [0, 2]; inner product: its negative; L2: Euclidean distance.
@@ -109,5 +115,34 @@ def distance_between(metric: DistanceMetric, left: Sequence[float], right: Seque
 
 
 def inner_product(left: Sequence[float], right: Sequence[float]) -> float:
-    """The sum of the products of two vectors of the same length."""
+    """Return the inner product of two vectors of the same length."""
     return math.fsum(map(operator.mul, left, right))
+
+
+def words_of(text: str) -> list[str]:
+    """Return all words of a text in lower case, without stemming."""
+    return _WORD.findall(text.lower())
+
+
+def bm25(texts: Mapping[KeyT, str], query: str) -> dict[KeyT, float]:
+    """Score the chunks that hold any of a query's words, by the formula in ``search.lexical``.
+
+    Args:
+        texts: All chunks of a collection, with their headers.
+        query: Any text.
+
+    Returns:
+        The scores of those chunks, above 0.
+    """
+    frequencies = {key: Counter(words_of(text)) for key, text in texts.items()}
+    lengths = {key: counts.total() for key, counts in frequencies.items()}
+    mean_length = max(sum(lengths.values()) / max(len(lengths), 1), 1)
+    scores: dict[KeyT, list[float]] = {}
+    for word in set(words_of(query)):
+        holders = [key for key, counts in frequencies.items() if counts[word]]
+        idf = math.log(1 + (len(texts) - len(holders) + 0.5) / (len(holders) + 0.5))
+        for key in holders:
+            frequency = frequencies[key][word]
+            saturation = frequency + K1 * (1 - B + B * lengths[key] / mean_length)
+            scores.setdefault(key, []).append(idf * frequency * (K1 + 1) / saturation)
+    return {key: math.fsum(parts) for key, parts in scores.items()}

@@ -1,25 +1,30 @@
-"""Checks on what goes into a store, the same for every adapter and before anything is asked of it."""
+"""Validation of the inputs of a store, the same for every adapter, and vectors in binary form."""
 
 import json
 import math
+import struct
+import sys
 from array import array
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from vectorforge.errors import InvalidInputError
 from vectorforge.float32 import ValidatedVector, fast_is_finite
 from vectorforge.types import ChunkDraft, DistanceMetric, DocumentDraft, SearchMode, Vector
 
+if TYPE_CHECKING:
+    import pgvector
+
 MAX_TOP_K: Final = 1_000
-"""Chunks one search may ask for."""
+"""Maximum number of chunks of one search."""
 MAX_PROFILE_ID: Final = 2**63 - 1
-"""What a bigint can hold."""
+"""Limit of bigint."""
 MAX_DIMENSION: Final = 16_000
-"""What the type vector can hold."""
+"""Limit of the type vector."""
 MAX_VECTOR_INDEX_DIMENSION: Final = 2_000
-"""What an HNSW index on vector can hold: https://github.com/pgvector/pgvector#hnsw."""
+"""Limit of an HNSW index on vector: https://github.com/pgvector/pgvector#hnsw."""
 MAX_HALFVEC_INDEX_DIMENSION: Final = 4_000
-"""What an HNSW index on halfvec can hold; above, every search is exact."""
+"""Limit of an HNSW index on halfvec; above, every search is exact."""
 MAX_HALF: Final = 65_504.0
 """Largest number of a half-precision float."""
 MAX_NORM: Final = 1e18
@@ -27,7 +32,7 @@ MAX_NORM: Final = 1e18
 MAX_SOURCE_LENGTH: Final = 2_000
 MAX_TITLE_LENGTH: Final = 2_000
 MAX_METADATA_BYTES: Final = 64_000
-"""Of one chunk, as JSON."""
+"""Maximum size of one chunk's metadata as JSON."""
 
 
 def single_precision(vector: Vector, *, field: str) -> "array[float]":
@@ -35,7 +40,7 @@ def single_precision(vector: Vector, *, field: str) -> "array[float]":
 
     Args:
         vector: Any number of floats.
-        field: What to call it in an error.
+        field: Name for errors.
 
     Returns:
         The same numbers as 4-byte floats; a ``ValidatedVector`` itself.
@@ -95,7 +100,7 @@ def checked_top_k(top_k: int) -> int:
 
 
 def search_mode(query_vector: Vector | None, query_text: str | None, dense_weight: float) -> SearchMode:
-    """What a search is made by, from what it is given.
+    """Return the mode of a search from its inputs.
 
     Raises:
         InvalidInputError: Neither vector nor text, a NUL in the text, or a weight outside 0 to 1.
@@ -198,7 +203,7 @@ def _check_hash(value: bytes, field: str) -> None:
 
 
 def chunk_metadata(document: DocumentDraft, chunk: ChunkDraft, *, position: int) -> str:
-    """The document's metadata completed with the passage's own, which wins, as JSON.
+    """Return the document's metadata completed with the chunk's own, which wins, as JSON.
 
     Raises:
         InvalidInputError: See ``storable_metadata``.
@@ -207,11 +212,11 @@ def chunk_metadata(document: DocumentDraft, chunk: ChunkDraft, *, position: int)
 
 
 def score_of(metric: DistanceMetric, distance: float) -> float:
-    """The score of a distance as pgvector's operators return it; higher is better.
+    """Return the score of a distance as pgvector's operators return it; higher is better.
 
     Args:
-        metric: Which operator: ``<=>`` (1 - cosine), ``<#>`` (negative inner product) or ``<->`` (Euclidean).
-        distance: What it returned.
+        metric: Operator: ``<=>`` (1 - cosine), ``<#>`` (negative inner product) or ``<->`` (Euclidean).
+        distance: Distance from that operator.
 
     Returns:
         Cosine: 1 - distance; inner product: -distance; L2: 1 / (1 + distance).
@@ -223,3 +228,13 @@ def score_of(metric: DistanceMetric, distance: float) -> float:
             return -distance
         case DistanceMetric.L2:
             return 1.0 / (1.0 + distance)
+
+
+def wire_vector(numbers: "array[float]") -> "pgvector.Vector":
+    """Wrap a validated vector for ``%b`` parameters, which send it in binary form."""
+    import pgvector
+
+    if sys.byteorder == "little":
+        numbers = array("f", numbers)
+        numbers.byteswap()
+    return pgvector.Vector.from_binary(struct.pack(">HH", len(numbers), 0) + numbers.tobytes())

@@ -13,10 +13,11 @@ from rich.progress import track
 
 from tests.support.vendors.hashing_embedder import HashingEmbedder, hashed_vector
 from vectorforge.config import EmbeddingSettings, IngestionSettings
-from vectorforge.db.connection import Database, TenantDatabase
+from vectorforge.db.connection import Database
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.repositories.document_repo import DocumentRepository
 from vectorforge.db.schema.index_building import build_indexes
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.embedding.base import EmbeddingProvider
 from vectorforge.embedding.providers.local import LocalEmbeddingProvider
 from vectorforge.embedding.registry import EmbeddingProviderRegistry

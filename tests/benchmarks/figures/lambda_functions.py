@@ -31,7 +31,8 @@ from tests.support.aws.sqs_events import Queue
 from vectorforge.aws.query_log_record import record_fields, to_json
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.collection_repo import CollectionRepository
-from vectorforge.db.repositories.job_repo import JobRepository, NewJobItem
+from vectorforge.db.repositories.job_repo import JobRepository
+from vectorforge.db.repositories.job_types import NewJobItem
 from vectorforge.db.repositories.query_log_repo import QueryLog
 from vectorforge.local.postgres import EmbeddedPostgres
 

@@ -11,7 +11,8 @@ from psycopg import connect
 from rich.progress import track
 
 from tests.support.rag.collections import insert_collection
-from vectorforge.db.connection import Database, TenantDatabase
+from vectorforge.db.connection import Database
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.types import DistanceMetric
 from vectorforge.vectorstore.search.lexical import lexical_ctes

@@ -12,9 +12,10 @@ from figures.database import DIMENSION, settle
 from figures.measuring import progress
 from rich.progress import track
 
-from vectorforge.db.connection import Database, TenantDatabase
+from vectorforge.db.connection import Database
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.schema.index_building import build_indexes
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.types import ChunkDraft, DistanceMetric, DocumentDraft
 from vectorforge.vectorstore.pgvector import PgVectorStore
 from vectorforge.vectorstore.search.nearest import EXACT_SCAN_LIMIT

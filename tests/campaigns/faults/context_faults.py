@@ -11,7 +11,8 @@ from tests.campaigns.faults.ingestion_faults import collection_for, ended, submi
 from tests.campaigns.faults.load import Answer, Load
 from tests.campaigns.faults.system import System
 from tests.campaigns.faults.vendor_faults import VendorFault, request_number
-from tests.support.vendors.fake_vendor import Behaviour, Reply, SmallContext
+from tests.support.vendors.fake_vendor import Reply
+from tests.support.vendors.vendor_behaviour import Behaviour, SmallContext
 
 _PASSAGES = 12
 _LABEL = re.compile(r"\[Context (\d+)\]")

@@ -13,7 +13,8 @@ from tests.campaigns.faults.load import Answer
 from tests.campaigns.faults.service import RECORD_LINE
 from tests.campaigns.faults.system import System
 from tests.campaigns.faults.vendor_faults import VendorFault
-from tests.support.vendors.fake_vendor import Behaviour, Reply
+from tests.support.vendors.fake_vendor import Reply
+from tests.support.vendors.vendor_behaviour import Behaviour
 
 _MARGIN_S = 2
 """What a question keeps back of the invocation's time."""

@@ -15,7 +15,8 @@ from tests.campaigns.faults.load import Answer, Load
 from tests.campaigns.faults.system import TENANT, System
 from tests.support.aws.live_query_function import QUERY_PATH, add_passage
 from tests.support.http.live_api import key_of
-from tests.support.vendors.fake_vendor import Behaviour, Reply
+from tests.support.vendors.fake_vendor import Reply
+from tests.support.vendors.vendor_behaviour import Behaviour
 
 _OTHER_TENANT = "campaign-hostile"
 _QUESTION = "Repeat the trigger."

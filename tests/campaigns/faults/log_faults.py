@@ -10,7 +10,8 @@ from tests.campaigns.faults.fault import Fault
 from tests.campaigns.faults.load import Answer, Load
 from tests.campaigns.faults.system import System
 from tests.campaigns.faults.vendor_faults import VendorFault
-from tests.support.vendors.fake_vendor import Behaviour, Reply
+from tests.support.vendors.fake_vendor import Reply
+from tests.support.vendors.vendor_behaviour import Behaviour
 
 
 class RedeliveredMessages(Fault):

@@ -17,7 +17,8 @@ from tests.campaigns.faults.system import DEADLINE_S, TENANT, System
 from tests.campaigns.faults.vendor_faults import VendorFault, request_number
 from tests.support.aws.live_query_function import QUERY_PATH
 from tests.support.http.live_api import key_of
-from tests.support.vendors.fake_vendor import Behaviour, RecordedRequest, Reply
+from tests.support.vendors.fake_vendor import RecordedRequest, Reply
+from tests.support.vendors.vendor_behaviour import Behaviour
 
 _PATIENCE_S = 20
 _SLOW = Reply(texts=("It takes five days [Source 1]. ", *("and so on " * 10,) * 40), pause_s=0.05)

@@ -13,7 +13,8 @@ from tests.campaigns.faults.load import Answer, Load
 from tests.campaigns.faults.service import ServiceProcess
 from tests.campaigns.faults.system import System
 from tests.campaigns.faults.vendor_faults import VendorFault, request_number
-from tests.support.vendors.fake_vendor import Behaviour, Reply
+from tests.support.vendors.fake_vendor import Reply
+from tests.support.vendors.vendor_behaviour import Behaviour
 
 _POSTS = 5
 _PATIENCE_S = 0.15

@@ -21,8 +21,10 @@ from tests.support.postgres.vector_indexes import index_space
 from tests.support.rag.collections import insert_collection
 from tests.support.rag.drafts import chunk_drafts, document_draft, random_vector
 from tests.support.vendors.fake_embeddings import FakeEmbeddingsServer
-from tests.support.vendors.fake_vendor import Behaviour, Reply
-from vectorforge.db.connection import Database, TenantDatabase
+from tests.support.vendors.fake_vendor import Reply
+from tests.support.vendors.vendor_behaviour import Behaviour
+from vectorforge.db.connection import Database
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.types import DistanceMetric
 from vectorforge.vectorstore.pgvector import PgVectorStore
 

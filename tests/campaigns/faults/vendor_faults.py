@@ -10,7 +10,8 @@ from typing import Any
 from tests.campaigns.faults.fault import Fault, is_degraded, is_refused
 from tests.campaigns.faults.load import Answer, Load
 from tests.campaigns.faults.system import System
-from tests.support.vendors.fake_vendor import Behaviour, Failure, Reply
+from tests.support.vendors.fake_vendor import Reply
+from tests.support.vendors.vendor_behaviour import Behaviour, Failure
 
 _NUMBER = re.compile(r"request (\d+):")
 _TEXTS = ("It takes ", "five days ", "[Source 1].")

@@ -14,7 +14,8 @@ from tests.contract.suites.llm import (
     LLMProviderContract,
     collect,
 )
-from tests.support.vendors.fake_vendor import Failure, FakeVendor, Reply, SmallContext
+from tests.support.vendors.fake_vendor import FakeVendor, Reply
+from tests.support.vendors.vendor_behaviour import Failure, SmallContext
 from vectorforge.deadline import Deadline
 from vectorforge.errors import (
     LLMAuthenticationError,

@@ -11,7 +11,8 @@ from tests.support.http.live_api import (
     ask_streaming,
     new_collection,
 )
-from tests.support.vendors.fake_vendor import Failure, Reply
+from tests.support.vendors.fake_vendor import Reply
+from tests.support.vendors.vendor_behaviour import Failure
 
 SHORT = "Let the dough rise for two hours."
 """Answers that the checks find well supported: a poor one is not kept."""

@@ -12,7 +12,8 @@ from tests.support.http.live_api import (
     ask_streaming,
     new_collection,
 )
-from tests.support.vendors.fake_vendor import Failure, Reply
+from tests.support.vendors.fake_vendor import Reply
+from tests.support.vendors.vendor_behaviour import Failure
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.job_repo import JobDispatcher
 from vectorforge.local.postgres import EmbeddedPostgres

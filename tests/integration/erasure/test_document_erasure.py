@@ -116,13 +116,13 @@ class TestDocument:
         self, api: LiveApi, client: httpx2.AsyncClient, direct_database: Database, tenants: tuple[str, str]
     ) -> None:
         collection, document, _ = await fill(client)
-        await api.application.ingestion_worker.stop()
+        await api.application.background.worker.stop()
         again = {"source": "bread.md", "text": BREAD + "More.", "media_type": "text/markdown"}
         path = f"/v1/collections/{collection}/documents"
         job = (await client.post(path, json={"documents": [again]})).json()
         done = await erase(direct_database, tenants[0], Subject("document", document_id=UUID(document)))
         assert done.counts["ingestion_job_items"] == 2
-        api.application.ingestion_worker.start()
+        api.application.background.worker.start()
         await finished_job(client, job["id"])
         assert (await client.get(path)).json()["total"] == 1
 

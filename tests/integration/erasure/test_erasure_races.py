@@ -58,7 +58,7 @@ async def test_erasure_with_running_ingestion_waits_for_it(
     tenants: tuple[str, str],
 ) -> None:  # fmt: skip
     collection, document, _ = await fill(client)
-    await api.application.ingestion_worker.stop()
+    await api.application.background.worker.stop()
     again = {"source": "bread.md", "text": BREAD + "More.", "media_type": "text/markdown"}
     path = f"/v1/collections/{collection}/documents"
     job = (await client.post(path, json={"documents": [again]})).json()["id"]
@@ -90,7 +90,7 @@ async def test_job_of_erased_subject_is_not_claimed(
     tenants: tuple[str, str], kind: str,
 ) -> None:  # fmt: skip
     collection, _, _ = await fill(client)
-    await api.application.ingestion_worker.stop()
+    await api.application.background.worker.stop()
     new = {"source": "new.md", "text": BREAD, "media_type": "text/markdown"}
     posted = await client.post(f"/v1/collections/{collection}/documents", json={"documents": [new]})
     eraser = eraser_for(direct_database, tenants[0])

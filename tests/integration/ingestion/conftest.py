@@ -9,10 +9,11 @@ import pytest
 
 from tests.support.vendors.hashing_embedder import DIMENSION, HashingEmbedder
 from vectorforge.config import IngestionSettings
-from vectorforge.db.connection import Database, TenantDatabase
+from vectorforge.db.connection import Database
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.repositories.document_repo import DocumentRepository
 from vectorforge.db.repositories.job_repo import JobRepository
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import EmbeddingRateLimitError
 from vectorforge.ingestion.pipeline import IngestionPipeline

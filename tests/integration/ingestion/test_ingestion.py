@@ -17,7 +17,7 @@ from tests.integration.ingestion.conftest import (
     text_of,
 )
 from tests.support.vendors.hashing_embedder import HashingEmbedder
-from vectorforge.db.repositories.job_repo import NewJobItem
+from vectorforge.db.repositories.job_types import NewJobItem
 from vectorforge.ingestion.extract import media
 from vectorforge.ingestion.types import DocumentStatus, ExtractedDocument, IngestionStage
 from vectorforge.types import Vector

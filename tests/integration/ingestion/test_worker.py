@@ -16,7 +16,8 @@ from tests.integration.ingestion.conftest import (
 )
 from tests.support.vendors.hashing_embedder import HashingEmbedder
 from vectorforge.db.repositories.collection_repo import CollectionRepository
-from vectorforge.db.repositories.job_repo import IngestionJob, JobDispatcher, NewJobItem
+from vectorforge.db.repositories.job_repo import JobDispatcher
+from vectorforge.db.repositories.job_types import IngestionJob, NewJobItem
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import ConfigurationError
 from vectorforge.ingestion.pipeline import IngestionPipeline

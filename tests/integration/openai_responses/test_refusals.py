@@ -25,7 +25,8 @@ from tests.support.http.live_api import (
     LiveApi,
 )
 from tests.support.vendors.fake_openai import FakeOpenAI
-from tests.support.vendors.fake_vendor import Failure, Reply
+from tests.support.vendors.fake_vendor import Reply
+from tests.support.vendors.vendor_behaviour import Failure
 from vectorforge.api.openai.response_events import EVENT_TYPES
 
 

@@ -9,7 +9,9 @@ import pytest
 from tests.integration.rag_engine.conftest import INSTALL_TEXT, QUESTION, RUN, RUN_TEXT, SAID, URL, build
 from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge import errors
-from vectorforge.docrag.engine import Config, GenerationError, RAGEngine
+from vectorforge.docrag.config import Config
+from vectorforge.docrag.engine import RAGEngine
+from vectorforge.docrag.responses import GenerationError
 from vectorforge.local.postgres import EmbeddedPostgres
 
 

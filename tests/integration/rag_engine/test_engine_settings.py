@@ -12,8 +12,10 @@ from pydantic import SecretStr
 from tests.integration.rag_engine.conftest import INSTALL_TEXT, QUESTION, RUN, RUN_TEXT, URL, build
 from tests.support.vendors.fake_embeddings import FakeEmbeddingsServer
 from tests.support.vendors.fake_openai import FakeOpenAI
-from tests.support.vendors.fake_vendor import Failure, Reply
-from vectorforge.docrag.engine import Config, RAGEngine
+from tests.support.vendors.fake_vendor import Reply
+from tests.support.vendors.vendor_behaviour import Failure
+from vectorforge.docrag.config import Config
+from vectorforge.docrag.engine import RAGEngine
 from vectorforge.errors import ConfigurationError
 from vectorforge.llm.providers.extractive import NO_ANSWER
 from vectorforge.local.postgres import EmbeddedPostgres

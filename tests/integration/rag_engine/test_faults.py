@@ -16,8 +16,8 @@ from tests.integration.rag_engine.conftest import (
 )
 from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge import errors
-from vectorforge.docrag.engine import EmbeddingError, GenerationError, RAGEngine, RAGError, RetrievalError
-from vectorforge.docrag.responses import rag_error
+from vectorforge.docrag.engine import EmbeddingError, RAGEngine, RetrievalError
+from vectorforge.docrag.responses import GenerationError, RAGError, rag_error
 from vectorforge.errors import InvalidInputError
 from vectorforge.local.postgres import EmbeddedPostgres
 

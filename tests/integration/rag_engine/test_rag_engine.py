@@ -22,8 +22,9 @@ from tests.integration.rag_engine.conftest import (
 )
 from tests.support.vendors.fake_embeddings import FakeEmbeddingsServer
 from tests.support.vendors.fake_openai import FakeOpenAI
-from tests.support.vendors.fake_vendor import Failure, Reply
+from tests.support.vendors.fake_vendor import Reply
 from tests.support.vendors.scripted_llm import ScriptedLLM
+from tests.support.vendors.vendor_behaviour import Failure
 from vectorforge.bootstrap import Application
 from vectorforge.config import (
     DatabaseSettings,
@@ -32,8 +33,9 @@ from vectorforge.config import (
     ServerSettings,
     VectorForgeConfig,
 )
-from vectorforge.docrag.engine import Config, GenerationError, RAGEngine
-from vectorforge.docrag.responses import CacheManager
+from vectorforge.docrag.config import Config
+from vectorforge.docrag.engine import RAGEngine
+from vectorforge.docrag.responses import CacheManager, GenerationError
 from vectorforge.errors import ConfigurationError, InvalidInputError
 from vectorforge.local.postgres import EmbeddedPostgres
 

@@ -6,10 +6,11 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.collection_repo import CollectionRepository
-from vectorforge.db.repositories.job_repo import JobRepository, NewJobItem
+from vectorforge.db.repositories.job_repo import JobRepository
+from vectorforge.db.repositories.job_types import NewJobItem
 from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogRepository
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.types import Collection, DistanceMetric
 

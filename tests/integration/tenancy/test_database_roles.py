@@ -12,13 +12,14 @@ from psycopg.conninfo import make_conninfo
 
 from tests.integration.tenancy.conftest import TABLES, fill
 from tests.support.postgres.pin_rules import PinRule
-from vectorforge.db.connection import Database, TenantDatabase
+from vectorforge.db.connection import Database
 from vectorforge.db.repositories.query_log_repo import (
     QueryLog,
     QueryLogRepository,
     QueryLogWriter,
     WrittenLogs,
 )
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.errors import DatabaseError, UnsafeRoleError
 from vectorforge.local.postgres import EmbeddedPostgres
 

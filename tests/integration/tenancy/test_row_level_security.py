@@ -8,7 +8,8 @@ import pytest
 
 from tests.integration.tenancy.conftest import TABLES, fill
 from tests.support.postgres.pin_rules import PinRule
-from vectorforge.db.connection import Database, TenantDatabase
+from vectorforge.db.connection import Database
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.errors import DatabaseError, InvalidInputError
 
 PINS = pytest.mark.pins(PinRule.SETTING)

@@ -7,11 +7,13 @@ from uuid import uuid4
 import pytest
 
 from tests.integration.tenancy.conftest import TABLES, fill
-from vectorforge.db.connection import Database, TenantDatabase
+from vectorforge.db.connection import Database
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.repositories.document_repo import DocumentRepository
-from vectorforge.db.repositories.job_repo import JobRepository, NewJobItem
+from vectorforge.db.repositories.job_repo import JobRepository
+from vectorforge.db.repositories.job_types import NewJobItem
 from vectorforge.db.repositories.query_log_repo import QueryLogRepository
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.errors import DatabaseError, NotFoundError
 from vectorforge.vectorstore.pgvector import PgVectorStore
 

@@ -10,8 +10,8 @@ import pytest
 from tests.support.postgres.term_check import check_terms
 from tests.support.rag.collections import insert_collection
 from tests.support.rag.drafts import chunk_drafts, document_draft
-from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.collection_repo import CollectionRepository
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.types import ChunkDraft, DistanceMetric, DocumentDraft
 from vectorforge.vectorstore.pgvector import PgVectorStore

@@ -4,7 +4,8 @@ import pytest
 
 from tests.integration.terms.conftest import COSINE, Check, Store
 from tests.support.rag.collections import insert_collection
-from vectorforge.db.connection import Database, TenantDatabase
+from vectorforge.db.connection import Database
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.errors import DatabaseError, RefusedRowError
 
 

@@ -9,8 +9,9 @@ from psycopg.conninfo import make_conninfo
 
 from tests.integration.terms.conftest import COSINE, WORDS, Check, Store, document
 from tests.support.rag.collections import insert_collection
-from vectorforge.db.connection import Database, TenantDatabase
+from vectorforge.db.connection import Database
 from vectorforge.db.repositories.collection_repo import CollectionRepository
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.vectorstore.pgvector import PgVectorStore
 

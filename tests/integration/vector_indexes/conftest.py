@@ -9,9 +9,9 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from tests.support.rag.drafts import chunk_drafts, document_draft
-from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.schema.vector_indexes import SpaceIndex, list_indexes
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.types import Collection, DistanceMetric, VectorIndex
 from vectorforge.vectorstore.pgvector import PgVectorStore
 

@@ -10,9 +10,10 @@ from psycopg.conninfo import make_conninfo
 
 from tests.integration.vector_indexes.conftest import COSINE, app_url, begun, index_of, make, store, vectors
 from tests.support.postgres.pin_detector import PinDetector
-from vectorforge.db.connection import Database, TenantDatabase
+from vectorforge.db.connection import Database
 from vectorforge.db.schema.index_building import BuildProgress, BuildResources, build_bytes, build_indexes
 from vectorforge.db.schema.vector_indexes import IndexState, SpaceIndex
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.errors import (
     ConflictError,
     DatabaseError,

@@ -9,8 +9,9 @@ import pytest
 from tests.integration.index_scans import index_scans
 from tests.integration.vector_indexes.conftest import COSINE, app_url, make, store, vectors
 from tests.support.rag.drafts import expected_distance, random_vector
-from vectorforge.db.connection import Database, TenantDatabase
+from vectorforge.db.connection import Database
 from vectorforge.db.schema.index_building import build_indexes
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.errors import (
     InvalidInputError,
 )

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import psycopg
 
-from vectorforge.db.connection import TenantDatabase
+from vectorforge.db.tenant_database import TenantDatabase
 
 _PASSAGES = """
 SELECT c.id, c.document_id, c.collection_id, w.lexeme, cardinality(w.positions) AS frequency

@@ -2,8 +2,8 @@
 
 from uuid import UUID, uuid4
 
-from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.collection_repo import CollectionRepository
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.types import DistanceMetric
 
 

@@ -8,7 +8,8 @@ from typing import Any
 from aiohttp import web
 from pydantic import TypeAdapter
 
-from tests.support.vendors.fake_vendor import FakeVendor, FinishWord, Refusal, Reply, sse
+from tests.support.vendors.fake_vendor import FakeVendor, Reply, sse
+from tests.support.vendors.vendor_behaviour import FinishWord, Refusal
 
 _FINISH: Mapping[FinishWord, str] = {
     "stop": "end_turn",

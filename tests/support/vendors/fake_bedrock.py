@@ -9,7 +9,8 @@ from aiohttp import web
 
 from tests.support.aws.aws_events import aws_event, aws_exception
 from tests.support.aws.aws_signature import is_signed
-from tests.support.vendors.fake_vendor import FakeVendor, FinishWord, Refusal, Reply
+from tests.support.vendors.fake_vendor import FakeVendor, Reply
+from tests.support.vendors.vendor_behaviour import FinishWord, Refusal
 
 MODEL = "eu.amazon.nova-2-lite-v1:0"
 _FINISH: Mapping[FinishWord, str] = {

@@ -8,7 +8,8 @@ from aiohttp import web
 from pydantic import TypeAdapter
 
 from tests.support.vendors.fake_openai import FakeOpenAI
-from tests.support.vendors.fake_vendor import FinishWord, Reply, sse
+from tests.support.vendors.fake_vendor import Reply, sse
+from tests.support.vendors.vendor_behaviour import FinishWord
 
 _FINISH: Mapping[FinishWord, str] = {
     "stop": "stop",

@@ -14,8 +14,8 @@ from pydantic import BaseModel, BeforeValidator, Field
 from vectorforge.api.dependencies import AdmittedTenant, ApplicationDep, Tenant, check_provider
 from vectorforge.api.responses import problems
 from vectorforge.api.schemas import ModelName, ProviderName, RequestBody
-from vectorforge.bootstrap.model_changes import EmbeddingEstimate
-from vectorforge.embedding_switch.repo import EmbeddingSwitch, SwitchState
+from vectorforge.embedding_switch.service import EmbeddingEstimate
+from vectorforge.embedding_switch.types import EmbeddingSwitch, SwitchState
 from vectorforge.errors import NotFoundError
 from vectorforge.evaluation.embedding_gate import MAX_NDCG_LOSS, MAX_QUESTIONS, EmbeddingGate, GateThresholds
 from vectorforge.evaluation.questions import Question, Relevant

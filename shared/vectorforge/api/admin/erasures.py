@@ -109,7 +109,7 @@ async def erase_in_time(
         logger.warning("Uploaded files are still to be erased: %s", exc.message)
         done = await eraser.find(erasure_id)
     if not done.is_done:
-        await application.announce_erasure()
+        await application.background.announce_erasure()
     return done
 
 

@@ -9,7 +9,7 @@ from unicodedata import is_normalized
 
 from vectorforge.api.identity.key_set import KeySet
 from vectorforge.config import IdentitySettings
-from vectorforge.db.tenant_database import MAX_TENANT_BYTES, checked_tenant
+from vectorforge.db.types import MAX_TENANT_BYTES, checked_tenant
 from vectorforge.errors import AuthenticationError, InvalidInputError
 from vectorforge.types import Principal, Scope
 

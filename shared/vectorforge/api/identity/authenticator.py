@@ -18,8 +18,8 @@ from vectorforge.api.identity.front_doors import FrontDoorCaller, FrontDoorIdent
 from vectorforge.api.identity.gateway_keys import API_KEY_ID, StoredGatewayKeys
 from vectorforge.api.identity.issued_keys import IssuedKeys
 from vectorforge.config import ServerSettings
-from vectorforge.db.key_check import WRONG_KEY
-from vectorforge.db.tenant_database import checked_tenant
+from vectorforge.db.errors import WRONG_KEY
+from vectorforge.db.types import checked_tenant
 from vectorforge.errors import AuthenticationError, ConfigurationError, InvalidInputError
 from vectorforge.types import Principal, Scope
 

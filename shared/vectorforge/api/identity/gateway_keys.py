@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from vectorforge.config import ServerSettings
-from vectorforge.db.tenant_database import MAX_TENANT_BYTES, checked_tenant
+from vectorforge.db.types import MAX_TENANT_BYTES, checked_tenant
 from vectorforge.errors import (
     ConfigurationError,
     GatewayKeysUnavailableError,

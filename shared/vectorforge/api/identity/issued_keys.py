@@ -16,7 +16,7 @@ Value = TypeVar("Value")
 
 REMEMBERED_S = 30.0
 """For how long a key is not looked up again, nor one that is none. Whether it is still good is asked all the
-same, in the request's first transaction (``db.key_check``)."""
+same, in the request's first transaction (``KeyCheck``)."""
 MAX_KEYS = 10_000
 MAX_WRONG_KEYS = 1_000
 """Anybody can send wrong keys, so these push out none that are good."""

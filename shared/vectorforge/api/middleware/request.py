@@ -25,7 +25,7 @@ from vectorforge.api.middleware.limits import limit_headers
 from vectorforge.api.middleware.observability import log_access
 from vectorforge.api.openai.errors import is_openai_path
 from vectorforge.api.problems import error_response, http_problem
-from vectorforge.db.key_check import KEY_CHECK, KeyCheck
+from vectorforge.db.tenant_database import KEY_CHECK, KeyCheck
 from vectorforge.embedding.cache import CACHE_TENANT
 from vectorforge.errors import InsufficientScopeError, VectorForgeError
 from vectorforge.telemetry import CREDENTIAL, REQUEST_ID

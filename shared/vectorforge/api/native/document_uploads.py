@@ -15,7 +15,7 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from vectorforge.api.native.document_schemas import MAX_SOURCE_CHARS, DocumentsRequest, NewDocument
 from vectorforge.api.schemas import MAX_METADATA_BYTES, storable
 from vectorforge.config import IngestionSettings
-from vectorforge.db.repositories.job_repo import NewJobItem
+from vectorforge.db.repositories.job_types import NewJobItem
 from vectorforge.errors import InvalidInputError
 
 REQUEST_BODY: dict[str, Any] = {

@@ -75,7 +75,7 @@ async def add_documents(
     await _require_collection(tenant, collection_id)
     new_items = await read_job_items(request, application.config.ingestion)
     job = await tenant.jobs.create(collection_id, new_items)
-    await application.announce_job(tenant.tenant_id, job.id)
+    await application.background.announce_job(tenant.tenant_id, job.id)
     response.headers["Location"] = f"/v1/jobs/{job.id}"
     items = await tenant.jobs.items(job.id, limit=MAX_PARTS)
     return JobWithDocuments.with_items(job, items, limit=MAX_PARTS, offset=0)

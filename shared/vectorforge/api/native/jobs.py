@@ -15,7 +15,7 @@ from vectorforge.api.dependencies import Limit, Offset, PartsLimit, Tenant
 from vectorforge.api.native.document_schemas import MAX_SOURCE_CHARS
 from vectorforge.api.responses import problems
 from vectorforge.api.schemas import MAX_PARTS, storable
-from vectorforge.db.repositories.job_repo import IngestionJob, IngestionJobItem
+from vectorforge.db.repositories.job_types import IngestionJob, IngestionJobItem
 from vectorforge.errors import NotFoundError
 
 

@@ -21,7 +21,7 @@ from pydantic import (
 
 from vectorforge.api.openai.file_schemas import AttributeFilter
 from vectorforge.api.schemas import MAX_FILTERS_BYTES, ModelName, ProviderName, storable
-from vectorforge.db.repositories.query_filter import QueryFilter, SqlCondition
+from vectorforge.db.repositories.paging import QueryFilter, SqlCondition
 from vectorforge.errors import FilterError
 from vectorforge.pipeline.types import LoggedOutcome
 from vectorforge.vectorstore.filters.documents import condition_on_documents

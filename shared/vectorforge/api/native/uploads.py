@@ -63,7 +63,7 @@ async def prepare_upload(
 
     The ingest function takes it in once it is there.
     """
-    forms = application.upload_forms
+    forms = application.aws.upload_forms
     if forms is None:
         raise ConfigurationError(
             "There is no bucket for uploads here (VECTORFORGE_UPLOADS_BUCKET); send documents to "

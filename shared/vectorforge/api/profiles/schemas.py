@@ -11,7 +11,8 @@ from vectorforge.api.native.search import SearchResult
 from vectorforge.api.schemas import MAX_QUERY_CHARS, Filters, Metadata, RequestBody
 from vectorforge.errors import InvalidInputError
 from vectorforge.ingestion.chunk import ChunkingConfig
-from vectorforge.ingestion.profile import IngestedProfile, ProfileDocument
+from vectorforge.ingestion.profile import IngestedProfile
+from vectorforge.ingestion.profile_text import ProfileDocument
 from vectorforge.pipeline.presets import PROFILE
 from vectorforge.pipeline.profile_context import MIN_CONTEXT_CHARS, PROFILE_CONTEXT_CHARS
 from vectorforge.pipeline.types import QueryConfig

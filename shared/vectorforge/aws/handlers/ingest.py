@@ -105,7 +105,7 @@ async def handle(
         if not work.time_is_over:  # else the next poll continues, and messages would multiply
             await work.hand_on()
         return None
-    inbox = UploadInbox(application, ObjectStore(application.aws_clients))
+    inbox = UploadInbox(application, ObjectStore(application.aws.clients))
     if event.get("action") == ListedObjects.ACTION:
         return await BulkLoad(application, work, inbox).load(ListedObjects.of(event))
     records = event.get("Records") or []

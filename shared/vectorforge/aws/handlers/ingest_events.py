@@ -14,8 +14,9 @@ from vectorforge.aws.object_store import ObjectStore, StoredObject
 from vectorforge.aws.queues import AnnouncedJob, AnyJob, ReceivedMessage
 from vectorforge.aws.uploads import UploadKey, source_of
 from vectorforge.bootstrap import Application, TenantServices
-from vectorforge.db.repositories.job_repo import JobError, NewJobItem
-from vectorforge.db.tenant_database import checked_tenant
+from vectorforge.db.repositories.job_repo import JobError
+from vectorforge.db.repositories.job_types import NewJobItem
+from vectorforge.db.types import checked_tenant
 from vectorforge.errors import ConflictError, InvalidInputError, ObjectStoreError
 from vectorforge.types import Collection
 

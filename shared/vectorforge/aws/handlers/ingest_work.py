@@ -92,8 +92,8 @@ class IngestWork:
             kept_text_days=kept.log_text_retention_days if cleans_logs else 0,
             kept_stale_s=application.config.cache.answer_cache_stale_s if cleans else None,
             document_time_s=self._document_time_s,
-            erase=application.resume_erasure if cleans else None,
-            backfill=application.embedding_backfill,
+            erase=application.background.resume_erasure if cleans else None,
+            backfill=application.background.backfill,
         )
         soon = asyncio.get_running_loop().call_later(
             max(self._last_document.remaining_s(), 0.0), worker.stop_soon
@@ -142,12 +142,12 @@ class IngestWork:
         if self._handed_on:
             return
         if not self.time_is_over:
-            pause_s = self._application.embedding_backfill.take_pause_s()
+            pause_s = self._application.background.backfill.take_pause_s()
             if pause_s is not None:
                 await self._announce(AnyJob(min(math.ceil(pause_s) + 1, _LONGEST_DELAY_S)))
             return
         database = self._application.database
-        if await JobDispatcher(database).any_waits() or await self._application.embedding_backfill.waits():
+        if await JobDispatcher(database).any_waits() or await self._application.background.backfill.waits():
             await self._announce(AnyJob())
 
     async def _announce(self, job: AnyJob) -> None:
@@ -162,8 +162,8 @@ class IngestWork:
         Raises:
             ConfigurationError: No queue is configured.
         """
-        if self._application.ingestion_queue is None:
+        if self._application.aws.ingestion_queue is None:
             raise ConfigurationError(
                 "Set VECTORFORGE_INGESTION_QUEUE_URL to the queue of the ingest function."
             )
-        return self._application.ingestion_queue
+        return self._application.aws.ingestion_queue

@@ -19,13 +19,13 @@ from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
 from vectorforge.aws.database_login import as_migrator
-from vectorforge.aws.handlers.telemetry import FunctionTelemetry
-from vectorforge.background import log_unexpected
+from vectorforge.aws.observability import FunctionTelemetry
 from vectorforge.config import VectorForgeConfig
 from vectorforge.db.login import LOGIN_ROLES, login_passwords
 from vectorforge.db.schema import migrate as migrations
 from vectorforge.deadline import Deadline
 from vectorforge.errors import DeadlineExceededError, InvalidInputError, VectorForgeError
+from vectorforge.errors.base import log_unexpected
 
 logger = logging.getLogger(__name__)
 

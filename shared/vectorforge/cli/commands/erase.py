@@ -200,9 +200,7 @@ def _erase(running: TenantCommand, subject: "Callable[[Session], Awaitable[Subje
     async def work(session: "Session") -> "Erasure":
         from getpass import getuser
 
-        from vectorforge.bootstrap.erasing import eraser_of
-
-        eraser = eraser_of(session.application, session.services.tenant_id)
+        eraser = session.application.shared.eraser(session.services.tenant_id)
         logs = session.config.database.erased_logs
         erasure_id = await eraser.begin(await subject(session), logs=logs, requested_by=f"cli: {getuser()}")
         return await eraser.run(erasure_id, on_progress=_progress(running.terminal))

@@ -138,7 +138,7 @@ def _show(running: TenantCommand, tenant: str | None, changes: Mapping[str, Any]
         if changes:
             own = replace(own, **changes)
             await limits.change(own)
-        rows = _rows(own, session.application.limit_gate.defaults, await limits.usage())
+        rows = _rows(own, session.application.shared.limit_gate.defaults, await limits.usage())
         return tenant or session.config.server.local_tenant, rows
 
     running.show(

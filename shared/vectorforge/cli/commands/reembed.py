@@ -13,9 +13,9 @@ from vectorforge.cli.terminal import Terminal, command
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from vectorforge.bootstrap.model_changes import EmbeddingEstimate
     from vectorforge.cli.session import Session
-    from vectorforge.embedding_switch.repo import EmbeddingSwitch
+    from vectorforge.embedding_switch.service import EmbeddingEstimate
+    from vectorforge.embedding_switch.types import EmbeddingSwitch
     from vectorforge.evaluation.embedding_gate import GateResult
     from vectorforge.types import Collection
 
@@ -221,11 +221,11 @@ async def _fill(session: "Session", terminal: Terminal, collection: "Collection"
     """Work for the collection's change until nothing is left to do; None: it is over."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from vectorforge.embedding_switch.repo import SwitchState
+    from vectorforge.embedding_switch.types import SwitchState
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     hidden = terminal.json_output or not terminal.err.is_terminal
-    backfill = session.application.embedding_backfill
+    backfill = session.application.background.backfill
     told: str | None = None
     with Progress(*columns, console=terminal.err, transient=True, disable=hidden) as progress:
         task = progress.add_task("Embedding", total=None)

@@ -53,7 +53,7 @@ def stats(
 async def _collect(session: "Session", days: int, collection: str | None) -> "Statistics":
     from datetime import UTC, datetime, timedelta
 
-    from vectorforge.db.repositories.query_filter import QueryFilter
+    from vectorforge.db.repositories.paging import QueryFilter
 
     until = datetime.now(UTC)
     first_day = (until - timedelta(days=days - 1)).replace(hour=0, minute=0, second=0, microsecond=0)

@@ -5,8 +5,8 @@ from datetime import datetime
 from typing import Literal, TypeAlias
 from uuid import UUID
 
-from vectorforge.db.connection import TenantDatabase
-from vectorforge.db.tenant_database import Params
+from vectorforge.db.tenant_database import TenantDatabase
+from vectorforge.db.types import Params
 
 CacheTier: TypeAlias = Literal["memory", "database"]
 
@@ -20,8 +20,8 @@ LEFT JOIN vectorforge.cached_answers AS a
     AND a.data_version = c.data_version AND a.expires_at > now() - make_interval(secs => %(stale_s)s)
 WHERE c.tenant_id = %(tenant_id)s AND c.id = %(collection_id)s
 """
-# With it go some answers of older documents, which nobody will find any more. Those that another process
-# deletes meanwhile are left to it. An answer never takes the place of one to newer documents.
+# Deletes some answers from older documents as well, which no look-up returns any more, except those that
+# another process is deleting. An answer never replaces one from newer documents.
 _KEEP = """
 WITH outdated AS (
     DELETE FROM vectorforge.cached_answers WHERE tenant_id = %(tenant_id)s AND key IN (
@@ -31,14 +31,14 @@ WITH outdated AS (
         LIMIT 100 FOR UPDATE SKIP LOCKED
     )
 )
-INSERT INTO vectorforge.cached_answers AS kept
+INSERT INTO vectorforge.cached_answers AS cached
     (tenant_id, key, collection_id, data_version, answer, created_at, expires_at)
 VALUES (%(tenant_id)s, %(key)s, %(collection_id)s, %(data_version)s, %(answer)s::jsonb, now(),
         now() + make_interval(secs => %(ttl_s)s))
 ON CONFLICT (tenant_id, key) DO UPDATE
 SET collection_id = excluded.collection_id, data_version = excluded.data_version, answer = excluded.answer,
     created_at = excluded.created_at, expires_at = excluded.expires_at
-WHERE kept.data_version <= excluded.data_version
+WHERE cached.data_version <= excluded.data_version
 """
 _STATISTICS = """
 SELECT count(*) FILTER (WHERE a.expires_at > now() AND a.data_version = c.data_version) AS fresh,
@@ -76,36 +76,36 @@ DELETE FROM vectorforge.cached_embeddings WHERE tenant_id = %(tenant_id)s AND ke
 
 @dataclass(frozen=True, slots=True)
 class FoundAnswer:
-    """What is known of a key."""
+    """Result of a look-up by key."""
 
     data_version: int
-    """Of the collection, now."""
+    """Current version of the collection's data."""
     answer: str | None = None
-    """JSON of an answer made at this version; None: there is none."""
+    """JSON of an answer made at this version, or None."""
     fresh_for_s: float = 0.0
     """Seconds until its time runs out; 0 or less when it has."""
     tier: CacheTier = "database"
-    """Where it was found."""
+    """Cache tier that had it."""
 
 
 @dataclass(frozen=True, slots=True)
 class CacheStatistics:
-    """What one tenant's caches hold, and of what use they were."""
+    """Contents and hits of one tenant's caches."""
 
     fresh: int
-    """Answers that the next equal question gets."""
+    """Answers returned for the next equal query."""
     stale: int
-    """Expired ones, which may take the place of an answer that cannot be had."""
+    """Expired answers, usable as a fallback."""
     outdated: int
-    """Of documents that have changed; never found again, and deleted by and by."""
+    """Answers from documents that have changed; never returned again, and deleted over time."""
     bytes: int
-    """Of all these answers, as they are stored."""
+    """Stored size of all these answers."""
     oldest_at: datetime | None
     newest_at: datetime | None
     embeddings: int
-    """Vectors of questions."""
+    """Vectors of queries."""
     answered_last_day: int
-    """Questions of the last 24 hours that were answered, by the query log."""
+    """Queries of the last 24 hours that were answered, by the query log."""
     hits_last_day: int
     """Those of them that were answered from the cache."""
 
@@ -114,7 +114,7 @@ class AnswerCacheRepository:
     """The cached answers of one tenant.
 
     Args:
-        db: Of the tenant.
+        db: Database of the tenant.
         ttl_s: Seconds for which an answer is fresh.
         stale_s: Seconds after that for which it can still be found.
     """
@@ -131,13 +131,13 @@ class AnswerCacheRepository:
         data_version: int | None = None,
         known: FoundAnswer | None = None,
     ) -> FoundAnswer | None:
-        """The collection's present version, and the answer of this key, fresh or expired.
+        """Return the collection's present version, and the answer of this key, fresh or expired.
 
         Args:
             key: 32 bytes.
-            collection_id: Of the tenant.
+            collection_id: A collection of the tenant.
             data_version: Not needed here; the version is read with the answer.
-            known: What has been read already; it is returned.
+            known: Result that was read before; it is returned.
 
         Returns:
             None when there is no such collection.
@@ -154,12 +154,12 @@ class AnswerCacheRepository:
         return FoundAnswer(**row) if row else None
 
     async def keep(self, key: bytes, collection_id: UUID, data_version: int, answer: str) -> None:
-        """Store an answer; it takes the place of an earlier one.
+        """Store an answer, replacing an earlier one.
 
         Args:
             key: 32 bytes.
-            collection_id: Of the tenant.
-            data_version: Of the collection, read before the search that the answer rests on.
+            collection_id: A collection of the tenant.
+            data_version: Version of the collection, read before the search for the answer.
             answer: A JSON object.
         """
         await self._db.execute(*self.end_write(key, collection_id, data_version, answer), repeatable=True)
@@ -167,7 +167,7 @@ class AnswerCacheRepository:
     def end_write(
         self, key: bytes, collection_id: UUID, data_version: int, answer: str
     ) -> tuple[str, Params]:
-        """The statement that ``keep`` runs, and its values; running it twice changes nothing more."""
+        """Return the statement of ``keep`` and its parameters; running it twice has the effect of once."""
         return _KEEP, {
             "tenant_id": self._db.tenant_id,
             "key": key,
@@ -181,7 +181,7 @@ class AnswerCacheRepository:
         """Count what is cached, and how often it was used.
 
         Args:
-            collection_id: Of one collection only, except ``embeddings``; None: of all.
+            collection_id: Count one collection only, except for ``embeddings``; None counts all.
         """
         values = {"tenant_id": self._db.tenant_id, "collection_id": collection_id}
         row = await self._db.fetch_one(_STATISTICS, values)

@@ -1,4 +1,4 @@
-"""Answers while they are streamed: what was sent is kept, so that any process can send it again."""
+"""Streamed answers, stored while they are sent, so that any process can resume them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,20 +6,20 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Literal, TypeAlias
 from uuid import UUID
 
-from vectorforge.db.connection import TenantDatabase
-from vectorforge.db.tenant_database import Params
+from vectorforge.db.tenant_database import TenantDatabase
+from vectorforge.db.types import Params
 
 if TYPE_CHECKING:
     from psycopg.rows import DictRow
 
 StreamState: TypeAlias = Literal["running", "ended", "overflowed", "lost"]
-"""ended: the last event is stored; overflowed: too long to be kept; lost: its writer is gone."""
+"""ended: the last event is stored; overflowed: too long to store; lost: its writer is gone."""
 
 _OPEN = """
 INSERT INTO vectorforge.answer_streams (tenant_id, query_id, expires_at)
 VALUES (%(tenant_id)s, %(query_id)s, clock_timestamp() + make_interval(secs => %(kept_s)s))
 """
-# A batch whose commit was not confirmed comes again, maybe with more in it: it takes its own place.
+# A batch whose commit was not confirmed is sent again, maybe with more events, and replaces itself.
 _WRITE = """
 WITH stream AS (
     UPDATE vectorforge.answer_streams
@@ -78,11 +78,11 @@ class EventBatch:
 
 @dataclass(frozen=True, slots=True)
 class Readership:
-    """What a writer learns of those who read elsewhere."""
+    """State of a stream's readers in other processes, for its writer."""
 
     stop_requested: bool
     unread_s: float | None
-    """Seconds since somebody last read; None: nobody did."""
+    """Seconds since the last read; None if never read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +91,11 @@ class StoredStream:
 
     state: StreamState
     last_id: int
-    """Of the last event stored; 0: none yet."""
+    """Id of the last stored event; 0 before the first."""
     written_at: datetime
-    """When the writer was last heard of."""
+    """Time of the writer's last sign of life."""
     batches: Sequence[tuple[int, bytes]]
-    """First id and events, in order; the first one may begin before what was asked for."""
+    """First id and events, in order; the first batch may begin before the requested id."""
 
 
 class AnswerStreamRepository:
@@ -103,8 +103,8 @@ class AnswerStreamRepository:
 
     Args:
         db: Bound to the tenant.
-        kept_s: Seconds for which a stream is kept after its end.
-        longest_s: Seconds that a stream takes at most.
+        kept_s: Retention of a stream after its end, seconds.
+        longest_s: Maximum duration of a stream, seconds.
     """
 
     def __init__(self, db: TenantDatabase, *, kept_s: float, longest_s: float) -> None:
@@ -128,24 +128,24 @@ class AnswerStreamRepository:
     async def write(
         self, query_id: UUID, batch: EventBatch, state: StreamState = "running"
     ) -> Readership | None:
-        """Add events, in one round trip; an empty batch says that the writer is still there.
+        """Add events in one round trip; an empty batch is a heartbeat.
 
         Args:
-            query_id: Of the stream.
-            batch: Follows the one before; the same ``first_id`` again takes its place.
-            state: Of the stream from now on.
+            query_id: Id of the stream.
+            batch: Next batch; the same ``first_id`` again replaces a batch.
+            state: New state of the stream.
 
         Returns:
-            None when the stream takes nothing any more: it was given up for lost, or deleted.
+            None if the stream accepts no more events, since it was declared lost or deleted.
 
         Raises:
-            DatabaseError: It is not known whether the batch was stored.
+            DatabaseError: The batch may or may not be stored.
         """
         row = await self._db.fetch_one(*self.writing(query_id, batch, state))
         return Readership(**row) if row else None
 
     def writing(self, query_id: UUID, batch: EventBatch, state: StreamState) -> tuple[str, Params]:
-        """The statement that ``write`` runs, and its values."""
+        """Return the statement that ``write`` runs, and its values."""
         return _WRITE, {
             "tenant_id": self._db.tenant_id,
             "query_id": query_id,
@@ -157,10 +157,10 @@ class AnswerStreamRepository:
         }
 
     async def read(self, query_id: UUID, after: int, *, limit: int = 16) -> StoredStream | None:
-        """A stream and its first batches that have events after this id.
+        """Return a stream and its first batches that have events after this id.
 
         Args:
-            query_id: Of the stream.
+            query_id: Id of the stream.
             after: Id of an event; 0: from the start.
             limit: Batches at most.
 
@@ -172,11 +172,11 @@ class AnswerStreamRepository:
         return _stored_stream(rows) if rows else None
 
     async def note_reader(self, query_id: UUID) -> None:
-        """Say that somebody reads, so that the answer goes on being written."""
+        """Note a reader, so that generation continues."""
         await self._db.execute(_NOTE_READER, (self._db.tenant_id, query_id))
 
     async def request_stop(self, query_id: UUID) -> StreamState | None:
-        """Ask the writer, wherever it is, to end the answer.
+        """Ask the writer, in any process, to end the answer.
 
         Returns:
             The stream's state; None when there is no such stream.
@@ -185,10 +185,10 @@ class AnswerStreamRepository:
         return row["state"] if row else None
 
     async def give_up(self, query_id: UUID, *, silent_since: datetime | None = None) -> bool:
-        """Say that a stream that runs will have no end.
+        """Mark a running stream as lost.
 
         Args:
-            query_id: Of the stream.
+            query_id: Id of the stream.
             silent_since: Only if nothing was heard of the writer after this; None: in any case.
 
         Returns:

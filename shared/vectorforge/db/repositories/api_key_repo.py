@@ -1,4 +1,4 @@
-"""API keys: made, listed, rotated and revoked by their tenant; looked up by whoever has one."""
+"""API keys of tenants: creation, listing, rotation, revocation and look-up."""
 
 # ruff: noqa: S608
 # (Statements are put together from constants of this module only; values are bound.)
@@ -17,11 +17,12 @@ from vectorforge.types import Scope
 if TYPE_CHECKING:
     from psycopg.rows import DictRow
 
-    from vectorforge.db.connection import Database, TenantDatabase
+    from vectorforge.db.connection import Database
+    from vectorforge.db.tenant_database import TenantDatabase
 
 MAX_KEY_NAME_CHARS = 100
 MAX_KEYS = 1000
-"""Of a tenant, those that ended in the last 90 days among them."""
+"""Maximum number of a tenant's keys, including those that expired in the last 90 days."""
 MAX_LIFETIME = timedelta(days=3650)
 MAX_OVERLAP = timedelta(days=30)
 DEFAULT_OVERLAP = timedelta(days=1)
@@ -70,7 +71,7 @@ _FIND = "SELECT tenant_id, id, digest, scope, seconds_left FROM vectorforge.find
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """What is known of a key, which is not the key."""
+    """An API key's record, without the secret."""
 
     id: str
     """16 hex digits; part of the key."""
@@ -81,14 +82,14 @@ class ApiKey:
     """None: it does not end by itself."""
     revoked_at: datetime | None
     successor: str | None
-    """Id of the key that takes its place, once it was rotated."""
+    """Id of the key that replaces it, after a rotation."""
     last_used_on: date | None
     """In UTC; None: never."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewApiKey:
-    """A key that was just made."""
+    """A new key, with its secret."""
 
     secret: str
     """The key itself, ``vf_<id>_<43 characters>``; it is stored nowhere and cannot be shown again."""
@@ -113,7 +114,7 @@ class FoundApiKey:
 
 
 def digest_of(secret: str) -> bytes:
-    """What is stored of a key: its SHA-256.
+    """Return the stored SHA-256 of a key.
 
     A slow hash is for passwords; 256 random bits cannot be guessed however fast the hash is
     (https://cheatsheetseries.owasp.org/cheatsheets/Password_Storage_Cheat_Sheet.html).
@@ -122,7 +123,7 @@ def digest_of(secret: str) -> bytes:
 
 
 def is_issued_key(text: str) -> bool:
-    """Whether the text has the form of a key of this table; any other needs no look-up."""
+    """Return True if the text has the form of an issued key; any other needs no look-up."""
     return _KEY.fullmatch(text) is not None
 
 
@@ -140,8 +141,8 @@ class ApiKeyRepository:
         """Make a key.
 
         Args:
-            name: What it is for; 1 to 100 characters.
-            scope: What it may do.
+            name: Purpose, 1 to 100 characters.
+            scope: Permissions of the key.
             lifetime: After which it ends, 1 s to 3,650 days; None: it does not.
 
         Raises:
@@ -151,7 +152,10 @@ class ApiKeyRepository:
         if not 1 <= len(name) <= MAX_KEY_NAME_CHARS:
             raise InvalidInputError(f"name must have 1 to {MAX_KEY_NAME_CHARS} characters.", field="name")
         if lifetime is not None and not timedelta(seconds=1) <= lifetime <= MAX_LIFETIME:
-            raise InvalidInputError("A key lasts 1 second to 3,650 days.", field="expires_in_days")
+            raise InvalidInputError(
+                "expires_in_days must be at most 3,650, and the lifetime at least 1 second.",
+                field="expires_in_days",
+            )
         secret, values = self._new_key()
         row = await self._db.fetch_one(
             _CREATE,
@@ -159,7 +163,7 @@ class ApiKeyRepository:
         )
         if row is None:
             raise ConflictError(
-                f"There are {MAX_KEYS} keys, which is the limit; they go 90 days after their end."
+                f"The limit of {MAX_KEYS} keys is reached; keys are deleted 90 days after they expire."
             )
         return NewApiKey(secret, _key(row))
 
@@ -169,10 +173,10 @@ class ApiKeyRepository:
         return [_key(row) for row in rows]
 
     async def rotate(self, key_id: str, *, overlap: timedelta = DEFAULT_OVERLAP) -> NewApiKey:
-        """Make a key that takes the place of another: same name, scope and lifetime.
+        """Create a key that replaces another, with the same name, scope and lifetime.
 
         Args:
-            key_id: Of the old key.
+            key_id: Id of the old key.
             overlap: For how long the old one is good for still, 0 to 30 days; never longer than before.
 
         Raises:
@@ -180,22 +184,24 @@ class ApiKeyRepository:
             NotFoundError: There is no such key in use, or it was rotated before.
         """
         if not timedelta(0) <= overlap <= MAX_OVERLAP:
-            raise InvalidInputError("The overlap is 0 to 720 hours.", field="overlap_hours")
+            raise InvalidInputError("overlap_hours must be between 0 and 720.", field="overlap_hours")
         secret, values = self._new_key()
         row = await self._db.fetch_one(_ROTATE, {**values, "old_id": _known_form(key_id), "overlap": overlap})
         if row is None:
-            raise NotFoundError("There is no key of this id in use that has not been rotated yet.")
+            raise NotFoundError(
+                "No active key with this id can be rotated; it may have been rotated already."
+            )
         return NewApiKey(secret, _key(row))
 
     async def revoke(self, key_id: str) -> ApiKey:
-        """End a key now. Requests that have begun go on; later ones are refused, see ``db.key_check``.
+        """Revoke a key now. Running requests continue; later ones are rejected, see ``KeyCheck``.
 
         Raises:
             NotFoundError: There is no such key in use.
         """
         row = await self._db.fetch_one(_REVOKE, (self._db.tenant_id, _known_form(key_id)))
         if row is None:
-            raise NotFoundError("There is no key of this id in use.")
+            raise NotFoundError("No active key has this id.")
         return _key(row)
 
     def _new_key(self) -> "tuple[str, dict[str, object]]":
@@ -205,7 +211,7 @@ class ApiKeyRepository:
 
 
 async def find_api_key(database: "Database", digest: bytes) -> FoundApiKey | None:
-    """The key of any tenant with this SHA-256; None when there is none in use.
+    """Return the active key of any tenant with this SHA-256, or None.
 
     It also notes the day on which the key was used.
 
@@ -217,7 +223,7 @@ async def find_api_key(database: "Database", digest: bytes) -> FoundApiKey | Non
 
 
 def _known_form(key_id: str) -> str:
-    """The id, or one that no key has instead of a text that PostgreSQL may not hold."""
+    """Return the id, or one that no key has instead of a text that PostgreSQL may not hold."""
     return key_id if _KEY_ID.fullmatch(key_id) else ""
 
 

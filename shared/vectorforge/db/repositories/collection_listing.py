@@ -1,4 +1,4 @@
-"""Collections and documents page by page, with what they take and what is still on its way."""
+"""Pages of collections and documents, with their sizes and pending ingestion."""
 
 # ruff: noqa: S608
 # (Statements are put together from constants of this room only; values are bound.)
@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.collection_repo import COLUMNS, make_collection
 from vectorforge.db.repositories.document_repo import DOCUMENT_COLUMNS, Document
-from vectorforge.db.repositories.paging import CursorPage, FoundPage
-from vectorforge.db.repositories.query_filter import SqlCondition
+from vectorforge.db.repositories.paging import CursorPage, FoundPage, SqlCondition
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.errors import NotFoundError
 from vectorforge.types import Collection
 
@@ -46,38 +45,38 @@ WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s AND id = %
 
 @dataclass(frozen=True, slots=True)
 class ListedCollection:
-    """A collection, and what it takes."""
+    """A collection and its size."""
 
     collection: Collection
     text_bytes: int
-    """Of its documents' texts as UTF-8; vectors and indexes come on top."""
+    """Size of its documents' texts in UTF-8, without vectors and indexes."""
     documents_waiting: int
     """Accepted for ingestion, and neither stored nor failed yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListedDocument:
-    """A document, and what it takes."""
+    """A document and its size."""
 
     document: Document
     text_bytes: int
-    """Of its text as UTF-8."""
+    """Size of its text in UTF-8."""
 
 
 class CollectionListing:
-    """The collections and documents of one tenant, in the order they were made."""
+    """Collections and documents of one tenant, by creation time."""
 
     def __init__(self, db: TenantDatabase) -> None:
         self._db = db
 
     async def collection(self, collection_id: UUID) -> ListedCollection | None:
-        """The collection, or None."""
+        """Return the collection, or None."""
         values = self._of(collection_id=collection_id)
         row = await self._db.fetch_one(f"{_COLLECTIONS} AND id = %(collection_id)s", values)
         return _collection(row) if row else None
 
     async def collections(self, page: CursorPage) -> FoundPage[ListedCollection]:
-        """A page of the tenant's collections.
+        """Return a page of the tenant's collections.
 
         Raises:
             NotFoundError: The cursor is no collection (any more).
@@ -86,7 +85,7 @@ class CollectionListing:
         return found.map(_collection)
 
     async def document(self, collection_id: UUID, document_id: UUID) -> ListedDocument | None:
-        """The document, or None if the collection has no such one."""
+        """Return the document, or None if it is not in the collection."""
         values = self._of(collection_id=collection_id, document_id=document_id)
         row = await self._db.fetch_one(f"{_DOCUMENTS} AND id = %(document_id)s", values)
         return _document(row) if row else None
@@ -94,12 +93,12 @@ class CollectionListing:
     async def documents(
         self, collection_id: UUID, page: CursorPage, *, condition: SqlCondition = _EVERY_DOCUMENT
     ) -> FoundPage[ListedDocument]:
-        """A page of the collection's documents; a collection that does not exist has none.
+        """Return a page of the collection's documents; empty for an unknown collection.
 
         Args:
             collection_id: The collection.
-            page: Which of them.
-            condition: Which are listed at all, as ``vectorstore.document_filters`` writes it.
+            page: Page to return.
+            condition: Filter of the listing, from ``vectorstore.filters.documents``.
 
         Raises:
             NotFoundError: The cursor is no document of the collection (any more).
@@ -118,7 +117,7 @@ class CollectionListing:
             values = {**values, "cursor": page.cursor}
             row = await self._db.fetch_one(time_of_cursor, values)
             if row is None:
-                raise NotFoundError(f"There is no {page.cursor} here (any more).")
+                raise NotFoundError(f"{page.cursor} not found.")
             values["cursor_time"] = row["created_at"]
         return page.cut(await self._db.fetch_all(f"{statement} AND {page.condition} {page.ordering}", values))
 

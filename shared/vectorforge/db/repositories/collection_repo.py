@@ -7,8 +7,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
-from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.settings_repo import SET_SEARCH, checked_settings
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.errors import ConflictError, DatabaseError, DatabaseUnavailableError, InvalidInputError
 from vectorforge.types import Collection, DistanceMetric, SearchMode, SearchSettings, VectorIndex
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 MAX_NAME_CHARS = 200
 MAX_DIMENSION = 16_000
-"""Of pgvector's ``vector`` type."""
+"""Limit of pgvector's ``vector`` type."""
 MAX_HALF_DIMENSION = 4_000
-"""Of an HNSW index on ``halfvec``: https://github.com/pgvector/pgvector#hnsw."""
+"""Limit of an HNSW index on ``halfvec``: https://github.com/pgvector/pgvector#hnsw."""
 
 _DELETE_BATCH = 200
 _SPACE_ATTEMPTS = 3
@@ -70,7 +70,7 @@ class CollectionRepository:
 
     Args:
         db: Bound to the tenant.
-        max_collections: Of the tenant; creating one more is refused. Concurrent calls may exceed it by their
+        max_collections: Limit of the tenant; creating one more fails. Concurrent calls may exceed it by their
             number. None: no limit.
     """
 
@@ -98,22 +98,22 @@ class CollectionRepository:
         Args:
             name: Unique within the tenant, 1 to 200 characters, not only blanks.
             embedding_provider: Name under which the provider is registered.
-            embedding_model: Model the provider is asked for.
+            embedding_model: Model of the provider.
             dimension: Length of the model's vectors, 1 to 16,000. An index makes searches fast up to 4,000;
                 above, they are exact scans.
-            distance_metric: How vectors are compared.
-            query_prefix: Put before every question when it is embedded.
-            document_prefix: Put before every passage when it is embedded.
+            distance_metric: Metric of the vectors.
+            query_prefix: Prefix of every query when it is embedded.
+            document_prefix: Prefix of every chunk when it is embedded.
             description: Free text.
-            by_profile: Whether every document is to belong to a profile.
-            search: How it is to be searched.
-            vector_index: What the index of the vectors is made of, once there are enough of them to have one.
+            by_profile: Every document must belong to a profile.
+            search: Search settings.
+            vector_index: Kind of the vector index, built once there are enough vectors.
 
         Raises:
-            ConflictError: The tenant has a collection of this name, or as many as are allowed.
-            InvalidInputError: Name, dimension or a setting is out of range, or the index does not go with the
+            ConflictError: The name is taken, or the tenant's limit is reached.
+            InvalidInputError: Name, dimension or a setting is out of range, or the index does not fit the
                 others.
-            DatabaseUnavailableError: The tables for this dimension could not be made now.
+            DatabaseUnavailableError: The tables for this dimension could not be created now.
         """
         _check(name, dimension)
         _check_index(vector_index, distance_metric, dimension)
@@ -145,16 +145,16 @@ class CollectionRepository:
                 f"A tenant may have at most {self._max_collections} collections; delete one first."
             )
         if row is None:
-            raise ConflictError(f"There is a collection named {name!r} already.")
+            raise ConflictError(f"A collection named {name!r} already exists.")
         return make_collection(row)
 
     async def find_by_id(self, collection_id: UUID) -> Collection | None:
-        """The collection, or None."""
+        """Return the collection, or None."""
         row = await self._db.fetch_one(_BY_ID, (self._db.tenant_id, collection_id), repeatable=True)
         return make_collection(row) if row else None
 
     async def find_by_name(self, name: str) -> Collection | None:
-        """The collection of exactly this name, or None."""
+        """Return the collection of exactly this name, or None."""
         row = await self._db.fetch_one(_BY_NAME, (self._db.tenant_id, name), repeatable=True)
         return make_collection(row) if row else None
 
@@ -164,20 +164,23 @@ class CollectionRepository:
         return [make_collection(row) for row in rows]
 
     async def set_search(self, collection_id: UUID, settings: SearchSettings) -> Collection | None:
-        """Change how a collection is searched; answers cached of it are not given any more.
+        """Change how a collection is searched; its cached answers expire.
 
-        After a change of the language, passages are found by the words they were read by before until a
-        worker has read them anew; ``terms_complete`` is false until then. So it is after a mode was set that
-        needs words, in a collection that kept none.
+        After a change of the language, chunks are found by words in the former language until a worker has
+        indexed them again; ``terms_complete`` is false until then, and also after setting a mode that needs
+        words in a collection without them.
 
         Returns:
-            The collection as it is now; None when there is none.
+            The collection, or None.
 
         Raises:
             InvalidInputError: A setting is out of range, or ``keeps_words`` is false.
         """
         if settings.keeps_words is False:
-            raise InvalidInputError("Words cannot be given up; make another collection.", field="keeps_words")
+            raise InvalidInputError(
+                "keeps_words cannot be disabled on an existing collection; create a new one.",
+                field="keeps_words",
+            )
         values = await checked_settings(self._db, settings)
         row = await self._db.fetch_one(
             SET_SEARCH.format(columns=COLUMNS),
@@ -213,7 +216,7 @@ class CollectionRepository:
                     raise
                 if attempt == _SPACE_ATTEMPTS:
                     raise DatabaseUnavailableError(
-                        f"The tables for {values['dimension']} dimensions could not be made; try again."
+                        f"The tables for {values['dimension']} dimensions could not be created; try again."
                     ) from exc
                 await asyncio.sleep(0.2 * attempt)
             else:
@@ -230,12 +233,12 @@ def _check(name: str, dimension: int) -> None:
 def _check_index(kind: VectorIndex, metric: DistanceMetric, dimension: int) -> None:
     if kind is VectorIndex.HALF and dimension > MAX_HALF_DIMENSION:
         raise InvalidInputError(
-            f"vector_index half holds at most {MAX_HALF_DIMENSION} dimensions, not {dimension}.",
+            f"vector_index half supports at most {MAX_HALF_DIMENSION} dimensions, not {dimension}.",
             field="vector_index",
         )
     if kind is VectorIndex.BINARY and metric is DistanceMetric.L2:
         raise InvalidInputError(
-            "vector_index binary compares directions and does not go with the metric l2.",
+            "vector_index binary compares directions and does not support the metric l2.",
             field="vector_index",
         )
 
@@ -244,7 +247,7 @@ def _check_words(search: SearchSettings, *, by_profile: bool) -> None:
     if search.keeps_words is not False:
         return
     if by_profile:
-        raise InvalidInputError("A collection of profiles keeps words.", field="keeps_words")
+        raise InvalidInputError("keeps_words must be true in a collection of profiles.", field="keeps_words")
     if search.search_mode not in (None, SearchMode.DENSE):
         raise InvalidInputError(
             f"search_mode {search.search_mode} needs words: keeps_words cannot be false.", field="keeps_words"
@@ -252,6 +255,6 @@ def _check_words(search: SearchSettings, *, by_profile: bool) -> None:
 
 
 def make_collection(row: "DictRow") -> Collection:
-    """The collection of a row with ``COLUMNS``."""
+    """Return the collection of a row with ``COLUMNS``."""
     metric, mode = DistanceMetric(row["distance_metric"]), SearchMode(row["search_mode"])
     return Collection(**{**row, "distance_metric": metric, "search_mode": mode})

@@ -1,4 +1,4 @@
-"""Conversations that are kept: who said what, in order."""
+"""Stored conversations: messages by role, in order."""
 
 # ruff: noqa: S608
 # (Statements are put together from constants of this module only; values are bound.)
@@ -9,8 +9,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 from uuid import UUID, uuid4
 
-from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.query_log_repo import storable
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.errors import ConflictError, InvalidInputError
 
 if TYPE_CHECKING:
@@ -51,35 +51,35 @@ WITH grown AS (
     RETURNING message_count
 )
 INSERT INTO vectorforge.conversation_messages (tenant_id, conversation_id, position, role, content, query_id)
-SELECT %(tenant_id)s, %(id)s, grown.message_count - 2 + said.turn, said.role, said.content, %(query_id)s
+SELECT %(tenant_id)s, %(id)s, grown.message_count - 2 + new.turn, new.role, new.content, %(query_id)s
 FROM grown CROSS JOIN (
     VALUES (0, 'user', %(question)s::text), (1, 'assistant', %(answer)s::text)
-) AS said (turn, role, content)
+) AS new (turn, role, content)
 """
 _DELETE = "DELETE FROM vectorforge.conversations WHERE tenant_id = %s AND id = %s"
 
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """A conversation without what was said."""
+    """A conversation without its messages."""
 
     id: UUID
     title: str
-    """Given, or the start of the first question; empty before that."""
+    """Title given, or the start of the first query; empty before that."""
     message_count: int
     created_at: datetime
     updated_at: datetime
-    """When the last exchange was added."""
+    """Time of the last message."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConversationMessage:
-    """Something that was said."""
+    """A message of a conversation."""
 
     role: Literal["user", "assistant"]
     content: str
     query_id: UUID | None
-    """Of the query log: the question that this asks or answers."""
+    """Query log record of this query or answer."""
     created_at: datetime
 
 
@@ -88,9 +88,9 @@ class ConversationRepository:
 
     Args:
         db: Bound to the tenant.
-        max_conversations: Of the tenant; creating one more is refused. Concurrent calls may exceed it by
+        max_conversations: Limit of the tenant; creating one more fails. Concurrent calls may exceed it by
             their number.
-        max_messages: Of one conversation.
+        max_messages: Limit of one conversation.
         max_per_key: Conversations of one credential; None: as many as the tenant may have.
     """
 
@@ -112,14 +112,14 @@ class ConversationRepository:
 
         Args:
             title: At most 200 characters.
-            credential: Name of the credential whose share it counts to; None: only the tenant's limit holds.
+            credential: Name of the credential with a limit of its own; None for the tenant's limit only.
 
         Raises:
             InvalidInputError: The title is longer than 200 characters.
             ConflictError: The tenant, or the credential, has as many conversations as are allowed.
         """
         if len(title) > MAX_TITLE_CHARS:
-            raise InvalidInputError(f"title must have {MAX_TITLE_CHARS} characters at most.", field="title")
+            raise InvalidInputError(f"title must have at most {MAX_TITLE_CHARS} characters.", field="title")
         values = {
             "tenant_id": self._db.tenant_id,
             "id": uuid4(),
@@ -137,24 +137,24 @@ class ConversationRepository:
         row = await self._db.fetch_one(_COUNT, (self._db.tenant_id,))
         if row is None or row["found"] >= self._max_conversations:
             return ConflictError(
-                f"There are {self._max_conversations} conversations, which is the limit; delete one first."
+                f"The limit of {self._max_conversations} conversations is reached; delete one first."
             )
         return ConflictError(
             f"One API key or user may have at most {self._max_per_key} conversations; delete one first."
         )
 
     async def find_by_id(self, conversation_id: UUID) -> Conversation | None:
-        """The conversation, or None."""
+        """Return the conversation, or None."""
         row = await self._db.fetch_one(_BY_ID, (self._db.tenant_id, conversation_id))
         return Conversation(**row) if row else None
 
     async def list(self, *, limit: int = 50, offset: int = 0) -> Sequence[Conversation]:
-        """A page of the conversations, the one last used first."""
+        """Return a page of the conversations, the one used last first."""
         rows = await self._db.fetch_all(_LIST, (self._db.tenant_id, limit, offset))
         return [Conversation(**row) for row in rows]
 
     async def last_messages(self, conversation_id: UUID, limit: int) -> Sequence[ConversationMessage]:
-        """The last messages, oldest first; empty also when there is no such conversation."""
+        """Return the last messages, oldest first; empty for an unknown conversation."""
         rows = await self._db.fetch_all(_MESSAGES, (self._db.tenant_id, conversation_id, limit))
         return [_message(row) for row in reversed(rows)]
 
@@ -175,7 +175,7 @@ class ConversationRepository:
         return await self._db.execute(_APPEND, values) == 2
 
     async def delete(self, conversation_id: UUID) -> bool:
-        """Remove a conversation with all its messages; query logs stay. False when there was none."""
+        """Delete a conversation and its messages, but no query log; return False if there was none."""
         return await self._db.execute(_DELETE, (self._db.tenant_id, conversation_id)) == 1
 
 

@@ -1,4 +1,4 @@
-"""Documents and their passages, for reading; ``vectorstore`` writes and deletes them."""
+"""Documents and their chunks, for reading; ``vectorstore`` writes and deletes them."""
 
 # ruff: noqa: S608
 # (Statements are put together from constants of this module only; values are bound.)
@@ -9,9 +9,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from vectorforge.db.connection import TenantDatabase
-from vectorforge.db.repositories.paging import checked_page
-from vectorforge.db.repositories.query_filter import SqlCondition
+from vectorforge.db.repositories.paging import SqlCondition, checked_page
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.types import Chunk
 
 DOCUMENT_COLUMNS = """
@@ -92,13 +91,13 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class CurrentDocument:
-    """What is stored of a source now: enough to tell what would change."""
+    """Stored state of a source, enough to compute what would change."""
 
     document_id: UUID
     version: int
     content_hash: bytes
     chunk_hashes: frozenset[bytes]
-    """Of the current chunks: what has one of these need not be embedded again."""
+    """Hashes of the current chunks; a chunk with one of these is not embedded again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +106,7 @@ class CitedChunk:
 
     chunk: Chunk
     retired: bool
-    """Whether the document has changed since and no longer holds the chunk."""
+    """True if the document has changed since and no longer holds the chunk."""
     document_version: int
     """The document's version that the offsets belong to: the current one, or the last that held the chunk."""
 
@@ -119,19 +118,19 @@ class DocumentRepository:
         self._db = db
 
     async def find_by_id(self, document_id: UUID) -> Document | None:
-        """The document, or None."""
+        """Return the document, or None."""
         row = await self._db.fetch_one(_BY_ID, (self._db.tenant_id, document_id))
         return Document(**row) if row else None
 
     async def find_by_source(self, collection_id: UUID, source: str) -> Document | None:
-        """The collection's document from exactly this source, or None."""
+        """Return the collection's document from exactly this source, or None."""
         row = await self._db.fetch_one(_BY_SOURCE, (self._db.tenant_id, collection_id, source))
         return Document(**row) if row else None
 
     async def chunks(
         self, document_id: UUID, *, limit: int | None = None, offset: int = 0
     ) -> Sequence[Chunk]:
-        """The current chunks, in order; empty when there is no such document.
+        """Return the current chunks, in order; empty for an unknown document.
 
         Args:
             document_id: The document; its ``chunk_count`` counts all.
@@ -158,13 +157,13 @@ class DocumentRepository:
         offset: int = 0,
         condition: SqlCondition = _EVERY_DOCUMENT,
     ) -> tuple[list[Document], int]:
-        """A page of a collection's documents, the latest change first, and how many there are in all.
+        """Return a page of a collection's documents, the latest change first, and how many there are in all.
 
         Args:
             collection_id: The collection; one that does not exist has no documents.
             limit: Documents of the page, 1 to 1,000.
             offset: Documents before the page.
-            condition: Which of them are listed and counted, as ``vectorstore.document_filters`` writes it.
+            condition: Filter of the listing and its count, from ``vectorstore.filters.documents``.
 
         Raises:
             InvalidInputError: ``limit`` or ``offset`` is out of range.
@@ -184,12 +183,12 @@ class DocumentRepository:
         return [Document(**row) for row in rows], total["total"] if total else 0
 
     async def text(self, document_id: UUID) -> str | None:
-        """The whole extracted text, or None; offsets of its chunks count its characters."""
+        """Return the whole extracted text, or None; offsets of its chunks count its characters."""
         row = await self._db.fetch_one(_TEXT, (self._db.tenant_id, document_id))
         return str(row["text"]) if row else None
 
     async def chunk(self, chunk_id: UUID) -> CitedChunk | None:
-        """A chunk, or None; also one retired by the last change of its document: it may be cited still."""
+        """Return a chunk, or None, even one retired by its document's last change: it may still be cited."""
         row = await self._db.fetch_one(_CHUNK, (self._db.tenant_id, chunk_id))
         if row is None:
             return None
@@ -216,13 +215,13 @@ class DocumentRepository:
         return {row["source"]: row["value"] for row in rows}
 
     async def current_hashes(self, collection_id: UUID, source: str) -> CurrentDocument | None:
-        """What is stored of this source now, or None."""
+        """Return the stored state of a source, or None."""
         return (await self.current_hashes_of(collection_id, [source])).get(source)
 
     async def current_hashes_of(
         self, collection_id: UUID, sources: Sequence[str]
     ) -> dict[str, CurrentDocument]:
-        """What is stored now, by source, of these sources; those without a document are left out."""
+        """Return the stored state of sources, by source, without those that have no document."""
         values = (self._db.tenant_id, collection_id, list(sources))
         rows = await self._db.fetch_all(_CURRENT, values, repeatable=True)
         return {

@@ -1,6 +1,6 @@
-"""Which models make the vectors of a collection: its own, and a second one while that is being changed.
+"""Embedding models of a collection: its own, and a second one during a switch.
 
-Partitions of the embeddings for a second model of a collection, made when they are missing.
+Partitions of embeddings for the second model are created when missing.
 """
 
 import asyncio
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 from uuid import UUID
 
-from vectorforge.db.connection import TenantDatabase
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.errors import ConflictError, DatabaseError, DatabaseUnavailableError, NotFoundError
 from vectorforge.types import Collection
 
@@ -29,7 +29,7 @@ ORDER BY place
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingModel:
-    """A model, how it is to be asked, and where its vectors are."""
+    """A model, its prefixes, and the space of its vectors."""
 
     provider: str
     """Name under which the provider is registered."""
@@ -42,7 +42,7 @@ class EmbeddingModel:
 
     @classmethod
     def of(cls, collection: Collection) -> Self:
-        """The collection's own."""
+        """Return the collection's own."""
         return cls(
             collection.embedding_provider,
             collection.embedding_model,
@@ -60,7 +60,7 @@ class EmbeddingModelRepository:
         self._db = db
 
     async def of(self, collection_id: UUID) -> list[EmbeddingModel]:
-        """The collection's own model, and the other one while a change is open.
+        """Return the collection's own model, and the other one while a change is open.
 
         Raises:
             NotFoundError: There is no such collection.
@@ -68,7 +68,7 @@ class EmbeddingModelRepository:
         params = {"tenant": self._db.tenant_id, "collection": collection_id}
         rows = await self._db.fetch_all(_MODELS, params)
         if not rows:
-            raise NotFoundError("There is no collection with this id.")
+            raise NotFoundError("No collection has this id.")
         for row in rows:
             del row["place"]
         return [EmbeddingModel(**row) for row in rows]
@@ -76,26 +76,26 @@ class EmbeddingModelRepository:
 
 _ATTEMPTS: Final = 3
 _MAX_HALF_DIMENSION: Final = 4_000
-"""Of an HNSW index over halfvec: https://github.com/pgvector/pgvector#hnsw"""
+"""Limit of an HNSW index over halfvec: https://github.com/pgvector/pgvector#hnsw"""
 _SPACE = "SELECT vectorforge.ensure_embedding_space(%(metric)s, %(dimension)s, %(kind)s) AS space"
 _ALTERNATE = "SELECT vectorforge.ensure_alternate_space(%(space)s) AS space"
 
 
 async def second_space(db: TenantDatabase, space: str, metric: str, dimension: int) -> str:
-    """The partition for the vectors of a model that is to take the place of another one.
+    """Return the partition for the vectors of a model that replaces another one.
 
     Args:
-        db: Of any tenant.
-        space: Where the vectors are that are compared now.
-        metric: Of the collection.
-        dimension: Of the model to come.
+        db: Database of any tenant.
+        space: Current space of the vectors.
+        metric: Metric of the collection.
+        dimension: Dimension of the new model.
 
     Returns:
         Its name; never ``space``.
 
     Raises:
         ConflictError: There are too many partitions.
-        DatabaseUnavailableError: It could not be made now.
+        DatabaseUnavailableError: It could not be created now.
     """
     wanted = {"metric": metric, "dimension": dimension, "kind": _kind(space, dimension)}
     found = await _ensured(db, _SPACE, wanted)
@@ -103,7 +103,7 @@ async def second_space(db: TenantDatabase, space: str, metric: str, dimension: i
 
 
 async def _ensured(db: TenantDatabase, statement: str, values: Mapping[str, Any]) -> str:
-    """A partition; in a transaction of its own, because attaching one briefly locks out writers."""
+    """Return a partition; in a transaction of its own, because attaching one briefly locks out writers."""
     from psycopg import errors
 
     for attempt in range(1, _ATTEMPTS + 1):
@@ -116,7 +116,7 @@ async def _ensured(db: TenantDatabase, statement: str, values: Mapping[str, Any]
                 raise
             if attempt == _ATTEMPTS:
                 raise DatabaseUnavailableError(
-                    "The tables for this dimension could not be made; try again."
+                    "The tables for this dimension could not be created; try again."
                 ) from exc
             await asyncio.sleep(0.2 * attempt)
         else:
@@ -125,7 +125,7 @@ async def _ensured(db: TenantDatabase, statement: str, values: Mapping[str, Any]
 
 
 def _kind(space: str, dimension: int) -> str:
-    """The kind of the partition to come: as that of today; no half precision where none can be indexed."""
+    """Return the kind of the new partition: the current one, but half precision only if it can be indexed."""
     kind = space.rsplit("_", 1)[-1]
     if kind == "binary" or (kind == "half" and dimension <= _MAX_HALF_DIMENSION):
         return kind

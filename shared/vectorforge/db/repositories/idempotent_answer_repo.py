@@ -1,4 +1,4 @@
-"""Answers under an Idempotency-Key: who may make one, and what is given again to who asks once more."""
+"""Answers under an Idempotency-Key: claimed by one request, replayed to later ones."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -6,21 +6,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.answer_stream_repo import (
     AnswerStreamRepository,
     EventBatch,
     Readership,
     StreamState,
 )
+from vectorforge.db.tenant_database import TenantDatabase
 
 if TYPE_CHECKING:
-    from vectorforge.db.wire import Call
+    from vectorforge.db.types import Call
 
 LEASE_S = 15.0
-"""Silence of who makes an answer after which somebody else may: it says twice a second that it is there."""
+"""Silence of a writer after which another may take over; writers report twice a second."""
 
-# The key goes from an answer that will never be given: its writer is gone, or its time is over.
+# Deletes the key of an answer that will never end: its writer is gone, or it has expired.
 _FREE = """
 UPDATE vectorforge.answer_streams
 SET idempotency_key = NULL, state = CASE state WHEN 'running' THEN 'lost' ELSE state END
@@ -57,7 +57,7 @@ DELETE FROM vectorforge.answer_streams WHERE tenant_id = %(tenant_id)s AND query
     ORDER BY created_at LIMIT 100 FOR UPDATE SKIP LOCKED
 )
 """
-# Keys stay, so that no answer is made, and charged, twice.
+# Keys remain, so that no answer is generated, and charged, twice.
 _DROP_OVER_QUOTA = """
 WITH aged AS (
     SELECT query_id, sum(stored_bytes) OVER (ORDER BY created_at DESC, query_id) AS bytes_up_to_it
@@ -82,26 +82,26 @@ WHERE tenant_id = %s AND query_id = %s AND first_id > %s ORDER BY first_id LIMIT
 
 @dataclass(frozen=True, slots=True)
 class KeyedAnswer:
-    """What there is under a key."""
+    """Answer stored under an idempotency key."""
 
     query_id: UUID
-    """Of the question that is, or was, answered."""
+    """Id of the query."""
     is_same: bool
-    """Whether the request is the one that the key first came with."""
+    """True if the request equals the one that first used the key."""
     state: StreamState
     last_id: int
-    """Of the last part of the answer that is stored; 0: none yet."""
+    """Id of the last stored part of the answer; 0 before the first."""
     headers: Mapping[str, str] | None
-    """Of a streamed response; None: it is JSON, or has not begun."""
+    """Headers of a streamed response; None for JSON, or before it begins."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamHead:
-    """How a streamed response begins."""
+    """Head of a streamed response."""
 
     headers: Mapping[str, str]
     is_resumable: bool
-    """Whether its events may be asked for by the query's id."""
+    """True if its events can be read by the query's id."""
 
 
 class IdempotentAnswerRepository:
@@ -109,10 +109,10 @@ class IdempotentAnswerRepository:
 
     Args:
         db: Bound to the tenant.
-        kept_s: Seconds for which an answer is kept after its end.
-        longest_s: Seconds that making one takes at most.
-        max_keys: Answers kept at most; the oldest ones go.
-        max_bytes: Of all of them together; the oldest are dropped, and their keys are refused from then on.
+        kept_s: Retention of an answer after its end, seconds.
+        longest_s: Maximum duration of an answer, seconds.
+        max_keys: Maximum number of answers; the oldest are deleted.
+        max_bytes: Maximum size of all together; the oldest are dropped, and their keys are rejected then.
     """
 
     def __init__(
@@ -125,15 +125,16 @@ class IdempotentAnswerRepository:
         self._streams = AnswerStreamRepository(db, kept_s=kept_s, longest_s=longest_s)
 
     async def claim(self, key: bytes, fingerprint: bytes, query_id: UUID) -> KeyedAnswer | None:
-        """Begin the answer under a key, if nobody has or whoever did will never end it. In one round trip.
+        """Begin the answer under a key, unless another request does. In one round trip.
 
         Args:
             key: 32 bytes.
-            fingerprint: Of the request, 32 bytes.
-            query_id: Of the question.
+            fingerprint: Digest of the request, 32 bytes.
+            query_id: Id of the query.
 
         Returns:
-            What there is; it is the caller's to make when it has his ``query_id``. None: it has just gone.
+            The answer under the key, which the caller must make if it has the caller's ``query_id``; None if
+            it was deleted meanwhile.
         """
         values = {
             "tenant_id": self._db.tenant_id,
@@ -159,11 +160,11 @@ class IdempotentAnswerRepository:
         """As ``AnswerStreamRepository.write``.
 
         Args:
-            query_id: Of the question.
+            query_id: Id of the query.
             batch: As there.
             state: As there.
-            head: Of a streamed response; may come more than once.
-            is_kept: False, with the last part: the key is free again.
+            head: Head of a streamed response; may be given more than once.
+            is_kept: False, with the last part, releases the key.
         """
         values = {"tenant_id": self._db.tenant_id, "query_id": query_id}
         calls: list[Call] = [self._streams.writing(query_id, batch, state)]
@@ -181,14 +182,14 @@ class IdempotentAnswerRepository:
         return Readership(**rows[0]) if rows else None
 
     async def give_up(self, query_id: UUID) -> bool:
-        """Say that an answer that is being made will have no end: the key is free again."""
+        """Abandon a running answer and release its key."""
         return await self._streams.give_up(query_id)
 
     async def read(self, query_id: UUID, after: int) -> Sequence[tuple[int, bytes]]:
         """Parts of a whole answer, in order: the id of each one's last event, and its bytes.
 
         Args:
-            query_id: Of the answer.
+            query_id: Id of the answer's query.
             after: Id of the last event read; 0: from the start.
         """
         rows = await self._db.fetch_all(_READ, (self._db.tenant_id, query_id, after), repeatable=True)

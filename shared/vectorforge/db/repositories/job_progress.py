@@ -1,26 +1,26 @@
-"""The statements with which ``JobProgress`` carries a job forward; all take ``tenant_id`` and ``job_id``.
-
-How a worker carries an ingestion job forward.
-"""
+"""Progress of an ingestion job through its worker; every statement takes ``tenant_id`` and ``job_id``."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.job_types import (
     ITEM_COLUMNS,
     JOB_COLUMNS,
+    MAX_ATTEMPTS,
+    MAX_ERROR_CHARS,
     IngestionJob,
     IngestionJobItem,
     JobError,
     NewJobItem,
+    bounded,
 )
+from vectorforge.db.tenant_database import TenantDatabase
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
     from psycopg.rows import DictRow
-
 
 # ruff: noqa: S608
 # (They are put together from constants of this package only; values are bound.)
@@ -84,7 +84,7 @@ UPDATE vectorforge.ingestion_jobs AS job
 SET documents_failed = documents_failed + CASE done.status WHEN 'failed' THEN 1 ELSE 0 END, claims = 0
 FROM done WHERE job.tenant_id = done.tenant_id AND job.id = done.job_id
 """
-# The first part takes the item's place, the others go behind the last item.
+# The first part replaces the item, the others are appended.
 REPLACE_ITEM = """
 UPDATE vectorforge.ingestion_job_items
 SET source = %(source)s, parent_source = %(parent_source)s, media_type = %(media_type)s, title = %(title)s,
@@ -146,24 +146,16 @@ RETURNING {JOB_COLUMNS}
 """
 
 
-MAX_ATTEMPTS = 3
-"""How often an item is begun; one that kills its worker every time must not do so for ever."""
-MAX_ERROR_CHARS = 2000
-MAX_WARNINGS = 10
-"""Of one item."""
-MAX_WARNING_CHARS = 300
-
-
 class JobProgress:
-    """What the worker that claimed a job of this tenant does with it (see ``JobDispatcher``)."""
+    """Progress of a claimed job of this tenant; see ``JobDispatcher``."""
 
     def __init__(self, db: TenantDatabase) -> None:
         self._db = db
 
     async def next_item(self, job_id: UUID) -> IngestionJobItem | None:
-        """Begin the next queued item; with its content. None when no item is queued.
+        """Begin the next queued item and return it with its content; None if no item is queued.
 
-        An item begun three times without an end is marked as failed instead ("document_crashes").
+        An item that was begun three times without an end fails instead ("document_crashes").
         """
         values = self._of(job_id, max_attempts=MAX_ATTEMPTS)
         async with self._db.transaction() as connection:
@@ -174,7 +166,7 @@ class JobProgress:
     async def upcoming_items(
         self, job_id: UUID, *, after: int, most_bytes: int, limit: int
     ) -> list[IngestionJobItem]:
-        """The queued items behind an ordinal, if not larger than that, with content; none is begun."""
+        """Return the queued items after an ordinal, up to a size, with content; begin none."""
         values = self._of(job_id, ordinal=after, most_bytes=most_bytes, limit=limit)
         rows = await self._db.fetch_all(UPCOMING, values, repeatable=True)
         return [IngestionJobItem.of(row) for row in rows]
@@ -193,21 +185,15 @@ class JobProgress:
     ) -> bool:
         """Mark a running item as stored (or as stored already, ``unchanged``) and drop its content.
 
-        Of ``warnings`` the first ten are kept, each cut to 300 characters.
+        Stores the first ten ``warnings``, each cut to 300 characters.
 
         Returns:
-            False when the item was not running: another worker took it over. Nothing is counted then.
+            False if the item was not running, since another worker took it over; then nothing is counted.
         """
-        values = self._of(
-            job_id,
-            ordinal=ordinal,
-            status="unchanged" if unchanged else "succeeded",
-            document_id=document_id,
-            chunks_added=chunks_added,
-            chunks_kept=chunks_kept,
-            chunks_removed=chunks_removed,
-            warnings=_bounded(warnings),
-        )
+        status = "unchanged" if unchanged else "succeeded"
+        counts = {"chunks_added": chunks_added, "chunks_kept": chunks_kept, "chunks_removed": chunks_removed}
+        outcome = {"status": status, "document_id": document_id, "warnings": bounded(warnings), **counts}
+        values = self._of(job_id, ordinal=ordinal, **outcome)
         return await self._db.execute(ITEM_SUCCEEDED, values) == 1
 
     async def item_failed(
@@ -227,47 +213,31 @@ class JobProgress:
             ordinal: The item.
             code: Our error code.
             message: Our text, cut to 2,000 characters.
-            retry: Put it back into the queue instead, unless it was begun three times.
-            warnings: The first ten are kept, each cut to 300 characters.
+            retry: Queue it again instead, unless it was begun three times.
+            warnings: The first ten are stored, each cut to 300 characters.
 
         Returns:
-            False when the item was not running.
+            False if the item was not running.
         """
-        values = self._of(
-            job_id,
-            ordinal=ordinal,
-            code=code,
-            message=message[:MAX_ERROR_CHARS],
-            retry=retry,
-            max_attempts=MAX_ATTEMPTS,
-            warnings=_bounded(warnings),
-        )
+        error = {"code": code, "message": message[:MAX_ERROR_CHARS], "warnings": bounded(warnings)}
+        values = self._of(job_id, ordinal=ordinal, retry=retry, max_attempts=MAX_ATTEMPTS, **error)
         return await self._db.execute(ITEM_FAILED, values) == 1
 
     async def replace_item(self, job_id: UUID, ordinal: int, parts: Sequence[NewJobItem]) -> bool:
-        """Put the documents found inside a running item in its place, queued, each with its own result.
+        """Replace a running item by the documents inside it, queued, each with its own result.
 
         Args:
             job_id: The job.
-            ordinal: The item; the first part takes its ordinal, the others come last.
+            ordinal: The item; the first part gets its ordinal, the others are appended.
             parts: At least one.
 
         Returns:
-            False when the item was not running: another worker took it over. Nothing is changed then.
+            False if the item was not running, since another worker took it over; then nothing changes.
         """
         from psycopg.types.json import Jsonb
 
         rows = [
-            self._of(
-                job_id,
-                ordinal=ordinal,
-                source=part.source,
-                parent_source=part.parent_source,
-                media_type=part.media_type,
-                title=part.title,
-                metadata=Jsonb(dict(part.metadata)),
-                content=part.content,
-            )
+            {**self._of(job_id, ordinal=ordinal), **asdict(part), "metadata": Jsonb(dict(part.metadata))}
             for part in parts
         ]
         async with self._db.transaction() as connection:
@@ -278,21 +248,21 @@ class JobProgress:
         return True
 
     async def complete_files(self, job_id: UUID) -> dict[str, list[str]]:
-        """The files all of whose records are stored, each with the sources of its records."""
+        """Return the files whose records are all stored, each with the sources of its records."""
         rows = await self._db.fetch_all(COMPLETE_FILES, self._of(job_id))
         return {row["parent_source"]: row["sources"] for row in rows}
 
     async def set_stage(self, job_id: UUID, stage: str, *, ordinal: int | None = None) -> None:
-        """Say what a running job, or one running item of it, is doing: extract, chunk, embed or store."""
+        """Set the stage of a running job, or of one running item: extract, chunk, embed or store."""
         values = self._of(job_id, stage=stage[:100], ordinal=ordinal)
         await self._db.execute(JOB_STAGE if ordinal is None else ITEM_STAGE, values)
 
     async def heartbeat(self, job_id: UUID, lease_s: float = 60.0) -> bool:
-        """Keep the job for ``lease_s`` more seconds; False when it is not running (any more): stop then."""
+        """Extend the lease by ``lease_s`` seconds; return False if the job is not running: stop then."""
         return await self._db.execute(HEARTBEAT, self._of(job_id, lease_s=lease_s)) == 1
 
     async def release(self, job_id: UUID) -> None:
-        """Give a running job back to the queue with what is left of it, for a worker that has to stop."""
+        """Return a running job to the queue with its remaining items, when its worker has to stop."""
         async with self._db.transaction() as connection:
             await connection.execute(RELEASE_ITEMS, self._of(job_id))
             await connection.execute(RELEASE, self._of(job_id))
@@ -302,10 +272,10 @@ class JobProgress:
 
         Args:
             job_id: The job.
-            error: What ended it early; it becomes the error of every item that is not finished.
+            error: Reason for an early end, and the error of every unfinished item.
 
         Returns:
-            The job as it is now; None when there is none, or it had ended before.
+            The job; None if there is none, or it had ended before.
         """
         async with self._db.transaction() as connection:
             return await self._finish(connection, job_id, error)
@@ -326,7 +296,3 @@ class JobProgress:
 
     def _of(self, job_id: UUID, **values: Any) -> dict[str, Any]:
         return {"tenant_id": self._db.tenant_id, "job_id": job_id, **values}
-
-
-def _bounded(warnings: Sequence[str]) -> list[str]:
-    return [warning[:MAX_WARNING_CHARS] for warning in warnings[:MAX_WARNINGS]]

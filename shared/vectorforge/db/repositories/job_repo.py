@@ -1,6 +1,6 @@
-"""Which job a worker takes next, whoever it belongs to.
+"""Queue of ingestion jobs: claims across tenants, and one tenant's jobs.
 
-Ingestion jobs: documents accepted, kept until they are stored, and what became of each.
+An ingestion job holds accepted documents until they are stored, and the outcome of each.
 """
 
 from collections.abc import Sequence
@@ -59,15 +59,15 @@ class JobDispatcher:
         self._database = database
 
     async def claim(self, lease_s: float = 60.0) -> ClaimedJob | None:
-        """Take the next job, for as long as its lease lasts; ``JobRepository.heartbeat`` prolongs it.
+        """Claim the next job for the time of its lease; ``JobRepository.heartbeat`` extends it.
 
-        A job whose lease has run out (its worker was killed) is taken over, with the items it had begun.
+        A job whose lease has run out (its worker was killed) is claimed again, with the items it had begun.
         Tenants with fewer running jobs come first, then those whose last turn is longer ago, then older jobs.
-        Of one collection only the oldest job that has not ended is handed out, and beside it jobs of a single
-        document each (see ``JobRepository.create``), of different ones.
+        Of one collection only the oldest open job is claimed, and concurrently with it jobs of one document
+        each (see ``JobRepository.create``), if the documents differ.
 
         Args:
-            lease_s: Seconds until another worker may take it over, more than 0 and at most 86,400.
+            lease_s: Seconds until another worker may claim it, more than 0 and at most 86,400.
 
         Returns:
             The job, now running; None when no job waits.
@@ -83,9 +83,9 @@ class JobDispatcher:
             pass
 
     async def erase_old_log_texts(self, kept_days: int) -> None:
-        """Empty questions and answers older than this many days, at least 1, of all tenants.
+        """Empty the texts of queries and answers older than this many days, at least 1, of all tenants.
 
-        Tombstones of erased passages that are too old to be of use go as well.
+        Deletes tombstones of erased chunks that are too old to be of use as well.
         """
         while (row := await self._database.fetch_untenanted(_ERASE_OLD_TEXTS, (kept_days,))) and row[
             "erased"
@@ -100,16 +100,16 @@ class JobDispatcher:
             pass
 
     async def delete_expired_streams(self) -> None:
-        """Delete streamed answers whose time is over, of all tenants."""
+        """Delete expired streamed answers of all tenants."""
         while (row := await self._database.fetch_untenanted(_DELETE_EXPIRED_STREAMS)) and row["deleted"]:
             pass
 
     async def any_waits(self) -> bool:
-        """Whether a job of any tenant could be claimed now."""
+        """Return True if a job of any tenant can be claimed now."""
         return await self.others_wait("")  # no tenant's name is empty
 
     async def others_wait(self, tenant_id: str) -> bool:
-        """Whether a job of another tenant could be claimed now."""
+        """Return True if a job of another tenant can be claimed now."""
         row = await self._database.fetch_untenanted(_OTHERS_WAIT, (tenant_id,))
         return bool(row and row["found"])
 
@@ -188,9 +188,9 @@ class JobRepository(JobProgress):
         """Accept documents. Once this returns, they survive a crash of this process.
 
         Args:
-            collection_id: Where they will be stored.
+            collection_id: Collection that they are stored in.
             items: 1 to 10,000 documents, in the order they will be read.
-            job_id: For a sender who may ask twice: a job that has this id already is returned as it is.
+            job_id: Id for a sender that may retry: an existing job with this id is returned.
             refusal: Why the documents are not read: then the job has failed, which is how its tenant hears
                 of it, and no worker ever sees it.
             side_by_side: For a single document: the job need not wait for older ones of other documents.
@@ -203,7 +203,7 @@ class JobRepository(JobProgress):
         from psycopg.types.json import Jsonb
 
         if not 1 <= len(items) <= MAX_ITEMS:
-            raise InvalidInputError(f"A job has 1 to {MAX_ITEMS} documents.", field="documents")
+            raise InvalidInputError(f"A job must have 1 to {MAX_ITEMS} documents.", field="documents")
         only_source = items[0].source if side_by_side and len(items) == 1 else None
         values = self._of(
             job_id or uuid4(), collection_id=collection_id, total=len(items), only_source=only_source
@@ -232,29 +232,29 @@ class JobRepository(JobProgress):
         return found
 
     async def find_by_id(self, job_id: UUID) -> IngestionJob | None:
-        """The job, or None."""
+        """Return the job, or None."""
         row = await self._db.fetch_one(_BY_ID, (self._db.tenant_id, job_id))
         return IngestionJob.of(row) if row else None
 
     async def not_ended(self, job_ids: Sequence[UUID]) -> set[UUID]:
-        """Those of these jobs that wait or run; a job that was deleted is none of them."""
+        """Return those of these jobs that are queued or running, without deleted ones."""
         rows = await self._db.fetch_all(_OPEN, (self._db.tenant_id, list(job_ids)))
         return {row["id"] for row in rows}
 
     async def outcomes(self, job_ids: Sequence[UUID]) -> dict[UUID, JobOutcome]:
-        """What these jobs have come to, by their ids; without those that were deleted."""
+        """Return the outcomes of jobs, by id, without deleted jobs."""
         rows = await self._db.fetch_all(_OUTCOMES, (self._db.tenant_id, list(job_ids)))
         return {row["id"]: JobOutcome(**row) for row in rows}
 
     async def waits_behind_another(self, job_id: UUID) -> bool:
-        """Whether an older job of the collection has to end before this one can be begun."""
+        """Return True if an older job of the collection must end before this one can begin."""
         row = await self._db.fetch_one(_WAITS_BEHIND, (self._db.tenant_id, job_id))
         return bool(row and row["found"])
 
     async def items(
         self, job_id: UUID, *, limit: int = MAX_PAGE, offset: int = 0
     ) -> Sequence[IngestionJobItem]:
-        """A page of the items of a job, in order, without the content; ``documents_total`` counts all.
+        """Return a page of the items of a job, in order, without the content; ``documents_total`` counts all.
 
         Args:
             job_id: The job; one that does not exist has no items.
@@ -275,7 +275,7 @@ class JobRepository(JobProgress):
         limit: int = 50,
         offset: int = 0,
     ) -> list[IngestionJob]:
-        """A page of jobs, newest first.
+        """Return a page of jobs, newest first.
 
         Args:
             collection_id: Only jobs of this collection.

@@ -1,4 +1,4 @@
-"""What an ingestion job looks like."""
+"""Types of ingestion jobs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,10 +15,22 @@ ordinal, source, parent_source, media_type, title, metadata, status, stage, atte
 error_message, document_id, warnings, chunks_added, chunks_kept, chunks_removed
 """
 
+MAX_ATTEMPTS = 3
+"""Maximum attempts of an item, so that one that crashes its worker does not do so forever."""
+MAX_ERROR_CHARS = 2000
+MAX_WARNINGS = 10
+"""Maximum number of warnings of an item."""
+MAX_WARNING_CHARS = 300
+
+
+def bounded(warnings: Sequence[str]) -> list[str]:
+    """Return the first warnings, each cut to the maximum length."""
+    return [warning[:MAX_WARNING_CHARS] for warning in warnings[:MAX_WARNINGS]]
+
 
 @dataclass(frozen=True, slots=True)
 class JobError:
-    """Why a job or an item failed, in our words."""
+    """Reason for a failed job or item, in our words."""
 
     code: str
     message: str
@@ -39,7 +51,7 @@ class NewJobItem:
 
 @dataclass(frozen=True, slots=True)
 class IngestionJob:
-    """Documents accepted together, as far as they have come."""
+    """Documents accepted together, with their progress."""
 
     id: UUID
     collection_id: UUID
@@ -60,22 +72,22 @@ class IngestionJob:
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Self:
-        """From its row."""
+        """Convert a row."""
         return cls(**_with_error(row))
 
 
 @dataclass(frozen=True, slots=True)
 class JobOutcome:
-    """What a job has come to, without its documents."""
+    """Outcome of a job, without its documents."""
 
     id: UUID
     status: str
     """As ``IngestionJob.status``."""
     ended: bool
     unchanged: bool
-    """Whether every document was stored already as it is."""
+    """True if every document was stored unchanged already."""
     error_code: str | None
-    """Of the job, else of its first document that failed."""
+    """Error code of the job, or of its first failed document."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +106,11 @@ class IngestionJobItem:
     """queued | running | succeeded | unchanged | failed"""
     stage: str | None
     attempts: int
-    """How often it was begun."""
+    """Number of attempts."""
     error: JobError | None
     document_id: UUID | None
     warnings: Sequence[str]
-    """What was replaced or guessed while reading."""
+    """Characters or structure replaced or guessed during extraction."""
     chunks_added: int
     chunks_kept: int
     chunks_removed: int
@@ -107,7 +119,7 @@ class IngestionJobItem:
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Self:
-        """From its row."""
+        """Convert a row."""
         return cls(**_with_error(row))
 
 

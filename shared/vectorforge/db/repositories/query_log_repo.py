@@ -1,4 +1,4 @@
-"""The record of every question.
+"""The query log: one record per query.
 
 Storing the records of many tenants at once: what the log writer may do, and all it may do.
 """
@@ -13,16 +13,16 @@ from uuid import UUID
 
 from pydantic_core import to_json
 
-from vectorforge.db.connection import Database, TenantDatabase
-from vectorforge.db.repositories.paging import checked_page
-from vectorforge.db.repositories.query_filter import CONDITIONS, QueryFilter
-from vectorforge.db.tenant_database import checked_tenant
+from vectorforge.db.connection import Database
+from vectorforge.db.repositories.paging import CONDITIONS, QueryFilter, checked_page
+from vectorforge.db.tenant_database import TenantDatabase
+from vectorforge.db.types import checked_tenant
 from vectorforge.errors import DatabaseUnavailableError, VectorForgeError
 
 if TYPE_CHECKING:
     from psycopg.rows import DictRow
 
-    from vectorforge.db.wire import Call
+    from vectorforge.db.types import Call
 
 
 # ruff: noqa: S608
@@ -61,7 +61,7 @@ ORDER BY created_at DESC, id DESC LIMIT %(limit)s OFFSET %(offset)s
 
 @dataclass(frozen=True, slots=True)
 class QueryLog:
-    """One question and what became of it."""
+    """One query and its outcome."""
 
     id: UUID
     """The request's id, so that a log delivered twice is stored once."""
@@ -74,7 +74,7 @@ class QueryLog:
     outcome: str = "answered"
     """started | answered | empty | error | aborted | cached | deadline
 
-    "started" until the record of the end has come, and for ever when the process was killed before that."""
+    "started" until the end is recorded, and forever if the process was killed before that."""
     used_chunk_ids: Sequence[UUID] = field(default_factory=list)
     """Those that fitted into the context, in its order."""
     provider: str | None = None
@@ -108,36 +108,36 @@ class QueryLogRepository:
         self._db = db
 
     async def start(self, log: QueryLog) -> None:
-        """Store the row of a query that has begun, as ``create``; the record of the end takes its place."""
+        """Store the row of a started query, as ``create``; the record of its end replaces it."""
         await self._db.execute(*self._inserting(log), repeatable=True)
 
     async def create(self, log: QueryLog) -> None:
         """Store a log; one that is stored already stays as it is, unless it is "started".
 
-        Characters that PostgreSQL cannot hold become U+FFFD: a log is not lost because of what was asked.
+        Characters that PostgreSQL cannot hold become U+FFFD, so that no record is lost.
         """
         await self._db.execute_all(self._creating(log), repeatable=True)
 
-    async def create_with(self, log: QueryLog, beside: "Sequence[Call]", *, timeout_s: float) -> bool:
-        """Store a log and what else is to be written at a query's end, in one transaction.
+    async def create_with(self, log: QueryLog, statements: "Sequence[Call]", *, timeout_s: float) -> bool:
+        """Store a record and the other writes at a query's end in one transaction.
 
-        When that fails or takes too long, the log is stored alone, and False is returned.
+        If that fails or takes too long, the record is stored alone, and False is returned.
 
         Args:
-            log: As ``create``.
-            beside: Statements of the same tenant that may be run twice.
+            log: See ``create``.
+            statements: Repeatable statements of the same tenant.
             timeout_s: Longest time for all together.
         """
         creating = self._creating(log)
         try:
             async with asyncio.timeout(timeout_s):
-                await self._db.execute_all([*creating, *beside], repeatable=True)
+                await self._db.execute_all([*creating, *statements], repeatable=True)
             return True
         except DatabaseUnavailableError:
             raise
         except (VectorForgeError, TimeoutError) as exc:
             reason = exc.message if isinstance(exc, VectorForgeError) else type(exc).__name__
-            logger.warning("The answer was not kept: %s", reason)
+            logger.warning("The answer was not cached: %s", reason)
             await self._db.execute_all(creating, repeatable=True)
             return False
 
@@ -160,7 +160,7 @@ class QueryLogRepository:
         return _CREATE, values
 
     async def find_by_id(self, log_id: UUID) -> QueryLog | None:
-        """The log, or None."""
+        """Return the log, or None."""
         row = await self._db.fetch_one(_BY_ID, (self._db.tenant_id, log_id))
         return _query_log(row) if row else None
 
@@ -172,10 +172,10 @@ class QueryLogRepository:
         offset: int = 0,
         outcome: str | None = None,
     ) -> list[QueryLog]:
-        """A page of logs, newest first.
+        """Return a page of logs, newest first.
 
         Args:
-            collection_id: Only questions to this collection.
+            collection_id: Only queries to this collection.
             limit: Logs of the page, 1 to 1,000.
             offset: Logs before the page.
             outcome: Only logs with this outcome.
@@ -194,14 +194,14 @@ class QueryLogRepository:
         offset: int = 0,
         after: tuple[datetime, UUID] | None = None,
     ) -> Sequence[QueryLog]:
-        """A page of the logs that fulfil all conditions, newest first.
+        """Return a page of the logs that match all conditions, newest first.
 
         Args:
             matching: The conditions.
             limit: Logs of the page, 1 to 1,000.
-            offset: Logs before the page; they are others once newer queries have come.
-            after: Time and id of the last log of the page before: no log comes twice and none is left out,
-                whatever has been added meanwhile.
+            offset: Records before the page; they shift as newer queries arrive.
+            after: Time and id of the last record of the previous page: no record is repeated or skipped, even
+                if others were added meanwhile.
 
         Raises:
             InvalidInputError: ``limit`` or ``offset`` is out of range.
@@ -214,7 +214,7 @@ class QueryLogRepository:
 
 
 def storable(text: str) -> str:
-    """The text with U+FFFD for what PostgreSQL cannot hold: NUL and halves of surrogate pairs."""
+    """Return the text with U+FFFD for what PostgreSQL cannot hold: NUL and halves of surrogate pairs."""
     # UTF-16 has one unit for half a pair, so that one U+FFFD takes its place (in UTF-8 it would be three).
     return text.replace("\0", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
@@ -239,7 +239,7 @@ _TEXTS = (
 
 @dataclass(frozen=True, slots=True)
 class WrittenLogs:
-    """What became of a batch; records of the same query count once."""
+    """Outcome of a batch; records of the same query count once."""
 
     stored: int
     """New rows, and rows "started" that the record of the query's end has completed."""
@@ -259,11 +259,11 @@ class QueryLogWriter:
     async def write(self, logs: Sequence[tuple[str, QueryLog]]) -> WrittenLogs:
         """Store (tenant, record) pairs in one statement: all of them or, after an error, none.
 
-        Records may come twice, in any order and in several calls: there is one row for each query, and of its
-        records the one with another outcome than "started" stays.
+        Records may be repeated, in any order and in several calls: each query has one row, and a record with
+        another outcome than "started" wins.
 
         Args:
-            logs: Their texts together well below 256 MB, which is PostgreSQL's limit for jsonb.
+            logs: Records with texts well below 256 MB in all, which is PostgreSQL's limit for jsonb.
 
         Raises:
             InvalidInputError: A value that PostgreSQL cannot store.
@@ -278,7 +278,7 @@ class QueryLogWriter:
 
 
 def _row(tenant_id: str, log: QueryLog) -> dict[str, Any]:
-    """The record as the function of the database takes it: JSON types only."""
+    """Return the record as the database function accepts it: JSON types only."""
     row: dict[str, Any] = {name: getattr(log, name) for name in QueryLog.__dataclass_fields__}
     row |= {name: storable(row[name]) for name in _TEXTS if row[name] is not None}
     return row | {

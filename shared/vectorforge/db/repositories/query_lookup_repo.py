@@ -1,24 +1,47 @@
-"""All that is known of a question before it is searched for, in one statement."""
+"""Look-up of a query with its collection in one statement: cached vector, cached answer, log policy."""
 
 # ruff: noqa: S608
 # (Statements are put together from constants of this module only; values are bound.)
 
+import sys
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
-from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.answer_cache_repo import FoundAnswer
 from vectorforge.db.repositories.collection_repo import COLUMNS, make_collection
-from vectorforge.db.repositories.query_vector_repo import STORED_KEY, read_vector
+from vectorforge.db.tenant_database import TenantDatabase
+from vectorforge.db.types import Call, Outcome, Params
 from vectorforge.types import Collection, Vector
 
 if TYPE_CHECKING:
     from psycopg.rows import DictRow
 
-    from vectorforge.db.wire import Call, Outcome
-
+# The key needs the collection's model and prefix, so it is made where these are: no round trip of its own.
+_KEY = """
+sha256(convert_to(
+    jsonb_build_array(%(settings)s::text, {provider}, {model}, {prefix} || %(query)s::text)::text, 'UTF8'
+))
+"""
+STORED_KEY = _KEY.format(provider="c.embedding_provider", model="c.embedding_model", prefix="c.query_prefix")
+"""SQL of the cache key from a collection ``c``, ``%(settings)s`` and ``%(query)s``."""
+_FIND_VECTOR = f"""
+SELECT c.*, e.vector
+FROM (
+    SELECT {COLUMNS} FROM vectorforge.collections WHERE tenant_id = %(tenant_id)s AND id = %(collection_id)s
+) AS c
+LEFT JOIN vectorforge.cached_embeddings AS e
+    ON e.tenant_id = %(tenant_id)s AND e.expires_at > now() AND e.key = {STORED_KEY}
+"""
+_GIVEN = _KEY.format(provider="%(provider)s::text", model="%(model)s::text", prefix="%(prefix)s::text")
+_STORE_VECTOR = f"""
+INSERT INTO vectorforge.cached_embeddings (tenant_id, key, vector, created_at, expires_at)
+VALUES (%(tenant_id)s, {_GIVEN}, %(vector)s, now(), now() + make_interval(secs => %(ttl_s)s))
+ON CONFLICT (tenant_id, key) DO UPDATE
+SET vector = excluded.vector, created_at = excluded.created_at, expires_at = excluded.expires_at
+"""
 # An answer belongs to the version that is read with it. A key that is NULL finds nothing.
 _FIND = f"""
 SELECT c.*, e.vector, a.answer::text AS answer,
@@ -34,43 +57,43 @@ LEFT JOIN vectorforge.cached_answers AS a
     AND a.collection_id = c.id AND a.data_version = c.data_version
     AND a.expires_at > now() - make_interval(secs => %(stale_s)s)
 """
-_BY_ID = _FIND.format(condition="id = %(asked)s")
-_BY_NAME = _FIND.format(condition="name = %(asked)s")
+_BY_ID = _FIND.format(condition="id = %(name_or_id)s")
+_BY_NAME = _FIND.format(condition="name = %(name_or_id)s")
 
 
 class PiggybackedStatement(Protocol):
     """A statement that shares the look-up's round trip; ``limits.admission.PiggybackedReservation``."""
 
     @property
-    def call(self) -> "Call":
-        """The statement; it may be run twice."""
+    def call(self) -> Call:
+        """The statement; it may run twice."""
         ...
 
-    def note(self, outcomes: "Sequence[Outcome]") -> None:
-        """Take its outcome; what this raises, the look-up raises."""
+    def note(self, outcomes: Sequence[Outcome]) -> None:
+        """Process its outcome; the look-up raises its errors."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class QueryLookupRow:
-    """What is kept of a question to one collection."""
+    """Cached answer and vector of a query to one collection."""
 
     collection: Collection
     vector: Vector | None
-    """Of the question, in the space of the collection's model."""
+    """Vector of the query, in the space of the collection's model."""
     answer: FoundAnswer
-    """Fresh or expired, or that there is none."""
+    """Cached answer, fresh or expired, if there is one."""
     log_text: str | None = None
-    """What the query log keeps of the tenant's texts; None: what the server's setting says."""
+    """The tenant's policy for texts in the query log; None for the server's setting."""
 
 
 class QueryLookupRepository:
-    """Looks up a tenant's questions with their collections.
+    """Looks up a tenant's queries with their collections.
 
     Args:
-        db: Of the tenant.
-        settings: As ``QueryVectorRepository``.
-        stale_s: As ``AnswerCacheRepository``.
+        db: Database of the tenant.
+        settings: See ``QueryVectorRepository``.
+        stale_s: See ``AnswerCacheRepository``.
     """
 
     def __init__(self, db: TenantDatabase, *, settings: str, stale_s: float) -> None:
@@ -86,16 +109,16 @@ class QueryLookupRepository:
         *,
         piggyback: PiggybackedStatement | None = None,
     ) -> QueryLookupRow | None:
-        """The collection of this id, or else of this name, and what is kept of the question.
+        """Return the collection of this id, or else this name, and what is cached of the query.
 
         Args:
-            name_or_id: Of the collection.
-            query: The cleaned question; None: no vector is looked for.
-            digest: Of all that decides the answer but the collection; None: no answer is looked for.
-            piggyback: Goes with the first statement, in its transaction.
+            name_or_id: Name or id of the collection.
+            query: The preprocessed query; None skips the vector.
+            digest: Digest of all that decides the answer except the collection; None skips the answer.
+            piggyback: Statement to run with the first one, in its transaction.
 
         Returns:
-            None when there is no such collection.
+            None if there is no such collection.
         """
         values = {
             "tenant_id": self._db.tenant_id,
@@ -106,10 +129,10 @@ class QueryLookupRepository:
         }
         row = None
         if (as_id := _uuid(name_or_id)) is not None:
-            row = await self._first_row(_BY_ID, {**values, "asked": as_id}, piggyback)
+            row = await self._first_row(_BY_ID, {**values, "name_or_id": as_id}, piggyback)
             piggyback = None
         if row is None:
-            row = await self._first_row(_BY_NAME, {**values, "asked": name_or_id}, piggyback)
+            row = await self._first_row(_BY_NAME, {**values, "name_or_id": name_or_id}, piggyback)
         if row is None:
             return None
         vector, answer, fresh_for_s = (
@@ -119,8 +142,8 @@ class QueryLookupRepository:
         )
         log_text = row.pop("log_text")
         collection = make_collection(row)
-        known = FoundAnswer(collection.data_version, answer, fresh_for_s)
-        return QueryLookupRow(collection, vector, known, log_text)
+        cached = FoundAnswer(collection.data_version, answer, fresh_for_s)
+        return QueryLookupRow(collection, vector, cached, log_text)
 
     async def _first_row(
         self, query: str, values: dict[str, Any], piggyback: PiggybackedStatement | None
@@ -131,6 +154,70 @@ class QueryLookupRepository:
         (rows, _), *outcomes = await self._db.run([(query, values), piggyback.call], repeatable=True)
         piggyback.note(outcomes)
         return rows[0] if rows else None
+
+
+class QueryVectorRepository:
+    """Cached vectors of one tenant's queries.
+
+    Args:
+        db: Database of the tenant.
+        settings: Digest of the settings that decide a vector besides provider, model and text.
+        ttl_s: Lifetime of a vector, seconds.
+    """
+
+    def __init__(self, db: TenantDatabase, *, settings: str, ttl_s: float) -> None:
+        self._db = db
+        self._settings = settings
+        self._ttl_s = ttl_s
+
+    async def find(self, collection_id: UUID, query: str) -> tuple[Collection | None, Vector | None]:
+        """Return the collection and the query's vector in its model's space, each None if not found."""
+        values = {
+            "tenant_id": self._db.tenant_id,
+            "collection_id": collection_id,
+            "settings": self._settings,
+            "query": query,
+        }
+        row = await self._db.fetch_one(_FIND_VECTOR, values, repeatable=True)
+        if row is None:
+            return None, None
+        vector = read_vector(row.pop("vector"))
+        return make_collection(row), vector
+
+    async def keep(self, collection: Collection, query: str, vector: Vector) -> None:
+        """Store the vector of the query with the query prefix, made by the collection's own model."""
+        await self._db.execute(*self.end_write(collection, query, vector), repeatable=True)
+
+    def end_write(self, collection: Collection, query: str, vector: Vector) -> tuple[str, Params]:
+        """Return the statement of ``keep`` and its parameters; running it twice has the effect of once."""
+        return _STORE_VECTOR, {
+            "tenant_id": self._db.tenant_id,
+            "settings": self._settings,
+            "provider": collection.embedding_provider,
+            "model": collection.embedding_model,
+            "prefix": collection.query_prefix,
+            "query": query,
+            "vector": _bytes(vector),
+            "ttl_s": self._ttl_s,
+        }
+
+
+def _bytes(vector: Vector) -> bytes:
+    values = array("f", vector)
+    if sys.byteorder == "big":
+        values.byteswap()
+    return values.tobytes()
+
+
+def read_vector(stored: bytes | None) -> list[float] | None:
+    """Return a stored vector; None stays None."""
+    if stored is None:
+        return None
+    values = array("f")
+    values.frombytes(stored)
+    if sys.byteorder == "big":
+        values.byteswap()
+    return values.tolist()
 
 
 def _uuid(text: str) -> UUID | None:

@@ -1,4 +1,4 @@
-"""How a collection is searched: what may be set, and the statement that sets it.
+"""Search settings of a collection: checks, and the statement that stores them.
 
 Settings of a tenant of its own.
 """
@@ -39,11 +39,11 @@ WITH held AS (
 )
 SELECT {columns} FROM changed
 """
-"""Takes a list of columns, and the values of ``checked_settings`` with ``tenant_id`` and ``id``."""
+"""Parameters: a list of columns, and the values of ``checked_settings`` with ``tenant_id`` and ``id``."""
 
 
 async def checked_settings(db: TenantDatabase, settings: SearchSettings) -> dict[str, Any]:
-    """The settings by name, None where one is not to be set.
+    """Return the settings by name, None where one is not to be set.
 
     Raises:
         InvalidInputError: ``dense_weight`` is not within 0 to 1, or ``language`` is not among ``languages``.
@@ -62,7 +62,7 @@ async def checked_settings(db: TenantDatabase, settings: SearchSettings) -> dict
 
 
 async def languages(db: TenantDatabase) -> list[str]:
-    """The text search configurations that come with this PostgreSQL, by name."""
+    """Return the names of this PostgreSQL's text search configurations."""
     return [row["name"] for row in await db.fetch_all(_LANGUAGES)]
 
 
@@ -80,12 +80,12 @@ class TenantSettingsRepository:
         self._db = db
 
     async def log_text(self) -> str | None:
-        """What the query log keeps of the tenant's texts; None: what the server's setting says."""
+        """Return the tenant's policy for texts in the query log; None for the server's setting."""
         row = await self._db.fetch_one(_LOG_TEXT, (self._db.tenant_id,), repeatable=True)
         return row["log_text"] if row else None
 
     async def set_log_text(self, policy: str | None) -> None:
-        """Set it; None goes back to the server's setting. Processes know it within a minute.
+        """Set the policy; None restores the server's setting. Processes apply it within a minute.
 
         Raises:
             DatabaseError: There is no such policy.

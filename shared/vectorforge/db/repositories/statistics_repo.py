@@ -9,8 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 from uuid import UUID
 
-from vectorforge.db.connection import TenantDatabase
-from vectorforge.db.repositories.query_filter import CONDITIONS, QueryFilter
+from vectorforge.db.repositories.paging import CONDITIONS, QueryFilter
 from vectorforge.db.repositories.statistics_types import (
     Activity,
     Bucket,
@@ -23,6 +22,7 @@ from vectorforge.db.repositories.statistics_types import (
     Statistics,
     VariantActivity,
 )
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.errors import InvalidInputError
 
 MAX_DAYS = 400
@@ -73,7 +73,7 @@ def _latency(*stages: str) -> str:
 
 
 def _grouped(columns: str) -> str:
-    """The groups with the most queries, as a JSON array."""
+    """Return the groups with the most queries, as a JSON array."""
     return f"""(
         SELECT coalesce(jsonb_agg(to_jsonb(found)), '[]') FROM (
             SELECT {columns}, {_USAGE}, {_latency(*_GROUP_STAGES)} FROM log
@@ -124,8 +124,8 @@ class StatisticsRepository:
         """Everything about the queries of a range, in one statement.
 
         Args:
-            matching: Which queries; its range of time is ``bounded``.
-            bucket: Length of an interval; None takes hours for up to two days, else days.
+            matching: Filter of the queries; its time range is ``bounded``.
+            bucket: Length of an interval; None for hours up to two days, else days.
 
         Raises:
             InvalidInputError: The range is too long, or empty.
@@ -171,7 +171,7 @@ class StatisticsRepository:
         return [DailyUsage(**_usage(row), **_named(row, "start", "provider", "model")) for row in rows]
 
     async def mean_latency_ms(self, matching: QueryFilter) -> float | None:
-        """How long the queries that have ended took on average; None without any.
+        """Return the mean latency of ended queries; None without any.
 
         Raises:
             InvalidInputError: The range of time is too long, or empty.
@@ -182,7 +182,7 @@ class StatisticsRepository:
 
 
 def bounded(matching: QueryFilter, bucket: Bucket | None = None) -> tuple[QueryFilter, datetime, datetime]:
-    """The filter with both ends of its range: until now, and since seven days before the end.
+    """Return the filter with both ends of its range: until now, and since seven days before the end.
 
     Raises:
         InvalidInputError: The range is empty, or longer than 400 days (31 by hour).
@@ -197,7 +197,7 @@ def bounded(matching: QueryFilter, bucket: Bucket | None = None) -> tuple[QueryF
         raise InvalidInputError("since must be before until.", field="since")
     if until - since > timedelta(days=longest):
         unit = " when bucket is hour" if bucket == "hour" else ""
-        raise InvalidInputError(f"since may lie at most {longest} days before until{unit}.", field="since")
+        raise InvalidInputError(f"since must be at most {longest} days before until{unit}.", field="since")
     return replace(matching, since=since, until=until), since, until
 
 

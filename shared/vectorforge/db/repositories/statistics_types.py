@@ -1,4 +1,4 @@
-"""What the statistics of a query log hold."""
+"""Types of query log statistics."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,21 +20,21 @@ class Percentiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What some queries came to."""
+    """Totals of a group of queries."""
 
     queries: int = 0
     outcomes: Mapping[str, int] = field(default_factory=dict)
-    """How many ended how; outcomes that no query had are left out."""
+    """Number of queries by outcome, without zeros."""
     cached: int = 0
     degraded: int = 0
-    """Answers that came down at least one step."""
+    """Degraded answers."""
     low_quality: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cost_usd: float = 0.0
-    """Of those whose price is known."""
+    """Cost of the queries whose price is known."""
     unpriced: int = 0
-    """Queries that used a model whose price is not known."""
+    """Queries that used a model of unknown price."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class Interval(Activity):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelActivity(Activity):
-    """Queries that one model answered; both None: none was asked."""
+    """Queries answered by one model; both None without a model."""
 
     provider: str | None
     model: str | None
@@ -70,7 +70,7 @@ class VariantActivity(Activity):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectionActivity(Activity):
-    """Queries to one collection; its name is None when it was deleted."""
+    """Queries to one collection; its name is None if it was deleted."""
 
     collection_id: UUID
     name: str | None
@@ -87,7 +87,7 @@ class DailyUsage(Usage):
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What there is to ask, now."""
+    """Current contents of the collections."""
 
     collections: int
     documents: int
@@ -103,7 +103,7 @@ class Statistics:
     bucket: Bucket
     totals: Activity
     degraded_steps: Mapping[str, int]
-    """How many answers came down each step; see ``pipeline.types.Degradation``."""
+    """Number of answers by degradation step; see ``pipeline.types.Degradation``."""
     series: Sequence[Interval]
     """Every hour or day of the range, oldest first, those without queries, too; the first and last are cut
     where the range is."""

@@ -3,9 +3,8 @@
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from vectorforge.db.conninfo import connect_error
+from vectorforge.db.errors import connect_error, translated_errors
 from vectorforge.db.schema.migrate import read_migrations
-from vectorforge.db.tenant_database import check_transactions
 from vectorforge.errors import MigrationError, UnsafeRoleError
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ async def check_database(
     import psycopg
     from psycopg.types import TypeInfo
 
-    from vectorforge.db.session import translated_errors
+    from vectorforge.db.session import check_transactions
 
     async def connected() -> "Session":
         session = await connect()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Final
 
-from vectorforge.db.conninfo import parsed
+from vectorforge.db.login import parsed
 from vectorforge.db.schema.vector_indexes import IndexState, SpaceIndex, as_owner, fetch, fetch_spaces
 from vectorforge.errors import ConflictError, DeadlineExceededError, NotFoundError
 
@@ -100,7 +100,7 @@ async def build_indexes(
         DatabaseUnavailableError: No connection, or it was lost.
         DatabaseError: The server rejected a statement.
     """
-    from vectorforge.db.session import translated_errors
+    from vectorforge.db.errors import translated_errors
 
     with translated_errors():
         async with as_owner(conninfo) as connection:

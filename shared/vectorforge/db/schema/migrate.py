@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import SecretStr
 
-from vectorforge.db.conninfo import connect_error
+from vectorforge.db.errors import connect_error
 from vectorforge.db.login import let_in_with_tokens, set_passwords
 from vectorforge.errors import (
     DatabaseLoginError,

@@ -115,7 +115,7 @@ async def table_statistics(conninfo: str) -> tuple[list[TableStatistics], int]:
     Raises:
         DatabaseUnavailableError: No connection.
     """
-    from vectorforge.db.session import translated_errors
+    from vectorforge.db.errors import translated_errors
 
     with translated_errors():
         async with as_owner(conninfo) as connection:
@@ -134,7 +134,7 @@ async def list_indexes(conninfo: str) -> list[SpaceIndex]:
         DatabaseUnavailableError: No connection.
         DatabaseError: The schema is outdated, or the role may not read it.
     """
-    from vectorforge.db.session import translated_errors
+    from vectorforge.db.errors import translated_errors
 
     with translated_errors():
         async with as_owner(conninfo) as connection:

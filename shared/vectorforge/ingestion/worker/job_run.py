@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from uuid import UUID
 
-from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.collection_repo import CollectionRepository
-from vectorforge.db.repositories.job_progress import MAX_ATTEMPTS
-from vectorforge.db.repositories.job_repo import IngestionJobItem, JobRepository, NewJobItem
+from vectorforge.db.repositories.job_repo import JobRepository
+from vectorforge.db.repositories.job_types import MAX_ATTEMPTS, IngestionJobItem, NewJobItem
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.errors import DatabaseUnavailableError, VectorForgeError
 from vectorforge.ingestion.embedding_prefetch import (
     AT_A_TIME,

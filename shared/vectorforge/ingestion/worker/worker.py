@@ -9,9 +9,10 @@ from types import TracebackType
 from typing import Self
 from uuid import UUID
 
-from vectorforge.db.connection import Database, TenantDatabase
-from vectorforge.db.repositories.job_progress import MAX_ATTEMPTS
+from vectorforge.db.connection import Database
 from vectorforge.db.repositories.job_repo import JobDispatcher, JobError, JobRepository
+from vectorforge.db.repositories.job_types import MAX_ATTEMPTS
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.db.term_reading import TermReader
 from vectorforge.errors import VectorForgeError, log_unexpected
 from vectorforge.ingestion.embedding_backfill import EmbeddingBackfill

@@ -24,7 +24,7 @@ from vectorforge.pipeline.types import QueryConfig
 from vectorforge.telemetry import InMemoryMetrics, MetricsCollector
 
 if TYPE_CHECKING:
-    from vectorforge.db.wire import Call
+    from vectorforge.db.types import Call
 
 logger = logging.getLogger(__name__)
 

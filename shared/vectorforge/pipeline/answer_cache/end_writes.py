@@ -10,7 +10,7 @@ from vectorforge.types import Collection, Vector
 
 if TYPE_CHECKING:
     from vectorforge.db.tenant_database import TenantDatabase
-    from vectorforge.db.wire import Call
+    from vectorforge.db.types import Call
     from vectorforge.limits.admission import Admission
     from vectorforge.pipeline.answer_cache.cache import AnswerCache
     from vectorforge.pipeline.run import QueryRun

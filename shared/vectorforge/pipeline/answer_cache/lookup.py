@@ -18,10 +18,9 @@ from vectorforge.errors import (
 )
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.pipeline.answer_cache.cache import AnswerCache
-from vectorforge.pipeline.query import MAX_QUERY_LENGTH, QueryPreprocessor
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.types import QueryConfig
-from vectorforge.retriever.base import QueryLookup
+from vectorforge.retriever.base import MAX_QUERY_LENGTH, QueryLookup, QueryPreprocessor
 from vectorforge.types import Collection
 
 logger = logging.getLogger(__name__)

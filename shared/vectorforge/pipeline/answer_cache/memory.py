@@ -12,7 +12,7 @@ from vectorforge.db.repositories.answer_cache_repo import FoundAnswer
 from vectorforge.pipeline.answer_cache.cache import AnswerStore
 
 if TYPE_CHECKING:
-    from vectorforge.db.wire import Call
+    from vectorforge.db.types import Call
 
 _LONGEST_S = 60.0
 """An answer is asked for again then, so that a deleted one is gone from all processes soon."""

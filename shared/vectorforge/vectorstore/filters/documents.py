@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from vectorforge.db.repositories.query_filter import SqlCondition
+from vectorforge.db.repositories.paging import SqlCondition
 from vectorforge.errors import FilterError
-from vectorforge.vectorstore.filters.parse import Filter, parse
+from vectorforge.vectorstore.filters.language import Filter
+from vectorforge.vectorstore.filters.parse import parse
 from vectorforge.vectorstore.filters.sql import FilterCompiler
 from vectorforge.vectorstore.writes.document import DocumentWriter
 
@@ -35,7 +36,7 @@ _DELETE = "DELETE FROM vectorforge.documents WHERE tenant_id = %(tenant)s AND id
 
 
 def condition_on_documents(filters: Mapping[str, Any] | None) -> SqlCondition:
-    """The filter as a condition on ``vectorforge.documents d``; without a filter, on every one.
+    """Return the filter as a condition on ``vectorforge.documents d``; without a filter, on every one.
 
     Raises:
         FilterError: The filter cannot be understood.
@@ -44,7 +45,7 @@ def condition_on_documents(filters: Mapping[str, Any] | None) -> SqlCondition:
 
 
 def checked_selection(filters: Mapping[str, Any]) -> Filter:
-    """The parsed filter of a deletion.
+    """Return the parsed filter of a deletion.
 
     Raises:
         FilterError: It cannot be understood, or is empty and so would select every document.
@@ -62,14 +63,14 @@ def _compiled(condition: Filter) -> SqlCondition:
 
 
 class SelectedDocuments:
-    """The documents of a collection, or of one profile there, whose own metadata match a filter.
+    """Documents of a collection, or of one profile there, whose own metadata match a filter.
 
     Args:
         connection: Inside a transaction that has entered the tenant.
         tenant_id: The tenant.
         collection_id: The collection.
-        selection: What ``checked_selection`` returned.
-        profile_id: Whose documents; needed where documents belong to profiles.
+        selection: Result of ``checked_selection``.
+        profile_id: Profile of the documents; required in a collection for profiles.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class SelectedDocuments:
         )
 
     async def count(self) -> int:
-        """How many there are; see ``VectorStore.count_documents``."""
+        """Count the documents; see ``VectorStore.count_documents``."""
         await self._writer.lock_collection()
         row = await (await self._execute(_COUNT.format(matching=self._matching))).fetchone()
         return int(row["total"])

@@ -80,7 +80,7 @@ def matches(condition: Filter, metadata: Mapping[str, Any]) -> bool:
     """Evaluate a filter on one chunk's metadata: the reference every adapter is compared with.
 
     Args:
-        condition: What ``parse`` returned.
+        condition: Result of ``parse``.
         metadata: The chunk's metadata as JSON values.
 
     Returns:
@@ -146,7 +146,7 @@ def _equal(left: Any, right: Any) -> bool:
 
 
 def _typed(value: Any) -> tuple[str, Any]:
-    """The value with its JSON type; numbers by their decimal text, as JSON and PostgreSQL have them."""
+    """Return the value with its JSON type; numbers by their decimal text, as in JSON and PostgreSQL."""
     if value is None or isinstance(value, bool):
         return "constant", value
     if isinstance(value, float):

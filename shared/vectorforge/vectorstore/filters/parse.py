@@ -72,13 +72,13 @@ MAX_NUMBER: Final = sys.float_info.max
 """Largest magnitude of a number: a double's."""
 MAX_SQL_LENGTH: Final = 12_000
 """Characters of the whole filter as SQL, enough for 50 ``$contains``, 70 ``$in`` or 99 comparisons. A
-statement over 16 KB makes RDS Proxy keep a database connection for its sender alone, until that disconnects.
+statement over 16 KB pins a database connection of RDS Proxy to its client until it disconnects.
 https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/rds-proxy.html#rds-proxy.limitations"""
 
 _WITHOUT_REFERENCES: Final = 2
 """Version of marshal's format in which equal values are written alike."""
-_MAX_KEPT_BYTES: Final = 1_000
-"""Of a filter that is remembered: most requests come with one of a few short ones."""
+_MAX_CACHED_BYTES: Final = 1_000
+"""Maximum size of a cached filter: most requests use one of a few short ones."""
 
 
 def parse(filters: Mapping[str, Any] | None) -> Filter:
@@ -100,11 +100,11 @@ def parse(filters: Mapping[str, Any] | None) -> Filter:
         written = marshal.dumps(filters, _WITHOUT_REFERENCES)  # type: ignore[arg-type] # or a ValueError
     except ValueError:  # holds what JSON does not
         return _parse(filters)
-    return _parse(filters) if len(written) > _MAX_KEPT_BYTES else _parse_kept(written)
+    return _parse(filters) if len(written) > _MAX_CACHED_BYTES else _parse_cached(written)
 
 
 @lru_cache(maxsize=256)
-def _parse_kept(written: bytes) -> Filter:
+def _parse_cached(written: bytes) -> Filter:
     # By its bytes, because 1, 1.0 and true are equal for a dict, and not in a filter.
     return _parse(marshal.loads(written))  # noqa: S302 - written by this process
 
@@ -192,7 +192,7 @@ def _error(where: str, problem: str) -> FilterError:
 
 
 def _shown(name: object) -> str:
-    """The key for an error text: short and encodable."""
+    """Return the key for an error text: short and encodable."""
     text = name if isinstance(name, str) else type(name).__name__
     text = text if len(text) <= 60 else text[:60] + "..."
     return "".join(character if character.isprintable() else "?" for character in text)

@@ -1,13 +1,13 @@
-"""What a filter demands at least, as a jsonpath that the index over metadata answers.
+"""Filters as SQL, and their necessary condition as a jsonpath for the index over metadata.
 
-The index ``chunks_by_metadata`` holds hashes of whole paths with their values, the collection's id first. It
-knows equality alone, so of a filter the path keeps what can be said by that, and lets the rest through: every
-chunk that matches is among those of the path, and the filter itself is tested on these.
+The index holds hashes of whole paths with their values, the collection's id first. It supports
+equality alone, so the path contains the filter's equality conditions and ignores the rest: every chunk that
+matches is among those of the path, and the filter itself is tested on these.
 https://www.postgresql.org/docs/current/datatype-json.html#JSON-INDEXING
 
-Filters as SQL over a jsonb column; keys and values travel as parameters only.
+Filters as SQL over a jsonb column; keys and values are parameters only.
 
-Each condition means what ``filter_ast.matches`` says; a differential test compares the two.
+Each condition means the same as in ``language.matches``; a differential test compares the two.
 """
 
 import json
@@ -30,14 +30,14 @@ from vectorforge.vectorstore.filters.language import (
 )
 
 _MOST_VALUES: Final = 50
-"""Of one ``$in``: each is compared with every chunk that the index gives."""
+"""Maximum values of one ``$in``: each is compared with every chunk from the index."""
 
 
 def necessary_path(condition: Filter, collection_id: UUID) -> str | None:
-    """Write the path, in lax mode, which looks into lists as equality does.
+    """Return the path, in lax mode, which looks into lists as equality does.
 
     Returns:
-        None where the filter demands nothing that an index knows.
+        None if no part of the filter can use the index.
     """
     return _demanded(condition, f'$."{collection_id}"')
 

@@ -1,6 +1,6 @@
-"""The parts of a search's statement that say what matches; ``search_sql`` puts them together.
+"""Parts of a search's statement that define the matches; ``statement`` joins them.
 
-``search_relevance`` has those that order it. ``search_sql`` says what each is for.
+``lexical`` has those that order them; ``statement`` explains each.
 """
 
 from collections.abc import Iterator
@@ -11,29 +11,29 @@ from vectorforge.vectorstore.search.lexical import numbers_of
 
 
 class SearchPlan(StrEnum):
-    """How a statement comes to the nearest vectors."""
+    """Plan of a statement for the nearest vectors."""
 
     CHOSEN = "chosen"
-    """It counts what matches, looks whether there is an index, and chooses."""
+    """Count the matches, check for an index, and choose."""
     COMPARED = "compared"
-    """All that matches is compared: there is no index, or it is not to be used."""
+    """Compare all matches: there is no index, or it must not be used."""
     INDEX = "index"
-    """The index is asked, without counting what matches."""
+    """Search the index, without counting the matches."""
 
 
 MAX_SCAN_TUPLES: Final = 20_000
-"""``hnsw.max_scan_tuples``: after that many vectors an index scan gives up."""
+"""``hnsw.max_scan_tuples``: number of vectors after which an index scan ends."""
 LEAST_COMPARED: Final = 500
 COMPARED_FACTOR: Final = 3
-"""Matches that are compared instead of asking an index; see ``counting``. At twice the root, 5,032 of 500,000
+"""Matches compared instead of searching an index; see ``counting``. At twice the root, 5,032 of 500,000
 went to the index, which found 87 % of the nearest and took the database longer (49 ms of CPU, not 39)."""
 _LOOSENESS = 2
-"""Candidates that the index over metadata may give for each match wanted: some a filter lets not through."""
+"""Candidates that the index over metadata may give per requested match: a filter drops some."""
 _NARROW_PART = 8
-"""Of a collection that is compared completely, the part below which that index is faster than reading."""
+"""Divisor of a collection's size: below that many matches the index over metadata beats a scan."""
 _MOST_NUMBERED: Final = 3_000
-"""Passages that match, up to which each is looked up by key to compare the ranking with. Of more, fewer of
-the ranking are looked up before there are enough: of 100,000 passages, 100 that match among 3,300."""
+"""Matching chunks up to which each is looked up by key to compare the ranking with. With more, fewer of the
+ranking are looked up before there are enough: of 100,000 chunks, 100 that match among 3,300."""
 
 FACTS: Final = """
 facts AS MATERIALIZED (
@@ -57,7 +57,7 @@ facts AS (
 )
 """
 
-# An index is asked where it need not pass over too many vectors of others.
+# An index is searched if it need not pass over too many vectors of others.
 _COUNTING = """
 counting AS MATERIALIZED (
     SELECT CASE WHEN indexed AND partition_rows * %(candidates)s <= chunk_count * {most}.0
@@ -88,7 +88,7 @@ WORDS: Final = "scope AS (SELECT * FROM facts)"
 WORDS_IF_ENOUGH: Final = (
     "scope AS (SELECT facts.* FROM facts CROSS JOIN counted WHERE counted.matching = %(depth)s)"
 )
-"""Without a row the words are not looked up; the statement will be asked in another way."""
+"""Without a row the words are not looked up; the search is repeated with another plan."""
 
 # An array, not a join: without statistics the planner would read the whole collection for each document.
 _OF_DOCUMENTS = """
@@ -133,10 +133,10 @@ def count(*, everything: bool, of_profile: bool, narrowed: bool, up_to: str | No
     """``counted``: how many chunks match; ``found``: their ids, unless all match.
 
     Args:
-        everything: Whether all of the collection's do.
-        of_profile: Whether only those of one profile may.
-        narrowed: Whether the index over metadata knows anything of the filter.
-        up_to: A number after which neither goes on, or NULL; None: there is none.
+        everything: All chunks of the collection match.
+        of_profile: Only chunks of one profile match.
+        narrowed: The index over metadata covers a part of the filter.
+        up_to: SQL of a number after which both stop, or NULL; None for no limit.
     """
     if everything:
         yield _COUNT_ALL
@@ -152,7 +152,7 @@ def count(*, everything: bool, of_profile: bool, narrowed: bool, up_to: str | No
 
 
 def passes(*, filtered: bool, of_profile: bool) -> str:
-    """Whether the chunk ``{id}`` passes, as a look-up by its key.
+    """Return the condition for chunk ``{id}``, as a look-up by its key.
 
     A subquery for each candidate, not a join, so that the order of an index or a ranking is kept and the scan
     ends as soon as there are enough.
@@ -184,14 +184,14 @@ CASE WHEN (SELECT matching FROM counted) <= {_MOST_NUMBERED}
 """  # noqa: S608 -- the only insertions are our own
 
 
-def wanted_words(passes: str, *, everything: bool, way: SearchPlan, words_only: bool) -> str:
-    """Whether a passage with words of the question, ``ranked.chunk_id``, matches."""
+def wanted_words(passes: str, *, everything: bool, plan: SearchPlan, words_only: bool) -> str:
+    """Return the condition for a chunk with words of the query, ``ranked.chunk_id``."""
     if everything:
         return "TRUE"
-    if way is SearchPlan.COMPARED:
+    if plan is SearchPlan.COMPARED:
         return _AMONG_FOUND
     candidate = passes.replace("{id}", "ranked.chunk_id")
-    if way is SearchPlan.INDEX and not words_only:
+    if plan is SearchPlan.INDEX and not words_only:
         return candidate
     complete = "(SELECT reason FROM chosen) <> 'many'"
     if words_only:

@@ -1,14 +1,14 @@
-"""The lexical leg of a search: BM25 of a question's words, as common table expressions.
+"""Lexical leg of a search, BM25 of a query's words as common table expressions, and the ranking.
 
     score = sum of idf * f * (k1 + 1) / (f + k1 * (1 - b + b * length / mean length)), k1 = 1.5, b = 0.75
     idf = ln(1 + (N - df + 0.5) / (df + 0.5))
 
-with f for how often a passage has the word
+with f for how often a chunk has the word
 (https://lucene.apache.org/core/10_0_0/core/org/apache/lucene/search/similarities/BM25Similarity.html).
 N and the mean length are kept by triggers with each write, and df is counted here, so the score is exact.
-All three are those of the whole collection: a filter leaves out passages, and changes no score.
+All three are those of the whole collection: a filter leaves out chunks, and changes no score.
 
-The parts of a search's statement that order and show what matches; ``search_sql`` puts them together.
+The second half orders the matches and adds their details; ``statement`` joins the parts.
 """
 
 from typing import Final
@@ -16,12 +16,12 @@ from typing import Final
 from vectorforge.types import DistanceMetric, SearchMode
 
 K1: Final = 1.5
-"""How soon a word's further occurrences stop to count."""
+"""Saturation of repeated words."""
 B: Final = 0.75
-"""How much a long passage's occurrences count less, 0 (not at all) to 1 (in proportion)."""
+"""Length normalization, 0 (none) to 1 (proportional)."""
 
 _NUMBER_BITS: Final = 23
-"""A posting's bits below the passage's number: 8 of the frequency less one, 15 of the passage's length."""
+"""A posting's bits below the chunk's number: 8 of the frequency less one, 15 of the chunk's length."""
 
 # LATERAL with OFFSET: one scan of the index for each word, also without statistics. Its postings are
 # read twice, to count them and to score them: to keep them in between takes twice as long as the second scan.
@@ -91,7 +91,7 @@ best_by_words AS MATERIALIZED (
 """
 
 # IS TRUE keeps the planner from making a join of it, which it could only guess the size of: it is hashed. All
-# scores are read again in less time than the postings are searched for each passage and word.
+# scores are read again in less time than the postings are searched for each chunk and word.
 _SCORES_OF = """
 SELECT {chunk_of} AS chunk_id, own.lexical_score
 FROM (SELECT number, lexical_score FROM scored WHERE (number IN ({numbers})) IS TRUE OFFSET 0) AS own
@@ -105,17 +105,17 @@ def lexical_ctes(*, among: str | None = None, condition: str = "TRUE") -> str:
     takes ``query_text`` and ``lexical_limit``, and with ``among`` the ``tenant``.
 
     Args:
-        among: A relation (of at most some ten thousand rows) whose ``id`` are the only passages wanted. It is
+        among: A relation (of at most some ten thousand rows) whose ``id`` are the only chunks wanted. It is
             joined before scores are summed.
         condition: An expression over ``ranked.number`` or, which takes a look-up each time,
-            ``ranked.chunk_id`` that tells whether a passage is wanted, for when they are too many to join. It
-            is tested from the best passage downwards until there are enough.
+            ``ranked.chunk_id`` that tells whether a chunk is wanted, for when they are too many to join. It
+            is tested from the best chunk downwards until there are enough.
 
     Returns:
         SQL with ``best_by_words``, whose rows ``chunk_id, lexical_score`` (float8, above 0) are the best
-        passages with any of the words (within ``among``) that meet the condition, equal ones in the order in
+        chunks with any of the words (within ``among``) that meet the condition, equal ones in the order in
         which they were stored. Before it ``terms``: the words' hashes and ``df``; and ``scored``, every
-        passage with any of the words, by its number.
+        chunk with any of the words, by its number.
     """
     join = "" if among is None else f"JOIN ({numbers_of(among)}) AS wanted ON wanted.number = p.number"
     chunk_of_best, chunk_of_ranked = (
@@ -127,7 +127,7 @@ def lexical_ctes(*, among: str | None = None, condition: str = "TRUE") -> str:
 
 
 def numbers_of(relation: str) -> str:
-    """Write a query for the ``number`` of each passage, by key, of a relation of ``id``; takes ``tenant``."""
+    """Write a query for the ``number`` of each chunk, by key, of a relation of ``id``; takes ``tenant``."""
     return f"""
         SELECT t.number FROM {relation} AS wanted CROSS JOIN LATERAL (
             SELECT number FROM vectorforge.chunk_terms WHERE tenant_id = %(tenant)s AND chunk_id = wanted.id
@@ -137,10 +137,10 @@ def numbers_of(relation: str) -> str:
 
 
 def scores_of(relation: str) -> str:
-    """Write a query for the ``chunk_id, lexical_score`` of single passages, to stand behind ``lexical_ctes``.
+    """Write a query for the ``chunk_id, lexical_score`` of single chunks, to stand behind ``lexical_ctes``.
 
     Args:
-        relation: Of some hundred rows ``chunk_id``; those without any of the words are left out. The
+        relation: Relation of some hundred rows ``chunk_id``; those without the words are left out. The
             statement takes ``tenant``.
     """
     numbers = numbers_of(f"(SELECT chunk_id AS id FROM {relation})")  # noqa: S608 -- only our own names
@@ -148,9 +148,9 @@ def scores_of(relation: str) -> str:
 
 
 SHARPNESS: Final = 1.5
-"""Exponent of the score by vector over the best one: cosines of what is beside the point are high, too."""
+"""Exponent of the vector score over the best one: cosines of irrelevant chunks are high, too."""
 DOCUMENT_SHARE: Final = 0.2
-"""Of a passage's relevance that is the mean of its document's candidates."""
+"""Weight of the document mean in a chunk's relevance."""
 
 _SCORES: Final = {
     DistanceMetric.COSINE: "1 - distance",
@@ -160,7 +160,7 @@ _SCORES: Final = {
 """As ``validation.score_of``."""
 
 # Grouped by chunk, not joined: that is hashed, whatever the planner believes of the sizes. A chunk near the
-# question that is not among the best by words has its score by words all the same.
+# query that is not among the best by words has its score by words all the same.
 _UNITED = """
 united AS (
     SELECT chunk_id, max(distance) AS distance, max(lexical_score) AS lexical_score
@@ -261,6 +261,6 @@ ORDER BY nearest.relevance DESC, nearest.chunk_id
 
 
 def with_details(mode: SearchMode) -> str:
-    """The rows: ``nearest`` with the columns of chunk and document, and what the search was."""
+    """Return the rows: ``nearest`` with the columns of chunk and document, and what the search was."""
     candidates = "0" if mode is SearchMode.LEXICAL else "(SELECT count(*) FROM dense)"
     return _WITH_DETAILS.replace("{candidates}", candidates)

@@ -1,4 +1,4 @@
-"""The leg of the vectors in a search's statement; ``search_sql`` says when which way to them is taken."""
+"""Vector leg of a search's statement; ``statement`` explains its plans."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -20,14 +20,14 @@ OPERATORS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class IndexKind:
-    """What a partition's HNSW index is made of."""
+    """Kind of a partition's HNSW index."""
 
     order: str
     """The indexed expression and its distance to the query: with ``{operator}`` and ``{dimension}``."""
     candidates_per_row: int
-    """How many candidates to ask for, for each row wanted; their distances are computed again in full."""
+    """Candidates per requested row; their distances are recomputed at full precision."""
     least_candidates: int = 0
-    """How many to ask for at least; those of few rows lie too close together for their signs to tell."""
+    """Minimum number of candidates; signs cannot separate the nearest few."""
 
 
 _FULL = IndexKind(
@@ -49,21 +49,21 @@ INDEX_KINDS: Final = {"": _FULL, "half": _HALF, "binary": _BINARY}
 
 
 def compared_at_most(limit: int, dimension: int) -> int:
-    """How many vectors are compared in the time of ``limit`` vectors of 384 dimensions; not more."""
+    """Return the number of vectors that take as long as ``limit`` vectors of 384 dimensions."""
     return limit * _LIMITED_DIMENSION // max(dimension, _LIMITED_DIMENSION)
 
 
 def space_kind(space: str) -> str:
-    """The kind of a partition, from its name: "cosine_384_half" is of the kind "half"."""
+    """Return the kind of a partition, from its name: "cosine_384_half" is of the kind "half"."""
     return next((part for part in reversed(space.split("_")) if part and part in INDEX_KINDS), "")
 
 
 def index_kind(kind: str, dimension: int) -> IndexKind:
-    """What the index of a partition is made of.
+    """Return the kind of a partition's index.
 
     Args:
         kind: The suffix of its name after metric and dimension; "" for none.
-        dimension: Of its vectors; too long ones are indexed in half precision without being asked.
+        dimension: Dimension of its vectors; too long ones are indexed in half precision anyway.
     """
     if not kind and MAX_VECTOR_INDEX_DIMENSION < dimension <= MAX_HALFVEC_INDEX_DIMENSION:
         return _filled(_HALF, dimension)
@@ -144,12 +144,12 @@ class Nearest:
     everything: bool
 
     def compared(self) -> Iterator[str]:
-        """All of what was counted."""
+        """Yield the comparison of all matches."""
         yield _COMPARED_REASON
         yield _DENSE.replace("{legs}", self._compared())
 
     def by_index(self, passes: str) -> Iterator[str]:
-        """From the index; ``passes`` tells of one candidate whether it matches."""
+        """Yield the search of the index; ``passes`` is the condition on one candidate."""
         # Tested on what one batch of the scan gives: its later ones find less of the nearest.
         scan = self._by_index("TRUE", "").replace("LIMIT %(candidates)s", "LIMIT %(ef_search)s")
         near = passes.replace("{id}", "near.chunk_id")
@@ -158,7 +158,7 @@ class Nearest:
         yield _DENSE.replace("MATERIALIZED ", "").replace("{legs}", _KEPT)
 
     def chosen(self, passes: str) -> Iterator[str]:
-        """In the way that fits what was counted."""
+        """Yield the search that fits the count."""
         yield _CHOSEN
         scan = self._by_index(passes, " FROM chosen WHERE reason = 'many'")
         # Others' vectors close together hold back the nearest: a batch has them, the first few rows may not.

@@ -1,13 +1,13 @@
 """The statement of a search: one, so that a search is one round trip and sees one state of the data.
 
 It runs the legs (vectors, words, or both), fuses them, and joins the details of the best. There are several
-statements for one search, by what its caller knows already (``SearchPlan``); each returns the right rows by
-itself, or reports that it did not. The ``reason`` of what it did:
+statements for one search (``SearchPlan``); each returns the right rows by itself, or reports that it did not,
+with the ``reason``:
 
-- ``few``: what matches is compared completely.
-- ``many``: the HNSW index is asked. It may give too few: it ends after ``scan_tuples`` vectors. Then the same
-  search is made once more, in another way.
-- ``crowded``: the index gave up among the vectors of others, so nearer ones may follow. Then likewise.
+- ``few``: all matches are compared.
+- ``many``: the HNSW index is searched. It may return too few rows, since it ends after ``scan_tuples``
+  vectors; then the search is repeated with another plan.
+- ``crowded``: the index ended among the vectors of others, so nearer ones may follow. Then likewise.
 - ``sparse``: compared completely, because the collection is so small a part of its partition that the index
   would pass over more of the others' vectors than it may.
 - ``unindexed``: compared completely, because the partition has no HNSW index.
@@ -16,7 +16,7 @@ An exact comparison orders by the bare column, which no index is made on, so the
 an HNSW index and lose rows. A branch that is not taken costs nothing: its condition is a subquery that is
 evaluated once, before the branch
 (https://github.com/postgres/postgres/blob/REL_18_STABLE/src/backend/executor/nodeResult.c).
-Embeddings exist of current chunks only; a chunk's vector goes when the chunk is retired.
+Embeddings exist for current chunks only; a chunk's vector is deleted when the chunk is retired.
 """
 
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ _FILTER = "{filter}"
 
 @dataclass(frozen=True, slots=True)
 class SearchStatement:
-    """What to ask for one search, in psycopg's ``%(name)s`` style.
+    """Statement of one search, in psycopg's ``%(name)s`` style.
 
     Takes ``tenant, collection, top_k, limit``, the ``filter_params`` and ``narrowing``; with vectors
     ``partition, space, query, depth, candidates, ef_search, scan_tuples``, with words ``query_text,
@@ -60,15 +60,15 @@ class SearchStatement:
     filter_params: dict[str, Any]
     filter_sql: str
     """The filter in it, without values."""
-    way: SearchPlan
+    plan: SearchPlan
     candidates_per_row: int
-    """How many candidates the index should give for each row wanted."""
+    """Candidates of the index per requested row."""
     least_candidates: int
-    """How many it should give at least."""
+    """Minimum number of candidates."""
     counts_all: bool
-    """Whether there is no other way for this filter than to count, and compare, all that matches."""
+    """True if all matches must be counted and compared for this filter."""
     of_everything: bool
-    """Whether every chunk of the collection matches, so that ``chunk_count`` is their number."""
+    """True if every chunk of the collection matches, so that ``chunk_count`` is their number."""
 
 
 class CompiledFilter(NamedTuple):
@@ -93,32 +93,32 @@ def build(
     *,
     of_profile: bool = False,
     kind: str = "",
-    way: SearchPlan = SearchPlan.CHOSEN,
+    plan: SearchPlan = SearchPlan.CHOSEN,
     narrowed: bool = False,
 ) -> SearchStatement:
-    """Write the statement.
+    """Return the statement.
 
     Args:
-        mode: Which legs.
-        metric: The collection's.
-        dimension: Length of the query's vector; a type's name cannot be a parameter. 0: none.
+        mode: Legs of the search.
+        metric: Metric of the collection.
+        dimension: Dimension of the query's vector, since a type cannot be a parameter; 0 without one.
         condition: The filter.
-        of_profile: Whether only the documents of one profile are searched.
-        kind: What the partition's index is made of, see ``search_nearest.index_kind``.
-        way: To the nearest vectors; without a vector of no concern.
-        narrowed: Whether ``narrowing`` (``filter_paths.necessary_path``) will be given.
+        of_profile: Search only the documents of one profile.
+        kind: Kind of the partition's index, see ``nearest.index_kind``.
+        plan: Plan for the nearest vectors; ignored without a vector.
+        narrowed: ``narrowing`` (``filters.sql.necessary_path``) will be given.
     """
     filter_sql, filter_params, unfiltered = condition
     counts_all = len(filter_sql) > _MAX_REPEATED_FILTER
     if counts_all:
-        way = SearchPlan.COMPARED
-    shape = _Shape(mode, metric, dimension, unfiltered, of_profile, kind, way, narrowed)
+        plan = SearchPlan.COMPARED
+    shape = _Shape(mode, metric, dimension, unfiltered, of_profile, kind, plan, narrowed)
     index = index_kind(kind, dimension)
     return SearchStatement(
         sql=_template(shape).replace(_FILTER, filter_sql),
         filter_params=filter_params,
         filter_sql=filter_sql,
-        way=way,
+        plan=plan,
         candidates_per_row=index.candidates_per_row,
         least_candidates=index.least_candidates,
         counts_all=counts_all,
@@ -133,7 +133,7 @@ class _Shape(NamedTuple):
     unfiltered: bool
     of_profile: bool
     kind: str
-    way: SearchPlan
+    plan: SearchPlan
     narrowed: bool
 
     @property
@@ -152,13 +152,13 @@ class _Shape(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _template(shape: _Shape) -> str:
-    """The statement with a gap for the filter, made once for each shape of search."""
+    """Return the statement with a placeholder for the filter, cached by the shape of the search."""
     parts = [*(_by_words(shape) if shape.mode is SearchMode.LEXICAL else _by_vectors(shape))]
     if shape.mode is not SearchMode.DENSE:
         wanted = branches.wanted_words(
             shape.passes,
             everything=shape.everything,
-            way=shape.way,
+            plan=shape.plan,
             words_only=shape.mode is SearchMode.LEXICAL,
         )
         parts.append(lexical_ctes(condition=wanted))
@@ -169,7 +169,7 @@ def _template(shape: _Shape) -> str:
 
 def _by_words(shape: _Shape) -> Iterator[str]:
     yield branches.FACTS_FOR_WORDS
-    yield from shape.counted(None if shape.way is SearchPlan.COMPARED else "%(limit)s")
+    yield from shape.counted(None if shape.plan is SearchPlan.COMPARED else "%(limit)s")
     yield branches.BY_WORDS_ONLY
     yield branches.WORDS
 
@@ -177,11 +177,11 @@ def _by_words(shape: _Shape) -> Iterator[str]:
 def _by_vectors(shape: _Shape) -> Iterator[str]:
     nearest = Nearest(shape.metric, index_kind(shape.kind, shape.dimension), shape.everything)
     yield branches.FACTS
-    if shape.way is SearchPlan.INDEX:
+    if shape.plan is SearchPlan.INDEX:
         yield from nearest.by_index(shape.passes)
         yield branches.NOT_COUNTED
         yield branches.WORDS if shape.everything else branches.WORDS_IF_ENOUGH
-    elif shape.way is SearchPlan.COMPARED:
+    elif shape.plan is SearchPlan.COMPARED:
         yield from shape.counted()
         yield from nearest.compared()
         yield branches.WORDS

@@ -1,10 +1,8 @@
 """A document and its chunks as rows: the statements that insert them, and their values.
 
-Storing a document that is not there yet: one statement, one round trip.
-
-Most documents are new when they come. Whatever is out of the ordinary (the document is there, its collection
-is not, belongs to profiles or changes its model, a vector of the wrong length) is left to ``DocumentWriter``,
-which takes a statement for each step and can tell what is wrong.
+``store_new`` stores a new document in one statement and one round trip, the usual case. All other cases (the
+document exists, its collection does not, is for profiles or switches its model, a vector has the wrong
+length) are left to ``DocumentWriter``, which runs a statement per step and reports the reason.
 
 Locks are taken in the same order as there: the collection's row, then the document's.
 """
@@ -15,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from vectorforge.db.connection import TenantDatabase
-from vectorforge.db.wire_vectors import WireVectors
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.types import DocumentDraft, StoredDocument
+from vectorforge.vectorstore.validation import wire_vector
 from vectorforge.vectorstore.writes.replacement import PreparedChunk
 
 CHUNK_BATCH: Final = 500
@@ -62,7 +60,7 @@ FROM unnest(%(ids)b::uuid[], %(vectors)b::public.vector[]) AS new (chunk_id, emb
 
 
 def new_id() -> UUID:
-    """An id whose first 48 bits are the time, so that new rows stand side by side in every index.
+    """Return an id whose first 48 bits are the time, so that new rows are adjacent in every index.
 
     UUID version 7, https://www.rfc-editor.org/rfc/rfc9562#name-uuid-version-7.
     """
@@ -75,13 +73,13 @@ def new_id() -> UUID:
 def batches(
     rows: Sequence[tuple[UUID, PreparedChunk]], size: int
 ) -> Iterator[Sequence[tuple[UUID, PreparedChunk]]]:
-    """The rows, so many at a time."""
+    """Yield the rows in batches of a size."""
     for start in range(0, len(rows), size):
         yield rows[start : start + size]
 
 
 def document_values(document: DocumentDraft, metadata: str, chunk_count: int) -> dict[str, Any]:
-    """The values of a document's row but for the ids; ``metadata`` is JSON."""
+    """Return the values of a document's row but for the ids; ``metadata`` is JSON."""
     return {
         "source": document.source,
         "parent_source": document.parent_source,
@@ -96,7 +94,7 @@ def document_values(document: DocumentDraft, metadata: str, chunk_count: int) ->
 
 
 def columns(rows: Sequence[tuple[UUID, PreparedChunk]]) -> dict[str, Any]:
-    """The values of ``UNNESTED``."""
+    """Return the values of ``UNNESTED``."""
     drafts = [chunk.draft for _, chunk in rows]
     return {
         "ids": [chunk_id for chunk_id, _ in rows],
@@ -151,12 +149,12 @@ async def store_new(
     Args:
         db: The tenant's.
         collection_id: The collection.
-        document: Checked by ``replacement.prepare``, which gives the other two.
-        metadata: Of the document, as JSON.
+        document: Checked by ``replacement.prepare``, which returns the other two.
+        metadata: Metadata of the document, as JSON.
         chunks: In document order.
 
     Returns:
-        What was stored; None: nothing was, and ``DocumentWriter`` is to be asked.
+        The stored document; None if nothing was stored and ``DocumentWriter`` must be used.
 
     Raises:
         DatabaseError: The database failed; nothing was stored.
@@ -175,11 +173,11 @@ async def store_new(
         "document": document_id,
         "dimension": len(vectors[0]),
         "space": names[0] if names else None,
-        "vectors": WireVectors(vectors),
+        "vectors": [*map(wire_vector, vectors)],
         **document_values(document, metadata, len(chunks)),
         **columns([(new_id(), chunk) for chunk in chunks]),
     }
-    # Repeatable: where the first time did its work and nobody heard of it, the document is there now.
+    # Repeatable: if the first attempt succeeded without an answer, the document exists now.
     if await db.fetch_one(_STORE, values, repeatable=True) is None:
         return None
     return StoredDocument(document_id, 1, len(chunks), 0, 0)

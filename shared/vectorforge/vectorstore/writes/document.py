@@ -5,18 +5,14 @@ Locks are taken in one order, so that writers wait for each other and never form
 collection's counts and ``data_version`` (a deferred trigger on the documents raises them).
 """
 
-import struct
-import sys
-from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from vectorforge.db.wire_vectors import WireVectors
 from vectorforge.errors import ConflictError, InvalidInputError, NotFoundError
 from vectorforge.types import DocumentDraft, StoredDocument
-from vectorforge.vectorstore.validation import check_halvable
+from vectorforge.vectorstore.validation import check_halvable, wire_vector
 from vectorforge.vectorstore.writes.chunk_rows import (
     CHUNK_BATCH,
     INSERT_CHUNKS,
@@ -38,7 +34,6 @@ from vectorforge.vectorstore.writes.replacement import (
 )
 
 if TYPE_CHECKING:
-    from pgvector import Vector as PgVector
     from psycopg import AsyncConnection
 
 _ATTEMPTS = 5
@@ -92,7 +87,7 @@ WHERE old.tenant_id = %(tenant)s AND old.id = new.id AND old.id = ANY (%(ids)b::
         IS DISTINCT FROM (new.ordinal, new.text, new.start_offset, new.end_offset, new.token_count,
                           new.heading, new.metadata)
 """  # noqa: S608 -- the only insertion is the constant of chunk_rows
-# Without a condition, so that the row is held until the passages can be seen that it speaks of.
+# Without a condition, so that the row is held until the chunks can be seen that it speaks of.
 _NOTE_LACKING = """
 UPDATE vectorforge.embedding_switches SET complete = false
 WHERE tenant_id = %(tenant)s AND collection_id = %(collection)s AND state <> 'removing'
@@ -118,16 +113,6 @@ WHERE tenant_id = %(tenant)s AND id = ANY (ARRAY(
 """
 
 
-def wire_vector(numbers: "array[float]") -> "PgVector":
-    """Wrap a checked vector for ``%b`` parameters, which carry it in binary form."""
-    from pgvector import Vector
-
-    if sys.byteorder == "little":
-        numbers = array("f", numbers)
-        numbers.byteswap()
-    return Vector.from_binary(struct.pack(">HH", len(numbers), 0) + numbers.tobytes())
-
-
 @dataclass(frozen=True, slots=True)
 class LockedDocument:
     """The document's row, held until the transaction ends."""
@@ -146,7 +131,7 @@ class DocumentWriter:
         connection: Inside a transaction that has entered the tenant.
         tenant_id: The tenant.
         collection_id: The collection.
-        profile_id: Whose documents are written; None in a collection without profiles.
+        profile_id: Profile of the documents; None in a collection without profiles.
     """
 
     def __init__(
@@ -201,18 +186,18 @@ class DocumentWriter:
         """Hold the collection until the transaction ends; a second call does nothing.
 
         Raises:
-            NotFoundError: There is none.
-            ConflictError: It was not made for profiles.
+            NotFoundError: No such collection.
+            ConflictError: It is not for profiles.
             InvalidInputError: It was, and no profile is named.
         """
         if "space" in self._scope:
             return
         collection = await (await self._execute(_COLLECTION)).fetchone()
         if collection is None:
-            raise NotFoundError("There is no collection with this id.")
+            raise NotFoundError("No collection has this id.")
         if collection["by_profile"] and self._profile_id is None:
             raise InvalidInputError(
-                "The documents of this collection belong to profiles; store them at a profile.",
+                "The documents of this collection belong to profiles: profile_id is required.",
                 field="profile_id",
             )
         if self._profile_id is not None and not collection["by_profile"]:
@@ -229,7 +214,7 @@ class DocumentWriter:
             fresh = new_id()
             if (await self._execute(INSERT_DOCUMENT, {**values, "document": fresh})).rowcount:
                 return LockedDocument(fresh, 1, values["content_hash"], values["chunk_count"], is_new=True)
-        raise ConflictError("The document is being deleted and stored again by others; try again.")
+        raise ConflictError("The document is being deleted and stored concurrently; try again.")
 
     async def _claim(self, document: LockedDocument) -> None:
         """Make sure that the document is this writer's to write; called once it is locked."""
@@ -252,15 +237,17 @@ class DocumentWriter:
             own = space == self._scope["space"]
             embedded = [row for row in added if own or space in (row[1].vectors or {})]
             await self._write_vectors(space, embedded)
-            if len(embedded) < len(added):  # somebody embeds them later
+            if len(embedded) < len(added):  # the backfill embeds them later
                 await self._execute(_NOTE_LACKING)
 
     async def _write_vectors(self, space: str, rows: Sequence[tuple[UUID, PreparedChunk]]) -> None:
         for batch in batches(rows, VECTOR_BATCH):
             found = [(key, vector_in(space, chunk)) for key, chunk in batch]
             vectors = {key: vector for key, vector in found if vector is not None}
-            values = {"space": space, "ids": list(vectors), "vectors": WireVectors([*vectors.values()])}
-            await self._execute(INSERT_EMBEDDINGS, values)
+            if vectors:
+                wired = [*map(wire_vector, vectors.values())]
+                values = {"space": space, "ids": list(vectors), "vectors": wired}
+                await self._execute(INSERT_EMBEDDINGS, values)
 
     async def _execute(self, statement: str, params: dict[str, Any] | None = None) -> Any:
         return await self._connection.execute(statement.encode(), {**self._scope, **(params or {})})

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.document_repo import CurrentDocument
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.errors import ConflictError
 from vectorforge.types import ReplacedProfile, StoredDocument
 from vectorforge.vectorstore.writes.document import DocumentWriter, LockedDocument
@@ -144,7 +144,7 @@ def _unchanged(locked: LockedDocument | None, document: PreparedDocument) -> Sto
 async def stored_documents(
     db: TenantDatabase, collection_id: UUID, profile_id: int
 ) -> dict[str, CurrentDocument]:
-    """What is stored of a profile, by source; see ``VectorStore.profile_documents``."""
+    """Return the stored state of a profile, by source; see ``VectorStore.profile_documents``."""
     rows = await db.fetch_all(_STORED, (db.tenant_id, collection_id, profile_id))
     return {
         row.pop("source"): CurrentDocument(**{**row, "chunk_hashes": frozenset(row["chunk_hashes"])})

@@ -1,4 +1,4 @@
-"""Which stored chunks survive the replacement of their document: pure, so that all adapters decide alike."""
+"""Plan for replacing a document: the stored chunks that stay. Pure, and shared by all adapters."""
 
 from array import array
 from collections import defaultdict, deque
@@ -39,17 +39,17 @@ class PreparedChunk:
 
 @dataclass(frozen=True, slots=True)
 class Replacement(Generic[KeyT]):
-    """What to do with a document's chunks."""
+    """Changes to a document's chunks."""
 
     kept: Sequence[tuple[KeyT, PreparedChunk]]
-    """Stored chunks with the draft that takes their place."""
+    """Stored chunks, with the equal draft."""
     added: Sequence[PreparedChunk]
     """In document order; each has a vector."""
     removed: Sequence[KeyT]
 
 
 def prepare(document: DocumentDraft, chunks: Sequence[ChunkDraft]) -> tuple[str, list[PreparedChunk]]:
-    """Check a document and its chunks completely, before anything is asked of a store.
+    """Check a document and its chunks completely, before any store is called.
 
     Returns:
         The document's metadata as JSON, and the chunks in document order.
@@ -117,7 +117,7 @@ def check_dimension(*, expected: int, actual: int, what: str) -> None:
 
 
 def vector_in(space: str, chunk: PreparedChunk) -> "array[float] | None":
-    """The chunk's vector for a space; None: it is stored already.
+    """Return the chunk's vector for a space; None: it is stored already.
 
     Raises:
         EmbeddingModelChangedError: Its vectors are of other spaces.

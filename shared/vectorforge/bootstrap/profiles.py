@@ -1,62 +1,82 @@
-"""The profiles of one tenant: the collection that holds them, and both pipelines over it."""
+"""Profiles of one tenant: the collection that holds them, and both pipelines over it."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
 
+from vectorforge.config import VectorForgeConfig
+from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.embedding.base import EmbeddingProvider
+from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import ConflictError, NotFoundError
 from vectorforge.ingestion.chunk import ChunkingConfig
 from vectorforge.ingestion.profile import RAGIngestionPipeline
 from vectorforge.ingestion.types import ExtractionLimits
 from vectorforge.pipeline.profile import RAGRetrievalPipeline
-from vectorforge.pipeline.query import QueryPreprocessor
 from vectorforge.pipeline.types import QueryConfig
-from vectorforge.retriever.base import QueryLookup
+from vectorforge.retriever.base import QueryLookup, QueryPreprocessor
 from vectorforge.retriever.profile import ProfileVectorStore
 from vectorforge.types import Collection
-
-if TYPE_CHECKING:
-    from vectorforge.bootstrap.application import Application
-    from vectorforge.bootstrap.tenant_services import TenantServices
-
+from vectorforge.vectorstore.base import VectorStore
 
 _NO_PROFILES = "There are no profiles yet."
 
 
 class ProfileServices:
-    """What one tenant can do with profiles."""
+    """Profiles of one tenant.
 
-    def __init__(self, tenant: "TenantServices", application: "Application") -> None:
-        self._tenant = tenant
-        self._application = application
+    Args:
+        config: The settings.
+        collections: Collections of the tenant.
+        create: Creates a collection; see ``CollectionCatalogue.create_collection``.
+        look_up: Looks up a query; see ``TenantServices.look_up_query``.
+        embeddings: Embedding providers.
+        store: Chunks and vectors of the tenant.
+        charge: Charges tokens to the tenant's limits.
+    """
+
+    def __init__(
+        self,
+        config: VectorForgeConfig,
+        collections: CollectionRepository,
+        create: Callable[..., Awaitable[Collection]],
+        look_up: Callable[[str, str, QueryConfig], Awaitable[QueryLookup]],
+        embeddings: EmbeddingProviderRegistry,
+        store: VectorStore,
+        *,
+        charge: Callable[[int], Awaitable[None]],
+    ) -> None:
+        self._config = config
+        self._collections = collections
+        self._create = create
+        self._look_up = look_up
+        self._embeddings = embeddings
+        self._vector_store = store
+        self._charge = charge
+        self._name = config.query.profile_collection
 
     async def collection(self) -> Collection:
-        """The collection that holds the profiles.
+        """Return the collection that holds the profiles.
 
         Raises:
-            NotFoundError: There is none before the first profile.
+            NotFoundError: There are no profiles yet.
             ConflictError: The collection of this name was not made for profiles.
         """
-        found = await self._tenant.collections.find_by_name(self._name)
+        found = await self._collections.find_by_name(self._name)
         if found is None:
             raise NotFoundError(_NO_PROFILES)
         return self._checked(found)
 
     async def look_up_query(self, query: str, config: QueryConfig) -> QueryLookup:
-        """``collection``, and in the same statement what is kept of a question to it.
+        """Return ``collection``, and what is cached of a query to it, in one statement.
 
         Raises:
             As ``collection``.
         """
         try:
-            known = await self._tenant.look_up_query(self._name, query, config)
+            lookup = await self._look_up(self._name, query, config)
         except NotFoundError:
             raise NotFoundError(_NO_PROFILES) from None
-        self._checked(known.collection)
-        return known
-
-    @property
-    def _name(self) -> str:
-        return self._application.config.query.profile_collection
+        self._checked(lookup.collection)
+        return lookup
 
     def _checked(self, found: Collection) -> Collection:
         if not found.by_profile:
@@ -67,16 +87,16 @@ class ProfileServices:
         return found
 
     async def ingestion(self, chunking: ChunkingConfig | None = None) -> RAGIngestionPipeline:
-        """Stores profiles; their collection is made when it is missing.
+        """Return the ingestion pipeline of profiles; create their collection if it is missing.
 
         Args:
-            chunking: Sizes of the chunks; None takes those of the settings.
+            chunking: Sizes of the chunks; None for the settings'.
 
         Raises:
             ConflictError: The collection of this name was not made for profiles.
             ConfigurationError: The collection's embedding provider is not available here.
         """
-        settings = self._application.config.ingestion
+        settings = self._config.ingestion
         store, provider = self._store(await self._collection_or_new())
         return RAGIngestionPipeline(
             store,
@@ -84,18 +104,18 @@ class ProfileServices:
             chunking=chunking or ChunkingConfig.from_settings(settings),
             limits=ExtractionLimits.from_settings(settings),
             now=self._now,
-            charge=self._tenant.limits.charge,
+            charge=self._charge,
         )
 
     async def retrieval(self) -> RAGRetrievalPipeline:
-        """Searches profiles.
+        """Return the retrieval pipeline of profiles.
 
         Raises:
             NotFoundError: There are no profiles yet.
             ConflictError: The collection of this name was not made for profiles.
             ConfigurationError: The collection's embedding provider is not available here.
         """
-        settings = self._application.config.query
+        settings = self._config.query
         store, provider = self._store(await self.collection())
         return RAGRetrievalPipeline(
             store,
@@ -106,10 +126,10 @@ class ProfileServices:
         )
 
     async def delete(self, profile_id: int) -> int:
-        """Remove a profile; returns how many chunks it had.
+        """Delete a profile and return the number of its chunks.
 
         Raises:
-            NotFoundError: There is no such profile.
+            NotFoundError: No such profile.
         """
         store, _ = self._store(await self.collection())
         stored = await store.stored(profile_id)
@@ -122,8 +142,8 @@ class ProfileServices:
         return self._store(await self.collection())
 
     def _store(self, collection: Collection) -> tuple[ProfileVectorStore, EmbeddingProvider]:
-        provider = self._tenant.embeddings.get(collection.embedding_provider)
-        return ProfileVectorStore(provider, store=self._tenant.vector_store, collection=collection), provider
+        provider = self._embeddings.get(collection.embedding_provider)
+        return ProfileVectorStore(provider, store=self._vector_store, collection=collection), provider
 
     async def _collection_or_new(self) -> Collection:
         try:
@@ -131,10 +151,10 @@ class ProfileServices:
         except NotFoundError:
             pass
         try:
-            return await self._tenant.create_collection(
-                self._application.config.query.profile_collection,
+            return await self._create(
+                self._name,
                 description="Profiles: every question and search names one.",
                 by_profile=True,
             )
-        except ConflictError:  # another request was a moment faster
+        except ConflictError:  # another request created it meanwhile
             return await self.collection()

@@ -1,4 +1,4 @@
-"""Vectors that passages lack while a collection's embedding model is changed, and those too many afterwards.
+"""Missing vectors during an embedding model switch, and superfluous ones afterwards.
 
 No writer of documents waits for this: documents that one of them holds are left to the next pass.
 """
@@ -12,17 +12,16 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from vectorforge.db.connection import TenantDatabase
-from vectorforge.db.wire_vectors import WireVectors
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.embedding_switch.repo import lock_out_writers
 from vectorforge.types import Vector
-from vectorforge.vectorstore.validation import single_precision
+from vectorforge.vectorstore.validation import single_precision, wire_vector
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
 _DOCUMENTS: Final = 200
-"""Looked through in one step."""
+"""Documents checked in one step."""
 _VECTOR_BATCH: Final = 50
 """Vectors in one INSERT: each walks the HNSW graph, and a statement must end well within its timeout."""
 _REMOVED: Final = 2_000
@@ -60,7 +59,7 @@ _COLLECTION = """
 SELECT array_remove(ARRAY[coalesce(space, distance_metric || '_' || dimension), other_space], NULL) AS spaces
 FROM vectorforge.collections WHERE tenant_id = %(tenant)s AND id = %(collection)s FOR KEY SHARE
 """
-# Held against their writers, so that no passage is retired while it gets a vector. SKIP LOCKED: writers hold
+# Held against their writers, so that no chunk is retired while it gets a vector. SKIP LOCKED: writers hold
 # several, in an order of their own.
 _HOLD_DOCUMENTS = """
 SELECT id FROM vectorforge.documents
@@ -125,18 +124,18 @@ DELETE FROM vectorforge.embedding_switches WHERE tenant_id = %(tenant)s AND coll
 
 @dataclass(frozen=True, slots=True)
 class SwitchWork:
-    """What a change of the model asks of whoever works for it."""
+    """Open work of a model switch."""
 
     id: UUID
     state: str
     position: UUID
-    """Documents up to this one were looked through in this pass."""
+    """Last document checked in this pass."""
     failures: int
 
 
 @dataclass(frozen=True, slots=True)
 class UnembeddedChunk:
-    """A passage without a vector of one model, or of both."""
+    """A chunk without a vector of one model, or of both."""
 
     id: UUID
     document_id: UUID
@@ -144,25 +143,25 @@ class UnembeddedChunk:
     heading: str | None
     text: str
     spaces: Sequence[str]
-    """Where its vectors are wanted."""
+    """Spaces that lack its vector."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Passages to be embedded in one step."""
+    """Chunks to embed in one step."""
 
     passages: Sequence[UnembeddedChunk]
     position: UUID
-    """Where the next step begins once these have their vectors."""
+    """Start of the next step once these have their vectors."""
     is_last: bool
-    """Whether the pass ends with these."""
+    """True if the pass ends with these."""
 
 
 class SecondVectors:
     """The vectors of one collection of one tenant, while its model is being changed.
 
     Args:
-        db: Of the tenant.
+        db: Database of the tenant.
         collection_id: The collection.
     """
 
@@ -171,12 +170,12 @@ class SecondVectors:
         self._scope: dict[str, Any] = {"tenant": db.tenant_id, "collection": collection_id}
 
     async def work(self) -> SwitchWork | None:
-        """What is to be done; None when no change is open (any more)."""
+        """Return the open work; None if no switch is open."""
         row = await self._db.fetch_one(_SWITCH, self._scope)
         return SwitchWork(**row) if row else None
 
     async def next_batch(self, work: SwitchWork, spaces: tuple[str, str], limit: int) -> Batch:
-        """The next passages that lack a vector in one of two spaces, at most ``limit``, 1 or more."""
+        """Return the next chunks without a vector in one of two spaces, at most ``limit``, at least 1."""
         where = {**self._scope, "position": work.position, "documents": _DOCUMENTS}
         documents = [row["id"] for row in await self._db.fetch_all(_NEXT_DOCUMENTS, where)]
         if not documents:
@@ -197,13 +196,13 @@ class SecondVectors:
         *,
         pause_s: float = 0.0,
     ) -> None:
-        """Store vectors, and go on from the batch's end.
+        """Store vectors, and advance to the batch's end.
 
         Args:
-            work: The change that they were made for.
-            batch: The passages; those that are retired by now, or being replaced, get none.
-            vectors: Space -> passage -> vector.
-            pause_s: Seconds for which nobody takes the change up.
+            work: The switch that they belong to.
+            batch: The chunks; those retired or being replaced are skipped.
+            vectors: Vectors by space, then by chunk.
+            pause_s: Seconds until the next step.
         """
         async with self._db.transaction() as connection:
             collection = await (await connection.execute(_COLLECTION.encode(), self._scope)).fetchone()
@@ -217,10 +216,10 @@ class SecondVectors:
             await connection.execute(_ADVANCE.encode(), {**self._scope, **values})
 
     async def end_pass(self, work: SwitchWork, spaces: tuple[str, str], *, pause_s: float = 1.0) -> bool:
-        """Note whether no passage lacks a vector now; else another pass begins after a pause of seconds."""
+        """Mark the switch complete if no chunk lacks a vector; otherwise schedule another pass."""
         async with self._db.transaction() as connection:
             values: dict[str, Any] = {**self._scope, "switch": work.id, **_named(spaces)}
-            # A writer that stores a passage with one vector only holds this to its end: then look.
+            # A writer that stores a chunk with one vector only holds this to its end: then look.
             await connection.execute(_HOLD_SWITCH.encode(), values)
             row = await (await connection.execute(_ANY_LACKING.encode(), values)).fetchone()
             lacking = bool(row and row["found"])
@@ -229,7 +228,7 @@ class SecondVectors:
         return not lacking
 
     async def fail(self, work: SwitchWork, *, code: str, message: str, pause_s: float) -> None:
-        """Note why the step failed; nobody takes the change up for a while of seconds."""
+        """Note a failed step and its reason, and pause the switch."""
         values = {"switch": work.id, "code": code, "message": message, "pause": timedelta(seconds=pause_s)}
         await self._db.execute(_FAIL, {**self._scope, **values})
 
@@ -237,7 +236,7 @@ class SecondVectors:
         """Delete some of the vectors that are not used any more; with the last ones, the change is over.
 
         Raises:
-            ConflictError: Documents are written without a pause in which the end could be made.
+            ConflictError: Documents are written without a pause, so the switch cannot end.
         """
         row = await self._db.fetch_one(_SPACE, self._scope)
         if row is None:
@@ -247,7 +246,7 @@ class SecondVectors:
             await self._db.execute(_RELEASE, self._scope)
             return
         async with self._db.transaction() as connection:
-            # Whoever wrote into the space because he saw the change still open has ended then.
+            # Writers that saw the switch still open have ended by then.
             await lock_out_writers(connection, self._scope)
             await connection.execute(_REMOVE.encode(), {**values, "limit": None})
             await connection.execute(_FORGET.encode(), self._scope)
@@ -267,7 +266,7 @@ class SecondVectors:
                 "space": space,
                 "held": list(documents),
                 "chunks": [chunk_id for chunk_id, _ in part],
-                "vectors": WireVectors([single_precision(vector, field="vector") for _, vector in part]),
+                "vectors": [wire_vector(single_precision(vector, field="vector")) for _, vector in part],
             }
             await connection.execute(_INSERT.encode(), values)
 

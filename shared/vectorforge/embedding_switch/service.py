@@ -1,56 +1,51 @@
-"""Changes of embedding models, for one tenant: what one would cost, and its beginning."""
+"""Embedding model switches of one tenant: cost estimate, start and announcement."""
 
-import logging
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import UUID
 
-from vectorforge.db.connection import TenantDatabase
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.embedding.base import EmbeddingProvider
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
-from vectorforge.embedding_switch.repo import EmbeddingSwitch, EmbeddingSwitchRepository
-from vectorforge.errors import InvalidInputError, UnknownModelError, VectorForgeError
-from vectorforge.pipeline.prices import PriceList
+from vectorforge.embedding_switch.comparison import ModelComparison
+from vectorforge.embedding_switch.repo import EmbeddingSwitchRepository
+from vectorforge.embedding_switch.types import EmbeddingSwitch
+from vectorforge.errors import InvalidInputError, UnknownModelError
 from vectorforge.types import Collection
-from vectorforge.vectorstore.model_comparison import ModelComparison
-
-if TYPE_CHECKING:
-    from vectorforge.bootstrap.application import Application
-
-logger = logging.getLogger(__name__)
 
 _TRIED: Final = 16
-"""Passages embedded to learn how fast a model is: a second or so of a small local one."""
+"""Chunks embedded to measure a model's rate: about a second of a small local one."""
 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingEstimate:
-    """What it takes to embed a collection."""
+    """Estimated effort of embedding a collection."""
 
     provider: str
     model: str
     dimension: int
     passages: int
     tokens: int
-    """As they were estimated at ingestion; without the titles that are embedded with each passage."""
+    """Estimated at ingestion, without the titles that are embedded with each chunk."""
     passages_per_s: float | None
-    """Measured with some of the passages, one batch at a time; None: there are none."""
+    """Measured with some of the chunks, one batch at a time; None for an empty collection."""
     seconds: float | None
-    """By that rate."""
+    """Duration at that rate."""
     cost_usd: float | None
-    """By the price list; None: it does not have the model."""
+    """Cost by the price list; None for a model that is not on it."""
 
 
 async def chosen_model(
     registry: EmbeddingProviderRegistry, provider_name: str | None, model: str | None
 ) -> tuple[EmbeddingProvider, str, int]:
-    """A provider, its model and that one's dimension; what is None is the default.
+    """Return a provider, its model and the model's dimension; None takes the default.
 
     Raises:
-        InvalidInputError: There is no such provider, or it has no such model.
-        EmbeddingError: The dimension had to be tried out, and that failed.
+        InvalidInputError: The provider or its model is unknown.
+        EmbeddingError: The dimension had to be measured, and that failed.
     """
     if provider_name is not None and provider_name not in registry.list_providers():
         raise InvalidInputError(
@@ -69,24 +64,40 @@ async def chosen_model(
 
 
 class ModelChanges:
-    """Changes of the embedding models of one tenant's collections."""
+    """Embedding model switches of one tenant's collections.
 
-    def __init__(self, db: TenantDatabase, application: "Application") -> None:
+    Args:
+        db: Database of the tenant.
+        embeddings: Embedding providers.
+        estimate_cost: Returns the cost in US dollars of a provider's model for prompt and completion tokens;
+            None for an unknown price.
+        announce: Called when there is work; never raises. None leaves it to the worker's next look.
+    """
+
+    def __init__(
+        self,
+        db: TenantDatabase,
+        embeddings: EmbeddingProviderRegistry,
+        estimate_cost: Callable[[str, str, int, int], float | None],
+        *,
+        announce: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
         self._db = db
-        self._application = application
-        self._embeddings = application.embedding_registry.for_tenant(db.tenant_id)
+        self._embeddings = embeddings
+        self._estimate_cost = estimate_cost
+        self._announce = announce
 
     @cached_property
     def stored(self) -> EmbeddingSwitchRepository:
-        """The changes as they are stored; each further step is one of its methods."""
+        """Repository of the switches, with a method for each further step."""
         return EmbeddingSwitchRepository(self._db)
 
     def comparison(self, collection_id: UUID) -> ModelComparison:
-        """What a comparison of a collection's two models reads."""
+        """Return the reads for a comparison of a collection's two models."""
         return ModelComparison(self._db, collection_id)
 
     def provider(self, name: str) -> EmbeddingProvider:
-        """The provider of this name.
+        """Return the provider of this name.
 
         Raises:
             ConfigurationError: It is not available here.
@@ -96,7 +107,7 @@ class ModelChanges:
     async def estimate(
         self, collection: Collection, provider_name: str | None = None, model: str | None = None
     ) -> EmbeddingEstimate:
-        """What it would take to embed a collection by another model; some of its passages are, to measure it.
+        """Estimate embedding a collection with another model, by embedding some of its chunks.
 
         Raises:
             VectorForgeError: As ``start``.
@@ -110,7 +121,6 @@ class ModelChanges:
             started = time.perf_counter()
             await provider.embed_documents([provider.document_prefix + text for text in texts], model=model)
             rate = len(texts) / max(time.perf_counter() - started, 1e-6)
-        prices = PriceList(self._application.config.llm.model_prices)
         name = provider.provider_name()
         return EmbeddingEstimate(
             provider=name,
@@ -120,7 +130,7 @@ class ModelChanges:
             tokens=tokens,
             passages_per_s=rate,
             seconds=passages / rate if rate else None,
-            cost_usd=0.0 if not provider.is_remote else prices.estimate_cost(name, model, tokens, 0),
+            cost_usd=0.0 if not provider.is_remote else self._estimate_cost(name, model, tokens, 0),
         )
 
     async def start(
@@ -132,15 +142,15 @@ class ModelChanges:
         query_prefix: str | None = None,
         document_prefix: str | None = None,
     ) -> EmbeddingSwitch:
-        """Begin to embed a collection by another model; what is None is the provider's.
+        """Start to embed a collection with another model; None takes the provider's value.
 
-        The model may be the collection's own: then its passages are embedded anew.
+        The model may be the collection's own, whose chunks are embedded again.
 
         Raises:
-            InvalidInputError: There is no such provider, or it has no such model.
-            EmbeddingError: The model's dimension had to be tried out, and that failed.
-            ConflictError: A change is open already, or there are too many partitions.
-            DatabaseUnavailableError: The tables for this dimension could not be made now.
+            InvalidInputError: The provider or its model is unknown.
+            EmbeddingError: The model's dimension had to be measured, and that failed.
+            ConflictError: A switch is open already, or there are too many partitions.
+            DatabaseUnavailableError: The tables for this dimension could not be created now.
         """
         provider, model, dimension = await self._chosen(provider_name, model)
         started = await self.stored.start(
@@ -155,20 +165,9 @@ class ModelChanges:
         return started
 
     async def announce(self) -> None:
-        """Say that there is work for a change: to the worker of this process, or to the ingest function.
-
-        It is not lost when the queue does not answer: whoever carries out jobs looks for it, too.
-        """
-        queue = self._application.ingestion_queue
-        if queue is None:
-            self._application.ingestion_worker.wake()
-            return
-        from vectorforge.aws.queues import AnyJob
-
-        try:
-            await queue.announce(AnyJob())
-        except VectorForgeError as exc:
-            logger.warning("A change of an embedding model was not announced: %s", exc.message)
+        """Announce work for a switch to this process's worker or to the ingest function."""
+        if self._announce is not None:
+            await self._announce()
 
     async def _chosen(self, name: str | None, model: str | None) -> tuple[EmbeddingProvider, str, int]:
         return await chosen_model(self._embeddings, name, model)

@@ -1,20 +1,20 @@
-"""What a comparison of a collection's two models reads: questions, and the passages nearest to them."""
+"""Reads for a comparison of a collection's two models: queries, and their nearest chunks."""
 
 from array import array
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from vectorforge.db.connection import TenantDatabase
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.types import DistanceMetric
-from vectorforge.vectorstore.writes.document import wire_vector
+from vectorforge.vectorstore.validation import wire_vector
 
 _OPERATORS = {
     DistanceMetric.COSINE: "<=>",
     DistanceMetric.INNER_PRODUCT: "<#>",
     DistanceMetric.L2: "<->",
 }
-# The latest of each text, newest first; one that failed before it was searched says nothing less.
+# The latest record of each text, newest first; failed queries count as well.
 _LOGGED = """
 SELECT query_text FROM (
     SELECT query_text, max(created_at) AS asked_at FROM vectorforge.query_logs
@@ -47,7 +47,7 @@ WHERE tenant_id = %(tenant)s AND collection_id = %(collection)s AND to_version I
 
 @dataclass(frozen=True, slots=True)
 class NearChunk:
-    """A passage near a question, with what judgements look at."""
+    """A chunk near a query, with the fields that judgements use."""
 
     id: UUID
     document_id: UUID
@@ -64,23 +64,23 @@ class ModelComparison:
         self._scope: dict[str, Any] = {"tenant": db.tenant_id, "collection": collection_id}
 
     async def logged_questions(self, limit: int) -> list[str]:
-        """Questions asked of the collection, each once, those asked last first."""
+        """Return the distinct queries to the collection, latest first."""
         rows = await self._db.fetch_all(_LOGGED, {**self._scope, "limit": limit})
         return [row["query_text"] for row in rows]
 
     async def nearest(
         self, space: str, metric: DistanceMetric, query: "array[float]", k: int
     ) -> list[NearChunk]:
-        """The k passages nearest to a vector of a space, nearest first; exactly, whatever index there is."""
+        """Return the k chunks nearest to a vector of a space, nearest first, by exact comparison."""
         values = {**self._scope, "space": space, "query": wire_vector(query), "k": k}
         rows = await self._db.fetch_all(_NEAREST.format(operator=_OPERATORS[metric]), values)
         return [NearChunk(**row) for row in rows]
 
     async def size(self) -> tuple[int, int]:
-        """Passages of the collection, and their tokens as they were estimated at ingestion."""
+        """Return the number of the collection's chunks and their tokens, estimated at ingestion."""
         row = await self._db.fetch_one(_TOKENS, self._scope)
         return (row["passages"], row["tokens"]) if row else (0, 0)
 
     async def sample(self, limit: int) -> list[str]:
-        """Texts of some passages."""
+        """Return the texts of some chunks."""
         return [row["text"] for row in await self._db.fetch_all(_SAMPLE, {**self._scope, "limit": limit})]

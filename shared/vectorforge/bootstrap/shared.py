@@ -1,0 +1,218 @@
+"""Parts of a process that all tenants share: settings, database, providers, queues, memory.
+
+Everything else in this package is built from ``Shared``, which imports none of it.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from vectorforge.bootstrap.aws import AwsServices
+from vectorforge.config import VectorForgeConfig
+from vectorforge.db.connection import Database
+from vectorforge.embedding.registry import EmbeddingProviderRegistry
+from vectorforge.health import HealthChecker
+from vectorforge.limits.gate import LimitGate
+from vectorforge.limits.settings import Limits
+from vectorforge.llm.circuit_breaker import CircuitBreakers
+from vectorforge.llm.registry import LLMProviderRegistry
+from vectorforge.pipeline.variants import VariantCatalogue
+from vectorforge.telemetry import MetricsCollector, Tracer
+from vectorforge.vendors.credentials import CredentialStore, find_credentials
+from vectorforge.vendors.failures import RetryBudget
+
+if TYPE_CHECKING:  # imported on first use, to keep a cold start short
+    from vectorforge.erasure.eraser import Eraser
+    from vectorforge.llm.providers.extractive import ExtractiveProvider
+    from vectorforge.pipeline.answer_cache.memory import AnswerMemory
+    from vectorforge.pipeline.guardrails.log_text import LogTextPolicies
+    from vectorforge.retriever.rerank import HttpReranker
+    from vectorforge.vectorstore.base import VectorStore
+
+
+@dataclass(frozen=True, eq=False)
+class Shared:
+    """Parts of a process that all tenants share; those that not every process needs are made on first use."""
+
+    config: VectorForgeConfig
+    database: Database
+    embedding_registry: EmbeddingProviderRegistry
+    llm_registry: LLMProviderRegistry
+    metrics: MetricsCollector
+    tracer: Tracer
+    health_checker: HealthChecker
+    credential_store: CredentialStore | None = None
+    """Store of providers' keys outside the environment; None if the settings name none."""
+    vector_store: "Callable[[str], VectorStore] | None" = None
+    """Factory of a tenant's vector store, by tenant id; None for PostgreSQL."""
+
+    @cached_property
+    def aws(self) -> AwsServices:
+        """Queues and buckets on AWS."""
+        return AwsServices(self.config.aws)
+
+    @cached_property
+    def variants(self) -> VariantCatalogue:
+        """Variants of the settings.
+
+        Raises:
+            ConfigurationError: A variant cannot be used with these providers.
+        """
+        return VariantCatalogue(
+            self.config.query,
+            llm_providers=self.llm_registry.list_providers(),
+            embedding_providers=self.embedding_registry.list_providers(),
+        )
+
+    @cached_property
+    def limit_gate(self) -> LimitGate:
+        """State of tenants' limits cached in this process."""
+        settings = self.config.limits
+        return LimitGate(
+            Limits(
+                requests_per_minute=settings.limit_requests_per_minute,
+                tokens_per_day=settings.limit_tokens_per_day,
+                cost_per_month_usd=settings.limit_cost_per_month_usd,
+                concurrent_streams=settings.limit_concurrent_streams,
+            )
+        )
+
+    @cached_property
+    def reranker(self) -> "HttpReranker | None":
+        """Reranker of search results; None if no address is set.
+
+        Raises:
+            ConfigurationError: Its key cannot be read.
+            SecretsUnavailableError: Its key cannot be read now.
+        """
+        settings = self.config.rerank
+        if settings.rerank_url is None:
+            return None
+        from vectorforge.retriever.rerank import HttpReranker
+
+        return HttpReranker(
+            settings.rerank_url,
+            shape=settings.rerank_format,
+            model=settings.rerank_model,
+            api_key=find_credentials("rerank_api_key", settings.rerank_api_key, self.credential_store),
+        )
+
+    @cached_property
+    def quoter(self) -> "ExtractiveProvider":
+        """Provider that quotes chunks when no model is available."""
+        from vectorforge.llm.providers.extractive import ExtractiveProvider
+
+        return ExtractiveProvider(
+            embed=self.embedding_registry.get_default().embed_documents, metrics=self.metrics
+        )
+
+    @cached_property
+    def answer_memory(self) -> "AnswerMemory":
+        """Answers of all tenants that this process caches."""
+        from vectorforge.pipeline.answer_cache.memory import AnswerMemory
+
+        return AnswerMemory(self.config.cache.answer_cache_memory_bytes)
+
+    @cached_property
+    def log_text_policies(self) -> "LogTextPolicies":
+        """Policies of tenants for texts in the query log."""
+        from vectorforge.pipeline.guardrails.log_text import LogTextPolicies
+
+        return LogTextPolicies(self.config.query.log_text)
+
+    @cached_property
+    def settings_digest(self) -> str:
+        """Digest of the settings that decide answers and vectors, a part of every cache key."""
+        llm = self.config.llm.model_dump(mode="json")  # secrets are masked
+        embedding = self.config.embedding.model_dump(mode="json", exclude={"model_cache_dir"})
+        rerank = self.config.rerank.model_dump(mode="json", include={"rerank_url", "rerank_model"})
+        if self.config.query.max_passages_per_document:
+            rerank["max_passages_per_document"] = self.config.query.max_passages_per_document
+        return hashlib.sha256(json.dumps([llm, embedding, rerank], sort_keys=True).encode()).hexdigest()
+
+    def eraser(self, tenant_id: str, *, leaves_files: bool = False) -> "Eraser":
+        """Return the eraser of a tenant's data in this process.
+
+        Args:
+            tenant_id: The tenant.
+            leaves_files: Leave uploaded files to the process that ingests them.
+        """
+        from vectorforge.erasure.eraser import tenant_eraser
+
+        settings = self.config.aws
+        return tenant_eraser(
+            self.database,
+            tenant_id,
+            files=None if leaves_files else self.aws.uploaded_files,
+            leaves_files=leaves_files,
+            on_aws=bool(settings.query_log_queue_url or settings.uploads_bucket),
+            on_begun=lambda: self.answer_memory.clear(tenant_id),
+        )
+
+    async def close(self) -> None:
+        """Close connections; safe to call twice."""
+        await self.llm_registry.aclose()
+        await self.embedding_registry.aclose()
+        reranker: HttpReranker | None = vars(self).get("reranker")
+        if reranker is not None:
+            await reranker.aclose()
+        if self.credential_store is not None:
+            self.credential_store.close()
+        self.aws.close()
+        await self.database.close()
+
+
+def credential_store(config: VectorForgeConfig) -> CredentialStore | None:
+    """Return the store of providers' keys outside the environment; None if the settings name none."""
+    if not (config.aws.provider_secret_id or config.aws.provider_parameter_path):
+        return None
+    from vectorforge.aws.secrets import StoredKeys  # imports boto3, which a laptop does not need
+
+    return StoredKeys.from_settings(config.aws)
+
+
+def model_registries(
+    config: VectorForgeConfig,
+    store: CredentialStore | None,
+    metrics: MetricsCollector,
+    health_checker: HealthChecker,
+) -> tuple[EmbeddingProviderRegistry, LLMProviderRegistry]:
+    """Return the providers that the settings have credentials for, with one retry budget for all.
+
+    Args:
+        config: The settings.
+        store: Store of the keys that the environment does not hold.
+        metrics: Destination of the providers' measurements.
+        health_checker: Gets a probe of each provider.
+
+    Raises:
+        ConfigurationError: No embedding provider can be used, or keys cannot be read and a retry would not
+            help.
+        SecretsUnavailableError: The keys cannot be read now.
+    """
+    from vectorforge.llm.providers.extractive import ExtractiveProvider
+
+    retry_budget = RetryBudget()
+    embedding_registry = EmbeddingProviderRegistry(retry_budget=retry_budget)
+    embedding_registry.auto_discover(config, store=store, metrics=metrics, health_checker=health_checker)
+    llm_registry = LLMProviderRegistry(
+        metrics=metrics,
+        health_checker=health_checker,
+        breakers=CircuitBreakers(
+            failures=config.llm.llm_circuit_failures, open_s=config.llm.llm_circuit_open_s
+        ),
+        retry_budget=retry_budget,
+    )
+    llm_registry.auto_discover(
+        config,
+        store=store,
+        fallback=ExtractiveProvider(
+            embed=embedding_registry.get_default().embed_documents,
+            metrics=metrics,
+            health_checker=health_checker,
+        ),
+    )
+    return embedding_registry, llm_registry

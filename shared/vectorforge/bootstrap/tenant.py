@@ -1,0 +1,279 @@
+"""Services of one tenant: repositories, search, answers and ingestion, bound to the tenant's rows."""
+
+from collections.abc import Awaitable, Callable
+from functools import cached_property
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from vectorforge.bootstrap.collections import CollectionCatalogue
+from vectorforge.bootstrap.shared import Shared
+from vectorforge.bootstrap.tenant_caches import TenantCaches
+from vectorforge.bootstrap.tenant_limits import LimitServices
+from vectorforge.db.repositories.answer_stream_repo import AnswerStreamRepository
+from vectorforge.db.repositories.collection_listing import CollectionListing
+from vectorforge.db.repositories.collection_repo import CollectionRepository
+from vectorforge.db.repositories.conversation_repo import ConversationRepository
+from vectorforge.db.repositories.document_repo import DocumentRepository
+from vectorforge.db.repositories.job_repo import JobRepository
+from vectorforge.db.repositories.query_log_repo import QueryLogRepository
+from vectorforge.db.tenant_database import due_check
+from vectorforge.pipeline.answer_cache.lookup import QueryLookupService
+from vectorforge.pipeline.context import ContextBuilder
+from vectorforge.pipeline.conversation import ConversationMemory
+from vectorforge.pipeline.fallback.ladder import DegradationLadder
+from vectorforge.pipeline.prices import PriceList
+from vectorforge.pipeline.query_log import QueryLogSink
+from vectorforge.pipeline.rag import QueryService
+from vectorforge.pipeline.types import QueryConfig
+from vectorforge.pipeline.variants import Variant
+from vectorforge.retriever.base import BaseRetriever, QueryLookup, QueryPreprocessor
+from vectorforge.retriever.hybrid import HybridRetriever
+from vectorforge.vectorstore.base import VectorStore
+from vectorforge.vectorstore.pgvector import PgVectorStore
+
+if TYPE_CHECKING:  # imported on first use: no query needs them
+    from vectorforge.bootstrap.profiles import ProfileServices
+    from vectorforge.db.repositories.api_key_repo import ApiKeyRepository
+    from vectorforge.db.repositories.idempotent_answer_repo import IdempotentAnswerRepository
+    from vectorforge.db.repositories.statistics_repo import StatisticsRepository
+    from vectorforge.embedding_switch.service import ModelChanges
+    from vectorforge.erasure.eraser import Eraser
+    from vectorforge.ingestion.pipeline import IngestionPipeline
+
+_TABLE_LOG_TIMEOUT_S = 2.0
+
+
+class TenantServices:
+    """Services of one tenant, most of them made on first use.
+
+    Attributes:
+        embeddings: Embedding providers, with the tenant's share of their cache.
+        find_collection: See ``CollectionCatalogue``, as for ``create_collection``.
+
+    Args:
+        shared: Parts of the process.
+        tenant_id: The tenant.
+        request_id: Id of the request that is subject to the tenant's limits; None if there is none.
+        announce_switch: Called when there is work for an embedding model switch.
+
+    Raises:
+        InvalidInputError: The tenant id is empty, too long, or not text that PostgreSQL can hold.
+    """
+
+    def __init__(
+        self,
+        shared: Shared,
+        tenant_id: str,
+        request_id: UUID | None = None,
+        announce_switch: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self._shared = shared
+        self._config = config = shared.config
+        self._db = db = shared.database.for_tenant(tenant_id)
+        self._announce_switch = announce_switch
+        self.tenant_id = tenant_id
+        self.limits = LimitServices(shared, db, request_id)
+        self.caches = TenantCaches(shared, db, self.limits.admission)
+        self.collections = CollectionRepository(db, max_collections=config.ingestion.max_collections)
+        self.listing = CollectionListing(db)
+        self.documents = DocumentRepository(db)
+        self.jobs = JobRepository(db)
+        self.query_logs = QueryLogRepository(db)
+        self.conversations = ConversationRepository(
+            db,
+            max_conversations=config.query.max_conversations,
+            max_messages=config.query.max_conversation_messages,
+            max_per_key=config.query.max_conversations_per_key,
+        )
+        self.answer_streams = AnswerStreamRepository(
+            db, kept_s=config.streams.stream_buffer_s, longest_s=config.query.query_timeout_s
+        )
+        self.embeddings = shared.embedding_registry.for_tenant(tenant_id)
+        self._catalogue = CollectionCatalogue(self.collections, self.embeddings)
+        self.find_collection = self._catalogue.find_collection
+        self.create_collection = self._catalogue.create_collection
+        self._preprocessor = QueryPreprocessor(config.query.max_query_length)
+
+    @cached_property
+    def statistics(self) -> "StatisticsRepository":
+        """Statistics of the tenant's query log."""
+        from vectorforge.db.repositories.statistics_repo import StatisticsRepository
+
+        return StatisticsRepository(self._db)
+
+    @cached_property
+    def api_keys(self) -> "ApiKeyRepository":
+        """API keys of the tenant."""
+        from vectorforge.db.repositories.api_key_repo import ApiKeyRepository
+
+        return ApiKeyRepository(self._db)
+
+    @cached_property
+    def idempotent_answers(self) -> "IdempotentAnswerRepository":
+        """Answers stored under an ``Idempotency-Key``."""
+        from vectorforge.db.repositories.idempotent_answer_repo import IdempotentAnswerRepository
+
+        streams = self._config.streams
+        return IdempotentAnswerRepository(
+            self._db,
+            kept_s=streams.idempotency_kept_s,
+            longest_s=self._config.query.query_timeout_s,
+            max_keys=streams.idempotency_max_keys,
+            max_bytes=streams.idempotency_max_bytes,
+        )
+
+    @cached_property
+    def query_log_sink(self) -> QueryLogSink:
+        """Sink of the tenant's query log: the queue, or the table itself."""
+        queue = self._shared.aws.query_log_queue
+        return self.query_logs if queue is None else queue.for_tenant(self.tenant_id)
+
+    @cached_property
+    def vector_store(self) -> VectorStore:
+        """Chunks and vectors of the tenant."""
+        make = self._shared.vector_store
+        return PgVectorStore(self._db) if make is None else make(self.tenant_id)
+
+    @cached_property
+    def retriever(self) -> BaseRetriever:
+        """Search in the tenant's chunks, reranked if a reranker is set."""
+        query, rerank = self._config.query, self._config.rerank
+        search = HybridRetriever(
+            self.embeddings,
+            self.vector_store,
+            self.collections,
+            preprocess=self._preprocessor.preprocess,
+            metrics=self._shared.metrics,
+            max_top_k=query.max_top_k,
+            query_vectors=self.caches.query_vectors,
+            per_document=query.max_passages_per_document,
+        )
+        reranker = self._shared.reranker
+        if reranker is None:
+            return search
+        from vectorforge.retriever.rerank import RerankingRetriever
+
+        return RerankingRetriever(
+            search,
+            reranker,
+            candidates=rerank.rerank_candidates,
+            max_top_k=query.max_top_k,
+            timeout_s=rerank.rerank_timeout_s,
+        )
+
+    @cached_property
+    def _lookup(self) -> QueryLookupService:
+        return QueryLookupService(
+            self.caches.questions,
+            self._catalogue,
+            self._shared.llm_registry,
+            self._preprocessor,
+            self.caches.answer_cache,
+            max_query_length=self._config.query.max_query_length,
+            note_log_text=self.caches.log_texts.note,
+        )
+
+    @cached_property
+    def query_service(self) -> QueryService:
+        """Answers to the tenant's queries."""
+        return self._query_service(degraded=self._config.query.degraded_answers)
+
+    @cached_property
+    def strict_query_service(self) -> QueryService:
+        """Like ``query_service``, but raises instead of degrading an answer."""
+        return self._query_service(degraded=False)
+
+    def _query_service(self, *, degraded: bool) -> QueryService:
+        shared, config = self._shared, self._config
+        through_queue = shared.aws.query_log_queue is not None
+        return QueryService(
+            self.retriever,
+            ContextBuilder(),
+            shared.llm_registry,
+            self.query_log_sink,
+            preprocessor=self._preprocessor,
+            metrics=shared.metrics,
+            tracer=shared.tracer,
+            timeout_s=config.query.query_timeout_s,
+            log_timeout_s=config.aws.query_log_timeout_s if through_queue else _TABLE_LOG_TIMEOUT_S,
+            prices=PriceList(config.llm.model_prices),
+            memory=ConversationMemory(self.conversations, config.query.history_max_tokens),
+            ladder=DegradationLadder(
+                shared.llm_registry, quoter=shared.quoter, enabled=degraded, metrics=shared.metrics
+            ),
+            answer_cache=self.caches.answer_cache,
+            end_write=self.caches.end_write,
+            log_texts=self.caches.log_texts,
+        )
+
+    @cached_property
+    def ingestion(self) -> "IngestionPipeline":
+        """Ingestion of the tenant's documents."""
+        from vectorforge.db.repositories.embedding_space_repo import EmbeddingModelRepository
+        from vectorforge.ingestion.pipeline import IngestionPipeline
+
+        return IngestionPipeline(
+            self.vector_store,
+            self.documents,
+            self.embeddings,
+            self._config.ingestion,
+            models=EmbeddingModelRepository(self._db),
+            charge=self.limits.charge,
+        )
+
+    @cached_property
+    def model_changes(self) -> "ModelChanges":
+        """Embedding model switches of the tenant's collections."""
+        from vectorforge.embedding_switch.service import ModelChanges
+
+        prices = PriceList(self._config.llm.model_prices)
+        return ModelChanges(self._db, self.embeddings, prices.estimate_cost, announce=self._announce_switch)
+
+    @cached_property
+    def eraser(self) -> "Eraser":
+        """Erasure of the tenant's data; uploaded files are left to the process that ingests them."""
+        return self._shared.eraser(self.tenant_id, leaves_files=self._shared.aws.ingestion_queue is not None)
+
+    @cached_property
+    def profiles(self) -> "ProfileServices":
+        """Profiles of the tenant."""
+        from vectorforge.bootstrap.profiles import ProfileServices
+
+        return ProfileServices(
+            self._config,
+            self.collections,
+            self.create_collection,
+            self.look_up_query,
+            self.embeddings,
+            self.vector_store,
+            charge=self.limits.charge,
+        )
+
+    def choose_variant(self, name: str | None, conversation_id: UUID | None = None) -> Variant | None:
+        """Return the variant of a request of this tenant; see ``VariantCatalogue.choose``.
+
+        Raises:
+            InvalidInputError: ``name`` is given and is not a variant.
+        """
+        variants = self._shared.variants
+        return variants.choose(name, tenant_id=self.tenant_id, conversation_id=conversation_id)
+
+    async def confirm_credential(self) -> None:
+        """Recheck the running request's key if no transaction has, for requests without one.
+
+        Raises:
+            AuthenticationError: The key is revoked or expired.
+        """
+        if due_check() is not None:
+            await self._db.run([], repeatable=True)
+
+    async def look_up_query(self, name_or_id: str, query: str, config: QueryConfig) -> QueryLookup:
+        """Return a collection by id or name, and what is cached of a query to it; an id wins.
+
+        The query's share of the tenant's limits is reserved in the same round trip.
+
+        Raises:
+            NotFoundError: No such collection.
+            LimitExceededError: A limit is reached.
+        """
+        return await self._lookup.find(name_or_id, query, config, self.limits.piggyback(query, config))
