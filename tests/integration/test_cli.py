@@ -354,7 +354,7 @@ class TestModels:
             code, out, _ = await self.ask(handbook, server)
         assert code == 0
         assert "Sources" not in out
-        assert "Passages read" in out
+        assert "Retrieved passages" in out
 
     async def test_an_answer_that_breaks_off_is_3_and_shows_what_came(self, handbook: CommandLine) -> None:
         async with FakeOpenAI() as server:

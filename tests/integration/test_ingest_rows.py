@@ -292,4 +292,4 @@ def test_the_command(shop: Shop, private_dir: Callable[[str], Path], fresh_datab
     assert (first["succeeded"], first["skipped"], first["failures"]) == (3, 0, [])
     assert run("env:SHOP_DSN").splitlines()[1].split("\t")[1:3] == ["0", "0"]
     assert "source database cannot be reached" in run("env:WRONG_DSN", "--debug", code=3)
-    assert "takes no files" in run("env:SHOP_DSN", "README.md", code=2)
+    assert "cannot be combined with files" in run("env:SHOP_DSN", "README.md", code=2)

@@ -1,15 +1,10 @@
-"""Options that several commands share.
+"""Options that several commands share, and the values given for them."""
 
-Asking before something is lost, or costs.
-
-Under which names and addresses this machine is reached.
-"""
-
-import ipaddress
-import socket
+import json
 import sys
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
+from uuid import UUID
 
 import typer
 
@@ -84,46 +79,71 @@ def confirm(question: str, *, yes: bool) -> None:
     typer.confirm(question, abort=True, err=True)
 
 
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
-_WILDCARDS = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
+_MAX_STDIN_CHARS = 1_000_000
 
 
-def own_names(host: str) -> list[str]:
-    """What clients may call a server that listens on ``host``: names and addresses, without port.
+def read_question(argument: str) -> str:
+    """The question; ``-`` reads it from stdin.
 
-    A wildcard stands for every address of every interface.
+    Raises:
+        InvalidInputError: There is none, or stdin holds more than a million characters.
     """
-    if host in LOOPBACK:
-        return [host]
-    names = [host, socket.gethostname(), socket.getfqdn()]
-    return names + _interface_addresses() if host in _WILDCARDS else names
+    if argument != "-":
+        text = argument
+    else:
+        text = sys.stdin.read(_MAX_STDIN_CHARS + 1)
+        if len(text) > _MAX_STDIN_CHARS:
+            raise InvalidInputError(
+                f"QUESTION on stdin is longer than {_MAX_STDIN_CHARS:,} characters.", field="QUESTION"
+            )
+    if not text.strip():
+        raise InvalidInputError("QUESTION is empty.", field="QUESTION")
+    return text.strip()
 
 
-def reachable_url(bound: socket.socket) -> str:
-    """An address that a browser can open; for a wildcard the one of the first outward interface."""
-    host, port = bound.getsockname()[:2]
-    if host in LOOPBACK:
-        host = "localhost"
-    elif host in _WILDCARDS:
-        host = next((name for name in _interface_addresses() if _is_outward(name)), "localhost")
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+def conversation_id(text: str | None) -> UUID | Literal["new"] | None:
+    """The conversation that ``--conversation`` names; "new" for one to be begun.
 
-
-def _interface_addresses() -> list[str]:
-    """IPv4 before IPv6, in the order of the interfaces; none where psutil is not installed."""
+    Raises:
+        InvalidInputError: It is neither an id nor "new".
+    """
+    if text is None or text == "new":
+        return "new" if text else None
     try:
-        import psutil
-    except ModuleNotFoundError:  # of the extra "local"
-        return []
-    found = [entry for entries in psutil.net_if_addrs().values() for entry in entries]
-    return [
-        entry.address.partition("%")[0]  # without the zone of a link-local address
-        for family in (socket.AF_INET, socket.AF_INET6)
-        for entry in found
-        if entry.family == family
-    ]
+        return UUID(text)
+    except ValueError:
+        raise InvalidInputError(
+            f"--conversation must be a conversation id or 'new', not {text[:100]!r}.", field="--conversation"
+        ) from None
 
 
-def _is_outward(address: str) -> bool:
-    parsed = ipaddress.ip_address(address)
-    return not (parsed.is_loopback or parsed.is_link_local)
+def parse_filter(text: str | None) -> dict[str, Any] | None:
+    """The metadata filter, as the HTTP API takes it.
+
+    Raises:
+        InvalidInputError: The text is no JSON object.
+    """
+    if text is None:
+        return None
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise InvalidInputError('--filter must be a JSON object, e.g. \'{"lang": "en"}\'.', field="--filter")
+    return value
+
+
+def parse_metadata(pairs: list[str]) -> dict[str, str]:
+    """``key=value`` pairs as metadata; the values stay text.
+
+    Raises:
+        InvalidInputError: A pair has no key or no "=".
+    """
+    metadata = {}
+    for pair in pairs:
+        key, separator, value = pair.partition("=")
+        if not (key.strip() and separator):
+            raise InvalidInputError(f"--metadata must look like key=value, not {pair!r}.", field="--metadata")
+        metadata[key.strip()] = value
+    return metadata

@@ -7,23 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vectorforge.cli.commands import reembed
-from vectorforge.cli.options import (
-    DataDirOption,
-    DebugOption,
-    JsonOption,
-    LimitOption,
-    OffsetOption,
-    YesOption,
-    confirm,
-)
-from vectorforge.cli.session import tenant_command
+from vectorforge.cli.options import LimitOption, OffsetOption, YesOption, confirm
+from vectorforge.cli.session import CommandContext, Session, session_command
 from vectorforge.cli.terminal import Terminal
 from vectorforge.errors import InvalidInputError
 from vectorforge.types import Collection, DistanceMetric, SearchMode, SearchSettings, VectorIndex
 
 if TYPE_CHECKING:  # loaded when there is one to print
     from vectorforge.api.native.collections import CollectionBody
-    from vectorforge.cli.session import Session
 
 app = typer.Typer(
     no_args_is_help=True, rich_markup_mode="rich", help="List, make, show, set and delete collections."
@@ -52,24 +43,24 @@ DenseWeightOption = Annotated[
 
 
 @app.command("list")
+@session_command
 def list_collections(
+    context: CommandContext,
     limit: LimitOption = None,
     offset: OffsetOption = 0,
-    json_output: JsonOption = False,
-    data_dir: DataDirOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """List the collections, by name."""
-    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug) as running:
 
-        async def work(session: "Session") -> list[Collection]:
-            return list(await session.services.collections.list(limit=limit, offset=offset))
+    async def work(session: Session) -> list[Collection]:
+        return list(await session.services.collections.list(limit=limit, offset=offset))
 
-        running.show(running.run(work), _as_list, partial(_print_list, offset))
+    context.show(context.run(work), _as_list, partial(_print_list, offset))
 
 
 @app.command()
+@session_command
 def create(
+    context: CommandContext,
     name: Annotated[str, typer.Argument(help="Unique name.")],
     description: Annotated[str, typer.Option(help="What is in it.")] = "",
     embedding_provider: Annotated[
@@ -90,9 +81,6 @@ def create(
         bool,
         typer.Option("--words/--no-words", help="Index words, too; without, it is searched by vectors only."),
     ] = True,
-    json_output: JsonOption = False,
-    data_dir: DataDirOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """Make an empty collection; `collections reembed` changes its embedding model later.
 
@@ -100,31 +88,29 @@ def create(
 
         vectorforge collections create handbook --embedding-provider openai
     """
-    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug) as running:
 
-        async def work(session: "Session") -> Collection:
-            return await session.services.create_collection(
-                name,
-                description=description,
-                embedding_provider=embedding_provider,
-                embedding_model=embedding_model,
-                distance_metric=metric,
-                search=SearchSettings(search_mode, dense_weight, language, keeps_words=words),
-                vector_index=vector_index,
-            )
+    async def work(session: Session) -> Collection:
+        return await session.services.create_collection(
+            name,
+            description=description,
+            embedding_provider=embedding_provider,
+            embedding_model=embedding_model,
+            distance_metric=metric,
+            search=SearchSettings(search_mode, dense_weight, language, keeps_words=words),
+            vector_index=vector_index,
+        )
 
-        running.show(running.run(work), _as_body, _print_made)
+    context.show(context.run(work), _as_body, _print_made)
 
 
 @app.command("set")
+@session_command
 def set_collection(
+    context: CommandContext,
     name: Annotated[str, typer.Argument(help="Name or id.")],
     language: LanguageOption = None,
     search_mode: SearchModeOption = None,
     dense_weight: DenseWeightOption = None,
-    json_output: JsonOption = False,
-    data_dir: DataDirOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """Change how a collection is searched; what is not given stays.
 
@@ -135,59 +121,54 @@ def set_collection(
 
         vectorforge collections set handbook --language german --dense-weight 0.4
     """
-    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug) as running:
-        settings = SearchSettings(search_mode, dense_weight, language)
-        if settings == SearchSettings():
-            raise InvalidInputError("Nothing to set: give --language, --search-mode or --dense-weight.")
+    settings = SearchSettings(search_mode, dense_weight, language)
+    if settings == SearchSettings():
+        raise InvalidInputError("Nothing to set: give --language, --search-mode or --dense-weight.")
 
-        async def work(session: "Session") -> Collection:
-            wanted = await session.collection(name)
-            changed = await session.services.collections.set_search(wanted.id, settings)
-            return changed or wanted  # deleted a moment ago
+    async def work(session: Session) -> Collection:
+        wanted = await session.collection(name)
+        changed = await session.services.collections.set_search(wanted.id, settings)
+        return changed or wanted  # deleted a moment ago
 
-        running.show(running.run(work), _as_body, _print_search)
+    context.show(context.run(work), _as_body, _print_search)
 
 
 @app.command()
+@session_command
 def show(
+    context: CommandContext,
     name: Annotated[str, typer.Argument(help="Name or id.")],
-    json_output: JsonOption = False,
-    data_dir: DataDirOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """Show one collection."""
-    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug) as running:
 
-        async def work(session: "Session") -> Collection:
-            wanted = await session.collection(name)
-            # Only the list counts documents and chunks.
-            return next((c for c in await session.services.collections.list() if c.id == wanted.id), wanted)
+    async def work(session: Session) -> Collection:
+        wanted = await session.collection(name)
+        # Only the list counts documents and chunks.
+        return next((c for c in await session.services.collections.list() if c.id == wanted.id), wanted)
 
-        running.show(running.run(work), _as_body, _print_all)
+    context.show(context.run(work), _as_body, _print_all)
 
 
 @app.command()
+@session_command
 def delete(
+    context: CommandContext,
     name: Annotated[str, typer.Argument(help="Name or id.")],
     yes: YesOption = False,
-    json_output: JsonOption = False,
-    data_dir: DataDirOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """Delete a collection with all its documents. This cannot be undone."""
-    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug) as running:
-        confirm(f'Delete the collection "{name}" with all its documents?', yes=yes)
+    confirm(f'Delete the collection "{name}" with all its documents?', yes=yes)
 
-        async def work(session: "Session") -> Collection:
-            wanted = await session.collection(name)
-            await session.services.collections.delete(wanted.id)
-            return wanted
+    async def work(session: Session) -> Collection:
+        wanted = await session.collection(name)
+        await session.services.collections.delete(wanted.id)
+        return wanted
 
-        running.show(
-            running.run(work),
-            lambda gone: {"id": gone.id, "name": gone.name, "deleted": True},
-            lambda terminal, gone: terminal.line(f"Deleted {gone.name}."),
-        )
+    context.show(
+        context.run(work),
+        lambda gone: {"id": gone.id, "name": gone.name, "deleted": True},
+        lambda terminal, gone: terminal.line(f"Deleted {gone.name}."),
+    )
 
 
 def _as_body(collection: Collection) -> "CollectionBody":

@@ -10,21 +10,13 @@ import typer
 
 from vectorforge.cli.exit_codes import ExitCode
 from vectorforge.cli.ingest.files import source_name
-from vectorforge.cli.options import (
-    CollectionOption,
-    DataDirOption,
-    DebugOption,
-    JsonOption,
-    YesOption,
-    confirm,
-)
-from vectorforge.cli.session import TenantCommand, tenant_command
-from vectorforge.cli.terminal import Terminal, command
+from vectorforge.cli.options import CollectionOption, YesOption, confirm
+from vectorforge.cli.session import CommandContext, Session, offline_command, session_command
+from vectorforge.cli.terminal import Terminal
 from vectorforge.errors import InvalidInputError, NotFoundError
 
 if TYPE_CHECKING:
     from vectorforge.api.admin.erasures import ErasureBody, ErasureList
-    from vectorforge.cli.session import Session
     from vectorforge.config import VectorForgeConfig
     from vectorforge.erasure.repo import Erasure, Subject
 
@@ -41,14 +33,13 @@ TenantOption: TypeAlias = Annotated[
 
 
 @app.command()
+@session_command
 def document(
+    context: CommandContext,
     source: Annotated[str, typer.Argument(help="Source, as `documents list` shows it.")],
     collection: CollectionOption = None,
     tenant: TenantOption = None,
     yes: YesOption = False,
-    json_output: JsonOption = False,
-    data_dir: DataDirOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """Erase a document: passages, vectors, answers made of it, its uploaded file.
 
@@ -59,73 +50,67 @@ def document(
 
         vectorforge erase document ./letter.pdf --json > certificate.json
     """
-    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug, tenant=tenant) as running:
-        confirm(f'Erase the document "{source}" with all traces?', yes=yes)
+    confirm(f'Erase the document "{source}" with all traces?', yes=yes)
 
-        async def subject(session: "Session") -> "Subject":
-            from vectorforge.erasure.repo import Subject
+    async def subject(session: Session) -> "Subject":
+        from vectorforge.erasure.repo import Subject
 
-            wanted = await session.collection(collection)
-            documents = session.services.documents
-            found = await documents.find_by_source(wanted.id, source)
-            found = found or await documents.find_by_source(wanted.id, source_name(Path(source)))
-            if found is None:
-                raise NotFoundError(f'There is no document "{source}" in the collection "{wanted.name}".')
-            return Subject("document", document_id=found.id)
+        wanted = await session.collection(collection)
+        documents = session.services.documents
+        found = await documents.find_by_source(wanted.id, source)
+        found = found or await documents.find_by_source(wanted.id, source_name(Path(source)))
+        if found is None:
+            raise NotFoundError(f'There is no document "{source}" in the collection "{wanted.name}".')
+        return Subject("document", document_id=found.id)
 
-        _erase(running, subject)
+    _erase(context, tenant, subject)
 
 
 @app.command()
+@session_command
 def profile(
+    context: CommandContext,
     number: Annotated[int, typer.Argument(min=0, help="The profile's number.")],
     tenant: TenantOption = None,
     yes: YesOption = False,
-    json_output: JsonOption = False,
-    data_dir: DataDirOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """Erase a profile with everything it holds."""
-    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug, tenant=tenant) as running:
-        confirm(f"Erase the profile {number} with all traces?", yes=yes)
+    confirm(f"Erase the profile {number} with all traces?", yes=yes)
 
-        async def subject(session: "Session") -> "Subject":
-            from vectorforge.erasure.repo import Subject
+    async def subject(session: Session) -> "Subject":
+        from vectorforge.erasure.repo import Subject
 
-            collection = await session.services.profiles.collection()
-            return Subject("profile", collection.id, profile_id=number)
+        collection = await session.services.profiles.collection()
+        return Subject("profile", collection.id, profile_id=number)
 
-        _erase(running, subject)
+    _erase(context, tenant, subject)
 
 
 @app.command()
+@session_command
 def collection(
+    context: CommandContext,
     name: Annotated[str, typer.Argument(help="Name or id.")],
     tenant: TenantOption = None,
     yes: YesOption = False,
-    json_output: JsonOption = False,
-    data_dir: DataDirOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """Erase a collection with its documents, and what was asked of it."""
-    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug, tenant=tenant) as running:
-        confirm(f'Erase the collection "{name}" with all traces?', yes=yes)
+    confirm(f'Erase the collection "{name}" with all traces?', yes=yes)
 
-        async def subject(session: "Session") -> "Subject":
-            from vectorforge.erasure.repo import Subject
+    async def subject(session: Session) -> "Subject":
+        from vectorforge.erasure.repo import Subject
 
-            return Subject("collection", (await session.collection(name)).id)
+        return Subject("collection", (await session.collection(name)).id)
 
-        _erase(running, subject)
+    _erase(context, tenant, subject)
 
 
 @app.command("tenant")
+@session_command
 def whole_tenant(
+    context: CommandContext,
     name: Annotated[str, typer.Argument(help="The tenant; on a laptop that is `local`.")],
     yes: YesOption = False,
-    json_output: JsonOption = False,
-    data_dir: DataDirOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """Erase everything of a tenant: documents, questions, conversations, keys, settings.
 
@@ -135,69 +120,69 @@ def whole_tenant(
 
         vectorforge erase tenant acme --yes --json > acme.json
     """
-    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug, tenant=name) as running:
-        if not yes and sys.stdin.isatty():
-            typed = typer.prompt(f"Everything of {name} will be gone. Type its name to go on", err=True)
-            if typed != name:
-                raise typer.Abort
-        else:
-            confirm(f"Erase the tenant {name}?", yes=yes)
+    if not yes and sys.stdin.isatty():
+        typed = typer.prompt(f"Everything of {name} will be gone. Type its name to go on", err=True)
+        if typed != name:
+            raise typer.Abort
+    else:
+        confirm(f"Erase the tenant {name}?", yes=yes)
 
-        async def subject(session: "Session") -> "Subject":
-            from vectorforge.erasure.repo import Subject
+    async def subject(session: Session) -> "Subject":
+        from vectorforge.erasure.repo import Subject
 
-            return Subject("tenant")
+        return Subject("tenant")
 
-        _erase(running, subject)
+    _erase(context, name, subject)
 
 
 @app.command("list")
+@session_command
 def list_erasures(
+    context: CommandContext,
     tenant: TenantOption = None,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="Erasures at most.")] = 50,
-    json_output: JsonOption = False,
-    data_dir: DataDirOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """List erasures with their certificates, the newest first."""
-    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug, tenant=tenant) as running:
 
-        async def work(session: "Session") -> list["Erasure"]:
-            return [*await session.services.eraser.erasures.list(limit)]
+    async def work(session: Session) -> list["Erasure"]:
+        return [*await session.services.eraser.erasures.list(limit)]
 
-        running.show(running.run(work, config=_as_eraser()), _as_list, _print_list)
+    context.show(context.run(work, tenant=tenant, config=_as_eraser()), _as_list, _print_list)
 
 
 @app.command()
+@offline_command
 def verify(
+    context: CommandContext,
     file: Annotated[
         Path, typer.Argument(help="What an erasure printed with --json, or the API answered.", exists=True)
     ],
-    json_output: JsonOption = False,
-    debug: DebugOption = False,
 ) -> None:
     """Check that a certificate is unchanged: its SHA-256 is the one beside it."""
-    with command(json_output=json_output, debug=debug) as terminal:
-        from vectorforge.erasure.certificate import sha256_of
+    from vectorforge.erasure.certificate import sha256_of
 
-        try:
-            given = json.loads(file.read_text(encoding="utf-8"))
-            certificate, expected = given["certificate"], given["sha256"]
-            actual = sha256_of(certificate)
-        except (ValueError, TypeError, KeyError) as exc:
-            raise InvalidInputError(f"{file} holds no certificate.", field="FILE") from exc
-        if terminal.json_output:
-            terminal.json({"sha256": actual, "unchanged": actual == expected})
-        else:
-            terminal.line(f"{actual}  {'unchanged' if actual == expected else 'CHANGED: ' + str(expected)}")
-        if actual != expected:
-            raise typer.Exit(ExitCode.INCOMPLETE)
+    try:
+        given = json.loads(file.read_text(encoding="utf-8"))
+        certificate, expected = given["certificate"], given["sha256"]
+        actual = sha256_of(certificate)
+    except (ValueError, TypeError, KeyError) as exc:
+        raise InvalidInputError(f"{file} holds no certificate.", field="FILE") from exc
+    if context.terminal.json_output:
+        context.terminal.json({"sha256": actual, "unchanged": actual == expected})
+    else:
+        context.terminal.line(
+            f"{actual}  {'unchanged' if actual == expected else 'CHANGED: ' + str(expected)}"
+        )
+    if actual != expected:
+        raise typer.Exit(ExitCode.INCOMPLETE)
 
 
-def _erase(running: TenantCommand, subject: "Callable[[Session], Awaitable[Subject]]") -> None:
+def _erase(
+    context: CommandContext, tenant: str | None, subject: "Callable[[Session], Awaitable[Subject]]"
+) -> None:
     """Erase from begin to end, telling on stderr how far it is, and print the certificate."""
 
-    async def work(session: "Session") -> "Erasure":
+    async def work(session: Session) -> "Erasure":
         from getpass import getuser
 
         from vectorforge.bootstrap.erasing import eraser_of
@@ -205,9 +190,9 @@ def _erase(running: TenantCommand, subject: "Callable[[Session], Awaitable[Subje
         eraser = eraser_of(session.application, session.services.tenant_id)
         logs = session.config.database.erased_logs
         erasure_id = await eraser.begin(await subject(session), logs=logs, requested_by=f"cli: {getuser()}")
-        return await eraser.run(erasure_id, on_progress=_progress(running.terminal))
+        return await eraser.run(erasure_id, on_progress=_progress(context.terminal))
 
-    running.show(running.run(work, config=_as_eraser()), _as_body, _print)
+    context.show(context.run(work, tenant=tenant, config=_as_eraser()), _as_body, _print)
 
 
 def _progress(terminal: Terminal) -> Callable[[str, int], None]:

@@ -7,21 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vectorforge.cli.options import (
-    DataDirOption,
-    DebugOption,
-    JsonOption,
-    LimitOption,
-    OffsetOption,
-    YesOption,
-)
-from vectorforge.cli.session import tenant_command
+from vectorforge.cli.options import LimitOption, OffsetOption, YesOption, confirm
+from vectorforge.cli.session import CommandContext, Session, session_command
 from vectorforge.cli.terminal import Terminal
 from vectorforge.types import Scope
 
 if TYPE_CHECKING:  # loaded when there is one to print
     from vectorforge.api.admin.keys import KeyBody
-    from vectorforge.cli.session import Session
     from vectorforge.db.repositories.api_key_repo import ApiKey, NewApiKey
 
 app = typer.Typer(
@@ -45,16 +37,15 @@ KeyIdArgument = Annotated[
 
 
 @app.command()
+@session_command
 def create(
+    context: CommandContext,
     name: Annotated[str, typer.Argument(help="What it is for; 1 to 100 characters.")],
     scope: Annotated[Scope, typer.Option(help="What it may do.")] = Scope.READ,
     tenant: TenantOption = None,
     days: Annotated[
         int | None, typer.Option(min=1, max=3650, help="Days until it ends.", show_default="it does not end")
     ] = None,
-    json_output: JsonOption = False,
-    data_dir: DataDirOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """Make a key, and show it: the only time it can be seen.
 
@@ -66,43 +57,39 @@ def create(
 
         KEY=$(vectorforge keys create ci --tenant acme --json | jq -r .key)
     """
-    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug, tenant=tenant) as running:
 
-        async def work(session: "Session") -> "NewApiKey":
-            lifetime = None if days is None else timedelta(days=days)
-            return await session.services.api_keys.create(name, scope, lifetime=lifetime)
+    async def work(session: Session) -> "NewApiKey":
+        lifetime = None if days is None else timedelta(days=days)
+        return await session.services.api_keys.create(name, scope, lifetime=lifetime)
 
-        running.show(running.run(work), _as_new_body, _print_new)
+    context.show(context.run(work, tenant=tenant), _as_new_body, _print_new)
 
 
 @app.command("list")
+@session_command
 def list_keys(
+    context: CommandContext,
     tenant: TenantOption = None,
     limit: LimitOption = None,
     offset: OffsetOption = 0,
-    json_output: JsonOption = False,
-    data_dir: DataDirOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """List a tenant's keys, the newest first; those that ended go after 90 days."""
-    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug, tenant=tenant) as running:
 
-        async def work(session: "Session") -> "list[ApiKey]":
-            return list(await session.services.api_keys.list(limit=limit, offset=offset))
+    async def work(session: Session) -> "list[ApiKey]":
+        return list(await session.services.api_keys.list(limit=limit, offset=offset))
 
-        running.show(running.run(work), _as_list, partial(_print_list, offset))
+    context.show(context.run(work, tenant=tenant), _as_list, partial(_print_list, offset))
 
 
 @app.command()
+@session_command
 def rotate(
+    context: CommandContext,
     key_id: KeyIdArgument,
     overlap_hours: Annotated[
         float, typer.Option(min=0, max=720, help="For how long the old key is still good.")
     ] = 24,
     tenant: TenantOption = None,
-    json_output: JsonOption = False,
-    data_dir: DataDirOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """Make a key that takes the place of another; both are good for a while.
 
@@ -113,38 +100,33 @@ def rotate(
 
         vectorforge keys rotate 0f3a9c4e5d6b7a81 --tenant acme --overlap-hours 48
     """
-    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug, tenant=tenant) as running:
 
-        async def work(session: "Session") -> "NewApiKey":
-            keys = session.services.api_keys
-            return await keys.rotate(key_id, overlap=timedelta(hours=overlap_hours))
+    async def work(session: Session) -> "NewApiKey":
+        keys = session.services.api_keys
+        return await keys.rotate(key_id, overlap=timedelta(hours=overlap_hours))
 
-        running.show(running.run(work), _as_new_body, _print_new)
+    context.show(context.run(work, tenant=tenant), _as_new_body, _print_new)
 
 
 @app.command()
+@session_command
 def revoke(
+    context: CommandContext,
     key_id: KeyIdArgument,
     tenant: TenantOption = None,
     yes: YesOption = False,
-    json_output: JsonOption = False,
-    data_dir: DataDirOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """End a key now, in every server; requests that have begun go on."""
-    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug, tenant=tenant) as running:
-        from vectorforge.cli.options import confirm
+    confirm(f"End the key {key_id} now? Who still uses it is refused.", yes=yes)
 
-        confirm(f"End the key {key_id} now? Who still uses it is refused.", yes=yes)
+    async def work(session: Session) -> "ApiKey":
+        return await session.services.api_keys.revoke(key_id)
 
-        async def work(session: "Session") -> "ApiKey":
-            return await session.services.api_keys.revoke(key_id)
-
-        running.show(
-            running.run(work),
-            _as_body,
-            lambda terminal, ended: terminal.line(f"Ended {ended.id} ({ended.name})."),
-        )
+    context.show(
+        context.run(work, tenant=tenant),
+        _as_body,
+        lambda terminal, ended: terminal.line(f"Ended {ended.id} ({ended.name})."),
+    )
 
 
 def _as_body(key: "ApiKey") -> "KeyBody":

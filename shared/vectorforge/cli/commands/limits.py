@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from vectorforge.cli.options import DataDirOption, DebugOption, JsonOption
-from vectorforge.cli.session import TenantCommand, tenant_command
+from vectorforge.cli.session import CommandContext, Session, session_command
 from vectorforge.cli.terminal import Terminal
 from vectorforge.errors import InvalidInputError
 
 if TYPE_CHECKING:  # loaded when a command runs
-    from vectorforge.cli.session import Session
     from vectorforge.limits.settings import Limits, LimitUsage
 
 _CENT = Decimal("0.01")
@@ -58,16 +56,15 @@ def limits() -> None:
 
 
 @app.command()
+@session_command
 def show(
+    context: CommandContext,
     tenant: Annotated[
         str | None,
         typer.Argument(
             metavar="TENANT", help="As credentials name it.", show_default="this machine's own tenant"
         ),
     ] = None,
-    json_output: JsonOption = False,
-    data_dir: DataDirOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """Show a tenant's limits, where each comes from, and what is used of it.
 
@@ -79,12 +76,13 @@ def show(
 
         vectorforge limits show acme
     """
-    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug, tenant=tenant) as running:
-        _show(running, tenant, {})
+    _show(context, tenant, {})
 
 
 @app.command("set")
+@session_command
 def set_limits(
+    context: CommandContext,
     tenant: TenantArgument,
     requests_per_minute: Annotated[
         str | None, typer.Option(metavar="N", help="Requests that cost something, in any 60 seconds.")
@@ -98,9 +96,6 @@ def set_limits(
     concurrent_streams: Annotated[
         str | None, typer.Option(metavar="N", help="Streamed answers at a time.")
     ] = None,
-    json_output: JsonOption = False,
-    data_dir: DataDirOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """Set limits of a tenant; what is not named stays.
 
@@ -116,23 +111,22 @@ def set_limits(
 
         vectorforge limits set acme --requests-per-minute default
     """
-    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug, tenant=tenant) as running:
-        given = {
-            "requests_per_minute": requests_per_minute,
-            "tokens_per_day": tokens_per_day,
-            "cost_per_month_usd": cost_per_month_usd,
-            "concurrent_streams": concurrent_streams,
-        }
-        changes = {name: _limit(name, text) for name, text in given.items() if text is not None}
-        if not changes:
-            raise InvalidInputError("Name a limit, such as --requests-per-minute 120.")
-        _show(running, tenant, changes)
+    given = {
+        "requests_per_minute": requests_per_minute,
+        "tokens_per_day": tokens_per_day,
+        "cost_per_month_usd": cost_per_month_usd,
+        "concurrent_streams": concurrent_streams,
+    }
+    changes = {name: _limit(name, text) for name, text in given.items() if text is not None}
+    if not changes:
+        raise InvalidInputError("Name a limit, such as --requests-per-minute 120.")
+    _show(context, tenant, changes)
 
 
-def _show(running: TenantCommand, tenant: str | None, changes: Mapping[str, Any]) -> None:
+def _show(context: CommandContext, tenant: str | None, changes: Mapping[str, Any]) -> None:
     """Print the tenant's limits after the changes; None is this machine's own tenant."""
 
-    async def work(session: "Session") -> tuple[str, list[_Row]]:
+    async def work(session: Session) -> tuple[str, list[_Row]]:
         limits = session.services.limits.own
         own = await limits.own()
         if changes:
@@ -141,8 +135,10 @@ def _show(running: TenantCommand, tenant: str | None, changes: Mapping[str, Any]
         rows = _rows(own, session.application.limit_gate.defaults, await limits.usage())
         return tenant or session.config.server.local_tenant, rows
 
-    running.show(
-        running.run(work), lambda found: {"tenant": found[0], "limits": [*map(_as_body, found[1])]}, _print
+    context.show(
+        context.run(work, tenant=tenant),
+        lambda found: {"tenant": found[0], "limits": [*map(_as_body, found[1])]},
+        _print,
     )
 
 

@@ -1,17 +1,12 @@
 """``vectorforge logs``."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from vectorforge.cli.exit_codes import ExitCode
-from vectorforge.cli.options import DataDirOption, DebugOption, JsonOption
-from vectorforge.cli.session import tenant_command
-from vectorforge.cli.terminal import command
-
-if TYPE_CHECKING:  # loaded when a command runs
-    from vectorforge.cli.session import Session
+from vectorforge.cli.session import CommandContext, Session, session_command
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help="Take care of the query log.")
 
@@ -22,7 +17,9 @@ def logs() -> None:
 
 
 @app.command()
+@session_command
 def replay(
+    context: CommandContext,
     paths: Annotated[
         list[Path] | None,
         typer.Argument(
@@ -31,9 +28,6 @@ def replay(
             show_default=False,
         ),
     ] = None,
-    json_output: JsonOption = False,
-    data_dir: DataDirOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """Store query logs that the queue did not take, out of the function's own log.
 
@@ -54,17 +48,18 @@ def replay(
 
         vectorforge logs replay events.json --json | jq .refused
     """
-    with command(json_output=json_output, debug=debug) as terminal:
-        from vectorforge.cli.commands.logs_replay import print_summary, replay_files
+    from vectorforge.cli.commands.logs_replay import print_summary, replay_files
 
-        summary = replay_files(terminal, paths or [Path("-")], data_dir)
-        print_summary(terminal, summary)
-        if summary.refused:
-            raise typer.Exit(ExitCode.INCOMPLETE)
+    summary = replay_files(context.terminal, paths or [Path("-")], context.data_dir)
+    print_summary(context.terminal, summary)
+    if summary.refused:
+        raise typer.Exit(ExitCode.INCOMPLETE)
 
 
 @app.command()
+@session_command
 def text(
+    context: CommandContext,
     policy: Annotated[
         Literal["full", "redacted", "hash", "off", "default"] | None,
         typer.Argument(help="What to keep from now on; nothing: show what is kept.", show_default=False),
@@ -73,9 +68,6 @@ def text(
         str | None,
         typer.Option("--tenant", help="Whose queries; default: the local tenant.", show_default=False),
     ] = None,
-    json_output: JsonOption = False,
-    data_dir: DataDirOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """Show or set what the query log keeps of a tenant's questions and answers.
 
@@ -93,16 +85,15 @@ def text(
 
         vectorforge logs text off --tenant acme
     """
-    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug, tenant=tenant) as running:
 
-        async def work(session: "Session") -> tuple[str, str | None]:
-            settings = session.services.caches.settings
-            if policy is not None:
-                await settings.set_log_text(None if policy == "default" else policy)
-            return session.services.tenant_id, await settings.log_text()
+    async def work(session: Session) -> tuple[str, str | None]:
+        settings = session.services.caches.settings
+        if policy is not None:
+            await settings.set_log_text(None if policy == "default" else policy)
+        return session.services.tenant_id, await settings.log_text()
 
-        running.show(
-            running.run(work),
-            lambda kept: {"tenant": kept[0], "log_text": kept[1]},
-            lambda terminal, kept: terminal.line(f"{kept[0]}: {kept[1] or 'default'}"),
-        )
+    context.show(
+        context.run(work, tenant=tenant),
+        lambda kept: {"tenant": kept[0], "log_text": kept[1]},
+        lambda terminal, kept: terminal.line(f"{kept[0]}: {kept[1] or 'default'}"),
+    )

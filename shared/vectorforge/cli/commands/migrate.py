@@ -8,14 +8,16 @@ import typer
 from pydantic import SecretStr
 
 from vectorforge.cli.exit_codes import ExitCode
-from vectorforge.cli.options import DataDirOption, DebugOption, JsonOption
-from vectorforge.cli.terminal import Terminal, command
+from vectorforge.cli.session import CommandContext, session_command
+from vectorforge.cli.terminal import Terminal
 
 if TYPE_CHECKING:
     from vectorforge.config import DatabaseSettings
 
 
+@session_command
 def migrate(
+    context: CommandContext,
     database_url: Annotated[
         str | None,
         typer.Option(
@@ -34,9 +36,6 @@ def migrate(
             "--schema-only", help="Leave words of passages that are still to be read to the servers."
         ),
     ] = False,
-    json_output: JsonOption = False,
-    data_dir: DataDirOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """Bring the database schema up to date; safe to repeat, and to run twice at once.
 
@@ -54,22 +53,21 @@ def migrate(
 
         VECTORFORGE_MIGRATOR_DATABASE_URL=postgresql://admin@db/vectorforge vectorforge migrate
     """
-    with command(json_output=json_output, debug=debug) as terminal:
-        names, passages = _migrate(
-            database_url, data_dir, None if check else terminal, schema_only=schema_only
-        )
-        if terminal.json_output:
-            read = {"passages_read": passages} if passages else {}
-            terminal.json({"pending" if check else "applied": names, **read})
-        elif names:
-            for name in names:
-                terminal.line(f"{'pending' if check else 'applied'}  {name}")
-        else:
-            terminal.line("The schema is up to date.")
-        if passages and not terminal.json_output:
-            terminal.line(f"read     the words of {passages:,} passages")
-        if check and names:
-            raise typer.Exit(ExitCode.INCOMPLETE)
+    names, passages = _migrate(
+        database_url, context.data_dir, None if check else context.terminal, schema_only=schema_only
+    )
+    if context.terminal.json_output:
+        read = {"passages_read": passages} if passages else {}
+        context.terminal.json({"pending" if check else "applied": names, **read})
+    elif names:
+        for name in names:
+            context.terminal.line(f"{'pending' if check else 'applied'}  {name}")
+    else:
+        context.terminal.line("The schema is up to date.")
+    if passages and not context.terminal.json_output:
+        context.terminal.line(f"read     the words of {passages:,} passages")
+    if check and names:
+        raise typer.Exit(ExitCode.INCOMPLETE)
 
 
 def _migrate(

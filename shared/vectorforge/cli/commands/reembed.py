@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vectorforge.cli.options import DataDirOption, DebugOption, JsonOption, YesOption, confirm
-from vectorforge.cli.terminal import Terminal, command
+from vectorforge.cli.options import YesOption, confirm
+from vectorforge.cli.session import CommandContext, Session, session_command
+from vectorforge.cli.terminal import Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from vectorforge.bootstrap.model_changes import EmbeddingEstimate
-    from vectorforge.cli.session import Session
     from vectorforge.embedding_switch.repo import EmbeddingSwitch
     from vectorforge.evaluation.embedding_gate import GateResult
     from vectorforge.types import Collection
@@ -34,7 +34,9 @@ _LOOK_S = 0.5
 
 
 @app.command()
+@session_command
 def start(
+    context: CommandContext,
     name: NameArgument,
     embedding_provider: Annotated[
         str | None,
@@ -48,9 +50,6 @@ def start(
         bool, typer.Option(help="Embed in this process, and show how far it is; else a server's worker does.")
     ] = True,
     yes: YesOption = False,
-    json_output: JsonOption = False,
-    data_dir: DataDirOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """Embed a collection by another model; the old one answers meanwhile.
 
@@ -62,7 +61,7 @@ def start(
     """
 
     async def begin(
-        session: "Session", terminal: Terminal, collection: "Collection"
+        session: Session, terminal: Terminal, collection: "Collection"
     ) -> "EmbeddingSwitch | None":
         changes = session.services.model_changes
         estimate = await changes.estimate(collection, embedding_provider, embedding_model)
@@ -73,37 +72,37 @@ def start(
         started = await changes.start(collection, embedding_provider, embedding_model)
         return await _fill(session, terminal, collection) if wait else started
 
-    _run(name, begin, json_output=json_output, data_dir=data_dir, debug=debug)
+    _run(context, name, begin)
 
 
 @app.command("wait")
+@session_command
 def wait_until_ready(
+    context: CommandContext,
     name: NameArgument,
-    json_output: JsonOption = False,
-    data_dir: DataDirOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """Work for a change that was started until every passage has both vectors, or the old ones are gone."""
-    _run(name, _fill, json_output=json_output, data_dir=data_dir, debug=debug)
+    _run(context, name, _fill)
 
 
 @app.command()
+@session_command
 def status(
+    context: CommandContext,
     name: NameArgument,
-    json_output: JsonOption = False,
-    data_dir: DataDirOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """Show how far a change has come."""
 
-    async def look(session: "Session", _: Terminal, collection: "Collection") -> "EmbeddingSwitch":
+    async def look(session: Session, _: Terminal, collection: "Collection") -> "EmbeddingSwitch":
         return await session.services.model_changes.stored.get(collection.id)
 
-    _run(name, look, json_output=json_output, data_dir=data_dir, debug=debug)
+    _run(context, name, look)
 
 
 @app.command()
+@session_command
 def switch(
+    context: CommandContext,
     name: NameArgument,
     questions: Annotated[
         Path | None,
@@ -128,13 +127,10 @@ def switch(
     ] = 0.02,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only compare.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Switch without a comparison.")] = False,
-    json_output: JsonOption = False,
-    data_dir: DataDirOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """Compare both models by questions, and let the new one answer if it finds enough of the same."""
 
-    async def compare(session: "Session", terminal: Terminal, collection: "Collection") -> "EmbeddingSwitch":
+    async def compare(session: Session, terminal: Terminal, collection: "Collection") -> "EmbeddingSwitch":
         from vectorforge.evaluation.embedding_gate import EmbeddingGate, GateThresholds
         from vectorforge.evaluation.questions import read_questions
 
@@ -151,73 +147,68 @@ def switch(
         _print_result(terminal, result)
         return found
 
-    _run(name, compare, json_output=json_output, data_dir=data_dir, debug=debug)
+    _run(context, name, compare)
 
 
 @app.command()
+@session_command
 def rollback(
+    context: CommandContext,
     name: NameArgument,
-    json_output: JsonOption = False,
-    data_dir: DataDirOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """Let the model before answer again, at once; the change stays open."""
 
-    async def roll_back(session: "Session", _: Terminal, collection: "Collection") -> "EmbeddingSwitch":
+    async def roll_back(session: Session, _: Terminal, collection: "Collection") -> "EmbeddingSwitch":
         return await session.services.model_changes.stored.rollback(collection.id)
 
-    _run(name, roll_back, json_output=json_output, data_dir=data_dir, debug=debug)
+    _run(context, name, roll_back)
 
 
 @app.command()
+@session_command
 def finish(
+    context: CommandContext,
     name: NameArgument,
-    json_output: JsonOption = False,
-    data_dir: DataDirOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """End a change that was switched; the old model's vectors are deleted, and no rollback is possible."""
-    _end(name, "finish", json_output=json_output, data_dir=data_dir, debug=debug)
+    _end(context, name, "finish")
 
 
 @app.command()
+@session_command
 def cancel(
+    context: CommandContext,
     name: NameArgument,
-    json_output: JsonOption = False,
-    data_dir: DataDirOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """End a change that was not switched; the new model's vectors are deleted."""
-    _end(name, "cancel", json_output=json_output, data_dir=data_dir, debug=debug)
+    _end(context, name, "cancel")
 
 
-def _end(name: str, step: str, *, json_output: bool, data_dir: Path | None, debug: bool) -> None:
-    async def end(session: "Session", terminal: Terminal, collection: "Collection") -> None:
+def _end(context: CommandContext, name: str, step: str) -> None:
+    async def end(session: Session, terminal: Terminal, collection: "Collection") -> None:
         stored = session.services.model_changes.stored
         await (stored.finish if step == "finish" else stored.cancel)(collection.id)
         await _fill(session, terminal, collection)
         if terminal.json_output:
             terminal.json({"id": collection.id, "name": collection.name, "ended": True})
         else:
-            terminal.line(f"The change of {collection.name} has ended.")
+            terminal.line(f"The model change of {collection.name} has ended.")
 
-    _run(name, end, json_output=json_output, data_dir=data_dir, debug=debug)
-
-
-def _run(name: str, step: "Step", *, json_output: bool, data_dir: Path | None, debug: bool) -> None:
-    """Do a step for the collection of this name or id, and print the change that it returns."""
-    with command(json_output=json_output, debug=debug) as terminal:
-        from vectorforge.cli.session import run_in_session
-
-        async def work(session: "Session") -> "EmbeddingSwitch | None":
-            return await step(session, terminal, await session.collection(name))
-
-        found = run_in_session(terminal, data_dir, work)
-        if found is not None:
-            _print_switch(terminal, found)
+    _run(context, name, end)
 
 
-async def _fill(session: "Session", terminal: Terminal, collection: "Collection") -> "EmbeddingSwitch | None":
+def _run(context: CommandContext, name: str, step: "Step") -> None:
+    """Run a step for the collection with this name or id, and print the change that it returns."""
+
+    async def work(session: Session) -> "EmbeddingSwitch | None":
+        return await step(session, context.terminal, await session.collection(name))
+
+    found = context.run(work)
+    if found is not None:
+        _print_switch(context.terminal, found)
+
+
+async def _fill(session: Session, terminal: Terminal, collection: "Collection") -> "EmbeddingSwitch | None":
     """Work for the collection's change until nothing is left to do; None: it is over."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 

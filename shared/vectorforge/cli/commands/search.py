@@ -5,30 +5,30 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vectorforge.cli.commands.ask import parse_filter, read_question
 from vectorforge.cli.exit_codes import ExitCode
 from vectorforge.cli.ingest.files import shown_source
 from vectorforge.cli.options import (
     CollectionOption,
-    DataDirOption,
-    DebugOption,
     FilterOption,
-    JsonOption,
     ModeOption,
     ProfileOption,
     TopKOption,
+    parse_filter,
+    read_question,
 )
-from vectorforge.cli.terminal import Terminal, command
+from vectorforge.cli.session import CommandContext, Session, session_command
+from vectorforge.cli.terminal import Terminal
 
 if TYPE_CHECKING:  # loaded when the command runs
     from vectorforge.api.native.search import SearchResponse
-    from vectorforge.cli.session import Session
     from vectorforge.types import SearchMode
 
 _SNIPPET_CHARS = 200
 
 
+@session_command
 def search(
+    context: CommandContext,
     question: Annotated[str, typer.Argument(help="What to look for; [bold]-[/bold] reads it from stdin.")],
     collection: CollectionOption = None,
     profile: ProfileOption = None,
@@ -39,9 +39,6 @@ def search(
         typer.Option(help="Leave out passages that score less (cosine: -1 to 1).", show_default=False),
     ] = None,
     where: FilterOption = None,
-    json_output: JsonOption = False,
-    data_dir: DataDirOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """Find the passages that answer a question best, best first. Asks no model.
 
@@ -51,22 +48,19 @@ def search(
 
         vectorforge search refunds -c handbook -k 3 --json | jq '.results[].source'
     """
-    with command(json_output=json_output, debug=debug) as terminal:
-        from vectorforge.cli.session import run_in_session
+    text, filters = read_question(question), parse_filter(where)
 
-        text, filters = read_question(question), parse_filter(where)
+    async def work(session: Session) -> "SearchResponse":
+        return await _search(session, collection, profile, text, top_k, filters, min_score, mode)
 
-        async def work(session: "Session") -> "SearchResponse":
-            return await _search(session, collection, profile, text, top_k, filters, min_score, mode)
-
-        response = run_in_session(terminal, data_dir, work)
-        _print(terminal, response)
-        if not response.results:
-            raise typer.Exit(ExitCode.INCOMPLETE)
+    response = context.run(work)
+    _print(context.terminal, response)
+    if not response.results:
+        raise typer.Exit(ExitCode.INCOMPLETE)
 
 
 async def _search(
-    session: "Session",
+    session: Session,
     collection: str | None,
     profile_id: int | None,
     text: str,

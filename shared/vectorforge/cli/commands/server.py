@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import ipaddress
 import signal
 import socket
 from collections.abc import Awaitable, Callable, Iterator
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from vectorforge.cli.doctor.connections import bounded_connection
+from vectorforge.cli.commands.connections import bounded_connection
 from vectorforge.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -117,3 +118,48 @@ async def serve(
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop)
     await server.serve(sockets=[bound])
+
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_WILDCARDS = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
+
+
+def own_names(host: str) -> list[str]:
+    """What clients may call a server that listens on ``host``: names and addresses, without port.
+
+    A wildcard stands for every address of every interface.
+    """
+    if host in LOOPBACK:
+        return [host]
+    names = [host, socket.gethostname(), socket.getfqdn()]
+    return names + _interface_addresses() if host in _WILDCARDS else names
+
+
+def reachable_url(bound: socket.socket) -> str:
+    """An address that a browser can open; for a wildcard the one of the first outward interface."""
+    host, port = bound.getsockname()[:2]
+    if host in LOOPBACK:
+        host = "localhost"
+    elif host in _WILDCARDS:
+        host = next((name for name in _interface_addresses() if _is_outward(name)), "localhost")
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _interface_addresses() -> list[str]:
+    """IPv4 before IPv6, in the order of the interfaces; none where psutil is not installed."""
+    try:
+        import psutil
+    except ModuleNotFoundError:  # of the extra "local"
+        return []
+    found = [entry for entries in psutil.net_if_addrs().values() for entry in entries]
+    return [
+        entry.address.partition("%")[0]  # without the zone of a link-local address
+        for family in (socket.AF_INET, socket.AF_INET6)
+        for entry in found
+        if entry.family == family
+    ]
+
+
+def _is_outward(address: str) -> bool:
+    parsed = ipaddress.ip_address(address)
+    return not (parsed.is_loopback or parsed.is_link_local)

@@ -4,13 +4,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vectorforge.cli.options import DataDirOption, DebugOption, JsonOption
-from vectorforge.cli.session import tenant_command
+from vectorforge.cli.session import CommandContext, Session, session_command
 from vectorforge.cli.terminal import Terminal
 
 if TYPE_CHECKING:  # loaded when the command runs
     from vectorforge.api.native.statistics import StatisticsBody
-    from vectorforge.cli.session import Session
     from vectorforge.db.repositories.statistics_types import Activity, Percentiles, Statistics
 
 _STAGES = {
@@ -22,7 +20,9 @@ _STAGES = {
 }
 
 
+@session_command
 def stats(
+    context: CommandContext,
     days: Annotated[int, typer.Option(min=1, max=400, help="Days up to now.")] = 7,
     collection: Annotated[
         str | None,
@@ -30,9 +30,6 @@ def stats(
             "--collection", "-c", help="Name or id of one collection.", show_default="all", metavar="NAME"
         ),
     ] = None,
-    json_output: JsonOption = False,
-    data_dir: DataDirOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """Count questions, their time, tokens and cost. Days are UTC's.
 
@@ -42,15 +39,14 @@ def stats(
 
         vectorforge stats -c handbook --json | jq .totals.cost_usd
     """
-    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug) as running:
 
-        async def work(session: "Session") -> "Statistics":
-            return await _collect(session, days, collection)
+    async def work(session: Session) -> "Statistics":
+        return await _collect(session, days, collection)
 
-        running.show(running.run(work), _as_body, _print)
+    context.show(context.run(work), _as_body, _print)
 
 
-async def _collect(session: "Session", days: int, collection: str | None) -> "Statistics":
+async def _collect(session: Session, days: int, collection: str | None) -> "Statistics":
     from datetime import UTC, datetime, timedelta
 
     from vectorforge.db.repositories.query_filter import QueryFilter

@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vectorforge.cli.options import LOOPBACK, DataDirOption, DebugOption, JsonOption, own_names
-from vectorforge.cli.terminal import Terminal, command
+from vectorforge.cli.session import CommandContext, session_command
+from vectorforge.cli.terminal import Terminal
 
 if TYPE_CHECKING:  # loaded when the command runs
     from vectorforge.config import VectorForgeConfig
 
 
+@session_command
 def up(
+    context: CommandContext,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")
@@ -24,9 +26,6 @@ def up(
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Let whoever reaches --host in without an API key.")
     ] = False,
-    json_output: JsonOption = False,
-    data_dir: DataDirOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """Start everything on this machine: database, sample documents, page and API.
 
@@ -43,15 +42,14 @@ def up(
 
         VECTORFORGE_ANTHROPIC_API_KEY=... vectorforge up --port 9000 --no-sample
     """
-    with command(json_output=json_output, debug=debug) as terminal:
-        from vectorforge.config import VectorForgeConfig
+    from vectorforge.config import VectorForgeConfig
 
-        config = serving_config(VectorForgeConfig.from_environment(), host, insecure=insecure)
-        gc.disable()  # until all is loaded: see serve_laptop
-        try:
-            _serve(terminal, config, (host, port), data_dir, sample=sample)
-        finally:
-            gc.enable()
+    config = serving_config(VectorForgeConfig.from_environment(), host, insecure=insecure)
+    gc.disable()  # until all is loaded: see serve_laptop
+    try:
+        _serve(context.terminal, config, (host, port), context.data_dir, sample=sample)
+    finally:
+        gc.enable()
 
 
 def _serve(
@@ -64,7 +62,7 @@ def _serve(
 ) -> None:
     import asyncio
 
-    from vectorforge.cli.commands.server import bind, new_event_loop, stop_on_sigterm
+    from vectorforge.cli.commands.server import LOOPBACK, bind, new_event_loop, stop_on_sigterm
     from vectorforge.local.laptop import local_setup
 
     host, port = address
@@ -93,6 +91,7 @@ def serving_config(config: "VectorForgeConfig", host: str, *, insecure: bool = F
     Raises:
         ConfigurationError: Other machines would be served without a login.
     """
+    from vectorforge.cli.commands.server import LOOPBACK, own_names
     from vectorforge.errors import ConfigurationError
 
     server = config.server

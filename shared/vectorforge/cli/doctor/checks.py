@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vectorforge.bootstrap import credential_store
-from vectorforge.cli.doctor.database_checks import Check, check_database
+from vectorforge.cli.doctor.check import Check
+from vectorforge.cli.doctor.database_checks import check_database
 from vectorforge.config import LLMSettings, VectorForgeConfig, known_variables
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import ConfigurationError, VectorForgeError

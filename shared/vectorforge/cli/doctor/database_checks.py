@@ -3,7 +3,6 @@
 import asyncio
 import importlib.util
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -11,6 +10,7 @@ from typing import Any, Literal
 from pydantic import SecretStr
 
 from vectorforge.aws.database_login import app_password, as_migrator
+from vectorforge.cli.doctor.check import Check
 from vectorforge.config import VectorForgeConfig
 from vectorforge.errors import UnsafeRoleError, VectorForgeError
 from vectorforge.local.laptop import LocalSetup, data_folder, local_setup
@@ -19,17 +19,6 @@ _VERSIONS = (
     "SELECT current_setting('server_version') AS server, "
     "(SELECT extversion FROM pg_extension WHERE extname = 'vector') AS pgvector"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """What one check found."""
-
-    name: str
-    status: Literal["ok", "warn", "fail"]
-    detail: str
-    remedy: str = ""
-    """What to do; empty when it is ok."""
 
 
 def check_database(config: VectorForgeConfig, data_dir: Path | None) -> Iterator[Check]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from vectorforge.cli.doctor.database_checks import Check
+from vectorforge.cli.doctor.check import Check
 from vectorforge.db.schema.vector_indexes import (
     IndexState,
     SpaceIndex,

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -108,6 +108,16 @@ class RowsSummary(IngestSummary):
     """Rows whose time of change, and so whose document, is the same as before."""
     without_text: int = 0
     deleted: int = 0
+
+    def notes(self) -> Iterator[str]:
+        """Yield the counts that the table of documents does not show."""
+        for count, text in (
+            (self.skipped, "unchanged rows were not read"),
+            (self.without_text, "rows have no text"),
+            (self.deleted, "documents of removed rows were deleted"),
+        ):
+            if count:
+                yield f"{count:,} {text}."
 
     def as_json(self) -> dict[str, Any]:
         """The same for programs, with the failures."""
@@ -250,14 +260,3 @@ class RowBars:
     def done(self) -> None:
         """One more was ingested."""
         self._progress.advance(self._done)
-
-
-def note_rows(terminal: Terminal, summary: RowsSummary) -> None:
-    """Say what the table of documents does not."""
-    for count, words in (
-        (summary.skipped, "rows have not changed and were not read"),
-        (summary.without_text, "rows hold no text"),
-        (summary.deleted, "documents of rows that are gone were deleted"),
-    ):
-        if count:
-            terminal.note(f"{count:,} {words}.")

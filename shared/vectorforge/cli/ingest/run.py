@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -84,8 +84,12 @@ class IngestSummary:
             self.chunks_removed,
         )
 
+    def notes(self) -> Iterator[str]:
+        """Yield remarks on what was ingested; none for files."""
+        yield from ()
+
     def as_json(self) -> dict[str, Any]:
-        """The same for programs, with the failures."""
+        """Return the summary for programs, with the failures."""
         names = (
             "documents",
             "succeeded",
@@ -244,3 +248,5 @@ def print_summary(terminal: Terminal, summary: IngestSummary) -> None:
     unreported = summary.failed - len(summary.failures)
     if unreported:
         terminal.error(f"... and {unreported} more.")
+    for note in summary.notes():
+        terminal.note(note)
