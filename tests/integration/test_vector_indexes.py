@@ -17,7 +17,7 @@ from psycopg.conninfo import make_conninfo
 from tests.integration.index_scans import index_scans
 from tests.support.postgres.pin_detector import PinDetector
 from tests.support.rag.drafts import chunk_drafts, document_draft, expected_distance, random_vector
-from vectorforge.cli.doctor.storage_checks import storage_checks
+from vectorforge.cli.doctor.database_checks import storage_checks
 from vectorforge.db.connection import Database, TenantDatabase
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.schema.index_building import BuildProgress, BuildResources, build_bytes, build_indexes

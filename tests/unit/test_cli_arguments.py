@@ -10,8 +10,9 @@ import pytest
 from pydantic import SecretStr
 
 from vectorforge import errors
-from vectorforge.cli.commands.server import bind, stop_on_sigterm
-from vectorforge.cli.commands.up import serving_config
+from vectorforge.cli.commands.addresses import bind
+from vectorforge.cli.commands.serve import serving_config
+from vectorforge.cli.commands.server import stop_on_sigterm
 from vectorforge.cli.ingest.files import find_files, shown_source, source_name
 from vectorforge.cli.options import parse_filter, parse_metadata, read_question
 from vectorforge.config import DatabaseSettings, ServerSettings, VectorForgeConfig
@@ -112,7 +113,7 @@ class TestUp:
     def test_taken_port_error_names_the_option(self) -> None:
         with bind("127.0.0.1", 0) as taken:
             port = taken.getsockname()[1]
-            command = [VECTORFORGE, "up", "--port", str(port)]
+            command: list[str | Path] = [VECTORFORGE, "up", "--port", str(port)]
             done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 2
         assert str(port) in done.stderr

@@ -12,8 +12,7 @@ import typer
 
 from vectorforge import errors
 from vectorforge.cli.app import run
-from vectorforge.cli.exit_codes import ExitCode, exit_code_for
-from vectorforge.cli.terminal import Terminal, command, printable
+from vectorforge.cli.terminal import ExitCode, Terminal, command, exit_code_for, printable
 
 VECTORFORGE = Path(sys.executable).with_name("vectorforge")
 SINGLE = ("up", "ingest", "ask", "search", "doctor", "migrate")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from vectorforge.cli.doctor.storage_checks import dead_rows_advice, index_advice, statistics_advice
+from vectorforge.cli.doctor.database_checks import dead_rows_advice, index_advice, statistics_advice
 from vectorforge.db.schema.vector_indexes import IndexState, SpaceIndex, TableStatistics
 
 GIB = 2**30

@@ -1,23 +1,50 @@
-"""The command line: which commands there are, and how usage errors look."""
+"""The command line: its commands, and the output of usage errors."""
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup, TyperOption
 from typer.exceptions import TyperException
 
 from vectorforge.cli.commands import collections, documents, erase, index, keys, limits, logs, providers
-from vectorforge.cli.commands.ask import ask
 from vectorforge.cli.commands.evaluate import evaluate
-from vectorforge.cli.commands.mcp import mcp
 from vectorforge.cli.commands.migrate import migrate
-from vectorforge.cli.commands.search import search
+from vectorforge.cli.commands.query import ask, search
+from vectorforge.cli.commands.serve import mcp, up
 from vectorforge.cli.commands.stats import stats
-from vectorforge.cli.commands.up import up
 from vectorforge.cli.doctor.command import doctor
-from vectorforge.cli.exit_codes import EXIT_CODE_HELP, ExitCode
 from vectorforge.cli.ingest.command import ingest
-from vectorforge.cli.terminal import hide_flag_types
+from vectorforge.cli.terminal import EXIT_CODE_HELP, ExitCode
+
+
+def _without_flag_types(params: list[Any]) -> list[Any]:
+    for param in params:
+        if isinstance(param, TyperOption) and param.is_bool_flag:
+            param.metavar = ""
+    return params
+
+
+class _Command(TyperCommand):
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_flag_types(super().get_params(ctx))
+
+
+class _Group(TyperGroup):
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_flag_types(super().get_params(ctx))
+
+
+def _hide_flag_types(app: typer.Typer) -> None:
+    """Show flags without a type in the help of an app and its commands: ``--json``, not ``--json <bool>``."""
+    app.info.cls = _Group
+    for command in app.registered_commands:
+        command.cls = _Command
+    for group in app.registered_groups:
+        group.cls = _Group
+        if group.typer_instance is not None:
+            _hide_flag_types(group.typer_instance)
+
 
 app = typer.Typer(
     name="vectorforge",
@@ -44,7 +71,7 @@ app.add_typer(logs.app, name="logs")
 app.add_typer(providers.app, name="providers")
 app.command()(doctor)
 app.command()(migrate)
-hide_flag_types(app)
+_hide_flag_types(app)
 
 
 def _print_version(wanted: bool) -> None:

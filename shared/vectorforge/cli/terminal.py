@@ -1,9 +1,7 @@
-"""Help that shows flags without a type: ``--json``, not ``--json <bool>``.
+"""Output and exit codes of commands.
 
-What commands print: for a person at a terminal, for a pipe, or as JSON.
-
-Results go to stdout; progress, notes and errors go to stderr. Off a terminal nothing is coloured, boxed
-or wrapped, and tables are tab-separated. ``NO_COLOR`` is honoured (https://no-color.org).
+Results go to stdout; progress, notes and errors go to stderr. In a pipe nothing is colored, boxed or wrapped,
+and tables are tab-separated. ``NO_COLOR`` is honored (https://no-color.org).
 """
 
 import dataclasses
@@ -14,48 +12,74 @@ import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from enum import Enum
+from enum import Enum, IntEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TextIO
 from uuid import UUID
 
 import typer
 from pydantic import BaseModel
-from typer.core import TyperCommand, TyperGroup, TyperOption
 
-from vectorforge.cli.exit_codes import ExitCode, exit_code_for
-from vectorforge.errors import VectorForgeError
+from vectorforge.errors import (
+    DatabaseError,
+    DeadlineExceededError,
+    EmbeddingError,
+    LimitExceededError,
+    LLMError,
+    MigrationError,
+    RetrievalError,
+    SecretsUnavailableError,
+    UnsafeRoleError,
+    VectorForgeError,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress, ProgressColumn
 
 
-def _hide_flag_types(params: list[Any]) -> list[Any]:
-    for param in params:
-        if isinstance(param, TyperOption) and param.is_bool_flag:
-            param.metavar = ""
-    return params
+class ExitCode(IntEnum):
+    """Exit codes of every command."""
+
+    OK = 0
+    INCOMPLETE = 1
+    """Ran to its end, but not all is well."""
+    USAGE = 2
+    """The command line or a setting is wrong; trying again changes nothing."""
+    UNAVAILABLE = 3
+    """A service did not do its part; trying again may help."""
+    BUG = 4
+    """Something nobody expected."""
+    INTERRUPTED = 130
 
 
-class _Command(TyperCommand):
-    def get_params(self, ctx: Any) -> list[Any]:
-        return _hide_flag_types(super().get_params(ctx))
+EXIT_CODE_HELP = (
+    "[bold]Exit codes:[/bold] "
+    "[bold]0[/bold] done · "
+    "[bold]1[/bold] done, but something is not well (a document failed, nothing was found, a check failed, "
+    "migrations are pending, an evaluation found a regression) · "
+    "[bold]2[/bold] the command line or a setting is wrong · "
+    "[bold]3[/bold] the database or a model is unavailable · "
+    "[bold]4[/bold] a bug · "
+    "[bold]130[/bold] interrupted"
+)
+
+_UNAVAILABLE = (
+    DatabaseError,
+    DeadlineExceededError,
+    EmbeddingError,
+    LimitExceededError,
+    LLMError,
+    RetrievalError,
+    SecretsUnavailableError,
+)
 
 
-class _Group(TyperGroup):
-    def get_params(self, ctx: Any) -> list[Any]:
-        return _hide_flag_types(super().get_params(ctx))
-
-
-def hide_flag_types(app: typer.Typer) -> None:
-    """Let the app's help, and that of all its commands, show flags without a type."""
-    app.info.cls = _Group
-    for command in app.registered_commands:
-        command.cls = _Command
-    for group in app.registered_groups:
-        group.cls = _Group
-        if group.typer_instance is not None:
-            hide_flag_types(group.typer_instance)
+def exit_code_for(error: VectorForgeError) -> ExitCode:
+    """The exit code of a command that ended with this error."""
+    if isinstance(error, (MigrationError, UnsafeRoleError)):
+        return ExitCode.USAGE  # somebody has to change the setup; waiting does not help
+    return ExitCode.UNAVAILABLE if isinstance(error, _UNAVAILABLE) else ExitCode.USAGE
 
 
 _CONTROL = {code: None for code in (*range(0x20), 0x7F, *range(0x80, 0xA0)) if chr(code) not in "\n\t"}
@@ -101,6 +125,13 @@ class Terminal:
         from rich.console import Console
 
         return Console(stderr=True, highlight=False, soft_wrap=not sys.stderr.isatty())
+
+    def progress(self, *columns: "ProgressColumn | str") -> "Progress":
+        """Return a progress display on stderr; it is disabled in a pipe and with ``--json``."""
+        from rich.progress import Progress
+
+        hidden = self.json_output or not self.err.is_terminal
+        return Progress(*columns, console=self.err, transient=True, disable=hidden)
 
     @property
     def interactive(self) -> bool:

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from vectorforge.cli.exit_codes import ExitCode
 from vectorforge.cli.ingest.files import source_name
 from vectorforge.cli.options import CollectionOption, YesOption, confirm
 from vectorforge.cli.session import CommandContext, Session, offline_command, session_command
-from vectorforge.cli.terminal import Terminal
+from vectorforge.cli.terminal import ExitCode, Terminal
 from vectorforge.errors import InvalidInputError, NotFoundError
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vectorforge.cli.exit_codes import ExitCode
 from vectorforge.cli.options import CollectionOption
 from vectorforge.cli.session import CommandContext, Session, session_command
+from vectorforge.cli.terminal import ExitCode
 from vectorforge.errors import InvalidInputError
 from vectorforge.types import SearchMode, SearchSettings
 
@@ -177,21 +177,22 @@ def evaluate(
 
 
 def _measure(context: CommandContext, collection: str | None, plan: "Plan") -> "Outcome":
-    from vectorforge.cli.commands.evaluation_output import Progressing
+    from vectorforge.cli.commands.evaluation_output import question_progress
     from vectorforge.evaluation.run import Evaluation, Outcome
 
     async def work(session: Session) -> Outcome:
         target = await session.collection(collection)
         evaluation = Evaluation(session.services, target, plan)
-        with Progressing(context.terminal, len(plan.questions.questions) * len(plan.variants)) as progress:
-            runs = await evaluation.run(progress.advance)
+        questions = len(plan.questions.questions) * len(plan.variants)
+        with question_progress(context.terminal, questions) as on_answer:
+            runs = await evaluation.run(on_answer)
         return Outcome(plan, target.name, runs, evaluation.missing_sources)
 
     return context.run(work)
 
 
 def _tune(context: CommandContext, collection: str | None, plan: "Plan", *, save: bool) -> None:
-    from vectorforge.cli.commands.evaluation_output import Progressing, print_tuning
+    from vectorforge.cli.commands.evaluation_output import print_tuning, question_progress
     from vectorforge.evaluation.run import Evaluation
     from vectorforge.evaluation.tuning import tune
 
@@ -199,8 +200,8 @@ def _tune(context: CommandContext, collection: str | None, plan: "Plan", *, save
         target = await session.collection(collection)
         evaluation = Evaluation(session.services, target, plan)
         embeddings = session.application.embedding_registry
-        with Progressing(context.terminal, len(plan.questions.questions)) as progress:
-            tuning = await tune(evaluation, session.services, target, embeddings, progress.advance)
+        with question_progress(context.terminal, len(plan.questions.questions)) as on_answer:
+            tuning = await tune(evaluation, session.services, target, embeddings, on_answer)
         saved = save and tuning.is_gain
         if saved:
             await session.services.collections.set_search(target.id, SearchSettings(dense_weight=tuning.best))

@@ -1,14 +1,13 @@
-"""What ``vectorforge eval --tune`` shows.
+"""Output of ``vectorforge eval``: a bar while it runs, tables or JSON at its end."""
 
-What ``vectorforge eval`` shows: a bar while it runs, tables or JSON at its end.
-"""
-
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
-    Progress,
     SpinnerColumn,
     TextColumn,
     TimeElapsedColumn,
@@ -72,34 +71,13 @@ _FEW = 30
 """Questions below which an interval says little: the bootstrap needs a sample that looks like its source."""
 
 
-class Progressing:
-    """A bar on stderr, one step for each answer. Silent off a terminal."""
-
-    def __init__(self, terminal: Terminal, total: int) -> None:
-        self._progress = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("[dim]left"),
-            TimeRemainingColumn(),
-            console=terminal.err,
-            transient=True,
-            disable=terminal.json_output or not terminal.err.is_terminal,
-        )
-        self._task = self._progress.add_task("Asking", total=total)
-
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    def advance(self) -> None:
-        """One more answer is there."""
-        self._progress.advance(self._task)
+@contextmanager
+def question_progress(terminal: Terminal, total: int) -> Iterator[Callable[[], None]]:
+    """Show a bar on stderr; yields the function to call after each answer."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    left = (TextColumn("[dim]left"), TimeRemainingColumn())
+    with terminal.progress(SpinnerColumn(), *columns, *left) as progress:
+        yield partial(progress.advance, progress.add_task("Answering", total=total))
 
 
 def print_outcome(terminal: Terminal, outcome: Outcome, summary: Summary) -> None:

@@ -135,17 +135,10 @@ def _as_migrator(data_dir: Path | None, work: Callable[[str], Awaitable[T]]) -> 
 @contextmanager
 def _bars(terminal: Terminal) -> "Iterator[Callable[[BuildProgress], None]]":
     """A bar on stderr for each phase of each build; silent off a terminal."""
-    from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-    progress = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeElapsedColumn(),
-        console=terminal.err,
-        transient=True,
-        disable=terminal.json_output or not terminal.err.is_terminal,
-    )
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    progress = terminal.progress(*columns)
     tasks: dict[str, TaskID] = {}
 
     def show(seen: "BuildProgress") -> None:

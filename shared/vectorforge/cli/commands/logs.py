@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from vectorforge.cli.exit_codes import ExitCode
 from vectorforge.cli.session import CommandContext, Session, session_command
+from vectorforge.cli.terminal import ExitCode
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help="Take care of the query log.")
 

@@ -138,14 +138,8 @@ async def _replay(terminal: Terminal, paths: Sequence[Path], settings: DatabaseS
 
 
 def _progress(terminal: Terminal) -> Progress:
-    progress = Progress(
-        SpinnerColumn(),
-        TextColumn("{task.fields[records]} records in {task.fields[lines]} lines"),
-        TimeElapsedColumn(),
-        console=terminal.err,
-        transient=True,
-        disable=terminal.json_output or not terminal.err.is_terminal,
-    )
+    counts = TextColumn("{task.fields[records]} records in {task.fields[lines]} lines")
+    progress = terminal.progress(SpinnerColumn(), counts, TimeElapsedColumn())
     progress.add_task("Replay", total=None, records=0, lines=0)
     return progress
 

@@ -1,15 +1,15 @@
 """``vectorforge migrate``."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Self
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from pydantic import SecretStr
 
-from vectorforge.cli.exit_codes import ExitCode
 from vectorforge.cli.session import CommandContext, session_command
-from vectorforge.cli.terminal import Terminal
+from vectorforge.cli.terminal import ExitCode, Terminal
 
 if TYPE_CHECKING:
     from vectorforge.config import DatabaseSettings
@@ -109,43 +109,25 @@ async def _migrate_database(
     names = await as_migrator(settings, apply)
     if schema_only:
         return names, 0
-    with Reading(terminal) as reading:
-        passages, complete = await as_migrator(settings, reading.read)
+    passages, complete = await _read_terms(settings, terminal)
     if not complete:
         terminal.note("Some documents are being written; a server reads the words of the rest.")
     return names, passages
 
 
-class Reading:
-    """Reads words of passages, with a bar on stderr once there are some. Silent off a terminal."""
+async def _read_terms(settings: "DatabaseSettings", terminal: Terminal) -> tuple[int, bool]:
+    """Index the words of chunks with a bar on stderr; see ``read_unread_terms``."""
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
-    def __init__(self, terminal: Terminal) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from vectorforge.aws.database_login import as_migrator
+    from vectorforge.db.term_reading import read_unread_terms
 
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("documents, [dim]left"),
-            TimeRemainingColumn(),
-            console=terminal.err,
-            transient=True,
-            disable=terminal.json_output or not terminal.err.is_terminal,
-        )
-        self._task = self._progress.add_task("Reading words", total=None, visible=False)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    left = (TextColumn("documents, [dim]left"), TimeRemainingColumn())
+    with terminal.progress(*columns, *left) as progress:
+        task = progress.add_task("Indexing words", total=None, visible=False)
 
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
+        def show(done: int, total: int) -> None:
+            progress.update(task, completed=done, total=total, visible=True)
 
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    async def read(self, conninfo: str) -> tuple[int, bool]:
-        """See ``read_unread_terms``."""
-        from vectorforge.db.term_reading import read_unread_terms
-
-        return await read_unread_terms(conninfo, on_progress=self._show)
-
-    def _show(self, done: int, total: int) -> None:
-        self._progress.update(self._task, completed=done, total=total, visible=True)
+        return await as_migrator(settings, partial(read_unread_terms, on_progress=show))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from vectorforge.cli.exit_codes import ExitCode
 from vectorforge.cli.session import CommandContext, offline_command
+from vectorforge.cli.terminal import ExitCode
 from vectorforge.errors import InvalidInputError
 
 if TYPE_CHECKING:  # loaded when a command runs

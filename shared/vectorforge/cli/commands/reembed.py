@@ -210,15 +210,14 @@ def _run(context: CommandContext, name: str, step: "Step") -> None:
 
 async def _fill(session: Session, terminal: Terminal, collection: "Collection") -> "EmbeddingSwitch | None":
     """Work for the collection's change until nothing is left to do; None: it is over."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
     from vectorforge.embedding_switch.repo import SwitchState
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    hidden = terminal.json_output or not terminal.err.is_terminal
     backfill = session.application.embedding_backfill
     told: str | None = None
-    with Progress(*columns, console=terminal.err, transient=True, disable=hidden) as progress:
+    with terminal.progress(*columns) as progress:
         task = progress.add_task("Embedding", total=None)
         while (found := await session.services.model_changes.stored.find(collection.id)) is not None:
             removing = found.state is SwitchState.REMOVING

@@ -2,16 +2,16 @@
 
 import asyncio
 import contextlib
-import ipaddress
 import signal
 import socket
 from collections.abc import Awaitable, Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
+from uuid import uuid4
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from vectorforge.cli.commands.connections import bounded_connection
-from vectorforge.errors import ConfigurationError
+from vectorforge.api.problems import http_problem
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -56,30 +56,6 @@ def stop_on_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def bind(host: str, port: int) -> socket.socket:
-    """A socket bound to this address; held from now on, so that nobody else gets it meanwhile.
-
-    Raises:
-        ConfigurationError: The port is taken, the host is not one of this machine, or it is not allowed.
-    """
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        bound = socket.socket(family, kind, protocol)
-    except OSError as exc:
-        raise ConfigurationError(f"--host {host} is not a name or address of this machine.") from exc
-    try:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind(address)
-        bound.listen(128)  # without it a second process could still bind, thanks to SO_REUSEADDR
-    except OSError as exc:
-        bound.close()
-        raise ConfigurationError(
-            f"Port {port} on {host} cannot be opened: {(exc.strerror or 'refused').lower()}. "
-            "Choose another with --port."
-        ) from exc
-    return bound
-
-
 def new_event_loop() -> asyncio.AbstractEventLoop:
     """uvloop's, which takes less time for the same work; Python's own on Windows, which has none."""
     try:
@@ -120,46 +96,114 @@ async def serve(
     await server.serve(sockets=[bound])
 
 
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
-_WILDCARDS = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
+MAX_HEADER_BYTES = 64 * 1024
+"""Size of a request's line and headers; what comes in one read with their end is not counted."""
+_LINGER_S = 1.0
+"""Time in which a client can read why it is refused, before its connection is reset."""
 
 
-def own_names(host: str) -> list[str]:
-    """What clients may call a server that listens on ``host``: names and addresses, without port.
+class BoundedConnection(HttpToolsProtocol):
+    """A connection whose requests send their headers in time, and one of a bounded number."""
 
-    A wildcard stands for every address of every interface.
+    header_timeout_s: ClassVar[float]
+    max_connections: ClassVar[int]
+    lingering: ClassVar[set["BoundedConnection"]]
+    """Refused connections that are not closed yet."""
+
+    _header_timer: asyncio.TimerHandle | None = None
+    """Runs from a connection's start, and from a request's first byte, to the end of its headers."""
+    _header_bytes = 0
+    _in_headers = False
+    _is_refused = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn's
+        """Take the connection, or refuse it."""
+        if len(self.connections) >= self.max_connections:
+            self.transport = transport
+            detail = f"The server has {self.max_connections} open connections; try again later."
+            self._refuse(503, "too_many_connections", detail, {"Retry-After": "1"})
+            return
+        super().connection_made(transport)
+        self._start_header_timer()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self._stop_header_timer()
+        self.lingering.discard(self)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what came in; of a refused connection nothing is read."""
+        if self._is_refused:
+            return
+        super().data_received(data)
+        if self._in_headers:
+            self._header_bytes += len(data)
+            if self._header_bytes > MAX_HEADER_BYTES:
+                detail = f"The headers must have at most {MAX_HEADER_BYTES} bytes."
+                self._refuse(431, "headers_too_large", detail, {})
+        elif self._header_timer is None and not self._is_answering():
+            self._start_header_timer()  # blank lines, which begin no request but end the keep-alive timeout
+
+    def on_message_begin(self) -> None:
+        """Begin a request."""
+        super().on_message_begin()
+        self._in_headers, self._header_bytes = True, 0
+        self._start_header_timer()
+
+    def on_headers_complete(self) -> None:
+        """Serve a request."""
+        self._in_headers = False
+        self._stop_header_timer()
+        super().on_headers_complete()
+
+    def _is_answering(self) -> bool:
+        return not getattr(self.cycle, "response_complete", True)  # there is none before the first request
+
+    def _start_header_timer(self) -> None:
+        self._stop_header_timer()
+        self._header_timer = self.loop.call_later(self.header_timeout_s, self._headers_are_late)
+
+    def _stop_header_timer(self) -> None:
+        if self._header_timer is not None:
+            self._header_timer.cancel()
+            self._header_timer = None
+
+    def _headers_are_late(self) -> None:
+        if self._is_answering():  # an earlier request of the connection, whose response must not be cut
+            self._start_header_timer()
+        elif self._in_headers:
+            detail = f"The headers must arrive within {self.header_timeout_s:g} seconds."
+            self._refuse(408, "headers_too_slow", detail, {})
+        else:
+            self.transport.close()  # browsers open connections ahead, and expect no response
+
+    def _refuse(self, status: int, code: str, detail: str, headers: dict[str, str]) -> None:
+        """Send a problem document, and close when the client has had time to read it."""
+        self._is_refused = True
+        self._stop_header_timer()
+        self.connections.discard(self)
+        if self.transport.is_closing():
+            return
+        if len(self.lingering) >= self.max_connections:
+            self.transport.abort()
+            return
+        self.lingering.add(self)
+        state = {"request_id": str(uuid4())}
+        headers = {"Connection": "close", "X-Request-Id": state["request_id"], **headers}
+        response = http_problem(status, detail, scope_state=state, code=code, headers=headers)
+        fields = b"".join(b"%b: %b\r\n" % field for field in response.raw_headers)
+        self.transport.write(b"%b%b\r\n%b" % (STATUS_LINE[status], fields, bytes(response.body)))
+        self.transport.write_eof()
+        self.loop.call_later(_LINGER_S, self.transport.abort)
+
+
+def bounded_connection(header_timeout_s: float, max_connections: int) -> type[BoundedConnection]:
+    """Return the protocol of one server's connections, for ``uvicorn.Config(http=...)``.
+
+    Args:
+        header_timeout_s: Seconds for the headers of each request.
+        max_connections: Open connections; further ones get 503 and are closed.
     """
-    if host in LOOPBACK:
-        return [host]
-    names = [host, socket.gethostname(), socket.getfqdn()]
-    return names + _interface_addresses() if host in _WILDCARDS else names
-
-
-def reachable_url(bound: socket.socket) -> str:
-    """An address that a browser can open; for a wildcard the one of the first outward interface."""
-    host, port = bound.getsockname()[:2]
-    if host in LOOPBACK:
-        host = "localhost"
-    elif host in _WILDCARDS:
-        host = next((name for name in _interface_addresses() if _is_outward(name)), "localhost")
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-def _interface_addresses() -> list[str]:
-    """IPv4 before IPv6, in the order of the interfaces; none where psutil is not installed."""
-    try:
-        import psutil
-    except ModuleNotFoundError:  # of the extra "local"
-        return []
-    found = [entry for entries in psutil.net_if_addrs().values() for entry in entries]
-    return [
-        entry.address.partition("%")[0]  # without the zone of a link-local address
-        for family in (socket.AF_INET, socket.AF_INET6)
-        for entry in found
-        if entry.family == family
-    ]
-
-
-def _is_outward(address: str) -> bool:
-    parsed = ipaddress.ip_address(address)
-    return not (parsed.is_loopback or parsed.is_link_local)
+    bounds = {"header_timeout_s": header_timeout_s, "max_connections": max_connections, "lingering": set()}
+    return type("BoundedConnection", (BoundedConnection,), bounds)

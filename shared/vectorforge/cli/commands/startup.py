@@ -16,7 +16,8 @@ from vectorforge.api.app import create_app
 from vectorforge.api.middleware import observability as access_log
 from vectorforge.api.routers import QUERY_ROUTERS
 from vectorforge.bootstrap import Application
-from vectorforge.cli.commands.server import reachable_url, serve
+from vectorforge.cli.commands.addresses import reachable_url
+from vectorforge.cli.commands.server import serve
 from vectorforge.cli.ingest.files import SourceFile
 from vectorforge.cli.session import Session, open_session
 from vectorforge.cli.terminal import Terminal, printable

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vectorforge.bootstrap import credential_store
+from vectorforge.cli.commands.addresses import bind
 from vectorforge.cli.doctor.check import Check
 from vectorforge.cli.doctor.database_checks import check_database
 from vectorforge.config import LLMSettings, VectorForgeConfig, known_variables
@@ -78,8 +79,6 @@ def _disk(folder: Path) -> Check:
 
 
 def _port(port: int) -> Check:
-    from vectorforge.cli.commands.server import bind
-
     try:
         bind("127.0.0.1", port).close()
     except ConfigurationError:

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from vectorforge.cli.doctor.check import Check
-from vectorforge.cli.exit_codes import ExitCode
 from vectorforge.cli.session import CommandContext, session_command
+from vectorforge.cli.terminal import ExitCode
 
 
 @session_command

@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from vectorforge.cli.exit_codes import ExitCode
 from vectorforge.cli.ingest.files import FoundFiles, SkippedFile, find_files
-from vectorforge.cli.ingest.row_options import (
+from vectorforge.cli.options import (
+    CollectionOption,
     DeleteOption,
     EverythingOption,
     FromPostgresOption,
     KeyOption,
     MetadataColumnOption,
+    ProfileOption,
     ProfilesOption,
     QueryOption,
     SourceNameOption,
@@ -21,9 +22,10 @@ from vectorforge.cli.ingest.row_options import (
     TextOption,
     TitleOption,
     UpdatedOption,
+    parse_metadata,
 )
-from vectorforge.cli.options import CollectionOption, ProfileOption, parse_metadata
 from vectorforge.cli.session import CommandContext, Session, session_command
+from vectorforge.cli.terminal import ExitCode
 from vectorforge.errors import InvalidInputError
 from vectorforge.profile_types import SourceType
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from vectorforge.cli.ingest.display import RowBars
 from vectorforge.cli.ingest.files import SourceFile
-from vectorforge.cli.ingest.rows import RowBars
 from vectorforge.cli.ingest.run import IngestSummary, read_file
 from vectorforge.cli.session import Session
 from vectorforge.cli.terminal import Terminal

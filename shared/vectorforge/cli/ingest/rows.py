@@ -8,15 +8,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-)
-
+from vectorforge.cli.ingest.display import RowBars
 from vectorforge.cli.ingest.run import PARALLEL_DOCUMENTS, IngestSummary
 from vectorforge.cli.session import Session
 from vectorforge.cli.terminal import Terminal
@@ -171,7 +163,7 @@ async def _changed_rows(
     rows: SourceRows,
     ingestion: RowIngestion,
     wanted: RowsToIngest,
-    bars: "RowBars",
+    bars: RowBars,
 ) -> _Found:
     mapping, found = wanted.mapping, _Found()
     stored = await session.services.documents.metadata_of_parent(collection.id, mapping.name, ROW_VERSION)
@@ -201,7 +193,7 @@ async def _ingest_batch(
     batch: Sequence[Mapping[str, Any]],
     summary: RowsSummary,
     found: _Found,
-    bars: "RowBars",
+    bars: RowBars,
 ) -> None:
     """Ingest some rows side by side; after a stop, leave the rest."""
     waiting = iter(batch)
@@ -223,40 +215,3 @@ async def _ingest_batch(
     async with asyncio.TaskGroup() as group:
         for _ in range(PARALLEL_DOCUMENTS):
             group.create_task(work())
-
-
-class RowBars:
-    """Bars on stderr: rows compared, rows ingested. Silent off a terminal."""
-
-    def __init__(self, terminal: Terminal) -> None:
-        self._progress = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description:<9}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            console=terminal.err,
-            transient=True,
-            disable=terminal.json_output or not terminal.err.is_terminal,
-        )
-        self._compared = self._progress.add_task("Compared", total=None)
-        self._done = self._progress.add_task("Ingested", total=0)
-
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    def compared(self) -> None:
-        """One more key was read."""
-        self._progress.advance(self._compared)
-
-    def total(self, rows: int) -> None:
-        """Say how many are going to be ingested."""
-        self._progress.update(self._done, total=rows)
-
-    def done(self) -> None:
-        """One more was ingested."""
-        self._progress.advance(self._done)

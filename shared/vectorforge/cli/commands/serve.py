@@ -1,4 +1,4 @@
-"""``vectorforge up``."""
+"""``vectorforge up`` and ``vectorforge mcp``: serve over HTTP, or to an agent over stdin and stdout."""
 
 import gc
 from pathlib import Path
@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from vectorforge.cli.commands.addresses import LOOPBACK, bind, own_names
+from vectorforge.cli.options import CollectionOption, DataDirOption, DebugOption
 from vectorforge.cli.session import CommandContext, session_command
-from vectorforge.cli.terminal import Terminal
+from vectorforge.cli.terminal import Terminal, command
 
 if TYPE_CHECKING:  # loaded when the command runs
     from vectorforge.config import VectorForgeConfig
+    from vectorforge.local.laptop import LocalSetup
 
 
 @session_command
@@ -62,7 +65,7 @@ def _serve(
 ) -> None:
     import asyncio
 
-    from vectorforge.cli.commands.server import LOOPBACK, bind, new_event_loop, stop_on_sigterm
+    from vectorforge.cli.commands.server import new_event_loop, stop_on_sigterm
     from vectorforge.local.laptop import local_setup
 
     host, port = address
@@ -91,7 +94,6 @@ def serving_config(config: "VectorForgeConfig", host: str, *, insecure: bool = F
     Raises:
         ConfigurationError: Other machines would be served without a login.
     """
-    from vectorforge.cli.commands.server import LOOPBACK, own_names
     from vectorforge.errors import ConfigurationError
 
     server = config.server
@@ -107,3 +109,54 @@ def serving_config(config: "VectorForgeConfig", host: str, *, insecure: bool = F
     names = [*LOOPBACK, *own_names(host), *server.allowed_hosts]
     changes = {"auth": auth, "allowed_hosts": list(dict.fromkeys(names))}
     return config.model_copy(update={"server": server.model_copy(update=changes)})
+
+
+def mcp(
+    collection: CollectionOption = None, data_dir: DataDirOption = None, debug: DebugOption = False
+) -> None:
+    """Give an agent's host your documents as tools (Model Context Protocol, over stdin and stdout).
+
+    The tools are semantic_search, semantic_search_with_context and ask. The host starts this command
+    itself; messages are all that is on stdout, the log is on stderr. For hosts on other machines there is
+    /mcp of a running server.
+
+    [bold]Claude Desktop[/bold] (claude_desktop_config.json) and other hosts:
+
+        {"mcpServers": {"vectorforge": {
+
+          "command": "uv",
+
+          "args": ["run", "--directory", "/path/to/vectorforge",
+
+                   "vectorforge", "mcp", "--collection", "default"]}}}
+
+    Providers' keys go into "env", beside "args".
+    """
+    with command(json_output=False, debug=debug) as terminal:
+        from vectorforge.cli.commands.server import stop_on_sigterm
+        from vectorforge.config import VectorForgeConfig
+        from vectorforge.local.laptop import local_setup
+
+        config = _with_default_collection(VectorForgeConfig.from_environment(), collection)
+        with stop_on_sigterm(), local_setup(config, data_dir=data_dir, supervised=True) as setup:
+            _serve_stdio(terminal, setup)
+
+
+def _with_default_collection(config: "VectorForgeConfig", collection: str | None) -> "VectorForgeConfig":
+    if collection is None:
+        return config
+    query = config.query.model_copy(update={"default_collection": collection})
+    return config.model_copy(update={"query": query})
+
+
+def _serve_stdio(terminal: Terminal, setup: "LocalSetup") -> None:
+    import asyncio
+
+    from vectorforge.api.mcp.stdio import serve_stdio
+    from vectorforge.cli.session import open_session
+
+    async def serve() -> None:
+        async with open_session(setup, terminal) as session:
+            await serve_stdio(session.application, session.services)
+
+    asyncio.run(serve())
