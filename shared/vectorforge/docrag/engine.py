@@ -16,9 +16,9 @@ from vectorforge.docrag.cache import CacheManager, performance_stats
 from vectorforge.docrag.client import build_application, open_in_thread, openai_client
 from vectorforge.docrag.config import Config
 from vectorforge.docrag.responses import EmbeddingError, GenerationError, RAGError, RetrievalError, rag_error
+from vectorforge.docrag.splitter import RecursiveSplitter, chunk_document
 from vectorforge.docrag.store import DocumentStore
 from vectorforge.errors import VectorForgeError
-from vectorforge.ingestion.recursive import RecursiveSplitter, chunk_document
 from vectorforge.pipeline.guardrails.redaction import redact
 from vectorforge.pipeline.rag import QueryService
 from vectorforge.pipeline.types import QueryConfig, QueryResult
@@ -95,7 +95,7 @@ class RAGEngine:
         return self._run(self._store.collection)
 
     def chunk_document(self, content: str, metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """A text as chunks for ``add_documents``; see ``ingestion.recursive.chunk_document``."""
+        """A text as chunks for ``add_documents``; see ``splitter.chunk_document``."""
         return chunk_document(content, metadata, self.text_splitter)
 
     def add_documents(self, documents: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

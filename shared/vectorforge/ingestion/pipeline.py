@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 from vectorforge.background import log_unexpected
@@ -23,6 +22,7 @@ from vectorforge.ingestion.embedding_prefetch import (
     is_small,
     make_ahead,
 )
+from vectorforge.ingestion.extract import PartReader
 from vectorforge.ingestion.types import (
     Charge,
     DocumentPart,
@@ -30,10 +30,8 @@ from vectorforge.ingestion.types import (
     DocumentStatus,
     ExtractedDocument,
     ExtractionLimits,
-    IngestionError,
     IngestionStage,
 )
-from vectorforge.ingestion.worker.part_reader import PartReader
 from vectorforge.types import Collection, StoredDocument
 from vectorforge.vectorstore.base import VectorStore
 
@@ -113,7 +111,7 @@ class IngestionPipeline:
         try:
             parts = await self.split(content, source, media_type)
         except VectorForgeError as exc:
-            return [failed(source, exc)]
+            return [DocumentResult.of_failure(source, exc)]
         results: list[DocumentResult] = []
         for start in range(0, len(parts), AT_A_TIME):
             group = parts[start : start + AT_A_TIME]
@@ -128,7 +126,7 @@ class IngestionPipeline:
         try:
             await self.delete_left_out(collection, parts, results)
         except VectorForgeError as exc:
-            results.append(failed(source, exc))
+            results.append(DocumentResult.of_failure(source, exc))
         return results
 
     async def delete_left_out(
@@ -189,19 +187,11 @@ class IngestionPipeline:
                 collection, document, on_stage=on_stage, on_progress=on_progress, known=known
             )
         except VectorForgeError as exc:
-            return replace(failed(part.source, exc), warnings=warnings)
+            return DocumentResult.of_failure(part.source, exc, warnings)
         except Exception as exc:  # noqa: BLE001 - a bug met by one document must not take its siblings along
             log_unexpected(logger, "Ingestion of a document failed unexpectedly", exc)
-            return replace(failed(part.source, VectorForgeError()), warnings=warnings)
-        return DocumentResult(
-            source=document.source,
-            status=DocumentStatus.UNCHANGED if stored.unchanged else DocumentStatus.SUCCEEDED,
-            document_id=stored.document_id,
-            chunks_added=stored.chunks_added,
-            chunks_kept=stored.chunks_kept,
-            chunks_removed=stored.chunks_removed,
-            warnings=warnings,
-        )
+            return DocumentResult.of_failure(part.source, VectorForgeError(), warnings)
+        return DocumentResult.of(document, stored)
 
     async def ingest_document(
         self,
@@ -280,13 +270,6 @@ class IngestionPipeline:
             return {}
         vectors = ChunkVectors(self._embeddings, collection, None, self._models)
         return await make_ahead(documents, collection.id, self._documents, self._chunking, vectors)
-
-
-def failed(source: str, exc: VectorForgeError) -> DocumentResult:
-    """The result of a document that an error stopped."""
-    code = f"document_{exc.reason}" if isinstance(exc, ExtractionError) else exc.code
-    error = IngestionError(code, exc.message, retryable=exc.retryable)
-    return DocumentResult(source, DocumentStatus.FAILED, error=error)
 
 
 def _unchanged(current: CurrentDocument) -> StoredDocument:

@@ -15,8 +15,8 @@ from vectorforge.ingestion.drafts import FORMAT
 from vectorforge.ingestion.embedding_prefetch import SMALL_BYTES, KnownVectors
 from vectorforge.ingestion.extract import media
 from vectorforge.ingestion.extract.decode import clean, clean_json
-from vectorforge.ingestion.pipeline import IngestionPipeline, failed
-from vectorforge.ingestion.types import MAX_SOURCE_CHARS, DocumentResult, DocumentStatus, ExtractedDocument
+from vectorforge.ingestion.pipeline import IngestionPipeline
+from vectorforge.ingestion.types import MAX_SOURCE_CHARS, DocumentResult, ExtractedDocument
 from vectorforge.types import Collection
 
 ROW_VERSION: Final = "row_version"
@@ -178,16 +178,8 @@ class RowIngestion:
             source = document.source
             stored = await self._pipeline.ingest_document(self._collection, document, known=known)
         except VectorForgeError as exc:
-            return failed(source, exc)
-        return DocumentResult(
-            source=source,
-            status=DocumentStatus.UNCHANGED if stored.unchanged else DocumentStatus.SUCCEEDED,
-            document_id=stored.document_id,
-            chunks_added=stored.chunks_added,
-            chunks_kept=stored.chunks_kept,
-            chunks_removed=stored.chunks_removed,
-            warnings=document.warnings,
-        )
+            return DocumentResult.of_failure(source, exc)
+        return DocumentResult.of(document, stored)
 
     def _document(self, row: Mapping[str, Any]) -> ExtractedDocument | None:
         document = self.mapping.document(row)

@@ -4,11 +4,12 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NotRequired, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, NotRequired, Self, TypeAlias, TypedDict
 from uuid import UUID
 
 from vectorforge.config import IngestionSettings
-from vectorforge.errors import ExtractionError
+from vectorforge.errors import ExtractionError, VectorForgeError
+from vectorforge.types import StoredDocument
 
 if TYPE_CHECKING:
     from vectorforge.ingestion.chunk import TextChunk
@@ -140,6 +141,12 @@ class IngestionError:
     retryable: bool = False
     """The same document may succeed later, unchanged."""
 
+    @classmethod
+    def of(cls, exc: VectorForgeError) -> Self:
+        """Return an exception as the error of a document."""
+        code = f"document_{exc.reason}" if isinstance(exc, ExtractionError) else exc.code
+        return cls(code, exc.message, retryable=exc.retryable)
+
 
 class DocumentStatus(StrEnum):
     """What became of a document."""
@@ -163,3 +170,21 @@ class DocumentResult:
     chunks_removed: int = 0
     error: IngestionError | None = None
     warnings: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, document: ExtractedDocument, stored: StoredDocument) -> Self:
+        """Return the result of a document that was stored or unchanged."""
+        return cls(
+            source=document.source,
+            status=DocumentStatus.UNCHANGED if stored.unchanged else DocumentStatus.SUCCEEDED,
+            document_id=stored.document_id,
+            chunks_added=stored.chunks_added,
+            chunks_kept=stored.chunks_kept,
+            chunks_removed=stored.chunks_removed,
+            warnings=document.warnings,
+        )
+
+    @classmethod
+    def of_failure(cls, source: str, exc: VectorForgeError, warnings: tuple[str, ...] = ()) -> Self:
+        """Return the result of a document that failed with an error."""
+        return cls(source, DocumentStatus.FAILED, error=IngestionError.of(exc), warnings=warnings)

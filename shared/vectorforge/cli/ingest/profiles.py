@@ -18,10 +18,9 @@ from vectorforge.cli.session import Session
 from vectorforge.cli.terminal import Terminal
 from vectorforge.db.source_rows import SourceRows
 from vectorforge.errors import InvalidInputError, VectorForgeError
-from vectorforge.ingestion.pipeline import failed
+from vectorforge.ingestion.extract import PartReader
 from vectorforge.ingestion.profile import RAGIngestionPipeline
 from vectorforge.ingestion.types import DocumentPart, DocumentResult, DocumentStatus, ExtractionLimits
-from vectorforge.ingestion.worker.part_reader import PartReader
 from vectorforge.profile_types import SourceType
 from vectorforge.vectorstore.validation import checked_profile
 
@@ -50,7 +49,7 @@ async def ingest_profile_files(
         try:
             parts = await services.ingestion.split(read_file(file, reader.limits.max_bytes), source, None)
         except VectorForgeError as exc:
-            summary.add(failed(source, exc))
+            summary.add(DocumentResult.of_failure(source, exc))
             continue
         for part in parts:
             if summary.stopped_by:
@@ -83,7 +82,7 @@ async def _ingest(
             page_starts=document.page_starts,
         )
     except VectorForgeError as exc:
-        return failed(part.source, exc)
+        return DocumentResult.of_failure(part.source, exc)
     return DocumentResult(
         source=part.source,
         status=DocumentStatus.UNCHANGED if done.documents_unchanged else DocumentStatus.SUCCEEDED,
@@ -222,7 +221,7 @@ async def _ingest_rows(pipeline: RAGIngestionPipeline, profile_id: int, rows: Pr
             rows["education"],
         )
     except VectorForgeError as exc:
-        return failed(source, exc)
+        return DocumentResult.of_failure(source, exc)
     unchanged = done.documents_unchanged == done.documents and not done.documents_removed
     return DocumentResult(
         source=source,

@@ -18,7 +18,6 @@ from vectorforge.errors import (
     VectorForgeError,
 )
 from vectorforge.ingestion.embedding_prefetch import AT_A_TIME, PrefetchItem, is_small
-from vectorforge.ingestion.pipeline import failed
 from vectorforge.ingestion.types import DocumentPart, DocumentResult, DocumentStatus, IngestionError
 from vectorforge.types import Collection
 
@@ -143,7 +142,7 @@ class _Run:
                 if parts[0].parent_source is None:  # a line of JSONL has an id, the title of its own
                     parts = [replace(part, fallback_title=name) for part in parts]
             except VectorForgeError as exc:
-                self.summary.add(failed(source, exc))
+                self.summary.add(DocumentResult.of_failure(source, exc))
                 parts = []
             self.display.read(source, len(parts))
             opened = _File(parts)
@@ -194,7 +193,7 @@ class _Run:
                     self.collection, file.parts, file.results
                 )
             except VectorForgeError as exc:
-                self.summary.add(failed(file.parts[0].parent_source or result.source, exc))
+                self.summary.add(DocumentResult.of_failure(file.parts[0].parent_source or result.source, exc))
 
 
 async def ingest_files(

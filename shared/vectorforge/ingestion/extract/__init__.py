@@ -1,11 +1,14 @@
-"""Documents to text; ``docs/file-types.md`` lists the types."""
+"""Extraction of text from documents; ``docs/file-types.md`` lists the types."""
 
+import asyncio
 import re
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from vectorforge.errors import ExtractionError, InvalidInputError
 from vectorforge.ingestion.extract import media
-from vectorforge.ingestion.extract.decode import clean, decode
+from vectorforge.ingestion.extract.decode import clean, clean_json, decode
 from vectorforge.ingestion.extract.html import extract_html
 from vectorforge.ingestion.extract.isolation import Reader, read_isolated
 from vectorforge.ingestion.extract.markdown import read_markdown
@@ -19,11 +22,12 @@ from vectorforge.ingestion.types import (
     ReadText,
 )
 
-__all__ = ["extract", "split"]
+__all__ = ["PartReader", "extract", "split"]
 
 _HARMLESS_HTML_BYTES = 65_536
 """Parsing takes the square of the nesting depth (measured: 100 s for 1 MB of ``<div>``): larger pages are
 read in a child process, which costs 0.2 s."""
+_MAX_TITLE_CHARS = 500
 _CHARSET = re.compile(r"charset\s*=\s*\"?([\w-]+)", re.IGNORECASE)
 _PLACEHOLDER = re.compile(
     r"(untitled( document)?|document ?\d*|word document|\(anonymous\)|(microsoft \w+ - .*)?"
@@ -159,4 +163,64 @@ def _check_size(content: bytes, source: str, limits: ExtractionLimits) -> None:
         raise ExtractionError(
             f"The document has {len(content):,} bytes; at most {limits.max_bytes:,} are read.",
             reason="too_large",
+        )
+
+
+class PartReader:
+    """Reads files within limits.
+
+    Args:
+        limits: Of each file.
+    """
+
+    def __init__(self, limits: ExtractionLimits) -> None:
+        self.limits = limits
+
+    async def split(self, content: bytes, source: str, media_type: str | None) -> list[DocumentPart]:
+        """Cut a file into its documents; see ``IngestionPipeline.split``."""
+        return await asyncio.to_thread(
+            split, content, source=source, media_type=media_type, limits=self.limits
+        )
+
+    async def read(
+        self, part: DocumentPart, title: str | None, metadata: Mapping[str, Any]
+    ) -> ExtractedDocument:
+        """The text of a document, with its title and metadata as they can be stored.
+
+        Args:
+            part: The document.
+            title: Goes before the title found in it, but not before a JSONL record's; cut to 500 characters.
+            metadata: Added to its own. Those given here win, except over a JSONL record's.
+
+        Raises:
+            ExtractionError: It cannot be read.
+        """
+        cancellation = Cancellation()
+        try:
+            [document] = await asyncio.to_thread(
+                extract,
+                part.content,
+                source=part.source,
+                media_type=part.media_type,
+                limits=self.limits,
+                cancellation=cancellation,
+            )
+        except asyncio.CancelledError:
+            cancellation.cancel()
+            raise
+        if part.media_type == media.RECORD:
+            found, fields = document.title or title, {**metadata, **document.metadata}
+        else:
+            found, fields = title or document.title, {**document.metadata, **metadata}
+        chosen, in_title = clean(found or part.fallback_title or "")
+        cleaned, in_metadata = clean_json(fields)
+        replaced = in_title + in_metadata
+        warning = f"Replaced {replaced} characters of title and metadata that cannot be stored."
+        warnings = (*document.warnings, warning) if replaced else document.warnings
+        return replace(
+            document,
+            title=chosen.strip()[:_MAX_TITLE_CHARS] or None,
+            metadata=cleaned,
+            warnings=warnings,
+            parent_source=part.parent_source,
         )

@@ -19,7 +19,7 @@ from vectorforge.ingestion.embedding_prefetch import (
     PrefetchItem,
     is_small,
 )
-from vectorforge.ingestion.pipeline import IngestionPipeline, failed
+from vectorforge.ingestion.pipeline import IngestionPipeline
 from vectorforge.ingestion.types import DocumentPart, DocumentResult, DocumentStatus, IngestionStage
 from vectorforge.types import Collection
 
@@ -159,7 +159,7 @@ class JobRun:
         try:
             parts = await self._pipeline.split(item.content or b"", item.source, item.media_type)
         except VectorForgeError as exc:
-            await self._report(item, failed(item.source, exc), stopping)
+            await self._report(item, DocumentResult.of_failure(item.source, exc), stopping)
             return
         if parts[0].parent_source is not None:
             await self._expand(item, parts, stopping)
