@@ -21,8 +21,7 @@ from vectorforge.db.schema.migrate import migrate
 from vectorforge.errors import ConfigurationError, DatabaseUnavailableError
 from vectorforge.local.account import account_for
 from vectorforge.local.cluster import binaries, is_alive, passable
-from vectorforge.local.laptop import default_data_dir
-from vectorforge.local.lease import leased
+from vectorforge.local.laptop import default_data_dir, leased
 from vectorforge.local.postgres import EmbeddedPostgres
 
 

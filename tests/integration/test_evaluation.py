@@ -17,8 +17,7 @@ from tests.support.vendors.fake_vendor import Failure, Reply
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.config import QuerySettings
 from vectorforge.errors import InvalidInputError, LLMError
-from vectorforge.evaluation.baseline import Baseline
-from vectorforge.evaluation.comparison import Summary, summarise
+from vectorforge.evaluation.comparison import Baseline, Summary, summarise
 from vectorforge.evaluation.metrics import measures_at
 from vectorforge.evaluation.questions import Question, QuestionSet, Relevant
 from vectorforge.evaluation.report import render_report

@@ -1,6 +1,6 @@
 """The report of an evaluation: one HTML file that needs nothing else, for a phone as for a wide screen."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from html import escape
 from importlib.resources import files
@@ -8,8 +8,9 @@ from pathlib import Path
 
 from vectorforge.errors import InvalidInputError
 from vectorforge.evaluation import plots
-from vectorforge.evaluation.comparison import Column, Difference, Summary, describe, paired, worst_questions
+from vectorforge.evaluation.comparison import Column, Difference, Summary, paired
 from vectorforge.evaluation.metrics import Measure, change, figure
+from vectorforge.evaluation.questions import Question
 from vectorforge.evaluation.run import Outcome, Run
 from vectorforge.evaluation.scoring import Scored
 
@@ -17,6 +18,8 @@ _WORST = 20
 """Questions listed of each run."""
 _STRIPS = ("ndcg", "answer_in_passages", "answer_containment", "citation_precision")
 """Columns of which every question's difference is drawn."""
+_QUALITY = ("answer_containment", "ndcg", "answer_in_passages", "citation_precision", "recall")
+_SHOWN_CHARS = 300
 
 
 def write_report(path: Path, outcome: Outcome, summary: Summary) -> None:
@@ -194,3 +197,36 @@ def _word(difference: Difference) -> str:
     if difference.is_regression:
         return '<span class="bad-text">regression</span>'
     return '<span class="good-text">better</span>' if difference.verdict == "better" else difference.verdict
+
+
+def worst_questions(scored: Sequence[Scored], limit: int) -> list[Scored]:
+    """The questions with the lowest mean over the measures of quality that each has, without perfect ones.
+
+    Args:
+        scored: Of one run.
+        limit: So many at most, the worst first; failed ones before all.
+    """
+    with_means = [(_mean(one), number, one) for number, one in enumerate(scored)]
+    return [one for mean, _, one in sorted(with_means, key=lambda row: row[:2])[:limit] if mean < 1]
+
+
+def describe(question: Question) -> Iterator[str]:
+    """What was expected: answers, documents, passages; a line for each."""
+    if question.answers:
+        yield "Answer: " + " / ".join(question.answers)
+    if question.reference:
+        yield "In other words: " + question.reference[:_SHOWN_CHARS]
+    for relevant in question.relevant:
+        if relevant.text is not None:
+            yield f"Passage: {relevant.text[:_SHOWN_CHARS]}"
+        elif relevant.start is not None:
+            yield f"Source: {relevant.source}, characters {relevant.start} to {relevant.end}"
+        else:
+            yield f"Source: {relevant.source}"
+
+
+def _mean(scored: Scored) -> float:
+    if scored.error is not None:
+        return -1.0
+    values = [scored.values[name] for name in _QUALITY if name in scored.values]
+    return sum(values) / len(values) if values else 1.0

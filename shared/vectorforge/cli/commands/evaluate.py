@@ -157,8 +157,7 @@ def evaluate(
         _tune(context, collection, plan, save=save)
         return
     from vectorforge.cli.commands.evaluation_output import print_outcome
-    from vectorforge.evaluation.baseline import Baseline
-    from vectorforge.evaluation.comparison import summarise
+    from vectorforge.evaluation.comparison import Baseline, summarise
     from vectorforge.evaluation.metrics import measures_at, with_tolerances
     from vectorforge.evaluation.report import write_report
     from vectorforge.evaluation.resampling import Bootstrap
