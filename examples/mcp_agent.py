@@ -31,7 +31,7 @@ INSTRUCTIONS = (
 
 @dataclass(frozen=True)
 class ToolOutcome:
-    """What a tool returned, or why it failed: both are for the model to read."""
+    """Return a tool's output or its error, as text for the model."""
 
     text: str
     failed: bool

@@ -15,7 +15,7 @@ QUESTION = "How are tenants kept apart?"
 
 
 def show_models(client: OpenAI) -> None:
-    """What can be asked: presets and collections."""
+    """List the models: presets and collections."""
     print("models:", ", ".join(model.id for model in client.models.list()))
 
 

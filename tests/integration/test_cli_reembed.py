@@ -58,7 +58,7 @@ def test_a_model_is_changed_back_and_for_good(run: Run) -> None:  # N15
     assert "http/other, 8 dimensions: 2 passages" in seen.stderr
     run(*REEMBED, "status", "guides", code=2)  # nothing has begun
     refused = run(*REEMBED, "start", *by_other, code=2)
-    assert "give --yes to go on" in refused.stderr  # nobody can be asked
+    assert "use --yes" in refused.stderr  # nobody can be asked
     started = run(*REEMBED, "start", *by_other, "--yes")
     assert "ready: 2 of 2 passages" in started.stdout
 

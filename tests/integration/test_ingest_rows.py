@@ -188,7 +188,7 @@ async def test_a_query_with_whatever_sql_has(shop: Shop) -> None:
     ("options", "words"),
     [
         ({"text": ["bodi"]}, "'bodi' is not there; there are: id, headline, body"),
-        ({"key": "tags"}, "does not tell rows apart"),
+        ({"key": "tags"}, "is not unique"),
         ({"key": "footnote"}, "no value in its key column 'footnote'"),
         ({"text": []}, "At least one column"),
         ({"table": "a.b.c"}, "table or schema.table"),

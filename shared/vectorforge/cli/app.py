@@ -88,7 +88,7 @@ def vectorforge(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Ask your own documents: cited answers, from your own machine or your own AWS account.
+    """Query your own documents: cited answers, on your own machine or in your AWS account.
 
     [bold]Start here[/bold]
 
@@ -105,15 +105,15 @@ def vectorforge(
 
 
 def run(arguments: list[str] | None = None) -> int:
-    """Run one command line; returns its exit code. None takes ``sys.argv``."""
+    """Run a command line (default: ``sys.argv``), and return its exit code."""
     try:
         return int(app(arguments, prog_name="vectorforge", standalone_mode=False) or ExitCode.OK)
     except TyperException as exc:
         message = exc.format_message()
         if message:
-            context = getattr(exc, "ctx", None)  # of usage errors: the command that was misused
+            context = getattr(exc, "ctx", None)  # usage errors have the context of their command
             path = context.command_path if context else "vectorforge"
-            sys.stderr.write(f"error: {message} `{path} --help` shows how.\n")
+            sys.stderr.write(f"error: {message} `{path} --help` for usage.\n")
         return ExitCode.USAGE
     except typer.Abort:
         sys.stderr.write("Aborted.\n")

@@ -12,7 +12,7 @@ from vectorforge.errors import InvalidInputError
 from vectorforge.types import SearchMode
 
 LimitOption: TypeAlias = Annotated[
-    int | None, typer.Option(min=1, help="Most entries of the list.", show_default="all of them")
+    int | None, typer.Option(min=1, help="Maximum number of entries.", show_default="all of them")
 ]
 OffsetOption: TypeAlias = Annotated[int, typer.Option(min=0, help="Entries to skip before the first one.")]
 JsonOption: TypeAlias = Annotated[
@@ -26,7 +26,7 @@ DataDirOption: TypeAlias = Annotated[
     typer.Option(
         "--data-dir",
         envvar="VECTORFORGE_DATA_DIR",
-        help="Where the embedded database lives. Unused when VECTORFORGE_DATABASE_URL is set. "
+        help="Folder of the embedded database. Unused when VECTORFORGE_DATABASE_URL is set. "
         "Default: vectorforge in your data folder.",
         rich_help_panel="Everywhere",
         show_default=False,
@@ -52,17 +52,17 @@ FilterOption: TypeAlias = Annotated[
     ),
 ]
 TopKOption: TypeAlias = Annotated[
-    int, typer.Option("--top-k", "-k", min=1, help="Passages to retrieve at most.")
+    int, typer.Option("--top-k", "-k", min=1, help="Maximum number of passages to retrieve.")
 ]
 ModeOption: TypeAlias = Annotated[
     SearchMode | None,
     typer.Option(
         "--mode",
-        help="Find passages by vectors and words, by vectors or by words; default: as the collection is set.",
+        help="Search by vectors and words, by vectors or by words; default: the collection's setting.",
         show_default=False,
     ),
 ]
-YesOption: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask first.")]
+YesOption: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 _ROWS = "From PostgreSQL"
 
@@ -71,8 +71,8 @@ FromPostgresOption: TypeAlias = Annotated[
     typer.Option(
         "--from-postgres",
         metavar="DSN",
-        help="Take rows of this database in place of files. [cyan]env:NAME[/cyan] takes the connection "
-        "string from the environment, where other users of the machine do not see it.",
+        help="Read rows of this database instead of files. [cyan]env:NAME[/cyan] reads the connection "
+        "string from the environment, hidden from other users of the machine.",
         show_default=False,
         rich_help_panel=_ROWS,
     ),
@@ -90,7 +90,7 @@ SourceNameOption: TypeAlias = Annotated[
     typer.Option(
         "--source-name",
         metavar="NAME",
-        help="What the rows are called in the collection; the same name again updates them. "
+        help="Name of the rows in the collection; the same name again updates them. "
         "Default: the table, or the query's hash.",
         show_default=False,
         rich_help_panel=_ROWS,
@@ -108,54 +108,54 @@ ProfilesOption: TypeAlias = Annotated[
     ),
 ]
 KeyOption: TypeAlias = Annotated[
-    str, typer.Option("--key", metavar="COLUMN", help="Tells rows apart.", rich_help_panel=_ROWS)
+    str, typer.Option("--key", metavar="COLUMN", help="Unique key of a row.", rich_help_panel=_ROWS)
 ]
 TextOption: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option("--text", metavar="COLUMN", help="Makes the text; may be repeated.", rich_help_panel=_ROWS),
+    typer.Option("--text", metavar="COLUMN", help="Text column; may be repeated.", rich_help_panel=_ROWS),
 ]
 UpdatedOption: TypeAlias = Annotated[
     str | None,
     typer.Option(
         "--updated",
         metavar="COLUMN",
-        help="Time of the last change: rows where it is the same as before are not read again.",
+        help="Column with the time of the last change; unchanged rows are not read again.",
         rich_help_panel=_ROWS,
     ),
 ]
 TitleOption: TypeAlias = Annotated[
-    str | None, typer.Option("--title", metavar="COLUMN", help="The title.", rich_help_panel=_ROWS)
+    str | None, typer.Option("--title", metavar="COLUMN", help="Column of the title.", rich_help_panel=_ROWS)
 ]
 MetadataColumnOption: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
         "--metadata-column",
         metavar="COLUMN",
-        help="Becomes metadata, for filters; may be repeated.",
+        help="Column stored as metadata, for filters; may be repeated.",
         rich_help_panel=_ROWS,
     ),
 ]
 DeleteOption: TypeAlias = Annotated[
     bool,
-    typer.Option("--delete", help="Delete documents of rows that are gone.", rich_help_panel=_ROWS),
+    typer.Option("--delete", help="Delete the documents of removed rows.", rich_help_panel=_ROWS),
 ]
 EverythingOption: TypeAlias = Annotated[
     bool,
-    typer.Option("--everything", help="Read rows that have not changed, too.", rich_help_panel=_ROWS),
+    typer.Option("--everything", help="Read unchanged rows, too.", rich_help_panel=_ROWS),
 ]
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Go on only when the user agrees.
+    """Ask for confirmation.
 
     Raises:
-        typer.Abort: The user said no.
-        InvalidInputError: Nobody is there to be asked, and ``--yes`` was not given.
+        typer.Abort: The user declined.
+        InvalidInputError: stdin is not a terminal, and ``--yes`` was not given.
     """
     if yes:
         return
     if not sys.stdin.isatty():
-        raise InvalidInputError("Nobody can be asked here; give --yes to go on.", field="--yes")
+        raise InvalidInputError("Confirmation needs a terminal; use --yes to skip it.", field="--yes")
     typer.confirm(question, abort=True, err=True)
 
 
@@ -163,10 +163,10 @@ _MAX_STDIN_CHARS = 1_000_000
 
 
 def read_question(argument: str) -> str:
-    """The question; ``-`` reads it from stdin.
+    """Return the question; ``-`` reads it from stdin.
 
     Raises:
-        InvalidInputError: There is none, or stdin holds more than a million characters.
+        InvalidInputError: It is empty, or stdin has more than a million characters.
     """
     if argument != "-":
         text = argument
@@ -182,7 +182,7 @@ def read_question(argument: str) -> str:
 
 
 def conversation_id(text: str | None) -> UUID | Literal["new"] | None:
-    """The conversation that ``--conversation`` names; "new" for one to be begun.
+    """Parse ``--conversation``: an id, or "new" for a new conversation.
 
     Raises:
         InvalidInputError: It is neither an id nor "new".
@@ -198,10 +198,10 @@ def conversation_id(text: str | None) -> UUID | Literal["new"] | None:
 
 
 def parse_filter(text: str | None) -> dict[str, Any] | None:
-    """The metadata filter, as the HTTP API takes it.
+    """Parse a metadata filter, as in the HTTP API.
 
     Raises:
-        InvalidInputError: The text is no JSON object.
+        InvalidInputError: The text is not a JSON object.
     """
     if text is None:
         return None
@@ -215,7 +215,7 @@ def parse_filter(text: str | None) -> dict[str, Any] | None:
 
 
 def parse_metadata(pairs: list[str]) -> dict[str, str]:
-    """``key=value`` pairs as metadata; the values stay text.
+    """Parse ``key=value`` pairs as metadata; the values stay text.
 
     Raises:
         InvalidInputError: A pair has no key or no "=".
@@ -224,6 +224,6 @@ def parse_metadata(pairs: list[str]) -> dict[str, str]:
     for pair in pairs:
         key, separator, value = pair.partition("=")
         if not (key.strip() and separator):
-            raise InvalidInputError(f"--metadata must look like key=value, not {pair!r}.", field="--metadata")
+            raise InvalidInputError(f"--metadata must be key=value, not {pair!r}.", field="--metadata")
         metadata[key.strip()] = value
     return metadata

@@ -29,25 +29,25 @@ _SHARED_OPTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """An open application, and the tenant whose data the command works on."""
+    """An open application, and the tenant that the command works for."""
 
     application: Application
     services: TenantServices
 
     @property
     def config(self) -> VectorForgeConfig:
-        """The settings in use."""
+        """Settings in use."""
         return self.application.config
 
     def of_tenant(self, tenant_id: str) -> "Session":
-        """The same for another tenant."""
+        """Return the session for another tenant."""
         return Session(self.application, self.application.for_tenant(tenant_id))
 
     async def collection(self, name: str | None, *, profile_id: int | None = None) -> Collection:
-        """The collection of this name or id; None means the configured default: of a profile, the profiles'.
+        """Return the collection with this name or id; None is the default, for a profile the profiles' one.
 
         Raises:
-            NotFoundError: There is none; the text says how to make one.
+            NotFoundError: It does not exist; the text explains how to create it.
         """
         if name is None and profile_id is not None:
             return await self.services.profiles.collection()
@@ -56,12 +56,12 @@ class Session:
             return await self.services.find_collection(wanted)
         except NotFoundError as exc:
             raise NotFoundError(
-                f'There is no collection "{wanted}". `vectorforge collections list` shows what is there; '
-                f"`vectorforge ingest PATH --collection {wanted}` makes it."
+                f'There is no collection "{wanted}". `vectorforge collections list` shows all; '
+                f"`vectorforge ingest PATH --collection {wanted}` creates it."
             ) from exc
 
     async def collection_or_new(self, name: str | None) -> Collection:
-        """As ``collection``, but made with the configured embedding model when it is missing."""
+        """Return the collection; create it with the configured embedding model if it is missing."""
         wanted = name or self.config.query.default_collection
         try:
             return await self.services.find_collection(wanted)
@@ -69,7 +69,7 @@ class Session:
             pass
         try:
             return await self.services.create_collection(wanted)
-        except ConflictError:  # another process was a moment faster
+        except ConflictError:  # created by another process
             return await self.services.find_collection(wanted)
 
 

@@ -43,20 +43,20 @@ class ExitCode(IntEnum):
 
     OK = 0
     INCOMPLETE = 1
-    """Ran to its end, but not all is well."""
+    """Completed, but some part failed."""
     USAGE = 2
-    """The command line or a setting is wrong; trying again changes nothing."""
+    """The command line or a setting is wrong; a retry fails again."""
     UNAVAILABLE = 3
-    """A service did not do its part; trying again may help."""
+    """A service is unavailable; a retry may succeed."""
     BUG = 4
-    """Something nobody expected."""
+    """Unexpected error."""
     INTERRUPTED = 130
 
 
 EXIT_CODE_HELP = (
     "[bold]Exit codes:[/bold] "
     "[bold]0[/bold] done · "
-    "[bold]1[/bold] done, but something is not well (a document failed, nothing was found, a check failed, "
+    "[bold]1[/bold] done, but with failures (a document failed, no results, a check failed, "
     "migrations are pending, an evaluation found a regression) · "
     "[bold]2[/bold] the command line or a setting is wrong · "
     "[bold]3[/bold] the database or a model is unavailable · "
@@ -76,9 +76,9 @@ _UNAVAILABLE = (
 
 
 def exit_code_for(error: VectorForgeError) -> ExitCode:
-    """The exit code of a command that ended with this error."""
+    """Return the exit code for an error."""
     if isinstance(error, (MigrationError, UnsafeRoleError)):
-        return ExitCode.USAGE  # somebody has to change the setup; waiting does not help
+        return ExitCode.USAGE  # the setup has to change; waiting does not help
     return ExitCode.UNAVAILABLE if isinstance(error, _UNAVAILABLE) else ExitCode.USAGE
 
 
@@ -86,7 +86,7 @@ _CONTROL = {code: None for code in (*range(0x20), 0x7F, *range(0x80, 0xA0)) if c
 
 
 def printable(text: str) -> str:
-    """The text without control characters: a document must not be able to drive the reader's terminal."""
+    """Remove control characters, so that a document cannot control the reader's terminal."""
     return text.translate(_CONTROL)
 
 
@@ -103,25 +103,25 @@ def _as_json(value: object) -> Any:
         return dict(value)
     if isinstance(value, (set, frozenset)):
         return sorted(value)
-    raise TypeError(f"{type(value).__name__} has no JSON form")
+    raise TypeError(f"{type(value).__name__} cannot be encoded as JSON")
 
 
 class Terminal:
-    """Where one command prints."""
+    """Output of one command."""
 
     def __init__(self, *, json_output: bool = False) -> None:
         self.json_output = json_output
 
     @cached_property
     def out(self) -> "Console":
-        """stdout, for what has a form of its own."""
+        """Rich console on stdout."""
         from rich.console import Console
 
         return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
 
     @cached_property
     def err(self) -> "Console":
-        """stderr, the same."""
+        """Rich console on stderr."""
         from rich.console import Console
 
         return Console(stderr=True, highlight=False, soft_wrap=not sys.stderr.isatty())
@@ -135,7 +135,7 @@ class Terminal:
 
     @property
     def interactive(self) -> bool:
-        """Whether a person reads stdout."""
+        """Return True if stdout is a terminal."""
         return _is_terminal(sys.stdout)
 
     def json(self, value: object) -> None:
@@ -149,10 +149,10 @@ class Terminal:
         """Print a line of the result.
 
         Args:
-            text: Control characters are left out.
-            style: Its style at a terminal.
-            label: What stands before it, and its style.
-            wrapped: Not when it is there to be copied.
+            text: Control characters are removed.
+            style: Style on a terminal.
+            label: Prefix of the line, and its style.
+            wrapped: Wrap it to the terminal; False for text to copy.
         """
         if not _is_terminal(sys.stdout):
             _plain(sys.stdout, label[0] + text)
@@ -163,7 +163,7 @@ class Terminal:
         self.out.print(line, soft_wrap=None if wrapped else True)
 
     def note(self, text: str) -> None:
-        """Say something about the run, on stderr; silent when JSON was asked for."""
+        """Print a note about the run on stderr; nothing with ``--json``."""
         if not self.json_output:
             self._say(text, style="dim")
 
@@ -189,7 +189,7 @@ class Terminal:
         sys.stdout.flush()
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str = "") -> None:
-        """Print a table; tab-separated with a header off a terminal. Columns ending in "#" hold numbers."""
+        """Print a table; tab-separated with a header in a pipe. Columns ending in "#" are numeric."""
         names = [column.removesuffix("#") for column in columns]
         cells = [["" if cell is None else printable(str(cell)) for cell in row] for row in rows]
         if not self.interactive:
@@ -219,7 +219,7 @@ class Terminal:
 
 
 def _is_terminal(stream: TextIO) -> bool:
-    """As rich decides it: https://rich.readthedocs.io/en/stable/console.html#terminal-detection."""
+    """Detect a terminal as rich does: https://rich.readthedocs.io/en/stable/console.html#terminal-detection."""
     compatible = os.environ.get("TTY_COMPATIBLE", "")
     if compatible in ("0", "1"):
         return compatible == "1"
@@ -234,13 +234,13 @@ def _plain(stream: TextIO, text: str) -> None:
 
 @contextmanager
 def command(*, json_output: bool, debug: bool) -> Iterator[Terminal]:
-    """Everything around a command's work: its terminal, and every error as one line and an exit code.
+    """Provide a command's terminal, and turn its errors into one line and an exit code.
 
     Raises:
         typer.Exit: The command failed; the code is one of ``ExitCode``.
     """
     terminal = Terminal(json_output=json_output)
-    # What a person should know is printed above; the log is for whoever looks for a fault.
+    # Results and errors are printed by the terminal; the log is for debugging.
     logging.basicConfig(
         level=logging.INFO if debug else logging.ERROR, format="%(levelname)s %(name)s: %(message)s"
     )
@@ -255,7 +255,7 @@ def command(*, json_output: bool, debug: bool) -> Iterator[Terminal]:
         _traceback(debug)
         terminal.error(exc.message, code=exc.code)
         raise typer.Exit(exit_code_for(exc)) from None
-    except Exception as exc:  # noqa: BLE001 - the last line of defence: no traceback unless asked for
+    except Exception as exc:  # noqa: BLE001 - no traceback without --debug
         _traceback(debug)
         raise typer.Exit(_unexpected(terminal, exc, debug=debug)) from None
 

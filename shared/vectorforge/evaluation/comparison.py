@@ -17,7 +17,7 @@ _FIELD = "--baseline"
 
 
 class StoredScores(BaseModel):
-    """What one question scored."""
+    """Scores of one question."""
 
     fingerprint: str
     values: dict[str, float]
@@ -102,7 +102,7 @@ class Baseline(BaseModel):
     def column_for(
         self, variant: str, fingerprints: Mapping[str, str]
     ) -> tuple[str, dict[str, dict[str, float]]]:
-        """What a variant is compared with: the stored variant of its name, or the only one there is.
+        """Return the stored scores for a variant: those under its name, or the only ones.
 
         Args:
             variant: The variant.
@@ -130,7 +130,7 @@ class Baseline(BaseModel):
 
 
 Verdict: TypeAlias = Literal["worse", "better", "same", "unclear"]
-"""Where the whole interval of the difference is: beyond the tolerance on one side, within it, or neither."""
+"""Position of the whole interval: beyond the tolerance on one side, within it, or neither."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How one run's figure differs from another's, over the questions that both have."""
+    """Difference between two runs in one measure, over the questions that both have."""
 
     measure: Measure
     candidate: str
@@ -160,7 +160,7 @@ class Difference:
 
     @property
     def is_regression(self) -> bool:
-        """Whether it is worse than its measure tolerates."""
+        """True if the loss exceeds the measure's tolerance."""
         return self.measure.tolerance is not None and self.verdict == "worse"
 
 
@@ -174,7 +174,7 @@ class Summary:
     """Run -> measure -> figure; a baseline's name ends in " (baseline)"."""
     differences: Sequence[Difference]
     baselines: Sequence[Column] = ()
-    """What the runs were compared with beside the first of them."""
+    """Baselines that the runs were compared with."""
     changed_questions: int = 0
     """Questions that the baseline lacks, or has otherwise: they are not compared with it."""
 
@@ -185,7 +185,7 @@ class Summary:
 
     @property
     def regressions(self) -> list[Difference]:
-        """What makes the evaluation fail."""
+        """Differences that fail the evaluation."""
         return [difference for difference in self.differences if difference.is_regression]
 
 
@@ -257,7 +257,7 @@ def _difference(
 
 
 def judge(estimate: Estimate, measure: Measure) -> Verdict:
-    """What a difference's interval says against the measure's tolerance; 0 for a measure without one."""
+    """Compare a difference's interval with the measure's tolerance (0 for a measure without one)."""
     tolerance = measure.tolerance or 0.0
     below, above = estimate.high < -tolerance, estimate.low > tolerance
     if below or above:

@@ -1,4 +1,4 @@
-"""Whether a new embedding model may answer: what it finds, beside what the old one finds."""
+"""Gate for an embedding model switch: compares the new model's results with the old one's."""
 
 import asyncio
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from vectorforge.vectorstore.validation import single_precision
 
 MAX_QUESTIONS: Final = 1_000
 LOGGED_QUESTIONS: Final = 100
-"""Of the query log, those asked last."""
+"""Number of the latest queries of the query log to use."""
 MIN_OVERLAP: Final = 0.4
 MAX_NDCG_LOSS: Final = 0.02
 _PARALLEL: Final = 4
@@ -32,7 +32,7 @@ _SMALLEST_SHARE: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class GateThresholds:
-    """What the new model has to reach."""
+    """Thresholds for the new model."""
 
     k: int = 10
     """Ranks that are compared, 1 to 100; fewer in a collection of less than five times as many passages."""
@@ -40,12 +40,12 @@ class GateThresholds:
     """Mean share of the old model's first k that are among the new one's, 0 to 1. None: 0.4 where nothing is
     judged, else 0: judgements say more, and a better model finds other passages."""
     max_ndcg_loss: float = MAX_NDCG_LOSS
-    """How much nDCG@k may fall on judged questions, 0 to 1."""
+    """Maximum loss of nDCG@k on judged questions, 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class GateResult:
-    """What a comparison has shown."""
+    """Result of a comparison."""
 
     questions: int
     judged: int
@@ -58,7 +58,7 @@ class GateResult:
 
     @property
     def reason(self) -> str | None:
-        """Why the new model is refused; None: it passes."""
+        """Reason for the rejection; None if the model passes."""
         if self.overlap < self.min_overlap:
             return (
                 f"Of the first {self.k} passages that the old model finds, the new one finds "
@@ -75,7 +75,7 @@ class GateResult:
 
     @property
     def passed(self) -> bool:
-        """Whether the new model may answer."""
+        """True if the switch is allowed."""
         return self.reason is None
 
 
@@ -103,7 +103,7 @@ class EmbeddingGate:
         Args:
             switch: The change; not switched yet, and every passage has both vectors.
             questions: What is asked; None: the 100 questions that the collection was asked last.
-            thresholds: What the new model has to reach.
+            thresholds: Thresholds for the new model.
 
         Raises:
             InvalidInputError: There is no question, there are more than 1,000, or a source fits several

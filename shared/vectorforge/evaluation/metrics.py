@@ -1,4 +1,4 @@
-"""Which figures an evaluation has, which way is better, and how far each may fall.
+"""Measures of an evaluation: definitions, tolerances, formatting, and scores of one question.
 
 Figures as people read them.
 
@@ -19,7 +19,7 @@ from vectorforge.evaluation.resampling import Estimate, Statistic
 Unit: TypeAlias = Literal["share", "ms", "tokens", "usd"]
 
 DEFAULT_TOLERANCE = 0.01
-"""Of every measure of quality, which is a share."""
+"""Tolerance of every quality measure, as a share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +28,13 @@ class Measure:
 
     name: str
     column: str
-    """Which value of each question it is made of."""
+    """Column of each question's values that it aggregates."""
     statistic: Statistic
     unit: Unit
     higher_is_better: bool
     meaning: str
     tolerance: float | None = None
-    """What it may get worse by before that is a regression; None: it is shown and never one."""
+    """Loss above which it counts as a regression; None: never."""
 
 
 def measures_at(k: int) -> list[Measure]:
@@ -121,7 +121,7 @@ def change(estimate: Estimate, unit: Unit) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """Where a relevant item was first met in a ranking."""
+    """First occurrence of a relevant item in a ranking."""
 
     rank: int
     """From 1."""
@@ -186,7 +186,7 @@ def citation_precision(cited: Sequence[bool], invalid: int) -> float:
 
 
 def contains_answer(text: str, answers: Iterable[str]) -> bool:
-    """Whether one of the expected answers stands in the text, word for word once both are normalised.
+    """Return True if an expected answer occurs in the text, word for word after normalization.
 
     DPR's accuracy of retrieved passages (Karpukhin et al. 2020, https://arxiv.org/abs/2004.04906), with
     SQuAD's normalisation.

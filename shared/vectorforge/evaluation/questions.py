@@ -32,7 +32,7 @@ T = TypeVar("T", bound=BaseModel)
 
 
 class Relevant(BaseModel):
-    """What somebody judged relevant: a document, a span of it, or a passage by its text."""
+    """A relevance judgement: a document, a span of it, or a passage by its text."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -45,7 +45,7 @@ class Relevant(BaseModel):
     text: Text | None = None
     """The passage itself; without a source, in any document."""
     grade: Grade = 1.0
-    """How relevant, for nDCG."""
+    """Grade for nDCG."""
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:
@@ -72,7 +72,7 @@ class Question:
 
     @property
     def fingerprint(self) -> str:
-        """Of all that decides about scores: two runs are compared on questions where it is equal."""
+        """Hash of everything that affects scores; runs are compared on questions with equal fingerprints."""
         content = [self.text, [r.model_dump() for r in self.relevant], self.answers]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 

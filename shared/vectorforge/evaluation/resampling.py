@@ -28,7 +28,7 @@ class Estimate:
     low: float
     high: float
     questions: int
-    """How many it rests on."""
+    """Number of questions behind the figure."""
 
 
 @dataclass(frozen=True, slots=True)

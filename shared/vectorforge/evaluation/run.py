@@ -22,7 +22,7 @@ _MAX_FAILED_IN_A_ROW = 8
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is asked, and how."""
+    """Questions to evaluate, and the settings."""
 
     questions: QuestionSet
     variants: Sequence[str]
@@ -36,7 +36,7 @@ class Plan:
     parallel: int = 1
     """Questions at a time; latencies are those of that load."""
     search_mode: SearchMode | None = None
-    """What passages are found by; None leaves it to the variant and the collection."""
+    """Search mode; None uses that of the variant or the collection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ class Evaluation:
             return
 
     async def find_targets(self) -> dict[str, list[Target]]:
-        """What of the collection answers each question, by the question's id.
+        """Return the relevant items of the collection for each question id.
 
         Raises:
             InvalidInputError: The collection holds none of the sources that the questions name.

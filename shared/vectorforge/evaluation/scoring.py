@@ -1,4 +1,4 @@
-"""Which passages of a ranking are relevant, by what a question set says.
+"""Relevance of retrieved passages, judged by a question set.
 
 What one question scored: from passages and answer to numbers.
 """
@@ -24,11 +24,11 @@ from vectorforge.pipeline.types import QueryResult
 from vectorforge.types import RetrievedChunk
 
 _ENOUGH = 0.5
-"""Of the shorter one of passage and span must be covered."""
+"""Share of the shorter of passage and span that must overlap."""
 
 
 class Passage(Protocol):
-    """What is judged: a chunk, or a source of an answer."""
+    """A retrieved passage to judge: a chunk, or a source of an answer."""
 
     @property
     def document_id(self) -> UUID:
@@ -37,7 +37,7 @@ class Passage(Protocol):
 
     @property
     def start_offset(self) -> int:
-        """Of its text in the document's, in characters."""
+        """Offset of its text in the document, in characters."""
         ...
 
     @property
@@ -63,11 +63,11 @@ class Target:
 
     @property
     def is_document(self) -> bool:
-        """Whether it is a whole document."""
+        """True for a whole document."""
         return self.relevant.start is None and self.relevant.text is None
 
     def is_hit(self, passage: Passage) -> bool:
-        """Whether the passage counts as this item.
+        """Return True if the passage counts as this item.
 
         A whole document is hit by each of its passages, a span by a passage that covers half of the shorter
         of the two, a text by a passage that holds it or is held by it (blanks do not matter).
@@ -135,7 +135,7 @@ class SourceIndex:
 
 
 def find_hits(ranking: Sequence[Passage], targets: Sequence[Target]) -> list[Hit]:
-    """Where each target is first met, best rank first.
+    """Return the first occurrence of each target, best rank first.
 
     When all targets are whole documents, documents are ranked, each by its best passage; else passages are.
 
@@ -184,7 +184,7 @@ class Scored:
     """The first passages."""
     answer: str | None = None
     error: str | None = None
-    """Why it failed; then whatever could have been measured is 0."""
+    """Error of a failed question; its measures are 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,12 +202,12 @@ class Scorer:
     k: int
 
     def search(self, found: Sequence[RetrievedChunk], latency_ms: float) -> Scored:
-        """Of passages alone."""
+        """Score a search."""
         values = {**self._ranking(found), "failed": 0.0, "latency_ms": latency_ms}
         return Scored(self.question, values, self._shown(found))
 
     def answer(self, result: QueryResult) -> Scored:
-        """Of a whole answer."""
+        """Score an answer."""
         values = {**self._ranking(result.retrieved_chunks), "failed": 0.0}
         values["latency_ms"] = result.total_latency_ms
         values["degraded"] = float(bool(result.degraded))
@@ -223,7 +223,7 @@ class Scorer:
         return Scored(self.question, values, self._shown(result.retrieved_chunks), result.answer)
 
     def failure(self, message: str, *, answers: bool) -> Scored:
-        """Of a question that failed: nothing was found, nothing was answered.
+        """Score a failed question: no passages and no answer.
 
         Args:
             message: Why.

@@ -1,4 +1,4 @@
-"""How much of a collection's relevance is to come from vectors: learned from a question set."""
+"""Tuning of the vector weight in hybrid search by a question set."""
 
 import random
 import time
@@ -24,7 +24,7 @@ _SEED = 1
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """What each weight is worth, and what choosing one by the questions is worth."""
+    """Quality of each weight, and the expected quality of the chosen one."""
 
     k: int
     questions: int
@@ -40,7 +40,7 @@ class Tuning:
 
     @property
     def is_gain(self) -> bool:
-        """Whether the best weight promises more than the current one for questions that did not choose it."""
+        """True if the best weight beats the current one on held-out questions."""
         return self.best != self.current and self.cross_validated > self.current_ndcg
 
 

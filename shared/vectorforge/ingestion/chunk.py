@@ -32,7 +32,7 @@ _Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class ChunkingConfig:
-    """How large chunks are, in characters. The default gave the best retrieval over six collections."""
+    """Chunk sizes in characters. The default gave the best retrieval over six collections."""
 
     chunk_size: int = 800
     """A chunk has at most this many characters."""

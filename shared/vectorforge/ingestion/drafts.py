@@ -1,4 +1,4 @@
-"""What of a passage is embedded: its text under the titles it stands under.
+"""Documents and chunks as they are stored: embedded text, content hashes, page numbers.
 
 An extracted document as it will be stored, with the hashes that tell what has changed.
 """
@@ -16,7 +16,7 @@ from vectorforge.tokens import estimate_tokens
 from vectorforge.types import ChunkDraft, DocumentDraft
 
 _MAX_HEADER_CHARS = 200
-"""Of a title, and of a heading path: small models read some 1,200 characters, and most are the passage's."""
+"""Maximum length of title and heading path: small models read about 1,200 characters in total."""
 
 
 def embedded_text(title: str | None, heading: str | None, text: str) -> str:

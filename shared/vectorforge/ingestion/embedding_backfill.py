@@ -63,7 +63,7 @@ class EmbeddingBackfill:
         self._pause_s: float | None = None
 
     async def waits(self) -> bool:
-        """Whether there is work that nobody does now."""
+        """Return True if there is unclaimed work."""
         row = await self._database.fetch_untenanted(_WAITS)
         return bool(row and row["found"])
 

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 class CollectionModels(Protocol):
-    """What is asked of ``EmbeddingModelRepository``."""
+    """Interface of ``EmbeddingModelRepository`` that ingestion needs."""
 
     async def of(self, collection_id: UUID) -> list[EmbeddingModel]:
         """The collection's own model, then the other one while that is being changed."""
@@ -85,7 +85,7 @@ class ChunkVectors:
         chunks: Sequence[tuple[str | None, ChunkDraft]],
         on_progress: Callable[[int, int], None] | None = None,
     ) -> None:
-        """As ``make``, of chunks with the titles of their documents."""
+        """Embed chunks of several documents, given with their documents' titles; see ``make``."""
         if self._repo is not None:
             self._models = await self._repo.of(self._collection.id)
         await self._make(self._models[0], chunks, on_progress)
@@ -157,17 +157,17 @@ class PrefetchItem(NamedTuple):
 
 
 class CurrentDocuments(Protocol):
-    """What is asked of ``DocumentRepository``."""
+    """Interface of ``DocumentRepository`` that the prefetch needs."""
 
     async def current_hashes_of(
         self, collection_id: UUID, sources: Sequence[str]
     ) -> Mapping[str, CurrentDocument]:
-        """What is stored of these sources now."""
+        """Return the stored documents of these sources."""
         ...
 
 
 def is_small(part: DocumentPart) -> bool:
-    """Whether a document's vectors are worth to be made together with others'."""
+    """Return True if a document is small enough to be embedded together with others."""
     if not 0 < len(part.content) <= SMALL_BYTES:
         return False
     try:

@@ -265,7 +265,7 @@ class IngestionPipeline:
     async def vectors_of(
         self, collection: Collection, documents: Sequence[ExtractedDocument]
     ) -> KnownVectors:
-        """As ``embedding_prefetch``, of small documents that have been read."""
+        """Embed small documents that have been read already; see ``embedding_prefetch``."""
         if len(documents) < 2:
             return {}
         vectors = ChunkVectors(self._embeddings, collection, None, self._models)

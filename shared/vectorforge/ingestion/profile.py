@@ -40,7 +40,7 @@ _WRITE_ATTEMPTS = 3
 
 @dataclass(frozen=True, slots=True)
 class IngestedProfile:
-    """What a call did to a profile."""
+    """Result of a call that writes a profile."""
 
     profile_id: int
     documents: int
@@ -247,7 +247,7 @@ async def _embed(
 def _without_vector(
     drafted: Sequence[Drafted], stored: Mapping[str, CurrentDocument], vectors: Mapping[bytes, Vector]
 ) -> dict[bytes, str]:
-    """What to embed, by hash of its chunk: of documents that change, not stored in them, not embedded yet."""
+    """Return the texts to embed by chunk hash: chunks of changed documents without a stored or new vector."""
     wanted: dict[bytes, str] = {}
     for document, chunks in drafted:
         current = stored.get(document.source)

@@ -46,7 +46,7 @@ class ProfileDocument:
     media_type: str = media.PLAIN
     metadata: Mapping[str, Any] = field(default_factory=dict)
     page_starts: tuple[int, ...] = ()
-    """As ``ExtractedDocument.page_starts``: its passages then know their page."""
+    """Offset of each page's first character, as in ``ExtractedDocument.page_starts``."""
 
 
 def profile_documents(
@@ -56,7 +56,7 @@ def profile_documents(
     skills: Sequence[Row | str],
     education: Sequence[Row],
 ) -> list[ProfileDocument]:
-    """What the rows of a profile say; arguments as ``RAGIngestionPipeline.ingest_profile_data``."""
+    """Return the documents of a profile's rows; arguments as in ``ingest_profile_data``."""
     return [
         *summary_document(summary),
         *row_documents(SourceType.EXPERIENCE, experiences, "experiences"),
@@ -269,12 +269,12 @@ class ProfileDrafter:
 
 
 def parent_source(profile_id: int, *, of_rows: bool) -> str:
-    """What ``reingest_profile`` replaces together: the rows, and where asked the documents."""
+    """Return the parent source that ``reingest_profile`` replaces as one: rows or documents."""
     return f"profiles/{profile_id}/{'rows' if of_rows else 'documents'}"
 
 
 def check_documents(documents: Sequence[ProfileDocument]) -> None:
-    """See that one call can take these.
+    """Validate the documents of one call.
 
     Raises:
         InvalidInputError: There are more than 2,000, or a ``source_id`` is empty or over 1,000 characters.

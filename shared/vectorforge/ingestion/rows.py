@@ -26,7 +26,7 @@ _MAX_NAME_CHARS = 200
 
 @dataclass(frozen=True, slots=True)
 class RowMapping:
-    """What the columns of a table or query are.
+    """Roles of the columns of a table or query.
 
     Args:
         name: Identity of the table or query in the collection; sources are ``<name>#<key>``.
@@ -145,7 +145,7 @@ class RowIngestion:
         self._made_with = hashlib.sha256(json.dumps(decisive, default=str).encode()).hexdigest()[:16]
 
     def version_of(self, updated: Any) -> str | None:
-        """What a document of a row with this time of change has in ``row_version``; None: nothing tells."""
+        """Return the ``row_version`` for a time of change; None if the rows have no such column."""
         return None if updated is None else f"{self._made_with} {_text(updated)}"
 
     async def embedding_prefetch(self, rows: Sequence[Mapping[str, Any]]) -> KnownVectors:

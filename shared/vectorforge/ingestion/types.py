@@ -21,7 +21,7 @@ Charge: TypeAlias = Callable[[int], Awaitable[None]]
 
 
 class IngestionStage(StrEnum):
-    """What is being done to a document, in this order."""
+    """Stages of ingesting a document, in this order."""
 
     EXTRACT = "extract"
     CHUNK = "chunk"
@@ -31,7 +31,7 @@ class IngestionStage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ExtractionLimits:
-    """What a single document may cost."""
+    """Limits of a single document."""
 
     max_bytes: int = 25 * 1024 * 1024
     max_chars: int = 10_000_000
@@ -70,7 +70,7 @@ class ExtractionLimits:
 
 
 class Cancellation:
-    """Tells work on another thread that nobody waits for it any more."""
+    """Cancellation of work that runs on another thread."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
@@ -81,7 +81,7 @@ class Cancellation:
 
     @property
     def cancelled(self) -> bool:
-        """Whether the work should end."""
+        """True after ``cancel``."""
         return self._event.is_set()
 
 
@@ -99,7 +99,7 @@ class DocumentPart:
 
 
 class ReadText(TypedDict):
-    """What the reader of a format found; JSON, because some run in a child process."""
+    """Result of a format's reader; JSON-compatible, because some run in a child process."""
 
     text: str
     title: str | None
@@ -116,12 +116,12 @@ class ExtractedDocument:
 
     source: str
     text: str
-    """What is stored; every offset of its chunks counts characters of this text."""
+    """Stored text; the offsets of the chunks count its characters."""
     media_type: str
     title: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
-    """What was replaced or guessed while reading, in sentences."""
+    """Replacements and guesses made while reading, as sentences."""
     page_starts: tuple[int, ...] = ()
     """Offset of each page's first character, ascending from page 1; empty when there are no pages."""
     parent_source: str | None = None
@@ -132,14 +132,14 @@ class ExtractedDocument:
 
 @dataclass(frozen=True, slots=True)
 class IngestionError:
-    """Why a document failed; both parts are safe to show."""
+    """Error of a failed document; code and message are safe to show."""
 
     code: str
     """``VectorForgeError.code``; for a document that cannot be read ``document_`` and the reason, such as
     ``document_encrypted``."""
     message: str
     retryable: bool = False
-    """The same document may succeed later, unchanged."""
+    """True if the unchanged document may succeed later."""
 
     @classmethod
     def of(cls, exc: VectorForgeError) -> Self:
@@ -149,7 +149,7 @@ class IngestionError:
 
 
 class DocumentStatus(StrEnum):
-    """What became of a document."""
+    """Final status of a document."""
 
     SUCCEEDED = "succeeded"
     UNCHANGED = "unchanged"
@@ -159,7 +159,7 @@ class DocumentStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DocumentResult:
-    """What became of one document of a request; its siblings have their own."""
+    """Result of one document of a request."""
 
     source: str
     status: DocumentStatus

@@ -23,7 +23,7 @@ class Account:
 
     @property
     def is_other(self) -> bool:
-        """Whether it differs from the account of this process."""
+        """True if it differs from the account of this process."""
         return self.uid != os.geteuid()
 
     def own(self, directory: Path) -> None:

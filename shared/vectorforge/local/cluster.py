@@ -29,7 +29,7 @@ _DETACHED = '"$@" >>"$0" 2>&1 </dev/null & echo $!'
 
 @dataclass(frozen=True, slots=True)
 class Postmaster:
-    """What a server says about itself in ``postmaster.pid``."""
+    """Contents of ``postmaster.pid``."""
 
     pid: int
     socket_dir: str
@@ -38,7 +38,7 @@ class Postmaster:
 
 
 def read_pid_file(data_dir: Path) -> Postmaster | None:
-    """What the file says; None when there is none, or not a whole one yet.
+    """Parse the file; None if it is missing or incomplete.
 
     Its lines: https://www.postgresql.org/docs/18/storage-file-layout.html
     """
@@ -52,7 +52,7 @@ def read_pid_file(data_dir: Path) -> Postmaster | None:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether there is such a process, and it has not ended."""
+    """Return True if the process exists and has not ended."""
     import psutil
 
     try:
@@ -62,7 +62,7 @@ def is_alive(pid: int) -> bool:
 
 
 def is_server(pid: int, data_dir: Path) -> bool:
-    """Whether this is a PostgreSQL process over this directory, not one that got its number later."""
+    """Return True if this is a PostgreSQL process over this directory, and its pid was not reused."""
     import psutil
 
     try:
@@ -125,11 +125,11 @@ def _serves(process: Any, data_dir: Path) -> bool:
 
 
 _BINARIES = {18: "pginstall18/bin", 16: "pginstall/bin"}
-"""Where the wheel keeps each version of PostgreSQL; the first one makes new data directories."""
+"""Path of each PostgreSQL version in the wheel; the first one creates new data directories."""
 
 
 def is_new(directory: Path) -> bool:
-    """Whether a data directory is to be made here.
+    """Return True if there is no data directory yet.
 
     Raises:
         ConfigurationError: Something else is there.
@@ -149,7 +149,7 @@ def is_new(directory: Path) -> bool:
 
 
 def version(directory: Path) -> int:
-    """Which major version of PostgreSQL made a data directory.
+    """Return the major PostgreSQL version of a data directory.
 
     Raises:
         ConfigurationError: It does not say.
@@ -198,7 +198,7 @@ def initialise(directory: Path, superuser: str) -> None:
 
 
 def binaries(version: int) -> Path:
-    """Where the programs of a version of PostgreSQL are.
+    """Return the folder with the programs of a PostgreSQL version.
 
     Raises:
         ConfigurationError: They are not installed.

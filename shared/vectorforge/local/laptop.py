@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # installed with the extra "local" only
 logger = logging.getLogger(__name__)
 
 SAMPLE_PREFIX = "vectorforge/"
-"""What the sources of the sample begin with, so that they are nobody else's."""
+"""Prefix of the sample's sources."""
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _START_ATTEMPTS = 5
@@ -45,11 +45,11 @@ class LocalSetup:
     migrator_url: str | None
     """Connection string of the role that owns the schema; None when only an app role is known."""
     embedded: bool
-    """Whether the database is the embedded PostgreSQL."""
+    """True for the embedded PostgreSQL."""
 
 
 def default_data_dir() -> Path:
-    """Where a laptop keeps its database unless told otherwise: the platform's folder for application data.
+    """Return the default folder of the embedded database: the platform's folder for application data.
 
     For root, whose home is closed to the account that its server runs as, ``/var/lib/vectorforge``.
     """
@@ -65,7 +65,7 @@ def default_data_dir() -> Path:
 
 
 def data_folder(config: VectorForgeConfig, data_dir: Path | None = None) -> Path:
-    """Where the embedded database is kept: as told, else as set, else ``default_data_dir()``."""
+    """Return the folder of the embedded database: the argument, the setting, or ``default_data_dir()``."""
     return (data_dir or config.database.data_dir or default_data_dir()).expanduser().absolute()
 
 

@@ -37,13 +37,13 @@ SUPERUSER = "postgres"
 
 _START_TIMEOUT_S = 90
 _LEAVING_S = 1.0
-"""How long a connection may still be seen that its client has closed."""
+"""Time for which a closed connection may still be listed."""
 _STOP_TIMEOUT_S = 60
 _ORPHANS_TIMEOUT_S = 20
 _PORT = 5432
 """Part of the socket's name; no port is opened."""
 _MAX_SOCKET_PATH = 90
-"""Of 103 to 107 bytes that systems allow, less the file name."""
+"""Maximum path length: systems allow 103 to 107 bytes with the file name."""
 
 
 class EmbeddedPostgres:

@@ -51,7 +51,7 @@ def test_doctor_without_database_creates_none(vectorforge: CommandLine) -> None:
     report = vectorforge.json("doctor", "--data-dir", str(nowhere))
     assert report["ok"] is True
     details = {check["name"]: check["detail"] for check in report["checks"]}
-    assert "made by `vectorforge up`" in details["database"]
+    assert "created by `vectorforge up`" in details["database"]
     assert not nowhere.exists()
 
 

@@ -10,7 +10,7 @@ _WILDCARDS = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not listened o
 
 
 def own_names(host: str) -> list[str]:
-    """What clients may call a server that listens on ``host``: names and addresses, without port.
+    """Return the names and addresses of a server that listens on ``host``, without port.
 
     A wildcard stands for every address of every interface.
     """

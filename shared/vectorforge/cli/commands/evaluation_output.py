@@ -108,7 +108,7 @@ def print_outcome(terminal: Terminal, outcome: Outcome, summary: Summary) -> Non
 
 
 def warnings(outcome: Outcome, summary: Summary) -> list[str]:
-    """What a reader of the figures should know."""
+    """Return the warnings that apply to the figures."""
     questions, missing = outcome.plan.questions, outcome.missing_sources
     found = []
     if len(questions.questions) < _FEW:
@@ -129,7 +129,7 @@ def warnings(outcome: Outcome, summary: Summary) -> list[str]:
 
 
 def as_json(outcome: Outcome, summary: Summary) -> dict[str, Any]:
-    """The same for programs."""
+    """Return the result for programs."""
     return {
         "collection": outcome.collection,
         "questions": len(outcome.plan.questions.questions),

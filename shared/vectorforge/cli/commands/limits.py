@@ -33,7 +33,7 @@ TenantArgument = Annotated[str, typer.Argument(metavar="TENANT", help="As creden
 
 
 def _limit(name: str, text: str) -> Decimal | int | None:
-    """What an option says; None: the server's default.
+    """Parse the value of an option; None for the server's default.
 
     Raises:
         InvalidInputError: It is no number, or a part of something that has none.

@@ -32,7 +32,7 @@ _GZIP = b"\x1f\x8b"
 
 @dataclass(slots=True)
 class ReplaySummary:
-    """What one run did."""
+    """Counts of one run."""
 
     lines: int = 0
     records: int = 0
@@ -66,7 +66,7 @@ class ReplaySummary:
             self.unread_places.append(f"{place.file}, line {place.line}")
 
     def as_json(self) -> dict[str, Any]:
-        """The same for programs."""
+        """Return the result for programs."""
         names = ("lines", "records", "added", "already_there", "refused", "problems", "unread")
         return {name: getattr(self, name) for name in names}
 

@@ -32,7 +32,7 @@ _CHECK_TIMEOUT_S = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Providers:
-    """What the settings of this machine register; no database is needed."""
+    """Providers that the settings of this machine register; needs no database."""
 
     llm: "LLMProviderRegistry"
     embedding: "EmbeddingProviderRegistry"
@@ -40,7 +40,7 @@ class Providers:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What asking one provider found."""
+    """Result of checking one provider."""
 
     kind: str
     name: str
@@ -200,7 +200,7 @@ async def _opened(config: "VectorForgeConfig") -> AsyncIterator[Providers]:
 
 
 def _missing(llm: set[str], embedding: set[str]) -> list[dict[str, str]]:
-    """What could be registered besides, and the variable that does it."""
+    """Return the providers that are not registered, with the variable that registers each."""
     from vectorforge.embedding.registry import REGISTERED_BY
     from vectorforge.llm.registry import PROVIDER_SPECS
 

@@ -1,4 +1,4 @@
-"""What ``vectorforge up`` does between the database and the first request."""
+"""Startup of ``vectorforge up``, between the database and the first request."""
 
 import asyncio
 import gc
@@ -125,7 +125,7 @@ async def _ingest_sample(
 
 
 def _is_sample(document: Document) -> bool:
-    """Whether ``up`` wrote it; the mark is there because a folder of the user may have the same name."""
+    """Return True if ``up`` wrote it; the metadata tell it from a user's folder of the same name."""
     marked = all(document.metadata.get(name) == value for name, value in _SAMPLE_METADATA.items())
     return marked and document.source.startswith(SAMPLE_PREFIX)
 

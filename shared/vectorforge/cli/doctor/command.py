@@ -15,7 +15,7 @@ from vectorforge.cli.terminal import ExitCode
 def doctor(
     context: CommandContext,
     port: Annotated[
-        int, typer.Option(min=1, max=65535, help="Port that `vectorforge up` is going to use.")
+        int, typer.Option(min=1, max=65535, help="Port for `vectorforge up`.")
     ] = 8000,
     aws: Annotated[
         bool,
@@ -39,15 +39,15 @@ def doctor(
     assembly: Annotated[
         Path | None,
         typer.Option(
-            help="What `make synth` wrote; tells which quotas matter.",
+            help="Output of `make synth`; decides which quotas are checked.",
             show_default="cdk.out of this clone",
             rich_help_panel="With --aws",
         ),
     ] = None,
 ) -> None:
-    """Check this machine and these settings, and say what to do about what is wrong.
+    """Check this machine and the settings, and print a remedy for each problem.
 
-    Changes no documents and makes no database. Exits with 1 when a check
+    Changes no documents and creates no database. Exits with 1 when a check
     fails; warnings do not count. Keys are never printed. With --aws it checks
     instead whether the stage can be deployed with the credentials of this
     shell, and changes nothing in the account.

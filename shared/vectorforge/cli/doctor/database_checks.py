@@ -32,7 +32,7 @@ _VERSIONS = (
 
 
 def check_database(config: VectorForgeConfig, data_dir: Path | None) -> Iterator[Check]:
-    """Whether the database can be used; the embedded one is started for it if it was made already."""
+    """Check the database; the embedded one is started if it exists."""
     try:
         if config.database.database_url is None:
             missing = _not_made(data_folder(config, data_dir) / "postgres")
@@ -42,11 +42,11 @@ def check_database(config: VectorForgeConfig, data_dir: Path | None) -> Iterator
         with local_setup(config, data_dir=data_dir) as setup:
             yield from asyncio.run(_collect(setup))
     except VectorForgeError as exc:
-        yield Check("database", "fail", exc.message, "Look at the database's own log in the data folder.")
+        yield Check("database", "fail", exc.message, "See the database log in the data folder.")
 
 
 def _not_made(directory: Path) -> Check | None:
-    """Why there is no embedded database to look at; None when there is one.
+    """Return the check that reports a missing embedded database; None if there is one.
 
     Raises:
         ConfigurationError: Something else is in its place.
@@ -57,7 +57,7 @@ def _not_made(directory: Path) -> Check | None:
     from vectorforge.local.cluster import is_new
 
     if is_new(directory):
-        return Check("database", "ok", f"none yet in {directory}: made by `vectorforge up`")
+        return Check("database", "ok", f"none yet in {directory}: created by `vectorforge up`")
     return None
 
 
@@ -89,7 +89,7 @@ async def _migrations(setup: LocalSetup) -> Check:
         return Check(
             "migrations",
             "warn",
-            "not checked: the role that owns the schema is not known",
+            "not checked: the role that owns the schema is unknown",
             "Set VECTORFORGE_MIGRATOR_DATABASE_URL to have it checked.",
         )
     try:
@@ -97,7 +97,7 @@ async def _migrations(setup: LocalSetup) -> Check:
     except VectorForgeError as exc:
         return Check("migrations", "fail", exc.message, "See VECTORFORGE_MIGRATOR_DATABASE_URL.")
     if waiting:
-        # `up` does it by itself; a database of one's own has to be migrated on purpose.
+        # `up` migrates the embedded database; an external one has to be migrated explicitly.
         status: Literal["warn", "fail"] = "warn" if setup.embedded else "fail"
         return Check("migrations", status, f"{len(waiting)} pending", "Run `vectorforge migrate`.")
     return Check("migrations", "ok", "up to date")
@@ -111,12 +111,12 @@ async def _server(setup: LocalSetup, url: SecretStr) -> AsyncIterator[Check]:
     try:
         password = app_password(setup.config.database)
         async with Database(url.get_secret_value(), pool_size=1, password=password) as database:
-            yield Check("role", "ok", "row-level security binds it")
+            yield Check("role", "ok", "row-level security applies to it")
             versions = await database.for_tenant(tenant).fetch_one(_VERSIONS) or {}
     except UnsafeRoleError as exc:
         yield Check("role", "fail", exc.message, "Use the role vectorforge_app in VECTORFORGE_DATABASE_URL.")
     except VectorForgeError as exc:
-        remedy = "See VECTORFORGE_DATABASE_URL, and whether the server runs."
+        remedy = "Check VECTORFORGE_DATABASE_URL, and that the server is running."
         yield Check("database", "fail", exc.message, remedy)
     else:
         where = "embedded " if setup.embedded else ""
@@ -125,15 +125,15 @@ async def _server(setup: LocalSetup, url: SecretStr) -> AsyncIterator[Check]:
 
 
 _SMALL_ROWS = 10_000
-"""Up to these, autovacuum and the planner do well without advice."""
+"""Rows up to which autovacuum and the planner need no tuning."""
 _DEAD_SHARE, _CHANGED_SHARE = 0.4, 0.5
-"""Autovacuum begins at a fifth of dead rows, and analyses after a tenth: more says that it does not keep up.
+"""Autovacuum starts at 20 % dead rows and analyzes after 10 %: higher shares mean that it falls behind.
 https://www.postgresql.org/docs/current/routine-vacuuming.html#AUTOVACUUM"""
 _UNUSED_BYTES = 10_000_000
 
 
 async def storage_checks(conninfo: str, *, larger_than: int) -> list[Check]:
-    """What is well and what is not, with what to do; at least one each for indexes, dead rows and statistics.
+    """Return the checks of indexes, dead rows and statistics, at least one each, with remedies.
 
     Args:
         conninfo: Of the role that owns the schema.
@@ -146,32 +146,32 @@ async def storage_checks(conninfo: str, *, larger_than: int) -> list[Check]:
     tables, buffers = await table_statistics(conninfo)
     return [
         *(list(index_advice(spaces, larger_than, buffers)) or [_all_well(spaces)]),
-        *(list(dead_rows_advice(tables)) or [Check("dead rows", "ok", "few enough in every table")]),
-        *(list(statistics_advice(tables)) or [Check("statistics", "ok", "no large table is without")]),
+        *(list(dead_rows_advice(tables)) or [Check("dead rows", "ok", "few in every table")]),
+        *(list(statistics_advice(tables)) or [Check("statistics", "ok", "present for every large table")]),
     ]
 
 
 def _all_well(spaces: list[SpaceIndex]) -> Check:
     indexed = sum(index.state is IndexState.READY for index in spaces)
-    return Check("vector indexes", "ok", f"{indexed} of {len(spaces)} partitions have one, none lacks it")
+    return Check("vector indexes", "ok", f"{indexed} of {len(spaces)} partitions indexed, none missing")
 
 
 def index_advice(spaces: list[SpaceIndex], larger_than: int, shared_buffers: int) -> Iterator[Check]:
-    """Partitions that lack an index, have a broken or a useless one, or one that is larger than the cache."""
+    """Yield partitions whose index is missing, invalid, useless or larger than the cache."""
     for index in spaces:
         if index.state is IndexState.INVALID:
-            detail = f"{index.space}: being built, or left half-built; it slows down every writer"
-            yield _warn(detail, f"When no build runs: `vectorforge index build {index.space}`.")
+            detail = f"{index.space}: being built, or invalid after an aborted build; it slows down writes"
+            yield _warn(detail, f"If no build is running: `vectorforge index build {index.space}`.")
         elif index.state is IndexState.NONE and index.pays(larger_than):
-            detail = f"{index.space}: none, so questions compare up to {index.largest} vectors"
+            detail = f"{index.space}: missing; queries compare up to {index.largest} vectors"
             yield _warn(detail, "Run `vectorforge index build`.")
         elif index.state is IndexState.READY and index.index_bytes > shared_buffers:
             detail = f"{index.space}: {_mb(index.index_bytes)}, shared_buffers only {_mb(shared_buffers)}"
             yield _warn(detail, "Give the server more memory, or new collections --vector-index half.")
         if _is_useless(index, larger_than):
-            detail = f"{index.space}: {_mb(index.index_bytes)} that no search has used"
+            detail = f"{index.space}: {_mb(index.index_bytes)} unused by any search"
             remedy = (
-                f"DROP INDEX CONCURRENTLY vectorforge.embeddings_{index.space}_hnsw makes writing faster."
+                f"DROP INDEX CONCURRENTLY vectorforge.embeddings_{index.space}_hnsw speeds up writes."
             )
             yield _warn(detail, remedy)
 
@@ -182,15 +182,15 @@ def _is_useless(index: SpaceIndex, larger_than: int) -> bool:
 
 
 def dead_rows_advice(tables: list[TableStatistics]) -> Iterator[Check]:
-    """Tables of which autovacuum does not keep up."""
+    """Yield tables on which autovacuum falls behind."""
     for table in tables:
         if table.dead > _SMALL_ROWS and table.dead > _DEAD_SHARE * table.live:
-            remedy = f"VACUUM (ANALYZE) vectorforge.{table.name}; see whether a transaction is open for long."
-            yield Check("dead rows", "warn", f"{table.name}: {table.dead} beside {table.live}", remedy)
+            remedy = f"VACUUM (ANALYZE) vectorforge.{table.name}; check for long-running transactions."
+            yield Check("dead rows", "warn", f"{table.name}: {table.dead} dead, {table.live} live", remedy)
 
 
 def statistics_advice(tables: list[TableStatistics]) -> Iterator[Check]:
-    """Large tables whose planner's statistics are missing or far behind."""
+    """Yield large tables whose planner statistics are missing or outdated."""
     for table in tables:
         if table.live <= _SMALL_ROWS:
             continue

@@ -53,7 +53,7 @@ def ingest(
     collection: CollectionOption = None,
     glob: Annotated[
         str | None,
-        typer.Option(help="In folders, take only these files, e.g. [cyan]'*.md'[/cyan].", show_default=False),
+        typer.Option(help="In folders, read only these files, e.g. [cyan]'*.md'[/cyan].", show_default=False),
     ] = None,
     metadata: Annotated[
         list[str] | None,
@@ -63,7 +63,7 @@ def ingest(
     ] = None,
     profile: ProfileOption = None,
     source_type: Annotated[
-        SourceType, typer.Option(help="With --profile: what the files are.", show_default=True)
+        SourceType, typer.Option(help="With --profile: type of the files.", show_default=True)
     ] = SourceType.CV,
     from_postgres: FromPostgresOption = None,
     query: QueryOption = None,
@@ -78,15 +78,15 @@ def ingest(
     delete: DeleteOption = False,
     everything: EverythingOption = False,
 ) -> None:
-    """Read, chunk, embed and store documents; what has not changed costs nothing.
+    """Extract, chunk, embed and store documents; unchanged documents are skipped.
 
-    Folders are walked; hidden files and files of types that cannot be read
-    are skipped, each with a reason. The collection is made when it is missing.
-    Works while `vectorforge up` runs, and without it.
+    Folders are searched recursively; hidden files and unsupported file types
+    are skipped, each with a reason. The collection is created if it is missing.
+    Works with and without a running `vectorforge up`.
 
-    A document's source is the absolute path of its file, from wherever it is
-    ingested: the same file again replaces its document. Other commands show
-    files below the working directory as ./path, and take them so.
+    A document's source is the absolute path of its file, so ingesting the same
+    file from any folder replaces its document. Other commands show files
+    below the working directory as ./path, and accept that form.
 
     [bold]Examples[/bold]
 
@@ -137,7 +137,7 @@ def ingest(
 
 def _find(paths: Sequence[Path], glob: str | None) -> FoundFiles:
     if not paths:
-        raise InvalidInputError("Name files or folders, or a database with --from-postgres.", field="PATH")
+        raise InvalidInputError("Give files or folders, or a database with --from-postgres.", field="PATH")
     found = find_files(paths, glob=glob)
     if not found.files:
         reasons = "; ".join(sorted({file.reason.rstrip(".") for file in found.skipped})[:_MAX_REASONS])

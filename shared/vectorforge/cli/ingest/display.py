@@ -98,13 +98,13 @@ class RowBars:
         self._progress.stop()
 
     def compared(self) -> None:
-        """One more key was read."""
+        """Count a key that was read."""
         self._progress.advance(self._compared)
 
     def total(self, rows: int) -> None:
-        """Say how many are going to be ingested."""
+        """Set the number of rows to ingest."""
         self._progress.update(self._done, total=rows)
 
     def done(self) -> None:
-        """One more was ingested."""
+        """Count a row that was ingested."""
         self._progress.advance(self._done)

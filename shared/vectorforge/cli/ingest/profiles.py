@@ -131,7 +131,7 @@ class ProfileQueries:
         wrong = [name for name, query in found.items() if name not in allowed or not isinstance(query, str)]
         if wrong or _SUMMARY not in found:
             raise InvalidInputError(
-                f"The file must hold the query {_SUMMARY!r}, may hold {', '.join(_ROWS)}, and nothing else.",
+                f"The file must have the query {_SUMMARY!r}, may have {', '.join(_ROWS)}, and nothing else.",
                 field="--profiles",
             )
         return cls(found.pop(_SUMMARY), found)
@@ -198,7 +198,7 @@ async def _read(
     }
     for name, rows in parts.items():
         for row in sorted(await rows.rows(_PROFILE, profile_ids), key=_order):
-            if row[_PROFILE] in found:  # not deleted meanwhile
+            if row[_PROFILE] in found:  # not deleted since
                 found[row[_PROFILE]][name].append(row)
     return found
 

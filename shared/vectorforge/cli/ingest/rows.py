@@ -1,4 +1,4 @@
-"""Ingesting the rows of somebody's own PostgreSQL, with progress for whoever watches."""
+"""Ingestion of rows from another PostgreSQL database, with progress."""
 
 import asyncio
 import hashlib
@@ -18,21 +18,21 @@ from vectorforge.ingestion.rows import ROW_VERSION, RowIngestion, RowMapping
 from vectorforge.types import Collection
 
 _BATCH = 100
-"""Rows read at a time: few enough to be held with their texts."""
+"""Rows read at a time, limited because their texts are in memory."""
 _FROM_ENVIRONMENT = "env:"
 
 
 @dataclass(frozen=True, slots=True)
 class RowsToIngest:
-    """What ``vectorforge ingest --from-postgres`` was asked for."""
+    """Parsed options of ``vectorforge ingest --from-postgres``."""
 
     dsn: str = field(repr=False)
     query: str
     mapping: RowMapping
     delete: bool = False
-    """Whether documents of rows that are gone are deleted."""
+    """Delete the documents of removed rows."""
     everything: bool = False
-    """Whether rows are read that have not changed since the last time."""
+    """Also read rows that have not changed since the last run."""
 
     @classmethod
     def of_options(
@@ -84,7 +84,7 @@ def resolved_dsn(dsn: str) -> str:
 
 @dataclass(slots=True)
 class _Found:
-    """What the first pass over the keys gave."""
+    """Result of the first pass over the keys."""
 
     sources: set[str] = field(default_factory=set)
     changed: list[Any] = field(default_factory=list)
@@ -94,7 +94,7 @@ class _Found:
 
 @dataclass(slots=True)
 class RowsSummary(IngestSummary):
-    """What became of all rows of one run."""
+    """Results of all rows of one run."""
 
     skipped: int = 0
     """Rows whose time of change, and so whose document, is the same as before."""
@@ -112,7 +112,7 @@ class RowsSummary(IngestSummary):
                 yield f"{count:,} {text}."
 
     def as_json(self) -> dict[str, Any]:
-        """The same for programs, with the failures."""
+        """Return the summary for programs, with the failures."""
         counts = {"skipped": self.skipped, "without_text": self.without_text, "deleted": self.deleted}
         return {**IngestSummary.as_json(self), **counts}
 
@@ -172,7 +172,7 @@ async def _changed_rows(
             source = mapping.source_of(row.key)
             if source in found.sources:
                 raise InvalidInputError(
-                    f"The column {mapping.key!r} does not tell rows apart: several have the same value.",
+                    f"The column {mapping.key!r} is not unique: several rows have the same value.",
                     field="--key",
                 )
             found.sources.add(source)
@@ -200,7 +200,7 @@ async def _ingest_batch(
     known = await ingestion.embedding_prefetch(batch)
 
     async def work() -> None:
-        for row in waiting:  # shared: each worker takes the next one
+        for row in waiting:  # shared by the workers
             if summary.stopped_by:
                 return
             result = await ingestion.ingest(row, known)

@@ -1,4 +1,4 @@
-"""Ingesting files, with progress for whoever watches."""
+"""Ingestion of files, with progress."""
 
 import asyncio
 from collections import Counter
@@ -22,7 +22,7 @@ from vectorforge.ingestion.types import DocumentPart, DocumentResult, DocumentSt
 from vectorforge.types import Collection
 
 PARALLEL_DOCUMENTS = 4
-"""Enough to hide the latency of an embedding service behind the work of the others."""
+"""Documents in flight, enough to hide the latency of an embedding service."""
 _MAX_REPORTED_FAILURES = 1_000
 _MAX_FAILED_IN_A_ROW = 8
 _HOPELESS = frozenset({DatabaseUnavailableError.code, EmbeddingAuthenticationError.code})
@@ -30,7 +30,7 @@ _HOPELESS = frozenset({DatabaseUnavailableError.code, EmbeddingAuthenticationErr
 
 @dataclass(slots=True)
 class IngestSummary:
-    """What became of all documents of one run."""
+    """Results of all documents of one run."""
 
     collection: Collection
     counts: Counter[DocumentStatus] = field(default_factory=Counter)
@@ -41,15 +41,15 @@ class IngestSummary:
     """The first thousand; ``counts`` has them all."""
 
     stopped_by: IngestionError | None = None
-    """Why the rest was not tried."""
+    """Error that stopped the run before the remaining documents."""
     failed_in_a_row: int = 0
-    """For want of a service."""
+    """Consecutive documents that failed because a service was unavailable."""
     skipped_files: list[SkippedFile] = field(default_factory=list)
-    """What the folders hold and was not read."""
+    """Files of the folders that were not read."""
 
     @property
     def failed(self) -> int:
-        """How many documents failed."""
+        """Number of failed documents."""
         return self.counts[DocumentStatus.FAILED]
 
     def add(self, result: DocumentResult) -> None:
@@ -62,7 +62,7 @@ class IngestSummary:
             self.failures.append(result)
 
     def stop_if_useless(self, error: IngestionError | None) -> None:
-        """After a document: stop when the next ones cannot do better."""
+        """Stop the run if the remaining documents would fail, too."""
         if error is None or not error.retryable:
             self.failed_in_a_row = 0
         else:
@@ -128,7 +128,7 @@ class _Run:
     queue: asyncio.Queue["list[tuple[DocumentPart, _File]] | None"] = field(
         default_factory=lambda: asyncio.Queue(PARALLEL_DOCUMENTS)
     )
-    """Documents whose vectors are made together: some small ones, or a single larger one."""
+    """Documents that are embedded together: several small ones, or one larger one."""
 
     async def read(self, files: Sequence[SourceFile]) -> None:
         """Put the documents of every file into the queue, and at its end a None for each worker."""
@@ -160,7 +160,7 @@ class _Run:
             await self.queue.put(None)
 
     async def work(self) -> None:
-        """Ingest documents from the queue until there are no more; after a stop, only empty the queue."""
+        """Ingest documents from the queue until it ends; after a stop, only drain the queue."""
         ingestion = self.session.services.ingestion
         while (group := await self.queue.get()) is not None:
             upcoming = [PrefetchItem(part, None, self.metadata) for part, _ in group]
@@ -185,7 +185,7 @@ class _Run:
                 await self._finish(file, result)
 
     async def _finish(self, file: "_File", result: DocumentResult) -> None:
-        """After the last document of a file: delete what the file no longer holds."""
+        """After the last document of a file, delete the documents that the file no longer contains."""
         file.results.append(result)
         if len(file.results) == len(file.parts):
             try:
@@ -207,7 +207,7 @@ async def ingest_files(
     """Ingest files, several documents at a time. One that fails does not stop the others.
 
     When the database is gone, the embedding provider refuses the key, or documents keep failing for want of
-    a service, the rest is not tried: see ``IngestSummary.stopped_by``. What was stored stays.
+    a service, the run stops: see ``IngestSummary.stopped_by``. Stored documents stay.
     """
     summary = IngestSummary(collection)
     with IngestDisplay(terminal, len(files)) as display:
@@ -220,7 +220,7 @@ async def ingest_files(
 
 
 def read_file(file: Path, max_bytes: int) -> bytes:
-    """The file's bytes.
+    """Read a file.
 
     Raises:
         ExtractionError: ``too_large``, or it cannot be read.
@@ -234,7 +234,7 @@ def read_file(file: Path, max_bytes: int) -> bytes:
 
 
 def print_summary(terminal: Terminal, summary: IngestSummary) -> None:
-    """Print what was ingested, and why what failed did."""
+    """Print the counts, the skipped files and the failures."""
     if terminal.json_output:
         terminal.json(summary.as_json())
         return

@@ -1,4 +1,4 @@
-"""Which format a document has: what the sender says, then its name, then its first bytes."""
+"""Detection of a document's format: from the media type, then its name, then its first bytes."""
 
 from pathlib import PurePosixPath
 

@@ -18,7 +18,7 @@ from vectorforge.ingestion.extract.media import PLAIN, RECORD
 from vectorforge.ingestion.types import MAX_SOURCE_CHARS, DocumentPart, ExtractedDocument, ReadText
 
 _MAX_PATH_CHARS = 300
-"""Of the keys that lead to a value; the last ones count."""
+"""Maximum length of the key path to a value; the last characters are used."""
 _TEXT_FIELDS = ("text", "content", "body")
 _ID_FIELDS = ("doc_id", "id", "source", "url")
 _HASH_CHARS = 16

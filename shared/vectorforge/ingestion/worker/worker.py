@@ -27,7 +27,7 @@ _HOUR_S = 3600.0
 _TERMS_POLL_S = 60.0
 _ERASURES_POLL_S = 10.0
 MAX_CLAIMS = MAX_ATTEMPTS + 2
-"""How often a job is claimed without a document coming to an end; more than a document's attempts."""
+"""Maximum claims of a job without a finished document; more than the attempts of one document."""
 
 
 class IngestionWorker:
@@ -103,7 +103,7 @@ class IngestionWorker:
         self._tasks = [asyncio.create_task(self._loop()) for _ in range(self._concurrent_jobs)]
 
     def wake(self) -> None:
-        """Say that there is a new job, so that it does not wait for the next look."""
+        """Signal a new job, so that it does not wait for the next poll."""
         self._woken.set()
 
     async def stop(self, *, grace_s: float = 5.0) -> None:
