@@ -79,7 +79,7 @@ def test_stats_without_questions_says_so(vectorforge: CommandLine) -> None:
     vectorforge("collections", "create", "silent")
     done = vectorforge("stats", "-c", "silent")
     assert "questions\t0" in done.stdout
-    assert "No questions in this time." in done.stderr
+    assert "No queries in this period." in done.stderr
     assert "days" in vectorforge("stats", "--days", "0", code=2).stderr
 
 

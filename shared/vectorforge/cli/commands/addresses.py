@@ -51,10 +51,10 @@ def _is_outward(address: str) -> bool:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket bound to this address; held from now on, so that nobody else gets it meanwhile.
+    """Bind a socket to this address, and reserve it until the server starts.
 
     Raises:
-        ConfigurationError: The port is taken, the host is not one of this machine, or it is not allowed.
+        ConfigurationError: The port is in use, the host is not of this machine, or binding is not allowed.
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -64,7 +64,7 @@ def bind(host: str, port: int) -> socket.socket:
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
-        bound.listen(128)  # without it a second process could still bind, thanks to SO_REUSEADDR
+        bound.listen(128)  # otherwise a second process could bind, too, because of SO_REUSEADDR
     except OSError as exc:
         bound.close()
         raise ConfigurationError(

@@ -17,26 +17,26 @@ if TYPE_CHECKING:  # loaded when there is one to print
     from vectorforge.api.native.collections import CollectionBody
 
 app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode="rich", help="List, make, show, set and delete collections."
+    no_args_is_help=True, rich_markup_mode="rich", help="List, create, show, change and delete collections."
 )
 app.add_typer(reembed.app, name="reembed")
 
 LanguageOption = Annotated[
     str | None,
     typer.Option(
-        help="Of the texts: english, german, french ...; simple: words as they are.", show_default=False
+        help="Language of the texts: english, german, french ...; simple: no stemming.", show_default=False
     ),
 ]
 SearchModeOption = Annotated[
     SearchMode | None,
-    typer.Option(help="What questions are searched by that do not say it themselves.", show_default=False),
+    typer.Option(help="Search mode of queries that name none.", show_default=False),
 ]
 DenseWeightOption = Annotated[
     float | None,
     typer.Option(
         min=0,
         max=1,
-        help="Weight of the score by vector in a hybrid search; that by words has the rest.",
+        help="Weight of the vector score in hybrid search; the keyword score has the rest.",
         show_default=False,
     ),
 ]
@@ -62,27 +62,31 @@ def list_collections(
 def create(
     context: CommandContext,
     name: Annotated[str, typer.Argument(help="Unique name.")],
-    description: Annotated[str, typer.Option(help="What is in it.")] = "",
+    description: Annotated[str, typer.Option(help="Description.")] = "",
     embedding_provider: Annotated[
         str | None,
-        typer.Option(help="Who embeds: local, openai, bedrock ...", show_default="the configured one"),
+        typer.Option(
+            help="Embedding provider: local, openai, bedrock ...", show_default="the configured one"
+        ),
     ] = None,
     embedding_model: Annotated[
         str | None, typer.Option(help="Model of that provider.", show_default="the provider's")
     ] = None,
-    metric: Annotated[DistanceMetric, typer.Option(help="How vectors are compared.")] = DistanceMetric.COSINE,
+    metric: Annotated[
+        DistanceMetric, typer.Option(help="Distance metric of the vectors.")
+    ] = DistanceMetric.COSINE,
     language: LanguageOption = None,
     search_mode: SearchModeOption = None,
     dense_weight: DenseWeightOption = None,
     vector_index: Annotated[
-        VectorIndex, typer.Option(help="What their index is made of, once there are more than 10,000.")
+        VectorIndex, typer.Option(help="Type of the HNSW index, built above 10,000 vectors.")
     ] = VectorIndex.FULL,
     words: Annotated[
         bool,
-        typer.Option("--words/--no-words", help="Index words, too; without, it is searched by vectors only."),
+        typer.Option("--words/--no-words", help="Also index words; without, only vector search works."),
     ] = True,
 ) -> None:
-    """Make an empty collection; `collections reembed` changes its embedding model later.
+    """Create an empty collection; `collections reembed` changes its embedding model later.
 
     [bold]Example[/bold]
 
@@ -112,10 +116,10 @@ def set_collection(
     search_mode: SearchModeOption = None,
     dense_weight: DenseWeightOption = None,
 ) -> None:
-    """Change how a collection is searched; what is not given stays.
+    """Change how a collection is searched; options that are not given stay.
 
-    After a change of the language, a server or `vectorforge migrate`
-    reads the words of its passages anew.
+    After a language change, a server or `vectorforge migrate`
+    indexes the words of its chunks again.
 
     [bold]Example[/bold]
 
@@ -128,7 +132,7 @@ def set_collection(
     async def work(session: Session) -> Collection:
         wanted = await session.collection(name)
         changed = await session.services.collections.set_search(wanted.id, settings)
-        return changed or wanted  # deleted a moment ago
+        return changed or wanted  # deleted concurrently
 
     context.show(context.run(work), _as_body, _print_search)
 
@@ -143,7 +147,7 @@ def show(
 
     async def work(session: Session) -> Collection:
         wanted = await session.collection(name)
-        # Only the list counts documents and chunks.
+        # Only the list includes counts of documents and chunks.
         return next((c for c in await session.services.collections.list() if c.id == wanted.id), wanted)
 
     context.show(context.run(work), _as_body, _print_all)
@@ -186,14 +190,14 @@ def _print_list(offset: int, terminal: Terminal, found: Sequence[Collection]) ->
         terminal.note(f"There are no more than {offset} collections.")
         return
     if not found:
-        terminal.note("There are no collections yet. `vectorforge ingest PATH` makes one.")
+        terminal.note("There are no collections yet. `vectorforge ingest PATH` creates one.")
         return
     rows = [(c.name, c.document_count, c.chunk_count, _model(c), c.dimension, c.id) for c in found]
     terminal.table(["Name", "Documents#", "Chunks#", "Embedding", "Dimension#", "Id"], rows)
 
 
 def _print_made(terminal: Terminal, made: Collection) -> None:
-    terminal.line(f"Made {made.name}: {_model(made)}, {made.dimension} dimensions.")
+    terminal.line(f"Created {made.name}: {_model(made)}, {made.dimension} dimensions.")
 
 
 def _print_search(terminal: Terminal, found: Collection) -> None:
@@ -201,7 +205,7 @@ def _print_search(terminal: Terminal, found: Collection) -> None:
     weight = f", weight of vectors {found.dense_weight:g}" if hybrid else ""
     terminal.line(f"{found.name}: {found.search_mode.value} search{weight}, language {found.language}.")
     if not found.terms_complete:
-        terminal.note("Its passages' words are still to be read; a running server does it.")
+        terminal.note("The words of its chunks are not indexed yet; a running server indexes them.")
 
 
 def _print_all(terminal: Terminal, found: Collection) -> None:

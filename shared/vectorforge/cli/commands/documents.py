@@ -32,7 +32,7 @@ def list_documents(
     context: CommandContext,
     collection: CollectionOption = None,
     where: FilterOption = None,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="Documents at most.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of documents.")] = 50,
     offset: Annotated[int, typer.Option(min=0, help="Documents to skip.")] = 0,
 ) -> None:
     """List the documents of a collection."""
@@ -66,10 +66,12 @@ def delete(
     collection: CollectionOption = None,
     where: FilterOption = None,
     profile: ProfileOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="With --filter: only count them.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="With --filter: only count the documents.")
+    ] = False,
     yes: YesOption = False,
 ) -> None:
-    """Delete one document with its chunks, or all whose metadata match a filter.
+    """Delete one document with its chunks, or all documents whose metadata match a filter.
 
     [bold]Examples[/bold]
 
@@ -78,7 +80,7 @@ def delete(
         vectorforge documents delete --filter '{"year": {"$lt": 2020}}' --dry-run
     """
     if (source is None) is (where is None):
-        raise InvalidInputError("Give a SOURCE or a --filter, and not both.", field="SOURCE")
+        raise InvalidInputError("Give either SOURCE or --filter.", field="SOURCE")
     if source is not None:
         _delete_one(context, collection, source, yes=yes)
     else:

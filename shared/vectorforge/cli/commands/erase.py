@@ -22,12 +22,13 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Erase a document, a profile, a collection or a whole tenant with all traces, and keep the proof.",
-    epilog="An erasure that was interrupted goes on when the same command is given again, or by a server.",
+    help="Erase a document, a profile, a collection or a tenant with all derived data, with a certificate.",
+    epilog="An interrupted erasure is resumed by the same command, or by a server.",
 )
 
 TenantOption: TypeAlias = Annotated[
-    str | None, typer.Option("--tenant", help="Whose; default: VECTORFORGE_LOCAL_TENANT.", show_default=False)
+    str | None,
+    typer.Option("--tenant", help="Tenant; default: VECTORFORGE_LOCAL_TENANT.", show_default=False),
 ]
 
 
@@ -40,16 +41,16 @@ def document(
     tenant: TenantOption = None,
     yes: YesOption = False,
 ) -> None:
-    """Erase a document: passages, vectors, answers made of it, its uploaded file.
+    """Erase a document: its chunks, vectors, answers based on it and uploaded file.
 
-    Questions that it answered keep their row in the query log, without texts;
+    Queries answered from it stay in the query log, without texts;
     with VECTORFORGE_ERASED_LOGS=rows they are deleted.
 
     [bold]Example[/bold]
 
         vectorforge erase document ./letter.pdf --json > certificate.json
     """
-    confirm(f'Erase the document "{source}" with all traces?', yes=yes)
+    confirm(f'Erase the document "{source}" with all derived data?', yes=yes)
 
     async def subject(session: Session) -> "Subject":
         from vectorforge.erasure.repo import Subject
@@ -73,8 +74,8 @@ def profile(
     tenant: TenantOption = None,
     yes: YesOption = False,
 ) -> None:
-    """Erase a profile with everything it holds."""
-    confirm(f"Erase the profile {number} with all traces?", yes=yes)
+    """Erase a profile with all its documents."""
+    confirm(f"Erase the profile {number} with all derived data?", yes=yes)
 
     async def subject(session: Session) -> "Subject":
         from vectorforge.erasure.repo import Subject
@@ -93,8 +94,8 @@ def collection(
     tenant: TenantOption = None,
     yes: YesOption = False,
 ) -> None:
-    """Erase a collection with its documents, and what was asked of it."""
-    confirm(f'Erase the collection "{name}" with all traces?', yes=yes)
+    """Erase a collection with its documents and queries."""
+    confirm(f'Erase the collection "{name}" with all derived data?', yes=yes)
 
     async def subject(session: Session) -> "Subject":
         from vectorforge.erasure.repo import Subject
@@ -108,19 +109,19 @@ def collection(
 @session_command
 def whole_tenant(
     context: CommandContext,
-    name: Annotated[str, typer.Argument(help="The tenant; on a laptop that is `local`.")],
+    name: Annotated[str, typer.Argument(help="Tenant id; `local` by default on a laptop.")],
     yes: YesOption = False,
 ) -> None:
-    """Erase everything of a tenant: documents, questions, conversations, keys, settings.
+    """Erase all data of a tenant: documents, queries, conversations, keys, settings.
 
-    Until it is done the tenant's requests are refused. It cannot be undone.
+    The tenant's requests are rejected until it completes. It cannot be undone.
 
     [bold]Example[/bold]
 
         vectorforge erase tenant acme --yes --json > acme.json
     """
     if not yes and sys.stdin.isatty():
-        typed = typer.prompt(f"Everything of {name} will be gone. Type its name to go on", err=True)
+        typed = typer.prompt(f"All data of {name} will be deleted. Type its name to continue", err=True)
         if typed != name:
             raise typer.Abort
     else:
@@ -139,7 +140,7 @@ def whole_tenant(
 def list_erasures(
     context: CommandContext,
     tenant: TenantOption = None,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="Erasures at most.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of erasures.")] = 50,
 ) -> None:
     """List erasures with their certificates, the newest first."""
 
@@ -154,10 +155,10 @@ def list_erasures(
 def verify(
     context: CommandContext,
     file: Annotated[
-        Path, typer.Argument(help="What an erasure printed with --json, or the API answered.", exists=True)
+        Path, typer.Argument(help="Output of an erasure with --json, or the API's response.", exists=True)
     ],
 ) -> None:
-    """Check that a certificate is unchanged: its SHA-256 is the one beside it."""
+    """Check that a certificate is unchanged by its SHA-256."""
     from vectorforge.erasure.certificate import sha256_of
 
     try:
@@ -165,7 +166,7 @@ def verify(
         certificate, expected = given["certificate"], given["sha256"]
         actual = sha256_of(certificate)
     except (ValueError, TypeError, KeyError) as exc:
-        raise InvalidInputError(f"{file} holds no certificate.", field="FILE") from exc
+        raise InvalidInputError(f"{file} contains no certificate.", field="FILE") from exc
     if context.terminal.json_output:
         context.terminal.json({"sha256": actual, "unchanged": actual == expected})
     else:
@@ -179,7 +180,7 @@ def verify(
 def _erase(
     context: CommandContext, tenant: str | None, subject: "Callable[[Session], Awaitable[Subject]]"
 ) -> None:
-    """Erase from begin to end, telling on stderr how far it is, and print the certificate."""
+    """Run an erasure with progress on stderr, and print the certificate."""
 
     async def work(session: Session) -> "Erasure":
         from getpass import getuser
@@ -206,7 +207,7 @@ def _progress(terminal: Terminal) -> Callable[[str, int], None]:
 
 
 def _as_eraser() -> "VectorForgeConfig":
-    """The settings, with the eraser's role where its URL is set."""
+    """Return the settings, with the eraser's role if its URL is set."""
     from vectorforge.config import VectorForgeConfig
 
     config = VectorForgeConfig.from_environment()

@@ -28,7 +28,7 @@ _BAR = 40
 
 
 def print_tuning(terminal: Terminal, tuning: "Tuning", collection: str, *, saved: bool) -> None:
-    """Print the curve, what the best weight is worth, and whether it was kept."""
+    """Print the curve, the value of the best weight, and whether it was saved."""
     if terminal.json_output:
         terminal.json(
             {
@@ -57,7 +57,7 @@ def print_tuning(terminal: Terminal, tuning: "Tuning", collection: str, *, saved
     if saved:
         terminal.note(f"Saved: {collection} has the weight {tuning.best:g}.")
     elif tuning.is_gain:
-        terminal.note(f"--save gives {collection} the weight {tuning.best:g}.")
+        terminal.note(f"Use --save to set the weight of {collection} to {tuning.best:g}.")
     else:
         terminal.note(f"No gain: {collection} keeps the weight {tuning.current:g}.")
 
@@ -68,7 +68,7 @@ def _mark(tuning: "Tuning", weight: float) -> str:
 
 
 _FEW = 30
-"""Questions below which an interval says little: the bootstrap needs a sample that looks like its source."""
+"""Questions below which intervals are unreliable: the bootstrap needs a representative sample."""
 
 
 @contextmanager
@@ -81,7 +81,7 @@ def question_progress(terminal: Terminal, total: int) -> Iterator[Callable[[], N
 
 
 def print_outcome(terminal: Terminal, outcome: Outcome, summary: Summary) -> None:
-    """Print figures, differences and regressions; warn of what makes them doubtful."""
+    """Print figures, differences and regressions, and warnings about their reliability."""
     for text in warnings(outcome, summary):
         terminal.warn(text)
     if terminal.json_output:
@@ -112,9 +112,9 @@ def warnings(outcome: Outcome, summary: Summary) -> list[str]:
     questions, missing = outcome.plan.questions, outcome.missing_sources
     found = []
     if len(questions.questions) < _FEW:
-        found.append(f"Only {len(questions.questions)} questions: the intervals say little.")
+        found.append(f"Only {len(questions.questions)} questions: the intervals are unreliable.")
     if questions.unjudged:
-        found.append(f"{questions.unjudged} questions left out: nothing is known about their answers.")
+        found.append(f"{questions.unjudged} questions skipped: they have no judgements.")
     if missing:
         found.append(f"{len(missing)} sources are not in {outcome.collection}, e.g. {missing[0]}.")
     if summary.changed_questions:

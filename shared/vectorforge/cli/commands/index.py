@@ -27,7 +27,7 @@ app = typer.Typer(
 def list_spaces(
     context: CommandContext,
 ) -> None:
-    """List the partitions of the vectors, their sizes, and which of them should have an index.
+    """List the partitions of the vectors with their sizes and index states.
 
     Needs the role that owns the schema (VECTORFORGE_MIGRATOR_DATABASE_URL).
     """
@@ -62,9 +62,9 @@ def build(
     spaces: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Build exactly these, however small.",
+            help="Build exactly these, regardless of size.",
             metavar="[SPACE]...",
-            show_default="those where one pays",
+            show_default="those above 10,000 vectors",
         ),
     ] = None,
     memory_mb: Annotated[
@@ -80,17 +80,17 @@ def build(
         typer.Option(
             min=0,
             max=64,
-            help="Processes besides the leading one.",
+            help="Parallel workers of the build.",
             show_default="one for each core, up to 8",
         ),
     ] = None,
 ) -> None:
-    """Build the HNSW indexes that are missing; questions and ingestion go on meanwhile.
+    """Build the missing HNSW indexes; queries and ingestion continue.
 
-    Up to 10,000 vectors of a collection are compared one by one, which is
-    exact and fast. Above, an index pays. `vectorforge up` builds it by itself.
+    Collections with up to 10,000 vectors are searched without an index, which is
+    exact and fast. `vectorforge up` builds indexes above that automatically.
     Needs the role that owns the schema (VECTORFORGE_MIGRATOR_DATABASE_URL),
-    and a connection that does not lead through a pooler.
+    and a connection without a pooler.
 
     [bold]Examples[/bold]
 
@@ -134,7 +134,7 @@ def _as_migrator(data_dir: Path | None, work: Callable[[str], Awaitable[T]]) -> 
 
 @contextmanager
 def _bars(terminal: Terminal) -> "Iterator[Callable[[BuildProgress], None]]":
-    """A bar on stderr for each phase of each build; silent off a terminal."""
+    """Show a bar on stderr for each phase of each build."""
     from rich.progress import BarColumn, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
@@ -164,7 +164,7 @@ def _describe(index: "SpaceIndex", pays: bool) -> str:
         return "not possible"
     if index.state is IndexState.NONE:
         return "missing" if pays else "not needed"
-    return "being built, or left by a build" if index.state is IndexState.INVALID else "ready"
+    return "being built, or invalid" if index.state is IndexState.INVALID else "ready"
 
 
 def _megabytes(size: int) -> str:

@@ -19,7 +19,7 @@ _CENT = Decimal("0.01")
 
 
 class _Row(NamedTuple):
-    """A limit as it is shown."""
+    """Row of the table of limits."""
 
     name: str
     limit: Decimal | int | None
@@ -27,16 +27,16 @@ class _Row(NamedTuple):
     used: Decimal | int
 
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help="Show and set what tenants may use.")
+app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help="Show and set the limits of tenants.")
 
-TenantArgument = Annotated[str, typer.Argument(metavar="TENANT", help="As credentials name it.")]
+TenantArgument = Annotated[str, typer.Argument(metavar="TENANT", help="Tenant id, as in credentials.")]
 
 
 def _limit(name: str, text: str) -> Decimal | int | None:
     """Parse the value of an option; None for the server's default.
 
     Raises:
-        InvalidInputError: It is no number, or a part of something that has none.
+        InvalidInputError: It is not a number, or a fraction of a limit that has none.
     """
     if text.strip().lower() == "default":
         return None
@@ -47,12 +47,12 @@ def _limit(name: str, text: str) -> Decimal | int | None:
         if value.is_finite():
             return value.quantize(_CENT)
     option = f"--{name.replace('_', '-')}"
-    raise InvalidInputError(f"{option} takes a number or the word default.", field=option)
+    raise InvalidInputError(f"{option} must be a number or 'default'.", field=option)
 
 
 @app.callback()
 def limits() -> None:
-    """Show and set what tenants may use."""
+    """Show and set the limits of tenants."""
 
 
 @app.command()
@@ -62,11 +62,11 @@ def show(
     tenant: Annotated[
         str | None,
         typer.Argument(
-            metavar="TENANT", help="As credentials name it.", show_default="this machine's own tenant"
+            metavar="TENANT", help="Tenant id, as in credentials.", show_default="VECTORFORGE_LOCAL_TENANT"
         ),
     ] = None,
 ) -> None:
-    """Show a tenant's limits, where each comes from, and what is used of it.
+    """Show a tenant's limits, the source of each, and the current usage.
 
     Usage is counted only while the tenant has a limit.
 
@@ -85,23 +85,23 @@ def set_limits(
     context: CommandContext,
     tenant: TenantArgument,
     requests_per_minute: Annotated[
-        str | None, typer.Option(metavar="N", help="Requests that cost something, in any 60 seconds.")
+        str | None, typer.Option(metavar="N", help="Billable requests in any 60 seconds.")
     ] = None,
     tokens_per_day: Annotated[
-        str | None, typer.Option(metavar="N", help="Tokens of models and embedded texts, a day in UTC.")
+        str | None, typer.Option(metavar="N", help="Tokens of models and embeddings per UTC day.")
     ] = None,
     cost_per_month_usd: Annotated[
-        str | None, typer.Option(metavar="USD", help="US dollars for models with a price, a month in UTC.")
+        str | None, typer.Option(metavar="USD", help="US dollars for priced models per UTC month.")
     ] = None,
     concurrent_streams: Annotated[
-        str | None, typer.Option(metavar="N", help="Streamed answers at a time.")
+        str | None, typer.Option(metavar="N", help="Concurrent streamed answers.")
     ] = None,
 ) -> None:
-    """Set limits of a tenant; what is not named stays.
+    """Set limits of a tenant; limits that are not given stay.
 
-    "default" takes the tenant's own limit away: then the server's holds, which
-    is VECTORFORGE_LIMIT_REQUESTS_PER_MINUTE and the like, or there is none.
-    Running servers take a change up within 10 seconds.
+    "default" removes the tenant's own limit: then the server's applies, which
+    is VECTORFORGE_LIMIT_REQUESTS_PER_MINUTE and so on, or none.
+    Running servers apply a change within 10 seconds.
 
     [bold]Examples[/bold]
 
@@ -119,12 +119,12 @@ def set_limits(
     }
     changes = {name: _limit(name, text) for name, text in given.items() if text is not None}
     if not changes:
-        raise InvalidInputError("Name a limit, such as --requests-per-minute 120.")
+        raise InvalidInputError("Give a limit, such as --requests-per-minute 120.")
     _show(context, tenant, changes)
 
 
 def _show(context: CommandContext, tenant: str | None, changes: Mapping[str, Any]) -> None:
-    """Print the tenant's limits after the changes; None is this machine's own tenant."""
+    """Print the tenant's limits after the changes; None is the local tenant."""
 
     async def work(session: Session) -> tuple[str, list[_Row]]:
         limits = session.services.limits.own

@@ -8,12 +8,12 @@ import typer
 from vectorforge.cli.session import CommandContext, Session, session_command
 from vectorforge.cli.terminal import ExitCode
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help="Take care of the query log.")
+app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help="Manage the query log.")
 
 
 @app.callback()
 def logs() -> None:
-    """Take care of the query log."""
+    """Manage the query log."""
 
 
 @app.command()
@@ -24,20 +24,20 @@ def replay(
         list[Path] | None,
         typer.Argument(
             metavar="FILE",
-            help="Log files, also gzipped; - or nothing: standard input.",
+            help="Log files, also gzipped; - (default) reads stdin.",
             show_default=False,
         ),
     ] = None,
 ) -> None:
-    """Store query logs that the queue did not take, out of the function's own log.
+    """Import query logs that the queue rejected from the function's log.
 
-    When SQS does not take a record in time, the query function prints it. This
-    command finds those lines in what CloudWatch gives: lines as they were
+    When SQS does not accept a record in time, the query function logs it. This
+    command finds those lines in CloudWatch output: lines as they were
     printed, with or without the prefix of `aws logs tail`, JSON with a message
     in it (filter-log-events, Logs Insights, subscriptions), exports to S3.
-    Everything else is passed over.
+    Everything else is skipped.
 
-    It can be repeated: a query that is stored already stays as it is. Needs
+    It can be repeated: stored queries are not changed. Needs
     VECTORFORGE_LOG_WRITER_DATABASE_URL, unless the database is the embedded one.
 
     [bold]Examples[/bold]
@@ -62,22 +62,22 @@ def text(
     context: CommandContext,
     policy: Annotated[
         Literal["full", "redacted", "hash", "off", "default"] | None,
-        typer.Argument(help="What to keep from now on; nothing: show what is kept.", show_default=False),
+        typer.Argument(help="New policy; without it, the current one is shown.", show_default=False),
     ] = None,
     tenant: Annotated[
         str | None,
-        typer.Option("--tenant", help="Whose queries; default: the local tenant.", show_default=False),
+        typer.Option("--tenant", help="Tenant; default: the local tenant.", show_default=False),
     ] = None,
 ) -> None:
-    """Show or set what the query log keeps of a tenant's questions and answers.
+    """Show or set how the query log stores a tenant's queries and answers.
 
     [bold]full[/bold]: the texts as they are. [bold]redacted[/bold]: e-mail addresses,
     phone and card numbers, IBANs, IP addresses and keys are masked.
     [bold]hash[/bold]: a SHA-256 of each text. [bold]off[/bold]: no texts.
-    [bold]default[/bold]: what VECTORFORGE_LOG_TEXT says, which is redacted.
+    [bold]default[/bold]: the value of VECTORFORGE_LOG_TEXT (redacted, unless set).
 
-    Times, models, tokens, costs and outcomes are kept in any case. Processes that
-    run know a change within a minute; what is stored already stays as it is.
+    Times, models, tokens, costs and outcomes are always stored. Running processes
+    apply a change within a minute; stored queries are not changed.
 
     [bold]Examples[/bold]
 

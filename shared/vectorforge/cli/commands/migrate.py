@@ -22,8 +22,8 @@ def migrate(
         str | None,
         typer.Option(
             envvar="VECTORFORGE_MIGRATOR_DATABASE_URL",
-            help="postgresql:// URL of a role that may make roles, the schema and the vector extension. "
-            "Better in the variable: other users of the machine can read a command line.",
+            help="postgresql:// URL of a role that may create roles, the schema and the vector extension. "
+            "Prefer the variable: other users of the machine can read the command line.",
             show_default=False,
         ),
     ] = None,
@@ -32,20 +32,18 @@ def migrate(
     ] = False,
     schema_only: Annotated[
         bool,
-        typer.Option(
-            "--schema-only", help="Leave words of passages that are still to be read to the servers."
-        ),
+        typer.Option("--schema-only", help="Leave unindexed words to the servers."),
     ] = False,
 ) -> None:
-    """Bring the database schema up to date; safe to repeat, and to run twice at once.
+    """Migrate the database schema; safe to repeat and to run concurrently.
 
-    Then the words of passages from older versions are read for searches by
-    words; interrupted, it goes on with the next call, or a server does it.
+    Then the words of chunks from older versions are indexed for keyword
+    search; after an interruption, the next call or a server resumes it.
 
-    The login roles (vectorforge_app, _log_writer, _eraser) are made without
+    The login roles (vectorforge_app, _log_writer, _eraser) are created without
     a password; those named in VECTORFORGE_DATABASE_URL,
     VECTORFORGE_LOG_WRITER_DATABASE_URL and VECTORFORGE_ERASER_DATABASE_URL
-    get the one they have there.
+    get the password of their URL.
 
     [bold]Examples[/bold]
 
@@ -73,7 +71,7 @@ def migrate(
 def _migrate(
     database_url: str | None, data_dir: Path | None, terminal: Terminal | None, *, schema_only: bool
 ) -> tuple[list[str], int]:
-    """Names of the migrations that were applied or, without a terminal, are pending; passages read."""
+    """Return the applied (without a terminal: pending) migrations and the number of indexed chunks."""
     from vectorforge.config import VectorForgeConfig
     from vectorforge.local.laptop import local_setup
 
@@ -111,7 +109,7 @@ async def _migrate_database(
         return names, 0
     passages, complete = await _read_terms(settings, terminal)
     if not complete:
-        terminal.note("Some documents are being written; a server reads the words of the rest.")
+        terminal.note("Some documents are being written; a server indexes the words of the rest.")
     return names, passages
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # loaded when a command runs
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Show who can write answers and embed, which models they offer, and whether they answer.",
+    help="Show the providers for answers and embeddings, their models and their status.",
 )
 
 T = TypeVar("T")
@@ -51,7 +51,7 @@ class Checked:
 @app.command("list")
 @offline_command
 def list_providers(context: CommandContext) -> None:
-    """List what the settings register, and what would register the others. Asks nobody."""
+    """List the registered providers, and how to register the others. Sends no request."""
     from vectorforge.api.native.server import ProvidersResponse
 
     async def work(providers: Providers) -> ProvidersResponse:
@@ -71,7 +71,7 @@ def list_providers(context: CommandContext) -> None:
         for row in found.embedding
     ]
     context.terminal.table(["For", "Name", "Default", "Model", "Can"], rows)
-    context.terminal.note("The default is asked when a request names none. More can be registered:")
+    context.terminal.note("Requests that name no provider use the default. More can be registered:")
     for one in missing:
         context.terminal.note(f"  {one['name']} ({one['for']}): set {one['set']}")
 
@@ -82,7 +82,7 @@ def models(
     context: CommandContext,
     name: Annotated[str, typer.Argument(help="Name of a provider of answers, e.g. openai.")],
 ) -> None:
-    """List the models that a provider offers to your key.
+    """List the models that a provider offers for your key.
 
     [bold]Example[/bold]
 
@@ -111,9 +111,9 @@ def check(
     context: CommandContext,
     name: Annotated[str | None, typer.Argument(help="Only this provider.", show_default="all")] = None,
 ) -> None:
-    """Ask each provider whether it takes the credentials: for its models, or for one vector.
+    """Check the credentials of each provider by requesting its models, or one vector.
 
-    Exit code 1 when one of them does not.
+    Exit code 1 when a check fails.
     """
 
     async def work(providers: Providers) -> list[Checked]:
@@ -142,7 +142,7 @@ async def _checked(provider: "BaseLLMProvider") -> Checked:
     try:
         async with asyncio.timeout(_CHECK_TIMEOUT_S):
             if not await provider.validate_credentials():
-                return Checked("answers", provider.name, False, "The credentials are refused.")
+                return Checked("answers", provider.name, False, "The credentials were rejected.")
             offered = await provider.list_models()
     except TimeoutError:
         return Checked("answers", provider.name, False, f"No answer within {_CHECK_TIMEOUT_S:g} s")
@@ -166,7 +166,7 @@ async def _checked_embedder(provider: "EmbeddingProvider") -> Checked:
 
 def _unknown(name: str, names: list[str]) -> InvalidInputError:
     there = ", ".join(dict.fromkeys(names)) or "none"
-    return InvalidInputError(f"There is no provider {name[:100]!r} here. There are: {there}.", field="NAME")
+    return InvalidInputError(f"There is no provider {name[:100]!r}. Registered: {there}.", field="NAME")
 
 
 def _run(work: Callable[[Providers], Awaitable[T]]) -> T:

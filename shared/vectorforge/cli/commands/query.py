@@ -220,22 +220,22 @@ _SNIPPET_CHARS = 200
 @session_command
 def search(
     context: CommandContext,
-    question: Annotated[str, typer.Argument(help="What to look for; [bold]-[/bold] reads it from stdin.")],
+    question: Annotated[str, typer.Argument(help="Query; [bold]-[/bold] reads it from stdin.")],
     collection: CollectionOption = None,
     profile: ProfileOption = None,
     top_k: TopKOption = 10,
     mode: ModeOption = None,
     min_score: Annotated[
         float | None,
-        typer.Option(help="Leave out passages that score less (cosine: -1 to 1).", show_default=False),
+        typer.Option(help="Drop passages with a lower score (cosine: -1 to 1).", show_default=False),
     ] = None,
     where: FilterOption = None,
 ) -> None:
-    """Find the passages that answer a question best, best first. Asks no model.
+    """Find the most relevant passages for a question, best first. Calls no language model.
 
     [bold]Examples[/bold]
 
-        vectorforge search "how are tenants kept apart"
+        vectorforge search "how are tenants isolated"
 
         vectorforge search refunds -c handbook -k 3 --json | jq '.results[].source'
     """
@@ -271,14 +271,14 @@ def _print_results(terminal: Terminal, response: "SearchResponse") -> None:
             )
             for n, hit in enumerate(response.results, start=1)
         ]
-        if terminal.interactive:  # one column less leaves room for the passage
+        if terminal.interactive:  # fewer columns leave room for the passage
             narrow = [(n, score, f"{source}\n{heading}", text) for n, score, source, heading, text in rows]
             terminal.table(["Rank#", "Score#", "Source", "Passage"], narrow)
         else:
             terminal.table(["Rank#", "Score#", "Source", "Heading", "Passage"], rows)
         terminal.note(f"{len(rows)} passages in {response.latency_ms:.0f} ms")
     else:
-        terminal.note("Nothing found.")
+        terminal.note("No results.")
 
 
 def _snippet(text: str) -> str:

@@ -1,4 +1,4 @@
-"""``vectorforge collections reembed``: another embedding model for a collection, without a pause."""
+"""``vectorforge collections reembed``: change a collection's embedding model without downtime."""
 
 import asyncio
 from dataclasses import asdict
@@ -30,7 +30,7 @@ app = typer.Typer(
 NameArgument = Annotated[str, typer.Argument(help="Name or id of the collection.")]
 
 _LOOK_S = 0.5
-"""Between looks at what other processes have done."""
+"""Interval of polling the progress of other processes."""
 
 
 @app.command()
@@ -40,20 +40,22 @@ def start(
     name: NameArgument,
     embedding_provider: Annotated[
         str | None,
-        typer.Option(help="Who embeds: local, openai, bedrock ...", show_default="the configured one"),
+        typer.Option(
+            help="Embedding provider: local, openai, bedrock ...", show_default="the configured one"
+        ),
     ] = None,
     embedding_model: Annotated[
         str | None, typer.Option(help="Model of that provider.", show_default="the provider's")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what it would take.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only estimate time and cost.")] = False,
     wait: Annotated[
-        bool, typer.Option(help="Embed in this process, and show how far it is; else a server's worker does.")
+        bool, typer.Option(help="Embed in this process with progress; otherwise a server's worker does.")
     ] = True,
     yes: YesOption = False,
 ) -> None:
-    """Embed a collection by another model; the old one answers meanwhile.
+    """Embed a collection with another model; queries use the old one until `switch`.
 
-    Interrupted, it goes on where it was: with `reembed wait`, or in a server.
+    After an interruption, `reembed wait` or a server resumes it.
 
     [bold]Example[/bold]
 
@@ -68,7 +70,7 @@ def start(
         _print_estimate(terminal, estimate)
         if dry_run:
             return None
-        confirm(f'Embed the collection "{collection.name}" by {estimate.model}?', yes=yes)
+        confirm(f'Embed the collection "{collection.name}" with {estimate.model}?', yes=yes)
         started = await changes.start(collection, embedding_provider, embedding_model)
         return await _fill(session, terminal, collection) if wait else started
 
@@ -81,7 +83,7 @@ def wait_until_ready(
     context: CommandContext,
     name: NameArgument,
 ) -> None:
-    """Work for a change that was started until every passage has both vectors, or the old ones are gone."""
+    """Embed until every chunk has both vectors, or delete the old ones, for a started model change."""
     _run(context, name, _fill)
 
 
@@ -91,7 +93,7 @@ def status(
     context: CommandContext,
     name: NameArgument,
 ) -> None:
-    """Show how far a change has come."""
+    """Show the progress of a model change."""
 
     async def look(session: Session, _: Terminal, collection: "Collection") -> "EmbeddingSwitch":
         return await session.services.model_changes.stored.get(collection.id)
@@ -108,27 +110,27 @@ def switch(
         Path | None,
         typer.Option(
             exists=True,
-            help="Questions as `vectorforge eval` reads them; with what is relevant, nDCG decides.",
-            show_default="the 100 asked last",
+            help="Questions as for `vectorforge eval`; with judgements, nDCG decides.",
+            show_default="the latest 100 queries",
         ),
     ] = None,
-    cutoff: Annotated[int, typer.Option("--cutoff", min=1, max=100, help="Ranks that are compared.")] = 10,
+    cutoff: Annotated[int, typer.Option("--cutoff", min=1, max=100, help="Ranks to compare.")] = 10,
     min_overlap: Annotated[
         float | None,
         typer.Option(
             min=0.0,
             max=1.0,
-            help="Share of the old model's passages that the new one must find.",
+            help="Minimum share of the old model's passages that the new one must find.",
             show_default="0.4; 0 with judged questions",
         ),
     ] = None,
     max_ndcg_loss: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="How much nDCG may fall on judged questions.")
+        float, typer.Option(min=0.0, max=1.0, help="Maximum loss of nDCG on judged questions.")
     ] = 0.02,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only compare.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Switch without a comparison.")] = False,
 ) -> None:
-    """Compare both models by questions, and let the new one answer if it finds enough of the same."""
+    """Compare both models on questions, and switch to the new one if it finds enough of the same passages."""
 
     async def compare(session: Session, terminal: Terminal, collection: "Collection") -> "EmbeddingSwitch":
         from vectorforge.evaluation.embedding_gate import EmbeddingGate, GateThresholds
@@ -156,7 +158,7 @@ def rollback(
     context: CommandContext,
     name: NameArgument,
 ) -> None:
-    """Let the model before answer again, at once; the change stays open."""
+    """Switch back to the previous model immediately; the change stays open."""
 
     async def roll_back(session: Session, _: Terminal, collection: "Collection") -> "EmbeddingSwitch":
         return await session.services.model_changes.stored.rollback(collection.id)
@@ -170,7 +172,7 @@ def finish(
     context: CommandContext,
     name: NameArgument,
 ) -> None:
-    """End a change that was switched; the old model's vectors are deleted, and no rollback is possible."""
+    """Finish a switched change: delete the old model's vectors. No rollback is possible afterwards."""
     _end(context, name, "finish")
 
 
@@ -180,7 +182,7 @@ def cancel(
     context: CommandContext,
     name: NameArgument,
 ) -> None:
-    """End a change that was not switched; the new model's vectors are deleted."""
+    """Cancel a change that was not switched: delete the new model's vectors."""
     _end(context, name, "cancel")
 
 
@@ -209,7 +211,7 @@ def _run(context: CommandContext, name: str, step: "Step") -> None:
 
 
 async def _fill(session: Session, terminal: Terminal, collection: "Collection") -> "EmbeddingSwitch | None":
-    """Work for the collection's change until nothing is left to do; None: it is over."""
+    """Process the collection's change until it is complete; returns None if it has ended."""
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
     from vectorforge.embedding_switch.repo import SwitchState
@@ -238,7 +240,7 @@ def _print_estimate(terminal: Terminal, estimate: "EmbeddingEstimate") -> None:
     cost = "unknown" if estimate.cost_usd is None else f"{estimate.cost_usd:,.2f} USD"
     terminal.note(
         f"{estimate.provider}/{estimate.model}, {estimate.dimension} dimensions: "
-        f"{estimate.passages:,} passages, about {estimate.tokens:,} tokens. Time: {time}. Cost: {cost}."
+        f"{estimate.passages:,} chunks, about {estimate.tokens:,} tokens. Time: {time}. Cost: {cost}."
     )
 
 
@@ -248,7 +250,7 @@ def _print_result(terminal: Terminal, result: "GateResult") -> None:
     ndcg = ""
     if result.ndcg_before is not None and result.ndcg_after is not None:
         ndcg = f", nDCG@{result.k} {result.ndcg_before:.3f} before and {result.ndcg_after:.3f} after"
-    refused = "" if result.passed else f" Refused: {result.reason}"
+    refused = "" if result.passed else f" Rejected: {result.reason}"
     terminal.line(f"{result.questions} questions: overlap@{result.k} {result.overlap:.3f}{ndcg}.{refused}")
 
 
@@ -257,8 +259,8 @@ def _print_switch(terminal: Terminal, found: "EmbeddingSwitch") -> None:
         terminal.json(asdict(found))
         return
     other = f"{found.other.provider}/{found.other.model}"
-    what = "before" if found.state.value == "switched" else "to come"
+    what = "replaced" if found.state.value == "switched" else "added"
     terminal.line(
-        f"{found.state.value}: {found.vectors:,} of {found.passages:,} passages have a vector of the model "
+        f"{found.state.value}: {found.vectors:,} of {found.passages:,} chunks have a vector of the model "
         f"{what}, {other}, {found.other.dimension} dimensions."
     )

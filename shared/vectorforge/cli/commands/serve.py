@@ -21,20 +21,18 @@ def up(
     context: CommandContext,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")
+        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free one.")
     ] = 8000,
-    sample: Annotated[
-        bool, typer.Option(help="Ingest the project's README and docs, so that there is something to ask.")
-    ] = True,
+    sample: Annotated[bool, typer.Option(help="Ingest the project's README and docs as a sample.")] = True,
     insecure: Annotated[
-        bool, typer.Option("--insecure", help="Let whoever reaches --host in without an API key.")
+        bool, typer.Option("--insecure", help="Serve every client that reaches --host without an API key.")
     ] = False,
 ) -> None:
     """Start everything on this machine: database, sample documents, page and API.
 
     Needs no Docker, no key and no network. Answers are quoted from the
     documents, until VECTORFORGE_OPENAI_API_KEY or VECTORFORGE_ANTHROPIC_API_KEY
-    is set: then that model writes them. Ctrl-C stops everything.
+    is set: then that model generates them. Ctrl-C stops everything.
 
     Without VECTORFORGE_API_KEYS there is no login, so only this machine is
     served; other machines (--host 0.0.0.0) need keys, or --insecure.
@@ -48,7 +46,7 @@ def up(
     from vectorforge.config import VectorForgeConfig
 
     config = serving_config(VectorForgeConfig.from_environment(), host, insecure=insecure)
-    gc.disable()  # until all is loaded: see serve_laptop
+    gc.disable()  # until serve_laptop has loaded everything
     try:
         _serve(context.terminal, config, (host, port), context.data_dir, sample=sample)
     finally:
@@ -72,11 +70,11 @@ def _serve(
     with bind(host, port) as bound, stop_on_sigterm():
         if host not in LOOPBACK and config.server.auth == "local":
             terminal.warn(
-                f"Whoever can reach {host} can read and change the documents: there is no login here."
+                f"Every client that reaches {host} can read and change the documents without a login."
             )
         terminal.note("Starting the database ...")
         with local_setup(config, data_dir=data_dir, supervised=True) as setup:
-            from vectorforge.cli.commands.startup import serve_laptop  # takes a second
+            from vectorforge.cli.commands.startup import serve_laptop  # imports take a second
 
             with asyncio.Runner(loop_factory=new_event_loop) as runner:
                 runner.run(serve_laptop(terminal, setup, bound, sample=sample))
@@ -84,7 +82,7 @@ def _serve(
 
 
 def serving_config(config: "VectorForgeConfig", host: str, *, insecure: bool = False) -> "VectorForgeConfig":
-    """The settings of a laptop: only its own names in the Host header; no login, unless one is set.
+    """Return the settings of a laptop: its own names as allowed hosts; no login, unless one is configured.
 
     Args:
         config: As read from the environment; its ``VECTORFORGE_AUTH`` and ``VECTORFORGE_API_KEYS`` are kept.
@@ -102,10 +100,10 @@ def serving_config(config: "VectorForgeConfig", host: str, *, insecure: bool = F
     if auth == "local" and host not in LOOPBACK and not insecure:
         raise ConfigurationError(
             f"--host {host} lets other machines read and change the documents without a login. "
-            "Set VECTORFORGE_AUTH=api_key and make a key (`vectorforge keys create`), or say --insecure if "
-            "everybody there may."
+            "Set VECTORFORGE_AUTH=api_key and create a key (`vectorforge keys create`), or use --insecure if "
+            "that is intended."
         )
-    # The Host check keeps a web page elsewhere from reaching the port under its own name (DNS rebinding).
+    # The Host check prevents access by a web page through its own host name (DNS rebinding).
     names = [*LOOPBACK, *own_names(host), *server.allowed_hosts]
     changes = {"auth": auth, "allowed_hosts": list(dict.fromkeys(names))}
     return config.model_copy(update={"server": server.model_copy(update=changes)})
@@ -114,10 +112,10 @@ def serving_config(config: "VectorForgeConfig", host: str, *, insecure: bool = F
 def mcp(
     collection: CollectionOption = None, data_dir: DataDirOption = None, debug: DebugOption = False
 ) -> None:
-    """Give an agent's host your documents as tools (Model Context Protocol, over stdin and stdout).
+    """Serve your documents as tools for agents (Model Context Protocol over stdin and stdout).
 
     The tools are semantic_search, semantic_search_with_context and ask. The host starts this command
-    itself; messages are all that is on stdout, the log is on stderr. For hosts on other machines there is
+    itself; only messages go to stdout, the log goes to stderr. Hosts on other machines can use
     /mcp of a running server.
 
     [bold]Claude Desktop[/bold] (claude_desktop_config.json) and other hosts:
@@ -130,7 +128,7 @@ def mcp(
 
                    "vectorforge", "mcp", "--collection", "default"]}}}
 
-    Providers' keys go into "env", beside "args".
+    Provider keys go into "env", next to "args".
     """
     with command(json_output=False, debug=debug) as terminal:
         from vectorforge.cli.commands.server import stop_on_sigterm

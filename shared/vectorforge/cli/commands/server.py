@@ -1,4 +1,4 @@
-"""The web server of ``vectorforge up``."""
+"""HTTP server of ``vectorforge up``, with limits that uvicorn lacks: connections, header time and size."""
 
 import asyncio
 import contextlib
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 _KEEP_ALIVE_S = 75
-"""Longer than clients and load balancers keep an idle connection (aiohttp 15 s, an ALB 60 s), as nginx's:
-whoever closes first races with the other's next request, and a question lost in that race is not sent again
-by itself."""
+"""Longer than clients and load balancers keep an idle connection (aiohttp 15 s, an ALB 60 s), as in nginx:
+the side that closes first races with the other's next request, and a query lost in that race is not
+retried."""
 
 
 class _Server(uvicorn.Server):
@@ -36,7 +36,7 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        # uvicorn would raise SIGTERM again after serving and so end the process before the database stops.
+        # uvicorn would raise SIGTERM again after serving, which ends the process before the database stops.
         yield
 
 
@@ -48,7 +48,7 @@ def _interrupt(*_: object) -> None:
 
 @contextlib.contextmanager
 def stop_on_sigterm() -> Iterator[None]:
-    """Let SIGTERM end the block as Ctrl-C does, so that what was started is stopped again."""
+    """Handle SIGTERM like Ctrl-C in the block, so that started processes are stopped."""
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         yield
@@ -57,7 +57,7 @@ def stop_on_sigterm() -> Iterator[None]:
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """uvloop's, which takes less time for the same work; Python's own on Windows, which has none."""
+    """Return a uvloop event loop, which needs less CPU; asyncio's own on Windows."""
     try:
         import uvloop
     except ImportError:
@@ -72,7 +72,7 @@ async def serve(
     *,
     on_started: Callable[[], Awaitable[None]],
 ) -> None:
-    """Serve until SIGINT or SIGTERM; answers that are being written then get five seconds to finish."""
+    """Serve until SIGINT or SIGTERM; running responses then get five seconds to finish."""
     config = uvicorn.Config(
         app,
         http=bounded_connection(settings.header_timeout_s, settings.max_connections),
@@ -87,7 +87,7 @@ async def serve(
     server = _Server(config, on_started)
 
     def stop() -> None:
-        server.force_exit = server.should_exit  # the second signal does not wait
+        server.force_exit = server.should_exit  # the second signal stops immediately
         server.should_exit = True
 
     loop = asyncio.get_running_loop()
@@ -97,18 +97,18 @@ async def serve(
 
 
 MAX_HEADER_BYTES = 64 * 1024
-"""Size of a request's line and headers; what comes in one read with their end is not counted."""
+"""Maximum size of a request's line and headers; the read that contains their end is not counted."""
 _LINGER_S = 1.0
-"""Time in which a client can read why it is refused, before its connection is reset."""
+"""Time for a rejected client to read the response before its connection is reset."""
 
 
 class BoundedConnection(HttpToolsProtocol):
-    """A connection whose requests send their headers in time, and one of a bounded number."""
+    """An HTTP connection with limits on header time, header size and the number of connections."""
 
     header_timeout_s: ClassVar[float]
     max_connections: ClassVar[int]
     lingering: ClassVar[set["BoundedConnection"]]
-    """Refused connections that are not closed yet."""
+    """Rejected connections that are not closed yet."""
 
     _header_timer: asyncio.TimerHandle | None = None
     """Runs from a connection's start, and from a request's first byte, to the end of its headers."""
@@ -117,7 +117,7 @@ class BoundedConnection(HttpToolsProtocol):
     _is_refused = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn's
-        """Take the connection, or refuse it."""
+        """Accept the connection, or reject it."""
         if len(self.connections) >= self.max_connections:
             self.transport = transport
             detail = f"The server has {self.max_connections} open connections; try again later."
@@ -133,7 +133,7 @@ class BoundedConnection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse what came in; of a refused connection nothing is read."""
+        """Parse the data; that of a rejected connection is dropped."""
         if self._is_refused:
             return
         super().data_received(data)
@@ -143,7 +143,7 @@ class BoundedConnection(HttpToolsProtocol):
                 detail = f"The headers must have at most {MAX_HEADER_BYTES} bytes."
                 self._refuse(431, "headers_too_large", detail, {})
         elif self._header_timer is None and not self._is_answering():
-            self._start_header_timer()  # blank lines, which begin no request but end the keep-alive timeout
+            self._start_header_timer()  # blank lines end the keep-alive timeout without a request
 
     def on_message_begin(self) -> None:
         """Begin a request."""
@@ -158,7 +158,7 @@ class BoundedConnection(HttpToolsProtocol):
         super().on_headers_complete()
 
     def _is_answering(self) -> bool:
-        return not getattr(self.cycle, "response_complete", True)  # there is none before the first request
+        return not getattr(self.cycle, "response_complete", True)  # None before the first request
 
     def _start_header_timer(self) -> None:
         self._stop_header_timer()
@@ -176,10 +176,10 @@ class BoundedConnection(HttpToolsProtocol):
             detail = f"The headers must arrive within {self.header_timeout_s:g} seconds."
             self._refuse(408, "headers_too_slow", detail, {})
         else:
-            self.transport.close()  # browsers open connections ahead, and expect no response
+            self.transport.close()  # browsers open connections in advance, and expect no response
 
     def _refuse(self, status: int, code: str, detail: str, headers: dict[str, str]) -> None:
-        """Send a problem document, and close when the client has had time to read it."""
+        """Send a problem document, and close the connection after a delay."""
         self._is_refused = True
         self._stop_header_timer()
         self.connections.discard(self)

@@ -23,7 +23,7 @@ _STAGES = {
 @session_command
 def stats(
     context: CommandContext,
-    days: Annotated[int, typer.Option(min=1, max=400, help="Days up to now.")] = 7,
+    days: Annotated[int, typer.Option(min=1, max=400, help="Number of days up to now.")] = 7,
     collection: Annotated[
         str | None,
         typer.Option(
@@ -31,7 +31,7 @@ def stats(
         ),
     ] = None,
 ) -> None:
-    """Count questions, their time, tokens and cost. Days are UTC's.
+    """Show query counts, latency, tokens and cost per UTC day.
 
     [bold]Examples[/bold]
 
@@ -68,12 +68,12 @@ def _as_body(found: "Statistics") -> "StatisticsBody":
 def _print(terminal: Terminal, found: "Statistics") -> None:
     terminal.table(["Number", "Value#"], _totals(found), title="Totals")
     if not found.totals.queries:
-        terminal.note("No questions in this time.")
+        terminal.note("No queries in this period.")
         return
     latency = [(shown, *_times(found.totals.latency_ms.get(stage))) for stage, shown in _STAGES.items()]
     times = ["Half#", "95 %#", "99 %#"]
     terminal.line()
-    terminal.table(["Stage", *times], latency, title="Time within which")
+    terminal.table(["Stage", *times], latency, title="Latency percentiles")
     columns = ["Questions#", "Failed#", *times, "Tokens#", "Cost#"]
     by_day = [(interval.start.date(), *_row(interval)) for interval in found.series]
     terminal.line()
@@ -84,7 +84,7 @@ def _print(terminal: Terminal, found: "Statistics") -> None:
     terminal.line()
     terminal.table(["Model", *columns], models, title="Models")
     if found.totals.unpriced:
-        terminal.note(f"{found.totals.unpriced} questions used a model whose price is not known.")
+        terminal.note(f"{found.totals.unpriced} queries used a model without a known price.")
 
 
 def _totals(found: "Statistics") -> list[tuple[str, object]]:

@@ -145,6 +145,6 @@ async def _models(config: VectorForgeConfig, store: CredentialStore | None) -> C
         "models",
         "warn",
         "no credentials; answers are quoted from the documents",
-        "Set VECTORFORGE_OPENAI_API_KEY, VECTORFORGE_ANTHROPIC_API_KEY or another provider's to have "
-        "a model write them.",
+        "Set VECTORFORGE_OPENAI_API_KEY, VECTORFORGE_ANTHROPIC_API_KEY or another provider's key to "
+        "generate them with a model.",
     )

@@ -14,9 +14,7 @@ from vectorforge.cli.terminal import ExitCode
 @session_command
 def doctor(
     context: CommandContext,
-    port: Annotated[
-        int, typer.Option(min=1, max=65535, help="Port for `vectorforge up`.")
-    ] = 8000,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port for `vectorforge up`.")] = 8000,
     aws: Annotated[
         bool,
         typer.Option("--aws", help="Check an AWS account before a deployment, not this laptop's service."),

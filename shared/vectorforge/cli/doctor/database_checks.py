@@ -170,9 +170,7 @@ def index_advice(spaces: list[SpaceIndex], larger_than: int, shared_buffers: int
             yield _warn(detail, "Give the server more memory, or new collections --vector-index half.")
         if _is_useless(index, larger_than):
             detail = f"{index.space}: {_mb(index.index_bytes)} unused by any search"
-            remedy = (
-                f"DROP INDEX CONCURRENTLY vectorforge.embeddings_{index.space}_hnsw speeds up writes."
-            )
+            remedy = f"DROP INDEX CONCURRENTLY vectorforge.embeddings_{index.space}_hnsw speeds up writes."
             yield _warn(detail, remedy)
 
 
