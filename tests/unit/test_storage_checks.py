@@ -28,7 +28,7 @@ def space(
     ("index", "words"),
     [
         (space(10_000, IndexState.NONE), None),
-        (space(10_001, IndexState.NONE), "none, so questions compare up to 10001 vectors"),
+        (space(10_001, IndexState.NONE), "missing; queries compare up to 10001 vectors"),
         (space(10_001, IndexState.NONE, possible=False), None),
         (space(10_001, IndexState.INVALID), "aborted build"),
         (space(10_001, IndexState.READY, index_bytes=10**8), None),

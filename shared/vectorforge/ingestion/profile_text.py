@@ -1,9 +1,7 @@
-"""Rows of a profile to text: what a person would write about them, as Markdown under a heading.
+"""Documents of a profile: rows rendered as Markdown, and drafts without vectors.
 
-Rows are what a database gives: any columns, of which those with usual names get their usual place. Other
-columns become ``Name: value``; keys, foreign keys and times of change are left out.
-
-Documents of a profile as they will be stored, without vectors.
+Rows may have any columns. Columns with common names are used for heading, period and description; other
+columns become ``Name: value``; keys, foreign keys and timestamps are dropped.
 """
 
 import hashlib
@@ -67,19 +65,19 @@ def profile_documents(
 
 
 def summary_document(summary: str) -> list[ProfileDocument]:
-    """The profile's summary, if there is one."""
+    """Return the document of the summary; none if it is empty."""
     if not summary.strip():
         return []
     return [ProfileDocument(SourceType.SUMMARY, "1", summary)]
 
 
 def row_documents(kind: SourceType, rows: Sequence[Row], field_name: str) -> list[ProfileDocument]:
-    """One document for each row that has anything to say.
+    """Return one document for each row with text.
 
     Args:
-        kind: What the rows are.
-        rows: With or without a key in the column ``id``; without one, the text itself tells rows apart.
-        field_name: What to call the rows in an error.
+        kind: Type of the rows.
+        rows: Rows with or without a key in the column ``id``; without one, the text is the key.
+        field_name: Name of the rows in errors.
 
     Raises:
         InvalidInputError: Two rows have the same key.
@@ -91,14 +89,14 @@ def row_documents(kind: SourceType, rows: Sequence[Row], field_name: str) -> lis
             continue
         if document.source_id in documents and row.get("id") is not None:
             raise InvalidInputError(
-                f"{field_name}[{position}].id comes twice.", field=f"{field_name}[{position}].id"
+                f"{field_name}[{position}].id is not unique.", field=f"{field_name}[{position}].id"
             )
         documents[document.source_id] = document
     return list(documents.values())
 
 
 def skills_document(skills: Sequence[Row | str]) -> list[ProfileDocument]:
-    """All skills as one document, a line for each category: alone they are too short to be found."""
+    """Return all skills as one document, a line for each category: single skills are too short."""
     lines: dict[str, list[str]] = {}
     for skill in skills:
         row: Row = {"name": skill} if isinstance(skill, str) else skill
@@ -177,7 +175,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _plain(value: Any) -> str:
-    """A value as text; empty when there is nothing to say."""
+    """Return a value as text; empty for null and False."""
     if value is None or value is False:
         return ""
     if value is True:
@@ -194,7 +192,7 @@ def _plain(value: Any) -> str:
 
 
 MAX_DOCUMENTS = 2_000
-"""Rows and documents of one call: they are written in one transaction, which has to end within a minute."""
+"""Rows and documents of one call, limited because one transaction writes them within a minute."""
 MAX_ID_CHARS = 1_000
 """Enough for a path."""
 
@@ -206,7 +204,7 @@ Drafted = tuple[DocumentDraft, list[VectorChunk]]
 
 
 class ProfileDrafter:
-    """Makes drafts of a profile's documents.
+    """Drafts the documents of a profile.
 
     Args:
         chunking: Sizes of the chunks.
@@ -237,7 +235,7 @@ class ProfileDrafter:
         return drafted
 
     def draft(self, profile_id: int, document: ProfileDocument) -> Drafted:
-        """The document as it will be stored, and its passages without vectors.
+        """Return the document as it is stored, and its chunks without vectors.
 
         Raises:
             ExtractionError: ``too_large``: its text is longer than the limit, or makes too many chunks.
@@ -281,7 +279,7 @@ def check_documents(documents: Sequence[ProfileDocument]) -> None:
     """
     if len(documents) > MAX_DOCUMENTS:
         raise InvalidInputError(
-            f"A profile takes at most {MAX_DOCUMENTS:,} rows and documents at once.", field="documents"
+            f"A profile may have at most {MAX_DOCUMENTS:,} rows and documents at once.", field="documents"
         )
     for document in documents:
         if not len(document.source_id.strip()) >= 1 or len(document.source_id) > MAX_ID_CHARS:

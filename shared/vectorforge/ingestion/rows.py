@@ -1,4 +1,4 @@
-"""Rows of a table or query to documents: which columns say what, and which rows have changed."""
+"""Documents of database rows: roles of columns, and detection of changed rows."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ from vectorforge.ingestion.types import MAX_SOURCE_CHARS, DocumentResult, Extrac
 from vectorforge.types import Collection
 
 ROW_VERSION: Final = "row_version"
-"""In the metadata of a row's document: the state of the row that it was made of."""
+"""Metadata field of a row's document with the state of the row."""
 _MAX_NAME_CHARS = 200
 
 
@@ -30,9 +30,9 @@ class RowMapping:
 
     Args:
         name: Identity of the table or query in the collection; sources are ``<name>#<key>``.
-        key: Column that tells rows apart.
+        key: Unique column.
         text: Columns that make the text, in this order, with blank lines between them.
-        updated: Column that tells when a row last changed: rows whose value has not changed are not read.
+        updated: Column with the time of the last change: rows with an unchanged value are not read.
         title: Column of the title.
         metadata: Columns that become metadata under their own names.
 
@@ -55,26 +55,26 @@ class RowMapping:
         if not self.text:
             raise InvalidInputError("At least one column must make the text.", field="--text")
         if ROW_VERSION in self.metadata:
-            raise InvalidInputError(f"{ROW_VERSION} is kept for VectorForge.", field="--metadata-column")
+            raise InvalidInputError(f"{ROW_VERSION} is reserved for VectorForge.", field="--metadata-column")
 
     def check(self, columns: Sequence[str]) -> None:
-        """Hold the mapping to the columns that are there.
+        """Check the mapping against the existing columns.
 
         Raises:
-            InvalidInputError: A column is missing, or its name comes twice.
+            InvalidInputError: A column is missing or ambiguous.
         """
         wanted = [self.key, *self.text, self.updated, self.title, *self.metadata]
         for column in wanted:
             if column is None:
                 continue
             if columns.count(column) != 1:
-                problem = "comes twice" if column in columns else "is not there"
+                problem = "is ambiguous" if column in columns else "does not exist"
                 raise InvalidInputError(
-                    f"The column {column!r} {problem}; there are: {', '.join(columns)}.", field=column
+                    f"The column {column!r} {problem}; columns: {', '.join(columns)}.", field=column
                 )
 
     def source_of(self, key: Any) -> str:
-        """Source of the document of a row.
+        """Return the source of a row's document.
 
         Raises:
             InvalidInputError: The key is null, or too long.
@@ -90,7 +90,7 @@ class RowMapping:
         return source
 
     def document(self, row: Mapping[str, Any]) -> ExtractedDocument | None:
-        """The document of a row; None when its text columns are empty."""
+        """Return the document of a row; None if its text columns are empty."""
         text = "\n\n".join(part for column in self.text if (part := _text(row[column]).strip()))
         text, in_text = clean(text)
         if not text.strip():
@@ -113,13 +113,13 @@ class RowMapping:
 
 
 class RowIngestion:
-    """Stores rows as documents of one collection.
+    """Stores rows as documents of a collection.
 
     Args:
-        pipeline: Of the collection's tenant.
-        collection: Where to.
-        mapping: What the columns are.
-        settings: Sizes of chunks; a document made with other ones is made anew.
+        pipeline: Pipeline of the collection's tenant.
+        collection: Target collection.
+        mapping: Roles of the columns.
+        settings: Chunk sizes; documents chunked with other sizes are replaced.
         labels: Metadata for every document; a row's own win.
     """
 
@@ -152,7 +152,7 @@ class RowIngestion:
         """Embed short rows in one request; see ``IngestionPipeline.embedding_prefetch``."""
         documents = []
         for row in rows:
-            with suppress(VectorForgeError):  # told when its turn comes
+            with suppress(VectorForgeError):  # reported when it is ingested
                 document = self._document(row)
                 if document is not None and len(document.text) <= SMALL_BYTES:
                     documents.append(document)
@@ -161,14 +161,14 @@ class RowIngestion:
     async def ingest(
         self, row: Mapping[str, Any], known: KnownVectors | None = None
     ) -> DocumentResult | None:
-        """Store a row, or replace its document; a failure is a result, so that other rows go on.
+        """Store a row, or replace its document; a failure is a result, so that other rows continue.
 
         Args:
             row: Values by column.
-            known: What ``embedding_prefetch`` has made of it and others.
+            known: Vectors of ``embedding_prefetch``.
 
         Returns:
-            What became of it; None when the row holds no text, and so makes no document.
+            The result; None when the row has no text.
         """
         source = str(row[self.mapping.key])
         try:
@@ -190,7 +190,7 @@ class RowIngestion:
         return replace(document, metadata=metadata)
 
     async def keep_only(self, sources: Sequence[str]) -> int:
-        """Delete the documents of rows that are gone; returns how many.
+        """Delete the documents of removed rows, and return their number.
 
         Raises:
             DatabaseError: The database failed; nothing was deleted.
@@ -199,7 +199,7 @@ class RowIngestion:
 
 
 def _text(value: Any) -> str:
-    """A column's value as text; empty for null."""
+    """Return a column's value as text; empty for null."""
     if value is None:
         return ""
     if isinstance(value, str):
@@ -209,7 +209,7 @@ def _text(value: Any) -> str:
 
 
 def _json(value: Any) -> Any:
-    """A column's value as metadata: numbers, truth values, text, and lists and objects of them."""
+    """Return a column's value as metadata: numbers, booleans, text, and lists and objects of them."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, datetime):
@@ -218,7 +218,7 @@ def _json(value: Any) -> Any:
         return value.isoformat()
     if isinstance(value, float | Decimal):
         number = float(value)
-        return number if number - number == 0 else str(value)  # NaN and infinities are no JSON
+        return number if number - number == 0 else str(value)  # NaN and infinities are not JSON
     if isinstance(value, Mapping):
         return {str(name): _json(item) for name, item in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""Words of ingestion: what is read, what it is cut into, and what became of each document."""
+"""Types of ingestion: limits, parts, extracted documents and results."""
 
 import threading
 from collections.abc import Awaitable, Callable, Mapping
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 MAX_SOURCE_CHARS = 2_000
 """Longest ``source`` of a document."""
 Charge: TypeAlias = Callable[[int], Awaitable[None]]
-"""Called with the tokens of texts before they are embedded; raises when the tenant may not use them."""
+"""Called with the tokens of texts before they are embedded; raises if they exceed the tenant's limits."""
 
 
 class IngestionStage(StrEnum):
@@ -46,7 +46,7 @@ class ExtractionLimits:
 
     @classmethod
     def from_settings(cls, settings: IngestionSettings) -> "ExtractionLimits":
-        """The limits an operator set."""
+        """Return the configured limits."""
         return cls(
             max_bytes=settings.max_document_bytes,
             max_chars=settings.max_document_chars,
@@ -76,7 +76,7 @@ class Cancellation:
         self._event = threading.Event()
 
     def cancel(self) -> None:
-        """Ask the work to end; it may be called more than once, from any thread."""
+        """Request the end of the work; callable repeatedly, from any thread."""
         self._event.set()
 
     @property
@@ -95,7 +95,7 @@ class DocumentPart:
     parent_source: str | None = None
     """The JSONL file that this is a line of."""
     fallback_title: str | None = None
-    """For a document that has no title: the path of its file, relative to the folder that was given."""
+    """Title of a document without one: the path of its file, relative to the ingested folder."""
 
 
 class ReadText(TypedDict):
@@ -127,7 +127,7 @@ class ExtractedDocument:
     parent_source: str | None = None
     """The JSONL file that this is a line of."""
     chunks: "tuple[TextChunk, ...] | None" = None
-    """The text as it was cut already; None: the pipeline cuts it."""
+    """Chunks of the text; None: the pipeline cuts it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ class DocumentStatus(StrEnum):
 
     SUCCEEDED = "succeeded"
     UNCHANGED = "unchanged"
-    """It was stored already; nothing was embedded or written."""
+    """Stored already; nothing was embedded or written."""
     FAILED = "failed"
 
 
@@ -166,7 +166,7 @@ class DocumentResult:
     document_id: UUID | None = None
     chunks_added: int = 0
     chunks_kept: int = 0
-    """Unchanged: same id, same embedding."""
+    """Unchanged chunks: same id, same embedding."""
     chunks_removed: int = 0
     error: IngestionError | None = None
     warnings: tuple[str, ...] = ()

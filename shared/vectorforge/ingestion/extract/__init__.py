@@ -25,7 +25,7 @@ from vectorforge.ingestion.types import (
 __all__ = ["PartReader", "extract", "split"]
 
 _HARMLESS_HTML_BYTES = 65_536
-"""Parsing takes the square of the nesting depth (measured: 100 s for 1 MB of ``<div>``): larger pages are
+"""Parsing time grows with the square of the nesting depth (100 s for 1 MB of ``<div>``): larger pages are
 read in a child process, which costs 0.2 s."""
 _MAX_TITLE_CHARS = 500
 _CHARSET = re.compile(r"charset\s*=\s*\"?([\w-]+)", re.IGNORECASE)
@@ -34,7 +34,7 @@ _PLACEHOLDER = re.compile(
     r"|\S+\.(docx?|dotx?|dvi|indd|odt|pdf|pptx?|ps|rtf|tex|tmp|xlsx?))?",
     re.IGNORECASE,
 )
-"""Titles that programs write when nobody named the document; a file's own name says more."""
+"""Placeholder titles of programs; the file's name is used instead."""
 
 
 def split(
@@ -45,7 +45,7 @@ def split(
     Args:
         content: The file.
         source: Its path, URL or key.
-        media_type: What the sender says it is; see ``media.detect``.
+        media_type: Declared media type; see ``media.detect``.
         limits: ``max_bytes`` applies.
 
     Raises:
@@ -76,9 +76,9 @@ def extract(
     Args:
         content: The file.
         source: Its path, URL or key; identifies the document in its collection, at most 2,000 characters.
-        media_type: What the sender says it is; else its extension and first bytes tell.
+        media_type: Declared media type; default: detected by extension and first bytes.
         limits: Default: 25 MB, 10 million characters, 120 seconds.
-        cancellation: Ends a child process early.
+        cancellation: Stops a child process early.
 
     Returns:
         One document, several for JSONL (one a line, in order). To get past bad lines, ``split`` first and
@@ -150,7 +150,7 @@ def _usable_title(title: str | None) -> str | None:
 
 def _checked(document: ExtractedDocument, limits: ExtractionLimits) -> ExtractedDocument:
     if not document.text.strip():
-        raise ExtractionError("The document holds no text.", reason="empty")
+        raise ExtractionError("The document contains no text.", reason="empty")
     if len(document.text) > limits.max_chars:
         raise ExtractionError(f"The text is longer than {limits.max_chars:,} characters.", reason="too_large")
     return document
@@ -189,8 +189,8 @@ class PartReader:
 
         Args:
             part: The document.
-            title: Goes before the title found in it, but not before a JSONL record's; cut to 500 characters.
-            metadata: Added to its own. Those given here win, except over a JSONL record's.
+            title: Overrides the title in it, but not that of a JSONL record; cut to 500 characters.
+            metadata: Added to its own; overrides them, except those of a JSONL record.
 
         Raises:
             ExtractionError: It cannot be read.

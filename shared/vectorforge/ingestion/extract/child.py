@@ -40,7 +40,7 @@ def main(job: Mapping[str, Any]) -> None:
     except ExtractionError as exc:
         result = {"error": [exc.reason, exc.message]}
     except MemoryError:
-        result = {"error": ["too_large", "Reading the document takes too much memory."]}
+        result = {"error": ["too_large", "Reading the document needs too much memory."]}
     sys.stdout.write(json.dumps(result))
 
 
@@ -50,7 +50,7 @@ def _limit(kind: int, value: int) -> None:
         value = min(value, hard)
     try:
         resource.setrlimit(kind, (value, value))
-    except (ValueError, OSError):  # macOS knows RLIMIT_AS but does not keep it
+    except (ValueError, OSError):  # macOS has RLIMIT_AS but does not enforce it
         return
 
 

@@ -12,7 +12,7 @@ from vectorforge.ingestion.extract.records import parse_json
 from vectorforge.ingestion.types import ReadText
 
 _MAX_FRONT_MATTER_CHARS = 16_384
-"""The YAML parser is written in Python: this takes it 0.1 s."""
+"""Limit for the YAML parser, which is written in Python: 0.1 s."""
 _FRONT_MATTER = re.compile(r"---[ \t]*\r?\n")
 _FRONT_MATTER_END = re.compile(r"^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.MULTILINE)
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
@@ -65,7 +65,7 @@ def without_comments(text: str) -> str:
 
 
 class _CommentRemover:
-    """Goes through a text line by line."""
+    """Removes comments line by line."""
 
     def __init__(self, last_end: int) -> None:
         self._last_end = last_end
@@ -74,7 +74,7 @@ class _CommentRemover:
         self._in_comment = False
 
     def keep(self, line: str) -> str:
-        """Return what stays of the next line; nothing of one that held nothing but comments."""
+        """Return the next line without comments; empty if it had nothing else."""
         start, self._offset = self._offset, self._offset + len(line)
         if not self._in_comment and self._is_code(line):
             return line

@@ -110,7 +110,7 @@ def extract_rtf(content: bytes) -> ReadText:
         text = str(rtf_to_text(content.decode("latin-1"), errors="replace"))  # type: ignore[no-untyped-call]
     except MemoryError:
         raise
-    except Exception as exc:  # whatever broken control words make it raise
+    except Exception as exc:  # invalid control words raise many kinds
         raise ExtractionError("The rich text is damaged and cannot be read.") from exc
     return {"text": clean(text)[0].strip(), "title": None, "page_starts": [], "warnings": []}
 
@@ -140,10 +140,10 @@ def extract_docx(content: bytes, *, max_chars: int) -> ReadText:
         title = clean(_docx_title(document))[0]
     except (ExtractionError, MemoryError):
         raise
-    except Exception as exc:  # whatever python-docx, lxml, zipfile and zlib raise for broken packages
+    except Exception as exc:  # python-docx, lxml, zipfile and zlib raise many kinds
         raise ExtractionError("The DOCX file is damaged and cannot be read.") from exc
     if not blocks:
-        raise ExtractionError("The document holds no text.", reason="empty")
+        raise ExtractionError("The document contains no text.", reason="empty")
     return {"text": "\n\n".join(blocks), "title": title or None, "page_starts": [], "warnings": []}
 
 
@@ -197,7 +197,7 @@ def _docx_table(table: Any) -> str:
         cells: list[str] = []
         previous = None
         for cell in row.cells:  # a merged cell is listed once for each column it covers
-            if cell._tc is not previous:  # noqa: SLF001 - the only identity python-docx gives a cell
+            if cell._tc is not previous:  # noqa: SLF001 - python-docx has no public identity of a cell
                 cells.append(" ".join(cell.text.split()))
             previous = cell._tc  # noqa: SLF001 - see above
         if any(cells):
@@ -208,7 +208,7 @@ def _docx_table(table: Any) -> str:
 def extract_mail(content: bytes) -> ReadText:
     """Read subject, sender, recipients, date and body of a mail.
 
-    The plain text is the body, or the HTML where there is none. Attachments are named in a warning.
+    The body is the plain text, otherwise the HTML. Attachments are listed in a warning.
 
     Returns:
         The subject as ``title``; ``from`` and ``date`` (ISO 8601) as ``metadata``.

@@ -31,7 +31,7 @@ def extract_rows(text: str, *, delimiter: str | None = None) -> str:
 
     Args:
         text: The file; its first row names the columns.
-        delimiter: Between values; None takes whichever of ``, ; tab |`` the first row has most of.
+        delimiter: Delimiter; None selects the most frequent of ``, ; tab |`` in the first row.
 
     Returns:
         One paragraph for each row that has a value.
@@ -210,7 +210,7 @@ def extract_json(content: bytes, *, max_chars: int) -> ReadText:
             raise ExtractionError(f"The text is longer than {max_chars:,} characters.", reason="too_large")
         paragraphs.append(clean(paragraph)[0])
     if not paragraphs:
-        raise ExtractionError("The JSON holds no values.", reason="empty")
+        raise ExtractionError("The JSON contains no values.", reason="empty")
     title = value.get("title") if isinstance(value, Mapping) else None
     return {
         "text": "\n\n".join(paragraphs),
@@ -237,7 +237,7 @@ def _paragraphs(value: Any) -> Iterator[str]:
 
 
 def _on_one_line(value: Any) -> str | None:
-    """Return a scalar, or a list of scalars, as text; None for anything that takes more than a line."""
+    """Return a scalar or a list of scalars as text; None for values of several lines."""
     if isinstance(value, list):
         texts = [None if isinstance(item, list) else _on_one_line(item) for item in value]
         return None if None in texts else ", ".join(text for text in texts if text)
