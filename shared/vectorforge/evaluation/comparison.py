@@ -39,7 +39,7 @@ class Baseline(BaseModel):
 
     @classmethod
     def of(cls, outcome: Outcome) -> "Baseline":
-        """The baseline that an evaluation makes."""
+        """Return the scores of an evaluation as a baseline."""
         plan = outcome.plan
         return cls(
             created_at=datetime.now(UTC),
@@ -63,16 +63,14 @@ class Baseline(BaseModel):
         """Read a file.
 
         Raises:
-            InvalidInputError: It cannot be read, is no baseline, or was made with another ``k`` or mode.
+            InvalidInputError: It cannot be read, is not a baseline, or has another ``k`` or mode.
         """
         try:
             found = cls.model_validate_json(path.read_bytes())
         except OSError as exc:
             raise InvalidInputError(f"{path} cannot be read ({type(exc).__name__}).", field=_FIELD) from exc
         except ValidationError as exc:
-            raise InvalidInputError(
-                f"{path} is not a baseline that this version wrote.", field=_FIELD
-            ) from exc
+            raise InvalidInputError(f"{path} is not a baseline of this version.", field=_FIELD) from exc
         if found.k != plan.k:
             raise InvalidInputError(
                 f"{path} was made with --cutoff {found.k}; its rankings cannot be compared with those at "
@@ -87,7 +85,7 @@ class Baseline(BaseModel):
         return found
 
     def write(self, path: Path) -> None:
-        """Write it to a file, in place of one that is there.
+        """Write it to a file, and replace an existing one.
 
         Raises:
             InvalidInputError: The file cannot be written.
@@ -106,13 +104,13 @@ class Baseline(BaseModel):
 
         Args:
             variant: The variant.
-            fingerprints: Question -> fingerprint; those that have changed are left out.
+            fingerprints: Fingerprint by question; changed questions are left out.
 
         Returns:
             Name of the stored variant, and its values by question.
 
         Raises:
-            InvalidInputError: There is neither, or no question is the same.
+            InvalidInputError: There is neither, or no question matches.
         """
         name = variant if variant in self.variants else next(iter(self.variants))
         if variant not in self.variants and len(self.variants) > 1:
@@ -135,7 +133,7 @@ Verdict: TypeAlias = Literal["worse", "better", "same", "unclear"]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """The scores of one run by question: what is compared."""
+    """Scores of one run by question, for comparison."""
 
     name: str
     values: Mapping[str, Mapping[str, float]]
@@ -143,7 +141,7 @@ class Column:
 
     @classmethod
     def of(cls, run: Run) -> "Column":
-        """The run's scores."""
+        """Return the scores of a run."""
         return cls(run.variant, {scored.question.id: scored.values for scored in run.scored})
 
 
@@ -155,7 +153,7 @@ class Difference:
     candidate: str
     reference: str
     estimate: Estimate
-    """Candidate less reference."""
+    """Candidate minus reference."""
     verdict: Verdict
 
     @property
@@ -166,17 +164,17 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Everything that is printed, stored and drawn."""
+    """Figures, differences and baselines of an evaluation."""
 
     measures: Sequence[Measure]
-    """Those that at least one run has."""
+    """Measures that at least one run has."""
     figures: Mapping[str, Mapping[str, Estimate]]
     """Run -> measure -> figure; a baseline's name ends in " (baseline)"."""
     differences: Sequence[Difference]
     baselines: Sequence[Column] = ()
     """Baselines that the runs were compared with."""
     changed_questions: int = 0
-    """Questions that the baseline lacks, or has otherwise: they are not compared with it."""
+    """Questions that are missing or different in the baseline, and not compared with it."""
 
     @property
     def compared(self) -> set[tuple[str, str]]:
@@ -189,7 +187,7 @@ class Summary:
         return [difference for difference in self.differences if difference.is_regression]
 
 
-def summarise(
+def summarize(
     runs: Sequence[Run],
     measures: Sequence[Measure],
     bootstrap: Bootstrap,
@@ -199,12 +197,12 @@ def summarise(
 
     Args:
         runs: One for each variant.
-        measures: What to look at.
-        bootstrap: Makes the intervals.
-        baseline: Of an earlier evaluation. A variant that it does not hold is compared with its only one.
+        measures: Measures to compare.
+        bootstrap: Bootstrap for the intervals.
+        baseline: Earlier evaluation. A variant that it does not have is compared with its only one.
 
     Raises:
-        InvalidInputError: The baseline has nothing to compare with; see ``Baseline.column_for``.
+        InvalidInputError: The baseline has no matching scores; see ``Baseline.column_for``.
     """
     columns = [Column.of(run) for run in runs]
     pairs = [(column, columns[0]) for column in columns[1:]]
@@ -238,7 +236,7 @@ def summarise(
 
 
 def paired(candidate: Column, reference: Column, column: str) -> list[tuple[str, float, float]]:
-    """Question, candidate's value, reference's value: of the questions that have both."""
+    """Return question, candidate's value and reference's value of the questions that have both."""
     return [
         (question, values[column], reference.values[question][column])
         for question, values in candidate.values.items()

@@ -25,9 +25,9 @@ MAX_NDCG_LOSS: Final = 0.02
 _PARALLEL: Final = 4
 _PAGE: Final = 100
 _PASSAGES_PER_RANK: Final = 3
-"""Judgements mostly name documents, of which several passages may be among the nearest."""
+"""Passages read per rank: several passages of a judged document may be among the nearest."""
 _SMALLEST_SHARE: Final = 5
-"""At least so many times k passages, or two models would agree by chance."""
+"""Minimum number of passages per rank; with fewer, two models agree by chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +35,10 @@ class GateThresholds:
     """Thresholds for the new model."""
 
     k: int = 10
-    """Ranks that are compared, 1 to 100; fewer in a collection of less than five times as many passages."""
+    """Ranks to compare, 1 to 100; fewer in a collection with less than five times as many passages."""
     min_overlap: float | None = None
     """Mean share of the old model's first k that are among the new one's, 0 to 1. None: 0.4 where nothing is
-    judged, else 0: judgements say more, and a better model finds other passages."""
+    judged, otherwise 0: judgements are stronger evidence, and a better model finds other passages."""
     max_ndcg_loss: float = MAX_NDCG_LOSS
     """Maximum loss of nDCG@k on judged questions, 0 to 1."""
 
@@ -62,7 +62,7 @@ class GateResult:
         if self.overlap < self.min_overlap:
             return (
                 f"Of the first {self.k} passages that the old model finds, the new one finds "
-                f"{self.overlap:.3f} ({self.questions} questions); {self.min_overlap:.3f} are asked for."
+                f"{self.overlap:.3f} ({self.questions} questions); {self.min_overlap:.3f} are required."
             )
         if self.ndcg_before is None or self.ndcg_after is None or self.max_ndcg_loss is None:
             return None
@@ -83,7 +83,7 @@ class EmbeddingGate:
     """Compares the two models of a change, by exact searches for the same questions.
 
     Args:
-        services: Of the tenant.
+        services: Services of the tenant.
         collection: Whose model is being changed.
     """
 
@@ -101,8 +101,8 @@ class EmbeddingGate:
         """Ask both models.
 
         Args:
-            switch: The change; not switched yet, and every passage has both vectors.
-            questions: What is asked; None: the 100 questions that the collection was asked last.
+            switch: The change; not switched yet, with both vectors of every passage.
+            questions: Questions; None: the latest 100 queries of the collection.
             thresholds: Thresholds for the new model.
 
         Raises:
@@ -158,7 +158,7 @@ class EmbeddingGate:
     async def measure(
         self, questions: Sequence[Question] | None = None, thresholds: GateThresholds | None = None
     ) -> GateResult:
-        """Compare the models of the collection's change, and keep the result with it.
+        """Compare the models of the collection's change, and store the result with it.
 
         Raises:
             NotFoundError: No change is open.
@@ -176,7 +176,7 @@ class EmbeddingGate:
         return [Question(str(number), text) for number, text in enumerate(texts)]
 
     async def _targets(self, questions: Sequence[Question]) -> list[list[Target]]:
-        """The relevant items of each question that the collection holds."""
+        """Return the relevant items of each question that are in the collection."""
         if not any(question.relevant for question in questions):
             return [[] for _ in questions]
         sources = []
@@ -210,7 +210,7 @@ class EmbeddingGate:
 
 
 def _overlap(old: Sequence[NearChunk], new: Sequence[NearChunk]) -> float:
-    """Share of the old passages that are among the new ones; 1 when there is none."""
+    """Return the share of the old passages that are among the new ones; 1 if there are none."""
     wanted = {passage.id for passage in old}
     return len(wanted & {passage.id for passage in new}) / len(wanted) if wanted else 1.0
 

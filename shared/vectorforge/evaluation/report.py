@@ -1,4 +1,4 @@
-"""The report of an evaluation: one HTML file that needs nothing else, for a phone as for a wide screen."""
+"""Report of an evaluation as one self-contained HTML file."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -15,15 +15,15 @@ from vectorforge.evaluation.run import Outcome, Run
 from vectorforge.evaluation.scoring import Scored
 
 _WORST = 20
-"""Questions listed of each run."""
+"""Worst questions listed for each run."""
 _STRIPS = ("ndcg", "answer_in_passages", "answer_containment", "citation_precision")
-"""Columns of which every question's difference is drawn."""
+"""Columns whose differences are plotted for every question."""
 _QUALITY = ("answer_containment", "ndcg", "answer_in_passages", "citation_precision", "recall")
 _SHOWN_CHARS = 300
 
 
 def write_report(path: Path, outcome: Outcome, summary: Summary) -> None:
-    """Write the page to a file, in place of one that is there.
+    """Write the page to a file, and replace an existing one.
 
     Raises:
         InvalidInputError: The file cannot be written.
@@ -37,7 +37,7 @@ def write_report(path: Path, outcome: Outcome, summary: Summary) -> None:
 
 
 def render_report(outcome: Outcome, summary: Summary) -> str:
-    """The page. Everything that comes from documents, questions or models is escaped."""
+    """Render the page. All texts of documents, questions and models are escaped."""
     style = files("vectorforge.evaluation").joinpath("report.css").read_text(encoding="utf-8")
     sections = [
         _head(outcome),
@@ -200,11 +200,11 @@ def _word(difference: Difference) -> str:
 
 
 def worst_questions(scored: Sequence[Scored], limit: int) -> list[Scored]:
-    """The questions with the lowest mean over the measures of quality that each has, without perfect ones.
+    """Return the questions with the lowest mean over their quality measures, without perfect ones.
 
     Args:
-        scored: Of one run.
-        limit: So many at most, the worst first; failed ones before all.
+        scored: Scores of one run.
+        limit: Maximum number, the worst first; failed ones come before all others.
     """
     with_means = [(_mean(one), number, one) for number, one in enumerate(scored)]
     return [one for mean, _, one in sorted(with_means, key=lambda row: row[:2])[:limit] if mean < 1]
@@ -215,7 +215,7 @@ def describe(question: Question) -> Iterator[str]:
     if question.answers:
         yield "Answer: " + " / ".join(question.answers)
     if question.reference:
-        yield "In other words: " + question.reference[:_SHOWN_CHARS]
+        yield "Reference: " + question.reference[:_SHOWN_CHARS]
     for relevant in question.relevant:
         if relevant.text is not None:
             yield f"Passage: {relevant.text[:_SHOWN_CHARS]}"

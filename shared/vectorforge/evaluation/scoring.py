@@ -1,7 +1,4 @@
-"""Relevance of retrieved passages, judged by a question set.
-
-What one question scored: from passages and answer to numbers.
-"""
+"""Scoring of one question: relevance of its passages, and numbers for passages and answer."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -47,7 +44,7 @@ class Passage(Protocol):
 
     @property
     def text(self) -> str:
-        """The passage itself."""
+        """Text of the passage."""
         ...
 
 
@@ -57,9 +54,9 @@ class Target:
 
     relevant: Relevant
     document_id: UUID | None
-    """None: any document, or one that the collection does not hold."""
+    """None: any document, or one that is not in the collection."""
     missing: bool = False
-    """The collection does not hold it: nothing hits it."""
+    """True if the document is not in the collection: nothing matches it."""
 
     @property
     def is_document(self) -> bool:
@@ -69,8 +66,8 @@ class Target:
     def is_hit(self, passage: Passage) -> bool:
         """Return True if the passage counts as this item.
 
-        A whole document is hit by each of its passages, a span by a passage that covers half of the shorter
-        of the two, a text by a passage that holds it or is held by it (blanks do not matter).
+        A whole document matches each of its passages, a span a passage that covers half of the shorter
+        of the two, a text a passage that contains it or is contained in it (ignoring whitespace).
         """
         wanted = self.relevant
         if self.missing or self.document_id not in (None, passage.document_id):
@@ -108,7 +105,7 @@ class SourceIndex:
                 self._ends[source[at + 1 :]].add(document_id)
 
     def find(self, name: str) -> UUID | None:
-        """The document; None when there is none.
+        """Return the document; None if there is none.
 
         Raises:
             InvalidInputError: The name fits several.
@@ -137,11 +134,11 @@ class SourceIndex:
 def find_hits(ranking: Sequence[Passage], targets: Sequence[Target]) -> list[Hit]:
     """Return the first occurrence of each target, best rank first.
 
-    When all targets are whole documents, documents are ranked, each by its best passage; else passages are.
+    When all targets are whole documents, documents are ranked, each by its best passage; otherwise passages.
 
     Args:
         ranking: Best passage first.
-        targets: Each counts once, however many passages hit it.
+        targets: Each counts once, even if several passages match it.
     """
     per_document = all(target.is_document for target in targets)
     hits, met, seen = [], set[int](), set[UUID]()
@@ -164,7 +161,7 @@ _SNIPPET_CHARS = 240
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A passage as the report shows it."""
+    """A retrieved passage, for the report."""
 
     source: str
     heading: str
@@ -179,7 +176,7 @@ class Scored:
 
     question: Question
     values: Mapping[str, float]
-    """Column of ``measures`` -> value; what cannot be said of this question is missing."""
+    """Value by column of ``measures``; columns that do not apply are missing."""
     found: Sequence[Found] = ()
     """The first passages."""
     answer: str | None = None
@@ -192,7 +189,7 @@ class Scorer:
     """Scores answers to one question.
 
     Args:
-        question: What was asked.
+        question: The question.
         targets: Its relevant items.
         k: Ranks that count.
     """

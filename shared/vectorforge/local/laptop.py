@@ -39,11 +39,11 @@ _LONGEST_PAUSE_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class LocalSetup:
-    """Settings with a database in them."""
+    """Settings with a database."""
 
     config: VectorForgeConfig
     migrator_url: str | None
-    """Connection string of the role that owns the schema; None when only an app role is known."""
+    """Connection string of the role that owns the schema; None if only the app role is configured."""
     embedded: bool
     """True for the embedded PostgreSQL."""
 
@@ -51,7 +51,7 @@ class LocalSetup:
 def default_data_dir() -> Path:
     """Return the default folder of the embedded database: the platform's folder for application data.
 
-    For root, whose home is closed to the account that its server runs as, ``/var/lib/vectorforge``.
+    For root it is ``/var/lib/vectorforge`` if the account of its server cannot access root's home.
     """
     home = Path.home()
     folder = home / ".local" / "share" / "vectorforge"
@@ -73,14 +73,14 @@ def data_folder(config: VectorForgeConfig, data_dir: Path | None = None) -> Path
 def local_setup(
     config: VectorForgeConfig, *, data_dir: Path | None = None, supervised: bool = False
 ) -> Iterator[LocalSetup]:
-    """Settings for the configured database or, when there is none, for the embedded one, which is started.
+    """Provide settings for the configured database or, without one, for the embedded one, which is started.
 
-    The embedded server is shared: another process that uses the same folder keeps it running after this one.
+    The embedded server is shared: it runs until the last process that uses the same folder ends.
 
     Args:
-        config: As read from the environment.
+        config: Settings of the environment.
         data_dir: Folder of the embedded server; default: the setting's, then ``default_data_dir()``.
-        supervised: Start the embedded server again whenever it dies, until the block ends.
+        supervised: Restart the embedded server when it dies, until the block ends.
 
     Raises:
         ConfigurationError: The data folder cannot be written.
@@ -98,7 +98,7 @@ def local_setup(
     try:
         make_folder(folder, account_for(folder / "postgres"))
     except OSError as exc:
-        raise ConfigurationError(f"{folder} cannot be made; choose another place with --data-dir.") from exc
+        raise ConfigurationError(f"{folder} cannot be created; choose another with --data-dir.") from exc
     server = EmbeddedPostgres(folder / "postgres")
     with leased(server, supervised=supervised):
         found = {
@@ -114,9 +114,9 @@ def local_setup(
 
 
 def sample_documents() -> list[tuple[str, Path]]:
-    """The project's own README and docs, as (source, file), the README first; empty if they are not there.
+    """Return the project's README and docs as (source, file), the README first; empty if missing.
 
-    Looked for beside the package in a checkout, then inside the installed package.
+    They are next to the package in a checkout, or inside the installed package.
     """
     for root in (_PACKAGE.parents[1], _PACKAGE / "sample"):
         readme = root / "README.md"
@@ -128,17 +128,17 @@ def sample_documents() -> list[tuple[str, Path]]:
 
 @contextmanager
 def leased(server: "EmbeddedPostgres", *, supervised: bool = False) -> Iterator[None]:
-    """Start the server, keep it for the length of the block, and stop it with the last one that needs it.
+    """Start the server for the length of the block, and stop it with its last user.
 
-    A lock on a file says that it is needed. A connection would not do for that: it is lost when the server is
-    killed, and a command that starts the server again would stop it under everybody else when it ends.
+    A file lock marks it as used. A connection is not sufficient: it is lost when the server is
+    killed, and a command that restarts the server would then stop it for all others.
 
     Args:
-        server: Started here.
-        supervised: Start it again whenever it dies.
+        server: Server to start.
+        supervised: Restart it when it dies.
 
     Raises:
-        ConfigurationError: As ``EmbeddedPostgres.start``.
+        ConfigurationError: See ``EmbeddedPostgres.start``.
         DatabaseUnavailableError: It does not start.
     """
     with _needed(server.data_dir) as needed:
@@ -158,7 +158,7 @@ class _Need:
         self._file = file
 
     def is_last(self) -> bool:
-        """Give the own need up; whether nobody else has one. Who comes now waits for the end of the block."""
+        """Release the lease; returns True if it was the last. New ones wait for the end of the block."""
         fcntl.flock(self._file, fcntl.LOCK_UN)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -175,7 +175,7 @@ def _needed(data_dir: Path) -> Iterator[_Need]:
 
 
 def _connect(server: "EmbeddedPostgres") -> "Connection[tuple[object, ...]]":
-    """Start the server and stay connected, to hear of its end at once."""
+    """Start the server and connect to it, to notice its end immediately."""
     from psycopg import Connection, OperationalError
 
     for _ in range(_START_ATTEMPTS):
@@ -183,12 +183,12 @@ def _connect(server: "EmbeddedPostgres") -> "Connection[tuple[object, ...]]":
         try:
             return Connection.connect(server.migrator_url, autocommit=True)
         except OperationalError:
-            continue  # killed, or stopped by somebody, between the two lines above
+            continue  # killed or stopped between the two lines above
     raise DatabaseUnavailableError(f"The embedded PostgreSQL keeps stopping; see {server.log_path}.")
 
 
 class _Supervisor:
-    """Starts the server again when the connection to it dies, from a thread of its own."""
+    """Restarts the server when the connection to it dies, in a thread."""
 
     def __init__(self, server: "EmbeddedPostgres", connection: "Connection[tuple[object, ...]]") -> None:
         self._server = server
@@ -202,7 +202,7 @@ class _Supervisor:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread, after the start that it may be in the middle of, and the connection."""
+        """Stop the thread, after a restart in progress, and close the connection."""
         self._stopping.set()
         self._waker.send(b"x")
         if self._thread is not None:
@@ -213,11 +213,11 @@ class _Supervisor:
 
     def _watch(self) -> None:
         while self._until_it_dies():
-            logger.warning("The embedded PostgreSQL has ended; starting it again.")
+            logger.warning("The embedded PostgreSQL has ended; restarting it.")
             self._restart()
 
     def _until_it_dies(self) -> bool:
-        """Wait for the server's end; False when it is not to be started again."""
+        """Wait for the server's end; returns False if it must not be restarted."""
         from psycopg import Error
 
         while not self._stopping.is_set():
@@ -227,7 +227,7 @@ class _Supervisor:
                     selector.register(self._wake, selectors.EVENT_READ)
                     selector.select()
                 if not self._stopping.is_set():
-                    self._connection.execute("SELECT 1")  # it may have been a notice only
+                    self._connection.execute("SELECT 1")  # it may be a notice only
             except Error:
                 return not self._stopping.is_set()
         return False
@@ -250,14 +250,14 @@ class _Supervisor:
 async def indexes_kept(
     migrator_url: str | None, *, larger_than: int, every_s: float = 60.0
 ) -> AsyncIterator[None]:
-    """Look every minute, as long as the block runs, for a collection that has outgrown the exact search.
+    """Build missing vector indexes every minute during the block, for collections above the exact search.
 
-    A build that the end of the block interrupts is begun again by the next one.
+    An interrupted build is restarted by the next block.
 
     Args:
-        migrator_url: Of the role that owns the schema; None: nobody looks.
+        migrator_url: Connection string of the role that owns the schema; None: no builds.
         larger_than: See ``build_indexes``.
-        every_s: Seconds between two looks.
+        every_s: Seconds between checks.
     """
     if migrator_url is None:
         yield

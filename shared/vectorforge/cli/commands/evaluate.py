@@ -157,7 +157,7 @@ def evaluate(
         _tune(context, collection, plan, save=save)
         return
     from vectorforge.cli.commands.evaluation_output import print_outcome
-    from vectorforge.evaluation.comparison import Baseline, summarise
+    from vectorforge.evaluation.comparison import Baseline, summarize
     from vectorforge.evaluation.metrics import measures_at, with_tolerances
     from vectorforge.evaluation.report import write_report
     from vectorforge.evaluation.resampling import Bootstrap
@@ -165,7 +165,7 @@ def evaluate(
     measures = with_tolerances(measures_at(cutoff), _parse_tolerances(tolerance or []))
     stored = Baseline.read(baseline, plan) if baseline else None
     outcome = _measure(context, collection, plan)
-    summary = summarise(outcome.runs, measures, Bootstrap(resamples, seed), stored)
+    summary = summarize(outcome.runs, measures, Bootstrap(resamples, seed), stored)
     if save_baseline:
         Baseline.of(outcome).write(save_baseline)
     if report:
