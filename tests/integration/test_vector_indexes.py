@@ -30,7 +30,7 @@ from vectorforge.errors import (
     InvalidInputError,
     NotFoundError,
 )
-from vectorforge.local.laptop import indexes_kept
+from vectorforge.local.laptop import maintain_indexes
 from vectorforge.types import Collection, DistanceMetric, VectorIndex
 from vectorforge.vectorstore.pgvector import PgVectorStore
 
@@ -385,7 +385,7 @@ async def test_the_doctor_reads_it_all(owner_url: str) -> None:
 async def test_a_laptop_builds_by_itself(owner_url: str) -> None:
     async with Database(app_url(owner_url)) as database:
         db = database.for_tenant("a")
-        async with indexes_kept(owner_url, larger_than=10, every_s=0.05), asyncio.timeout(20):
+        async with maintain_indexes(owner_url, larger_than=10, every_s=0.05), asyncio.timeout(20):
             await store(db, (await make(db)).id, vectors(11))
             while (await index_of(owner_url, "cosine_3")).state is not IndexState.READY:  # noqa: ASYNC110 - a server's
                 await asyncio.sleep(0.05)

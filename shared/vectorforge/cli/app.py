@@ -74,8 +74,8 @@ app.command()(migrate)
 _hide_flag_types(app)
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         from importlib.metadata import version
 
         sys.stdout.write(f"vectorforge {version('vectorforge')}\n")

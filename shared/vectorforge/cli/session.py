@@ -51,26 +51,26 @@ class Session:
         """
         if name is None and profile_id is not None:
             return await self.services.profiles.collection()
-        wanted = name or self.config.query.default_collection
+        requested = name or self.config.query.default_collection
         try:
-            return await self.services.find_collection(wanted)
+            return await self.services.find_collection(requested)
         except NotFoundError as exc:
             raise NotFoundError(
-                f'There is no collection "{wanted}". `vectorforge collections list` shows all; '
-                f"`vectorforge ingest PATH --collection {wanted}` creates it."
+                f'There is no collection "{requested}". `vectorforge collections list` shows all; '
+                f"`vectorforge ingest PATH --collection {requested}` creates it."
             ) from exc
 
     async def collection_or_new(self, name: str | None) -> Collection:
         """Return the collection; create it with the configured embedding model if it is missing."""
-        wanted = name or self.config.query.default_collection
+        requested = name or self.config.query.default_collection
         try:
-            return await self.services.find_collection(wanted)
+            return await self.services.find_collection(requested)
         except NotFoundError:
             pass
         try:
-            return await self.services.create_collection(wanted)
+            return await self.services.create_collection(requested)
         except ConflictError:  # created by another process
-            return await self.services.find_collection(wanted)
+            return await self.services.find_collection(requested)
 
 
 @asynccontextmanager

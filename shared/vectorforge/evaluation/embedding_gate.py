@@ -116,7 +116,7 @@ class EmbeddingGate:
                 f"The change is {switch.state.value}; the models are compared when it is ready."
             )
         thresholds = thresholds or GateThresholds()
-        questions = await self._asked() if questions is None else questions
+        questions = await self._load() if questions is None else questions
         if not 1 <= len(questions) <= MAX_QUESTIONS:
             raise InvalidInputError(
                 f"1 to {MAX_QUESTIONS:,} questions are needed to compare the models, not {len(questions)}.",
@@ -167,11 +167,11 @@ class EmbeddingGate:
         switches = self._services.model_changes.stored
         found = await switches.get(self._collection.id)
         result = await self.compare(found, questions, thresholds)
-        kept = {**asdict(result), "passed": result.passed}
-        await switches.keep_gate(self._collection.id, found.id, kept)
+        record = {**asdict(result), "passed": result.passed}
+        await switches.keep_gate(self._collection.id, found.id, record)
         return result
 
-    async def _asked(self) -> list[Question]:
+    async def _load(self) -> list[Question]:
         texts = await self._reads.logged_questions(LOGGED_QUESTIONS)
         return [Question(str(number), text) for number, text in enumerate(texts)]
 
@@ -211,8 +211,8 @@ class EmbeddingGate:
 
 def _overlap(old: Sequence[NearChunk], new: Sequence[NearChunk]) -> float:
     """Return the share of the old passages that are among the new ones; 1 if there are none."""
-    wanted = {passage.id for passage in old}
-    return len(wanted & {passage.id for passage in new}) / len(wanted) if wanted else 1.0
+    expected = {passage.id for passage in old}
+    return len(expected & {passage.id for passage in new}) / len(expected) if expected else 1.0
 
 
 def _mean_ndcg(

@@ -190,7 +190,7 @@ def contains_answer(text: str, answers: Iterable[str]) -> bool:
     SQuAD's normalisation.
     """
     words = f" {normalized(text)} "
-    return any(f" {wanted} " in words for wanted in map(normalized, answers) if wanted)
+    return any(f" {expected} " in words for expected in map(normalized, answers) if expected)
 
 
 def normalized(text: str) -> str:

@@ -165,8 +165,8 @@ def sample(questions: QuestionSet, limit: int | None) -> QuestionSet:
     if limit is None or limit >= len(questions.questions):
         return questions
     chosen = sorted(questions.questions, key=lambda q: hashlib.sha256(q.id.encode()).digest())[:limit]
-    kept = {question.id for question in chosen}
-    return replace(questions, questions=tuple(q for q in questions.questions if q.id in kept))
+    ids = {question.id for question in chosen}
+    return replace(questions, questions=tuple(q for q in questions.questions if q.id in ids))
 
 
 def _read_file(path: Path) -> list[Question]:

@@ -69,16 +69,16 @@ class Target:
         A whole document matches each of its passages, a span a passage that covers half of the shorter
         of the two, a text a passage that contains it or is contained in it (ignoring whitespace).
         """
-        wanted = self.relevant
+        judgement = self.relevant
         if self.missing or self.document_id not in (None, passage.document_id):
             return False
-        if wanted.text is not None:
-            gold, found = " ".join(wanted.text.split()), " ".join(passage.text.split())
+        if judgement.text is not None:
+            gold, found = " ".join(judgement.text.split()), " ".join(passage.text.split())
             return gold in found or (found != "" and found in gold)
-        if wanted.start is None or wanted.end is None:
+        if judgement.start is None or judgement.end is None:
             return True
-        shared = min(passage.end_offset, wanted.end) - max(passage.start_offset, wanted.start)
-        shorter = min(passage.end_offset - passage.start_offset, wanted.end - wanted.start)
+        shared = min(passage.end_offset, judgement.end) - max(passage.start_offset, judgement.start)
+        shorter = min(passage.end_offset - passage.start_offset, judgement.end - judgement.start)
         return shared >= _ENOUGH * shorter
 
 
@@ -141,7 +141,7 @@ def find_hits(ranking: Sequence[Passage], targets: Sequence[Target]) -> list[Hit
         targets: Each counts once, even if several passages match it.
     """
     per_document = all(target.is_document for target in targets)
-    hits, met, seen = [], set[int](), set[UUID]()
+    hits, matched, seen = [], set[int](), set[UUID]()
     rank = 0
     for passage in ranking:
         if per_document and passage.document_id in seen:
@@ -149,8 +149,8 @@ def find_hits(ranking: Sequence[Passage], targets: Sequence[Target]) -> list[Hit
         seen.add(passage.document_id)
         rank += 1
         for number, target in enumerate(targets):
-            if number not in met and target.is_hit(passage):
-                met.add(number)
+            if number not in matched and target.is_hit(passage):
+                matched.add(number)
                 hits.append(Hit(rank, target.relevant.grade))
     return hits
 
@@ -242,8 +242,8 @@ class Scorer:
             values["ndcg"] = ndcg(hits, [target.relevant.grade for target in self.targets], self.k)
         if self.question.answers:
             texts = (passage.chunk.text for passage in found[: self.k])
-            held = any(contains_answer(text, self.question.answers) for text in texts)
-            values["answer_in_passages"] = float(held)
+            contained = any(contains_answer(text, self.question.answers) for text in texts)
+            values["answer_in_passages"] = float(contained)
         return values
 
     def _is_relevant(self, passage: Passage) -> bool:

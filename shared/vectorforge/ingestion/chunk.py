@@ -135,21 +135,21 @@ class _ShortChunks:
             spans: Start and end of each chunk, ascending.
         """
         done: list[_Span] = []
-        waiting: _Span | None = None
+        pending: _Span | None = None
         for position, given in enumerate(spans):
             span, following = given, spans[position + 1][0] if position + 1 < len(spans) else len(self._text)
-            if waiting is not None:
-                *before, span = self._join(waiting, span, following)
+            if pending is not None:
+                *before, span = self._join(pending, span, following)
                 done += before
-                waiting = None
+                pending = None
             if self._is_bare_heading(span) or (not done and self._is_short(span)):
-                waiting = span
+                pending = span
             elif self._is_short(span):
                 done[-1:] = self._join(done[-1], span, following)
             else:
                 done.append(span)
-        if waiting is not None:
-            done[-1:] = self._join(done[-1], waiting, len(self._text)) if done else [waiting]
+        if pending is not None:
+            done[-1:] = self._join(done[-1], pending, len(self._text)) if done else [pending]
         return done
 
     def _join(self, first: _Span, second: _Span, following: int) -> list[_Span]:

@@ -41,7 +41,7 @@ class ChunkVectors:
         collection: Collection of the document.
         title: Title of the document.
         models: Current embedding models of the collection; None: the model of ``collection``.
-        known: Prefetched vectors.
+        prefetched: Vectors that exist already.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class ChunkVectors:
         collection: Collection,
         title: str | None,
         models: CollectionModels | None,
-        known: Mapping[tuple[EmbeddingModel, bytes], Vector] | None = None,
+        prefetched: Mapping[tuple[EmbeddingModel, bytes], Vector] | None = None,
     ) -> None:
         self._embeddings = embeddings
         self._collection = collection
@@ -58,7 +58,7 @@ class ChunkVectors:
         self._repo = models
         self._models = [EmbeddingModel.of(collection)]
         self._made: dict[tuple[EmbeddingModel, bytes], Vector] = {}
-        self._known = known or {}
+        self._prefetched = prefetched or {}
 
     @property
     def made(self) -> Mapping[tuple[EmbeddingModel, bytes], Vector]:
@@ -108,20 +108,20 @@ class ChunkVectors:
         chunks: Sequence[tuple[str | None, ChunkDraft]],
         on_progress: Callable[[int, int], None] | None,
     ) -> None:
-        lacking, found = [], 0
+        missing, found = [], 0
         for title, chunk in chunks:
             key = (model, chunk.content_hash)
             if key in self._made:
                 continue
-            if key in self._known:
-                self._made[key] = self._known[key]
+            if key in self._prefetched:
+                self._made[key] = self._prefetched[key]
                 found += 1
             else:
-                lacking.append((title, chunk))
+                missing.append((title, chunk))
         provider = self._embeddings.get(model.provider)
         texts = [
             model.document_prefix + embedded_text(title, chunk.heading, chunk.text)
-            for title, chunk in lacking
+            for title, chunk in missing
         ]
         progress = on_progress or (lambda _done, _total: None)
         if found:
@@ -129,7 +129,7 @@ class ChunkVectors:
         vectors = await provider.embed_chunks(
             texts, model=model.model, on_progress=lambda done: progress(found + done, found + len(texts))
         )
-        for (_, chunk), vector in zip(lacking, vectors, strict=True):
+        for (_, chunk), vector in zip(missing, vectors, strict=True):
             self._made[model, chunk.content_hash] = vector
 
 
@@ -195,16 +195,16 @@ async def make_ahead(
     """
     try:
         current = await repo.current_hashes_of(collection_id, [document.source for document in documents])
-        lacking = await asyncio.to_thread(_lacking, documents, current, chunking)
+        missing = await asyncio.to_thread(_missing, documents, current, chunking)
         for _ in range(_TRIES):
-            if len(lacking) < 2:
+            if len(missing) < 2:
                 break
             try:
-                await vectors.make_of(lacking)
+                await vectors.make_of(missing)
             except EmbeddingInputError as exc:
                 if exc.index is None:
                     break
-                del lacking[exc.index]  # reported when that document is ingested
+                del missing[exc.index]  # reported when that document is ingested
             else:
                 break
     except VectorForgeError:
@@ -212,7 +212,7 @@ async def make_ahead(
     return vectors.made
 
 
-def _lacking(
+def _missing(
     documents: Sequence[ExtractedDocument], current: Mapping[str, CurrentDocument], chunking: ChunkingConfig
 ) -> list[tuple[str | None, ChunkDraft]]:
     """Return the chunks to embed, each with its document's title."""
@@ -225,6 +225,6 @@ def _lacking(
             chunks = draft_chunks(document, chunking)
         except VectorForgeError:  # reported when it is ingested
             continue
-        known = stored.chunk_hashes if stored is not None else frozenset()
-        found |= {c.content_hash: (draft.title, c) for c in chunks if c.content_hash not in known}
+        prefetched = stored.chunk_hashes if stored is not None else frozenset()
+        found |= {c.content_hash: (draft.title, c) for c in chunks if c.content_hash not in prefetched}
     return list(found.values())

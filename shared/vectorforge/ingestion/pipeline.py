@@ -115,12 +115,18 @@ class IngestionPipeline:
         results: list[DocumentResult] = []
         for start in range(0, len(parts), AT_A_TIME):
             group = parts[start : start + AT_A_TIME]
-            known = await self.embedding_prefetch(
+            prefetched = await self.embedding_prefetch(
                 collection, [PrefetchItem(p, title, metadata or {}) for p in group]
             )
             for part in group:
                 result = await self.ingest_part(
-                    collection, part, title, metadata, on_stage=on_stage, on_progress=on_progress, known=known
+                    collection,
+                    part,
+                    title,
+                    metadata,
+                    on_stage=on_stage,
+                    on_progress=on_progress,
+                    prefetched=prefetched,
                 )
                 results.append(result)
         try:
@@ -150,9 +156,9 @@ class IngestionPipeline:
             return 0
         return await self.keep_only(collection, parent_source, [part.source for part in parts])
 
-    async def keep_only(self, collection: Collection, parent_source: str, kept: Sequence[str]) -> int:
+    async def keep_only(self, collection: Collection, parent_source: str, sources: Sequence[str]) -> int:
         """Delete the documents of a JSONL file except these sources; returns the number of deleted ones."""
-        return await self._store.delete_left_out(collection.id, parent_source, kept)
+        return await self._store.delete_left_out(collection.id, parent_source, sources)
 
     async def split(self, content: bytes, source: str, media_type: str | None) -> list[DocumentPart]:
         """Cut a file into its documents (JSONL: the lines; else one), off the event loop.
@@ -172,11 +178,11 @@ class IngestionPipeline:
         *,
         on_stage: OnStage | None = None,
         on_progress: OnProgress | None = None,
-        known: KnownVectors | None = None,
+        prefetched: KnownVectors | None = None,
     ) -> DocumentResult:
         """Read and store one document; a failure is a result, so that other documents continue.
 
-        ``known`` are prefetched vectors; see ``embedding_prefetch``.
+        ``prefetched`` are vectors; see ``embedding_prefetch``.
         """
         warnings: tuple[str, ...] = ()
         try:
@@ -184,7 +190,7 @@ class IngestionPipeline:
             document = await self._reader.read(part, title, metadata or {})
             warnings = document.warnings
             stored = await self.ingest_document(
-                collection, document, on_stage=on_stage, on_progress=on_progress, known=known
+                collection, document, on_stage=on_stage, on_progress=on_progress, prefetched=prefetched
             )
         except VectorForgeError as exc:
             return DocumentResult.of_failure(part.source, exc, warnings)
@@ -200,7 +206,7 @@ class IngestionPipeline:
         *,
         on_stage: OnStage | None = None,
         on_progress: OnProgress | None = None,
-        known: KnownVectors | None = None,
+        prefetched: KnownVectors | None = None,
     ) -> StoredDocument:
         """Store an extracted document, or replace the one with the same source.
 
@@ -226,7 +232,7 @@ class IngestionPipeline:
         _tell(on_stage, IngestionStage.CHUNK)
         chunks = await asyncio.to_thread(draft_chunks, document, self._chunking)
         self._reader.limits.check_chunks(len(chunks))
-        vectors = ChunkVectors(self._embeddings, collection, draft.title, self._models, known)
+        vectors = ChunkVectors(self._embeddings, collection, draft.title, self._models, prefetched)
         for attempt in range(1, _WRITE_ATTEMPTS + 1):
             stored = current.chunk_hashes if current else frozenset()
             new = [c for c in chunks if c.content_hash not in stored]

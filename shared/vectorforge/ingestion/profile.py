@@ -205,10 +205,10 @@ class RAGIngestionPipeline:
         for attempt in range(1, _WRITE_ATTEMPTS + 1):
             store, provider = self._profiles
             stored = await store.stored(profile_id)
-            wanted = _without_vector(drafted, stored, vectors)
-            if self._charge is not None and wanted and attempt == 1:
-                await self._charge(sum(map(estimate_tokens, wanted.values())))
-            await _embed(store.collection, provider, wanted, vectors)
+            texts = _without_vector(drafted, stored, vectors)
+            if self._charge is not None and texts and attempt == 1:
+                await self._charge(sum(map(estimate_tokens, texts.values())))
+            await _embed(store.collection, provider, texts, vectors)
             ready = [
                 (document, [_with_vector(chunk, vectors) for chunk in chunks]) for document, chunks in drafted
             ]
@@ -225,7 +225,7 @@ class RAGIngestionPipeline:
                 if attempt == _WRITE_ATTEMPTS:
                     raise
             else:
-                return _told(profile_id, done)
+                return _result(profile_id, done)
         raise AssertionError("the last attempt returns or raises")
 
 
@@ -248,23 +248,23 @@ def _without_vector(
     drafted: Sequence[Drafted], stored: Mapping[str, CurrentDocument], vectors: Mapping[bytes, Vector]
 ) -> dict[bytes, str]:
     """Return the texts to embed by chunk hash: chunks of changed documents without a stored or new vector."""
-    wanted: dict[bytes, str] = {}
+    texts: dict[bytes, str] = {}
     for document, chunks in drafted:
         current = stored.get(document.source)
         if current is not None and current.content_hash == document.content_hash:
             continue
-        known = current.chunk_hashes if current else frozenset()
+        stored_hashes = current.chunk_hashes if current else frozenset()
         for draft in (chunk.draft for chunk in chunks):
-            if draft.content_hash not in known and draft.content_hash not in vectors:
-                wanted[draft.content_hash] = embedded_text(document.title, draft.heading, draft.text)
-    return wanted
+            if draft.content_hash not in stored_hashes and draft.content_hash not in vectors:
+                texts[draft.content_hash] = embedded_text(document.title, draft.heading, draft.text)
+    return texts
 
 
 def _with_vector(chunk: VectorChunk, vectors: Mapping[bytes, Vector]) -> VectorChunk:
     return replace(chunk, draft=replace(chunk.draft, vector=vectors.get(chunk.draft.content_hash)))
 
 
-def _told(profile_id: int, done: ReplacedProfile) -> IngestedProfile:
+def _result(profile_id: int, done: ReplacedProfile) -> IngestedProfile:
     return IngestedProfile(
         profile_id=profile_id,
         documents=len(done.stored),

@@ -107,7 +107,7 @@ def skills_document(skills: Sequence[Row | str]) -> list[ProfileDocument]:
         details = [
             f"{_label(key)} {value}" if _is_number(row[key]) else value
             for key in row
-            if key not in ("name", "skill", "title", "category", "group", "type") and _is_told(key)
+            if key not in ("name", "skill", "title", "category", "group", "type") and _is_shown(key)
             if (value := _plain(row[key]))
         ]
         lines.setdefault(category, []).append(f"{name} ({', '.join(details)})" if details else name)
@@ -121,13 +121,13 @@ def skills_document(skills: Sequence[Row | str]) -> list[ProfileDocument]:
 
 
 def _row_document(kind: SourceType, row: Row) -> ProfileDocument | None:
-    told = {key: value for key, value in row.items() if _is_told(key)}
-    title = _first(told, _TITLES)
-    place = _first(told, _PLACES)
+    shown = {key: value for key, value in row.items() if _is_shown(key)}
+    title = _first(shown, _TITLES)
+    place = _first(shown, _PLACES)
     heading = ", ".join(part for part in (title, place) if part)
-    parts = [_period(told), *(_plain(told[key]) for key in _PROSE if key in told)]
-    used = {_key(told, _TITLES), _key(told, _PLACES), *_BEGINS, *_ENDS, *_CURRENT, *_PROSE}
-    parts += [_named(key, value) for key, value in told.items() if key not in used]
+    parts = [_period(shown), *(_plain(shown[key]) for key in _PROSE if key in shown)]
+    used = {_key(shown, _TITLES), _key(shown, _PLACES), *_BEGINS, *_ENDS, *_CURRENT, *_PROSE}
+    parts += [_named(key, value) for key, value in shown.items() if key not in used]
     body = "\n\n".join(part for part in parts if part)
     if not heading and not body:
         return None
@@ -137,7 +137,7 @@ def _row_document(kind: SourceType, row: Row) -> ProfileDocument | None:
     return ProfileDocument(kind, source_id, text, heading or None, media.MARKDOWN)
 
 
-def _is_told(key: str) -> bool:
+def _is_shown(key: str) -> bool:
     return key not in _BOOKKEEPING and not key.endswith("_id")
 
 

@@ -63,8 +63,8 @@ class RowMapping:
         Raises:
             InvalidInputError: A column is missing or ambiguous.
         """
-        wanted = [self.key, *self.text, self.updated, self.title, *self.metadata]
-        for column in wanted:
+        required = [self.key, *self.text, self.updated, self.title, *self.metadata]
+        for column in required:
             if column is None:
                 continue
             if columns.count(column) != 1:
@@ -159,13 +159,13 @@ class RowIngestion:
         return await self._pipeline.vectors_of(self._collection, documents)
 
     async def ingest(
-        self, row: Mapping[str, Any], known: KnownVectors | None = None
+        self, row: Mapping[str, Any], prefetched: KnownVectors | None = None
     ) -> DocumentResult | None:
         """Store a row, or replace its document; a failure is a result, so that other rows continue.
 
         Args:
             row: Values by column.
-            known: Vectors of ``embedding_prefetch``.
+            prefetched: Vectors of ``embedding_prefetch``.
 
         Returns:
             The result; None when the row has no text.
@@ -176,7 +176,7 @@ class RowIngestion:
             if document is None:
                 return None
             source = document.source
-            stored = await self._pipeline.ingest_document(self._collection, document, known=known)
+            stored = await self._pipeline.ingest_document(self._collection, document, prefetched=prefetched)
         except VectorForgeError as exc:
             return DocumentResult.of_failure(source, exc)
         return DocumentResult.of(document, stored)

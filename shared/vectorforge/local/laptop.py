@@ -247,7 +247,7 @@ class _Supervisor:
 
 
 @asynccontextmanager
-async def indexes_kept(
+async def maintain_indexes(
     migrator_url: str | None, *, larger_than: int, every_s: float = 60.0
 ) -> AsyncIterator[None]:
     """Build missing vector indexes every minute during the block, for collections above the exact search.

@@ -130,9 +130,9 @@ def set_collection(
         raise InvalidInputError("Nothing to set: give --language, --search-mode or --dense-weight.")
 
     async def work(session: Session) -> Collection:
-        wanted = await session.collection(name)
-        changed = await session.services.collections.set_search(wanted.id, settings)
-        return changed or wanted  # deleted concurrently
+        target = await session.collection(name)
+        changed = await session.services.collections.set_search(target.id, settings)
+        return changed or target  # deleted concurrently
 
     context.show(context.run(work), _as_body, _print_search)
 
@@ -146,9 +146,9 @@ def show(
     """Show one collection."""
 
     async def work(session: Session) -> Collection:
-        wanted = await session.collection(name)
+        target = await session.collection(name)
         # Only the list includes counts of documents and chunks.
-        return next((c for c in await session.services.collections.list() if c.id == wanted.id), wanted)
+        return next((c for c in await session.services.collections.list() if c.id == target.id), target)
 
     context.show(context.run(work), _as_body, _print_all)
 
@@ -164,14 +164,14 @@ def delete(
     confirm(f'Delete the collection "{name}" with all its documents?', yes=yes)
 
     async def work(session: Session) -> Collection:
-        wanted = await session.collection(name)
-        await session.services.collections.delete(wanted.id)
-        return wanted
+        target = await session.collection(name)
+        await session.services.collections.delete(target.id)
+        return target
 
     context.show(
         context.run(work),
-        lambda gone: {"id": gone.id, "name": gone.name, "deleted": True},
-        lambda terminal, gone: terminal.line(f"Deleted {gone.name}."),
+        lambda deleted: {"id": deleted.id, "name": deleted.name, "deleted": True},
+        lambda terminal, deleted: terminal.line(f"Deleted {deleted.name}."),
     )
 
 

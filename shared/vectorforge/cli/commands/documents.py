@@ -41,9 +41,9 @@ def list_documents(
     filters = parse_filter(where)
 
     async def work(session: Session) -> "tuple[Sequence[Document], int]":
-        wanted = await session.collection(collection)
+        target = await session.collection(collection)
         return await session.services.documents.list(
-            wanted.id, limit=limit, offset=offset, condition=condition_on_documents(filters)
+            target.id, limit=limit, offset=offset, condition=condition_on_documents(filters)
         )
 
     def as_json(page: "tuple[Sequence[Document], int]") -> object:
@@ -100,19 +100,19 @@ def _delete_one(context: CommandContext, collection: str | None, source: str, *,
     confirm(f'Delete the document "{source}"?', yes=yes)
 
     async def work(session: Session) -> "Document":
-        wanted = await session.collection(collection)
+        target = await session.collection(collection)
         documents = session.services.documents
-        document = await documents.find_by_source(wanted.id, source)
-        document = document or await documents.find_by_source(wanted.id, source_name(Path(source)))
+        document = await documents.find_by_source(target.id, source)
+        document = document or await documents.find_by_source(target.id, source_name(Path(source)))
         if document is None:
-            raise NotFoundError(f'There is no document "{source}" in the collection "{wanted.name}".')
+            raise NotFoundError(f'There is no document "{source}" in the collection "{target.name}".')
         await session.services.vector_store.delete_document(document.id)
         return document
 
     context.show(
         context.run(work),
-        lambda gone: {"id": gone.id, "source": gone.source, "deleted": True},
-        lambda terminal, gone: terminal.line(f"Deleted {shown_source(gone.source)}."),
+        lambda removed: {"id": removed.id, "source": removed.source, "deleted": True},
+        lambda terminal, removed: terminal.line(f"Deleted {shown_source(removed.source)}."),
     )
 
 
@@ -130,13 +130,13 @@ def _delete_matching(
     async def work(session: Session) -> "DeletedDocuments":
         from vectorforge.api.native.document_schemas import DeletedDocuments
 
-        wanted = await session.collection(collection, profile_id=profile_id)
+        target = await session.collection(collection, profile_id=profile_id)
         store, deleted = session.services.vector_store, 0
-        matched = await store.count_documents(wanted.id, filters, profile_id=profile_id)
+        matched = await store.count_documents(target.id, filters, profile_id=profile_id)
         if matched and not dry_run:
             confirm(f"Delete {_documents(matched)}?", yes=yes)
-            while gone := await store.delete_documents(wanted.id, filters, profile_id=profile_id):
-                deleted += gone
+            while removed := await store.delete_documents(target.id, filters, profile_id=profile_id):
+                deleted += removed
         remaining = matched if dry_run else 0
         return DeletedDocuments(matched=matched, deleted=deleted, remaining=remaining)
 

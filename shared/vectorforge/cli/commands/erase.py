@@ -55,12 +55,12 @@ def document(
     async def subject(session: Session) -> "Subject":
         from vectorforge.erasure.repo import Subject
 
-        wanted = await session.collection(collection)
+        target = await session.collection(collection)
         documents = session.services.documents
-        found = await documents.find_by_source(wanted.id, source)
-        found = found or await documents.find_by_source(wanted.id, source_name(Path(source)))
+        found = await documents.find_by_source(target.id, source)
+        found = found or await documents.find_by_source(target.id, source_name(Path(source)))
         if found is None:
-            raise NotFoundError(f'There is no document "{source}" in the collection "{wanted.name}".')
+            raise NotFoundError(f'There is no document "{source}" in the collection "{target.name}".')
         return Subject("document", document_id=found.id)
 
     _erase(context, tenant, subject)
@@ -196,12 +196,12 @@ def _erase(
 
 
 def _progress(terminal: Terminal) -> Callable[[str, int], None]:
-    told: dict[str, int] = {}
+    totals: dict[str, int] = {}
 
     def tell(stage: str, rows: int) -> None:
-        if stage not in told:
+        if stage not in totals:
             terminal.note(f"{stage} ...")
-        told[stage] = told.get(stage, 0) + rows
+        totals[stage] = totals.get(stage, 0) + rows
 
     return tell
 

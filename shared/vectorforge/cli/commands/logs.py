@@ -94,6 +94,6 @@ def text(
 
     context.show(
         context.run(work, tenant=tenant),
-        lambda kept: {"tenant": kept[0], "log_text": kept[1]},
-        lambda terminal, kept: terminal.line(f"{kept[0]}: {kept[1] or 'default'}"),
+        lambda stored: {"tenant": stored[0], "log_text": stored[1]},
+        lambda terminal, stored: terminal.line(f"{stored[0]}: {stored[1] or 'default'}"),
     )

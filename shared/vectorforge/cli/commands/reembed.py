@@ -139,13 +139,13 @@ def switch(
         stored = session.services.model_changes.stored
         if force and not dry_run:
             return await stored.switch(collection.id)
-        asked = None if questions is None else read_questions(questions, unjudged_too=True).questions
+        chosen = None if questions is None else read_questions(questions, unjudged_too=True).questions
         thresholds = GateThresholds(cutoff, min_overlap, max_ndcg_loss)
         gate = EmbeddingGate(session.services, collection)
         if dry_run:
-            found, result = await stored.get(collection.id), await gate.measure(asked, thresholds)
+            found, result = await stored.get(collection.id), await gate.measure(chosen, thresholds)
         else:
-            found, result = await gate.switch(asked, thresholds)
+            found, result = await gate.switch(chosen, thresholds)
         _print_result(terminal, result)
         return found
 
@@ -218,7 +218,7 @@ async def _fill(session: Session, terminal: Terminal, collection: "Collection") 
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     backfill = session.application.embedding_backfill
-    told: str | None = None
+    last_error: str | None = None
     with terminal.progress(*columns) as progress:
         task = progress.add_task("Embedding", total=None)
         while (found := await session.services.model_changes.stored.find(collection.id)) is not None:
@@ -227,9 +227,9 @@ async def _fill(session: Session, terminal: Terminal, collection: "Collection") 
                 return found
             what = "Vectors left to delete" if removing else "Embedding"
             progress.update(task, description=what, total=found.passages, completed=found.vectors)
-            if found.error_message and found.error_message != told:
-                told = found.error_message
-                terminal.warn(told)
+            if found.error_message and found.error_message != last_error:
+                last_error = found.error_message
+                terminal.warn(last_error)
             if not await backfill.step():
                 await asyncio.sleep(_LOOK_S)
     return None

@@ -25,7 +25,7 @@ from vectorforge.db.repositories.document_repo import Document
 from vectorforge.errors import VectorForgeError
 from vectorforge.ingestion.types import DocumentStatus
 from vectorforge.llm.types import ProviderCapability, ProviderInfo
-from vectorforge.local.laptop import SAMPLE_PREFIX, LocalSetup, indexes_kept, sample_documents
+from vectorforge.local.laptop import SAMPLE_PREFIX, LocalSetup, maintain_indexes, sample_documents
 from vectorforge.types import Collection
 from vectorforge.vectorstore.search.nearest import EXACT_SCAN_LIMIT
 
@@ -64,7 +64,7 @@ async def serve_laptop(terminal: Terminal, setup: LocalSetup, bound: socket.sock
                 await _ingest_sample(terminal, session, collection, files)
 
         async with (
-            indexes_kept(setup.migrator_url, larger_than=EXACT_SCAN_LIMIT),
+            maintain_indexes(setup.migrator_url, larger_than=EXACT_SCAN_LIMIT),
             _in_background(ingest_sample()),
         ):
             await serve(app, bound, server, on_started=announce)

@@ -93,13 +93,13 @@ async def _migrations(setup: LocalSetup) -> Check:
             "Set VECTORFORGE_MIGRATOR_DATABASE_URL to have it checked.",
         )
     try:
-        waiting = await as_migrator(setup.config.database, pending)
+        unapplied = await as_migrator(setup.config.database, pending)
     except VectorForgeError as exc:
         return Check("migrations", "fail", exc.message, "See VECTORFORGE_MIGRATOR_DATABASE_URL.")
-    if waiting:
+    if unapplied:
         # `up` migrates the embedded database; an external one has to be migrated explicitly.
         status: Literal["warn", "fail"] = "warn" if setup.embedded else "fail"
-        return Check("migrations", status, f"{len(waiting)} pending", "Run `vectorforge migrate`.")
+        return Check("migrations", status, f"{len(unapplied)} pending", "Run `vectorforge migrate`.")
     return Check("migrations", "ok", "up to date")
 
 

@@ -121,7 +121,7 @@ async def ingest_rows(
     terminal: Terminal,
     session: Session,
     collection: Collection,
-    wanted: RowsToIngest,
+    options: RowsToIngest,
     *,
     labels: Mapping[str, Any] | None = None,
 ) -> RowsSummary:
@@ -137,14 +137,14 @@ async def ingest_rows(
         DatabaseUnavailableError: One of the databases is gone.
     """
     summary = RowsSummary(collection)
-    mapping = wanted.mapping
-    async with SourceRows.open(wanted.dsn, wanted.query) as rows:
+    mapping = options.mapping
+    async with SourceRows.open(options.dsn, options.query) as rows:
         mapping.check(rows.columns)
         ingestion = RowIngestion(
             session.services.ingestion, collection, mapping, session.config.ingestion, labels
         )
         with RowBars(terminal) as bars:
-            found = await _changed_rows(session, collection, rows, ingestion, wanted, bars)
+            found = await _changed_rows(session, collection, rows, ingestion, options, bars)
             summary.skipped = found.unchanged
             bars.total(len(found.changed))
             for start in range(0, len(found.changed), _BATCH):
@@ -152,7 +152,7 @@ async def ingest_rows(
                     break
                 batch = await rows.rows(mapping.key, found.changed[start : start + _BATCH])
                 await _ingest_batch(ingestion, batch, summary, found, bars)
-    if wanted.delete and not summary.stopped_by:
+    if options.delete and not summary.stopped_by:
         summary.deleted = await ingestion.keep_only(sorted(found.sources))
     return summary
 
@@ -162,10 +162,10 @@ async def _changed_rows(
     collection: Collection,
     rows: SourceRows,
     ingestion: RowIngestion,
-    wanted: RowsToIngest,
+    options: RowsToIngest,
     bars: RowBars,
 ) -> _Found:
-    mapping, found = wanted.mapping, _Found()
+    mapping, found = options.mapping, _Found()
     stored = await session.services.documents.metadata_of_parent(collection.id, mapping.name, ROW_VERSION)
     async with aclosing(rows.keys(mapping.key, mapping.updated)) as keys:
         async for row in keys:
@@ -176,7 +176,7 @@ async def _changed_rows(
                     field="--key",
                 )
             found.sources.add(source)
-            if not wanted.everything and _is_stored(ingestion, row, stored.get(source)):
+            if not options.everything and _is_stored(ingestion, row, stored.get(source)):
                 found.unchanged += 1
             else:
                 found.changed.append(row.key)
@@ -196,14 +196,14 @@ async def _ingest_batch(
     bars: RowBars,
 ) -> None:
     """Ingest some rows side by side; after a stop, leave the rest."""
-    waiting = iter(batch)
-    known = await ingestion.embedding_prefetch(batch)
+    remaining = iter(batch)
+    prefetched = await ingestion.embedding_prefetch(batch)
 
     async def work() -> None:
-        for row in waiting:  # shared by the workers
+        for row in remaining:  # shared by the workers
             if summary.stopped_by:
                 return
-            result = await ingestion.ingest(row, known)
+            result = await ingestion.ingest(row, prefetched)
             if result is None:
                 summary.without_text += 1
                 found.sources.discard(ingestion.mapping.source_of(row[ingestion.mapping.key]))

@@ -164,7 +164,7 @@ class _Run:
         ingestion = self.session.services.ingestion
         while (group := await self.queue.get()) is not None:
             upcoming = [PrefetchItem(part, None, self.metadata) for part, _ in group]
-            known = (
+            prefetched = (
                 {}
                 if self.summary.stopped_by
                 else await ingestion.embedding_prefetch(self.collection, upcoming)
@@ -177,7 +177,7 @@ class _Run:
                     part,
                     metadata=self.metadata,
                     on_progress=self.display.embedding(),
-                    known=known,
+                    prefetched=prefetched,
                 )
                 self.summary.add(result)
                 self.display.done()

@@ -78,8 +78,8 @@ class _CommentRemover:
         start, self._offset = self._offset, self._offset + len(line)
         if not self._in_comment and self._is_code(line):
             return line
-        kept = self._outside(line, start)
-        return kept if kept.strip() or not line.strip() else ""
+        rest = self._outside(line, start)
+        return rest if rest.strip() or not line.strip() else ""
 
     def _is_code(self, line: str) -> bool:
         found = _FENCE.match(line)
@@ -92,25 +92,25 @@ class _CommentRemover:
         return bool(found)
 
     def _outside(self, line: str, start: int) -> str:
-        kept, at, ticks = [], 0, 0
+        rest, at, ticks = [], 0, 0
         while at < len(line):
             if self._in_comment:
                 end = line.find("-->", at)
                 if end < 0:
-                    kept.append("\n" if line.endswith("\n") else "")
+                    rest.append("\n" if line.endswith("\n") else "")
                     break
                 self._in_comment, at = False, end + 3
                 continue
             begin = line.find("<!--", at)
             if begin < 0 or start + begin + 4 > self._last_end:
-                kept.append(line[at:])
+                rest.append(line[at:])
                 break
             ticks += line.count("`", at, begin)
             self._in_comment = ticks % 2 == 0
             skipped = begin + (0 if self._in_comment else 4)
-            kept.append(line[at:skipped])
+            rest.append(line[at:skipped])
             at = begin + 4
-        return "".join(kept)
+        return "".join(rest)
 
 
 def _split_front_matter(text: str) -> tuple[dict[str, Any], str, list[str]]:

@@ -221,17 +221,17 @@ def extract_json(content: bytes, *, max_chars: int) -> ReadText:
 
 
 def _paragraphs(value: Any) -> Iterator[str]:
-    waiting = [("", value)]  # not recursive: JSON may be nested deeper than Python may call
-    while waiting:
-        path, value = waiting.pop()
+    pending = [("", value)]  # not recursive: JSON may be nested deeper than Python may call
+    while pending:
+        path, value = pending.pop()
         if isinstance(value, Mapping):
             named = [(f"{path}.{key}".lstrip(".")[-_MAX_PATH_CHARS:], inner) for key, inner in value.items()]
             pairs = [f"{name}: {text}" for name, inner in named if (text := _on_one_line(inner))]
             if pairs:
                 yield "; ".join(pairs)
-            waiting += [pair for pair in reversed(named) if _on_one_line(pair[1]) is None]
+            pending += [pair for pair in reversed(named) if _on_one_line(pair[1]) is None]
         elif isinstance(value, list) and _on_one_line(value) is None:
-            waiting += [(path, item) for item in reversed(value)]
+            pending += [(path, item) for item in reversed(value)]
         elif text := _on_one_line(value) or str(value or "").strip():
             yield f"{path}: {text}" if path else text
 

@@ -73,7 +73,7 @@ class JobRun:
         self._lease_s = lease_s
         self._held_until = time.monotonic() + lease_s
         self._stage: tuple[int, IngestionStage] | None = None
-        self._known: KnownVectors = {}
+        self._prefetched: KnownVectors = {}
         self._looks_ahead = True
         self._seen_ahead: frozenset[int] = frozenset()
 
@@ -171,7 +171,7 @@ class JobRun:
         part = replace(parts[0], parent_source=item.parent_source)
         await self._look_ahead(collection, item, part)
         result = await self._pipeline.ingest_part(
-            collection, part, item.title, item.metadata, on_stage=on_stage, known=self._known
+            collection, part, item.title, item.metadata, on_stage=on_stage, prefetched=self._prefetched
         )
         await self._report(item, result, stopping)
 
@@ -194,7 +194,7 @@ class JobRun:
             for o in following
         ]
         self._seen_ahead = frozenset([item.ordinal, *(other.ordinal for other in following)])
-        self._known = await self._pipeline.embedding_prefetch(
+        self._prefetched = await self._pipeline.embedding_prefetch(
             collection, [PrefetchItem(part, item.title, item.metadata), *others]
         )
 
