@@ -84,7 +84,7 @@ async def test_models() -> None:
         code, _, err = await run("models", "openai", VECTORFORGE_DEFAULT_LLM_MODEL="gone", **openai(one))
         assert (code, "default model gone is not in this list" in err) == (0, True)
         code, _, err = await run("models", "nobody", **openai(one))
-        assert (code, "There are: openai." in err) == (2, True)
+        assert (code, "Registered: openai." in err) == (2, True)
 
 
 #

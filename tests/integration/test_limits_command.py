@@ -69,7 +69,7 @@ def test_show_without_a_tenant_shows_this_machine_s_own(
     ("arguments", "said"),
     [
         ((), "Give a limit"),
-        (("--requests-per-minute", "many"), "--requests-per-minute must be a number or the word default."),
+        (("--requests-per-minute", "many"), "--requests-per-minute must be a number or 'default'."),
         (("--requests-per-minute", "1.5"), "must be a number"),
         (("--cost-per-month-usd", "NaN"), "must be a number"),
         (("--cost-per-month-usd", "0.001"), "cost_per_month_usd must be 0.01 to"),
