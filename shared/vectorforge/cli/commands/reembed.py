@@ -259,8 +259,8 @@ def _print_switch(terminal: Terminal, found: "EmbeddingSwitch") -> None:
         terminal.json(asdict(found))
         return
     other = f"{found.other.provider}/{found.other.model}"
-    what = "replaced" if found.state.value == "switched" else "added"
+    what = "old" if found.state.value == "switched" else "new"
     terminal.line(
-        f"{found.state.value}: {found.vectors:,} of {found.passages:,} chunks have a vector of the model "
-        f"{what}, {other}, {found.other.dimension} dimensions."
+        f"{found.state.value}: {found.vectors:,} of {found.passages:,} chunks have a vector of the "
+        f"{what} model, {other}, {found.other.dimension} dimensions."
     )
