@@ -31,7 +31,7 @@ INSTRUCTIONS = (
 
 @dataclass(frozen=True)
 class ToolOutcome:
-    """A tool's result or its error, as text for the model."""
+    """Return a tool's output or its error, as text for the model."""
 
     text: str
     failed: bool

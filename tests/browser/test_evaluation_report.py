@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page
 
-from vectorforge.evaluation.comparison import summarise
+from vectorforge.evaluation.comparison import summarize
 from vectorforge.evaluation.metrics import measures_at
 from vectorforge.evaluation.questions import Question, QuestionSet, Relevant
 from vectorforge.evaluation.report import write_report
@@ -39,7 +39,7 @@ def report(tmp_path: Path) -> Path:
     ]
     plan = Plan(QuestionSet("questions", questions), [run.variant for run in runs])
     path = tmp_path / "report.html"
-    write_report(path, Outcome(plan, "handbook", runs), summarise(runs, measures_at(10), Bootstrap(200)))
+    write_report(path, Outcome(plan, "handbook", runs), summarize(runs, measures_at(10), Bootstrap(200)))
     return path
 
 

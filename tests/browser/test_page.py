@@ -101,7 +101,7 @@ async def test_another_collection_starts_a_new_thread(stub: StubApi, visit: Visi
 
 async def test_files_are_watched_until_each_is_done_or_failed(stub: StubApi, visit: Visit) -> None:
     stub.ingestion_gate.clear()
-    stub.ingestion_errors["scan.pdf"] = "The document holds no text."
+    stub.ingestion_errors["scan.pdf"] = "The document contains no text."
     page = await visit(stub.url)
     await page.set_input_files("#files", [file("a.md"), file("scan.pdf")])
     rows = page.locator("#uploads li")
@@ -109,7 +109,7 @@ async def test_files_are_watched_until_each_is_done_or_failed(stub: StubApi, vis
     await expect(page.get_by_role("progressbar", name="a.md")).to_be_visible()
     stub.ingestion_gate.set()
     await expect(rows.nth(0)).to_contain_text("Added, 3 passages")
-    await expect(rows.nth(1)).to_contain_text("The document holds no text.")
+    await expect(rows.nth(1)).to_contain_text("The document contains no text.")
     await expect(page.locator("#document-list li")).to_have_count(1)
     asked = stub.requests.count(f"GET /v1/jobs/{next(iter(stub.jobs))}")
     await page.wait_for_timeout(700)

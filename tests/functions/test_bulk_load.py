@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -28,20 +28,6 @@ BUCKET = "vectorforge-uploads"
 TENANT = "acme"
 LIMIT = 1000
 Report = dict[str, Any]
-
-
-@pytest.fixture(scope="module")
-def aws_server() -> Iterator[FakeAws]:
-    with FakeAws() as server:
-        yield server
-
-
-@pytest.fixture
-def aws(aws_server: FakeAws, monkeypatch: pytest.MonkeyPatch) -> FakeAws:
-    aws_server.reset()
-    for name, value in aws_server.environment.items():
-        monkeypatch.setenv(name, value)
-    return aws_server
 
 
 @dataclass

@@ -3,7 +3,7 @@
 import asyncio
 import copy
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,20 +29,6 @@ from vectorforge.errors import InvalidInputError, VectorForgeError
 EVENTS = Path(__file__).parents[2] / "events"
 BUCKET = "vectorforge-uploads"
 LIMIT = 1000
-
-
-@pytest.fixture(scope="module")
-def aws_server() -> Iterator[FakeAws]:
-    with FakeAws() as server:
-        yield server
-
-
-@pytest.fixture
-def aws(aws_server: FakeAws, monkeypatch: pytest.MonkeyPatch) -> FakeAws:
-    aws_server.reset()
-    for name, value in aws_server.environment.items():
-        monkeypatch.setenv(name, value)
-    return aws_server
 
 
 def event(name: str) -> dict[str, Any]:

@@ -17,10 +17,9 @@ from vectorforge.errors import ExtractionError, FilterError, InvalidInputError
 from vectorforge.ingestion.chunk import chunk_text
 from vectorforge.ingestion.extract import extract, media
 from vectorforge.ingestion.extract.html import extract_html
-from vectorforge.ingestion.extract.json_text import extract_json, extract_notebook
-from vectorforge.ingestion.extract.mail import extract_mail
-from vectorforge.ingestion.extract.pdf import extract_pdf
-from vectorforge.ingestion.extract.word import extract_docx, extract_rtf
+from vectorforge.ingestion.extract.markdown import extract_notebook
+from vectorforge.ingestion.extract.office import extract_docx, extract_mail, extract_pdf, extract_rtf
+from vectorforge.ingestion.extract.records import extract_json
 from vectorforge.ingestion.types import ReadText
 from vectorforge.llm.http import events
 from vectorforge.pipeline.citations.labels import find_labels, neutralise_labels

@@ -76,7 +76,7 @@ def test_a_worse_configuration_exits_with_1_and_says_which_measure(vectorforge: 
     common = ("eval", "questions.jsonl", "-c", "guides", "--retrieval-only")
     good = vectorforge(*common, "--save-baseline", "before.json")
     assert "recall@10\t1.000 [1.000, 1.000]" in good.stdout
-    assert "Only 6 questions: the intervals say little." in good.stderr
+    assert "Only 6 questions: the intervals are unreliable." in good.stderr
     assert "\x1b" not in good.stdout + good.stderr
 
     same = vectorforge(*common, "--baseline", "before.json")
@@ -153,7 +153,7 @@ def test_a_weight_is_learned_shown_and_kept(vectorforge: CommandLine) -> None:
     ("arguments", "text"),
     [
         (("questions.jsonl", "-c", "guides", "--variant", "best"), "there are: default, precise"),
-        (("questions.jsonl", "-c", "guides", "--tolerance", "recall=0.1"), "no measure recall; there are"),
+        (("questions.jsonl", "-c", "guides", "--tolerance", "recall=0.1"), "no measure recall; measures"),
         (("questions.jsonl", "-c", "guides", "--tolerance=-1"), "--tolerance must be a number of 0 or more"),
         (("questions.jsonl", "-c", "guides", "--baseline", "none.json"), "none.json cannot be read"),
         (("guides", "-c", "guides"), "cannot be read"),

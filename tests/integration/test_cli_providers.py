@@ -84,7 +84,7 @@ async def test_models() -> None:
         code, _, err = await run("models", "openai", VECTORFORGE_DEFAULT_LLM_MODEL="gone", **openai(one))
         assert (code, "default model gone is not in this list" in err) == (0, True)
         code, _, err = await run("models", "nobody", **openai(one))
-        assert (code, "There are: openai." in err) == (2, True)
+        assert (code, "Registered: openai." in err) == (2, True)
 
 
 #
@@ -99,7 +99,7 @@ async def test_check_asks_every_provider_and_fails_when_one_refuses() -> None:
         rows = {row.split("\t")[1]: row.split("\t")[2:] for row in out.splitlines() if "answers" in row}
         assert code == 1
         assert rows["openai"] == ["ok", "gpt-4o, 2 models"]
-        assert rows["bedrock"] == ["fail", "The credentials are refused."]
+        assert rows["bedrock"] == ["fail", "The credentials were rejected."]
         assert "sk-not-the-right-one" not in out + err
         assert (await run("check", "nobody"))[0] == 2
 

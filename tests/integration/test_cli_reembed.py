@@ -55,12 +55,12 @@ def run(private_dir: Callable[[str], Path]) -> Iterator[Run]:
 def test_a_model_is_changed_back_and_for_good(run: Run) -> None:  # N15
     by_other = ("guides", "--embedding-provider", "http")
     seen = run(*REEMBED, "start", *by_other, "--dry-run")
-    assert "http/other, 8 dimensions: 2 passages" in seen.stderr
+    assert "http/other, 8 dimensions: 2 chunks" in seen.stderr
     run(*REEMBED, "status", "guides", code=2)  # nothing has begun
     refused = run(*REEMBED, "start", *by_other, code=2)
-    assert "give --yes to go on" in refused.stderr  # nobody can be asked
+    assert "use --yes" in refused.stderr  # nobody can be asked
     started = run(*REEMBED, "start", *by_other, "--yes")
-    assert "ready: 2 of 2 passages" in started.stdout
+    assert "ready: 2 of 2 chunks" in started.stdout
 
     compared = run(*REEMBED, "switch", "guides", "--questions", "questions.jsonl", "--min-overlap", "0")
     assert "2 questions: overlap@1" in compared.stdout
@@ -70,7 +70,7 @@ def test_a_model_is_changed_back_and_for_good(run: Run) -> None:  # N15
     assert "http/other" not in run("collections", "list").stdout
 
     run(*REEMBED, "switch", "guides", "--force")
-    assert "The change of guides has ended." in run(*REEMBED, "finish", "guides").stdout
+    assert "The model change of guides has ended." in run(*REEMBED, "finish", "guides").stdout
     assert "http/other" in run("collections", "list").stdout
     assert "oiled once a month" in run("search", "How often is the chain oiled?", "-c", "guides").stdout
     run(*REEMBED, "cancel", "guides", code=2)  # it is over

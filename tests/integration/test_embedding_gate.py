@@ -166,7 +166,7 @@ async def test_a_bad_model_is_refused_with_the_figures(room: Room) -> None:  # N
     response = await room.post("/switch", questions=[{"question": text} for text in QUESTIONS])
     assert response.status_code == 409
     assert response.json()["code"] == "embedding_switch_refused"
-    assert "0.400 are asked for" in response.json()["detail"]
+    assert "0.400 are required" in response.json()["detail"]
     found = await room.status()
     assert found["state"] == "ready"
     assert found["comparison"]["passed"] is False

@@ -18,8 +18,7 @@ from tests.support.vendors.vendor_behaviour import Failure
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.config import QuerySettings
 from vectorforge.errors import InvalidInputError, LLMError
-from vectorforge.evaluation.baseline import Baseline
-from vectorforge.evaluation.comparison import Summary, summarise
+from vectorforge.evaluation.comparison import Baseline, Summary, summarize
 from vectorforge.evaluation.metrics import measures_at
 from vectorforge.evaluation.questions import Question, QuestionSet, Relevant
 from vectorforge.evaluation.report import render_report
@@ -88,7 +87,7 @@ async def evaluate(services: TenantServices, collection: Collection, wanted: Pla
 
 
 def summary_of(outcome: Outcome, baseline: Baseline | None = None) -> Summary:
-    return summarise(outcome.runs, measures_at(outcome.plan.k), Bootstrap(500), baseline)
+    return summarize(outcome.runs, measures_at(outcome.plan.k), Bootstrap(500), baseline)
 
 
 async def test_a_search_is_measured_without_a_model_or_a_log(
@@ -219,7 +218,7 @@ async def test_a_service_that_is_gone_ends_the_evaluation(
 
 async def test_a_collection_without_the_sources_is_refused(services: TenantServices) -> None:
     empty = await services.create_collection("empty")
-    with pytest.raises(InvalidInputError, match=r"empty holds none of the sources .* kettle\.md"):
+    with pytest.raises(InvalidInputError, match=r"empty has none of the sources .* kettle\.md"):
         await evaluate(services, empty, plan(retrieval_only=True))
 
 

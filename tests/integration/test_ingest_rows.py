@@ -187,8 +187,8 @@ async def test_a_query_with_whatever_sql_has(shop: Shop) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"text": ["bodi"]}, "'bodi' is not there; there are: id, headline, body"),
-        ({"key": "tags"}, "does not tell rows apart"),
+        ({"text": ["bodi"]}, "'bodi' does not exist; columns: id, headline, body"),
+        ({"key": "tags"}, "is not unique"),
         ({"key": "footnote"}, "no value in its key column 'footnote'"),
         ({"text": []}, "At least one column"),
         ({"table": "a.b.c"}, "table or schema.table"),
@@ -197,8 +197,8 @@ async def test_a_query_with_whatever_sql_has(shop: Shop) -> None:
         ({"query": "SELEC 1"}, "SyntaxError, SQLSTATE 42601"),
         ({"query": "DELETE FROM articles RETURNING *"}, "SQLSTATE 42601"),
         ({"query": "SELECT 1/0 AS id, 'x' AS body", "updated": None, "title": None, "metadata": []}, "22012"),
-        ({"query": "SELECT id, id, body FROM articles"}, "'id' comes twice"),
-        ({"metadata": ["row_version"]}, "kept for VectorForge"),
+        ({"query": "SELECT id, id, body FROM articles"}, "'id' is ambiguous"),
+        ({"metadata": ["row_version"]}, "reserved for VectorForge"),
         ({"dsn": "env:NOT_SET_ANYWHERE"}, "no variable 'NOT_SET_ANYWHERE'"),
     ],
 )
@@ -292,4 +292,4 @@ def test_the_command(shop: Shop, private_dir: Callable[[str], Path], fresh_datab
     assert (first["succeeded"], first["skipped"], first["failures"]) == (3, 0, [])
     assert run("env:SHOP_DSN").splitlines()[1].split("\t")[1:3] == ["0", "0"]
     assert "source database cannot be reached" in run("env:WRONG_DSN", "--debug", code=3)
-    assert "takes no files" in run("env:SHOP_DSN", "README.md", code=2)
+    assert "cannot be combined with files" in run("env:SHOP_DSN", "README.md", code=2)

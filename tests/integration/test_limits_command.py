@@ -68,10 +68,10 @@ def test_show_without_a_tenant_shows_this_machine_s_own(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "Name a limit"),
-        (("--requests-per-minute", "many"), "--requests-per-minute takes a number or the word default."),
-        (("--requests-per-minute", "1.5"), "takes a number"),
-        (("--cost-per-month-usd", "NaN"), "takes a number"),
+        ((), "Give a limit"),
+        (("--requests-per-minute", "many"), "--requests-per-minute must be a number or 'default'."),
+        (("--requests-per-minute", "1.5"), "must be a number"),
+        (("--cost-per-month-usd", "NaN"), "must be a number"),
         (("--cost-per-month-usd", "0.001"), "cost_per_month_usd must be 0.01 to"),
         (("--tokens-per-day", "0"), "tokens_per_day must be 1 to"),
         (("--concurrent-streams", "1000001"), "concurrent_streams must be 1 to 1000000."),

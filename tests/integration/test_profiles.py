@@ -277,7 +277,7 @@ async def test_sizes_of_chunks_are_the_callers(profiles: Profiles) -> None:
 
 async def test_refusals(profiles: Profiles) -> None:
     ingest = profiles.ingestion.ingest_profile_data
-    with pytest.raises(InvalidInputError, match=r"experiences\[1\]\.id comes twice"):
+    with pytest.raises(InvalidInputError, match=r"experiences\[1\]\.id is not unique"):
         await ingest(7, "", [{"id": 1, "title": "a"}, {"id": 1, "title": "b"}], [])
     with pytest.raises(InvalidInputError, match="profile_id"):
         await ingest(-1, "x", [], [])

@@ -211,7 +211,7 @@ def test_a_killed_database_comes_back_by_itself(folder: Path) -> None:
             os.kill(killed, signal.SIGKILL)
             wait_for_answer(url, folder, killed)
     # A server killed again before the first restart was over is started again by that one.
-    assert 1 <= served["stderr"].count("PostgreSQL has ended; starting it again") <= 3
+    assert 1 <= served["stderr"].count("PostgreSQL has ended; restarting it") <= 3
     assert not (folder / "data" / "postgres" / "postmaster.pid").exists(), "stopped with the last"
 
 

@@ -14,9 +14,9 @@ from vectorforge.api.openai.labels import (
 )
 from vectorforge.api.streaming.sse import EventEncoder
 from vectorforge.api.ui_chat.encoder import UIMessageEncoder
+from vectorforge.docrag.splitter import RecursiveSplitter
 from vectorforge.ingestion.chunk import chunk_text
 from vectorforge.ingestion.extract import extract, media
-from vectorforge.ingestion.recursive import RecursiveSplitter
 from vectorforge.llm.providers.quotations import split, terms
 from vectorforge.pipeline import prompts
 from vectorforge.pipeline.citations import claims, names

@@ -20,7 +20,7 @@ from vectorforge.evaluation.metrics import (
     figure,
     measures_at,
     ndcg,
-    normalised,
+    normalized,
     recall,
     reciprocal_rank,
     with_tolerances,
@@ -78,7 +78,7 @@ class TestByHand:
         assert contains_answer(text, answers) is held
 
     def test_normalisation_is_squads(self) -> None:
-        assert normalised("  The  Panthers' defense, an   A-team!") == "panthers defense ateam"
+        assert normalized("  The  Panthers' defense, an   A-team!") == "panthers defense ateam"
 
 
 @given(
@@ -180,7 +180,7 @@ class TestVerdicts:
         assert changed["recall@5"] == changed["failures"] == 0.05
         assert changed["tokens"] == 100
         assert changed["latency_p95_ms"] is None
-        with pytest.raises(InvalidInputError, match="no measure recall@10; there are: recall@5"):
+        with pytest.raises(InvalidInputError, match="no measure recall@10; measures: recall@5"):
             with_tolerances(measures_at(5), {"recall@10": 0.1})
 
 

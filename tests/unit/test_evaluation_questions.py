@@ -66,11 +66,11 @@ class TestReading:
             ([{"question": "a", "relevant": [{"source": "s", "start": 9, "end": 9}]}], "end is after start"),
             (
                 [{"question": "a", "relevant": [{"text": "s", "start": 1, "end": 9}]}],
-                "a span is one of a source",
+                "a span needs a source",
             ),
             ([{"question": "a", "relevant": [{"source": "s", "grade": 0}]}], "greater than 0"),
-            ([{"question": "a"}], "holds no question with relevant passages or answers"),
-            ([{"id": 1, "question": "a", "answers": ["b"]}] * 2, "holds the question 1 twice"),
+            ([{"question": "a"}], "has no question with relevant passages or answers"),
+            ([{"id": 1, "question": "a", "answers": ["b"]}] * 2, "has the question 1 twice"),
         ],
     )
     def test_what_is_wrong_is_named_with_its_line(self, tmp_path: Path, rows: list[Any], why: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import docx
 import pytest
 
-from tests.unit.test_extract import one, pdf, reason
+from tests.support.documents import one, pdf, reason
 from vectorforge.errors import ExtractionError
 from vectorforge.ingestion.extract import extract, media
 

@@ -81,7 +81,7 @@ def test_source_ids() -> None:
     assert first.source_id == "0"
     assert {document.source_id for document in [first, *others]} == {d.source_id for d in again}
     assert len(others) == 2
-    with pytest.raises(InvalidInputError, match=r"projects\[1\]\.id comes twice"):
+    with pytest.raises(InvalidInputError, match=r"projects\[1\]\.id is not unique"):
         row_documents(SourceType.PROJECT, [{"id": 1, "title": "a"}, {"id": 1, "title": "a"}], "projects")
 
 

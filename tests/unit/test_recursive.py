@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vectorforge.docrag.splitter import RecursiveSplitter, chunk_document
 from vectorforge.errors import InvalidInputError
-from vectorforge.ingestion.recursive import RecursiveSplitter, chunk_document
 
 TEXTS = st.text(st.sampled_from("ab\n .!?,é"), max_size=4000)
 

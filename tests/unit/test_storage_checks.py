@@ -2,7 +2,7 @@
 
 import pytest
 
-from vectorforge.cli.doctor.storage_checks import dead_rows_advice, index_advice, statistics_advice
+from vectorforge.cli.doctor.database_checks import dead_rows_advice, index_advice, statistics_advice
 from vectorforge.db.schema.vector_indexes import IndexState, SpaceIndex, TableStatistics
 
 GIB = 2**30
@@ -28,12 +28,12 @@ def space(
     ("index", "words"),
     [
         (space(10_000, IndexState.NONE), None),
-        (space(10_001, IndexState.NONE), "none, so questions compare up to 10001 vectors"),
+        (space(10_001, IndexState.NONE), "missing; queries compare up to 10001 vectors"),
         (space(10_001, IndexState.NONE, possible=False), None),
-        (space(10_001, IndexState.INVALID), "left half-built"),
+        (space(10_001, IndexState.INVALID), "aborted build"),
         (space(10_001, IndexState.READY, index_bytes=10**8), None),
         (space(10_001, IndexState.READY, index_bytes=GIB + 1, scans=5), "shared_buffers only 1074 MB"),
-        (space(10_000, IndexState.READY, index_bytes=10**8), "no search has used"),
+        (space(10_000, IndexState.READY, index_bytes=10**8), "unused by any search"),
         (space(10_000, IndexState.READY, index_bytes=10**8, scans=1), None),
         (space(0, IndexState.READY, index_bytes=8192), None),
     ],

@@ -1,6 +1,6 @@
 """The vectorforge command.
 
-Nothing heavy is imported before a command runs, so that ``vectorforge --help`` answers at once.
+Nothing heavy is imported before a command runs, so that ``vectorforge --help`` is fast.
 """
 
 import gc
@@ -9,7 +9,7 @@ import sys
 
 def main() -> None:
     """Run the command line and exit with its code; see ``vectorforge --help`` for the codes."""
-    gc.disable()  # nothing that imports make is garbage, and looking for it takes a tenth of a start
+    gc.disable()  # imports create no garbage, and collecting it takes 10 % of a start
     try:
         from vectorforge.cli.app import run
     except ModuleNotFoundError as exc:

@@ -1,23 +1,50 @@
-"""The command line: which commands there are, and how usage errors look."""
+"""The command line: its commands, and the output of usage errors."""
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup, TyperOption
 from typer.exceptions import TyperException
 
 from vectorforge.cli.commands import collections, documents, erase, index, keys, limits, logs, providers
-from vectorforge.cli.commands.ask import ask
 from vectorforge.cli.commands.evaluate import evaluate
-from vectorforge.cli.commands.mcp import mcp
 from vectorforge.cli.commands.migrate import migrate
-from vectorforge.cli.commands.search import search
+from vectorforge.cli.commands.query import ask, search
+from vectorforge.cli.commands.serve import mcp, up
 from vectorforge.cli.commands.stats import stats
-from vectorforge.cli.commands.up import up
 from vectorforge.cli.doctor.command import doctor
-from vectorforge.cli.exit_codes import EXIT_CODE_HELP, ExitCode
 from vectorforge.cli.ingest.command import ingest
-from vectorforge.cli.terminal import hide_flag_types
+from vectorforge.cli.terminal import EXIT_CODE_HELP, ExitCode
+
+
+def _without_flag_types(params: list[Any]) -> list[Any]:
+    for param in params:
+        if isinstance(param, TyperOption) and param.is_bool_flag:
+            param.metavar = ""
+    return params
+
+
+class _Command(TyperCommand):
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_flag_types(super().get_params(ctx))
+
+
+class _Group(TyperGroup):
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_flag_types(super().get_params(ctx))
+
+
+def _hide_flag_types(app: typer.Typer) -> None:
+    """Show flags without a type in the help of an app and its commands: ``--json``, not ``--json <bool>``."""
+    app.info.cls = _Group
+    for command in app.registered_commands:
+        command.cls = _Command
+    for group in app.registered_groups:
+        group.cls = _Group
+        if group.typer_instance is not None:
+            _hide_flag_types(group.typer_instance)
+
 
 app = typer.Typer(
     name="vectorforge",
@@ -44,11 +71,11 @@ app.add_typer(logs.app, name="logs")
 app.add_typer(providers.app, name="providers")
 app.command()(doctor)
 app.command()(migrate)
-hide_flag_types(app)
+_hide_flag_types(app)
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         from importlib.metadata import version
 
         sys.stdout.write(f"vectorforge {version('vectorforge')}\n")
@@ -61,7 +88,7 @@ def vectorforge(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Ask your own documents: cited answers, from your own machine or your own AWS account.
+    """Query your own documents: cited answers, on your own machine or in your AWS account.
 
     [bold]Start here[/bold]
 
@@ -78,15 +105,15 @@ def vectorforge(
 
 
 def run(arguments: list[str] | None = None) -> int:
-    """Run one command line; returns its exit code. None takes ``sys.argv``."""
+    """Run a command line (default: ``sys.argv``), and return its exit code."""
     try:
         return int(app(arguments, prog_name="vectorforge", standalone_mode=False) or ExitCode.OK)
     except TyperException as exc:
         message = exc.format_message()
         if message:
-            context = getattr(exc, "ctx", None)  # of usage errors: the command that was misused
+            context = getattr(exc, "ctx", None)  # usage errors have the context of their command
             path = context.command_path if context else "vectorforge"
-            sys.stderr.write(f"error: {message} `{path} --help` shows how.\n")
+            sys.stderr.write(f"error: {message} `{path} --help` for usage.\n")
         return ExitCode.USAGE
     except typer.Abort:
         sys.stderr.write("Aborted.\n")

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from vectorforge.aws.clients import AwsClients
-from vectorforge.cli.doctor.database_checks import Check
+from vectorforge.cli.doctor.check import Check
 from vectorforge.cli.doctor.deployed_stacks import Deployed
 from vectorforge.cli.doctor.deployment_files import Assembly
 

@@ -1,9 +1,7 @@
-"""Help that shows flags without a type: ``--json``, not ``--json <bool>``.
+"""Output and exit codes of commands.
 
-What commands print: for a person at a terminal, for a pipe, or as JSON.
-
-Results go to stdout; progress, notes and errors go to stderr. Off a terminal nothing is coloured, boxed
-or wrapped, and tables are tab-separated. ``NO_COLOR`` is honoured (https://no-color.org).
+Results go to stdout; progress, notes and errors go to stderr. In a pipe nothing is colored, boxed or wrapped,
+and tables are tab-separated. ``NO_COLOR`` is honored (https://no-color.org).
 """
 
 import dataclasses
@@ -14,55 +12,81 @@ import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from enum import Enum
+from enum import Enum, IntEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TextIO
 from uuid import UUID
 
 import typer
 from pydantic import BaseModel
-from typer.core import TyperCommand, TyperGroup, TyperOption
 
-from vectorforge.cli.exit_codes import ExitCode, exit_code_for
-from vectorforge.errors import VectorForgeError
+from vectorforge.errors import (
+    DatabaseError,
+    DeadlineExceededError,
+    EmbeddingError,
+    LimitExceededError,
+    LLMError,
+    MigrationError,
+    RetrievalError,
+    SecretsUnavailableError,
+    UnsafeRoleError,
+    VectorForgeError,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress, ProgressColumn
 
 
-def _hide_flag_types(params: list[Any]) -> list[Any]:
-    for param in params:
-        if isinstance(param, TyperOption) and param.is_bool_flag:
-            param.metavar = ""
-    return params
+class ExitCode(IntEnum):
+    """Exit codes of every command."""
+
+    OK = 0
+    INCOMPLETE = 1
+    """Completed, but some part failed."""
+    USAGE = 2
+    """The command line or a setting is wrong; a retry fails again."""
+    UNAVAILABLE = 3
+    """A service is unavailable; a retry may succeed."""
+    BUG = 4
+    """Unexpected error."""
+    INTERRUPTED = 130
 
 
-class _Command(TyperCommand):
-    def get_params(self, ctx: Any) -> list[Any]:
-        return _hide_flag_types(super().get_params(ctx))
+EXIT_CODE_HELP = (
+    "[bold]Exit codes:[/bold] "
+    "[bold]0[/bold] done · "
+    "[bold]1[/bold] done, but with failures (a document failed, no results, a check failed, "
+    "migrations are pending, an evaluation found a regression) · "
+    "[bold]2[/bold] the command line or a setting is wrong · "
+    "[bold]3[/bold] the database or a model is unavailable · "
+    "[bold]4[/bold] a bug · "
+    "[bold]130[/bold] interrupted"
+)
+
+_UNAVAILABLE = (
+    DatabaseError,
+    DeadlineExceededError,
+    EmbeddingError,
+    LimitExceededError,
+    LLMError,
+    RetrievalError,
+    SecretsUnavailableError,
+)
 
 
-class _Group(TyperGroup):
-    def get_params(self, ctx: Any) -> list[Any]:
-        return _hide_flag_types(super().get_params(ctx))
-
-
-def hide_flag_types(app: typer.Typer) -> None:
-    """Let the app's help, and that of all its commands, show flags without a type."""
-    app.info.cls = _Group
-    for command in app.registered_commands:
-        command.cls = _Command
-    for group in app.registered_groups:
-        group.cls = _Group
-        if group.typer_instance is not None:
-            hide_flag_types(group.typer_instance)
+def exit_code_for(error: VectorForgeError) -> ExitCode:
+    """Return the exit code for an error."""
+    if isinstance(error, (MigrationError, UnsafeRoleError)):
+        return ExitCode.USAGE  # the setup has to change; waiting does not help
+    return ExitCode.UNAVAILABLE if isinstance(error, _UNAVAILABLE) else ExitCode.USAGE
 
 
 _CONTROL = {code: None for code in (*range(0x20), 0x7F, *range(0x80, 0xA0)) if chr(code) not in "\n\t"}
 
 
 def printable(text: str) -> str:
-    """The text without control characters: a document must not be able to drive the reader's terminal."""
+    """Remove control characters, so that a document cannot control the reader's terminal."""
     return text.translate(_CONTROL)
 
 
@@ -79,32 +103,39 @@ def _as_json(value: object) -> Any:
         return dict(value)
     if isinstance(value, (set, frozenset)):
         return sorted(value)
-    raise TypeError(f"{type(value).__name__} has no JSON form")
+    raise TypeError(f"{type(value).__name__} cannot be encoded as JSON")
 
 
 class Terminal:
-    """Where one command prints."""
+    """Output of one command."""
 
     def __init__(self, *, json_output: bool = False) -> None:
         self.json_output = json_output
 
     @cached_property
     def out(self) -> "Console":
-        """stdout, for what has a form of its own."""
+        """Rich console on stdout."""
         from rich.console import Console
 
         return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
 
     @cached_property
     def err(self) -> "Console":
-        """stderr, the same."""
+        """Rich console on stderr."""
         from rich.console import Console
 
         return Console(stderr=True, highlight=False, soft_wrap=not sys.stderr.isatty())
 
+    def progress(self, *columns: "ProgressColumn | str") -> "Progress":
+        """Return a progress display on stderr; it is disabled in a pipe and with ``--json``."""
+        from rich.progress import Progress
+
+        hidden = self.json_output or not self.err.is_terminal
+        return Progress(*columns, console=self.err, transient=True, disable=hidden)
+
     @property
     def interactive(self) -> bool:
-        """Whether a person reads stdout."""
+        """Return True if stdout is a terminal."""
         return _is_terminal(sys.stdout)
 
     def json(self, value: object) -> None:
@@ -118,10 +149,10 @@ class Terminal:
         """Print a line of the result.
 
         Args:
-            text: Control characters are left out.
-            style: Its style at a terminal.
-            label: What stands before it, and its style.
-            wrapped: Not when it is there to be copied.
+            text: Control characters are removed.
+            style: Style on a terminal.
+            label: Prefix of the line, and its style.
+            wrapped: Wrap it to the terminal; False for text to copy.
         """
         if not _is_terminal(sys.stdout):
             _plain(sys.stdout, label[0] + text)
@@ -132,7 +163,7 @@ class Terminal:
         self.out.print(line, soft_wrap=None if wrapped else True)
 
     def note(self, text: str) -> None:
-        """Say something about the run, on stderr; silent when JSON was asked for."""
+        """Print a note about the run on stderr; nothing with ``--json``."""
         if not self.json_output:
             self._say(text, style="dim")
 
@@ -158,7 +189,7 @@ class Terminal:
         sys.stdout.flush()
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str = "") -> None:
-        """Print a table; tab-separated with a header off a terminal. Columns ending in "#" hold numbers."""
+        """Print a table; tab-separated with a header in a pipe. Columns ending in "#" are numeric."""
         names = [column.removesuffix("#") for column in columns]
         cells = [["" if cell is None else printable(str(cell)) for cell in row] for row in rows]
         if not self.interactive:
@@ -188,7 +219,7 @@ class Terminal:
 
 
 def _is_terminal(stream: TextIO) -> bool:
-    """As rich decides it: https://rich.readthedocs.io/en/stable/console.html#terminal-detection."""
+    """Detect a terminal as rich does: https://rich.readthedocs.io/en/stable/console.html#terminal-detection."""
     compatible = os.environ.get("TTY_COMPATIBLE", "")
     if compatible in ("0", "1"):
         return compatible == "1"
@@ -203,13 +234,13 @@ def _plain(stream: TextIO, text: str) -> None:
 
 @contextmanager
 def command(*, json_output: bool, debug: bool) -> Iterator[Terminal]:
-    """Everything around a command's work: its terminal, and every error as one line and an exit code.
+    """Provide a command's terminal, and turn its errors into one line and an exit code.
 
     Raises:
         typer.Exit: The command failed; the code is one of ``ExitCode``.
     """
     terminal = Terminal(json_output=json_output)
-    # What a person should know is printed above; the log is for whoever looks for a fault.
+    # Results and errors are printed by the terminal; the log is for debugging.
     logging.basicConfig(
         level=logging.INFO if debug else logging.ERROR, format="%(levelname)s %(name)s: %(message)s"
     )
@@ -224,7 +255,7 @@ def command(*, json_output: bool, debug: bool) -> Iterator[Terminal]:
         _traceback(debug)
         terminal.error(exc.message, code=exc.code)
         raise typer.Exit(exit_code_for(exc)) from None
-    except Exception as exc:  # noqa: BLE001 - the last line of defence: no traceback unless asked for
+    except Exception as exc:  # noqa: BLE001 - no traceback without --debug
         _traceback(debug)
         raise typer.Exit(_unexpected(terminal, exc, debug=debug)) from None
 

@@ -22,9 +22,9 @@ from vectorforge.docrag.responses import (
     performance_stats,
     rag_error,
 )
+from vectorforge.docrag.splitter import RecursiveSplitter, chunk_document
 from vectorforge.docrag.store import DocumentStore
 from vectorforge.errors import VectorForgeError
-from vectorforge.ingestion.recursive import RecursiveSplitter, chunk_document
 from vectorforge.pipeline.guardrails.redaction import redact
 from vectorforge.pipeline.rag import QueryService
 from vectorforge.pipeline.types import QueryConfig, QueryResult
@@ -101,7 +101,7 @@ class RAGEngine:
         return self._run(self._store.collection)
 
     def chunk_document(self, content: str, metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Split a text into chunks for ``add_documents``; see ``ingestion.recursive.chunk_document``."""
+        """A text as chunks for ``add_documents``; see ``splitter.chunk_document``."""
         return chunk_document(content, metadata, self.text_splitter)
 
     def add_documents(self, documents: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from vectorforge.bootstrap import TenantServices
+from vectorforge.docrag.splitter import MIN_CHARS, RecursiveSplitter
 from vectorforge.embedding.base import EmbeddingProvider
 from vectorforge.errors import (
     ConflictError,
@@ -21,9 +22,7 @@ from vectorforge.errors import (
 from vectorforge.ingestion.chunk import TextChunk
 from vectorforge.ingestion.extract import media
 from vectorforge.ingestion.extract.decode import clean, clean_json
-from vectorforge.ingestion.pipeline import failed
-from vectorforge.ingestion.recursive import MIN_CHARS, RecursiveSplitter
-from vectorforge.ingestion.types import MAX_SOURCE_CHARS, ExtractedDocument
+from vectorforge.ingestion.types import MAX_SOURCE_CHARS, ExtractedDocument, IngestionError
 from vectorforge.types import Collection
 
 _BETWEEN_CHUNKS = "\n\n"
@@ -282,8 +281,7 @@ class DocumentStore:
 
 
 def _outcome(status: str, exc: VectorForgeError) -> dict[str, Any]:
-    error = failed("", exc).error
-    assert error is not None  # noqa: S101 - of what failed there is one
+    error = IngestionError.of(exc)
     told = {"code": error.code, "message": error.message, "retryable": error.retryable}
     return {"status": status, "error": told, "chunks_added": 0, "chunks_kept": 0, "chunks_removed": 0}
 

@@ -1,1 +1,1 @@
-"""How well questions are answered: measures with intervals, variants compared, regressions found."""
+"""Evaluation of search and answers: measures with intervals, comparison of variants, regressions."""

@@ -1,63 +1,139 @@
-"""Which questions went worst, and what had been expected of them.
+"""Comparison of evaluations: figures of each variant, differences between them, regressions, baselines."""
 
-What an evaluation says: figures of each variant, differences between them, and which are regressions.
-"""
-
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Literal, TypeAlias
 
-from vectorforge.evaluation.baseline import Baseline
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from vectorforge.errors import InvalidInputError
 from vectorforge.evaluation.metrics import Measure
-from vectorforge.evaluation.questions import Question
 from vectorforge.evaluation.resampling import Bootstrap, Estimate
-from vectorforge.evaluation.run import Run
-from vectorforge.evaluation.scoring import Scored
+from vectorforge.evaluation.run import Outcome, Plan, Run
 
-_QUALITY = ("answer_containment", "ndcg", "answer_in_passages", "citation_precision", "recall")
-_SHOWN_CHARS = 300
+_FIELD = "--baseline"
 
 
-def worst_questions(scored: Sequence[Scored], limit: int) -> list[Scored]:
-    """The questions with the lowest mean over the measures of quality that each has, without perfect ones.
+class StoredScores(BaseModel):
+    """Scores of one question."""
 
-    Args:
-        scored: Of one run.
-        limit: So many at most, the worst first; failed ones before all.
-    """
-    with_means = [(_mean(one), number, one) for number, one in enumerate(scored)]
-    return [one for mean, _, one in sorted(with_means, key=lambda row: row[:2])[:limit] if mean < 1]
+    fingerprint: str
+    values: dict[str, float]
 
 
-def describe(question: Question) -> Iterator[str]:
-    """What was expected: answers, documents, passages; a line for each."""
-    if question.answers:
-        yield "Answer: " + " / ".join(question.answers)
-    if question.reference:
-        yield "In other words: " + question.reference[:_SHOWN_CHARS]
-    for relevant in question.relevant:
-        if relevant.text is not None:
-            yield f"Passage: {relevant.text[:_SHOWN_CHARS]}"
-        elif relevant.start is not None:
-            yield f"Source: {relevant.source}, characters {relevant.start} to {relevant.end}"
-        else:
-            yield f"Source: {relevant.source}"
+class Baseline(BaseModel):
+    """The scores of each variant."""
 
+    model_config = ConfigDict(allow_inf_nan=False)
 
-def _mean(scored: Scored) -> float:
-    if scored.error is not None:
-        return -1.0
-    values = [scored.values[name] for name in _QUALITY if name in scored.values]
-    return sum(values) / len(values) if values else 1.0
+    format: Literal["vectorforge-baseline-1"] = "vectorforge-baseline-1"
+    created_at: datetime
+    collection: str
+    questions: str
+    k: int = Field(ge=1)
+    retrieval_only: bool
+    variants: dict[str, dict[str, StoredScores]] = Field(min_length=1)
+    """Variant -> id of a question -> scores."""
+
+    @classmethod
+    def of(cls, outcome: Outcome) -> "Baseline":
+        """Return the scores of an evaluation as a baseline."""
+        plan = outcome.plan
+        return cls(
+            created_at=datetime.now(UTC),
+            collection=outcome.collection,
+            questions=plan.questions.name,
+            k=plan.k,
+            retrieval_only=plan.retrieval_only,
+            variants={
+                run.variant: {
+                    scored.question.id: StoredScores(
+                        fingerprint=scored.question.fingerprint, values=dict(scored.values)
+                    )
+                    for scored in run.scored
+                }
+                for run in outcome.runs
+            },
+        )
+
+    @classmethod
+    def read(cls, path: Path, plan: Plan) -> "Baseline":
+        """Read a file.
+
+        Raises:
+            InvalidInputError: It cannot be read, is not a baseline, or has another ``k`` or mode.
+        """
+        try:
+            found = cls.model_validate_json(path.read_bytes())
+        except OSError as exc:
+            raise InvalidInputError(f"{path} cannot be read ({type(exc).__name__}).", field=_FIELD) from exc
+        except ValidationError as exc:
+            raise InvalidInputError(f"{path} is not a baseline of this version.", field=_FIELD) from exc
+        if found.k != plan.k:
+            raise InvalidInputError(
+                f"{path} was made with --cutoff {found.k}; its rankings cannot be compared with those at "
+                f"{plan.k}.",
+                field=_FIELD,
+            )
+        if found.retrieval_only != plan.retrieval_only:
+            made = "with" if found.retrieval_only else "without"
+            raise InvalidInputError(
+                f"{path} was made {made} --retrieval-only; latencies cannot be compared.", field=_FIELD
+            )
+        return found
+
+    def write(self, path: Path) -> None:
+        """Write it to a file, and replace an existing one.
+
+        Raises:
+            InvalidInputError: The file cannot be written.
+        """
+        try:
+            path.write_text(self.model_dump_json(indent=1) + "\n", encoding="utf-8")
+        except OSError as exc:
+            raise InvalidInputError(
+                f"{path} cannot be written ({type(exc).__name__}).", field="--save-baseline"
+            ) from exc
+
+    def column_for(
+        self, variant: str, fingerprints: Mapping[str, str]
+    ) -> tuple[str, dict[str, dict[str, float]]]:
+        """Return the stored scores for a variant: those under its name, or the only ones.
+
+        Args:
+            variant: The variant.
+            fingerprints: Fingerprint by question; changed questions are left out.
+
+        Returns:
+            Name of the stored variant, and its values by question.
+
+        Raises:
+            InvalidInputError: There is neither, or no question matches.
+        """
+        name = variant if variant in self.variants else next(iter(self.variants))
+        if variant not in self.variants and len(self.variants) > 1:
+            raise InvalidInputError(
+                f"The baseline has no variant {variant}; it has: {', '.join(self.variants)}.", field=_FIELD
+            )
+        same = {
+            question: stored.values
+            for question, stored in self.variants[name].items()
+            if fingerprints.get(question) == stored.fingerprint
+        }
+        if not same:
+            raise InvalidInputError("The baseline has none of these questions.", field=_FIELD)
+        return name, same
 
 
 Verdict: TypeAlias = Literal["worse", "better", "same", "unclear"]
-"""Where the whole interval of the difference is: beyond the tolerance on one side, within it, or neither."""
+"""Position of the whole interval: beyond the tolerance on one side, within it, or neither."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """The scores of one run by question: what is compared."""
+    """Scores of one run by question, for comparison."""
 
     name: str
     values: Mapping[str, Mapping[str, float]]
@@ -65,40 +141,40 @@ class Column:
 
     @classmethod
     def of(cls, run: Run) -> "Column":
-        """The run's scores."""
+        """Return the scores of a run."""
         return cls(run.variant, {scored.question.id: scored.values for scored in run.scored})
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How one run's figure differs from another's, over the questions that both have."""
+    """Difference between two runs in one measure, over the questions that both have."""
 
     measure: Measure
     candidate: str
     reference: str
     estimate: Estimate
-    """Candidate less reference."""
+    """Candidate minus reference."""
     verdict: Verdict
 
     @property
     def is_regression(self) -> bool:
-        """Whether it is worse than its measure tolerates."""
+        """True if the loss exceeds the measure's tolerance."""
         return self.measure.tolerance is not None and self.verdict == "worse"
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Everything that is printed, stored and drawn."""
+    """Figures, differences and baselines of an evaluation."""
 
     measures: Sequence[Measure]
-    """Those that at least one run has."""
+    """Measures that at least one run has."""
     figures: Mapping[str, Mapping[str, Estimate]]
     """Run -> measure -> figure; a baseline's name ends in " (baseline)"."""
     differences: Sequence[Difference]
     baselines: Sequence[Column] = ()
-    """What the runs were compared with beside the first of them."""
+    """Baselines that the runs were compared with."""
     changed_questions: int = 0
-    """Questions that the baseline lacks, or has otherwise: they are not compared with it."""
+    """Questions that are missing or different in the baseline, and not compared with it."""
 
     @property
     def compared(self) -> set[tuple[str, str]]:
@@ -107,11 +183,11 @@ class Summary:
 
     @property
     def regressions(self) -> list[Difference]:
-        """What makes the evaluation fail."""
+        """Differences that fail the evaluation."""
         return [difference for difference in self.differences if difference.is_regression]
 
 
-def summarise(
+def summarize(
     runs: Sequence[Run],
     measures: Sequence[Measure],
     bootstrap: Bootstrap,
@@ -121,12 +197,12 @@ def summarise(
 
     Args:
         runs: One for each variant.
-        measures: What to look at.
-        bootstrap: Makes the intervals.
-        baseline: Of an earlier evaluation. A variant that it does not hold is compared with its only one.
+        measures: Measures to compare.
+        bootstrap: Bootstrap for the intervals.
+        baseline: Earlier evaluation. A variant that it does not have is compared with its only one.
 
     Raises:
-        InvalidInputError: The baseline has nothing to compare with; see ``Baseline.column_for``.
+        InvalidInputError: The baseline has no matching scores; see ``Baseline.column_for``.
     """
     columns = [Column.of(run) for run in runs]
     pairs = [(column, columns[0]) for column in columns[1:]]
@@ -160,7 +236,7 @@ def summarise(
 
 
 def paired(candidate: Column, reference: Column, column: str) -> list[tuple[str, float, float]]:
-    """Question, candidate's value, reference's value: of the questions that have both."""
+    """Return question, candidate's value and reference's value of the questions that have both."""
     return [
         (question, values[column], reference.values[question][column])
         for question, values in candidate.values.items()
@@ -179,7 +255,7 @@ def _difference(
 
 
 def judge(estimate: Estimate, measure: Measure) -> Verdict:
-    """What a difference's interval says against the measure's tolerance; 0 for a measure without one."""
+    """Compare a difference's interval with the measure's tolerance (0 for a measure without one)."""
     tolerance = measure.tolerance or 0.0
     below, above = estimate.high < -tolerance, estimate.low > tolerance
     if below or above:

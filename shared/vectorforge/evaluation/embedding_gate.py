@@ -1,4 +1,4 @@
-"""Whether a new embedding model may answer: what it finds, beside what the old one finds."""
+"""Gate for an embedding model switch: compares the new model's results with the old one's."""
 
 import asyncio
 from collections.abc import Sequence
@@ -19,33 +19,33 @@ from vectorforge.vectorstore.validation import single_precision
 
 MAX_QUESTIONS: Final = 1_000
 LOGGED_QUESTIONS: Final = 100
-"""Of the query log, those asked last."""
+"""Number of the latest queries of the query log to use."""
 MIN_OVERLAP: Final = 0.4
 MAX_NDCG_LOSS: Final = 0.02
 _PARALLEL: Final = 4
 _PAGE: Final = 100
 _PASSAGES_PER_RANK: Final = 3
-"""Judgements mostly name documents, of which several passages may be among the nearest."""
+"""Passages read per rank: several passages of a judged document may be among the nearest."""
 _SMALLEST_SHARE: Final = 5
-"""At least so many times k passages, or two models would agree by chance."""
+"""Minimum number of passages per rank; with fewer, two models agree by chance."""
 
 
 @dataclass(frozen=True, slots=True)
 class GateThresholds:
-    """What the new model has to reach."""
+    """Thresholds for the new model."""
 
     k: int = 10
-    """Ranks that are compared, 1 to 100; fewer in a collection of less than five times as many passages."""
+    """Ranks to compare, 1 to 100; fewer in a collection with less than five times as many passages."""
     min_overlap: float | None = None
     """Mean share of the old model's first k that are among the new one's, 0 to 1. None: 0.4 where nothing is
-    judged, else 0: judgements say more, and a better model finds other passages."""
+    judged, otherwise 0: judgements are stronger evidence, and a better model finds other passages."""
     max_ndcg_loss: float = MAX_NDCG_LOSS
-    """How much nDCG@k may fall on judged questions, 0 to 1."""
+    """Maximum loss of nDCG@k on judged questions, 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class GateResult:
-    """What a comparison has shown."""
+    """Result of a comparison."""
 
     questions: int
     judged: int
@@ -58,11 +58,11 @@ class GateResult:
 
     @property
     def reason(self) -> str | None:
-        """Why the new model is refused; None: it passes."""
+        """Reason for the rejection; None if the model passes."""
         if self.overlap < self.min_overlap:
             return (
                 f"Of the first {self.k} passages that the old model finds, the new one finds "
-                f"{self.overlap:.3f} ({self.questions} questions); {self.min_overlap:.3f} are asked for."
+                f"{self.overlap:.3f} ({self.questions} questions); {self.min_overlap:.3f} are required."
             )
         if self.ndcg_before is None or self.ndcg_after is None or self.max_ndcg_loss is None:
             return None
@@ -75,7 +75,7 @@ class GateResult:
 
     @property
     def passed(self) -> bool:
-        """Whether the new model may answer."""
+        """True if the switch is allowed."""
         return self.reason is None
 
 
@@ -83,7 +83,7 @@ class EmbeddingGate:
     """Compares the two models of a change, by exact searches for the same questions.
 
     Args:
-        services: Of the tenant.
+        services: Services of the tenant.
         collection: Whose model is being changed.
     """
 
@@ -101,9 +101,9 @@ class EmbeddingGate:
         """Ask both models.
 
         Args:
-            switch: The change; not switched yet, and every passage has both vectors.
-            questions: What is asked; None: the 100 questions that the collection was asked last.
-            thresholds: What the new model has to reach.
+            switch: The change; not switched yet, with both vectors of every passage.
+            questions: Questions; None: the latest 100 queries of the collection.
+            thresholds: Thresholds for the new model.
 
         Raises:
             InvalidInputError: There is no question, there are more than 1,000, or a source fits several
@@ -116,7 +116,7 @@ class EmbeddingGate:
                 f"The change is {switch.state.value}; the models are compared when it is ready."
             )
         thresholds = thresholds or GateThresholds()
-        questions = await self._asked() if questions is None else questions
+        questions = await self._load() if questions is None else questions
         if not 1 <= len(questions) <= MAX_QUESTIONS:
             raise InvalidInputError(
                 f"1 to {MAX_QUESTIONS:,} questions are needed to compare the models, not {len(questions)}.",
@@ -158,7 +158,7 @@ class EmbeddingGate:
     async def measure(
         self, questions: Sequence[Question] | None = None, thresholds: GateThresholds | None = None
     ) -> GateResult:
-        """Compare the models of the collection's change, and keep the result with it.
+        """Compare the models of the collection's change, and store the result with it.
 
         Raises:
             NotFoundError: No change is open.
@@ -167,16 +167,16 @@ class EmbeddingGate:
         switches = self._services.model_changes.stored
         found = await switches.get(self._collection.id)
         result = await self.compare(found, questions, thresholds)
-        kept = {**asdict(result), "passed": result.passed}
-        await switches.keep_gate(self._collection.id, found.id, kept)
+        record = {**asdict(result), "passed": result.passed}
+        await switches.keep_gate(self._collection.id, found.id, record)
         return result
 
-    async def _asked(self) -> list[Question]:
+    async def _load(self) -> list[Question]:
         texts = await self._reads.logged_questions(LOGGED_QUESTIONS)
         return [Question(str(number), text) for number, text in enumerate(texts)]
 
     async def _targets(self, questions: Sequence[Question]) -> list[list[Target]]:
-        """The relevant items of each question that the collection holds."""
+        """Return the relevant items of each question that are in the collection."""
         if not any(question.relevant for question in questions):
             return [[] for _ in questions]
         sources = []
@@ -210,9 +210,9 @@ class EmbeddingGate:
 
 
 def _overlap(old: Sequence[NearChunk], new: Sequence[NearChunk]) -> float:
-    """Share of the old passages that are among the new ones; 1 when there is none."""
-    wanted = {passage.id for passage in old}
-    return len(wanted & {passage.id for passage in new}) / len(wanted) if wanted else 1.0
+    """Return the share of the old passages that are among the new ones; 1 if there are none."""
+    expected = {passage.id for passage in old}
+    return len(expected & {passage.id for passage in new}) / len(expected) if expected else 1.0
 
 
 def _mean_ndcg(

@@ -1,8 +1,6 @@
-"""Which figures an evaluation has, which way is better, and how far each may fall.
+"""Measures of an evaluation: definitions, tolerances, formatting, and scores of one question.
 
-Figures as people read them.
-
-The measures of one question, each a pure function from 0 (bad) to 1 (good).
+The scores of one question are pure functions from 0 (bad) to 1 (good).
 """
 
 import math
@@ -19,7 +17,7 @@ from vectorforge.evaluation.resampling import Estimate, Statistic
 Unit: TypeAlias = Literal["share", "ms", "tokens", "usd"]
 
 DEFAULT_TOLERANCE = 0.01
-"""Of every measure of quality, which is a share."""
+"""Tolerance of every quality measure, as a share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,24 +26,24 @@ class Measure:
 
     name: str
     column: str
-    """Which value of each question it is made of."""
+    """Column of each question's values that it aggregates."""
     statistic: Statistic
     unit: Unit
     higher_is_better: bool
     meaning: str
     tolerance: float | None = None
-    """What it may get worse by before that is a regression; None: it is shown and never one."""
+    """Loss above which it counts as a regression; None: never."""
 
 
 def measures_at(k: int) -> list[Measure]:
-    """All measures, those of rankings at the first ``k``."""
+    """Return all measures; those of rankings use the first ``k`` ranks."""
     quality = [
         (f"recall@{k}", "recall", f"relevant items among the first {k}"),
         (f"mrr@{k}", "mrr", "one over the rank of the first relevant item"),
         (f"ndcg@{k}", "ndcg", "relevant items, the higher up the better"),
-        (f"answer_in_passages@{k}", "answer_in_passages", "an expected answer stands in the passages"),
+        (f"answer_in_passages@{k}", "answer_in_passages", "an expected answer occurs in the passages"),
         ("citation_precision", "citation_precision", "citations that name a relevant passage"),
-        ("answer_containment", "answer_containment", "an expected answer stands in the answer"),
+        ("answer_containment", "answer_containment", "an expected answer occurs in the answer"),
     ]
     return [
         *(
@@ -53,7 +51,7 @@ def measures_at(k: int) -> list[Measure]:
             for name, column, meaning in quality
         ),
         Measure("failures", "failed", "mean", "share", False, "questions that failed", DEFAULT_TOLERANCE),
-        Measure("degraded", "degraded", "mean", "share", False, "less than a full one", DEFAULT_TOLERANCE),
+        Measure("degraded", "degraded", "mean", "share", False, "degraded answers", DEFAULT_TOLERANCE),
         Measure("latency_p50_ms", "latency_ms", "p50", "ms", False, "half the questions take longer"),
         Measure("latency_p95_ms", "latency_ms", "p95", "ms", False, "one question in twenty takes longer"),
         Measure("tokens", "tokens", "mean", "tokens", False, "tokens of prompt and answer, a question"),
@@ -62,19 +60,19 @@ def measures_at(k: int) -> list[Measure]:
 
 
 def with_tolerances(measures: Sequence[Measure], given: Mapping[str | None, float]) -> list[Measure]:
-    """The measures with these tolerances.
+    """Return the measures with these tolerances.
 
     Args:
-        measures: As ``measures_at`` gives them.
-        given: Name -> tolerance in the measure's unit, 0 or more; None stands for every measure of quality.
+        measures: Measures of ``measures_at``.
+        given: Tolerance by name, in the measure's unit, 0 or more; None for every quality measure.
 
     Raises:
-        InvalidInputError: There is no measure of a name; the text lists those there are.
+        InvalidInputError: A measure does not exist; the text lists all.
     """
     names = [measure.name for measure in measures]
     if unknown := [name for name in given if name is not None and name not in names]:
         raise InvalidInputError(
-            f"--tolerance: there is no measure {unknown[0]}; there are: {', '.join(names)}.",
+            f"--tolerance: there is no measure {unknown[0]}; measures: {', '.join(names)}.",
             field="--tolerance",
         )
     every = given.get(None)
@@ -94,12 +92,12 @@ _WRITE: Mapping[Unit, Callable[[float], str]] = {
 
 
 def number(value: float, unit: Unit) -> str:
-    """A value."""
+    """Format a value."""
     return _WRITE[unit](value)
 
 
 def signed(value: float, unit: Unit) -> str:
-    """A value with its sign; without one where it is 0 as written."""
+    """Format a value with its sign; without one if it is formatted as 0."""
     text = number(abs(value), unit)
     if not any(digit in "123456789" for digit in text):
         return text
@@ -107,13 +105,13 @@ def signed(value: float, unit: Unit) -> str:
 
 
 def figure(estimate: Estimate, unit: Unit) -> str:
-    """A value with its interval: ``0.512 [0.480, 0.541]``."""
+    """Format a value with its interval: ``0.512 [0.480, 0.541]``."""
     value, low, high = (number(v, unit) for v in (estimate.value, estimate.low, estimate.high))
     return f"{value} [{low}, {high}]"
 
 
 def change(estimate: Estimate, unit: Unit) -> str:
-    """A difference with its interval, signs included: ``-0.031 [-0.052, -0.010]``."""
+    """Format a difference with its interval, including signs: ``-0.031 [-0.052, -0.010]``."""
     values = (estimate.value, estimate.low, estimate.high)
     value, low, high = (signed(v, unit) for v in values)
     return f"{value} [{low}, {high}]"
@@ -121,7 +119,7 @@ def change(estimate: Estimate, unit: Unit) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """Where a relevant item was first met in a ranking."""
+    """First occurrence of a relevant item in a ranking."""
 
     rank: int
     """From 1."""
@@ -129,14 +127,14 @@ class Hit:
 
 
 def recall(hits: Iterable[Hit], relevant: int, k: int) -> float:
-    """Share of the relevant items that are met among the first k.
+    """Share of the relevant items that occur among the first k.
 
     Manning, Raghavan and Schütze 2008, Introduction to Information Retrieval, section 8.4:
     https://nlp.stanford.edu/IR-book/html/htmledition/evaluation-of-ranked-retrieval-results-1.html
 
     Args:
-        hits: One for each relevant item that was met.
-        relevant: Relevant items there are, 1 or more.
+        hits: One for each relevant item that was found.
+        relevant: Number of relevant items, 1 or more.
         k: Ranks that count, 1 or more.
     """
     return sum(hit.rank <= k for hit in hits) / relevant
@@ -157,12 +155,12 @@ def ndcg(hits: Iterable[Hit], grades: Iterable[float], k: int) -> float:
 
     The gain is the grade, the discount log2(rank + 1), as trec_eval's ``ndcg_cut`` has it: Järvelin and
     Kekäläinen 2002, Cumulated gain-based evaluation of IR techniques,
-    https://doi.org/10.1145/582415.582418. A passage that holds several relevant items gains all of them, so
+    https://doi.org/10.1145/582415.582418. A passage with several relevant items gains all of them, so
     the result is cut at 1.
 
     Args:
-        hits: One for each relevant item that was met, with its grade.
-        grades: Of all relevant items, above 0, at least one.
+        hits: One for each relevant item that was found, with its grade.
+        grades: Grades of all relevant items, above 0, at least one.
         k: Ranks that count.
     """
     best = sorted(grades, reverse=True)[:k]
@@ -174,28 +172,28 @@ def ndcg(hits: Iterable[Hit], grades: Iterable[float], k: int) -> float:
 def citation_precision(cited: Sequence[bool], invalid: int) -> float:
     """Share of an answer's citations that name a relevant passage.
 
-    After the citation precision of ALCE, with people's judgements in place of a model's: Gao et al. 2023,
-    https://arxiv.org/abs/2305.14627. An answer without any citation has 0: nobody can check it.
+    Citation precision of ALCE, with human judgements instead of a model's: Gao et al. 2023,
+    https://arxiv.org/abs/2305.14627. An answer without citations scores 0, because it cannot be verified.
 
     Args:
         cited: For each citation, whether its passage is relevant.
-        invalid: Labels that name no passage.
+        invalid: Number of citations without a passage.
     """
     total = len(cited) + invalid
     return sum(cited) / total if total else 0.0
 
 
 def contains_answer(text: str, answers: Iterable[str]) -> bool:
-    """Whether one of the expected answers stands in the text, word for word once both are normalised.
+    """Return True if an expected answer occurs in the text, word for word after normalization.
 
     DPR's accuracy of retrieved passages (Karpukhin et al. 2020, https://arxiv.org/abs/2004.04906), with
     SQuAD's normalisation.
     """
-    words = f" {normalised(text)} "
-    return any(f" {wanted} " in words for wanted in map(normalised, answers) if wanted)
+    words = f" {normalized(text)} "
+    return any(f" {expected} " in words for expected in map(normalized, answers) if expected)
 
 
-def normalised(text: str) -> str:
+def normalized(text: str) -> str:
     """Lower case, without punctuation of any script, English articles and superfluous blanks.
 
     ``normalize_answer`` of SQuAD's official evaluation script (Rajpurkar et al. 2016,

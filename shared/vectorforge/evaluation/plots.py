@@ -1,4 +1,4 @@
-"""Plots as SVG, drawn by hand: no script, no font, no address. Colours come from the page's style sheet."""
+"""Plots as SVG without scripts, fonts or links; colors come from the page's style sheet."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,35 +8,35 @@ from vectorforge.evaluation.metrics import Measure, change, figure, number, sign
 from vectorforge.evaluation.resampling import Estimate
 
 _WIDTH = 420.0
-"""In units that are pixels at this width; a phone shows them a little smaller."""
+"""Width of a plot, in pixels at full size."""
 _LABEL = 120.0
 _RIGHT = 70.0
 _ROW = 34.0
 _BAR = 16.0
 _MAX_STRIPS = 600
-"""Questions drawn one by one; of more, so many are drawn, evenly from the sorted ones."""
+"""Maximum number of bars; larger sets are sampled evenly after sorting."""
 _LONGEST_NAME = 15
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Values to the horizontal place in a plot."""
+    """Maps values to horizontal positions of a plot."""
 
     low: float
     high: float
 
     def at(self, value: float) -> float:
-        """The place of a value, in the plot's units from its left edge."""
+        """Return the position of a value, in units from the left edge."""
         span = (self.high - self.low) or 1.0
         share = min(1.0, max(0.0, (value - self.low) / span))
         return _LABEL + share * (_WIDTH - _LABEL - _RIGHT)
 
 
 def bars(measure: Measure, figures: Sequence[tuple[str, Estimate]]) -> str:
-    """One bar for each run, with its interval.
+    """Plot one bar for each run, with its interval.
 
     Args:
-        measure: What is drawn; shares are drawn from 0 to 1.
+        measure: Measure to plot; shares are drawn from 0 to 1.
         figures: Name of the run and its figure.
     """
     top = 1.0 if measure.unit == "share" else max([e.high for _, e in figures] + [1e-9])
@@ -57,10 +57,10 @@ def bars(measure: Measure, figures: Sequence[tuple[str, Estimate]]) -> str:
 
 
 def differences(measure: Measure, pairs: Sequence[tuple[str, Estimate]]) -> str:
-    """One mark with its interval for each comparison, around zero; the tolerated loss is shaded.
+    """Plot one mark with its interval for each comparison, around zero; the tolerated loss is shaded.
 
     Args:
-        measure: What is drawn.
+        measure: Measure to plot.
         pairs: Name of the comparison and the difference.
     """
     tolerance = measure.tolerance or 0.0
@@ -87,10 +87,10 @@ def differences(measure: Measure, pairs: Sequence[tuple[str, Estimate]]) -> str:
 
 
 def strips(name: str, changes: Sequence[tuple[str, float]]) -> str:
-    """The difference of each question, sorted from the greatest loss to the greatest gain.
+    """Plot the difference of each question, sorted from the largest loss to the largest gain.
 
     Args:
-        name: What is drawn, for those who cannot see it.
+        name: Name of the plot, for screen readers.
         changes: Question and difference; a loss is below 0.
     """
     ordered = sorted(changes, key=lambda pair: pair[1])

@@ -1,4 +1,4 @@
-"""Question sets: what is asked, which passages are right, and what the answer must hold.
+"""Question sets: questions, relevance judgements and expected answers.
 
 Two shapes are read. A file of JSON lines:
 
@@ -32,7 +32,7 @@ T = TypeVar("T", bound=BaseModel)
 
 
 class Relevant(BaseModel):
-    """What somebody judged relevant: a document, a span of it, or a passage by its text."""
+    """A relevance judgement: a document, a span of it, or a passage by its text."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -43,9 +43,9 @@ class Relevant(BaseModel):
     end: int | None = Field(default=None, ge=1)
     """The character after its last."""
     text: Text | None = None
-    """The passage itself; without a source, in any document."""
+    """Text of the passage; without a source, in any document."""
     grade: Grade = 1.0
-    """How relevant, for nDCG."""
+    """Grade for nDCG."""
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:
@@ -54,41 +54,41 @@ class Relevant(BaseModel):
         if (self.start is None) != (self.end is None) or (self.end or 1) <= (self.start or 0):
             raise ValueError("start and end belong together, and end is after start")
         if self.start is not None and (self.source is None or self.text is not None):
-            raise ValueError("a span is one of a source, and has no text beside it")
+            raise ValueError("a span needs a source and excludes a text")
         return self
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question and what is known about its answer."""
+    """A question with its judgements."""
 
     id: str
     text: str
     relevant: tuple[Relevant, ...] = ()
     answers: tuple[str, ...] = ()
-    """One of these must stand in the answer."""
+    """Expected answers; one of them must occur in the answer."""
     reference: str | None = None
-    """A whole answer, for the report's readers only."""
+    """Reference answer, shown in the report only."""
 
     @property
     def fingerprint(self) -> str:
-        """Of all that decides about scores: two runs are compared on questions where it is equal."""
+        """Hash of everything that affects scores; runs are compared on questions with equal fingerprints."""
         content = [self.text, [r.model_dump() for r in self.relevant], self.answers]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionSet:
-    """Questions, each with an id of its own."""
+    """Questions with unique ids."""
 
     name: str
     questions: tuple[Question, ...]
     unjudged: int = 0
-    """Questions left out, because nothing is known about their answers."""
+    """Questions skipped because they have no judgements."""
 
 
 def _of_name(value: Any) -> Any:
-    """A source's name alone is a whole document."""
+    """Read a source's name alone as a judgement of the whole document."""
     return {"source": value} if isinstance(value, str) else value
 
 
@@ -130,11 +130,11 @@ def read_questions(path: Path, *, unjudged_too: bool = False) -> QuestionSet:
     """Read a file or a folder.
 
     Args:
-        path: Of them.
-        unjudged_too: Whether to keep questions of which nothing is known but their text.
+        path: Path of the file or folder.
+        unjudged_too: Also return questions without judgements.
 
     Raises:
-        InvalidInputError: It cannot be read, holds no question (that is judged), more than 100,000, or one
+        InvalidInputError: It cannot be read, has no (judged) question, more than 100,000, or one
             twice; the text names file, line and field.
     """
     try:
@@ -143,30 +143,30 @@ def read_questions(path: Path, *, unjudged_too: bool = False) -> QuestionSet:
         raise InvalidInputError(f"{path} cannot be read ({type(exc).__name__}).", field=_FIELD) from exc
     judged = tuple(question for question in read if unjudged_too or question.relevant or question.answers)
     if len(judged) > MAX_QUESTIONS:
-        raise InvalidInputError(f"{path} holds more than {MAX_QUESTIONS:,} questions.", field=_FIELD)
+        raise InvalidInputError(f"{path} has more than {MAX_QUESTIONS:,} questions.", field=_FIELD)
     if not judged:
         missing = "" if unjudged_too else " with relevant passages or answers"
-        raise InvalidInputError(f"{path} holds no question{missing}.", field=_FIELD)
+        raise InvalidInputError(f"{path} has no question{missing}.", field=_FIELD)
     seen: set[str] = set()
     for question in judged:
         if question.id in seen:
-            raise InvalidInputError(f"{path} holds the question {question.id} twice.", field=_FIELD)
+            raise InvalidInputError(f"{path} has the question {question.id} twice.", field=_FIELD)
         seen.add(question.id)
     return QuestionSet(path.resolve().stem, judged, unjudged=len(read) - len(judged))
 
 
 def sample(questions: QuestionSet, limit: int | None) -> QuestionSet:
-    """So many of the questions, chosen by a hash of their ids: always the same, whatever their order.
+    """Return a fixed sample of the questions, chosen by a hash of their ids, independent of their order.
 
     Args:
         questions: The whole set.
-        limit: 1 or more; None takes all.
+        limit: Size of the sample, 1 or more; None returns all.
     """
     if limit is None or limit >= len(questions.questions):
         return questions
     chosen = sorted(questions.questions, key=lambda q: hashlib.sha256(q.id.encode()).digest())[:limit]
-    kept = {question.id for question in chosen}
-    return replace(questions, questions=tuple(q for q in questions.questions if q.id in kept))
+    ids = {question.id for question in chosen}
+    return replace(questions, questions=tuple(q for q in questions.questions if q.id in ids))
 
 
 def _read_file(path: Path) -> list[Question]:

@@ -1,6 +1,6 @@
-"""The report of an evaluation: one HTML file that needs nothing else, for a phone as for a wide screen."""
+"""Report of an evaluation as one self-contained HTML file."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from html import escape
 from importlib.resources import files
@@ -8,19 +8,22 @@ from pathlib import Path
 
 from vectorforge.errors import InvalidInputError
 from vectorforge.evaluation import plots
-from vectorforge.evaluation.comparison import Column, Difference, Summary, describe, paired, worst_questions
+from vectorforge.evaluation.comparison import Column, Difference, Summary, paired
 from vectorforge.evaluation.metrics import Measure, change, figure
+from vectorforge.evaluation.questions import Question
 from vectorforge.evaluation.run import Outcome, Run
 from vectorforge.evaluation.scoring import Scored
 
 _WORST = 20
-"""Questions listed of each run."""
+"""Worst questions listed for each run."""
 _STRIPS = ("ndcg", "answer_in_passages", "answer_containment", "citation_precision")
-"""Columns of which every question's difference is drawn."""
+"""Columns whose differences are plotted for every question."""
+_QUALITY = ("answer_containment", "ndcg", "answer_in_passages", "citation_precision", "recall")
+_SHOWN_CHARS = 300
 
 
 def write_report(path: Path, outcome: Outcome, summary: Summary) -> None:
-    """Write the page to a file, in place of one that is there.
+    """Write the page to a file, and replace an existing one.
 
     Raises:
         InvalidInputError: The file cannot be written.
@@ -34,7 +37,7 @@ def write_report(path: Path, outcome: Outcome, summary: Summary) -> None:
 
 
 def render_report(outcome: Outcome, summary: Summary) -> str:
-    """The page. Everything that comes from documents, questions or models is escaped."""
+    """Render the page. All texts of documents, questions and models are escaped."""
     style = files("vectorforge.evaluation").joinpath("report.css").read_text(encoding="utf-8")
     sections = [
         _head(outcome),
@@ -194,3 +197,36 @@ def _word(difference: Difference) -> str:
     if difference.is_regression:
         return '<span class="bad-text">regression</span>'
     return '<span class="good-text">better</span>' if difference.verdict == "better" else difference.verdict
+
+
+def worst_questions(scored: Sequence[Scored], limit: int) -> list[Scored]:
+    """Return the questions with the lowest mean over their quality measures, without perfect ones.
+
+    Args:
+        scored: Scores of one run.
+        limit: Maximum number, the worst first; failed ones come before all others.
+    """
+    with_means = [(_mean(one), number, one) for number, one in enumerate(scored)]
+    return [one for mean, _, one in sorted(with_means, key=lambda row: row[:2])[:limit] if mean < 1]
+
+
+def describe(question: Question) -> Iterator[str]:
+    """Yield the expected answers, documents and passages, a line for each."""
+    if question.answers:
+        yield "Answer: " + " / ".join(question.answers)
+    if question.reference:
+        yield "Reference: " + question.reference[:_SHOWN_CHARS]
+    for relevant in question.relevant:
+        if relevant.text is not None:
+            yield f"Passage: {relevant.text[:_SHOWN_CHARS]}"
+        elif relevant.start is not None:
+            yield f"Source: {relevant.source}, characters {relevant.start} to {relevant.end}"
+        else:
+            yield f"Source: {relevant.source}"
+
+
+def _mean(scored: Scored) -> float:
+    if scored.error is not None:
+        return -1.0
+    values = [scored.values[name] for name in _QUALITY if name in scored.values]
+    return sum(values) / len(values) if values else 1.0

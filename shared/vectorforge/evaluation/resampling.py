@@ -1,8 +1,8 @@
-"""Confidence intervals by resampling: how far a figure would move with other questions of the same kind.
+"""Confidence intervals by resampling questions.
 
 The percentile bootstrap: Efron and Tibshirani 1993, An Introduction to the Bootstrap, chapter 13; for
-retrieval measures Sakai 2006, https://doi.org/10.1145/1148170.1148261. Questions are drawn, so two columns of
-the same questions are drawn together: a difference is paired.
+retrieval measures Sakai 2006, https://doi.org/10.1145/1148170.1148261. Whole questions are resampled,
+so two columns of the same questions stay paired.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ Statistic: TypeAlias = Literal["mean", "p50", "p95"]
 Column: TypeAlias = NDArray[np.float64]
 
 _CELLS = 4_000_000
-"""Drawn at a time: 32 MB."""
+"""Values per batch: 32 MB."""
 _CONFIDENCE = 0.95
 
 
@@ -28,23 +28,23 @@ class Estimate:
     low: float
     high: float
     questions: int
-    """How many it rests on."""
+    """Number of questions behind the figure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bootstrap:
-    """Draws questions with replacement; equal inputs give equal intervals.
+    """Percentile bootstrap over questions; equal inputs return equal intervals.
 
     Args:
-        resamples: How often, 100 or more; 2,000 are enough for 95 %.
-        seed: Of the drawing.
+        resamples: Number of resamples, 100 or more; 2,000 are enough for 95 %.
+        seed: Seed of the random generator.
     """
 
     resamples: int = 2_000
     seed: int = 20_261_122
 
     def estimate(self, values: Sequence[float], statistic: Statistic) -> Estimate:
-        """The statistic of the values.
+        """Estimate a statistic of the values.
 
         Args:
             values: One for each question, at least one.
@@ -55,7 +55,7 @@ class Bootstrap:
     def difference(
         self, candidate: Sequence[float], reference: Sequence[float], statistic: Statistic
     ) -> Estimate:
-        """The candidate's statistic less the reference's.
+        """Estimate the candidate's statistic minus the reference's.
 
         Args:
             candidate: One for each question, at least one.

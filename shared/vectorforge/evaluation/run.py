@@ -1,4 +1,4 @@
-"""Asking a question set: every question under every variant, and what each scored."""
+"""Runs of a question set: every question under every variant, with scores."""
 
 import asyncio
 import random
@@ -17,26 +17,26 @@ from vectorforge.types import Collection, SearchMode
 
 _PAGE = 1000
 _MAX_FAILED_IN_A_ROW = 8
-"""Questions that failed, or got less than a full answer: then a service is gone; the rest is not tried."""
+"""Consecutive failures or degraded answers after which a service is considered down."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is asked, and how."""
+    """Questions to evaluate, and the settings."""
 
     questions: QuestionSet
     variants: Sequence[str]
-    """Names; the first is what the others are compared with."""
+    """Names; the others are compared with the first."""
     k: int = 10
-    """Ranks that count."""
+    """Ranks of the measures."""
     top_k: int | None = None
     """Passages to retrieve; None leaves it to the variant."""
     retrieval_only: bool = False
-    """Only search: no model is asked, nothing is logged."""
+    """Only search: no model is called, nothing is logged."""
     parallel: int = 1
-    """Questions at a time; latencies are those of that load."""
+    """Concurrent questions; latencies are measured under this load."""
     search_mode: SearchMode | None = None
-    """What passages are found by; None leaves it to the variant and the collection."""
+    """Search mode; None uses that of the variant or the collection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """An evaluation that has run to its end."""
+    """Result of a completed evaluation."""
 
     plan: Plan
     collection: str
@@ -62,19 +62,19 @@ class Outcome:
     runs: Sequence[Run]
     """One for each variant."""
     missing_sources: Sequence[str] = ()
-    """Sources that the questions name and the collection does not hold."""
+    """Sources of the questions that are not in the collection."""
 
 
 class Evaluation:
-    """Asks the questions of a plan of one collection.
+    """Runs the questions of a plan on one collection.
 
     Args:
-        services: Of the tenant.
-        collection: What is asked.
-        plan: The questions and how.
+        services: Services of the tenant.
+        collection: Collection to query.
+        plan: Questions and settings.
 
     Raises:
-        InvalidInputError: A variant is not there.
+        InvalidInputError: A variant does not exist.
     """
 
     def __init__(self, services: TenantServices, collection: Collection, plan: Plan) -> None:
@@ -90,18 +90,18 @@ class Evaluation:
         self._failed_in_a_row = 0
         self._stopped_by: VectorForgeError | None = None
         self.missing_sources: list[str] = []
-        """Sources that the questions name and the collection does not hold: nothing can find them."""
+        """Sources of the questions that are not in the collection, so no search finds them."""
 
     async def run(self, on_progress: Callable[[], None] = lambda: None) -> list[Run]:
-        """Ask everything, each question under all variants in turn, in an order drawn for the question.
+        """Run every question under all variants, in a random order per question.
 
         Args:
             on_progress: Called after each answer.
 
         Raises:
-            InvalidInputError: The collection holds none of the sources that the questions name.
-            VectorForgeError: A service is gone: the last one of eight failures in a row.
-            LLMError: Eight answers in a row were degraded; figures of them would say nothing of the variants.
+            InvalidInputError: The collection has none of the sources that the questions name.
+            VectorForgeError: A service is down: the last one of eight failures in a row.
+            LLMError: Eight answers in a row were degraded, so their figures would not measure the variants.
         """
         targets = await self.find_targets()
         await self._warm_up()
@@ -112,7 +112,7 @@ class Evaluation:
 
         async def ask(number: int, question: Question) -> None:
             scorer = Scorer(question, targets[question.id], self.plan.k)
-            # Who comes later finds things warm: by chance, so that no variant gains by its place.
+            # Later variants benefit from warm caches, so the order is random.
             names = random.Random(question.id).sample(list(self._configs), len(self._configs))
             async with places:
                 for name in names:
@@ -133,7 +133,7 @@ class Evaluation:
         try:
             scored = await (self._search if self.plan.retrieval_only else self._ask)(scorer, config)
             if scored.values.get("degraded"):
-                error = LLMError(f"{_MAX_FAILED_IN_A_ROW} answers in a row were not the full ones: degraded.")
+                error = LLMError(f"{_MAX_FAILED_IN_A_ROW} answers in a row were degraded.")
         except VectorForgeError as exc:
             scored = scorer.failure(exc.message, answers=not self.plan.retrieval_only)
             error = exc if exc.is_fault else None
@@ -160,17 +160,17 @@ class Evaluation:
         return scorer.answer(await service.query(scorer.question.text, self._collection.id, config))
 
     async def _warm_up(self) -> None:
-        """Load what the first question would wait for; a failure is that question's to report."""
+        """Load what the first query needs; failures are reported by that query."""
         try:
             await self._services.retriever.retrieve("warm up", self._collection.id, 1)
         except VectorForgeError:
             return
 
     async def find_targets(self) -> dict[str, list[Target]]:
-        """What of the collection answers each question, by the question's id.
+        """Return the relevant items of the collection for each question id.
 
         Raises:
-            InvalidInputError: The collection holds none of the sources that the questions name.
+            InvalidInputError: The collection has none of the sources that the questions name.
         """
         index = SourceIndex([(document.id, document.source) async for document in self._documents()])
         targets = {question.id: index.targets(question) for question in self.plan.questions.questions}
@@ -178,7 +178,7 @@ class Evaluation:
         missing = {target.relevant.source for target in named if target.missing}
         if named and all(target.missing for target in named):
             raise InvalidInputError(
-                f"The collection {self._collection.name} holds none of the sources that the questions name, "
+                f"The collection {self._collection.name} has none of the sources that the questions name, "
                 f"e.g. {named[0].relevant.source}. `vectorforge ingest` adds documents.",
                 field="QUESTIONS",
             )

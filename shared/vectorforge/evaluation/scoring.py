@@ -1,7 +1,4 @@
-"""Which passages of a ranking are relevant, by what a question set says.
-
-What one question scored: from passages and answer to numbers.
-"""
+"""Scoring of one question: relevance of its passages, and numbers for passages and answer."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,11 +21,11 @@ from vectorforge.pipeline.types import QueryResult
 from vectorforge.types import RetrievedChunk
 
 _ENOUGH = 0.5
-"""Of the shorter one of passage and span must be covered."""
+"""Share of the shorter of passage and span that must overlap."""
 
 
 class Passage(Protocol):
-    """What is judged: a chunk, or a source of an answer."""
+    """A retrieved passage to judge: a chunk, or a source of an answer."""
 
     @property
     def document_id(self) -> UUID:
@@ -37,7 +34,7 @@ class Passage(Protocol):
 
     @property
     def start_offset(self) -> int:
-        """Of its text in the document's, in characters."""
+        """Offset of its text in the document, in characters."""
         ...
 
     @property
@@ -47,7 +44,7 @@ class Passage(Protocol):
 
     @property
     def text(self) -> str:
-        """The passage itself."""
+        """Text of the passage."""
         ...
 
 
@@ -57,31 +54,31 @@ class Target:
 
     relevant: Relevant
     document_id: UUID | None
-    """None: any document, or one that the collection does not hold."""
+    """None: any document, or one that is not in the collection."""
     missing: bool = False
-    """The collection does not hold it: nothing hits it."""
+    """True if the document is not in the collection: nothing matches it."""
 
     @property
     def is_document(self) -> bool:
-        """Whether it is a whole document."""
+        """True for a whole document."""
         return self.relevant.start is None and self.relevant.text is None
 
     def is_hit(self, passage: Passage) -> bool:
-        """Whether the passage counts as this item.
+        """Return True if the passage counts as this item.
 
-        A whole document is hit by each of its passages, a span by a passage that covers half of the shorter
-        of the two, a text by a passage that holds it or is held by it (blanks do not matter).
+        A whole document matches each of its passages, a span a passage that covers half of the shorter
+        of the two, a text a passage that contains it or is contained in it (ignoring whitespace).
         """
-        wanted = self.relevant
+        judgement = self.relevant
         if self.missing or self.document_id not in (None, passage.document_id):
             return False
-        if wanted.text is not None:
-            gold, found = " ".join(wanted.text.split()), " ".join(passage.text.split())
+        if judgement.text is not None:
+            gold, found = " ".join(judgement.text.split()), " ".join(passage.text.split())
             return gold in found or (found != "" and found in gold)
-        if wanted.start is None or wanted.end is None:
+        if judgement.start is None or judgement.end is None:
             return True
-        shared = min(passage.end_offset, wanted.end) - max(passage.start_offset, wanted.start)
-        shorter = min(passage.end_offset - passage.start_offset, wanted.end - wanted.start)
+        shared = min(passage.end_offset, judgement.end) - max(passage.start_offset, judgement.start)
+        shorter = min(passage.end_offset - passage.start_offset, judgement.end - judgement.start)
         return shared >= _ENOUGH * shorter
 
 
@@ -108,7 +105,7 @@ class SourceIndex:
                 self._ends[source[at + 1 :]].add(document_id)
 
     def find(self, name: str) -> UUID | None:
-        """The document; None when there is none.
+        """Return the document; None if there is none.
 
         Raises:
             InvalidInputError: The name fits several.
@@ -135,16 +132,16 @@ class SourceIndex:
 
 
 def find_hits(ranking: Sequence[Passage], targets: Sequence[Target]) -> list[Hit]:
-    """Where each target is first met, best rank first.
+    """Return the first occurrence of each target, best rank first.
 
-    When all targets are whole documents, documents are ranked, each by its best passage; else passages are.
+    When all targets are whole documents, documents are ranked, each by its best passage; otherwise passages.
 
     Args:
         ranking: Best passage first.
-        targets: Each counts once, however many passages hit it.
+        targets: Each counts once, even if several passages match it.
     """
     per_document = all(target.is_document for target in targets)
-    hits, met, seen = [], set[int](), set[UUID]()
+    hits, matched, seen = [], set[int](), set[UUID]()
     rank = 0
     for passage in ranking:
         if per_document and passage.document_id in seen:
@@ -152,8 +149,8 @@ def find_hits(ranking: Sequence[Passage], targets: Sequence[Target]) -> list[Hit
         seen.add(passage.document_id)
         rank += 1
         for number, target in enumerate(targets):
-            if number not in met and target.is_hit(passage):
-                met.add(number)
+            if number not in matched and target.is_hit(passage):
+                matched.add(number)
                 hits.append(Hit(rank, target.relevant.grade))
     return hits
 
@@ -164,7 +161,7 @@ _SNIPPET_CHARS = 240
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A passage as the report shows it."""
+    """A retrieved passage, for the report."""
 
     source: str
     heading: str
@@ -179,12 +176,12 @@ class Scored:
 
     question: Question
     values: Mapping[str, float]
-    """Column of ``measures`` -> value; what cannot be said of this question is missing."""
+    """Value by column of ``measures``; columns that do not apply are missing."""
     found: Sequence[Found] = ()
     """The first passages."""
     answer: str | None = None
     error: str | None = None
-    """Why it failed; then whatever could have been measured is 0."""
+    """Error of a failed question; its measures are 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +189,7 @@ class Scorer:
     """Scores answers to one question.
 
     Args:
-        question: What was asked.
+        question: The question.
         targets: Its relevant items.
         k: Ranks that count.
     """
@@ -202,12 +199,12 @@ class Scorer:
     k: int
 
     def search(self, found: Sequence[RetrievedChunk], latency_ms: float) -> Scored:
-        """Of passages alone."""
+        """Score a search."""
         values = {**self._ranking(found), "failed": 0.0, "latency_ms": latency_ms}
         return Scored(self.question, values, self._shown(found))
 
     def answer(self, result: QueryResult) -> Scored:
-        """Of a whole answer."""
+        """Score an answer."""
         values = {**self._ranking(result.retrieved_chunks), "failed": 0.0}
         values["latency_ms"] = result.total_latency_ms
         values["degraded"] = float(bool(result.degraded))
@@ -223,7 +220,7 @@ class Scorer:
         return Scored(self.question, values, self._shown(result.retrieved_chunks), result.answer)
 
     def failure(self, message: str, *, answers: bool) -> Scored:
-        """Of a question that failed: nothing was found, nothing was answered.
+        """Score a failed question: no passages and no answer.
 
         Args:
             message: Why.
@@ -245,8 +242,8 @@ class Scorer:
             values["ndcg"] = ndcg(hits, [target.relevant.grade for target in self.targets], self.k)
         if self.question.answers:
             texts = (passage.chunk.text for passage in found[: self.k])
-            held = any(contains_answer(text, self.question.answers) for text in texts)
-            values["answer_in_passages"] = float(held)
+            contained = any(contains_answer(text, self.question.answers) for text in texts)
+            values["answer_in_passages"] = float(contained)
         return values
 
     def _is_relevant(self, passage: Passage) -> bool:

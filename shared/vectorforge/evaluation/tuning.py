@@ -1,4 +1,4 @@
-"""How much of a collection's relevance is to come from vectors: learned from a question set."""
+"""Tuning of the vector weight in hybrid search by a question set."""
 
 import random
 import time
@@ -15,16 +15,16 @@ from vectorforge.evaluation.scoring import Scorer
 from vectorforge.types import Collection
 
 WEIGHTS = tuple(round(step / 10, 1) for step in range(11))
-"""Weights that are tried: 0 is words only, 1 vectors only."""
+"""Candidate weights: 0 is keyword search only, 1 vector search only."""
 MIN_QUESTIONS = 20
-"""Fewer say nothing: each fold would be tried with three."""
+"""Minimum number of questions: with fewer, a fold has less than four."""
 _FOLDS = 5
 _SEED = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """What each weight is worth, and what choosing one by the questions is worth."""
+    """Quality of each weight, and the expected quality of the chosen one."""
 
     k: int
     questions: int
@@ -36,11 +36,11 @@ class Tuning:
     """The best weight; of equal ones the nearest to the current one."""
     current_ndcg: float
     cross_validated: float
-    """Mean nDCG@k of questions under the weight that the others chose: what new questions can expect."""
+    """Mean nDCG@k of held-out questions, an estimate for new questions."""
 
     @property
     def is_gain(self) -> bool:
-        """Whether the best weight promises more than the current one for questions that did not choose it."""
+        """True if the best weight beats the current one on held-out questions."""
         return self.best != self.current and self.cross_validated > self.current_ndcg
 
 
@@ -51,15 +51,15 @@ async def tune(
     embeddings: EmbeddingProviderRegistry,
     on_progress: Callable[[], None] = lambda: None,
 ) -> Tuning:
-    """Search for each question of a plan under each weight.
+    """Run each question of a plan under each weight.
 
-    Each question is embedded once; nothing is asked of a model, cached or logged.
+    Each question is embedded once; no language model is called, nothing is cached or logged.
 
     Args:
-        evaluation: Of the collection; its plan has the questions and k.
-        services: Of the tenant.
-        collection: Whose weight it is.
-        embeddings: Has the collection's provider.
+        evaluation: Evaluation of the collection; its plan has the questions and k.
+        services: Services of the tenant.
+        collection: Collection to tune.
+        embeddings: Registry with the collection's provider.
         on_progress: Called after each question.
 
     Raises:
@@ -105,14 +105,14 @@ async def tune(
 
 
 def learn(rows: Sequence[Mapping[float, float]], current: float, k: int) -> Tuning:
-    """Choose a weight by nDCG@k, and say by five-fold cross-validation what the choice is worth.
+    """Choose a weight by nDCG@k, and estimate its quality by five-fold cross-validation.
 
     https://doi.org/10.1111/j.2517-6161.1974.tb00994.x
 
     Args:
         rows: nDCG@k of each question by weight, the current one among the weights.
         current: The collection's weight.
-        k: Ranks that counted.
+        k: Ranks of nDCG.
     """
     shuffled = random.Random(_SEED).sample(range(len(rows)), len(rows))
     held_out: list[float] = []

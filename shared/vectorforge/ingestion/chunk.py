@@ -1,4 +1,4 @@
-"""Text to overlapping chunks that know where they came from."""
+"""Chunking: text to overlapping chunks with offsets and headings."""
 
 import re
 from bisect import bisect_right
@@ -12,15 +12,15 @@ from vectorforge.ingestion.extract import media
 
 _WITH_MARKDOWN_HEADINGS = frozenset({media.MARKDOWN, media.HTML, media.DOCX, media.NOTEBOOK})
 _SEGMENT = 50_000
-"""Characters given to the splitter at once: its time grows with their square (measured: 1.8 million take
+"""Characters per call of the splitter: its time grows with their square (measured: 1.8 million take
 1.2 s as plain text and 3.6 s as Markdown, in pieces 0.2 s). No chunk overlaps the end of a piece."""
 _BLANKS = re.compile(r"\s{64,}+")
 _MOST_BREAKS = 16
 """Line breaks in a row from which on the text is cut there: the splitter's time grows with the square of
 their number (measured: 8,192 of them take 1.4 to 3.4 s). Long lines of spaces are not cut."""
 _SHORT = 50
-"""Characters below which a chunk joins its neighbor, an eighth of the size at most: alone it says too little
-to be found, and takes the place of one that answers."""
+"""Characters below which a chunk joins its neighbor, at most an eighth of the size: short chunks match
+poorly, and displace relevant ones."""
 _HEADING = re.compile(r"(#{1,6})(?=[ \t]|$)")
 _LONGEST_TITLE = 200
 _FENCE = re.compile(r"[ ]{0,3}(`{3,}|~{3,})")
@@ -32,17 +32,17 @@ _Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class ChunkingConfig:
-    """How large chunks are, in characters. The default gave the best retrieval over six collections."""
+    """Chunk sizes in characters. The default gave the best retrieval over six collections."""
 
     chunk_size: int = 800
-    """A chunk has at most this many characters."""
+    """Maximum characters of a chunk."""
     chunk_overlap: int = 150
-    """Characters repeated from the chunk before at most; 0 to half of ``chunk_size``."""
+    """Maximum characters repeated from the previous chunk; 0 to half of ``chunk_size``."""
 
     def __post_init__(self) -> None:
         if self.chunk_size < 1:
             raise InvalidInputError("chunk_size must be at least 1.", field="chunk_size")
-        most = self.chunk_size // 2  # with more, a short text makes any number of chunks
+        most = self.chunk_size // 2  # a larger overlap produces any number of chunks
         if not 0 <= self.chunk_overlap <= most:
             raise InvalidInputError(
                 f"chunk_overlap must be at least 0 and at most half of chunk_size, {most}.",
@@ -51,7 +51,7 @@ class ChunkingConfig:
 
     @classmethod
     def from_settings(cls, settings: IngestionSettings) -> "ChunkingConfig":
-        """The sizes an operator set.
+        """Return the configured sizes.
 
         Raises:
             InvalidInputError: The overlap is more than half of the size.
@@ -61,7 +61,7 @@ class ChunkingConfig:
 
 @dataclass(frozen=True, slots=True)
 class TextChunk:
-    """A passage; ``text[start_offset:end_offset]`` of the whole is its text."""
+    """A chunk of a text, ``text[start_offset:end_offset]``."""
 
     index: int
     """Position, from 0; without gaps if ``chunk_text`` made it."""
@@ -71,7 +71,7 @@ class TextChunk:
     heading: str | None = None
     """Markdown headings above it, "Install > Linux"; None without any."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """Its own, beside the document's; filters look at both."""
+    """Metadata of the chunk, in addition to the document's; filters use both."""
 
 
 def chunk_text(
@@ -97,7 +97,7 @@ def chunk_text(
         config.chunk_size, overlap=config.chunk_overlap
     )
     headings = _Headings(text) if markdown else None
-    readable = _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)  # one for one: the splitter takes UTF-8 only
+    readable = _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)  # one for one, for valid UTF-8
     heading_starts = headings.starts if headings else ()
     spans = [
         (begin + offset, begin + offset + len(chunk))
@@ -114,7 +114,7 @@ def chunk_text(
 
 
 class _ShortChunks:
-    """Joins chunks that say too little with a neighbor; where that is too long, moves the cut between them.
+    """Joins short chunks with a neighbor; if that is too long, moves the cut between them.
 
     Args:
         text: The whole text.
@@ -135,21 +135,21 @@ class _ShortChunks:
             spans: Start and end of each chunk, ascending.
         """
         done: list[_Span] = []
-        waiting: _Span | None = None
+        pending: _Span | None = None
         for position, given in enumerate(spans):
             span, following = given, spans[position + 1][0] if position + 1 < len(spans) else len(self._text)
-            if waiting is not None:
-                *before, span = self._join(waiting, span, following)
+            if pending is not None:
+                *before, span = self._join(pending, span, following)
                 done += before
-                waiting = None
+                pending = None
             if self._is_bare_heading(span) or (not done and self._is_short(span)):
-                waiting = span
+                pending = span
             elif self._is_short(span):
                 done[-1:] = self._join(done[-1], span, following)
             else:
                 done.append(span)
-        if waiting is not None:
-            done[-1:] = self._join(done[-1], waiting, len(self._text)) if done else [waiting]
+        if pending is not None:
+            done[-1:] = self._join(done[-1], pending, len(self._text)) if done else [pending]
         return done
 
     def _join(self, first: _Span, second: _Span, following: int) -> list[_Span]:
@@ -212,7 +212,7 @@ def _best_cut(text: str, earliest: int, latest: int, headings: Sequence[int]) ->
 
 
 class _Headings:
-    """The heading path at every offset of a Markdown text."""
+    """Heading paths of a Markdown text by offset."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -227,7 +227,7 @@ class _Headings:
             self._paths.append(" > ".join(name for _, name in path if name))
 
     def above(self, start: int, end: int) -> str | None:
-        """The path that holds for a passage; headings it begins with count as being above it."""
+        """Return the heading path of a chunk, including headings at its start."""
         position = start
         for line in re.finditer(r"[^\n]+", self._text[start:end]):
             position = start + line.start()

@@ -1,7 +1,4 @@
-"""What of a passage is embedded: its text under the titles it stands under.
-
-An extracted document as it will be stored, with the hashes that tell what has changed.
-"""
+"""Documents and chunks as they are stored: embedded text, content hashes, page numbers."""
 
 import hashlib
 import json
@@ -16,19 +13,19 @@ from vectorforge.tokens import estimate_tokens
 from vectorforge.types import ChunkDraft, DocumentDraft
 
 _MAX_HEADER_CHARS = 200
-"""Of a title, and of a heading path: small models read some 1,200 characters, and most are the passage's."""
+"""Maximum length of title and heading path: small models read about 1,200 characters in total."""
 
 
 def embedded_text(title: str | None, heading: str | None, text: str) -> str:
-    """Title, heading path and text, a line each; what is None has none, nor a title the heading begins with.
+    """Join title, heading path and text, a line each; the title is dropped if the heading starts with it.
 
-    A passage seldom repeats what it is about; the titles tell. ``vectorforge.add_terms`` of the database
-    indexes the words of the same three, of the first two uncut: an index has no window that they could fill.
+    Chunks seldom repeat their topic; titles add it. ``vectorforge.add_terms`` of the database
+    indexes the words of the same three, without a limit on the first two.
 
     Args:
-        title: The document's; the first 200 characters count.
-        heading: The passage's, "Install > Linux"; the last 200 characters count, which are the nearest to it.
-        text: The passage's.
+        title: Title of the document; the first 200 characters are used.
+        heading: Heading path of the chunk, "Install > Linux"; the last 200 characters are used.
+        text: Text of the chunk.
     """
     named = title if title and not (heading or "").startswith(title) else ""
     header = (named[:_MAX_HEADER_CHARS], (heading or "")[-_MAX_HEADER_CHARS:])
@@ -36,13 +33,13 @@ def embedded_text(title: str | None, heading: str | None, text: str) -> str:
 
 
 FORMAT = "3"
-"""Part of every document's hash. Change it when the same document would be stored differently than before."""
+"""Part of every document's hash. Change it when the stored form of documents changes."""
 
 
 def draft_document(document: ExtractedDocument, chunking: ChunkingConfig) -> DocumentDraft:
-    """The document with the hash over everything that decides what is stored for it.
+    """Return the document with a hash over everything that affects its stored form.
 
-    The model that embeds it is the collection's affair: when that changes, no document has.
+    The embedding model is not part of it: a model change replaces no document.
     """
     decisive: list[Any] = [
         FORMAT,
@@ -69,10 +66,10 @@ def draft_document(document: ExtractedDocument, chunking: ChunkingConfig) -> Doc
 
 
 def draft_chunks(document: ExtractedDocument, chunking: ChunkingConfig) -> list[ChunkDraft]:
-    """Cut a document into chunks without vectors; takes about a second for a million characters.
+    """Cut a document into chunks without vectors, in about a second per million characters.
 
     A chunk's hash covers what is embedded (``embedded_text``) and how many equal chunks came before it in
-    the document, so that hashes are unique and each stands for one stored embedding.
+    the document, so that hashes are unique and each identifies one stored embedding.
 
     Returns:
         Chunks in the order of the text, with metadata ``{"page": n}`` (from 1) where the document has pages.
@@ -98,7 +95,7 @@ def draft_chunks(document: ExtractedDocument, chunking: ChunkingConfig) -> list[
         )
         seen[embedded] += 1
     if not drafts:
-        raise ExtractionError("The document holds no text.", reason="empty")
+        raise ExtractionError("The document contains no text.", reason="empty")
     return drafts
 
 

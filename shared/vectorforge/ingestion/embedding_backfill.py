@@ -1,4 +1,4 @@
-"""Embeds, a batch at a time, the passages that lack a vector while a collection's model is being changed."""
+"""Backfill of vectors while a collection's embedding model changes."""
 
 import logging
 import time
@@ -30,19 +30,19 @@ _WAITS = "SELECT vectorforge.embedding_switch_waits() AS found"
 
 
 class EmbeddingBackfill:
-    """Works for the changes of all tenants; any number of processes may do so at once.
+    """Embeds chunks without a vector, in batches, for all tenants; any number of processes may run it.
 
-    A step writes what it has embedded in one transaction and then gives the change back, so a process that is
-    killed loses one batch at most, which another takes up when the lease has run out.
+    A step writes its vectors in one transaction and then releases the change, so a killed process loses
+    one batch at most, which another process repeats after the lease has expired.
 
     Args:
-        database: Where the passages are; opened before the first step.
-        embeddings: Has the providers that collections and changes name.
-        batch: Passages embedded in one step, at least 1.
-        lease_s: After so many seconds a step may be taken for dead, and done again by another process; that
-            one which was only slow finds its vectors there already.
-        per_minute: Passages of one collection embedded in a minute by all processes together, at least 1, on
-            average: batches come whole, and pauses after them. None: as many as the provider takes.
+        database: Database of the chunks; open before the first step.
+        embeddings: Registry with the providers of collections and changes.
+        batch: Chunks embedded in one step, at least 1.
+        lease_s: Seconds after which another process may repeat a step; a process that was only slow then
+            finds its vectors stored already.
+        per_minute: Chunks of one collection embedded per minute by all processes together, at least 1, on
+            average, with pauses between batches. None: no limit.
     """
 
     def __init__(
@@ -62,17 +62,17 @@ class EmbeddingBackfill:
         self._pause_s: float | None = None
 
     async def waits(self) -> bool:
-        """Whether there is work that nobody does now."""
+        """Return True if there is unclaimed work."""
         row = await self._database.fetch_untenanted(_WAITS)
         return bool(row and row["found"])
 
     def take_pause_s(self) -> float | None:
-        """Seconds that the last step asked all processes to wait, told once; None: it did not."""
+        """Return the pause that the last step requested from all processes, once; None without one."""
         pause_s, self._pause_s = self._pause_s, None
         return pause_s
 
     async def step(self) -> bool:
-        """Do one batch of the work that waits; False when none does.
+        """Embed one batch of a waiting change; returns False if there is none.
 
         Raises:
             VectorForgeError: The database failed; the step can be done again later.
@@ -85,7 +85,7 @@ class EmbeddingBackfill:
         return True
 
     async def work_for(self, tenant_id: str, collection_id: UUID) -> None:
-        """Do one batch for this collection; a failure to embed is noted at the change, and waited out."""
+        """Embed one batch of this collection; a provider failure is stored with the change, and retried."""
         db = self._database.for_tenant(tenant_id)
         vectors = SecondVectors(db, collection_id)
         work = await vectors.work()
@@ -97,15 +97,15 @@ class EmbeddingBackfill:
             else:
                 models = await EmbeddingModelRepository(db).of(collection_id)
                 await self._fill(vectors, work, models, self._embeddings.for_tenant(tenant_id))
-        except NotFoundError:  # deleted meanwhile
+        except NotFoundError:  # deleted concurrently
             return
         except DatabaseError:
             raise
         except VectorForgeError as exc:
-            logger.warning("A collection is not embedded anew now: %s", exc.message)
+            logger.warning("Re-embedding of a collection is paused: %s", exc.message)
             await self._fail(vectors, work, exc)
-        except Exception as exc:  # noqa: BLE001 - logged without its text; other collections go on
-            log_unexpected(logger, "Embedding a collection anew failed unexpectedly", exc)
+        except Exception as exc:  # noqa: BLE001 - logged without its text; other collections continue
+            log_unexpected(logger, "Re-embedding of a collection failed unexpectedly", exc)
             await self._fail(vectors, work, VectorForgeError())
 
     async def _fill(
@@ -115,7 +115,7 @@ class EmbeddingBackfill:
         models: Sequence[EmbeddingModel],
         embeddings: EmbeddingProviderRegistry,
     ) -> None:
-        if len(models) != 2:  # it ended meanwhile
+        if len(models) != 2:  # it has ended
             return
         spaces = (models[0].space, models[1].space)
         started = time.monotonic()
@@ -127,13 +127,13 @@ class EmbeddingBackfill:
             self._pause_s = pause_s or None
 
     def _rest_of_time(self, embedded: int, taken_s: float) -> float:
-        """Seconds to wait after so many passages, which took some themselves."""
+        """Return the seconds to pause after embedding so many chunks in this time."""
         return 0.0 if self._per_minute is None else max(embedded * 60 / self._per_minute - taken_s, 0.0)
 
     async def _embedded(
         self, embeddings: EmbeddingProviderRegistry, model: EmbeddingModel, batch: Batch
     ) -> dict[UUID, Vector]:
-        """The vectors that passages lack of this model."""
+        """Return the missing vectors of a batch for this model."""
         texts: defaultdict[str, list[UUID]] = defaultdict(list)
         for passage in batch.passages:
             if model.space in passage.spaces:

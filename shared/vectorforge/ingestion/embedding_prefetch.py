@@ -1,10 +1,8 @@
-"""The vectors of one document's passages: of its collection's model, and of the one to come.
+"""Embedding of documents: vectors of a document's chunks, and prefetch for several small documents.
 
-Vectors of several small documents from one request to the model, before they take their turns.
-
-A model answers a request for sixty passages in little more time than one for a single passage, and a record
-of JSONL is often no more than that. Only vectors are made ahead: each document is still read, compared,
-stored and reported by itself, and what could not be made here it asks for itself.
+A provider embeds sixty chunks in little more time than one, and a JSONL record often is a single chunk. Only
+vectors are prefetched: each document is still read, compared, stored and reported by itself, and requests the
+vectors that are missing.
 """
 
 import asyncio
@@ -28,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 class CollectionModels(Protocol):
-    """What is asked of ``EmbeddingModelRepository``."""
+    """Interface of ``EmbeddingModelRepository`` that ingestion needs."""
 
     async def of(self, collection_id: UUID) -> list[EmbeddingModel]:
         """The collection's own model, then the other one while that is being changed."""
@@ -36,14 +34,14 @@ class CollectionModels(Protocol):
 
 
 class ChunkVectors:
-    """Makes vectors, and keeps them while the document is tried to be stored.
+    """Embeds the chunks of a document, and caches the vectors across write attempts.
 
     Args:
-        embeddings: Has the providers that collections name.
-        collection: Whose passages these are.
-        title: The document's.
-        models: Tells by what the collection is embedded at the time; None: always by what it says.
-        known: Vectors made before.
+        embeddings: Registry with the providers of the collections.
+        collection: Collection of the document.
+        title: Title of the document.
+        models: Current embedding models of the collection; None: the model of ``collection``.
+        prefetched: Vectors that exist already.
     """
 
     def __init__(
@@ -52,7 +50,7 @@ class ChunkVectors:
         collection: Collection,
         title: str | None,
         models: CollectionModels | None,
-        known: Mapping[tuple[EmbeddingModel, bytes], Vector] | None = None,
+        prefetched: Mapping[tuple[EmbeddingModel, bytes], Vector] | None = None,
     ) -> None:
         self._embeddings = embeddings
         self._collection = collection
@@ -60,7 +58,7 @@ class ChunkVectors:
         self._repo = models
         self._models = [EmbeddingModel.of(collection)]
         self._made: dict[tuple[EmbeddingModel, bytes], Vector] = {}
-        self._known = known or {}
+        self._prefetched = prefetched or {}
 
     @property
     def made(self) -> Mapping[tuple[EmbeddingModel, bytes], Vector]:
@@ -70,13 +68,13 @@ class ChunkVectors:
     async def make(
         self, chunks: Sequence[ChunkDraft], on_progress: Callable[[int, int], None] | None = None
     ) -> None:
-        """Make the vectors that chunks lack, none twice.
+        """Embed the chunks that have no vector yet.
 
         Raises:
-            EmbeddingError: The collection's model failed. That the other does is only logged: the backfill
-                tries it again.
+            EmbeddingError: The collection's model failed. A failure of the second model is only logged: the
+                backfill retries it.
             ConfigurationError: The collection's provider is not available here.
-            NotFoundError: The collection is gone.
+            NotFoundError: The collection was deleted.
         """
         await self.make_of([(self._title, chunk) for chunk in chunks], on_progress)
 
@@ -85,7 +83,7 @@ class ChunkVectors:
         chunks: Sequence[tuple[str | None, ChunkDraft]],
         on_progress: Callable[[int, int], None] | None = None,
     ) -> None:
-        """As ``make``, of chunks with the titles of their documents."""
+        """Embed chunks of several documents, given with their documents' titles; see ``make``."""
         if self._repo is not None:
             self._models = await self._repo.of(self._collection.id)
         await self._make(self._models[0], chunks, on_progress)
@@ -93,10 +91,10 @@ class ChunkVectors:
             try:
                 await self._make(other, chunks, None)
             except VectorForgeError as exc:
-                logger.warning("A document gets vectors of one model only: %s", exc.message)
+                logger.warning("A document was embedded with one of two models only: %s", exc.message)
 
     def given(self, chunk: ChunkDraft) -> ChunkDraft:
-        """The chunk with the vectors made for it; as it is, if none were."""
+        """Return the chunk with its vectors; unchanged if there are none."""
         found = {
             model.space: self._made[model, chunk.content_hash]
             for model in self._models
@@ -110,20 +108,20 @@ class ChunkVectors:
         chunks: Sequence[tuple[str | None, ChunkDraft]],
         on_progress: Callable[[int, int], None] | None,
     ) -> None:
-        lacking, found = [], 0
+        missing, found = [], 0
         for title, chunk in chunks:
             key = (model, chunk.content_hash)
             if key in self._made:
                 continue
-            if key in self._known:
-                self._made[key] = self._known[key]
+            if key in self._prefetched:
+                self._made[key] = self._prefetched[key]
                 found += 1
             else:
-                lacking.append((title, chunk))
+                missing.append((title, chunk))
         provider = self._embeddings.get(model.provider)
         texts = [
             model.document_prefix + embedded_text(title, chunk.heading, chunk.text)
-            for title, chunk in lacking
+            for title, chunk in missing
         ]
         progress = on_progress or (lambda _done, _total: None)
         if found:
@@ -131,7 +129,7 @@ class ChunkVectors:
         vectors = await provider.embed_chunks(
             texts, model=model.model, on_progress=lambda done: progress(found + done, found + len(texts))
         )
-        for (_, chunk), vector in zip(lacking, vectors, strict=True):
+        for (_, chunk), vector in zip(missing, vectors, strict=True):
             self._made[model, chunk.content_hash] = vector
 
 
@@ -139,17 +137,17 @@ KnownVectors: TypeAlias = Mapping[tuple[EmbeddingModel, bytes], Vector]
 """By model and the chunk's content hash."""
 
 AT_A_TIME: Final = 32
-"""Documents whose vectors are made together: some 400 passages at most, 2.5 MB of 1,536 dimensions."""
+"""Documents embedded together: about 400 chunks, 2.5 MB of 1,536 dimensions."""
 SMALL_BYTES: Final = 8_192
-"""Larger documents fill requests of their own."""
+"""Larger documents fill a request by themselves."""
 _TRIES = 3
-"""Each time without the text that the model has refused."""
+"""Attempts; each drops the text that the model rejected."""
 _READ_AT_ONCE = (media.RECORD, media.PLAIN, media.MARKDOWN)
-"""Reading these takes milliseconds and cannot fail in a way that would take the turn of another along."""
+"""Types that are read in milliseconds, in process."""
 
 
 class PrefetchItem(NamedTuple):
-    """A document that will be stored, with what ``IngestionPipeline.ingest_part`` is told of it."""
+    """A document to store, with the arguments for ``IngestionPipeline.ingest_part``."""
 
     part: DocumentPart
     title: str | None
@@ -157,17 +155,17 @@ class PrefetchItem(NamedTuple):
 
 
 class CurrentDocuments(Protocol):
-    """What is asked of ``DocumentRepository``."""
+    """Interface of ``DocumentRepository`` that the prefetch needs."""
 
     async def current_hashes_of(
         self, collection_id: UUID, sources: Sequence[str]
     ) -> Mapping[str, CurrentDocument]:
-        """What is stored of these sources now."""
+        """Return the stored documents of these sources."""
         ...
 
 
 def is_small(part: DocumentPart) -> bool:
-    """Whether a document's vectors are worth to be made together with others'."""
+    """Return True if a document is small enough to be embedded together with others."""
     if not 0 < len(part.content) <= SMALL_BYTES:
         return False
     try:
@@ -183,30 +181,30 @@ async def make_ahead(
     chunking: ChunkingConfig,
     vectors: ChunkVectors,
 ) -> KnownVectors:
-    """Make the vectors that documents will ask for.
+    """Embed the chunks of several small documents.
 
     Args:
-        documents: Small ones.
-        collection_id: Where they will be stored.
-        repo: Tells what is stored of them: what has not changed is not embedded.
-        chunking: How they will be cut.
-        vectors: Makes them; of no document in particular.
+        documents: Small documents.
+        collection_id: Target collection.
+        repo: Stored documents; unchanged ones are not embedded.
+        chunking: Chunk sizes.
+        vectors: Embeds them.
 
     Returns:
-        The vectors; none when the model or the database failed, which each document will find out itself.
+        The vectors; empty if the model or the database failed: each document then reports its own error.
     """
     try:
         current = await repo.current_hashes_of(collection_id, [document.source for document in documents])
-        lacking = await asyncio.to_thread(_lacking, documents, current, chunking)
+        missing = await asyncio.to_thread(_missing, documents, current, chunking)
         for _ in range(_TRIES):
-            if len(lacking) < 2:
+            if len(missing) < 2:
                 break
             try:
-                await vectors.make_of(lacking)
+                await vectors.make_of(missing)
             except EmbeddingInputError as exc:
                 if exc.index is None:
                     break
-                del lacking[exc.index]  # told when its document's turn comes
+                del missing[exc.index]  # reported when that document is ingested
             else:
                 break
     except VectorForgeError:
@@ -214,10 +212,10 @@ async def make_ahead(
     return vectors.made
 
 
-def _lacking(
+def _missing(
     documents: Sequence[ExtractedDocument], current: Mapping[str, CurrentDocument], chunking: ChunkingConfig
 ) -> list[tuple[str | None, ChunkDraft]]:
-    """The chunks to embed, each with its document's title."""
+    """Return the chunks to embed, each with its document's title."""
     found: dict[bytes, tuple[str | None, ChunkDraft]] = {}
     for document in documents:
         stored, draft = current.get(document.source), draft_document(document, chunking)
@@ -225,8 +223,8 @@ def _lacking(
             continue
         try:
             chunks = draft_chunks(document, chunking)
-        except VectorForgeError:  # told when its turn comes
+        except VectorForgeError:  # reported when it is ingested
             continue
-        known = stored.chunk_hashes if stored is not None else frozenset()
-        found |= {c.content_hash: (draft.title, c) for c in chunks if c.content_hash not in known}
+        prefetched = stored.chunk_hashes if stored is not None else frozenset()
+        found |= {c.content_hash: (draft.title, c) for c in chunks if c.content_hash not in prefetched}
     return list(found.values())

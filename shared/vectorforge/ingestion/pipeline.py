@@ -1,10 +1,9 @@
-"""Bytes to stored chunks: extract, chunk, embed what is new, switch in one step."""
+"""Ingestion of documents: extract, chunk, embed new chunks, replace the document in one step."""
 
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 from vectorforge.config import IngestionSettings
@@ -28,6 +27,7 @@ from vectorforge.ingestion.embedding_prefetch import (
     is_small,
     make_ahead,
 )
+from vectorforge.ingestion.extract import PartReader
 from vectorforge.ingestion.types import (
     Charge,
     DocumentPart,
@@ -35,10 +35,8 @@ from vectorforge.ingestion.types import (
     DocumentStatus,
     ExtractedDocument,
     ExtractionLimits,
-    IngestionError,
     IngestionStage,
 )
-from vectorforge.ingestion.worker.part_reader import PartReader
 from vectorforge.types import Collection, StoredDocument
 from vectorforge.vectorstore.base import VectorStore
 
@@ -50,20 +48,20 @@ OnProgress = Callable[[int, int], None]
 """Called with (chunks embedded so far, chunks to embed)."""
 
 _WRITE_ATTEMPTS = 3
-"""A store refuses a write when another writer replaced the document meanwhile; each try embeds less."""
+"""Attempts; a store rejects a write after a concurrent replacement. Each attempt embeds less."""
 
 
 class IngestionPipeline:
     """Stores documents of one tenant.
 
     Args:
-        vector_store: Where chunks go.
-        document_repo: Tells what is stored already; of the same tenant.
-        embedding_registry: Has the providers that collections name.
+        vector_store: Store for the chunks.
+        document_repo: Stored documents of the same tenant.
+        embedding_registry: Registry with the providers of the collections.
         settings: Sizes and limits.
-        models: Tells by what a collection is embedded at the time; of the same tenant. None: always by the
-            model that it is handed in with.
-        charge: Counts the tokens that are embedded against the limits of the same tenant; None: nobody does.
+        models: Current embedding models of the same tenant's collections. None: the model of the
+            collection that is passed in.
+        charge: Counts embedded tokens against the tenant's limits; None: no limits.
 
     Raises:
         InvalidInputError: The overlap of the settings is more than half of their chunk size.
@@ -102,52 +100,58 @@ class IngestionPipeline:
         """Read a file and store what is in it; see ``split`` and ``ingest_part``.
 
         Args:
-            collection: Where to.
+            collection: Target collection.
             content: The file.
             source: Its path, URL or key; a document with the same source is replaced.
-            media_type: What the sender says it is; see ``extract.media.detect``.
-            title: Goes before the title found in the file, but not before a JSONL record's.
+            media_type: Declared media type; see ``extract.media.detect``.
+            title: Overrides the title in the file, but not that of a JSONL record.
             metadata: Added to every document of the file; a JSONL record's own win.
-            on_stage: Told about each document's stages.
-            on_progress: Told about each document's embedding.
+            on_stage: Called with each document's stages.
+            on_progress: Called with the progress of embedding.
 
         Returns:
-            One result for each document of the file, in order: several for JSONL, else one. Failures are
-            results, too; nothing but cancellation is raised.
+            One result for each document of the file, in order: several for JSONL, otherwise one. Failures are
+            results, too; only cancellation is raised.
         """
         try:
             parts = await self.split(content, source, media_type)
         except VectorForgeError as exc:
-            return [failed(source, exc)]
+            return [DocumentResult.of_failure(source, exc)]
         results: list[DocumentResult] = []
         for start in range(0, len(parts), AT_A_TIME):
             group = parts[start : start + AT_A_TIME]
-            known = await self.embedding_prefetch(
+            prefetched = await self.embedding_prefetch(
                 collection, [PrefetchItem(p, title, metadata or {}) for p in group]
             )
             for part in group:
                 result = await self.ingest_part(
-                    collection, part, title, metadata, on_stage=on_stage, on_progress=on_progress, known=known
+                    collection,
+                    part,
+                    title,
+                    metadata,
+                    on_stage=on_stage,
+                    on_progress=on_progress,
+                    prefetched=prefetched,
                 )
                 results.append(result)
         try:
             await self.delete_left_out(collection, parts, results)
         except VectorForgeError as exc:
-            results.append(failed(source, exc))
+            results.append(DocumentResult.of_failure(source, exc))
         return results
 
     async def delete_left_out(
         self, collection: Collection, parts: Sequence[DocumentPart], results: Sequence[DocumentResult]
     ) -> int:
-        """Delete the documents of a JSONL file that the file no longer holds.
+        """Delete the documents of a JSONL file that are no longer in the file.
 
         Args:
-            collection: Where the file was stored.
+            collection: Collection of the file.
             parts: Every part of the file.
-            results: What became of them; where one failed, nothing is deleted.
+            results: Their results; if one failed, nothing is deleted.
 
         Returns:
-            How many documents were deleted; 0 for other files.
+            Number of deleted documents; 0 for other files.
 
         Raises:
             DatabaseError: The database failed; nothing was deleted.
@@ -157,9 +161,9 @@ class IngestionPipeline:
             return 0
         return await self.keep_only(collection, parent_source, [part.source for part in parts])
 
-    async def keep_only(self, collection: Collection, parent_source: str, kept: Sequence[str]) -> int:
-        """Delete the documents of a JSONL file but for these sources; returns how many were deleted."""
-        return await self._store.delete_left_out(collection.id, parent_source, kept)
+    async def keep_only(self, collection: Collection, parent_source: str, sources: Sequence[str]) -> int:
+        """Delete the documents of a JSONL file except these sources; returns the number of deleted ones."""
+        return await self._store.delete_left_out(collection.id, parent_source, sources)
 
     async def split(self, content: bytes, source: str, media_type: str | None) -> list[DocumentPart]:
         """Cut a file into its documents (JSONL: the lines; else one), off the event loop.
@@ -179,11 +183,11 @@ class IngestionPipeline:
         *,
         on_stage: OnStage | None = None,
         on_progress: OnProgress | None = None,
-        known: KnownVectors | None = None,
+        prefetched: KnownVectors | None = None,
     ) -> DocumentResult:
-        """Read and store one document; a failure is a result, so that its siblings go on.
+        """Read and store one document; a failure is a result, so that other documents continue.
 
-        ``known`` are vectors made ahead; see ``embedding_prefetch``.
+        ``prefetched`` are vectors; see ``embedding_prefetch``.
         """
         warnings: tuple[str, ...] = ()
         try:
@@ -191,22 +195,14 @@ class IngestionPipeline:
             document = await self._reader.read(part, title, metadata or {})
             warnings = document.warnings
             stored = await self.ingest_document(
-                collection, document, on_stage=on_stage, on_progress=on_progress, known=known
+                collection, document, on_stage=on_stage, on_progress=on_progress, prefetched=prefetched
             )
         except VectorForgeError as exc:
-            return replace(failed(part.source, exc), warnings=warnings)
-        except Exception as exc:  # noqa: BLE001 - a bug met by one document must not take its siblings along
+            return DocumentResult.of_failure(part.source, exc, warnings)
+        except Exception as exc:  # noqa: BLE001 - a bug with one document must not fail the others
             log_unexpected(logger, "Ingestion of a document failed unexpectedly", exc)
-            return replace(failed(part.source, VectorForgeError()), warnings=warnings)
-        return DocumentResult(
-            source=document.source,
-            status=DocumentStatus.UNCHANGED if stored.unchanged else DocumentStatus.SUCCEEDED,
-            document_id=stored.document_id,
-            chunks_added=stored.chunks_added,
-            chunks_kept=stored.chunks_kept,
-            chunks_removed=stored.chunks_removed,
-            warnings=warnings,
-        )
+            return DocumentResult.of_failure(part.source, VectorForgeError(), warnings)
+        return DocumentResult.of(document, stored)
 
     async def ingest_document(
         self,
@@ -215,20 +211,20 @@ class IngestionPipeline:
         *,
         on_stage: OnStage | None = None,
         on_progress: OnProgress | None = None,
-        known: KnownVectors | None = None,
+        prefetched: KnownVectors | None = None,
     ) -> StoredDocument:
-        """Store a document that was read already, or replace the one with the same source.
+        """Store an extracted document, or replace the one with the same source.
 
-        Readers see it as it was or as it becomes. When nothing changed, nothing is embedded or written;
+        Readers see the old or the new version. An unchanged document is neither embedded nor written;
         otherwise only chunks that were not in the document before are embedded.
 
         Raises:
             ExtractionError: ``empty`` or ``too_large``, in characters or chunks; nothing was embedded.
             EmbeddingError: The provider failed; nothing was written.
             ConfigurationError: The collection's provider is not available here.
-            LimitExceededError: The tenant's tokens of today are used up; nothing was embedded.
-            ConflictError: Others kept replacing the same document, or a vector has a wrong dimension.
-            NotFoundError: The collection is gone.
+            LimitExceededError: The tenant's daily tokens are used up; nothing was embedded.
+            ConflictError: Concurrent replacements of the same document, or a vector has a wrong dimension.
+            NotFoundError: The collection was deleted.
             DatabaseError: The database failed; nothing was written.
         """
         limit = self._reader.limits.max_chars
@@ -241,7 +237,7 @@ class IngestionPipeline:
         _tell(on_stage, IngestionStage.CHUNK)
         chunks = await asyncio.to_thread(draft_chunks, document, self._chunking)
         self._reader.limits.check_chunks(len(chunks))
-        vectors = ChunkVectors(self._embeddings, collection, draft.title, self._models, known)
+        vectors = ChunkVectors(self._embeddings, collection, draft.title, self._models, prefetched)
         for attempt in range(1, _WRITE_ATTEMPTS + 1):
             stored = current.chunk_hashes if current else frozenset()
             new = [c for c in chunks if c.content_hash not in stored]
@@ -265,33 +261,26 @@ class IngestionPipeline:
     async def embedding_prefetch(
         self, collection: Collection, upcoming: Sequence[PrefetchItem]
     ) -> KnownVectors:
-        """Ask the model at once for the vectors of the small ones among documents that come next.
+        """Embed the small ones among the next documents in one request.
 
         Returns:
-            What ``ingest_part`` is to be given with each of them; nothing where that would save no request.
+            Vectors for ``ingest_part``; empty if that would save no request.
         """
         documents = []
         for part, title, metadata in upcoming if len(upcoming) > 1 else ():
             if is_small(part):
-                with suppress(Exception):  # met again, and told, when its turn comes
+                with suppress(Exception):  # reported when it is ingested
                     documents.append(await self._reader.read(part, title, metadata))
         return await self.vectors_of(collection, documents)
 
     async def vectors_of(
         self, collection: Collection, documents: Sequence[ExtractedDocument]
     ) -> KnownVectors:
-        """As ``embedding_prefetch``, of small documents that have been read."""
+        """Embed small documents that have been read already; see ``embedding_prefetch``."""
         if len(documents) < 2:
             return {}
         vectors = ChunkVectors(self._embeddings, collection, None, self._models)
         return await make_ahead(documents, collection.id, self._documents, self._chunking, vectors)
-
-
-def failed(source: str, exc: VectorForgeError) -> DocumentResult:
-    """The result of a document that an error stopped."""
-    code = f"document_{exc.reason}" if isinstance(exc, ExtractionError) else exc.code
-    error = IngestionError(code, exc.message, retryable=exc.retryable)
-    return DocumentResult(source, DocumentStatus.FAILED, error=error)
 
 
 def _unchanged(current: CurrentDocument) -> StoredDocument:

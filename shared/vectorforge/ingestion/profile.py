@@ -35,12 +35,12 @@ from vectorforge.vectorstore.validation import checked_profile
 __all__ = ["ChunkingConfig", "ProfileDocument", "RAGIngestionPipeline", "SourceType", "chunk_text"]
 
 _WRITE_ATTEMPTS = 3
-"""A store refuses a write when another writer changed the profile meanwhile; each try embeds less."""
+"""Attempts; a store rejects a write after a concurrent change of the profile. Each attempt embeds less."""
 
 
 @dataclass(frozen=True, slots=True)
 class IngestedProfile:
-    """What a call did to a profile."""
+    """Result of a call that writes a profile."""
 
     profile_id: int
     documents: int
@@ -49,21 +49,21 @@ class IngestedProfile:
     documents_removed: int
     chunks_added: int
     chunks_kept: int
-    """Unchanged: same id, same embedding."""
+    """Unchanged chunks: same id, same embedding."""
     chunks_removed: int
 
 
 class RAGIngestionPipeline:
-    """Stores profiles. Never calls a language model.
+    """Stores profiles; never calls a language model.
 
     Args:
-        vector_store: The profiles' collection, of one tenant.
-        embedding_provider: The collection's.
+        vector_store: Collection of a tenant's profiles.
+        embedding_provider: Provider of the collection.
         chunking: Sizes of the chunks; default 800 characters, 150 overlapping.
-        limits: Of each text, and of the chunks of one call.
-        now: Asked for store and provider anew when the collection's embedding model has changed; None: that
-            is an error.
-        charge: As ``IngestionPipeline``'s.
+        limits: Limits of each text, and of the chunks of one call.
+        now: Returns store and provider after a change of the collection's embedding model; None: that
+            raises.
+        charge: See ``IngestionPipeline``.
 
     Raises:
         ConfigurationError: The provider is not the collection's.
@@ -94,7 +94,7 @@ class RAGIngestionPipeline:
         skills: Sequence[Row | str] = (),
         education: Sequence[Row] = (),
     ) -> IngestedProfile:
-        """Store or replace what the rows say; what is stored and not among them stays.
+        """Store or replace the documents of rows; other documents of the profile stay.
 
         Args:
             profile_id: The profile, 0 or more; it begins with its first document.
@@ -106,13 +106,13 @@ class RAGIngestionPipeline:
             education: The same.
 
         Returns:
-            What was done.
+            Counts of the changes.
 
         Raises:
             InvalidInputError: A row comes twice, something cannot be stored, or there are too many chunks.
             ExtractionError: ``too_large``: a text is longer than the limit, or makes too many chunks.
             EmbeddingError: The provider failed; nothing was written.
-            ConflictError: Others kept changing the same profile.
+            ConflictError: Concurrent changes of the same profile.
             DatabaseError: The database failed; nothing was written.
         """
         documents = profile_documents(profile_summary, experiences, projects, skills, education)
@@ -135,22 +135,22 @@ class RAGIngestionPipeline:
         Args:
             profile_id: The profile.
             document_text: The text; ``ingestion.extract`` reads files.
-            source_type: What it is.
-            source_id: Which one of its type it is, 1 to 1,000 characters.
-            title: Shown with its passages.
+            source_type: Type of the document.
+            source_id: Id among documents of its type, 1 to 1,000 characters.
+            title: Title shown with its chunks.
             media_type: Markdown is cut by its headings.
-            metadata: More of it; filters look at it.
+            metadata: Metadata, for filters.
             page_starts: Offset of each page's first character, ascending; none where there are no pages.
 
         Returns:
-            What was done.
+            Counts of the changes.
 
         Raises:
             ExtractionError: ``empty`` or ``too_large``.
             VectorForgeError: As ``ingest_profile_data``.
         """
         if not document_text.strip():
-            raise ExtractionError("The document holds no text.", reason="empty")
+            raise ExtractionError("The document contains no text.", reason="empty")
         document = ProfileDocument(
             source_type, source_id, document_text, title, media_type, metadata or {}, tuple(page_starts)
         )
@@ -183,7 +183,7 @@ class RAGIngestionPipeline:
             documents: CVs and other texts, of which those not given are removed; None: all of them stay.
 
         Returns:
-            What was done.
+            Counts of the changes.
 
         Raises:
             VectorForgeError: As ``ingest_profile_data``; nothing was written.
@@ -205,10 +205,10 @@ class RAGIngestionPipeline:
         for attempt in range(1, _WRITE_ATTEMPTS + 1):
             store, provider = self._profiles
             stored = await store.stored(profile_id)
-            wanted = _without_vector(drafted, stored, vectors)
-            if self._charge is not None and wanted and attempt == 1:
-                await self._charge(sum(map(estimate_tokens, wanted.values())))
-            await _embed(store.collection, provider, wanted, vectors)
+            texts = _without_vector(drafted, stored, vectors)
+            if self._charge is not None and texts and attempt == 1:
+                await self._charge(sum(map(estimate_tokens, texts.values())))
+            await _embed(store.collection, provider, texts, vectors)
             ready = [
                 (document, [_with_vector(chunk, vectors) for chunk in chunks]) for document, chunks in drafted
             ]
@@ -225,7 +225,7 @@ class RAGIngestionPipeline:
                 if attempt == _WRITE_ATTEMPTS:
                     raise
             else:
-                return _told(profile_id, done)
+                return _result(profile_id, done)
         raise AssertionError("the last attempt returns or raises")
 
 
@@ -247,24 +247,24 @@ async def _embed(
 def _without_vector(
     drafted: Sequence[Drafted], stored: Mapping[str, CurrentDocument], vectors: Mapping[bytes, Vector]
 ) -> dict[bytes, str]:
-    """What to embed, by hash of its chunk: of documents that change, not stored in them, not embedded yet."""
-    wanted: dict[bytes, str] = {}
+    """Return the texts to embed by chunk hash: chunks of changed documents without a stored or new vector."""
+    texts: dict[bytes, str] = {}
     for document, chunks in drafted:
         current = stored.get(document.source)
         if current is not None and current.content_hash == document.content_hash:
             continue
-        known = current.chunk_hashes if current else frozenset()
+        stored_hashes = current.chunk_hashes if current else frozenset()
         for draft in (chunk.draft for chunk in chunks):
-            if draft.content_hash not in known and draft.content_hash not in vectors:
-                wanted[draft.content_hash] = embedded_text(document.title, draft.heading, draft.text)
-    return wanted
+            if draft.content_hash not in stored_hashes and draft.content_hash not in vectors:
+                texts[draft.content_hash] = embedded_text(document.title, draft.heading, draft.text)
+    return texts
 
 
 def _with_vector(chunk: VectorChunk, vectors: Mapping[bytes, Vector]) -> VectorChunk:
     return replace(chunk, draft=replace(chunk.draft, vector=vectors.get(chunk.draft.content_hash)))
 
 
-def _told(profile_id: int, done: ReplacedProfile) -> IngestedProfile:
+def _result(profile_id: int, done: ReplacedProfile) -> IngestedProfile:
     return IngestedProfile(
         profile_id=profile_id,
         documents=len(done.stored),

@@ -1,9 +1,7 @@
-"""Rows of a profile to text: what a person would write about them, as Markdown under a heading.
+"""Documents of a profile: rows rendered as Markdown, and drafts without vectors.
 
-Rows are what a database gives: any columns, of which those with usual names get their usual place. Other
-columns become ``Name: value``; keys, foreign keys and times of change are left out.
-
-Documents of a profile as they will be stored, without vectors.
+Rows may have any columns. Columns with common names are used for heading, period and description; other
+columns become ``Name: value``; keys, foreign keys and timestamps are dropped.
 """
 
 import hashlib
@@ -46,7 +44,7 @@ class ProfileDocument:
     media_type: str = media.PLAIN
     metadata: Mapping[str, Any] = field(default_factory=dict)
     page_starts: tuple[int, ...] = ()
-    """As ``ExtractedDocument.page_starts``: its passages then know their page."""
+    """Offset of each page's first character, as in ``ExtractedDocument.page_starts``."""
 
 
 def profile_documents(
@@ -56,7 +54,7 @@ def profile_documents(
     skills: Sequence[Row | str],
     education: Sequence[Row],
 ) -> list[ProfileDocument]:
-    """What the rows of a profile say; arguments as ``RAGIngestionPipeline.ingest_profile_data``."""
+    """Return the documents of a profile's rows; arguments as in ``ingest_profile_data``."""
     return [
         *summary_document(summary),
         *row_documents(SourceType.EXPERIENCE, experiences, "experiences"),
@@ -67,19 +65,19 @@ def profile_documents(
 
 
 def summary_document(summary: str) -> list[ProfileDocument]:
-    """The profile's summary, if there is one."""
+    """Return the document of the summary; none if it is empty."""
     if not summary.strip():
         return []
     return [ProfileDocument(SourceType.SUMMARY, "1", summary)]
 
 
 def row_documents(kind: SourceType, rows: Sequence[Row], field_name: str) -> list[ProfileDocument]:
-    """One document for each row that has anything to say.
+    """Return one document for each row with text.
 
     Args:
-        kind: What the rows are.
-        rows: With or without a key in the column ``id``; without one, the text itself tells rows apart.
-        field_name: What to call the rows in an error.
+        kind: Type of the rows.
+        rows: Rows with or without a key in the column ``id``; without one, the text is the key.
+        field_name: Name of the rows in errors.
 
     Raises:
         InvalidInputError: Two rows have the same key.
@@ -91,14 +89,14 @@ def row_documents(kind: SourceType, rows: Sequence[Row], field_name: str) -> lis
             continue
         if document.source_id in documents and row.get("id") is not None:
             raise InvalidInputError(
-                f"{field_name}[{position}].id comes twice.", field=f"{field_name}[{position}].id"
+                f"{field_name}[{position}].id is not unique.", field=f"{field_name}[{position}].id"
             )
         documents[document.source_id] = document
     return list(documents.values())
 
 
 def skills_document(skills: Sequence[Row | str]) -> list[ProfileDocument]:
-    """All skills as one document, a line for each category: alone they are too short to be found."""
+    """Return all skills as one document, a line for each category: single skills are too short."""
     lines: dict[str, list[str]] = {}
     for skill in skills:
         row: Row = {"name": skill} if isinstance(skill, str) else skill
@@ -109,7 +107,7 @@ def skills_document(skills: Sequence[Row | str]) -> list[ProfileDocument]:
         details = [
             f"{_label(key)} {value}" if _is_number(row[key]) else value
             for key in row
-            if key not in ("name", "skill", "title", "category", "group", "type") and _is_told(key)
+            if key not in ("name", "skill", "title", "category", "group", "type") and _is_shown(key)
             if (value := _plain(row[key]))
         ]
         lines.setdefault(category, []).append(f"{name} ({', '.join(details)})" if details else name)
@@ -123,13 +121,13 @@ def skills_document(skills: Sequence[Row | str]) -> list[ProfileDocument]:
 
 
 def _row_document(kind: SourceType, row: Row) -> ProfileDocument | None:
-    told = {key: value for key, value in row.items() if _is_told(key)}
-    title = _first(told, _TITLES)
-    place = _first(told, _PLACES)
+    shown = {key: value for key, value in row.items() if _is_shown(key)}
+    title = _first(shown, _TITLES)
+    place = _first(shown, _PLACES)
     heading = ", ".join(part for part in (title, place) if part)
-    parts = [_period(told), *(_plain(told[key]) for key in _PROSE if key in told)]
-    used = {_key(told, _TITLES), _key(told, _PLACES), *_BEGINS, *_ENDS, *_CURRENT, *_PROSE}
-    parts += [_named(key, value) for key, value in told.items() if key not in used]
+    parts = [_period(shown), *(_plain(shown[key]) for key in _PROSE if key in shown)]
+    used = {_key(shown, _TITLES), _key(shown, _PLACES), *_BEGINS, *_ENDS, *_CURRENT, *_PROSE}
+    parts += [_named(key, value) for key, value in shown.items() if key not in used]
     body = "\n\n".join(part for part in parts if part)
     if not heading and not body:
         return None
@@ -139,7 +137,7 @@ def _row_document(kind: SourceType, row: Row) -> ProfileDocument | None:
     return ProfileDocument(kind, source_id, text, heading or None, media.MARKDOWN)
 
 
-def _is_told(key: str) -> bool:
+def _is_shown(key: str) -> bool:
     return key not in _BOOKKEEPING and not key.endswith("_id")
 
 
@@ -177,7 +175,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _plain(value: Any) -> str:
-    """A value as text; empty when there is nothing to say."""
+    """Return a value as text; empty for null and False."""
     if value is None or value is False:
         return ""
     if value is True:
@@ -194,7 +192,7 @@ def _plain(value: Any) -> str:
 
 
 MAX_DOCUMENTS = 2_000
-"""Rows and documents of one call: they are written in one transaction, which has to end within a minute."""
+"""Rows and documents of one call, limited because one transaction writes them within a minute."""
 MAX_ID_CHARS = 1_000
 """Enough for a path."""
 
@@ -206,7 +204,7 @@ Drafted = tuple[DocumentDraft, list[VectorChunk]]
 
 
 class ProfileDrafter:
-    """Makes drafts of a profile's documents.
+    """Drafts the documents of a profile.
 
     Args:
         chunking: Sizes of the chunks.
@@ -237,7 +235,7 @@ class ProfileDrafter:
         return drafted
 
     def draft(self, profile_id: int, document: ProfileDocument) -> Drafted:
-        """The document as it will be stored, and its passages without vectors.
+        """Return the document as it is stored, and its chunks without vectors.
 
         Raises:
             ExtractionError: ``too_large``: its text is longer than the limit, or makes too many chunks.
@@ -269,19 +267,19 @@ class ProfileDrafter:
 
 
 def parent_source(profile_id: int, *, of_rows: bool) -> str:
-    """What ``reingest_profile`` replaces together: the rows, and where asked the documents."""
+    """Return the parent source that ``reingest_profile`` replaces as one: rows or documents."""
     return f"profiles/{profile_id}/{'rows' if of_rows else 'documents'}"
 
 
 def check_documents(documents: Sequence[ProfileDocument]) -> None:
-    """See that one call can take these.
+    """Validate the documents of one call.
 
     Raises:
         InvalidInputError: There are more than 2,000, or a ``source_id`` is empty or over 1,000 characters.
     """
     if len(documents) > MAX_DOCUMENTS:
         raise InvalidInputError(
-            f"A profile takes at most {MAX_DOCUMENTS:,} rows and documents at once.", field="documents"
+            f"A profile may have at most {MAX_DOCUMENTS:,} rows and documents at once.", field="documents"
         )
     for document in documents:
         if not len(document.source_id.strip()) >= 1 or len(document.source_id) > MAX_ID_CHARS:

@@ -1,4 +1,4 @@
-"""Rows of a table or query to documents: which columns say what, and which rows have changed."""
+"""Documents of database rows: roles of columns, and detection of changed rows."""
 
 import hashlib
 import json
@@ -15,24 +15,24 @@ from vectorforge.ingestion.drafts import FORMAT
 from vectorforge.ingestion.embedding_prefetch import SMALL_BYTES, KnownVectors
 from vectorforge.ingestion.extract import media
 from vectorforge.ingestion.extract.decode import clean, clean_json
-from vectorforge.ingestion.pipeline import IngestionPipeline, failed
-from vectorforge.ingestion.types import MAX_SOURCE_CHARS, DocumentResult, DocumentStatus, ExtractedDocument
+from vectorforge.ingestion.pipeline import IngestionPipeline
+from vectorforge.ingestion.types import MAX_SOURCE_CHARS, DocumentResult, ExtractedDocument
 from vectorforge.types import Collection
 
 ROW_VERSION: Final = "row_version"
-"""In the metadata of a row's document: the state of the row that it was made of."""
+"""Metadata field of a row's document with the state of the row."""
 _MAX_NAME_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
 class RowMapping:
-    """What the columns of a table or query are.
+    """Roles of the columns of a table or query.
 
     Args:
         name: Identity of the table or query in the collection; sources are ``<name>#<key>``.
-        key: Column that tells rows apart.
+        key: Unique column.
         text: Columns that make the text, in this order, with blank lines between them.
-        updated: Column that tells when a row last changed: rows whose value has not changed are not read.
+        updated: Column with the time of the last change: rows with an unchanged value are not read.
         title: Column of the title.
         metadata: Columns that become metadata under their own names.
 
@@ -55,26 +55,26 @@ class RowMapping:
         if not self.text:
             raise InvalidInputError("At least one column must make the text.", field="--text")
         if ROW_VERSION in self.metadata:
-            raise InvalidInputError(f"{ROW_VERSION} is kept for VectorForge.", field="--metadata-column")
+            raise InvalidInputError(f"{ROW_VERSION} is reserved for VectorForge.", field="--metadata-column")
 
     def check(self, columns: Sequence[str]) -> None:
-        """Hold the mapping to the columns that are there.
+        """Check the mapping against the existing columns.
 
         Raises:
-            InvalidInputError: A column is missing, or its name comes twice.
+            InvalidInputError: A column is missing or ambiguous.
         """
-        wanted = [self.key, *self.text, self.updated, self.title, *self.metadata]
-        for column in wanted:
+        required = [self.key, *self.text, self.updated, self.title, *self.metadata]
+        for column in required:
             if column is None:
                 continue
             if columns.count(column) != 1:
-                problem = "comes twice" if column in columns else "is not there"
+                problem = "is ambiguous" if column in columns else "does not exist"
                 raise InvalidInputError(
-                    f"The column {column!r} {problem}; there are: {', '.join(columns)}.", field=column
+                    f"The column {column!r} {problem}; columns: {', '.join(columns)}.", field=column
                 )
 
     def source_of(self, key: Any) -> str:
-        """Source of the document of a row.
+        """Return the source of a row's document.
 
         Raises:
             InvalidInputError: The key is null, or too long.
@@ -90,7 +90,7 @@ class RowMapping:
         return source
 
     def document(self, row: Mapping[str, Any]) -> ExtractedDocument | None:
-        """The document of a row; None when its text columns are empty."""
+        """Return the document of a row; None if its text columns are empty."""
         text = "\n\n".join(part for column in self.text if (part := _text(row[column]).strip()))
         text, in_text = clean(text)
         if not text.strip():
@@ -113,13 +113,13 @@ class RowMapping:
 
 
 class RowIngestion:
-    """Stores rows as documents of one collection.
+    """Stores rows as documents of a collection.
 
     Args:
-        pipeline: Of the collection's tenant.
-        collection: Where to.
-        mapping: What the columns are.
-        settings: Sizes of chunks; a document made with other ones is made anew.
+        pipeline: Pipeline of the collection's tenant.
+        collection: Target collection.
+        mapping: Roles of the columns.
+        settings: Chunk sizes; documents chunked with other sizes are replaced.
         labels: Metadata for every document; a row's own win.
     """
 
@@ -145,30 +145,30 @@ class RowIngestion:
         self._made_with = hashlib.sha256(json.dumps(decisive, default=str).encode()).hexdigest()[:16]
 
     def version_of(self, updated: Any) -> str | None:
-        """What a document of a row with this time of change has in ``row_version``; None: nothing tells."""
+        """Return the ``row_version`` for a time of change; None if the rows have no such column."""
         return None if updated is None else f"{self._made_with} {_text(updated)}"
 
     async def embedding_prefetch(self, rows: Sequence[Mapping[str, Any]]) -> KnownVectors:
         """Embed short rows in one request; see ``IngestionPipeline.embedding_prefetch``."""
         documents = []
         for row in rows:
-            with suppress(VectorForgeError):  # told when its turn comes
+            with suppress(VectorForgeError):  # reported when it is ingested
                 document = self._document(row)
                 if document is not None and len(document.text) <= SMALL_BYTES:
                     documents.append(document)
         return await self._pipeline.vectors_of(self._collection, documents)
 
     async def ingest(
-        self, row: Mapping[str, Any], known: KnownVectors | None = None
+        self, row: Mapping[str, Any], prefetched: KnownVectors | None = None
     ) -> DocumentResult | None:
-        """Store a row, or replace its document; a failure is a result, so that other rows go on.
+        """Store a row, or replace its document; a failure is a result, so that other rows continue.
 
         Args:
             row: Values by column.
-            known: What ``embedding_prefetch`` has made of it and others.
+            prefetched: Vectors of ``embedding_prefetch``.
 
         Returns:
-            What became of it; None when the row holds no text, and so makes no document.
+            The result; None when the row has no text.
         """
         source = str(row[self.mapping.key])
         try:
@@ -176,18 +176,10 @@ class RowIngestion:
             if document is None:
                 return None
             source = document.source
-            stored = await self._pipeline.ingest_document(self._collection, document, known=known)
+            stored = await self._pipeline.ingest_document(self._collection, document, prefetched=prefetched)
         except VectorForgeError as exc:
-            return failed(source, exc)
-        return DocumentResult(
-            source=source,
-            status=DocumentStatus.UNCHANGED if stored.unchanged else DocumentStatus.SUCCEEDED,
-            document_id=stored.document_id,
-            chunks_added=stored.chunks_added,
-            chunks_kept=stored.chunks_kept,
-            chunks_removed=stored.chunks_removed,
-            warnings=document.warnings,
-        )
+            return DocumentResult.of_failure(source, exc)
+        return DocumentResult.of(document, stored)
 
     def _document(self, row: Mapping[str, Any]) -> ExtractedDocument | None:
         document = self.mapping.document(row)
@@ -198,7 +190,7 @@ class RowIngestion:
         return replace(document, metadata=metadata)
 
     async def keep_only(self, sources: Sequence[str]) -> int:
-        """Delete the documents of rows that are gone; returns how many.
+        """Delete the documents of removed rows, and return their number.
 
         Raises:
             DatabaseError: The database failed; nothing was deleted.
@@ -207,7 +199,7 @@ class RowIngestion:
 
 
 def _text(value: Any) -> str:
-    """A column's value as text; empty for null."""
+    """Return a column's value as text; empty for null."""
     if value is None:
         return ""
     if isinstance(value, str):
@@ -217,7 +209,7 @@ def _text(value: Any) -> str:
 
 
 def _json(value: Any) -> Any:
-    """A column's value as metadata: numbers, truth values, text, and lists and objects of them."""
+    """Return a column's value as metadata: numbers, booleans, text, and lists and objects of them."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, datetime):
@@ -226,7 +218,7 @@ def _json(value: Any) -> Any:
         return value.isoformat()
     if isinstance(value, float | Decimal):
         number = float(value)
-        return number if number - number == 0 else str(value)  # NaN and infinities are no JSON
+        return number if number - number == 0 else str(value)  # NaN and infinities are not JSON
     if isinstance(value, Mapping):
         return {str(name): _json(item) for name, item in value.items()}
     if isinstance(value, list | tuple):

@@ -1,14 +1,15 @@
-"""Words of ingestion: what is read, what it is cut into, and what became of each document."""
+"""Types of ingestion: limits, parts, extracted documents and results."""
 
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NotRequired, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, NotRequired, Self, TypeAlias, TypedDict
 from uuid import UUID
 
 from vectorforge.config import IngestionSettings
-from vectorforge.errors import ExtractionError
+from vectorforge.errors import ExtractionError, VectorForgeError
+from vectorforge.types import StoredDocument
 
 if TYPE_CHECKING:
     from vectorforge.ingestion.chunk import TextChunk
@@ -16,11 +17,11 @@ if TYPE_CHECKING:
 MAX_SOURCE_CHARS = 2_000
 """Longest ``source`` of a document."""
 Charge: TypeAlias = Callable[[int], Awaitable[None]]
-"""Called with the tokens of texts before they are embedded; raises when the tenant may not use them."""
+"""Called with the tokens of texts before they are embedded; raises if they exceed the tenant's limits."""
 
 
 class IngestionStage(StrEnum):
-    """What is being done to a document, in this order."""
+    """Stages of ingesting a document, in this order."""
 
     EXTRACT = "extract"
     CHUNK = "chunk"
@@ -30,7 +31,7 @@ class IngestionStage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ExtractionLimits:
-    """What a single document may cost."""
+    """Limits of a single document."""
 
     max_bytes: int = 25 * 1024 * 1024
     max_chars: int = 10_000_000
@@ -45,7 +46,7 @@ class ExtractionLimits:
 
     @classmethod
     def from_settings(cls, settings: IngestionSettings) -> "ExtractionLimits":
-        """The limits an operator set."""
+        """Return the configured limits."""
         return cls(
             max_bytes=settings.max_document_bytes,
             max_chars=settings.max_document_chars,
@@ -69,18 +70,18 @@ class ExtractionLimits:
 
 
 class Cancellation:
-    """Tells work on another thread that nobody waits for it any more."""
+    """Cancellation of work that runs on another thread."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
 
     def cancel(self) -> None:
-        """Ask the work to end; it may be called more than once, from any thread."""
+        """Request the end of the work; callable repeatedly, from any thread."""
         self._event.set()
 
     @property
     def cancelled(self) -> bool:
-        """Whether the work should end."""
+        """True after ``cancel``."""
         return self._event.is_set()
 
 
@@ -94,11 +95,11 @@ class DocumentPart:
     parent_source: str | None = None
     """The JSONL file that this is a line of."""
     fallback_title: str | None = None
-    """For a document that has no title: the path of its file, relative to the folder that was given."""
+    """Title of a document without one: the path of its file, relative to the ingested folder."""
 
 
 class ReadText(TypedDict):
-    """What the reader of a format found; JSON, because some run in a child process."""
+    """Result of a format's reader; JSON-compatible, because some run in a child process."""
 
     text: str
     title: str | None
@@ -115,51 +116,75 @@ class ExtractedDocument:
 
     source: str
     text: str
-    """What is stored; every offset of its chunks counts characters of this text."""
+    """Stored text; the offsets of the chunks count its characters."""
     media_type: str
     title: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
-    """What was replaced or guessed while reading, in sentences."""
+    """Replacements and guesses made while reading, as sentences."""
     page_starts: tuple[int, ...] = ()
     """Offset of each page's first character, ascending from page 1; empty when there are no pages."""
     parent_source: str | None = None
     """The JSONL file that this is a line of."""
     chunks: "tuple[TextChunk, ...] | None" = None
-    """The text as it was cut already; None: the pipeline cuts it."""
+    """Chunks of the text; None: the pipeline cuts it."""
 
 
 @dataclass(frozen=True, slots=True)
 class IngestionError:
-    """Why a document failed; both parts are safe to show."""
+    """Error of a failed document; code and message are safe to show."""
 
     code: str
     """``VectorForgeError.code``; for a document that cannot be read ``document_`` and the reason, such as
     ``document_encrypted``."""
     message: str
     retryable: bool = False
-    """The same document may succeed later, unchanged."""
+    """True if the unchanged document may succeed later."""
+
+    @classmethod
+    def of(cls, exc: VectorForgeError) -> Self:
+        """Return an exception as the error of a document."""
+        code = f"document_{exc.reason}" if isinstance(exc, ExtractionError) else exc.code
+        return cls(code, exc.message, retryable=exc.retryable)
 
 
 class DocumentStatus(StrEnum):
-    """What became of a document."""
+    """Final status of a document."""
 
     SUCCEEDED = "succeeded"
     UNCHANGED = "unchanged"
-    """It was stored already; nothing was embedded or written."""
+    """Stored already; nothing was embedded or written."""
     FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentResult:
-    """What became of one document of a request; its siblings have their own."""
+    """Result of one document of a request."""
 
     source: str
     status: DocumentStatus
     document_id: UUID | None = None
     chunks_added: int = 0
     chunks_kept: int = 0
-    """Unchanged: same id, same embedding."""
+    """Unchanged chunks: same id, same embedding."""
     chunks_removed: int = 0
     error: IngestionError | None = None
     warnings: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, document: ExtractedDocument, stored: StoredDocument) -> Self:
+        """Return the result of a document that was stored or unchanged."""
+        return cls(
+            source=document.source,
+            status=DocumentStatus.UNCHANGED if stored.unchanged else DocumentStatus.SUCCEEDED,
+            document_id=stored.document_id,
+            chunks_added=stored.chunks_added,
+            chunks_kept=stored.chunks_kept,
+            chunks_removed=stored.chunks_removed,
+            warnings=document.warnings,
+        )
+
+    @classmethod
+    def of_failure(cls, source: str, exc: VectorForgeError, warnings: tuple[str, ...] = ()) -> Self:
+        """Return the result of a document that failed with an error."""
+        return cls(source, DocumentStatus.FAILED, error=IngestionError.of(exc), warnings=warnings)

@@ -1,1 +1,1 @@
-"""What a laptop needs in place of AWS."""
+"""Embedded PostgreSQL and the setup of one machine."""

@@ -1,4 +1,4 @@
-"""The operating system's account that the embedded PostgreSQL runs as."""
+"""Operating system account of the embedded PostgreSQL."""
 
 import os
 import shutil
@@ -11,7 +11,7 @@ from typing import Any
 from vectorforge.errors import ConfigurationError
 
 ACCOUNTS = ("postgres", "vectorforge")
-"""Accounts for a server started by root: the first that exists; the last is made if none does."""
+"""Accounts for a server started by root: the first that exists; the last is created if none does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +23,11 @@ class Account:
 
     @property
     def is_other(self) -> bool:
-        """Whether it differs from the account of this process."""
+        """True if it differs from the account of this process."""
         return self.uid != os.geteuid()
 
     def own(self, directory: Path) -> None:
-        """Give this account a directory of its own, closed to everybody else."""
+        """Make this account the owner of a directory, without access for others."""
         directory.chmod(0o700)
         if self.is_other:
             os.chown(directory, self.uid, self.gid, follow_symlinks=False)
@@ -38,10 +38,10 @@ class Account:
 
 
 def account_for(data_dir: Path) -> Account:
-    """The account for a server over this directory: this process's own, or, for root, a lesser one.
+    """Return the account for a server: that of this process; for root, an unprivileged one.
 
     Raises:
-        ConfigurationError: Root has no account to give it to.
+        ConfigurationError: There is no unprivileged account for root.
     """
     if os.geteuid() != 0:
         return Account(os.geteuid(), os.getegid())
@@ -53,10 +53,10 @@ def account_for(data_dir: Path) -> Account:
 
 
 def make_folder(folder: Path, account: Account) -> None:
-    """Make a folder, and those above it, that an account may pass; what is there already stays as it is.
+    """Create a folder and its parents so that an account may pass them; existing ones are not changed.
 
     Raises:
-        OSError: It cannot be made.
+        OSError: It cannot be created.
     """
     missing = [directory for directory in (folder, *folder.parents) if not directory.exists()]
     for directory in reversed(missing):
@@ -66,7 +66,7 @@ def make_folder(folder: Path, account: Account) -> None:
 
 
 def closed_above(path: Path, account: Account | None = None) -> Path | None:
-    """The topmost directory above a path that an account (None: one that is nobody's) cannot pass, if any."""
+    """Return the topmost parent directory that an account (None: any other user) cannot pass, if any."""
     directories = {*path.absolute().parents, *path.resolve().parents}
     for directory in sorted(directories, key=lambda found: len(found.parts)):
         if directory.exists() and not _passes(directory.stat(), account):

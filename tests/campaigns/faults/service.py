@@ -121,7 +121,8 @@ async def main() -> None:
     """Serve until SIGTERM, by the server of ``vectorforge up``."""
     from vectorforge.api.app import create_app
     from vectorforge.bootstrap import Application
-    from vectorforge.cli.commands.server import bind, serve
+    from vectorforge.cli.commands.addresses import bind
+    from vectorforge.cli.commands.server import serve
     from vectorforge.config import VectorForgeConfig
 
     with bind("127.0.0.1", int(os.environ.get(_PORT, "0"))) as bound:

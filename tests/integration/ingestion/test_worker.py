@@ -66,7 +66,7 @@ class TestWorker:
         async with IngestionWorker(job_room.database, make_pipeline), asyncio.timeout(10):
             while not caplog.records:  # noqa: ASYNC110 - a log announces nothing
                 await asyncio.sleep(0.01)
-        assert "Ingestion waits 1 s after an unexpected error: builtins.RuntimeError" in caplog.text
+        assert "Ingestion pauses for 1 s after an unexpected error: builtins.RuntimeError" in caplog.text
         assert "hunter2" not in caplog.text
 
     async def test_a_job_reports_each_document(self, job_room: Room) -> None:

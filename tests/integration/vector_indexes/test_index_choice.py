@@ -6,14 +6,13 @@ import psycopg
 import pytest
 
 from tests.integration.vector_indexes.conftest import app_url, index_of, make, store, vectors
-from vectorforge.cli.doctor.storage_checks import storage_checks
+from vectorforge.cli.doctor.database_checks import storage_checks
 from vectorforge.db.connection import Database
 from vectorforge.db.schema.index_building import build_indexes
 from vectorforge.db.schema.vector_indexes import IndexState
 from vectorforge.errors import (
     NotFoundError,
 )
-from vectorforge.local.laptop import indexes_kept
 from vectorforge.types import DistanceMetric, VectorIndex
 
 
@@ -96,7 +95,7 @@ async def test_doctor_with_missing_index_warns(owner_url: str) -> None:
 async def test_local_index_keeper_with_large_collection_builds_index(owner_url: str) -> None:
     async with Database(app_url(owner_url)) as database:
         db = database.for_tenant("a")
-        async with indexes_kept(owner_url, larger_than=10, every_s=0.05), asyncio.timeout(20):
+        async with maintain_indexes(owner_url, larger_than=10, every_s=0.05), asyncio.timeout(20):
             await store(db, (await make(db)).id, vectors(11))
             while (await index_of(owner_url, "cosine_3")).state is not IndexState.READY:  # noqa: ASYNC110 - a server's
                 await asyncio.sleep(0.05)

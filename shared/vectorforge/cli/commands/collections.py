@@ -7,187 +7,172 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vectorforge.cli.commands import reembed
-from vectorforge.cli.options import (
-    DataDirOption,
-    DebugOption,
-    JsonOption,
-    LimitOption,
-    OffsetOption,
-    YesOption,
-    confirm,
-)
-from vectorforge.cli.session import tenant_command
+from vectorforge.cli.options import LimitOption, OffsetOption, YesOption, confirm
+from vectorforge.cli.session import CommandContext, Session, session_command
 from vectorforge.cli.terminal import Terminal
 from vectorforge.errors import InvalidInputError
 from vectorforge.types import Collection, DistanceMetric, SearchMode, SearchSettings, VectorIndex
 
 if TYPE_CHECKING:  # loaded when there is one to print
     from vectorforge.api.native.collections import CollectionBody
-    from vectorforge.cli.session import Session
 
 app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode="rich", help="List, make, show, set and delete collections."
+    no_args_is_help=True, rich_markup_mode="rich", help="List, create, show, change and delete collections."
 )
 app.add_typer(reembed.app, name="reembed")
 
 LanguageOption = Annotated[
     str | None,
     typer.Option(
-        help="Of the texts: english, german, french ...; simple: words as they are.", show_default=False
+        help="Language of the texts: english, german, french ...; simple: no stemming.", show_default=False
     ),
 ]
 SearchModeOption = Annotated[
     SearchMode | None,
-    typer.Option(help="What questions are searched by that do not say it themselves.", show_default=False),
+    typer.Option(help="Search mode of queries that name none.", show_default=False),
 ]
 DenseWeightOption = Annotated[
     float | None,
     typer.Option(
         min=0,
         max=1,
-        help="Weight of the score by vector in a hybrid search; that by words has the rest.",
+        help="Weight of the vector score in hybrid search; the keyword score has the rest.",
         show_default=False,
     ),
 ]
 
 
 @app.command("list")
+@session_command
 def list_collections(
+    context: CommandContext,
     limit: LimitOption = None,
     offset: OffsetOption = 0,
-    json_output: JsonOption = False,
-    data_dir: DataDirOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """List the collections, by name."""
-    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug) as running:
 
-        async def work(session: "Session") -> list[Collection]:
-            return list(await session.services.collections.list(limit=limit, offset=offset))
+    async def work(session: Session) -> list[Collection]:
+        return list(await session.services.collections.list(limit=limit, offset=offset))
 
-        running.show(running.run(work), _as_list, partial(_print_list, offset))
+    context.show(context.run(work), _as_list, partial(_print_list, offset))
 
 
 @app.command()
+@session_command
 def create(
+    context: CommandContext,
     name: Annotated[str, typer.Argument(help="Unique name.")],
-    description: Annotated[str, typer.Option(help="What is in it.")] = "",
+    description: Annotated[str, typer.Option(help="Description.")] = "",
     embedding_provider: Annotated[
         str | None,
-        typer.Option(help="Who embeds: local, openai, bedrock ...", show_default="the configured one"),
+        typer.Option(
+            help="Embedding provider: local, openai, bedrock ...", show_default="the configured one"
+        ),
     ] = None,
     embedding_model: Annotated[
         str | None, typer.Option(help="Model of that provider.", show_default="the provider's")
     ] = None,
-    metric: Annotated[DistanceMetric, typer.Option(help="How vectors are compared.")] = DistanceMetric.COSINE,
+    metric: Annotated[
+        DistanceMetric, typer.Option(help="Distance metric of the vectors.")
+    ] = DistanceMetric.COSINE,
     language: LanguageOption = None,
     search_mode: SearchModeOption = None,
     dense_weight: DenseWeightOption = None,
     vector_index: Annotated[
-        VectorIndex, typer.Option(help="What their index is made of, once there are more than 10,000.")
+        VectorIndex, typer.Option(help="Type of the HNSW index, built above 10,000 vectors.")
     ] = VectorIndex.FULL,
     words: Annotated[
         bool,
-        typer.Option("--words/--no-words", help="Index words, too; without, it is searched by vectors only."),
+        typer.Option("--words/--no-words", help="Also index words; without, only vector search works."),
     ] = True,
-    json_output: JsonOption = False,
-    data_dir: DataDirOption = None,
-    debug: DebugOption = False,
 ) -> None:
-    """Make an empty collection; `collections reembed` changes its embedding model later.
+    """Create an empty collection; `collections reembed` changes its embedding model later.
 
     [bold]Example[/bold]
 
         vectorforge collections create handbook --embedding-provider openai
     """
-    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug) as running:
 
-        async def work(session: "Session") -> Collection:
-            return await session.services.create_collection(
-                name,
-                description=description,
-                embedding_provider=embedding_provider,
-                embedding_model=embedding_model,
-                distance_metric=metric,
-                search=SearchSettings(search_mode, dense_weight, language, keeps_words=words),
-                vector_index=vector_index,
-            )
+    async def work(session: Session) -> Collection:
+        return await session.services.create_collection(
+            name,
+            description=description,
+            embedding_provider=embedding_provider,
+            embedding_model=embedding_model,
+            distance_metric=metric,
+            search=SearchSettings(search_mode, dense_weight, language, keeps_words=words),
+            vector_index=vector_index,
+        )
 
-        running.show(running.run(work), _as_body, _print_made)
+    context.show(context.run(work), _as_body, _print_made)
 
 
 @app.command("set")
+@session_command
 def set_collection(
+    context: CommandContext,
     name: Annotated[str, typer.Argument(help="Name or id.")],
     language: LanguageOption = None,
     search_mode: SearchModeOption = None,
     dense_weight: DenseWeightOption = None,
-    json_output: JsonOption = False,
-    data_dir: DataDirOption = None,
-    debug: DebugOption = False,
 ) -> None:
-    """Change how a collection is searched; what is not given stays.
+    """Change how a collection is searched; options that are not given stay.
 
-    After a change of the language, a server or `vectorforge migrate`
-    reads the words of its passages anew.
+    After a language change, a server or `vectorforge migrate`
+    indexes the words of its chunks again.
 
     [bold]Example[/bold]
 
         vectorforge collections set handbook --language german --dense-weight 0.4
     """
-    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug) as running:
-        settings = SearchSettings(search_mode, dense_weight, language)
-        if settings == SearchSettings():
-            raise InvalidInputError("Nothing to set: give --language, --search-mode or --dense-weight.")
+    settings = SearchSettings(search_mode, dense_weight, language)
+    if settings == SearchSettings():
+        raise InvalidInputError("Nothing to set: give --language, --search-mode or --dense-weight.")
 
-        async def work(session: "Session") -> Collection:
-            wanted = await session.collection(name)
-            changed = await session.services.collections.set_search(wanted.id, settings)
-            return changed or wanted  # deleted a moment ago
+    async def work(session: Session) -> Collection:
+        target = await session.collection(name)
+        changed = await session.services.collections.set_search(target.id, settings)
+        return changed or target  # deleted concurrently
 
-        running.show(running.run(work), _as_body, _print_search)
+    context.show(context.run(work), _as_body, _print_search)
 
 
 @app.command()
+@session_command
 def show(
+    context: CommandContext,
     name: Annotated[str, typer.Argument(help="Name or id.")],
-    json_output: JsonOption = False,
-    data_dir: DataDirOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """Show one collection."""
-    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug) as running:
 
-        async def work(session: "Session") -> Collection:
-            wanted = await session.collection(name)
-            # Only the list counts documents and chunks.
-            return next((c for c in await session.services.collections.list() if c.id == wanted.id), wanted)
+    async def work(session: Session) -> Collection:
+        target = await session.collection(name)
+        # Only the list includes counts of documents and chunks.
+        return next((c for c in await session.services.collections.list() if c.id == target.id), target)
 
-        running.show(running.run(work), _as_body, _print_all)
+    context.show(context.run(work), _as_body, _print_all)
 
 
 @app.command()
+@session_command
 def delete(
+    context: CommandContext,
     name: Annotated[str, typer.Argument(help="Name or id.")],
     yes: YesOption = False,
-    json_output: JsonOption = False,
-    data_dir: DataDirOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """Delete a collection with all its documents. This cannot be undone."""
-    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug) as running:
-        confirm(f'Delete the collection "{name}" with all its documents?', yes=yes)
+    confirm(f'Delete the collection "{name}" with all its documents?', yes=yes)
 
-        async def work(session: "Session") -> Collection:
-            wanted = await session.collection(name)
-            await session.services.collections.delete(wanted.id)
-            return wanted
+    async def work(session: Session) -> Collection:
+        target = await session.collection(name)
+        await session.services.collections.delete(target.id)
+        return target
 
-        running.show(
-            running.run(work),
-            lambda gone: {"id": gone.id, "name": gone.name, "deleted": True},
-            lambda terminal, gone: terminal.line(f"Deleted {gone.name}."),
-        )
+    context.show(
+        context.run(work),
+        lambda deleted: {"id": deleted.id, "name": deleted.name, "deleted": True},
+        lambda terminal, deleted: terminal.line(f"Deleted {deleted.name}."),
+    )
 
 
 def _as_body(collection: Collection) -> "CollectionBody":
@@ -205,14 +190,14 @@ def _print_list(offset: int, terminal: Terminal, found: Sequence[Collection]) ->
         terminal.note(f"There are no more than {offset} collections.")
         return
     if not found:
-        terminal.note("There are no collections yet. `vectorforge ingest PATH` makes one.")
+        terminal.note("There are no collections yet. `vectorforge ingest PATH` creates one.")
         return
     rows = [(c.name, c.document_count, c.chunk_count, _model(c), c.dimension, c.id) for c in found]
     terminal.table(["Name", "Documents#", "Chunks#", "Embedding", "Dimension#", "Id"], rows)
 
 
 def _print_made(terminal: Terminal, made: Collection) -> None:
-    terminal.line(f"Made {made.name}: {_model(made)}, {made.dimension} dimensions.")
+    terminal.line(f"Created {made.name}: {_model(made)}, {made.dimension} dimensions.")
 
 
 def _print_search(terminal: Terminal, found: Collection) -> None:
@@ -220,7 +205,7 @@ def _print_search(terminal: Terminal, found: Collection) -> None:
     weight = f", weight of vectors {found.dense_weight:g}" if hybrid else ""
     terminal.line(f"{found.name}: {found.search_mode.value} search{weight}, language {found.language}.")
     if not found.terms_complete:
-        terminal.note("Its passages' words are still to be read; a running server does it.")
+        terminal.note("The words of its chunks are not indexed yet; a running server indexes them.")
 
 
 def _print_all(terminal: Terminal, found: Collection) -> None:

@@ -6,77 +6,72 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vectorforge.cli.commands.ask import parse_filter
 from vectorforge.cli.ingest.files import shown_source, source_name
 from vectorforge.cli.options import (
     CollectionOption,
-    DataDirOption,
-    DebugOption,
     FilterOption,
-    JsonOption,
     ProfileOption,
     YesOption,
     confirm,
+    parse_filter,
 )
-from vectorforge.cli.session import TenantCommand, tenant_command
+from vectorforge.cli.session import CommandContext, Session, session_command
 from vectorforge.cli.terminal import Terminal
 from vectorforge.errors import InvalidInputError, NotFoundError
 
 if TYPE_CHECKING:  # loaded when a command runs
     from vectorforge.api.native.document_schemas import DeletedDocuments
-    from vectorforge.cli.session import Session
     from vectorforge.db.repositories.document_repo import Document
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help="List and delete documents.")
 
 
 @app.command("list")
+@session_command
 def list_documents(
+    context: CommandContext,
     collection: CollectionOption = None,
     where: FilterOption = None,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="Documents at most.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of documents.")] = 50,
     offset: Annotated[int, typer.Option(min=0, help="Documents to skip.")] = 0,
-    json_output: JsonOption = False,
-    data_dir: DataDirOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """List the documents of a collection."""
-    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug) as running:
-        from vectorforge.vectorstore.filters.documents import condition_on_documents
+    from vectorforge.vectorstore.filters.documents import condition_on_documents
 
-        filters = parse_filter(where)
+    filters = parse_filter(where)
 
-        async def work(session: "Session") -> "tuple[Sequence[Document], int]":
-            wanted = await session.collection(collection)
-            return await session.services.documents.list(
-                wanted.id, limit=limit, offset=offset, condition=condition_on_documents(filters)
-            )
+    async def work(session: Session) -> "tuple[Sequence[Document], int]":
+        target = await session.collection(collection)
+        return await session.services.documents.list(
+            target.id, limit=limit, offset=offset, condition=condition_on_documents(filters)
+        )
 
-        def as_json(page: "tuple[Sequence[Document], int]") -> object:
-            from vectorforge.api.native.document_schemas import DocumentBody, DocumentList
+    def as_json(page: "tuple[Sequence[Document], int]") -> object:
+        from vectorforge.api.native.document_schemas import DocumentBody, DocumentList
 
-            found, total = page
-            bodies = [DocumentBody.of(document) for document in found]
-            return DocumentList(documents=bodies, total=total, limit=limit, offset=offset)
+        found, total = page
+        bodies = [DocumentBody.of(document) for document in found]
+        return DocumentList(documents=bodies, total=total, limit=limit, offset=offset)
 
-        running.show(running.run(work), as_json, _print_list)
+    context.show(context.run(work), as_json, _print_list)
 
 
 @app.command()
+@session_command
 def delete(
+    context: CommandContext,
     source: Annotated[
         str | None, typer.Argument(help="Source, as `documents list` shows it.", show_default=False)
     ] = None,
     collection: CollectionOption = None,
     where: FilterOption = None,
     profile: ProfileOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="With --filter: only count them.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="With --filter: only count the documents.")
+    ] = False,
     yes: YesOption = False,
-    json_output: JsonOption = False,
-    data_dir: DataDirOption = None,
-    debug: DebugOption = False,
 ) -> None:
-    """Delete one document with its chunks, or all whose metadata match a filter.
+    """Delete one document with its chunks, or all documents whose metadata match a filter.
 
     [bold]Examples[/bold]
 
@@ -84,13 +79,12 @@ def delete(
 
         vectorforge documents delete --filter '{"year": {"$lt": 2020}}' --dry-run
     """
-    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug) as running:
-        if (source is None) is (where is None):
-            raise InvalidInputError("Give a SOURCE or a --filter, and not both.", field="SOURCE")
-        if source is not None:
-            _delete_one(running, collection, source, yes=yes)
-        else:
-            _delete_matching(running, collection, where, profile_id=profile, dry_run=dry_run, yes=yes)
+    if (source is None) is (where is None):
+        raise InvalidInputError("Give either SOURCE or --filter.", field="SOURCE")
+    if source is not None:
+        _delete_one(context, collection, source, yes=yes)
+    else:
+        _delete_matching(context, collection, where, profile_id=profile, dry_run=dry_run, yes=yes)
 
 
 def _print_list(terminal: Terminal, page: "tuple[Sequence[Document], int]") -> None:
@@ -102,28 +96,28 @@ def _print_list(terminal: Terminal, page: "tuple[Sequence[Document], int]") -> N
     terminal.note(f"{len(found)} of {total} documents")
 
 
-def _delete_one(running: TenantCommand, collection: str | None, source: str, *, yes: bool) -> None:
+def _delete_one(context: CommandContext, collection: str | None, source: str, *, yes: bool) -> None:
     confirm(f'Delete the document "{source}"?', yes=yes)
 
-    async def work(session: "Session") -> "Document":
-        wanted = await session.collection(collection)
+    async def work(session: Session) -> "Document":
+        target = await session.collection(collection)
         documents = session.services.documents
-        document = await documents.find_by_source(wanted.id, source)
-        document = document or await documents.find_by_source(wanted.id, source_name(Path(source)))
+        document = await documents.find_by_source(target.id, source)
+        document = document or await documents.find_by_source(target.id, source_name(Path(source)))
         if document is None:
-            raise NotFoundError(f'There is no document "{source}" in the collection "{wanted.name}".')
+            raise NotFoundError(f'There is no document "{source}" in the collection "{target.name}".')
         await session.services.vector_store.delete_document(document.id)
         return document
 
-    running.show(
-        running.run(work),
-        lambda gone: {"id": gone.id, "source": gone.source, "deleted": True},
-        lambda terminal, gone: terminal.line(f"Deleted {shown_source(gone.source)}."),
+    context.show(
+        context.run(work),
+        lambda removed: {"id": removed.id, "source": removed.source, "deleted": True},
+        lambda terminal, removed: terminal.line(f"Deleted {shown_source(removed.source)}."),
     )
 
 
 def _delete_matching(
-    running: TenantCommand,
+    context: CommandContext,
     collection: str | None,
     where: str | None,
     *,
@@ -133,16 +127,16 @@ def _delete_matching(
 ) -> None:
     filters = parse_filter(where) or {}
 
-    async def work(session: "Session") -> "DeletedDocuments":
+    async def work(session: Session) -> "DeletedDocuments":
         from vectorforge.api.native.document_schemas import DeletedDocuments
 
-        wanted = await session.collection(collection, profile_id=profile_id)
+        target = await session.collection(collection, profile_id=profile_id)
         store, deleted = session.services.vector_store, 0
-        matched = await store.count_documents(wanted.id, filters, profile_id=profile_id)
+        matched = await store.count_documents(target.id, filters, profile_id=profile_id)
         if matched and not dry_run:
             confirm(f"Delete {_documents(matched)}?", yes=yes)
-            while gone := await store.delete_documents(wanted.id, filters, profile_id=profile_id):
-                deleted += gone
+            while removed := await store.delete_documents(target.id, filters, profile_id=profile_id):
+                deleted += removed
         remaining = matched if dry_run else 0
         return DeletedDocuments(matched=matched, deleted=deleted, remaining=remaining)
 
@@ -152,7 +146,7 @@ def _delete_matching(
         else:
             terminal.line(f"Deleted {_documents(done.deleted)}.")
 
-    running.show(running.run(work), lambda done: done, as_text)
+    context.show(context.run(work), lambda done: done, as_text)
 
 
 def _documents(number: int) -> str:

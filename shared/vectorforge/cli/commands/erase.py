@@ -8,219 +8,204 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from vectorforge.cli.exit_codes import ExitCode
 from vectorforge.cli.ingest.files import source_name
-from vectorforge.cli.options import (
-    CollectionOption,
-    DataDirOption,
-    DebugOption,
-    JsonOption,
-    YesOption,
-    confirm,
-)
-from vectorforge.cli.session import TenantCommand, tenant_command
-from vectorforge.cli.terminal import Terminal, command
+from vectorforge.cli.options import CollectionOption, YesOption, confirm
+from vectorforge.cli.session import CommandContext, Session, offline_command, session_command
+from vectorforge.cli.terminal import ExitCode, Terminal
 from vectorforge.errors import InvalidInputError, NotFoundError
 
 if TYPE_CHECKING:
     from vectorforge.api.admin.erasures import ErasureBody, ErasureList
-    from vectorforge.cli.session import Session
     from vectorforge.config import VectorForgeConfig
     from vectorforge.erasure.repo import Erasure, Subject
 
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Erase a document, a profile, a collection or a whole tenant with all traces, and keep the proof.",
-    epilog="An erasure that was interrupted goes on when the same command is given again, or by a server.",
+    help="Erase a document, a profile, a collection or a tenant with all derived data, with a certificate.",
+    epilog="An interrupted erasure is resumed by the same command, or by a server.",
 )
 
 TenantOption: TypeAlias = Annotated[
-    str | None, typer.Option("--tenant", help="Whose; default: VECTORFORGE_LOCAL_TENANT.", show_default=False)
+    str | None,
+    typer.Option("--tenant", help="Tenant; default: VECTORFORGE_LOCAL_TENANT.", show_default=False),
 ]
 
 
 @app.command()
+@session_command
 def document(
+    context: CommandContext,
     source: Annotated[str, typer.Argument(help="Source, as `documents list` shows it.")],
     collection: CollectionOption = None,
     tenant: TenantOption = None,
     yes: YesOption = False,
-    json_output: JsonOption = False,
-    data_dir: DataDirOption = None,
-    debug: DebugOption = False,
 ) -> None:
-    """Erase a document: passages, vectors, answers made of it, its uploaded file.
+    """Erase a document: its chunks, vectors, answers based on it and uploaded file.
 
-    Questions that it answered keep their row in the query log, without texts;
+    Queries answered from it stay in the query log, without texts;
     with VECTORFORGE_ERASED_LOGS=rows they are deleted.
 
     [bold]Example[/bold]
 
         vectorforge erase document ./letter.pdf --json > certificate.json
     """
-    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug, tenant=tenant) as running:
-        confirm(f'Erase the document "{source}" with all traces?', yes=yes)
+    confirm(f'Erase the document "{source}" with all derived data?', yes=yes)
 
-        async def subject(session: "Session") -> "Subject":
-            from vectorforge.erasure.repo import Subject
+    async def subject(session: Session) -> "Subject":
+        from vectorforge.erasure.repo import Subject
 
-            wanted = await session.collection(collection)
-            documents = session.services.documents
-            found = await documents.find_by_source(wanted.id, source)
-            found = found or await documents.find_by_source(wanted.id, source_name(Path(source)))
-            if found is None:
-                raise NotFoundError(f'There is no document "{source}" in the collection "{wanted.name}".')
-            return Subject("document", document_id=found.id)
+        target = await session.collection(collection)
+        documents = session.services.documents
+        found = await documents.find_by_source(target.id, source)
+        found = found or await documents.find_by_source(target.id, source_name(Path(source)))
+        if found is None:
+            raise NotFoundError(f'There is no document "{source}" in the collection "{target.name}".')
+        return Subject("document", document_id=found.id)
 
-        _erase(running, subject)
+    _erase(context, tenant, subject)
 
 
 @app.command()
+@session_command
 def profile(
+    context: CommandContext,
     number: Annotated[int, typer.Argument(min=0, help="The profile's number.")],
     tenant: TenantOption = None,
     yes: YesOption = False,
-    json_output: JsonOption = False,
-    data_dir: DataDirOption = None,
-    debug: DebugOption = False,
 ) -> None:
-    """Erase a profile with everything it holds."""
-    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug, tenant=tenant) as running:
-        confirm(f"Erase the profile {number} with all traces?", yes=yes)
+    """Erase a profile with all its documents."""
+    confirm(f"Erase the profile {number} with all derived data?", yes=yes)
 
-        async def subject(session: "Session") -> "Subject":
-            from vectorforge.erasure.repo import Subject
+    async def subject(session: Session) -> "Subject":
+        from vectorforge.erasure.repo import Subject
 
-            collection = await session.services.profiles.collection()
-            return Subject("profile", collection.id, profile_id=number)
+        collection = await session.services.profiles.collection()
+        return Subject("profile", collection.id, profile_id=number)
 
-        _erase(running, subject)
+    _erase(context, tenant, subject)
 
 
 @app.command()
+@session_command
 def collection(
+    context: CommandContext,
     name: Annotated[str, typer.Argument(help="Name or id.")],
     tenant: TenantOption = None,
     yes: YesOption = False,
-    json_output: JsonOption = False,
-    data_dir: DataDirOption = None,
-    debug: DebugOption = False,
 ) -> None:
-    """Erase a collection with its documents, and what was asked of it."""
-    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug, tenant=tenant) as running:
-        confirm(f'Erase the collection "{name}" with all traces?', yes=yes)
+    """Erase a collection with its documents and queries."""
+    confirm(f'Erase the collection "{name}" with all derived data?', yes=yes)
 
-        async def subject(session: "Session") -> "Subject":
-            from vectorforge.erasure.repo import Subject
+    async def subject(session: Session) -> "Subject":
+        from vectorforge.erasure.repo import Subject
 
-            return Subject("collection", (await session.collection(name)).id)
+        return Subject("collection", (await session.collection(name)).id)
 
-        _erase(running, subject)
+    _erase(context, tenant, subject)
 
 
 @app.command("tenant")
+@session_command
 def whole_tenant(
-    name: Annotated[str, typer.Argument(help="The tenant; on a laptop that is `local`.")],
+    context: CommandContext,
+    name: Annotated[str, typer.Argument(help="Tenant id; `local` by default on a laptop.")],
     yes: YesOption = False,
-    json_output: JsonOption = False,
-    data_dir: DataDirOption = None,
-    debug: DebugOption = False,
 ) -> None:
-    """Erase everything of a tenant: documents, questions, conversations, keys, settings.
+    """Erase all data of a tenant: documents, queries, conversations, keys, settings.
 
-    Until it is done the tenant's requests are refused. It cannot be undone.
+    The tenant's requests are rejected until it completes. It cannot be undone.
 
     [bold]Example[/bold]
 
         vectorforge erase tenant acme --yes --json > acme.json
     """
-    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug, tenant=name) as running:
-        if not yes and sys.stdin.isatty():
-            typed = typer.prompt(f"Everything of {name} will be gone. Type its name to go on", err=True)
-            if typed != name:
-                raise typer.Abort
-        else:
-            confirm(f"Erase the tenant {name}?", yes=yes)
+    if not yes and sys.stdin.isatty():
+        typed = typer.prompt(f"All data of {name} will be deleted. Type its name to continue", err=True)
+        if typed != name:
+            raise typer.Abort
+    else:
+        confirm(f"Erase the tenant {name}?", yes=yes)
 
-        async def subject(session: "Session") -> "Subject":
-            from vectorforge.erasure.repo import Subject
+    async def subject(session: Session) -> "Subject":
+        from vectorforge.erasure.repo import Subject
 
-            return Subject("tenant")
+        return Subject("tenant")
 
-        _erase(running, subject)
+    _erase(context, name, subject)
 
 
 @app.command("list")
+@session_command
 def list_erasures(
+    context: CommandContext,
     tenant: TenantOption = None,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="Erasures at most.")] = 50,
-    json_output: JsonOption = False,
-    data_dir: DataDirOption = None,
-    debug: DebugOption = False,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of erasures.")] = 50,
 ) -> None:
     """List erasures with their certificates, the newest first."""
-    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug, tenant=tenant) as running:
 
-        async def work(session: "Session") -> list["Erasure"]:
-            return [*await session.services.eraser.erasures.list(limit)]
+    async def work(session: Session) -> list["Erasure"]:
+        return [*await session.services.eraser.erasures.list(limit)]
 
-        running.show(running.run(work, config=_as_eraser()), _as_list, _print_list)
+    context.show(context.run(work, tenant=tenant, config=_as_eraser()), _as_list, _print_list)
 
 
 @app.command()
+@offline_command
 def verify(
+    context: CommandContext,
     file: Annotated[
-        Path, typer.Argument(help="What an erasure printed with --json, or the API answered.", exists=True)
+        Path, typer.Argument(help="Output of an erasure with --json, or the API's response.", exists=True)
     ],
-    json_output: JsonOption = False,
-    debug: DebugOption = False,
 ) -> None:
-    """Check that a certificate is unchanged: its SHA-256 is the one beside it."""
-    with command(json_output=json_output, debug=debug) as terminal:
-        from vectorforge.erasure.certificate import sha256_of
+    """Check that a certificate is unchanged by its SHA-256."""
+    from vectorforge.erasure.certificate import sha256_of
 
-        try:
-            given = json.loads(file.read_text(encoding="utf-8"))
-            certificate, expected = given["certificate"], given["sha256"]
-            actual = sha256_of(certificate)
-        except (ValueError, TypeError, KeyError) as exc:
-            raise InvalidInputError(f"{file} holds no certificate.", field="FILE") from exc
-        if terminal.json_output:
-            terminal.json({"sha256": actual, "unchanged": actual == expected})
-        else:
-            terminal.line(f"{actual}  {'unchanged' if actual == expected else 'CHANGED: ' + str(expected)}")
-        if actual != expected:
-            raise typer.Exit(ExitCode.INCOMPLETE)
+    try:
+        given = json.loads(file.read_text(encoding="utf-8"))
+        certificate, expected = given["certificate"], given["sha256"]
+        actual = sha256_of(certificate)
+    except (ValueError, TypeError, KeyError) as exc:
+        raise InvalidInputError(f"{file} contains no certificate.", field="FILE") from exc
+    if context.terminal.json_output:
+        context.terminal.json({"sha256": actual, "unchanged": actual == expected})
+    else:
+        context.terminal.line(
+            f"{actual}  {'unchanged' if actual == expected else 'CHANGED: ' + str(expected)}"
+        )
+    if actual != expected:
+        raise typer.Exit(ExitCode.INCOMPLETE)
 
 
-def _erase(running: TenantCommand, subject: "Callable[[Session], Awaitable[Subject]]") -> None:
-    """Erase from begin to end, telling on stderr how far it is, and print the certificate."""
+def _erase(
+    context: CommandContext, tenant: str | None, subject: "Callable[[Session], Awaitable[Subject]]"
+) -> None:
+    """Run an erasure with progress on stderr, and print the certificate."""
 
-    async def work(session: "Session") -> "Erasure":
+    async def work(session: Session) -> "Erasure":
         from getpass import getuser
 
         eraser = session.application.shared.eraser(session.services.tenant_id)
         logs = session.config.database.erased_logs
         erasure_id = await eraser.begin(await subject(session), logs=logs, requested_by=f"cli: {getuser()}")
-        return await eraser.run(erasure_id, on_progress=_progress(running.terminal))
+        return await eraser.run(erasure_id, on_progress=_progress(context.terminal))
 
-    running.show(running.run(work, config=_as_eraser()), _as_body, _print)
+    context.show(context.run(work, tenant=tenant, config=_as_eraser()), _as_body, _print)
 
 
 def _progress(terminal: Terminal) -> Callable[[str, int], None]:
-    told: dict[str, int] = {}
+    totals: dict[str, int] = {}
 
     def tell(stage: str, rows: int) -> None:
-        if stage not in told:
+        if stage not in totals:
             terminal.note(f"{stage} ...")
-        told[stage] = told.get(stage, 0) + rows
+        totals[stage] = totals.get(stage, 0) + rows
 
     return tell
 
 
 def _as_eraser() -> "VectorForgeConfig":
-    """The settings, with the eraser's role where its URL is set."""
+    """Return the settings, with the eraser's role if its URL is set."""
     from vectorforge.config import VectorForgeConfig
 
     config = VectorForgeConfig.from_environment()

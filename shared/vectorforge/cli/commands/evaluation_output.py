@@ -1,14 +1,13 @@
-"""What ``vectorforge eval --tune`` shows.
+"""Output of ``vectorforge eval``: a bar while it runs, tables or JSON at its end."""
 
-What ``vectorforge eval`` shows: a bar while it runs, tables or JSON at its end.
-"""
-
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
-    Progress,
     SpinnerColumn,
     TextColumn,
     TimeElapsedColumn,
@@ -29,7 +28,7 @@ _BAR = 40
 
 
 def print_tuning(terminal: Terminal, tuning: "Tuning", collection: str, *, saved: bool) -> None:
-    """Print the curve, what the best weight is worth, and whether it was kept."""
+    """Print the curve, the value of the best weight, and whether it was saved."""
     if terminal.json_output:
         terminal.json(
             {
@@ -58,7 +57,7 @@ def print_tuning(terminal: Terminal, tuning: "Tuning", collection: str, *, saved
     if saved:
         terminal.note(f"Saved: {collection} has the weight {tuning.best:g}.")
     elif tuning.is_gain:
-        terminal.note(f"--save gives {collection} the weight {tuning.best:g}.")
+        terminal.note(f"Use --save to set the weight of {collection} to {tuning.best:g}.")
     else:
         terminal.note(f"No gain: {collection} keeps the weight {tuning.current:g}.")
 
@@ -69,41 +68,20 @@ def _mark(tuning: "Tuning", weight: float) -> str:
 
 
 _FEW = 30
-"""Questions below which an interval says little: the bootstrap needs a sample that looks like its source."""
+"""Questions below which intervals are unreliable: the bootstrap needs a representative sample."""
 
 
-class Progressing:
-    """A bar on stderr, one step for each answer. Silent off a terminal."""
-
-    def __init__(self, terminal: Terminal, total: int) -> None:
-        self._progress = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("[dim]left"),
-            TimeRemainingColumn(),
-            console=terminal.err,
-            transient=True,
-            disable=terminal.json_output or not terminal.err.is_terminal,
-        )
-        self._task = self._progress.add_task("Asking", total=total)
-
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    def advance(self) -> None:
-        """One more answer is there."""
-        self._progress.advance(self._task)
+@contextmanager
+def question_progress(terminal: Terminal, total: int) -> Iterator[Callable[[], None]]:
+    """Show a bar on stderr; yields the function to call after each answer."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    left = (TextColumn("[dim]left"), TimeRemainingColumn())
+    with terminal.progress(SpinnerColumn(), *columns, *left) as progress:
+        yield partial(progress.advance, progress.add_task("Answering", total=total))
 
 
 def print_outcome(terminal: Terminal, outcome: Outcome, summary: Summary) -> None:
-    """Print figures, differences and regressions; warn of what makes them doubtful."""
+    """Print figures, differences and regressions, and warnings about their reliability."""
     for text in warnings(outcome, summary):
         terminal.warn(text)
     if terminal.json_output:
@@ -130,13 +108,13 @@ def print_outcome(terminal: Terminal, outcome: Outcome, summary: Summary) -> Non
 
 
 def warnings(outcome: Outcome, summary: Summary) -> list[str]:
-    """What a reader of the figures should know."""
+    """Return the warnings that apply to the figures."""
     questions, missing = outcome.plan.questions, outcome.missing_sources
     found = []
     if len(questions.questions) < _FEW:
-        found.append(f"Only {len(questions.questions)} questions: the intervals say little.")
+        found.append(f"Only {len(questions.questions)} questions: the intervals are unreliable.")
     if questions.unjudged:
-        found.append(f"{questions.unjudged} questions left out: nothing is known about their answers.")
+        found.append(f"{questions.unjudged} questions skipped: they have no judgements.")
     if missing:
         found.append(f"{len(missing)} sources are not in {outcome.collection}, e.g. {missing[0]}.")
     if summary.changed_questions:
@@ -151,7 +129,7 @@ def warnings(outcome: Outcome, summary: Summary) -> list[str]:
 
 
 def as_json(outcome: Outcome, summary: Summary) -> dict[str, Any]:
-    """The same for programs."""
+    """Return the result for programs."""
     return {
         "collection": outcome.collection,
         "questions": len(outcome.plan.questions.questions),

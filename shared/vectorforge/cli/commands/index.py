@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from vectorforge.cli.options import DataDirOption, DebugOption, JsonOption
-from vectorforge.cli.terminal import Terminal, command
+from vectorforge.cli.session import CommandContext, session_command
+from vectorforge.cli.terminal import Terminal
 
 if TYPE_CHECKING:  # loaded when the command runs
     from vectorforge.db.schema.index_building import BuildProgress
@@ -23,46 +23,48 @@ app = typer.Typer(
 
 
 @app.command("list")
+@session_command
 def list_spaces(
-    json_output: JsonOption = False, data_dir: DataDirOption = None, debug: DebugOption = False
+    context: CommandContext,
 ) -> None:
-    """List the partitions of the vectors, their sizes, and which of them should have an index.
+    """List the partitions of the vectors with their sizes and index states.
 
     Needs the role that owns the schema (VECTORFORGE_MIGRATOR_DATABASE_URL).
     """
-    with command(json_output=json_output, debug=debug) as terminal:
-        from vectorforge.db.schema.vector_indexes import list_indexes
-        from vectorforge.vectorstore.search.nearest import EXACT_SCAN_LIMIT
+    from vectorforge.db.schema.vector_indexes import list_indexes
+    from vectorforge.vectorstore.search.nearest import EXACT_SCAN_LIMIT
 
-        found = _as_migrator(data_dir, list_indexes)
-        if terminal.json_output:
-            spaces = [{**_as_json(index), "pays": index.pays(EXACT_SCAN_LIMIT)} for index in found]
-            terminal.json({"spaces": spaces})
-        else:
-            terminal.table(
-                ["Space", "Vectors#", "Largest collection#", "Vectors MB#", "Index", "Index MB#"],
-                [
-                    (
-                        index.space,
-                        index.vectors,
-                        index.largest,
-                        _megabytes(index.table_bytes),
-                        _describe(index, index.pays(EXACT_SCAN_LIMIT)),
-                        _megabytes(index.index_bytes),
-                    )
-                    for index in found
-                ],
-            )
+    found = _as_migrator(context.data_dir, list_indexes)
+    if context.terminal.json_output:
+        spaces = [{**_as_json(index), "pays": index.pays(EXACT_SCAN_LIMIT)} for index in found]
+        context.terminal.json({"spaces": spaces})
+    else:
+        context.terminal.table(
+            ["Space", "Vectors#", "Largest collection#", "Vectors MB#", "Index", "Index MB#"],
+            [
+                (
+                    index.space,
+                    index.vectors,
+                    index.largest,
+                    _megabytes(index.table_bytes),
+                    _describe(index, index.pays(EXACT_SCAN_LIMIT)),
+                    _megabytes(index.index_bytes),
+                )
+                for index in found
+            ],
+        )
 
 
 @app.command()
+@session_command
 def build(
+    context: CommandContext,
     spaces: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Build exactly these, however small.",
+            help="Build exactly these, regardless of size.",
             metavar="[SPACE]...",
-            show_default="those where one pays",
+            show_default="those above 10,000 vectors",
         ),
     ] = None,
     memory_mb: Annotated[
@@ -78,20 +80,17 @@ def build(
         typer.Option(
             min=0,
             max=64,
-            help="Processes besides the leading one.",
+            help="Parallel workers of the build.",
             show_default="one for each core, up to 8",
         ),
     ] = None,
-    json_output: JsonOption = False,
-    data_dir: DataDirOption = None,
-    debug: DebugOption = False,
 ) -> None:
-    """Build the HNSW indexes that are missing; questions and ingestion go on meanwhile.
+    """Build the missing HNSW indexes; queries and ingestion continue.
 
-    Up to 10,000 vectors of a collection are compared one by one, which is
-    exact and fast. Above, an index pays. `vectorforge up` builds it by itself.
+    Collections with up to 10,000 vectors are searched without an index, which is
+    exact and fast. `vectorforge up` builds indexes above that automatically.
     Needs the role that owns the schema (VECTORFORGE_MIGRATOR_DATABASE_URL),
-    and a connection that does not lead through a pooler.
+    and a connection without a pooler.
 
     [bold]Examples[/bold]
 
@@ -99,30 +98,29 @@ def build(
 
         vectorforge index build --memory-mb 4000
     """
-    with command(json_output=json_output, debug=debug) as terminal:
-        from vectorforge.db.schema.index_building import BuildResources, build_indexes
-        from vectorforge.vectorstore.search.nearest import EXACT_SCAN_LIMIT
+    from vectorforge.db.schema.index_building import BuildResources, build_indexes
+    from vectorforge.vectorstore.search.nearest import EXACT_SCAN_LIMIT
 
-        resources = BuildResources(None if memory_mb is None else memory_mb * 2**20, workers)
-        with _bars(terminal) as on_progress:
+    resources = BuildResources(None if memory_mb is None else memory_mb * 2**20, workers)
+    with _bars(context.terminal) as on_progress:
 
-            async def work(conninfo: str) -> "list[SpaceIndex]":
-                return await build_indexes(
-                    conninfo,
-                    larger_than=EXACT_SCAN_LIMIT,
-                    spaces=spaces or (),
-                    resources=resources,
-                    on_progress=on_progress,
-                )
+        async def work(conninfo: str) -> "list[SpaceIndex]":
+            return await build_indexes(
+                conninfo,
+                larger_than=EXACT_SCAN_LIMIT,
+                spaces=spaces or (),
+                resources=resources,
+                on_progress=on_progress,
+            )
 
-            built = _as_migrator(data_dir, work)
-        if terminal.json_output:
-            terminal.json({"built": [_as_json(index) for index in built]})
-        elif not built:
-            terminal.line("No index is missing.")
-        for index in [] if terminal.json_output else built:
-            size = _megabytes(index.index_bytes)
-            terminal.line(f"Built {index.space}: {index.vectors} vectors, {size} MB.")
+        built = _as_migrator(context.data_dir, work)
+    if context.terminal.json_output:
+        context.terminal.json({"built": [_as_json(index) for index in built]})
+    elif not built:
+        context.terminal.line("No index is missing.")
+    for index in [] if context.terminal.json_output else built:
+        size = _megabytes(index.index_bytes)
+        context.terminal.line(f"Built {index.space}: {index.vectors} vectors, {size} MB.")
 
 
 def _as_migrator(data_dir: Path | None, work: Callable[[str], Awaitable[T]]) -> T:
@@ -136,18 +134,11 @@ def _as_migrator(data_dir: Path | None, work: Callable[[str], Awaitable[T]]) -> 
 
 @contextmanager
 def _bars(terminal: Terminal) -> "Iterator[Callable[[BuildProgress], None]]":
-    """A bar on stderr for each phase of each build; silent off a terminal."""
-    from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
+    """Show a bar on stderr for each phase of each build."""
+    from rich.progress import BarColumn, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-    progress = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeElapsedColumn(),
-        console=terminal.err,
-        transient=True,
-        disable=terminal.json_output or not terminal.err.is_terminal,
-    )
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    progress = terminal.progress(*columns)
     tasks: dict[str, TaskID] = {}
 
     def show(seen: "BuildProgress") -> None:
@@ -173,7 +164,7 @@ def _describe(index: "SpaceIndex", pays: bool) -> str:
         return "not possible"
     if index.state is IndexState.NONE:
         return "missing" if pays else "not needed"
-    return "being built, or left by a build" if index.state is IndexState.INVALID else "ready"
+    return "being built, or invalid" if index.state is IndexState.INVALID else "ready"
 
 
 def _megabytes(size: int) -> str:

@@ -7,28 +7,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vectorforge.cli.options import (
-    DataDirOption,
-    DebugOption,
-    JsonOption,
-    LimitOption,
-    OffsetOption,
-    YesOption,
-)
-from vectorforge.cli.session import tenant_command
+from vectorforge.cli.options import LimitOption, OffsetOption, YesOption, confirm
+from vectorforge.cli.session import CommandContext, Session, session_command
 from vectorforge.cli.terminal import Terminal
 from vectorforge.types import Scope
 
 if TYPE_CHECKING:  # loaded when there is one to print
     from vectorforge.api.admin.keys import KeyBody
-    from vectorforge.cli.session import Session
     from vectorforge.db.repositories.api_key_repo import ApiKey, NewApiKey
 
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Make, list, rotate and revoke API keys.\n\n"
-    "A key belongs to one tenant and has one scope: [bold]read[/bold] (ask, search), [bold]write[/bold] "
+    help="Create, list, rotate and revoke API keys.\n\n"
+    "A key belongs to one tenant and has one scope: [bold]read[/bold] (query, search), [bold]write[/bold] "
     "(also add, change and delete documents) or [bold]admin[/bold] (also keys, logs and costs). Only its "
     "SHA-256 is stored, so it is shown once. Clients send [cyan]Authorization: Bearer <key>[/cyan].",
 )
@@ -36,27 +28,26 @@ app = typer.Typer(
 TenantOption = Annotated[
     str | None,
     typer.Option(
-        "--tenant", "-t", help="Whose key.", metavar="TENANT", show_default="VECTORFORGE_LOCAL_TENANT"
+        "--tenant", "-t", help="Tenant of the key.", metavar="TENANT", show_default="VECTORFORGE_LOCAL_TENANT"
     ),
 ]
 KeyIdArgument = Annotated[
-    str, typer.Argument(help="Its id: the 16 hex digits after vf_, as in `keys list`.", metavar="ID")
+    str, typer.Argument(help="Key id: the 16 hex digits after vf_, as in `keys list`.", metavar="ID")
 ]
 
 
 @app.command()
+@session_command
 def create(
-    name: Annotated[str, typer.Argument(help="What it is for; 1 to 100 characters.")],
-    scope: Annotated[Scope, typer.Option(help="What it may do.")] = Scope.READ,
+    context: CommandContext,
+    name: Annotated[str, typer.Argument(help="Purpose; 1 to 100 characters.")],
+    scope: Annotated[Scope, typer.Option(help="Scope.")] = Scope.READ,
     tenant: TenantOption = None,
     days: Annotated[
-        int | None, typer.Option(min=1, max=3650, help="Days until it ends.", show_default="it does not end")
+        int | None, typer.Option(min=1, max=3650, help="Days until it expires.", show_default="never")
     ] = None,
-    json_output: JsonOption = False,
-    data_dir: DataDirOption = None,
-    debug: DebugOption = False,
 ) -> None:
-    """Make a key, and show it: the only time it can be seen.
+    """Create a key and print it; it cannot be shown again.
 
     [bold]Examples[/bold]
 
@@ -66,85 +57,76 @@ def create(
 
         KEY=$(vectorforge keys create ci --tenant acme --json | jq -r .key)
     """
-    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug, tenant=tenant) as running:
 
-        async def work(session: "Session") -> "NewApiKey":
-            lifetime = None if days is None else timedelta(days=days)
-            return await session.services.api_keys.create(name, scope, lifetime=lifetime)
+    async def work(session: Session) -> "NewApiKey":
+        lifetime = None if days is None else timedelta(days=days)
+        return await session.services.api_keys.create(name, scope, lifetime=lifetime)
 
-        running.show(running.run(work), _as_new_body, _print_new)
+    context.show(context.run(work, tenant=tenant), _as_new_body, _print_new)
 
 
 @app.command("list")
+@session_command
 def list_keys(
+    context: CommandContext,
     tenant: TenantOption = None,
     limit: LimitOption = None,
     offset: OffsetOption = 0,
-    json_output: JsonOption = False,
-    data_dir: DataDirOption = None,
-    debug: DebugOption = False,
 ) -> None:
-    """List a tenant's keys, the newest first; those that ended go after 90 days."""
-    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug, tenant=tenant) as running:
+    """List a tenant's keys, newest first; expired keys are removed after 90 days."""
 
-        async def work(session: "Session") -> "list[ApiKey]":
-            return list(await session.services.api_keys.list(limit=limit, offset=offset))
+    async def work(session: Session) -> "list[ApiKey]":
+        return list(await session.services.api_keys.list(limit=limit, offset=offset))
 
-        running.show(running.run(work), _as_list, partial(_print_list, offset))
+    context.show(context.run(work, tenant=tenant), _as_list, partial(_print_list, offset))
 
 
 @app.command()
+@session_command
 def rotate(
+    context: CommandContext,
     key_id: KeyIdArgument,
     overlap_hours: Annotated[
-        float, typer.Option(min=0, max=720, help="For how long the old key is still good.")
+        float, typer.Option(min=0, max=720, help="Hours for which the old key stays valid.")
     ] = 24,
     tenant: TenantOption = None,
-    json_output: JsonOption = False,
-    data_dir: DataDirOption = None,
-    debug: DebugOption = False,
 ) -> None:
-    """Make a key that takes the place of another; both are good for a while.
+    """Create a key that replaces another; both are valid during the overlap window.
 
-    The new key has the name, the scope and the lifetime of the old one. Give it to
-    the clients before the old one ends.
+    The new key has the name, scope and lifetime of the old one. Deploy it to
+    the clients before the old one expires.
 
     [bold]Example[/bold]
 
         vectorforge keys rotate 0f3a9c4e5d6b7a81 --tenant acme --overlap-hours 48
     """
-    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug, tenant=tenant) as running:
 
-        async def work(session: "Session") -> "NewApiKey":
-            keys = session.services.api_keys
-            return await keys.rotate(key_id, overlap=timedelta(hours=overlap_hours))
+    async def work(session: Session) -> "NewApiKey":
+        keys = session.services.api_keys
+        return await keys.rotate(key_id, overlap=timedelta(hours=overlap_hours))
 
-        running.show(running.run(work), _as_new_body, _print_new)
+    context.show(context.run(work, tenant=tenant), _as_new_body, _print_new)
 
 
 @app.command()
+@session_command
 def revoke(
+    context: CommandContext,
     key_id: KeyIdArgument,
     tenant: TenantOption = None,
     yes: YesOption = False,
-    json_output: JsonOption = False,
-    data_dir: DataDirOption = None,
-    debug: DebugOption = False,
 ) -> None:
-    """End a key now, in every server; requests that have begun go on."""
-    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug, tenant=tenant) as running:
-        from vectorforge.cli.options import confirm
+    """Revoke a key immediately on every server; running requests continue."""
+    confirm(f"Revoke the key {key_id}? Clients that still use it are rejected.", yes=yes)
 
-        confirm(f"End the key {key_id} now? Who still uses it is refused.", yes=yes)
+    async def work(session: Session) -> "ApiKey":
+        return await session.services.api_keys.revoke(key_id)
 
-        async def work(session: "Session") -> "ApiKey":
-            return await session.services.api_keys.revoke(key_id)
-
-        running.show(
-            running.run(work),
-            _as_body,
-            lambda terminal, ended: terminal.line(f"Ended {ended.id} ({ended.name})."),
-        )
+    context.show(
+        context.run(work, tenant=tenant),
+        _as_body,
+        lambda terminal, ended: terminal.line(f"Revoked {ended.id} ({ended.name})."),
+    )
 
 
 def _as_body(key: "ApiKey") -> "KeyBody":
@@ -168,7 +150,7 @@ def _print_list(offset: int, terminal: Terminal, found: "Sequence[ApiKey]") -> N
         terminal.note(f"There are no more than {offset} keys.")
         return
     if not found:
-        terminal.note("There are no keys. `vectorforge keys create NAME` makes one.")
+        terminal.note("There are no keys. `vectorforge keys create NAME` creates one.")
         return
     rows = [
         (key.id, key.name, key.scope.value, _day(key.created_at), _ends(key), key.last_used_on or "never")
@@ -179,7 +161,7 @@ def _print_list(offset: int, terminal: Terminal, found: "Sequence[ApiKey]") -> N
 
 def _print_new(terminal: Terminal, made: "NewApiKey") -> None:
     terminal.note(
-        f"{made.key.name}: scope {made.key.scope.value}, ends: {_ends(made.key)}. It is shown this once."
+        f"{made.key.name}: scope {made.key.scope.value}, expires: {_ends(made.key)}. It is shown only once."
     )
     terminal.line(made.secret, wrapped=False)
 

@@ -8,20 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from vectorforge.cli.options import DataDirOption, DebugOption, JsonOption
-from vectorforge.cli.session import TenantCommand, tenant_command
+from vectorforge.cli.session import CommandContext, Session, session_command
 from vectorforge.cli.terminal import Terminal
 from vectorforge.errors import InvalidInputError
 
 if TYPE_CHECKING:  # loaded when a command runs
-    from vectorforge.cli.session import Session
     from vectorforge.limits.settings import Limits, LimitUsage
 
 _CENT = Decimal("0.01")
 
 
 class _Row(NamedTuple):
-    """A limit as it is shown."""
+    """Row of the table of limits."""
 
     name: str
     limit: Decimal | int | None
@@ -29,16 +27,16 @@ class _Row(NamedTuple):
     used: Decimal | int
 
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help="Show and set what tenants may use.")
+app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help="Show and set the limits of tenants.")
 
-TenantArgument = Annotated[str, typer.Argument(metavar="TENANT", help="As credentials name it.")]
+TenantArgument = Annotated[str, typer.Argument(metavar="TENANT", help="Tenant id, as in credentials.")]
 
 
 def _limit(name: str, text: str) -> Decimal | int | None:
-    """What an option says; None: the server's default.
+    """Parse the value of an option; None for the server's default.
 
     Raises:
-        InvalidInputError: It is no number, or a part of something that has none.
+        InvalidInputError: It is not a number, or a fraction of a limit that has none.
     """
     if text.strip().lower() == "default":
         return None
@@ -49,27 +47,26 @@ def _limit(name: str, text: str) -> Decimal | int | None:
         if value.is_finite():
             return value.quantize(_CENT)
     option = f"--{name.replace('_', '-')}"
-    raise InvalidInputError(f"{option} takes a number or the word default.", field=option)
+    raise InvalidInputError(f"{option} must be a number or 'default'.", field=option)
 
 
 @app.callback()
 def limits() -> None:
-    """Show and set what tenants may use."""
+    """Show and set the limits of tenants."""
 
 
 @app.command()
+@session_command
 def show(
+    context: CommandContext,
     tenant: Annotated[
         str | None,
         typer.Argument(
-            metavar="TENANT", help="As credentials name it.", show_default="this machine's own tenant"
+            metavar="TENANT", help="Tenant id, as in credentials.", show_default="VECTORFORGE_LOCAL_TENANT"
         ),
     ] = None,
-    json_output: JsonOption = False,
-    data_dir: DataDirOption = None,
-    debug: DebugOption = False,
 ) -> None:
-    """Show a tenant's limits, where each comes from, and what is used of it.
+    """Show a tenant's limits, the source of each, and the current usage.
 
     Usage is counted only while the tenant has a limit.
 
@@ -79,34 +76,32 @@ def show(
 
         vectorforge limits show acme
     """
-    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug, tenant=tenant) as running:
-        _show(running, tenant, {})
+    _show(context, tenant, {})
 
 
 @app.command("set")
+@session_command
 def set_limits(
+    context: CommandContext,
     tenant: TenantArgument,
     requests_per_minute: Annotated[
-        str | None, typer.Option(metavar="N", help="Requests that cost something, in any 60 seconds.")
+        str | None, typer.Option(metavar="N", help="Billable requests in any 60 seconds.")
     ] = None,
     tokens_per_day: Annotated[
-        str | None, typer.Option(metavar="N", help="Tokens of models and embedded texts, a day in UTC.")
+        str | None, typer.Option(metavar="N", help="Tokens of models and embeddings per UTC day.")
     ] = None,
     cost_per_month_usd: Annotated[
-        str | None, typer.Option(metavar="USD", help="US dollars for models with a price, a month in UTC.")
+        str | None, typer.Option(metavar="USD", help="US dollars for priced models per UTC month.")
     ] = None,
     concurrent_streams: Annotated[
-        str | None, typer.Option(metavar="N", help="Streamed answers at a time.")
+        str | None, typer.Option(metavar="N", help="Concurrent streamed answers.")
     ] = None,
-    json_output: JsonOption = False,
-    data_dir: DataDirOption = None,
-    debug: DebugOption = False,
 ) -> None:
-    """Set limits of a tenant; what is not named stays.
+    """Set limits of a tenant; limits that are not given stay.
 
-    "default" takes the tenant's own limit away: then the server's holds, which
-    is VECTORFORGE_LIMIT_REQUESTS_PER_MINUTE and the like, or there is none.
-    Running servers take a change up within 10 seconds.
+    "default" removes the tenant's own limit: then the server's applies, which
+    is VECTORFORGE_LIMIT_REQUESTS_PER_MINUTE and so on, or none.
+    Running servers apply a change within 10 seconds.
 
     [bold]Examples[/bold]
 
@@ -116,23 +111,22 @@ def set_limits(
 
         vectorforge limits set acme --requests-per-minute default
     """
-    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug, tenant=tenant) as running:
-        given = {
-            "requests_per_minute": requests_per_minute,
-            "tokens_per_day": tokens_per_day,
-            "cost_per_month_usd": cost_per_month_usd,
-            "concurrent_streams": concurrent_streams,
-        }
-        changes = {name: _limit(name, text) for name, text in given.items() if text is not None}
-        if not changes:
-            raise InvalidInputError("Name a limit, such as --requests-per-minute 120.")
-        _show(running, tenant, changes)
+    given = {
+        "requests_per_minute": requests_per_minute,
+        "tokens_per_day": tokens_per_day,
+        "cost_per_month_usd": cost_per_month_usd,
+        "concurrent_streams": concurrent_streams,
+    }
+    changes = {name: _limit(name, text) for name, text in given.items() if text is not None}
+    if not changes:
+        raise InvalidInputError("Give a limit, such as --requests-per-minute 120.")
+    _show(context, tenant, changes)
 
 
-def _show(running: TenantCommand, tenant: str | None, changes: Mapping[str, Any]) -> None:
-    """Print the tenant's limits after the changes; None is this machine's own tenant."""
+def _show(context: CommandContext, tenant: str | None, changes: Mapping[str, Any]) -> None:
+    """Print the tenant's limits after the changes; None is the local tenant."""
 
-    async def work(session: "Session") -> tuple[str, list[_Row]]:
+    async def work(session: Session) -> tuple[str, list[_Row]]:
         limits = session.services.limits.own
         own = await limits.own()
         if changes:
@@ -141,8 +135,10 @@ def _show(running: TenantCommand, tenant: str | None, changes: Mapping[str, Any]
         rows = _rows(own, session.application.shared.limit_gate.defaults, await limits.usage())
         return tenant or session.config.server.local_tenant, rows
 
-    running.show(
-        running.run(work), lambda found: {"tenant": found[0], "limits": [*map(_as_body, found[1])]}, _print
+    context.show(
+        context.run(work, tenant=tenant),
+        lambda found: {"tenant": found[0], "limits": [*map(_as_body, found[1])]},
+        _print,
     )
 
 

@@ -1,49 +1,43 @@
 """``vectorforge logs``."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
-from vectorforge.cli.exit_codes import ExitCode
-from vectorforge.cli.options import DataDirOption, DebugOption, JsonOption
-from vectorforge.cli.session import tenant_command
-from vectorforge.cli.terminal import command
+from vectorforge.cli.session import CommandContext, Session, session_command
+from vectorforge.cli.terminal import ExitCode
 
-if TYPE_CHECKING:  # loaded when a command runs
-    from vectorforge.cli.session import Session
-
-app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help="Take care of the query log.")
+app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help="Manage the query log.")
 
 
 @app.callback()
 def logs() -> None:
-    """Take care of the query log."""
+    """Manage the query log."""
 
 
 @app.command()
+@session_command
 def replay(
+    context: CommandContext,
     paths: Annotated[
         list[Path] | None,
         typer.Argument(
             metavar="FILE",
-            help="Log files, also gzipped; - or nothing: standard input.",
+            help="Log files, also gzipped; - (default) reads stdin.",
             show_default=False,
         ),
     ] = None,
-    json_output: JsonOption = False,
-    data_dir: DataDirOption = None,
-    debug: DebugOption = False,
 ) -> None:
-    """Store query logs that the queue did not take, out of the function's own log.
+    """Import query logs that the queue rejected from the function's log.
 
-    When SQS does not take a record in time, the query function prints it. This
-    command finds those lines in what CloudWatch gives: lines as they were
+    When SQS does not accept a record in time, the query function logs it. This
+    command finds those lines in CloudWatch output: lines as they were
     printed, with or without the prefix of `aws logs tail`, JSON with a message
     in it (filter-log-events, Logs Insights, subscriptions), exports to S3.
-    Everything else is passed over.
+    Everything else is skipped.
 
-    It can be repeated: a query that is stored already stays as it is. Needs
+    It can be repeated: stored queries are not changed. Needs
     VECTORFORGE_LOG_WRITER_DATABASE_URL, unless the database is the embedded one.
 
     [bold]Examples[/bold]
@@ -54,38 +48,36 @@ def replay(
 
         vectorforge logs replay events.json --json | jq .refused
     """
-    with command(json_output=json_output, debug=debug) as terminal:
-        from vectorforge.cli.commands.logs_replay import print_summary, replay_files
+    from vectorforge.cli.commands.logs_replay import print_summary, replay_files
 
-        summary = replay_files(terminal, paths or [Path("-")], data_dir)
-        print_summary(terminal, summary)
-        if summary.refused:
-            raise typer.Exit(ExitCode.INCOMPLETE)
+    summary = replay_files(context.terminal, paths or [Path("-")], context.data_dir)
+    print_summary(context.terminal, summary)
+    if summary.refused:
+        raise typer.Exit(ExitCode.INCOMPLETE)
 
 
 @app.command()
+@session_command
 def text(
+    context: CommandContext,
     policy: Annotated[
         Literal["full", "redacted", "hash", "off", "default"] | None,
-        typer.Argument(help="What to keep from now on; nothing: show what is kept.", show_default=False),
+        typer.Argument(help="New policy; without it, the current one is shown.", show_default=False),
     ] = None,
     tenant: Annotated[
         str | None,
-        typer.Option("--tenant", help="Whose queries; default: the local tenant.", show_default=False),
+        typer.Option("--tenant", help="Tenant; default: the local tenant.", show_default=False),
     ] = None,
-    json_output: JsonOption = False,
-    data_dir: DataDirOption = None,
-    debug: DebugOption = False,
 ) -> None:
-    """Show or set what the query log keeps of a tenant's questions and answers.
+    """Show or set how the query log stores a tenant's queries and answers.
 
     [bold]full[/bold]: the texts as they are. [bold]redacted[/bold]: e-mail addresses,
     phone and card numbers, IBANs, IP addresses and keys are masked.
     [bold]hash[/bold]: a SHA-256 of each text. [bold]off[/bold]: no texts.
-    [bold]default[/bold]: what VECTORFORGE_LOG_TEXT says, which is redacted.
+    [bold]default[/bold]: the value of VECTORFORGE_LOG_TEXT (redacted, unless set).
 
-    Times, models, tokens, costs and outcomes are kept in any case. Processes that
-    run know a change within a minute; what is stored already stays as it is.
+    Times, models, tokens, costs and outcomes are always stored. Running processes
+    apply a change within a minute; stored queries are not changed.
 
     [bold]Examples[/bold]
 
@@ -93,16 +85,15 @@ def text(
 
         vectorforge logs text off --tenant acme
     """
-    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug, tenant=tenant) as running:
 
-        async def work(session: "Session") -> tuple[str, str | None]:
-            settings = session.services.caches.settings
-            if policy is not None:
-                await settings.set_log_text(None if policy == "default" else policy)
-            return session.services.tenant_id, await settings.log_text()
+    async def work(session: Session) -> tuple[str, str | None]:
+        settings = session.services.caches.settings
+        if policy is not None:
+            await settings.set_log_text(None if policy == "default" else policy)
+        return session.services.tenant_id, await settings.log_text()
 
-        running.show(
-            running.run(work),
-            lambda kept: {"tenant": kept[0], "log_text": kept[1]},
-            lambda terminal, kept: terminal.line(f"{kept[0]}: {kept[1] or 'default'}"),
-        )
+    context.show(
+        context.run(work, tenant=tenant),
+        lambda stored: {"tenant": stored[0], "log_text": stored[1]},
+        lambda terminal, stored: terminal.line(f"{stored[0]}: {stored[1] or 'default'}"),
+    )

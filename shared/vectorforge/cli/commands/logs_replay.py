@@ -1,4 +1,4 @@
-"""Storing query logs out of log files, with progress for whoever watches."""
+"""Import of query logs from log files, with progress."""
 
 import asyncio
 import gzip
@@ -32,25 +32,25 @@ _GZIP = b"\x1f\x8b"
 
 @dataclass(slots=True)
 class ReplaySummary:
-    """What one run did."""
+    """Counts of one run."""
 
     lines: int = 0
     records: int = 0
-    """Found in the lines, the refused ones included."""
+    """Records in the lines, including rejected ones."""
     added: int = 0
-    """Queries that are new in the table, or of which only the start was there."""
+    """Queries added to the table, or completed in it."""
     refused: int = 0
     problems: list[dict[str, Any]] = field(default_factory=list)
-    """File, line and reason of the first hundred that were refused."""
+    """File, line and reason of the first hundred rejected records."""
 
     unread: int = 0
-    """Lines that name the type of query logs and hold none where one is believed."""
+    """Lines that name the type of query logs but contain no complete record."""
     unread_places: list[str] = field(default_factory=list)
-    """The first hundred of them."""
+    """File and line of the first hundred."""
 
     @property
     def already_there(self) -> int:
-        """Records that changed nothing: stored before, or a second record of the same query."""
+        """Records that changed nothing: stored before, or a duplicate."""
         return self.records - self.refused - self.added
 
     def refuse(self, place: "_Place", reason: str) -> None:
@@ -60,13 +60,13 @@ class ReplaySummary:
             self.problems.append({"file": place.file, "line": place.line, "reason": reason})
 
     def pass_over(self, place: "_Place") -> None:
-        """Count a line in which nothing was found that may have been a record."""
+        """Count a line that may have contained a record."""
         self.unread += 1
         if len(self.unread_places) < _MAX_REPORTED:
             self.unread_places.append(f"{place.file}, line {place.line}")
 
     def as_json(self) -> dict[str, Any]:
-        """The same for programs."""
+        """Return the result for programs."""
         names = ("lines", "records", "added", "already_there", "refused", "problems", "unread")
         return {name: getattr(self, name) for name in names}
 
@@ -86,7 +86,7 @@ def replay_files(terminal: Terminal, paths: Sequence[Path], data_dir: Path | Non
     Raises:
         ConfigurationError: The log writer's database is not set.
         InvalidInputError: A file cannot be read.
-        DatabaseUnavailableError: The database cannot be reached; what was stored until then stays.
+        DatabaseUnavailableError: The database cannot be reached; records stored until then stay.
     """
     for path in paths:
         if path != Path("-") and not path.is_file():
@@ -101,9 +101,9 @@ def replay_files(terminal: Terminal, paths: Sequence[Path], data_dir: Path | Non
 
 
 def print_summary(terminal: Terminal, summary: ReplaySummary) -> None:
-    """Print what was stored, and why what was refused could not be."""
+    """Print the counts, and the reasons of rejected records."""
     for unread in summary.unread_places:
-        terminal.warn(f"{unread}: names the type of query logs, but no record starts where one is believed.")
+        terminal.warn(f"{unread}: names the type of query logs, but contains no complete record.")
     if summary.unread > len(summary.unread_places):
         terminal.warn(f"... and {summary.unread - len(summary.unread_places)} more.")
     if terminal.json_output:
@@ -138,20 +138,14 @@ async def _replay(terminal: Terminal, paths: Sequence[Path], settings: DatabaseS
 
 
 def _progress(terminal: Terminal) -> Progress:
-    progress = Progress(
-        SpinnerColumn(),
-        TextColumn("{task.fields[records]} records in {task.fields[lines]} lines"),
-        TimeElapsedColumn(),
-        console=terminal.err,
-        transient=True,
-        disable=terminal.json_output or not terminal.err.is_terminal,
-    )
+    counts = TextColumn("{task.fields[records]} records in {task.fields[lines]} lines")
+    progress = terminal.progress(SpinnerColumn(), counts, TimeElapsedColumn())
     progress.add_task("Replay", total=None, records=0, lines=0)
     return progress
 
 
 async def _store(writer: QueryLogWriter, batch: _Batch, summary: ReplaySummary) -> None:
-    """Store a batch in one statement; one by one only when the database does not take one of the records."""
+    """Store a batch in one statement; one by one if the database rejects a record."""
     try:
         summary.added += (await _write(writer, batch)).stored
     except (InvalidInputError, RefusedRowError) as exc:
@@ -167,7 +161,7 @@ async def _write(writer: QueryLogWriter, batch: _Batch) -> WrittenLogs:
 
 
 def _batches(paths: Sequence[Path], summary: ReplaySummary) -> Iterator[_Batch]:
-    """The records of all files, in batches that the database takes well; the last one may be empty."""
+    """Yield the records of all files in batches; the last one may be empty."""
     batch: _Batch = []
     size = 0
     for place, line in _lines(paths):
@@ -182,7 +176,7 @@ def _batches(paths: Sequence[Path], summary: ReplaySummary) -> Iterator[_Batch]:
             except InvalidInputError as exc:
                 summary.refuse(place, exc.message)
                 continue
-            if isinstance(record, QueryLogRecord):  # find_records finds nothing else
+            if isinstance(record, QueryLogRecord):  # find_records returns nothing else
                 batch.append((place, record))
                 size += len(text)
             if len(batch) == _BATCH_RECORDS or size > _BATCH_BYTES:
@@ -198,13 +192,13 @@ def _lines(paths: Sequence[Path]) -> Iterator[tuple[_Place, str]]:
             with _opened(path) as file:
                 for number, line in enumerate(file, start=1):
                     yield _Place(name, number), line.decode("utf-8", "replace")
-        except (OSError, EOFError, zlib.error) as exc:  # OSError: also what is no gzip after all
+        except (OSError, EOFError, zlib.error) as exc:  # OSError: also an invalid gzip file
             raise InvalidInputError(f"{name} cannot be read ({type(exc).__name__}).", field="FILE") from exc
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
-    """The file, unpacked if its first bytes say that it is gzipped."""
+    """Open a file; it is unpacked if its first bytes are those of gzip."""
     if path == Path("-"):
         yield _unpacked(cast("io.BufferedReader", sys.stdin.buffer))
         return

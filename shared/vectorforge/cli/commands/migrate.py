@@ -1,27 +1,29 @@
 """``vectorforge migrate``."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Self
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from pydantic import SecretStr
 
-from vectorforge.cli.exit_codes import ExitCode
-from vectorforge.cli.options import DataDirOption, DebugOption, JsonOption
-from vectorforge.cli.terminal import Terminal, command
+from vectorforge.cli.session import CommandContext, session_command
+from vectorforge.cli.terminal import ExitCode, Terminal
 
 if TYPE_CHECKING:
     from vectorforge.config import DatabaseSettings
 
 
+@session_command
 def migrate(
+    context: CommandContext,
     database_url: Annotated[
         str | None,
         typer.Option(
             envvar="VECTORFORGE_MIGRATOR_DATABASE_URL",
             help="postgresql:// URL of a role that may create roles, the schema and the vector extension. "
-            "Prefer the variable: other users of the machine can read a command line.",
+            "Prefer the variable: other users of the machine can read the command line.",
             show_default=False,
         ),
     ] = None,
@@ -30,23 +32,18 @@ def migrate(
     ] = False,
     schema_only: Annotated[
         bool,
-        typer.Option(
-            "--schema-only", help="Do not index words of chunks; the servers do it in the background."
-        ),
+        typer.Option("--schema-only", help="Leave unindexed words to the servers."),
     ] = False,
-    json_output: JsonOption = False,
-    data_dir: DataDirOption = None,
-    debug: DebugOption = False,
 ) -> None:
-    """Bring the database schema up to date; safe to repeat and to run concurrently.
+    """Migrate the database schema; safe to repeat and to run concurrently.
 
-    Then index the words of chunks that have no word index yet, for lexical
-    search; if interrupted, the next call or a server continues.
+    Then the words of chunks from older versions are indexed for keyword
+    search; after an interruption, the next call or a server resumes it.
 
-    The login roles (vectorforge_app, _log_writer, _eraser) are created
-    without a password. The passwords in VECTORFORGE_DATABASE_URL,
+    The login roles (vectorforge_app, _log_writer, _eraser) are created without
+    a password; those named in VECTORFORGE_DATABASE_URL,
     VECTORFORGE_LOG_WRITER_DATABASE_URL and VECTORFORGE_ERASER_DATABASE_URL
-    are set for the roles named there.
+    get the password of their URL.
 
     [bold]Examples[/bold]
 
@@ -54,28 +51,27 @@ def migrate(
 
         VECTORFORGE_MIGRATOR_DATABASE_URL=postgresql://admin@db/vectorforge vectorforge migrate
     """
-    with command(json_output=json_output, debug=debug) as terminal:
-        names, passages = _migrate(
-            database_url, data_dir, None if check else terminal, schema_only=schema_only
-        )
-        if terminal.json_output:
-            read = {"passages_read": passages} if passages else {}
-            terminal.json({"pending" if check else "applied": names, **read})
-        elif names:
-            for name in names:
-                terminal.line(f"{'pending' if check else 'applied'}  {name}")
-        else:
-            terminal.line("The schema is up to date.")
-        if passages and not terminal.json_output:
-            terminal.line(f"read     the words of {passages:,} passages")
-        if check and names:
-            raise typer.Exit(ExitCode.INCOMPLETE)
+    names, passages = _migrate(
+        database_url, context.data_dir, None if check else context.terminal, schema_only=schema_only
+    )
+    if context.terminal.json_output:
+        read = {"passages_read": passages} if passages else {}
+        context.terminal.json({"pending" if check else "applied": names, **read})
+    elif names:
+        for name in names:
+            context.terminal.line(f"{'pending' if check else 'applied'}  {name}")
+    else:
+        context.terminal.line("The schema is up to date.")
+    if passages and not context.terminal.json_output:
+        context.terminal.line(f"read     the words of {passages:,} passages")
+    if check and names:
+        raise typer.Exit(ExitCode.INCOMPLETE)
 
 
 def _migrate(
     database_url: str | None, data_dir: Path | None, terminal: Terminal | None, *, schema_only: bool
 ) -> tuple[list[str], int]:
-    """Return the applied (without a terminal: pending) migrations, and the number of indexed chunks."""
+    """Return the applied (without a terminal: pending) migrations and the number of indexed chunks."""
     from vectorforge.config import VectorForgeConfig
     from vectorforge.local.laptop import local_setup
 
@@ -111,43 +107,25 @@ async def _migrate_database(
     names = await as_migrator(settings, apply)
     if schema_only:
         return names, 0
-    with Reading(terminal) as reading:
-        passages, complete = await as_migrator(settings, reading.read)
+    passages, complete = await _read_terms(settings, terminal)
     if not complete:
-        terminal.note("Some documents are being written; a server indexes their words.")
+        terminal.note("Some documents are being written; a server indexes the words of the rest.")
     return names, passages
 
 
-class Reading:
-    """Word indexing, with a progress bar on stderr if there are chunks to index and stderr is a terminal."""
+async def _read_terms(settings: "DatabaseSettings", terminal: Terminal) -> tuple[int, bool]:
+    """Index the words of chunks with a bar on stderr; see ``read_unread_terms``."""
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
-    def __init__(self, terminal: Terminal) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from vectorforge.aws.database_login import as_migrator
+    from vectorforge.db.term_reading import read_unread_terms
 
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("documents, [dim]left"),
-            TimeRemainingColumn(),
-            console=terminal.err,
-            transient=True,
-            disable=terminal.json_output or not terminal.err.is_terminal,
-        )
-        self._task = self._progress.add_task("Indexing words", total=None, visible=False)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    left = (TextColumn("documents, [dim]left"), TimeRemainingColumn())
+    with terminal.progress(*columns, *left) as progress:
+        task = progress.add_task("Indexing words", total=None, visible=False)
 
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
+        def show(done: int, total: int) -> None:
+            progress.update(task, completed=done, total=total, visible=True)
 
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    async def read(self, conninfo: str) -> tuple[int, bool]:
-        """See ``read_unread_terms``."""
-        from vectorforge.db.term_reading import read_unread_terms
-
-        return await read_unread_terms(conninfo, on_progress=self._show)
-
-    def _show(self, done: int, total: int) -> None:
-        self._progress.update(self._task, completed=done, total=total, visible=True)
+        return await as_migrator(settings, partial(read_unread_terms, on_progress=show))

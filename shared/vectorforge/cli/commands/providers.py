@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from vectorforge.cli.exit_codes import ExitCode
-from vectorforge.cli.options import DebugOption, JsonOption
-from vectorforge.cli.terminal import command
+from vectorforge.cli.session import CommandContext, offline_command
+from vectorforge.cli.terminal import ExitCode
 from vectorforge.errors import InvalidInputError
 
 if TYPE_CHECKING:  # loaded when a command runs
@@ -23,7 +22,7 @@ if TYPE_CHECKING:  # loaded when a command runs
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Show who can write answers and embed, which models they offer, and whether they answer.",
+    help="Show the providers for answers and embeddings, their models and their status.",
 )
 
 T = TypeVar("T")
@@ -33,7 +32,7 @@ _CHECK_TIMEOUT_S = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Providers:
-    """What the settings of this machine register; no database is needed."""
+    """Providers that the settings of this machine register; needs no database."""
 
     llm: "LLMProviderRegistry"
     embedding: "EmbeddingProviderRegistry"
@@ -41,7 +40,7 @@ class Providers:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What asking one provider found."""
+    """Result of checking one provider."""
 
     kind: str
     name: str
@@ -50,93 +49,91 @@ class Checked:
 
 
 @app.command("list")
-def list_providers(json_output: JsonOption = False, debug: DebugOption = False) -> None:
-    """List what the settings register, and what would register the others. Asks nobody."""
-    with command(json_output=json_output, debug=debug) as terminal:
-        from vectorforge.api.native.server import ProvidersResponse
+@offline_command
+def list_providers(context: CommandContext) -> None:
+    """List the registered providers, and how to register the others. Sends no request."""
+    from vectorforge.api.native.server import ProvidersResponse
 
-        async def work(providers: Providers) -> ProvidersResponse:
-            return ProvidersResponse.of(providers.llm, providers.embedding)
+    async def work(providers: Providers) -> ProvidersResponse:
+        return ProvidersResponse.of(providers.llm, providers.embedding)
 
-        found = _run(work)
-        missing = _missing({row.name for row in found.llm}, {row.name for row in found.embedding})
-        if terminal.json_output:
-            terminal.json({**found.model_dump(mode="json"), "not_registered": missing})
-            return
-        rows = [
-            ("answers", row.name, _yes(row.is_default), row.default_model, ", ".join(row.capabilities))
-            for row in found.llm
-        ]
-        rows += [
-            ("embeddings", row.name, _yes(row.is_default), row.default_model, f"{row.dimension} dimensions")
-            for row in found.embedding
-        ]
-        terminal.table(["For", "Name", "Default", "Model", "Can"], rows)
-        terminal.note("The default is asked when a request names none. More can be registered:")
-        for one in missing:
-            terminal.note(f"  {one['name']} ({one['for']}): set {one['set']}")
+    found = _run(work)
+    missing = _missing({row.name for row in found.llm}, {row.name for row in found.embedding})
+    if context.terminal.json_output:
+        context.terminal.json({**found.model_dump(mode="json"), "not_registered": missing})
+        return
+    rows = [
+        ("answers", row.name, _yes(row.is_default), row.default_model, ", ".join(row.capabilities))
+        for row in found.llm
+    ]
+    rows += [
+        ("embeddings", row.name, _yes(row.is_default), row.default_model, f"{row.dimension} dimensions")
+        for row in found.embedding
+    ]
+    context.terminal.table(["For", "Name", "Default", "Model", "Can"], rows)
+    context.terminal.note("Requests that name no provider use the default. More can be registered:")
+    for one in missing:
+        context.terminal.note(f"  {one['name']} ({one['for']}): set {one['set']}")
 
 
 @app.command()
+@offline_command
 def models(
+    context: CommandContext,
     name: Annotated[str, typer.Argument(help="Name of a provider of answers, e.g. openai.")],
-    json_output: JsonOption = False,
-    debug: DebugOption = False,
 ) -> None:
-    """List the models that a provider offers to your key.
+    """List the models that a provider offers for your key.
 
     [bold]Example[/bold]
 
         vectorforge providers models anthropic
     """
-    with command(json_output=json_output, debug=debug) as terminal:
 
-        async def work(providers: Providers) -> tuple[str, list[str]]:
-            if name not in (writers := providers.llm.list_providers()):
-                raise _unknown(name, writers)
-            provider = providers.llm.get(name)
-            return provider.default_model, await provider.list_models()
+    async def work(providers: Providers) -> tuple[str, list[str]]:
+        if name not in (writers := providers.llm.list_providers()):
+            raise _unknown(name, writers)
+        provider = providers.llm.get(name)
+        return provider.default_model, await provider.list_models()
 
-        default, found = _run(work)
-        if terminal.json_output:
-            terminal.json({"provider": name, "default_model": default, "models": found})
-            return
-        for model in found:
-            terminal.line(f"{model}  (default)" if model == default else model)
-        if default not in found:
-            terminal.warn(f"The default model {default} is not in this list.")
+    default, found = _run(work)
+    if context.terminal.json_output:
+        context.terminal.json({"provider": name, "default_model": default, "models": found})
+        return
+    for model in found:
+        context.terminal.line(f"{model}  (default)" if model == default else model)
+    if default not in found:
+        context.terminal.warn(f"The default model {default} is not in this list.")
 
 
 @app.command()
+@offline_command
 def check(
+    context: CommandContext,
     name: Annotated[str | None, typer.Argument(help="Only this provider.", show_default="all")] = None,
-    json_output: JsonOption = False,
-    debug: DebugOption = False,
 ) -> None:
-    """Ask each provider whether it takes the credentials: for its models, or for one vector.
+    """Check the credentials of each provider by requesting its models, or one vector.
 
-    Exit code 1 when one of them does not.
+    Exit code 1 when a check fails.
     """
-    with command(json_output=json_output, debug=debug) as terminal:
 
-        async def work(providers: Providers) -> list[Checked]:
-            llm, embedding = providers.llm, providers.embedding
-            writers, embedders = llm.list_providers(), embedding.list_providers()
-            if name is not None and name not in (*writers, *embedders):
-                raise _unknown(name, [*writers, *embedders])
-            return await asyncio.gather(
-                *(_checked(llm.get(one)) for one in writers if name in (None, one)),
-                *(_checked_embedder(embedding.get(one)) for one in embedders if name in (None, one)),
-            )
+    async def work(providers: Providers) -> list[Checked]:
+        llm, embedding = providers.llm, providers.embedding
+        writers, embedders = llm.list_providers(), embedding.list_providers()
+        if name is not None and name not in (*writers, *embedders):
+            raise _unknown(name, [*writers, *embedders])
+        return await asyncio.gather(
+            *(_checked(llm.get(one)) for one in writers if name in (None, one)),
+            *(_checked_embedder(embedding.get(one)) for one in embedders if name in (None, one)),
+        )
 
-        found = _run(work)
-        if terminal.json_output:
-            terminal.json({"providers": found, "ok": all(one.ok for one in found)})
-        else:
-            rows = [(one.kind, one.name, "ok" if one.ok else "fail", one.detail) for one in found]
-            terminal.table(["For", "Name", "Status", "Detail"], rows)
-        if not all(one.ok for one in found):
-            raise typer.Exit(ExitCode.INCOMPLETE)
+    found = _run(work)
+    if context.terminal.json_output:
+        context.terminal.json({"providers": found, "ok": all(one.ok for one in found)})
+    else:
+        rows = [(one.kind, one.name, "ok" if one.ok else "fail", one.detail) for one in found]
+        context.terminal.table(["For", "Name", "Status", "Detail"], rows)
+    if not all(one.ok for one in found):
+        raise typer.Exit(ExitCode.INCOMPLETE)
 
 
 async def _checked(provider: "BaseLLMProvider") -> Checked:
@@ -145,7 +142,7 @@ async def _checked(provider: "BaseLLMProvider") -> Checked:
     try:
         async with asyncio.timeout(_CHECK_TIMEOUT_S):
             if not await provider.validate_credentials():
-                return Checked("answers", provider.name, False, "The credentials are refused.")
+                return Checked("answers", provider.name, False, "The credentials were rejected.")
             offered = await provider.list_models()
     except TimeoutError:
         return Checked("answers", provider.name, False, f"No answer within {_CHECK_TIMEOUT_S:g} s")
@@ -169,7 +166,7 @@ async def _checked_embedder(provider: "EmbeddingProvider") -> Checked:
 
 def _unknown(name: str, names: list[str]) -> InvalidInputError:
     there = ", ".join(dict.fromkeys(names)) or "none"
-    return InvalidInputError(f"There is no provider {name[:100]!r} here. There are: {there}.", field="NAME")
+    return InvalidInputError(f"There is no provider {name[:100]!r}. Registered: {there}.", field="NAME")
 
 
 def _run(work: Callable[[Providers], Awaitable[T]]) -> T:

@@ -1,16 +1,17 @@
-"""The web server of ``vectorforge up``."""
+"""HTTP server of ``vectorforge up``, with limits that uvicorn lacks: connections, header time and size."""
 
 import asyncio
 import contextlib
 import signal
 import socket
 from collections.abc import Awaitable, Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
+from uuid import uuid4
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from vectorforge.cli.doctor.connections import bounded_connection
-from vectorforge.errors import ConfigurationError
+from vectorforge.api.problems import http_problem
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -19,9 +20,9 @@ if TYPE_CHECKING:
 
 
 _KEEP_ALIVE_S = 75
-"""Longer than clients and load balancers keep an idle connection (aiohttp 15 s, an ALB 60 s), as nginx's:
-whoever closes first races with the other's next request, and a question lost in that race is not sent again
-by itself."""
+"""Longer than clients and load balancers keep an idle connection (aiohttp 15 s, an ALB 60 s), as in nginx:
+the side that closes first races with the other's next request, and a query lost in that race is not
+retried."""
 
 
 class _Server(uvicorn.Server):
@@ -35,7 +36,7 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        # uvicorn would raise SIGTERM again after serving and so end the process before the database stops.
+        # uvicorn would raise SIGTERM again after serving, which ends the process before the database stops.
         yield
 
 
@@ -47,7 +48,7 @@ def _interrupt(*_: object) -> None:
 
 @contextlib.contextmanager
 def stop_on_sigterm() -> Iterator[None]:
-    """Let SIGTERM end the block as Ctrl-C does, so that what was started is stopped again."""
+    """Handle SIGTERM like Ctrl-C in the block, so that started processes are stopped."""
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         yield
@@ -55,32 +56,8 @@ def stop_on_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def bind(host: str, port: int) -> socket.socket:
-    """A socket bound to this address; held from now on, so that nobody else gets it meanwhile.
-
-    Raises:
-        ConfigurationError: The port is taken, the host is not one of this machine, or it is not allowed.
-    """
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        bound = socket.socket(family, kind, protocol)
-    except OSError as exc:
-        raise ConfigurationError(f"--host {host} is not a name or address of this machine.") from exc
-    try:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind(address)
-        bound.listen(128)  # without it a second process could still bind, thanks to SO_REUSEADDR
-    except OSError as exc:
-        bound.close()
-        raise ConfigurationError(
-            f"Port {port} on {host} cannot be opened: {(exc.strerror or 'refused').lower()}. "
-            "Choose another with --port."
-        ) from exc
-    return bound
-
-
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """uvloop's, which takes less time for the same work; Python's own on Windows, which has none."""
+    """Return a uvloop event loop, which needs less CPU; asyncio's own on Windows."""
     try:
         import uvloop
     except ImportError:
@@ -95,7 +72,7 @@ async def serve(
     *,
     on_started: Callable[[], Awaitable[None]],
 ) -> None:
-    """Serve until SIGINT or SIGTERM; answers that are being written then get five seconds to finish."""
+    """Serve until SIGINT or SIGTERM; running responses then get five seconds to finish."""
     config = uvicorn.Config(
         app,
         http=bounded_connection(settings.header_timeout_s, settings.max_connections),
@@ -110,10 +87,123 @@ async def serve(
     server = _Server(config, on_started)
 
     def stop() -> None:
-        server.force_exit = server.should_exit  # the second signal does not wait
+        server.force_exit = server.should_exit  # the second signal stops immediately
         server.should_exit = True
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop)
     await server.serve(sockets=[bound])
+
+
+MAX_HEADER_BYTES = 64 * 1024
+"""Maximum size of a request's line and headers; the read that contains their end is not counted."""
+_LINGER_S = 1.0
+"""Time for a rejected client to read the response before its connection is reset."""
+
+
+class BoundedConnection(HttpToolsProtocol):
+    """An HTTP connection with limits on header time, header size and the number of connections."""
+
+    header_timeout_s: ClassVar[float]
+    max_connections: ClassVar[int]
+    lingering: ClassVar[set["BoundedConnection"]]
+    """Rejected connections that are not closed yet."""
+
+    _header_timer: asyncio.TimerHandle | None = None
+    """Runs from a connection's start, and from a request's first byte, to the end of its headers."""
+    _header_bytes = 0
+    _in_headers = False
+    _is_refused = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn's
+        """Accept the connection, or reject it."""
+        if len(self.connections) >= self.max_connections:
+            self.transport = transport
+            detail = f"The server has {self.max_connections} open connections; try again later."
+            self._refuse(503, "too_many_connections", detail, {"Retry-After": "1"})
+            return
+        super().connection_made(transport)
+        self._start_header_timer()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self._stop_header_timer()
+        self.lingering.discard(self)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse the data; that of a rejected connection is dropped."""
+        if self._is_refused:
+            return
+        super().data_received(data)
+        if self._in_headers:
+            self._header_bytes += len(data)
+            if self._header_bytes > MAX_HEADER_BYTES:
+                detail = f"The headers must have at most {MAX_HEADER_BYTES} bytes."
+                self._refuse(431, "headers_too_large", detail, {})
+        elif self._header_timer is None and not self._is_answering():
+            self._start_header_timer()  # blank lines end the keep-alive timeout without a request
+
+    def on_message_begin(self) -> None:
+        """Begin a request."""
+        super().on_message_begin()
+        self._in_headers, self._header_bytes = True, 0
+        self._start_header_timer()
+
+    def on_headers_complete(self) -> None:
+        """Serve a request."""
+        self._in_headers = False
+        self._stop_header_timer()
+        super().on_headers_complete()
+
+    def _is_answering(self) -> bool:
+        return not getattr(self.cycle, "response_complete", True)  # None before the first request
+
+    def _start_header_timer(self) -> None:
+        self._stop_header_timer()
+        self._header_timer = self.loop.call_later(self.header_timeout_s, self._headers_are_late)
+
+    def _stop_header_timer(self) -> None:
+        if self._header_timer is not None:
+            self._header_timer.cancel()
+            self._header_timer = None
+
+    def _headers_are_late(self) -> None:
+        if self._is_answering():  # an earlier request of the connection, whose response must not be cut
+            self._start_header_timer()
+        elif self._in_headers:
+            detail = f"The headers must arrive within {self.header_timeout_s:g} seconds."
+            self._refuse(408, "headers_too_slow", detail, {})
+        else:
+            self.transport.close()  # browsers open connections in advance, and expect no response
+
+    def _refuse(self, status: int, code: str, detail: str, headers: dict[str, str]) -> None:
+        """Send a problem document, and close the connection after a delay."""
+        self._is_refused = True
+        self._stop_header_timer()
+        self.connections.discard(self)
+        if self.transport.is_closing():
+            return
+        if len(self.lingering) >= self.max_connections:
+            self.transport.abort()
+            return
+        self.lingering.add(self)
+        state = {"request_id": str(uuid4())}
+        headers = {"Connection": "close", "X-Request-Id": state["request_id"], **headers}
+        response = http_problem(status, detail, scope_state=state, code=code, headers=headers)
+        fields = b"".join(b"%b: %b\r\n" % field for field in response.raw_headers)
+        self.transport.write(b"%b%b\r\n%b" % (STATUS_LINE[status], fields, bytes(response.body)))
+        self.transport.write_eof()
+        self.loop.call_later(_LINGER_S, self.transport.abort)
+
+
+def bounded_connection(header_timeout_s: float, max_connections: int) -> type[BoundedConnection]:
+    """Return the protocol of one server's connections, for ``uvicorn.Config(http=...)``.
+
+    Args:
+        header_timeout_s: Seconds for the headers of each request.
+        max_connections: Open connections; further ones get 503 and are closed.
+    """
+    bounds = {"header_timeout_s": header_timeout_s, "max_connections": max_connections, "lingering": set()}
+    return type("BoundedConnection", (BoundedConnection,), bounds)

@@ -1,4 +1,4 @@
-"""What ``vectorforge up`` does between the database and the first request."""
+"""Startup of ``vectorforge up``, between the database and the first request."""
 
 import asyncio
 import gc
@@ -16,31 +16,31 @@ from vectorforge.api.app import create_app
 from vectorforge.api.middleware import observability as access_log
 from vectorforge.api.routers import QUERY_ROUTERS
 from vectorforge.bootstrap import Application
+from vectorforge.cli.commands.addresses import reachable_url
 from vectorforge.cli.commands.server import serve
 from vectorforge.cli.ingest.files import SourceFile
-from vectorforge.cli.options import reachable_url
 from vectorforge.cli.session import Session, open_session
 from vectorforge.cli.terminal import Terminal, printable
 from vectorforge.db.repositories.document_repo import Document
 from vectorforge.errors import VectorForgeError
 from vectorforge.ingestion.types import DocumentStatus
 from vectorforge.llm.types import ProviderCapability, ProviderInfo
-from vectorforge.local.laptop import SAMPLE_PREFIX, LocalSetup, indexes_kept, sample_documents
+from vectorforge.local.laptop import SAMPLE_PREFIX, LocalSetup, maintain_indexes, sample_documents
 from vectorforge.types import Collection
 from vectorforge.vectorstore.search.nearest import EXACT_SCAN_LIMIT
 
 _SAMPLE_QUESTION = "What is VectorForge?"
 _SAMPLE_METADATA = {"sample": True}
 _MAX_SAMPLE_DOCUMENTS = 100
-"""A collection with more documents is in use for something else."""
+"""Collections with more documents are not checked for the sample."""
 
 
 async def serve_laptop(terminal: Terminal, setup: LocalSetup, bound: socket.socket, *, sample: bool) -> None:
     """Prepare the default collection, serve until a signal, close everything."""
     server = setup.config.server
     async with open_session(setup, terminal) as session:
-        # With API keys, only a key of this tenant reaches what the commands on this machine store; they also
-        # make keys of it, unless there are others.
+        # With API keys, only a key of the local tenant can access what the commands store; the commands can
+        # create such a key, unless keys of other tenants are configured.
         configured = set(server.api_keys.values())
         reachable = server.auth == "local" or not configured or server.local_tenant in configured
         collection = await session.collection_or_new(None) if reachable else None
@@ -51,7 +51,7 @@ async def serve_laptop(terminal: Terminal, setup: LocalSetup, bound: socket.sock
 
         async def announce() -> None:
             logging.getLogger().setLevel(logging.WARNING)
-            if server.auth == "api_key":  # there may be several who ask
+            if server.auth == "api_key":  # several clients may send requests
                 access_log.logger.setLevel(logging.INFO)
             found = await session.services.collections.list()  # with its counts
             chosen = next((c for c in found if collection is not None and c.id == collection.id), collection)
@@ -64,7 +64,7 @@ async def serve_laptop(terminal: Terminal, setup: LocalSetup, bound: socket.sock
                 await _ingest_sample(terminal, session, collection, files)
 
         async with (
-            indexes_kept(setup.migrator_url, larger_than=EXACT_SCAN_LIMIT),
+            maintain_indexes(setup.migrator_url, larger_than=EXACT_SCAN_LIMIT),
             _in_background(ingest_sample()),
         ):
             await serve(app, bound, server, on_started=announce)
@@ -72,7 +72,7 @@ async def serve_laptop(terminal: Terminal, setup: LocalSetup, bound: socket.sock
 
 @asynccontextmanager
 async def _in_background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Run a coroutine beside the block, and cancel it at the block's end."""
+    """Run a coroutine in the background of the block, and cancel it at the block's end."""
     task = asyncio.create_task(work)
     try:
         yield
@@ -83,14 +83,14 @@ async def _in_background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]
 
 
 async def load_ahead(application: Application, app: FastAPI) -> None:
-    """Load what the first question would load, and let garbage be looked for from then on.
+    """Load what the first query needs, and enable garbage collection from then on.
 
-    What stays for as long as the process runs is not looked through again
+    Objects that live as long as the process are not scanned again
     (https://docs.python.org/3/library/gc.html#gc.freeze).
 
     Args:
         application: Its driver and its default providers' clients are imported.
-        app: The door of the application; it gets the routes of questions.
+        app: The API of the application; the query routers are loaded into it.
     """
     await application.preload()
     app.state.doors.open(*QUERY_ROUTERS)
@@ -99,7 +99,7 @@ async def load_ahead(application: Application, app: FastAPI) -> None:
 
 
 async def _sample_to_ingest(session: Session, collection: Collection) -> list[SourceFile]:
-    """Return the project's own documents; none if the collection holds anything else."""
+    """Return the project's own documents; none if the collection has any others."""
     files = [SourceFile(source, path) for source, path in sample_documents()]
     found, total = await session.services.documents.list(collection.id, limit=_MAX_SAMPLE_DOCUMENTS)
     return [] if total > len(found) or not all(map(_is_sample, found)) else files
@@ -108,8 +108,8 @@ async def _sample_to_ingest(session: Session, collection: Collection) -> list[So
 async def _ingest_sample(
     terminal: Terminal, session: Session, collection: Collection, files: Sequence[SourceFile]
 ) -> None:
-    """Ingest the sample while the page is served already; what has not changed costs nothing."""
-    from vectorforge.cli.ingest.run import ingest_files  # with the bars that show how far it is
+    """Ingest the sample while the server runs; unchanged documents are skipped."""
+    from vectorforge.cli.ingest.run import ingest_files  # imports progress bars
 
     try:
         summary = await ingest_files(terminal, session, collection, files, metadata=_SAMPLE_METADATA)
@@ -125,13 +125,13 @@ async def _ingest_sample(
 
 
 def _is_sample(document: Document) -> bool:
-    """Whether ``up`` wrote it; the mark is there because a folder of the user may have the same name."""
+    """Return True if ``up`` wrote it; the metadata tell it from a user's folder of the same name."""
     marked = all(document.metadata.get(name) == value for name, value in _SAMPLE_METADATA.items())
     return marked and document.source.startswith(SAMPLE_PREFIX)
 
 
 def answering_provider(session: Session) -> ProviderInfo | None:
-    """The provider that answers questions which name none; None when there is none."""
+    """Return the default provider for answers; None if there is none."""
     return next((info for info in session.application.llm_registry.infos() if info.is_default), None)
 
 
@@ -196,16 +196,16 @@ def _print_banner(terminal: Terminal, rows: Mapping[str, str], example: str) -> 
 def _count(collection: Collection, sample_files: int) -> str:
     counted = f"{collection.document_count} documents, {collection.chunk_count} passages"
     if collection.document_count < sample_files:
-        counted += f"; reading this project's README and docs as a sample ({sample_files} files)"
+        counted += f"; ingesting this project's README and docs as a sample ({sample_files} files)"
     return counted
 
 
 def _describe(provider: ProviderInfo | None) -> str:
     if provider is None:
-        return "none: no model is configured, search still works"
+        return "none: no model is configured; search works"
     if ProviderCapability.EXTRACTIVE in provider.capabilities:
         return (
             "quoted from the documents; "
-            "set VECTORFORGE_OPENAI_API_KEY or VECTORFORGE_ANTHROPIC_API_KEY to have a model write them"
+            "set VECTORFORGE_OPENAI_API_KEY or VECTORFORGE_ANTHROPIC_API_KEY to generate them with a model"
         )
     return f"{provider.name} · {provider.default_model}"

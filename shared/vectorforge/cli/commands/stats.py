@@ -4,13 +4,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vectorforge.cli.options import DataDirOption, DebugOption, JsonOption
-from vectorforge.cli.session import tenant_command
+from vectorforge.cli.session import CommandContext, Session, session_command
 from vectorforge.cli.terminal import Terminal
 
 if TYPE_CHECKING:  # loaded when the command runs
     from vectorforge.api.native.statistics import StatisticsBody
-    from vectorforge.cli.session import Session
     from vectorforge.db.repositories.statistics_types import Activity, Percentiles, Statistics
 
 _STAGES = {
@@ -22,19 +20,18 @@ _STAGES = {
 }
 
 
+@session_command
 def stats(
-    days: Annotated[int, typer.Option(min=1, max=400, help="Days up to now.")] = 7,
+    context: CommandContext,
+    days: Annotated[int, typer.Option(min=1, max=400, help="Number of days up to now.")] = 7,
     collection: Annotated[
         str | None,
         typer.Option(
             "--collection", "-c", help="Name or id of one collection.", show_default="all", metavar="NAME"
         ),
     ] = None,
-    json_output: JsonOption = False,
-    data_dir: DataDirOption = None,
-    debug: DebugOption = False,
 ) -> None:
-    """Count questions, their time, tokens and cost. Days are UTC's.
+    """Show query counts, latency, tokens and cost per UTC day.
 
     [bold]Examples[/bold]
 
@@ -42,15 +39,14 @@ def stats(
 
         vectorforge stats -c handbook --json | jq .totals.cost_usd
     """
-    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug) as running:
 
-        async def work(session: "Session") -> "Statistics":
-            return await _collect(session, days, collection)
+    async def work(session: Session) -> "Statistics":
+        return await _collect(session, days, collection)
 
-        running.show(running.run(work), _as_body, _print)
+    context.show(context.run(work), _as_body, _print)
 
 
-async def _collect(session: "Session", days: int, collection: str | None) -> "Statistics":
+async def _collect(session: Session, days: int, collection: str | None) -> "Statistics":
     from datetime import UTC, datetime, timedelta
 
     from vectorforge.db.repositories.paging import QueryFilter
@@ -72,12 +68,12 @@ def _as_body(found: "Statistics") -> "StatisticsBody":
 def _print(terminal: Terminal, found: "Statistics") -> None:
     terminal.table(["Number", "Value#"], _totals(found), title="Totals")
     if not found.totals.queries:
-        terminal.note("No questions in this time.")
+        terminal.note("No queries in this period.")
         return
     latency = [(shown, *_times(found.totals.latency_ms.get(stage))) for stage, shown in _STAGES.items()]
     times = ["Half#", "95 %#", "99 %#"]
     terminal.line()
-    terminal.table(["Stage", *times], latency, title="Time within which")
+    terminal.table(["Stage", *times], latency, title="Latency percentiles")
     columns = ["Questions#", "Failed#", *times, "Tokens#", "Cost#"]
     by_day = [(interval.start.date(), *_row(interval)) for interval in found.series]
     terminal.line()
@@ -88,7 +84,7 @@ def _print(terminal: Terminal, found: "Statistics") -> None:
     terminal.line()
     terminal.table(["Model", *columns], models, title="Models")
     if found.totals.unpriced:
-        terminal.note(f"{found.totals.unpriced} questions used a model whose price is not known.")
+        terminal.note(f"{found.totals.unpriced} queries used a model without a known price.")
 
 
 def _totals(found: "Statistics") -> list[tuple[str, object]]:

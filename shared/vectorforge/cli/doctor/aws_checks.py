@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from vectorforge.aws.clients import AwsClients
 from vectorforge.cli.doctor.aws_failures import understand
 from vectorforge.cli.doctor.aws_quotas import check_concurrency, check_quotas
-from vectorforge.cli.doctor.database_checks import Check
+from vectorforge.cli.doctor.check import Check
 from vectorforge.cli.doctor.deployed_stacks import Deployed, check_stacks, deployed_resources
 from vectorforge.cli.doctor.deployment_files import (
     BOOTSTRAP_PARAMETER,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vectorforge.aws.clients import AwsClients
-from vectorforge.cli.doctor.database_checks import Check
+from vectorforge.cli.doctor.check import Check
 from vectorforge.cli.doctor.deployed_stacks import Deployed, count
 from vectorforge.cli.doctor.deployment_files import Assembly
 

@@ -1,4 +1,4 @@
-"""What ``vectorforge doctor`` looks at. No check raises; each says what to do when it is not ok."""
+"""Checks of ``vectorforge doctor``. No check raises; each names the remedy when it is not ok."""
 
 import asyncio
 import difflib
@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vectorforge.bootstrap import credential_store
-from vectorforge.cli.doctor.database_checks import Check, check_database
+from vectorforge.cli.commands.addresses import bind
+from vectorforge.cli.doctor.check import Check
+from vectorforge.cli.doctor.database_checks import check_database
 from vectorforge.config import LLMSettings, VectorForgeConfig, known_variables
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import ConfigurationError, VectorForgeError
@@ -28,12 +30,12 @@ _WITHOUT = {
     "ingest": "no PDF, DOCX, RTF or HTML, no front matter, and no chunking",
 }
 _CLIENT_VARIABLES = frozenset({"VECTORFORGE_URL", "VECTORFORGE_API_KEY"})
-"""What the examples, which are clients, read."""
+"""Variables of the example clients."""
 _LOW_BYTES, _TOO_LOW_BYTES = 1024**3, 200 * 1024**2
 
 
 def run_checks(data_dir: Path | None, port: int) -> Iterator[Check]:
-    """Every check, as soon as it is done."""
+    """Run every check, and yield its result."""
     yield Check("python", "ok", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
     yield from _extras()
     yield _disk(data_dir or default_data_dir())
@@ -47,7 +49,7 @@ def run_checks(data_dir: Path | None, port: int) -> Iterator[Check]:
     yield from _unknown_variables()
     store = credential_store(config)
     yield (keys := _keys(config, store))
-    if keys.status != "fail":  # nor could the others read them
+    if keys.status != "fail":  # the others could not read them either
         yield asyncio.run(_embedding(config, store))
         yield asyncio.run(_models(config, store))
     if store is not None:
@@ -70,19 +72,17 @@ def _disk(folder: Path) -> Check:
     free = shutil.disk_usage(existing).free
     detail = f"{free / 1024**3:.1f} GiB free at {folder}"
     if free < _TOO_LOW_BYTES:
-        return Check("disk", "fail", detail, "Make room, or choose another place with --data-dir.")
+        return Check("disk", "fail", detail, "Free disk space, or choose another folder with --data-dir.")
     if free < _LOW_BYTES:
-        return Check("disk", "warn", detail, "Make room before ingesting much.")
+        return Check("disk", "warn", detail, "Free disk space before a large ingestion.")
     return Check("disk", "ok", detail)
 
 
 def _port(port: int) -> Check:
-    from vectorforge.cli.commands.server import bind
-
     try:
         bind("127.0.0.1", port).close()
     except ConfigurationError:
-        remedy = "Perhaps `vectorforge up` runs already; otherwise give it another --port."
+        remedy = "`vectorforge up` may be running already; otherwise choose another --port."
         return Check("port", "warn", f"{port} is in use", remedy)
     return Check("port", "ok", f"{port} is free")
 
@@ -99,7 +99,7 @@ def _keys(config: VectorForgeConfig, store: CredentialStore | None) -> Check:
     except VectorForgeError as exc:
         return Check("keys", "fail", exc.message, "See docs/secrets.md for the permissions and the form.")
     origins = [f"{name} from {key.origin}" for name, key in sorted(found.items()) if key is not None]
-    return Check("keys", "ok", ", ".join(origins) or "none set; none needed for the local model")
+    return Check("keys", "ok", ", ".join(origins) or "none set; the local model needs none")
 
 
 async def _embedding(config: VectorForgeConfig, store: CredentialStore | None) -> Check:
@@ -110,7 +110,7 @@ async def _embedding(config: VectorForgeConfig, store: CredentialStore | None) -
         started = time.perf_counter()
         vector = await provider.embed_query("Is the embedding model ready?")
     except VectorForgeError as exc:
-        remedy = "See VECTORFORGE_DEFAULT_EMBEDDING_PROVIDER and the keys it needs."
+        remedy = "Check VECTORFORGE_DEFAULT_EMBEDDING_PROVIDER and its API key."
         return Check("embedding", "fail", exc.message, remedy)
     finally:
         await registry.aclose()
@@ -127,7 +127,7 @@ def _unknown_variables() -> Iterator[Check]:
         if name.upper().startswith("VECTORFORGE_") and name.upper() not in known:
             near = difflib.get_close_matches(name.upper(), known, n=1)
             remedy = f"Did you mean {near[0]}?" if near else "See docs/configuration.md for all of them."
-            yield Check("settings", "warn", f"{name} is no setting and is ignored", remedy)
+            yield Check("settings", "warn", f"{name} is not a setting and is ignored", remedy)
 
 
 async def _models(config: VectorForgeConfig, store: CredentialStore | None) -> Check:
@@ -140,11 +140,11 @@ async def _models(config: VectorForgeConfig, store: CredentialStore | None) -> C
     finally:
         await registry.aclose()
     if names:
-        return Check("models", "ok", f"credentials for {', '.join(names)} (not tried)")
+        return Check("models", "ok", f"credentials for {', '.join(names)} (not verified)")
     return Check(
         "models",
         "warn",
-        "no credentials: answers are quoted from the documents",
-        "Set VECTORFORGE_OPENAI_API_KEY, VECTORFORGE_ANTHROPIC_API_KEY or another provider's to have "
-        "a model write them.",
+        "no credentials; answers are quoted from the documents",
+        "Set VECTORFORGE_OPENAI_API_KEY, VECTORFORGE_ANTHROPIC_API_KEY or another provider's key to "
+        "generate them with a model.",
     )

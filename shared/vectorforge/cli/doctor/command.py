@@ -2,24 +2,19 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from vectorforge.cli.exit_codes import ExitCode
-from vectorforge.cli.options import DataDirOption, DebugOption, JsonOption
-from vectorforge.cli.terminal import Terminal, command
-
-if TYPE_CHECKING:  # loaded when the command runs
-    from vectorforge.cli.doctor.database_checks import Check
-
-_STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
+from vectorforge.cli.doctor.check import Check
+from vectorforge.cli.session import CommandContext, session_command
+from vectorforge.cli.terminal import ExitCode
 
 
+@session_command
 def doctor(
-    port: Annotated[
-        int, typer.Option(min=1, max=65535, help="Port that `vectorforge up` is going to use.")
-    ] = 8000,
+    context: CommandContext,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port for `vectorforge up`.")] = 8000,
     aws: Annotated[
         bool,
         typer.Option("--aws", help="Check an AWS account before a deployment, not this laptop's service."),
@@ -42,18 +37,15 @@ def doctor(
     assembly: Annotated[
         Path | None,
         typer.Option(
-            help="What `make synth` wrote; tells which quotas matter.",
+            help="Output of `make synth`; decides which quotas are checked.",
             show_default="cdk.out of this clone",
             rich_help_panel="With --aws",
         ),
     ] = None,
-    json_output: JsonOption = False,
-    data_dir: DataDirOption = None,
-    debug: DebugOption = False,
 ) -> None:
-    """Check this machine and these settings, and say what to do about what is wrong.
+    """Check this machine and the settings, and print a remedy for each problem.
 
-    Changes no documents and makes no database. Exits with 1 when a check
+    Changes no documents and creates no database. Exits with 1 when a check
     fails; warnings do not count. Keys are never printed. With --aws it checks
     instead whether the stage can be deployed with the credentials of this
     shell, and changes nothing in the account.
@@ -64,35 +56,27 @@ def doctor(
 
         vectorforge doctor --aws --stage dev --region eu-central-1
     """
-    with command(json_output=json_output, debug=debug) as terminal:
-        checks = []
-        for check in _aws_checks(stage, region, assembly) if aws else _laptop_checks(data_dir, port):
-            checks.append(check)
-            if not terminal.json_output:
-                _print(terminal, check)
-        failed = sum(check.status == "fail" for check in checks)
-        if terminal.json_output:
-            terminal.json({"ok": not failed, "checks": checks})
-        elif failed:
-            terminal.line(f"{failed} of {len(checks)} checks failed.", style="bold red")
-        if failed:
-            raise typer.Exit(ExitCode.INCOMPLETE)
+    checks = []
+    for check in _aws_checks(stage, region, assembly) if aws else _laptop_checks(context.data_dir, port):
+        checks.append(check)
+        if not context.terminal.json_output:
+            check.print(context.terminal)
+    failed = sum(check.status == "fail" for check in checks)
+    if context.terminal.json_output:
+        context.terminal.json({"ok": not failed, "checks": checks})
+    elif failed:
+        context.terminal.line(f"{failed} of {len(checks)} checks failed.", style="bold red")
+    if failed:
+        raise typer.Exit(ExitCode.INCOMPLETE)
 
 
-def _laptop_checks(data_dir: Path | None, port: int) -> "Iterable[Check]":
+def _laptop_checks(data_dir: Path | None, port: int) -> Iterable[Check]:
     from vectorforge.cli.doctor.checks import run_checks
 
     return run_checks(data_dir, port)
 
 
-def _aws_checks(stage: str, region: str | None, assembly: Path | None) -> "Iterable[Check]":
+def _aws_checks(stage: str, region: str | None, assembly: Path | None) -> Iterable[Check]:
     from vectorforge.cli.doctor.aws_checks import run_aws_checks
 
     return run_aws_checks(stage, region, assembly)
-
-
-def _print(terminal: Terminal, check: "Check") -> None:
-    labelled = (f"{check.status:<5}", _STYLES[check.status])
-    terminal.line(f"{check.name:<12} {check.detail}", label=labelled)
-    if check.remedy:
-        terminal.line(f"{'':<18}→ {check.remedy}", style="dim")

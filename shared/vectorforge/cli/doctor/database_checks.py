@@ -1,9 +1,11 @@
-"""What ``vectorforge doctor`` finds in the database. It makes none, and migrates none."""
+"""Checks of ``vectorforge doctor`` on the database: its role, migrations, indexes, dead rows and statistics.
+
+They neither create nor migrate a database.
+"""
 
 import asyncio
 import importlib.util
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -11,7 +13,15 @@ from typing import Any, Literal
 from pydantic import SecretStr
 
 from vectorforge.aws.database_login import app_password, as_migrator
+from vectorforge.cli.doctor.check import Check
 from vectorforge.config import VectorForgeConfig
+from vectorforge.db.schema.vector_indexes import (
+    IndexState,
+    SpaceIndex,
+    TableStatistics,
+    list_indexes,
+    table_statistics,
+)
 from vectorforge.errors import UnsafeRoleError, VectorForgeError
 from vectorforge.local.laptop import LocalSetup, data_folder, local_setup
 
@@ -21,19 +31,8 @@ _VERSIONS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
-    """What one check found."""
-
-    name: str
-    status: Literal["ok", "warn", "fail"]
-    detail: str
-    remedy: str = ""
-    """What to do; empty when it is ok."""
-
-
 def check_database(config: VectorForgeConfig, data_dir: Path | None) -> Iterator[Check]:
-    """Whether the database can be used; the embedded one is started for it if it was made already."""
+    """Check the database; the embedded one is started if it exists."""
     try:
         if config.database.database_url is None:
             missing = _not_made(data_folder(config, data_dir) / "postgres")
@@ -43,11 +42,11 @@ def check_database(config: VectorForgeConfig, data_dir: Path | None) -> Iterator
         with local_setup(config, data_dir=data_dir) as setup:
             yield from asyncio.run(_collect(setup))
     except VectorForgeError as exc:
-        yield Check("database", "fail", exc.message, "Look at the database's own log in the data folder.")
+        yield Check("database", "fail", exc.message, "See the database log in the data folder.")
 
 
 def _not_made(directory: Path) -> Check | None:
-    """Why there is no embedded database to look at; None when there is one.
+    """Return the check that reports a missing embedded database; None if there is one.
 
     Raises:
         ConfigurationError: Something else is in its place.
@@ -58,7 +57,7 @@ def _not_made(directory: Path) -> Check | None:
     from vectorforge.local.cluster import is_new
 
     if is_new(directory):
-        return Check("database", "ok", f"none yet in {directory}: made by `vectorforge up`")
+        return Check("database", "ok", f"none yet in {directory}: created by `vectorforge up`")
     return None
 
 
@@ -74,7 +73,6 @@ async def _collect(setup: LocalSetup) -> list[Check]:
 
 
 async def _storage(setup: LocalSetup) -> list[Check]:
-    from vectorforge.cli.doctor.storage_checks import storage_checks
     from vectorforge.vectorstore.search.nearest import EXACT_SCAN_LIMIT
 
     try:
@@ -91,17 +89,17 @@ async def _migrations(setup: LocalSetup) -> Check:
         return Check(
             "migrations",
             "warn",
-            "not checked: the role that owns the schema is not known",
+            "not checked: the role that owns the schema is unknown",
             "Set VECTORFORGE_MIGRATOR_DATABASE_URL to have it checked.",
         )
     try:
-        waiting = await as_migrator(setup.config.database, pending)
+        unapplied = await as_migrator(setup.config.database, pending)
     except VectorForgeError as exc:
         return Check("migrations", "fail", exc.message, "See VECTORFORGE_MIGRATOR_DATABASE_URL.")
-    if waiting:
-        # `up` does it by itself; a database of one's own has to be migrated on purpose.
+    if unapplied:
+        # `up` migrates the embedded database; an external one has to be migrated explicitly.
         status: Literal["warn", "fail"] = "warn" if setup.embedded else "fail"
-        return Check("migrations", status, f"{len(waiting)} pending", "Run `vectorforge migrate`.")
+        return Check("migrations", status, f"{len(unapplied)} pending", "Run `vectorforge migrate`.")
     return Check("migrations", "ok", "up to date")
 
 
@@ -113,14 +111,98 @@ async def _server(setup: LocalSetup, url: SecretStr) -> AsyncIterator[Check]:
     try:
         password = app_password(setup.config.database)
         async with Database(url.get_secret_value(), pool_size=1, password=password) as database:
-            yield Check("role", "ok", "row-level security binds it")
+            yield Check("role", "ok", "row-level security applies to it")
             versions = await database.for_tenant(tenant).fetch_one(_VERSIONS) or {}
     except UnsafeRoleError as exc:
         yield Check("role", "fail", exc.message, "Use the role vectorforge_app in VECTORFORGE_DATABASE_URL.")
     except VectorForgeError as exc:
-        remedy = "See VECTORFORGE_DATABASE_URL, and whether the server runs."
+        remedy = "Check VECTORFORGE_DATABASE_URL, and that the server is running."
         yield Check("database", "fail", exc.message, remedy)
     else:
         where = "embedded " if setup.embedded else ""
         detail = f"{where}PostgreSQL {versions.get('server')}, pgvector {versions.get('pgvector')}"
         yield Check("database", "ok", detail)
+
+
+_SMALL_ROWS = 10_000
+"""Rows up to which autovacuum and the planner need no tuning."""
+_DEAD_SHARE, _CHANGED_SHARE = 0.4, 0.5
+"""Autovacuum starts at 20 % dead rows and analyzes after 10 %: higher shares mean that it falls behind.
+https://www.postgresql.org/docs/current/routine-vacuuming.html#AUTOVACUUM"""
+_UNUSED_BYTES = 10_000_000
+
+
+async def storage_checks(conninfo: str, *, larger_than: int) -> list[Check]:
+    """Return the checks of indexes, dead rows and statistics, at least one each, with remedies.
+
+    Args:
+        conninfo: Of the role that owns the schema.
+        larger_than: Vectors of a collection above which an index pays.
+
+    Raises:
+        DatabaseError: It cannot be read.
+    """
+    spaces = await list_indexes(conninfo)
+    tables, buffers = await table_statistics(conninfo)
+    return [
+        *(list(index_advice(spaces, larger_than, buffers)) or [_all_well(spaces)]),
+        *(list(dead_rows_advice(tables)) or [Check("dead rows", "ok", "few in every table")]),
+        *(list(statistics_advice(tables)) or [Check("statistics", "ok", "present for every large table")]),
+    ]
+
+
+def _all_well(spaces: list[SpaceIndex]) -> Check:
+    indexed = sum(index.state is IndexState.READY for index in spaces)
+    return Check("vector indexes", "ok", f"{indexed} of {len(spaces)} partitions indexed, none missing")
+
+
+def index_advice(spaces: list[SpaceIndex], larger_than: int, shared_buffers: int) -> Iterator[Check]:
+    """Yield partitions whose index is missing, invalid, useless or larger than the cache."""
+    for index in spaces:
+        if index.state is IndexState.INVALID:
+            detail = f"{index.space}: being built, or invalid after an aborted build; it slows down writes"
+            yield _warn(detail, f"If no build is running: `vectorforge index build {index.space}`.")
+        elif index.state is IndexState.NONE and index.pays(larger_than):
+            detail = f"{index.space}: missing; queries compare up to {index.largest} vectors"
+            yield _warn(detail, "Run `vectorforge index build`.")
+        elif index.state is IndexState.READY and index.index_bytes > shared_buffers:
+            detail = f"{index.space}: {_mb(index.index_bytes)}, shared_buffers only {_mb(shared_buffers)}"
+            yield _warn(detail, "Give the server more memory, or new collections --vector-index half.")
+        if _is_useless(index, larger_than):
+            detail = f"{index.space}: {_mb(index.index_bytes)} unused by any search"
+            remedy = f"DROP INDEX CONCURRENTLY vectorforge.embeddings_{index.space}_hnsw speeds up writes."
+            yield _warn(detail, remedy)
+
+
+def _is_useless(index: SpaceIndex, larger_than: int) -> bool:
+    large = index.index_bytes > _UNUSED_BYTES
+    return index.state is IndexState.READY and large and not index.scans and not index.pays(larger_than)
+
+
+def dead_rows_advice(tables: list[TableStatistics]) -> Iterator[Check]:
+    """Yield tables on which autovacuum falls behind."""
+    for table in tables:
+        if table.dead > _SMALL_ROWS and table.dead > _DEAD_SHARE * table.live:
+            remedy = f"VACUUM (ANALYZE) vectorforge.{table.name}; check for long-running transactions."
+            yield Check("dead rows", "warn", f"{table.name}: {table.dead} dead, {table.live} live", remedy)
+
+
+def statistics_advice(tables: list[TableStatistics]) -> Iterator[Check]:
+    """Yield large tables whose planner statistics are missing or outdated."""
+    for table in tables:
+        if table.live <= _SMALL_ROWS:
+            continue
+        remedy = f"ANALYZE vectorforge.{table.name};"
+        if not table.analyzed:
+            yield Check("statistics", "warn", f"{table.name}: none for {table.live} rows", remedy)
+        elif table.changed > _CHANGED_SHARE * table.live:
+            detail = f"{table.name}: {table.changed} of {table.live} rows changed since"
+            yield Check("statistics", "warn", detail, remedy)
+
+
+def _warn(detail: str, remedy: str) -> Check:
+    return Check("vector indexes", "warn", detail, remedy)
+
+
+def _mb(size: int) -> str:
+    return f"{size / 1e6:.0f} MB"

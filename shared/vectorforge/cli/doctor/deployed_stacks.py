@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from vectorforge.aws.clients import AwsClients
-from vectorforge.cli.doctor.database_checks import Check
+from vectorforge.cli.doctor.check import Check
 
 _DELETE_FIRST = {"ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED", "DELETE_FAILED"}
 _STUCK = "UPDATE_ROLLBACK_FAILED"

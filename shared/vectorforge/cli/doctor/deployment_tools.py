@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from vectorforge.cli.doctor.database_checks import Check
+from vectorforge.cli.doctor.check import Check
 from vectorforge.cli.doctor.deployment_files import Assembly
 
 _LEAST_NODE = 20  # "engines" of aws-cdk-lib 2.275, which runs in Node also when Python calls it

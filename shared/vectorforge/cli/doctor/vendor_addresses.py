@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Literal
 from urllib.parse import urlsplit
 
-from vectorforge.cli.doctor.database_checks import Check
+from vectorforge.cli.doctor.check import Check
 from vectorforge.cli.doctor.deployment_files import Assembly
 
 _VENDORS = {"api.openai.com": "OpenAI", "api.anthropic.com": "Anthropic"}

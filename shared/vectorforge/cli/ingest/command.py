@@ -1,20 +1,20 @@
 """``vectorforge ingest``."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from vectorforge.cli.commands.ask import parse_metadata
-from vectorforge.cli.exit_codes import ExitCode
-from vectorforge.cli.ingest.files import FoundFiles, find_files
-from vectorforge.cli.ingest.row_options import (
+from vectorforge.cli.ingest.files import FoundFiles, SkippedFile, find_files
+from vectorforge.cli.options import (
+    CollectionOption,
     DeleteOption,
     EverythingOption,
     FromPostgresOption,
     KeyOption,
     MetadataColumnOption,
+    ProfileOption,
     ProfilesOption,
     QueryOption,
     SourceNameOption,
@@ -22,9 +22,10 @@ from vectorforge.cli.ingest.row_options import (
     TextOption,
     TitleOption,
     UpdatedOption,
+    parse_metadata,
 )
-from vectorforge.cli.options import CollectionOption, DataDirOption, DebugOption, JsonOption, ProfileOption
-from vectorforge.cli.terminal import Terminal, command
+from vectorforge.cli.session import CommandContext, Session, session_command
+from vectorforge.cli.terminal import ExitCode
 from vectorforge.errors import InvalidInputError
 from vectorforge.profile_types import SourceType
 
@@ -32,8 +33,16 @@ if TYPE_CHECKING:
     from vectorforge.cli.ingest.rows import RowsToIngest
     from vectorforge.cli.ingest.run import IngestSummary
 
+    Work: TypeAlias = Callable[[Session], Awaitable[IngestSummary]]
 
+Labels: TypeAlias = Mapping[str, Any]
+
+_MAX_REASONS = 5
+
+
+@session_command
 def ingest(
+    context: CommandContext,
     paths: Annotated[
         list[Path] | None,
         typer.Argument(
@@ -44,7 +53,7 @@ def ingest(
     collection: CollectionOption = None,
     glob: Annotated[
         str | None,
-        typer.Option(help="In folders, take only these files, e.g. [cyan]'*.md'[/cyan].", show_default=False),
+        typer.Option(help="In folders, read only these files, e.g. [cyan]'*.md'[/cyan].", show_default=False),
     ] = None,
     metadata: Annotated[
         list[str] | None,
@@ -54,7 +63,7 @@ def ingest(
     ] = None,
     profile: ProfileOption = None,
     source_type: Annotated[
-        SourceType, typer.Option(help="With --profile: what the files are.", show_default=True)
+        SourceType, typer.Option(help="With --profile: type of the files.", show_default=True)
     ] = SourceType.CV,
     from_postgres: FromPostgresOption = None,
     query: QueryOption = None,
@@ -68,19 +77,16 @@ def ingest(
     metadata_column: MetadataColumnOption = None,
     delete: DeleteOption = False,
     everything: EverythingOption = False,
-    json_output: JsonOption = False,
-    data_dir: DataDirOption = None,
-    debug: DebugOption = False,
 ) -> None:
-    """Read, chunk, embed and store documents; what has not changed costs nothing.
+    """Extract, chunk, embed and store documents; unchanged documents are skipped.
 
-    Folders are walked; hidden files and files of types that cannot be read
-    are skipped, each with a reason. The collection is made when it is missing.
-    Works while `vectorforge up` runs, and without it.
+    Folders are searched recursively; hidden files and unsupported file types
+    are skipped, each with a reason. The collection is created if it is missing.
+    Works with and without a running `vectorforge up`.
 
-    A document's source is the absolute path of its file, from wherever it is
-    ingested: the same file again replaces its document. Other commands show
-    files below the working directory as ./path, and take them so.
+    A document's source is the absolute path of its file, so ingesting the same
+    file from any folder replaces its document. Other commands show files
+    below the working directory as ./path, and accept that form.
 
     [bold]Examples[/bold]
 
@@ -94,52 +100,44 @@ def ingest(
 
         vectorforge ingest --from-postgres env:SHOP_DSN --table articles --text body --updated changed_at
     """
-    with command(json_output=json_output, debug=debug) as terminal:
-        labels = parse_metadata(metadata or [])
-        if from_postgres is None:
-            files = _find(paths or [], glob)
-            if profile is None:
-                summary = _ingest_files(terminal, data_dir, collection, files, labels)
-            elif collection is not None:
-                raise InvalidInputError("Profiles have their own collection.", field="--collection")
-            else:
-                summary = _ingest_profile(terminal, data_dir, profile, files, source_type, labels)
-        elif paths or glob or profile is not None:
-            raise InvalidInputError("--from-postgres takes no files and no --profile.", field="PATH")
-        elif profiles is not None:
-            if query or table or collection or labels:
-                raise InvalidInputError("--profiles says by itself what is read.", field="--profiles")
-            summary = _ingest_profile_rows(terminal, data_dir, from_postgres, profiles)
+    labels = parse_metadata(metadata or [])
+    if from_postgres is None:
+        found = _find(paths or [], glob)
+        if profile is None:
+            work = _files(context, found, collection, labels)
+        elif collection is None:
+            work = _profile(found, profile, source_type, labels)
         else:
-            from vectorforge.cli.ingest.rows import RowsToIngest
+            raise InvalidInputError("Profiles have their own collection.", field="--collection")
+        _report(context, context.run(work), found.skipped)
+    elif paths or glob or profile is not None:
+        raise InvalidInputError("--from-postgres cannot be combined with files or --profile.", field="PATH")
+    elif profiles is not None:
+        if query or table or collection or labels:
+            raise InvalidInputError("--profiles already defines what is read.", field="--profiles")
+        _report(context, context.run(_profile_rows(context, from_postgres, profiles)))
+    else:
+        from vectorforge.cli.ingest.rows import RowsToIngest
 
-            wanted = RowsToIngest.of_options(
-                from_postgres,
-                query=query,
-                table=table,
-                name=source_name,
-                key=key,
-                text=text or [],
-                updated=updated,
-                title=title,
-                metadata=metadata_column or [],
-                delete=delete,
-                everything=everything,
-            )
-            summary = _ingest_rows(terminal, data_dir, collection, wanted, labels)
-        if summary.stopped_by:
-            terminal.error(f"Stopped. {summary.stopped_by.message}", code=summary.stopped_by.code)
-            raise typer.Exit(ExitCode.UNAVAILABLE)
-        if summary.failed:
-            raise typer.Exit(ExitCode.INCOMPLETE)
-
-
-_MAX_REASONS = 5
+        rows = RowsToIngest.of_options(
+            from_postgres,
+            query=query,
+            table=table,
+            name=source_name,
+            key=key,
+            text=text or [],
+            updated=updated,
+            title=title,
+            metadata=metadata_column or [],
+            delete=delete,
+            everything=everything,
+        )
+        _report(context, context.run(_rows(context, rows, collection, labels)))
 
 
 def _find(paths: Sequence[Path], glob: str | None) -> FoundFiles:
     if not paths:
-        raise InvalidInputError("Name files or folders, or a database with --from-postgres.", field="PATH")
+        raise InvalidInputError("Give files or folders, or a database with --from-postgres.", field="PATH")
     found = find_files(paths, glob=glob)
     if not found.files:
         reasons = "; ".join(sorted({file.reason.rstrip(".") for file in found.skipped})[:_MAX_REASONS])
@@ -148,79 +146,55 @@ def _find(paths: Sequence[Path], glob: str | None) -> FoundFiles:
     return found
 
 
-def _ingest_files(
-    terminal: Terminal,
-    data_dir: Path | None,
-    collection: str | None,
-    found: FoundFiles,
-    labels: Mapping[str, Any],
-) -> "IngestSummary":
-    from vectorforge.cli.ingest.run import IngestSummary, ingest_files, print_summary
-    from vectorforge.cli.session import Session, run_in_session
+def _files(context: CommandContext, found: FoundFiles, collection: str | None, labels: Labels) -> "Work":
+    from vectorforge.cli.ingest.run import ingest_files
 
-    async def work(session: Session) -> IngestSummary:
+    async def work(session: Session) -> "IngestSummary":
         target = await session.collection_or_new(collection)
-        return await ingest_files(terminal, session, target, found.files, metadata=labels)
+        return await ingest_files(context.terminal, session, target, found.files, metadata=labels)
 
-    summary = run_in_session(terminal, data_dir, work)
-    summary.skipped_files = found.skipped
-    print_summary(terminal, summary)
-    return summary
+    return work
 
 
-def _ingest_profile(
-    terminal: Terminal,
-    data_dir: Path | None,
-    profile_id: int,
-    found: FoundFiles,
-    source_type: SourceType,
-    labels: Mapping[str, Any],
-) -> "IngestSummary":
+def _profile(found: FoundFiles, profile_id: int, source_type: SourceType, labels: Labels) -> "Work":
     from vectorforge.cli.ingest.profiles import ingest_profile_files
-    from vectorforge.cli.ingest.run import IngestSummary, print_summary
-    from vectorforge.cli.session import Session, run_in_session
 
-    async def work(session: Session) -> IngestSummary:
+    async def work(session: Session) -> "IngestSummary":
         return await ingest_profile_files(session, profile_id, found.files, source_type, metadata=labels)
 
-    summary = run_in_session(terminal, data_dir, work)
-    summary.skipped_files = found.skipped
-    print_summary(terminal, summary)
-    return summary
+    return work
 
 
-def _ingest_profile_rows(terminal: Terminal, data_dir: Path | None, dsn: str, file: Path) -> "IngestSummary":
+def _profile_rows(context: CommandContext, dsn: str, file: Path) -> "Work":
     from vectorforge.cli.ingest.profiles import ProfileQueries, ingest_profile_rows
     from vectorforge.cli.ingest.rows import resolved_dsn
-    from vectorforge.cli.ingest.run import IngestSummary, print_summary
-    from vectorforge.cli.session import Session, run_in_session
 
     queries, source = ProfileQueries.read(file), resolved_dsn(dsn)
 
-    async def work(session: Session) -> IngestSummary:
-        return await ingest_profile_rows(terminal, session, source, queries)
+    async def work(session: Session) -> "IngestSummary":
+        return await ingest_profile_rows(context.terminal, session, source, queries)
 
-    summary = run_in_session(terminal, data_dir, work)
-    print_summary(terminal, summary)
-    return summary
+    return work
 
 
-def _ingest_rows(
-    terminal: Terminal,
-    data_dir: Path | None,
-    collection: str | None,
-    wanted: "RowsToIngest",
-    labels: Mapping[str, Any],
-) -> "IngestSummary":
-    from vectorforge.cli.ingest.rows import RowsSummary, ingest_rows, note_rows
-    from vectorforge.cli.ingest.run import print_summary
-    from vectorforge.cli.session import Session, run_in_session
+def _rows(context: CommandContext, rows: "RowsToIngest", collection: str | None, labels: Labels) -> "Work":
+    from vectorforge.cli.ingest.rows import ingest_rows
 
-    async def work(session: Session) -> RowsSummary:
+    async def work(session: Session) -> "IngestSummary":
         target = await session.collection_or_new(collection)
-        return await ingest_rows(terminal, session, target, wanted, labels=labels)
+        return await ingest_rows(context.terminal, session, target, rows, labels=labels)
 
-    summary = run_in_session(terminal, data_dir, work)
-    print_summary(terminal, summary)
-    note_rows(terminal, summary)
-    return summary
+    return work
+
+
+def _report(context: CommandContext, summary: "IngestSummary", skipped: Sequence[SkippedFile] = ()) -> None:
+    """Print a summary, and exit with the code that fits it."""
+    from vectorforge.cli.ingest.run import print_summary
+
+    summary.skipped_files = [*skipped]
+    print_summary(context.terminal, summary)
+    if summary.stopped_by:
+        context.terminal.error(f"Stopped. {summary.stopped_by.message}", code=summary.stopped_by.code)
+        raise typer.Exit(ExitCode.UNAVAILABLE)
+    if summary.failed:
+        raise typer.Exit(ExitCode.INCOMPLETE)

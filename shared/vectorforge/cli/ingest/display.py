@@ -8,7 +8,6 @@ from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
-    Progress,
     SpinnerColumn,
     TextColumn,
     TimeElapsedColumn,
@@ -20,23 +19,22 @@ _LINE_EVERY_S = 5.0
 
 
 class IngestDisplay:
-    """Bars on stderr: files read, passages embedded, documents done. Off a terminal, a line now and then."""
+    """Bars on stderr for files read, chunks embedded and documents done; in a pipe, a line every 5 s."""
 
     def __init__(self, terminal: Terminal, files: int) -> None:
         self._terminal = terminal
         self._lines = not terminal.err.is_terminal
         self._last_line = time.monotonic()
         self._finished, self._files = 0, files
-        self._progress = Progress(
-            SpinnerColumn(),
+        columns = (
             TextColumn("{task.description:<9}"),
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
-            TextColumn("[dim]{task.fields[detail]}"),
-            console=terminal.err,
-            transient=True,
-            disable=terminal.json_output or not terminal.err.is_terminal,
+        )
+        detail = TextColumn("[dim]{task.fields[detail]}")
+        self._progress = terminal.progress(
+            SpinnerColumn(), TextColumn("{task.description:<9}"), *columns, detail
         )
         self._read = self._progress.add_task("Read", total=files, detail="")
         self._embedded = self._progress.add_task("Embedded", total=0, detail="passages")
@@ -76,3 +74,37 @@ class IngestDisplay:
             before, announced = embedded, total
 
         return follow
+
+
+class RowBars:
+    """Bars on stderr: rows compared, rows ingested. Silent off a terminal."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        columns = (
+            TextColumn("{task.description:<9}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+        )
+        self._progress = terminal.progress(SpinnerColumn(), TextColumn("{task.description:<9}"), *columns)
+        self._compared = self._progress.add_task("Compared", total=None)
+        self._done = self._progress.add_task("Ingested", total=0)
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def compared(self) -> None:
+        """Count a key that was read."""
+        self._progress.advance(self._compared)
+
+    def total(self, rows: int) -> None:
+        """Set the number of rows to ingest."""
+        self._progress.update(self._done, total=rows)
+
+    def done(self) -> None:
+        """Count a row that was ingested."""
+        self._progress.advance(self._done)

@@ -1,4 +1,4 @@
-"""Which files ``vectorforge ingest`` reads, and what they are called."""
+"""Files that ``vectorforge ingest`` reads, and their sources."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _UNREADABLE = frozenset({
     ".wasm", ".wav", ".webm", ".webp", ".whl", ".woff", ".woff2", ".xz", ".zip",
     ".zst",
 })  # fmt: skip
-"""Extensions of files that hold no text; skipped in folders, with those of ``media.REFUSED``."""
+"""Extensions of files without text; skipped in folders, with those of ``media.REFUSED``."""
 
 _NEVER_ENTERED = frozenset({"__pycache__", "node_modules", "venv"})
 
@@ -103,7 +103,7 @@ def _walk(folder: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _unwanted(file: Path, glob: str | None) -> str:
-    """Return why a file of a folder is not read; empty where it is, as whatever a pattern names."""
+    """Return why a file of a folder is skipped; empty if it is read, as every match of a pattern is."""
     from vectorforge.ingestion.extract import media
 
     extension = file.suffix.lower()
@@ -113,7 +113,7 @@ def _unwanted(file: Path, glob: str | None) -> str:
 
 
 def source_name(file: Path) -> str:
-    """What a file is called in its collection: its absolute path, without symbolic links.
+    """Return the source of a file: its absolute path, without symbolic links.
 
     So the same file is replaced when it is ingested again from elsewhere, and two files of the same name in
     different folders never replace each other.
@@ -122,7 +122,7 @@ def source_name(file: Path) -> str:
 
 
 def shown_source(source: str) -> str:
-    """A source for people: files below the working directory from there, as ``./docs/x.md``."""
+    """Shorten a source for display: files below the working directory as ``./docs/x.md``."""
     try:
         return f"./{PurePath(source).relative_to(Path.cwd()).as_posix()}"
     except ValueError:

@@ -11,17 +11,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from vectorforge.cli.ingest.display import RowBars
 from vectorforge.cli.ingest.files import SourceFile
-from vectorforge.cli.ingest.rows import RowBars
 from vectorforge.cli.ingest.run import IngestSummary, read_file
 from vectorforge.cli.session import Session
 from vectorforge.cli.terminal import Terminal
 from vectorforge.db.source_rows import SourceRows
 from vectorforge.errors import InvalidInputError, VectorForgeError
-from vectorforge.ingestion.pipeline import failed
+from vectorforge.ingestion.extract import PartReader
 from vectorforge.ingestion.profile import RAGIngestionPipeline
 from vectorforge.ingestion.types import DocumentPart, DocumentResult, DocumentStatus, ExtractionLimits
-from vectorforge.ingestion.worker.part_reader import PartReader
 from vectorforge.profile_types import SourceType
 from vectorforge.vectorstore.validation import checked_profile
 
@@ -50,7 +49,7 @@ async def ingest_profile_files(
         try:
             parts = await services.ingestion.split(read_file(file, reader.limits.max_bytes), source, None)
         except VectorForgeError as exc:
-            summary.add(failed(source, exc))
+            summary.add(DocumentResult.of_failure(source, exc))
             continue
         for part in parts:
             if summary.stopped_by:
@@ -83,7 +82,7 @@ async def _ingest(
             page_starts=document.page_starts,
         )
     except VectorForgeError as exc:
-        return failed(part.source, exc)
+        return DocumentResult.of_failure(part.source, exc)
     return DocumentResult(
         source=part.source,
         status=DocumentStatus.UNCHANGED if done.documents_unchanged else DocumentStatus.SUCCEEDED,
@@ -132,7 +131,7 @@ class ProfileQueries:
         wrong = [name for name, query in found.items() if name not in allowed or not isinstance(query, str)]
         if wrong or _SUMMARY not in found:
             raise InvalidInputError(
-                f"The file must hold the query {_SUMMARY!r}, may hold {', '.join(_ROWS)}, and nothing else.",
+                f"The file must have the query {_SUMMARY!r}, may have {', '.join(_ROWS)}, and nothing else.",
                 field="--profiles",
             )
         return cls(found.pop(_SUMMARY), found)
@@ -199,7 +198,7 @@ async def _read(
     }
     for name, rows in parts.items():
         for row in sorted(await rows.rows(_PROFILE, profile_ids), key=_order):
-            if row[_PROFILE] in found:  # not deleted meanwhile
+            if row[_PROFILE] in found:  # not deleted since
                 found[row[_PROFILE]][name].append(row)
     return found
 
@@ -222,7 +221,7 @@ async def _ingest_rows(pipeline: RAGIngestionPipeline, profile_id: int, rows: Pr
             rows["education"],
         )
     except VectorForgeError as exc:
-        return failed(source, exc)
+        return DocumentResult.of_failure(source, exc)
     unchanged = done.documents_unchanged == done.documents and not done.documents_removed
     return DocumentResult(
         source=source,

@@ -1,22 +1,14 @@
-"""Ingesting the rows of somebody's own PostgreSQL, with progress for whoever watches."""
+"""Ingestion of rows from another PostgreSQL database, with progress."""
 
 import asyncio
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-)
-
+from vectorforge.cli.ingest.display import RowBars
 from vectorforge.cli.ingest.run import PARALLEL_DOCUMENTS, IngestSummary
 from vectorforge.cli.session import Session
 from vectorforge.cli.terminal import Terminal
@@ -26,21 +18,21 @@ from vectorforge.ingestion.rows import ROW_VERSION, RowIngestion, RowMapping
 from vectorforge.types import Collection
 
 _BATCH = 100
-"""Rows read at a time: few enough to be held with their texts."""
+"""Rows read at a time, limited because their texts are in memory."""
 _FROM_ENVIRONMENT = "env:"
 
 
 @dataclass(frozen=True, slots=True)
 class RowsToIngest:
-    """What ``vectorforge ingest --from-postgres`` was asked for."""
+    """Parsed options of ``vectorforge ingest --from-postgres``."""
 
     dsn: str = field(repr=False)
     query: str
     mapping: RowMapping
     delete: bool = False
-    """Whether documents of rows that are gone are deleted."""
+    """Delete the documents of removed rows."""
     everything: bool = False
-    """Whether rows are read that have not changed since the last time."""
+    """Also read rows that have not changed since the last run."""
 
     @classmethod
     def of_options(
@@ -92,7 +84,7 @@ def resolved_dsn(dsn: str) -> str:
 
 @dataclass(slots=True)
 class _Found:
-    """What the first pass over the keys gave."""
+    """Result of the first pass over the keys."""
 
     sources: set[str] = field(default_factory=set)
     changed: list[Any] = field(default_factory=list)
@@ -102,15 +94,25 @@ class _Found:
 
 @dataclass(slots=True)
 class RowsSummary(IngestSummary):
-    """What became of all rows of one run."""
+    """Results of all rows of one run."""
 
     skipped: int = 0
     """Rows whose time of change, and so whose document, is the same as before."""
     without_text: int = 0
     deleted: int = 0
 
+    def notes(self) -> Iterator[str]:
+        """Yield the counts that the table of documents does not show."""
+        for count, text in (
+            (self.skipped, "unchanged rows were not read"),
+            (self.without_text, "rows have no text"),
+            (self.deleted, "documents of removed rows were deleted"),
+        ):
+            if count:
+                yield f"{count:,} {text}."
+
     def as_json(self) -> dict[str, Any]:
-        """The same for programs, with the failures."""
+        """Return the summary for programs, with the failures."""
         counts = {"skipped": self.skipped, "without_text": self.without_text, "deleted": self.deleted}
         return {**IngestSummary.as_json(self), **counts}
 
@@ -119,7 +121,7 @@ async def ingest_rows(
     terminal: Terminal,
     session: Session,
     collection: Collection,
-    wanted: RowsToIngest,
+    options: RowsToIngest,
     *,
     labels: Mapping[str, Any] | None = None,
 ) -> RowsSummary:
@@ -135,14 +137,14 @@ async def ingest_rows(
         DatabaseUnavailableError: One of the databases is gone.
     """
     summary = RowsSummary(collection)
-    mapping = wanted.mapping
-    async with SourceRows.open(wanted.dsn, wanted.query) as rows:
+    mapping = options.mapping
+    async with SourceRows.open(options.dsn, options.query) as rows:
         mapping.check(rows.columns)
         ingestion = RowIngestion(
             session.services.ingestion, collection, mapping, session.config.ingestion, labels
         )
         with RowBars(terminal) as bars:
-            found = await _changed_rows(session, collection, rows, ingestion, wanted, bars)
+            found = await _changed_rows(session, collection, rows, ingestion, options, bars)
             summary.skipped = found.unchanged
             bars.total(len(found.changed))
             for start in range(0, len(found.changed), _BATCH):
@@ -150,7 +152,7 @@ async def ingest_rows(
                     break
                 batch = await rows.rows(mapping.key, found.changed[start : start + _BATCH])
                 await _ingest_batch(ingestion, batch, summary, found, bars)
-    if wanted.delete and not summary.stopped_by:
+    if options.delete and not summary.stopped_by:
         summary.deleted = await ingestion.keep_only(sorted(found.sources))
     return summary
 
@@ -160,21 +162,21 @@ async def _changed_rows(
     collection: Collection,
     rows: SourceRows,
     ingestion: RowIngestion,
-    wanted: RowsToIngest,
-    bars: "RowBars",
+    options: RowsToIngest,
+    bars: RowBars,
 ) -> _Found:
-    mapping, found = wanted.mapping, _Found()
+    mapping, found = options.mapping, _Found()
     stored = await session.services.documents.metadata_of_parent(collection.id, mapping.name, ROW_VERSION)
     async with aclosing(rows.keys(mapping.key, mapping.updated)) as keys:
         async for row in keys:
             source = mapping.source_of(row.key)
             if source in found.sources:
                 raise InvalidInputError(
-                    f"The column {mapping.key!r} does not tell rows apart: several have the same value.",
+                    f"The column {mapping.key!r} is not unique: several rows have the same value.",
                     field="--key",
                 )
             found.sources.add(source)
-            if not wanted.everything and _is_stored(ingestion, row, stored.get(source)):
+            if not options.everything and _is_stored(ingestion, row, stored.get(source)):
                 found.unchanged += 1
             else:
                 found.changed.append(row.key)
@@ -191,17 +193,17 @@ async def _ingest_batch(
     batch: Sequence[Mapping[str, Any]],
     summary: RowsSummary,
     found: _Found,
-    bars: "RowBars",
+    bars: RowBars,
 ) -> None:
     """Ingest some rows side by side; after a stop, leave the rest."""
-    waiting = iter(batch)
-    known = await ingestion.embedding_prefetch(batch)
+    remaining = iter(batch)
+    prefetched = await ingestion.embedding_prefetch(batch)
 
     async def work() -> None:
-        for row in waiting:  # shared: each worker takes the next one
+        for row in remaining:  # shared by the workers
             if summary.stopped_by:
                 return
-            result = await ingestion.ingest(row, known)
+            result = await ingestion.ingest(row, prefetched)
             if result is None:
                 summary.without_text += 1
                 found.sources.discard(ingestion.mapping.source_of(row[ingestion.mapping.key]))
@@ -213,51 +215,3 @@ async def _ingest_batch(
     async with asyncio.TaskGroup() as group:
         for _ in range(PARALLEL_DOCUMENTS):
             group.create_task(work())
-
-
-class RowBars:
-    """Bars on stderr: rows compared, rows ingested. Silent off a terminal."""
-
-    def __init__(self, terminal: Terminal) -> None:
-        self._progress = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description:<9}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            console=terminal.err,
-            transient=True,
-            disable=terminal.json_output or not terminal.err.is_terminal,
-        )
-        self._compared = self._progress.add_task("Compared", total=None)
-        self._done = self._progress.add_task("Ingested", total=0)
-
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    def compared(self) -> None:
-        """One more key was read."""
-        self._progress.advance(self._compared)
-
-    def total(self, rows: int) -> None:
-        """Say how many are going to be ingested."""
-        self._progress.update(self._done, total=rows)
-
-    def done(self) -> None:
-        """One more was ingested."""
-        self._progress.advance(self._done)
-
-
-def note_rows(terminal: Terminal, summary: RowsSummary) -> None:
-    """Say what the table of documents does not."""
-    for count, words in (
-        (summary.skipped, "rows have not changed and were not read"),
-        (summary.without_text, "rows hold no text"),
-        (summary.deleted, "documents of rows that are gone were deleted"),
-    ):
-        if count:
-            terminal.note(f"{count:,} {words}.")

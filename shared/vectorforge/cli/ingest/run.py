@@ -1,8 +1,8 @@
-"""Ingesting files, with progress for whoever watches."""
+"""Ingestion of files, with progress."""
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,11 @@ from vectorforge.errors import (
     VectorForgeError,
 )
 from vectorforge.ingestion.embedding_prefetch import AT_A_TIME, PrefetchItem, is_small
-from vectorforge.ingestion.pipeline import failed
 from vectorforge.ingestion.types import DocumentPart, DocumentResult, DocumentStatus, IngestionError
 from vectorforge.types import Collection
 
 PARALLEL_DOCUMENTS = 4
-"""Enough to hide the latency of an embedding service behind the work of the others."""
+"""Documents in flight, enough to hide the latency of an embedding service."""
 _MAX_REPORTED_FAILURES = 1_000
 _MAX_FAILED_IN_A_ROW = 8
 _HOPELESS = frozenset({DatabaseUnavailableError.code, EmbeddingAuthenticationError.code})
@@ -31,7 +30,7 @@ _HOPELESS = frozenset({DatabaseUnavailableError.code, EmbeddingAuthenticationErr
 
 @dataclass(slots=True)
 class IngestSummary:
-    """What became of all documents of one run."""
+    """Results of all documents of one run."""
 
     collection: Collection
     counts: Counter[DocumentStatus] = field(default_factory=Counter)
@@ -42,15 +41,15 @@ class IngestSummary:
     """The first thousand; ``counts`` has them all."""
 
     stopped_by: IngestionError | None = None
-    """Why the rest was not tried."""
+    """Error that stopped the run before the remaining documents."""
     failed_in_a_row: int = 0
-    """For want of a service."""
+    """Consecutive documents that failed because a service was unavailable."""
     skipped_files: list[SkippedFile] = field(default_factory=list)
-    """What the folders hold and was not read."""
+    """Files of the folders that were not read."""
 
     @property
     def failed(self) -> int:
-        """How many documents failed."""
+        """Number of failed documents."""
         return self.counts[DocumentStatus.FAILED]
 
     def add(self, result: DocumentResult) -> None:
@@ -63,7 +62,7 @@ class IngestSummary:
             self.failures.append(result)
 
     def stop_if_useless(self, error: IngestionError | None) -> None:
-        """After a document: stop when the next ones cannot do better."""
+        """Stop the run if the remaining documents would fail, too."""
         if error is None or not error.retryable:
             self.failed_in_a_row = 0
         else:
@@ -84,8 +83,12 @@ class IngestSummary:
             self.chunks_removed,
         )
 
+    def notes(self) -> Iterator[str]:
+        """Yield remarks on what was ingested; none for files."""
+        yield from ()
+
     def as_json(self) -> dict[str, Any]:
-        """The same for programs, with the failures."""
+        """Return the summary for programs, with the failures."""
         names = (
             "documents",
             "succeeded",
@@ -125,7 +128,7 @@ class _Run:
     queue: asyncio.Queue["list[tuple[DocumentPart, _File]] | None"] = field(
         default_factory=lambda: asyncio.Queue(PARALLEL_DOCUMENTS)
     )
-    """Documents whose vectors are made together: some small ones, or a single larger one."""
+    """Documents that are embedded together: several small ones, or one larger one."""
 
     async def read(self, files: Sequence[SourceFile]) -> None:
         """Put the documents of every file into the queue, and at its end a None for each worker."""
@@ -139,7 +142,7 @@ class _Run:
                 if parts[0].parent_source is None:  # a line of JSONL has an id, the title of its own
                     parts = [replace(part, fallback_title=name) for part in parts]
             except VectorForgeError as exc:
-                self.summary.add(failed(source, exc))
+                self.summary.add(DocumentResult.of_failure(source, exc))
                 parts = []
             self.display.read(source, len(parts))
             opened = _File(parts)
@@ -157,11 +160,11 @@ class _Run:
             await self.queue.put(None)
 
     async def work(self) -> None:
-        """Ingest documents from the queue until there are no more; after a stop, only empty the queue."""
+        """Ingest documents from the queue until it ends; after a stop, only drain the queue."""
         ingestion = self.session.services.ingestion
         while (group := await self.queue.get()) is not None:
             upcoming = [PrefetchItem(part, None, self.metadata) for part, _ in group]
-            known = (
+            prefetched = (
                 {}
                 if self.summary.stopped_by
                 else await ingestion.embedding_prefetch(self.collection, upcoming)
@@ -174,7 +177,7 @@ class _Run:
                     part,
                     metadata=self.metadata,
                     on_progress=self.display.embedding(),
-                    known=known,
+                    prefetched=prefetched,
                 )
                 self.summary.add(result)
                 self.display.done()
@@ -182,7 +185,7 @@ class _Run:
                 await self._finish(file, result)
 
     async def _finish(self, file: "_File", result: DocumentResult) -> None:
-        """After the last document of a file: delete what the file no longer holds."""
+        """After the last document of a file, delete the documents that the file no longer contains."""
         file.results.append(result)
         if len(file.results) == len(file.parts):
             try:
@@ -190,7 +193,7 @@ class _Run:
                     self.collection, file.parts, file.results
                 )
             except VectorForgeError as exc:
-                self.summary.add(failed(file.parts[0].parent_source or result.source, exc))
+                self.summary.add(DocumentResult.of_failure(file.parts[0].parent_source or result.source, exc))
 
 
 async def ingest_files(
@@ -204,7 +207,7 @@ async def ingest_files(
     """Ingest files, several documents at a time. One that fails does not stop the others.
 
     When the database is gone, the embedding provider refuses the key, or documents keep failing for want of
-    a service, the rest is not tried: see ``IngestSummary.stopped_by``. What was stored stays.
+    a service, the run stops: see ``IngestSummary.stopped_by``. Stored documents stay.
     """
     summary = IngestSummary(collection)
     with IngestDisplay(terminal, len(files)) as display:
@@ -217,7 +220,7 @@ async def ingest_files(
 
 
 def read_file(file: Path, max_bytes: int) -> bytes:
-    """The file's bytes.
+    """Read a file.
 
     Raises:
         ExtractionError: ``too_large``, or it cannot be read.
@@ -231,7 +234,7 @@ def read_file(file: Path, max_bytes: int) -> bytes:
 
 
 def print_summary(terminal: Terminal, summary: IngestSummary) -> None:
-    """Print what was ingested, and why what failed did."""
+    """Print the counts, the skipped files and the failures."""
     if terminal.json_output:
         terminal.json(summary.as_json())
         return
@@ -244,3 +247,5 @@ def print_summary(terminal: Terminal, summary: IngestSummary) -> None:
     unreported = summary.failed - len(summary.failures)
     if unreported:
         terminal.error(f"... and {unreported} more.")
+    for note in summary.notes():
+        terminal.note(note)

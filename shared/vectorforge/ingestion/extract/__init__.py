@@ -1,11 +1,14 @@
-"""Documents to text; ``docs/file-types.md`` lists the types."""
+"""Extraction of text from documents; ``docs/file-types.md`` lists the types."""
 
+import asyncio
 import re
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from vectorforge.errors import ExtractionError, InvalidInputError
 from vectorforge.ingestion.extract import media
-from vectorforge.ingestion.extract.decode import clean, decode
+from vectorforge.ingestion.extract.decode import clean, clean_json, decode
 from vectorforge.ingestion.extract.html import extract_html
 from vectorforge.ingestion.extract.isolation import Reader, read_isolated
 from vectorforge.ingestion.extract.markdown import read_markdown
@@ -19,18 +22,19 @@ from vectorforge.ingestion.types import (
     ReadText,
 )
 
-__all__ = ["extract", "split"]
+__all__ = ["PartReader", "extract", "split"]
 
 _HARMLESS_HTML_BYTES = 65_536
-"""Parsing takes the square of the nesting depth (measured: 100 s for 1 MB of ``<div>``): larger pages are
+"""Parsing time grows with the square of the nesting depth (100 s for 1 MB of ``<div>``): larger pages are
 read in a child process, which costs 0.2 s."""
+_MAX_TITLE_CHARS = 500
 _CHARSET = re.compile(r"charset\s*=\s*\"?([\w-]+)", re.IGNORECASE)
 _PLACEHOLDER = re.compile(
     r"(untitled( document)?|document ?\d*|word document|\(anonymous\)|(microsoft \w+ - .*)?"
     r"|\S+\.(docx?|dotx?|dvi|indd|odt|pdf|pptx?|ps|rtf|tex|tmp|xlsx?))?",
     re.IGNORECASE,
 )
-"""Titles that programs write when nobody named the document; a file's own name says more."""
+"""Placeholder titles of programs; the file's name is used instead."""
 
 
 def split(
@@ -41,7 +45,7 @@ def split(
     Args:
         content: The file.
         source: Its path, URL or key.
-        media_type: What the sender says it is; see ``media.detect``.
+        media_type: Declared media type; see ``media.detect``.
         limits: ``max_bytes`` applies.
 
     Raises:
@@ -72,9 +76,9 @@ def extract(
     Args:
         content: The file.
         source: Its path, URL or key; identifies the document in its collection, at most 2,000 characters.
-        media_type: What the sender says it is; else its extension and first bytes tell.
+        media_type: Declared media type; default: detected by extension and first bytes.
         limits: Default: 25 MB, 10 million characters, 120 seconds.
-        cancellation: Ends a child process early.
+        cancellation: Stops a child process early.
 
     Returns:
         One document, several for JSONL (one a line, in order). To get past bad lines, ``split`` first and
@@ -146,7 +150,7 @@ def _usable_title(title: str | None) -> str | None:
 
 def _checked(document: ExtractedDocument, limits: ExtractionLimits) -> ExtractedDocument:
     if not document.text.strip():
-        raise ExtractionError("The document holds no text.", reason="empty")
+        raise ExtractionError("The document contains no text.", reason="empty")
     if len(document.text) > limits.max_chars:
         raise ExtractionError(f"The text is longer than {limits.max_chars:,} characters.", reason="too_large")
     return document
@@ -159,4 +163,64 @@ def _check_size(content: bytes, source: str, limits: ExtractionLimits) -> None:
         raise ExtractionError(
             f"The document has {len(content):,} bytes; at most {limits.max_bytes:,} are read.",
             reason="too_large",
+        )
+
+
+class PartReader:
+    """Reads files within limits.
+
+    Args:
+        limits: Of each file.
+    """
+
+    def __init__(self, limits: ExtractionLimits) -> None:
+        self.limits = limits
+
+    async def split(self, content: bytes, source: str, media_type: str | None) -> list[DocumentPart]:
+        """Cut a file into its documents; see ``IngestionPipeline.split``."""
+        return await asyncio.to_thread(
+            split, content, source=source, media_type=media_type, limits=self.limits
+        )
+
+    async def read(
+        self, part: DocumentPart, title: str | None, metadata: Mapping[str, Any]
+    ) -> ExtractedDocument:
+        """The text of a document, with its title and metadata as they can be stored.
+
+        Args:
+            part: The document.
+            title: Overrides the title in it, but not that of a JSONL record; cut to 500 characters.
+            metadata: Added to its own; overrides them, except those of a JSONL record.
+
+        Raises:
+            ExtractionError: It cannot be read.
+        """
+        cancellation = Cancellation()
+        try:
+            [document] = await asyncio.to_thread(
+                extract,
+                part.content,
+                source=part.source,
+                media_type=part.media_type,
+                limits=self.limits,
+                cancellation=cancellation,
+            )
+        except asyncio.CancelledError:
+            cancellation.cancel()
+            raise
+        if part.media_type == media.RECORD:
+            found, fields = document.title or title, {**metadata, **document.metadata}
+        else:
+            found, fields = title or document.title, {**document.metadata, **metadata}
+        chosen, in_title = clean(found or part.fallback_title or "")
+        cleaned, in_metadata = clean_json(fields)
+        replaced = in_title + in_metadata
+        warning = f"Replaced {replaced} characters of title and metadata that cannot be stored."
+        warnings = (*document.warnings, warning) if replaced else document.warnings
+        return replace(
+            document,
+            title=chosen.strip()[:_MAX_TITLE_CHARS] or None,
+            metadata=cleaned,
+            warnings=warnings,
+            parent_source=part.parent_source,
         )

@@ -12,10 +12,9 @@ from typing import Any
 
 from vectorforge.errors import ExtractionError
 from vectorforge.ingestion.extract.html import extract_html
-from vectorforge.ingestion.extract.json_text import extract_json, extract_notebook
-from vectorforge.ingestion.extract.mail import extract_mail
-from vectorforge.ingestion.extract.pdf import extract_pdf
-from vectorforge.ingestion.extract.word import extract_docx, extract_rtf
+from vectorforge.ingestion.extract.markdown import extract_notebook
+from vectorforge.ingestion.extract.office import extract_docx, extract_mail, extract_pdf, extract_rtf
+from vectorforge.ingestion.extract.records import extract_json
 from vectorforge.ingestion.types import ReadText
 
 _READERS: Mapping[str, Callable[..., ReadText]] = {
@@ -41,7 +40,7 @@ def main(job: Mapping[str, Any]) -> None:
     except ExtractionError as exc:
         result = {"error": [exc.reason, exc.message]}
     except MemoryError:
-        result = {"error": ["too_large", "Reading the document takes too much memory."]}
+        result = {"error": ["too_large", "Reading the document needs too much memory."]}
     sys.stdout.write(json.dumps(result))
 
 
@@ -51,7 +50,7 @@ def _limit(kind: int, value: int) -> None:
         value = min(value, hard)
     try:
         resource.setrlimit(kind, (value, value))
-    except (ValueError, OSError):  # macOS knows RLIMIT_AS but does not keep it
+    except (ValueError, OSError):  # macOS has RLIMIT_AS but does not enforce it
         return
 
 

@@ -1,4 +1,4 @@
-"""Bytes to text that PostgreSQL and JSON can hold, and offsets that stay true while it is cleaned."""
+"""Decoding of bytes to text that PostgreSQL and JSON can store, with stable offsets."""
 
 import codecs
 import re
@@ -33,13 +33,13 @@ def decode(content: bytes, declared: str | None = None) -> tuple[str, list[str]]
 
     Args:
         content: The whole file.
-        declared: Character set named by the sender or by the document.
+        declared: Character set declared by the client or by the document.
 
     Returns:
         The cleaned text and one warning for each kind of guess or replacement, with its count.
 
     Raises:
-        ExtractionError: ``undecodable`` when this is no text in any of them.
+        ExtractionError: ``undecodable``: it is not text in any of them.
     """
     text, warnings = _decode(content, declared)
     _check_is_text(text)
@@ -50,12 +50,12 @@ def decode(content: bytes, declared: str | None = None) -> tuple[str, list[str]]
 
 
 def clean(text: str) -> tuple[str, int]:
-    """Replace NUL and lone surrogates, one for one so that offsets stay; also says how many there were."""
+    """Replace NUL and lone surrogates one for one, so that offsets stay valid; also return their number."""
     return _UNSTORABLE.subn(REPLACEMENT, text)
 
 
 def clean_json(value: Any) -> tuple[Any, int]:
-    """``clean`` for every text and key inside a JSON value."""
+    """Apply ``clean`` to every text and key of a JSON value."""
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, Mapping):
@@ -80,7 +80,7 @@ def _decode(content: bytes, declared: str | None) -> tuple[str, list[str]]:
 
 
 def _known(declared: str | None) -> str | None:
-    """The name of a character set; not of Python's other codecs (idna, unicode_escape, ...)."""
+    """Return the name of a character set, None for Python's other codecs (idna, unicode_escape, ...)."""
     name = (declared or "").strip().strip("\"'").lower().replace("-", "_").replace(" ", "")
     if not _CHARACTER_SETS.fullmatch(name):
         return None
@@ -92,7 +92,7 @@ def _known(declared: str | None) -> str | None:
 
 
 def _utf16_without_mark(content: bytes) -> str | None:
-    """European text in UTF-16 has a NUL in nearly every second byte, always on the same side."""
+    """Detect UTF-16 of European text by the NUL in nearly every second byte."""
     sample = content[:_SAMPLE_BYTES]
     even, odd = sample[0::2].count(0), sample[1::2].count(0)
     if len(content) % 2 or max(even, odd) * 4 < len(sample) or min(even, odd) * 10 > max(even, odd):
@@ -119,7 +119,7 @@ def _replacing(content: bytes, encoding: str) -> tuple[str, list[str]]:
 
 
 def _check_is_text(text: str) -> None:
-    """A photo named .txt decodes as Windows-1252 all the same; control characters give it away."""
+    """Reject binary data by its control characters: any bytes decode as Windows-1252."""
     sample = text[:_SAMPLE_BYTES]
     controls = len(re.findall("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f-\x84\x86-\x9f]", sample))
     if controls + sample.count(REPLACEMENT) > _MOST_CONTROL_SHARE * max(len(sample), 20):

@@ -1,4 +1,4 @@
-"""HTML to text with Markdown headings, so that the Markdown splitter keeps sections together."""
+"""Conversion of HTML to text with Markdown headings, for the Markdown splitter."""
 
 import re
 from typing import TYPE_CHECKING
@@ -75,7 +75,7 @@ def extract_html(content: bytes, *, charset: str | None) -> ReadText:
     own header.
 
     Args:
-        content: The page; a byte order mark, ``charset`` or ``<meta charset>`` tells the encoding.
+        content: The page; its encoding is that of a byte order mark, ``charset`` or ``<meta charset>``.
         charset: From the Content-Type header.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Reads the formats whose files can kill their reader in a child process with hard limits."""
+"""Isolation of unsafe formats: they are read in a child process with hard limits."""
 
 import json
 import os
@@ -31,12 +31,12 @@ def read_isolated(
     limits: ExtractionLimits,
     cancellation: Cancellation | None = None,
 ) -> ReadText:
-    """Run a reader of ``child`` on a file, at most ``limits.timeout_s`` seconds and in 2 GiB.
+    """Run a reader of ``child`` on a file, within ``limits.timeout_s`` seconds and 2 GiB.
 
     Blocks the calling thread; a cancellation is noticed within 0.1 s and ends the child.
 
     Raises:
-        ExtractionError: What the reader raised; ``too_large`` when it ran out of time or memory;
+        ExtractionError: The reader's error; ``too_large`` when it ran out of time or memory;
             ``unreadable`` when the file crashed it.
     """
     job = {
@@ -45,7 +45,7 @@ def read_isolated(
         "memory_bytes": _MEMORY_BYTES,
         "cpu_s": int(limits.timeout_s) + 1,
     }
-    with tempfile.TemporaryFile() as file:  # communicate() with a timeout does not go on writing to a pipe
+    with tempfile.TemporaryFile() as file:  # communicate() with a timeout stops writing to a pipe
         file.write(content)
         file.seek(0)
         process = subprocess.Popen(  # noqa: S603 - our own module, no shell

@@ -1,20 +1,23 @@
-"""Markdown: front matter becomes title and metadata, comments are dropped, code is fenced."""
+"""Markdown and notebooks: front matter becomes title and metadata, comments are dropped, code is fenced."""
 
 import datetime
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from vectorforge.ingestion.extract.decode import clean_json
+from vectorforge.errors import ExtractionError
+from vectorforge.ingestion.extract.decode import clean, clean_json, decode
+from vectorforge.ingestion.extract.records import parse_json
 from vectorforge.ingestion.types import ReadText
 
 _MAX_FRONT_MATTER_CHARS = 16_384
-"""The YAML parser is written in Python: this takes it 0.1 s."""
+"""Limit for the YAML parser, which is written in Python: 0.1 s."""
 _FRONT_MATTER = re.compile(r"---[ \t]*\r?\n")
 _FRONT_MATTER_END = re.compile(r"^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.MULTILINE)
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _TITLE = re.compile(r"^#[ \t]+([^\n]{1,300})$", re.MULTILINE)
+_LANGUAGE = re.compile(r"[\w+#.-]{1,30}")
 _INVALID = "The front matter is not a YAML mapping and was kept as text."
 
 
@@ -62,7 +65,7 @@ def without_comments(text: str) -> str:
 
 
 class _CommentRemover:
-    """Goes through a text line by line."""
+    """Removes comments line by line."""
 
     def __init__(self, last_end: int) -> None:
         self._last_end = last_end
@@ -71,12 +74,12 @@ class _CommentRemover:
         self._in_comment = False
 
     def keep(self, line: str) -> str:
-        """Return what stays of the next line; nothing of one that held nothing but comments."""
+        """Return the next line without comments; empty if it had nothing else."""
         start, self._offset = self._offset, self._offset + len(line)
         if not self._in_comment and self._is_code(line):
             return line
-        kept = self._outside(line, start)
-        return kept if kept.strip() or not line.strip() else ""
+        rest = self._outside(line, start)
+        return rest if rest.strip() or not line.strip() else ""
 
     def _is_code(self, line: str) -> bool:
         found = _FENCE.match(line)
@@ -89,25 +92,25 @@ class _CommentRemover:
         return bool(found)
 
     def _outside(self, line: str, start: int) -> str:
-        kept, at, ticks = [], 0, 0
+        rest, at, ticks = [], 0, 0
         while at < len(line):
             if self._in_comment:
                 end = line.find("-->", at)
                 if end < 0:
-                    kept.append("\n" if line.endswith("\n") else "")
+                    rest.append("\n" if line.endswith("\n") else "")
                     break
                 self._in_comment, at = False, end + 3
                 continue
             begin = line.find("<!--", at)
             if begin < 0 or start + begin + 4 > self._last_end:
-                kept.append(line[at:])
+                rest.append(line[at:])
                 break
             ticks += line.count("`", at, begin)
             self._in_comment = ticks % 2 == 0
             skipped = begin + (0 if self._in_comment else 4)
-            kept.append(line[at:skipped])
+            rest.append(line[at:skipped])
             at = begin + 4
-        return "".join(kept)
+        return "".join(rest)
 
 
 def _split_front_matter(text: str) -> tuple[dict[str, Any], str, list[str]]:
@@ -156,3 +159,51 @@ def _storable(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value if isinstance(value, (str, int, float, bool)) else None
+
+
+def extract_notebook(content: bytes) -> ReadText:
+    """Read the Markdown and code cells of a notebook; outputs and raw cells are left out.
+
+    Args:
+        content: The file, in nbformat 4.
+
+    Returns:
+        Code in fences of the kernel's language; the first heading as ``title``.
+
+    Raises:
+        ExtractionError: ``unreadable``, ``undecodable`` or ``empty``.
+    """
+    text, warnings = decode(content)
+    notebook = parse_json(text)
+    cells = notebook.get("cells") if isinstance(notebook, Mapping) else None
+    if not isinstance(cells, list) or notebook.get("nbformat") != "4":
+        raise ExtractionError("This is not a notebook of nbformat 4; open it in Jupyter and save it again.")
+    language = _kernel_language(notebook.get("metadata"))
+    blocks = [block for cell in cells for block in _cell_blocks(cell, language)]
+    if not blocks:
+        raise ExtractionError("The notebook has no Markdown and no code cells.", reason="empty")
+    read = clean("\n\n".join(blocks))[0]
+    return {"text": read, "title": first_heading(read), "page_starts": [], "warnings": warnings}
+
+
+def _cell_blocks(cell: Any, language: str) -> Iterator[str]:
+    if not isinstance(cell, Mapping):
+        raise ExtractionError("A cell of the notebook is not a JSON object.")
+    source = cell.get("source")
+    lines = source if isinstance(source, list) else [source]
+    text = "".join(line for line in lines if isinstance(line, str)).strip()
+    if text and cell.get("cell_type") == "markdown":
+        yield without_comments(text)
+    elif text and cell.get("cell_type") == "code":
+        yield "\n".join(code_fence(text, language))
+
+
+def _kernel_language(metadata: Any) -> str:
+    if not isinstance(metadata, Mapping):
+        return ""
+    for part, field in (("kernelspec", "language"), ("language_info", "name")):
+        found = metadata.get(part)
+        name = found.get(field) if isinstance(found, Mapping) else None
+        if isinstance(name, str) and _LANGUAGE.fullmatch(name):
+            return name
+    return ""

@@ -1,4 +1,4 @@
-"""Which format a document has: what the sender says, then its name, then its first bytes."""
+"""Detection of a document's format: from the media type, then its name, then its first bytes."""
 
 from pathlib import PurePosixPath
 
@@ -62,7 +62,7 @@ EXTENSIONS = {
     ".eml": MAIL,
     ".rtf": RTF,
 }
-"""Extensions that decide how a file is read; any other text is read as plain text."""
+"""Extensions of known types; any other text is read as plain text."""
 _AS_PDF = "Export it as PDF."
 _AS_CSV = "Export each sheet as CSV."
 _AS_DOCX = "Save it as DOCX or PDF."
@@ -78,7 +78,7 @@ REFUSED = {
     ".epub": "Convert it to PDF or HTML.",
     ".msg": "Save it as .eml.",
 }
-"""Extensions of documents that cannot be read, and what to do with them."""
+"""Extensions of unsupported documents, and the way to convert them."""
 _MAY_BE_TEXT = {"", "application/octet-stream", "binary/octet-stream", "application/xml"}
 _OLE2 = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _NOT_TEXT = (
@@ -96,13 +96,13 @@ _READABLE = "Markdown, plain text, HTML, PDF, DOCX, RTF, EML, IPYNB, CSV, TSV, J
 
 
 def detect(content: bytes, source: str, media_type: str | None) -> str:
-    """The format of a document, as one of this module's constants.
+    """Detect the format of a document, as one of this module's constants.
 
     Args:
         content: The whole document.
         source: Its path, URL or key; only the extension is looked at.
-        media_type: What the sender says, with or without parameters; ``application/octet-stream`` says
-            nothing. A type of the ``text/`` family that is not known is read as plain text.
+        media_type: Declared media type, with or without parameters; ``application/octet-stream`` is
+            ignored. Unknown ``text/`` types are read as plain text.
 
     Raises:
         ExtractionError: ``unsupported_type``, or ``encrypted`` for a password-protected Office file.

@@ -1,6 +1,7 @@
-"""CSV and TSV: one paragraph a row, "column: value; column: value".
+"""Tables, JSON and JSONL as readable text.
 
-JSONL: every line is a document of its own, with its own result.
+A row of a table or an object of a JSON file becomes one paragraph, "name: value; name: value". Each line of a
+JSONL file is a document of its own.
 """
 
 import csv
@@ -14,8 +15,14 @@ from typing import Any
 from vectorforge.errors import ExtractionError
 from vectorforge.ingestion.extract.decode import clean, clean_json, decode
 from vectorforge.ingestion.extract.media import PLAIN, RECORD
-from vectorforge.ingestion.types import MAX_SOURCE_CHARS, DocumentPart, ExtractedDocument
+from vectorforge.ingestion.types import MAX_SOURCE_CHARS, DocumentPart, ExtractedDocument, ReadText
 
+_MAX_PATH_CHARS = 300
+"""Maximum length of the key path to a value; the last characters are used."""
+_TEXT_FIELDS = ("text", "content", "body")
+_ID_FIELDS = ("doc_id", "id", "source", "url")
+_HASH_CHARS = 16
+"""64 bits: equal for two different lines of a file of millions once in a million files."""
 _DELIMITERS = ",;\t|"
 
 
@@ -24,7 +31,7 @@ def extract_rows(text: str, *, delimiter: str | None = None) -> str:
 
     Args:
         text: The file; its first row names the columns.
-        delimiter: Between values; None takes whichever of ``, ; tab |`` the first row has most of.
+        delimiter: Delimiter; None selects the most frequent of ``, ; tab |`` in the first row.
 
     Returns:
         One paragraph for each row that has a value.
@@ -57,12 +64,6 @@ def _paragraph(columns: list[str], row: list[str]) -> str:
             name = columns[index] if index < len(columns) and columns[index] else f"column {index + 1}"
             pairs.append(f"{name}: {value}")
     return "; ".join(pairs)
-
-
-_TEXT_FIELDS = ("text", "content", "body")
-_ID_FIELDS = ("doc_id", "id", "source", "url")
-_HASH_CHARS = 16
-"""64 bits: equal for two different lines of a file of millions once in a million files."""
 
 
 def split_records(content: bytes, source: str) -> Iterator[DocumentPart]:
@@ -164,3 +165,86 @@ def _parse(line: str) -> Mapping[str, Any]:
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
+
+
+def parse_json(text: str) -> Any:
+    """Parse JSON; numbers stay as they are written.
+
+    Raises:
+        ExtractionError: ``unreadable``, with the place and what to do.
+    """
+    try:
+        return json.loads(text, parse_int=str, parse_float=str, parse_constant=str)
+    except json.JSONDecodeError as exc:
+        if exc.msg == "Extra data":
+            advice = "Name a file with a JSON object on each line .jsonl."
+        else:
+            advice = "Correct it, or name the file .txt to store it as plain text."
+        raise ExtractionError(f"Invalid JSON at line {exc.lineno}, column {exc.colno}. {advice}") from exc
+    except RecursionError as exc:
+        raise ExtractionError("The JSON is nested too deeply.") from exc
+
+
+def extract_json(content: bytes, *, max_chars: int) -> ReadText:
+    """Read a JSON file as ``key: value; key: value``, a paragraph for each object.
+
+    Keys of nested objects are joined by dots; the items of a list of objects are paragraphs, and a list of
+    scalars is a value. A text of several lines is a paragraph of its own. Null and empty values are left out.
+
+    Args:
+        content: The file.
+        max_chars: Reading stops when the text is longer.
+
+    Returns:
+        ``title`` is the field of this name of the outermost object.
+
+    Raises:
+        ExtractionError: ``unreadable``, ``undecodable``, ``too_large`` or ``empty``.
+    """
+    text, warnings = decode(content)
+    value = parse_json(text)
+    paragraphs, total = [], 0
+    for paragraph in _paragraphs(value):
+        total += len(paragraph) + 2
+        if total > max_chars:
+            raise ExtractionError(f"The text is longer than {max_chars:,} characters.", reason="too_large")
+        paragraphs.append(clean(paragraph)[0])
+    if not paragraphs:
+        raise ExtractionError("The JSON contains no values.", reason="empty")
+    title = value.get("title") if isinstance(value, Mapping) else None
+    return {
+        "text": "\n\n".join(paragraphs),
+        "title": clean(title)[0] if isinstance(title, str) else None,
+        "page_starts": [],
+        "warnings": warnings,
+    }
+
+
+def _paragraphs(value: Any) -> Iterator[str]:
+    pending = [("", value)]  # not recursive: JSON may be nested deeper than Python may call
+    while pending:
+        path, value = pending.pop()
+        if isinstance(value, Mapping):
+            named = [(f"{path}.{key}".lstrip(".")[-_MAX_PATH_CHARS:], inner) for key, inner in value.items()]
+            pairs = [f"{name}: {text}" for name, inner in named if (text := _on_one_line(inner))]
+            if pairs:
+                yield "; ".join(pairs)
+            pending += [pair for pair in reversed(named) if _on_one_line(pair[1]) is None]
+        elif isinstance(value, list) and _on_one_line(value) is None:
+            pending += [(path, item) for item in reversed(value)]
+        elif text := _on_one_line(value) or str(value or "").strip():
+            yield f"{path}: {text}" if path else text
+
+
+def _on_one_line(value: Any) -> str | None:
+    """Return a scalar or a list of scalars as text; None for values of several lines."""
+    if isinstance(value, list):
+        texts = [None if isinstance(item, list) else _on_one_line(item) for item in value]
+        return None if None in texts else ", ".join(text for text in texts if text)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None:
+        return ""
+    if isinstance(value, str) and "\n" not in value.strip():
+        return value.strip()
+    return None

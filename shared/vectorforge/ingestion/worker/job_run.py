@@ -1,4 +1,4 @@
-"""One ingestion job, from its next document to its end, while its lease is kept."""
+"""Run of one ingestion job: its remaining documents, while its lease is renewed."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ from vectorforge.ingestion.embedding_prefetch import (
     PrefetchItem,
     is_small,
 )
-from vectorforge.ingestion.pipeline import IngestionPipeline, failed
+from vectorforge.ingestion.pipeline import IngestionPipeline
 from vectorforge.ingestion.types import DocumentPart, DocumentResult, DocumentStatus, IngestionStage
 from vectorforge.types import Collection
 
@@ -33,21 +33,21 @@ _FIRST_PAUSE_S = 2.0
 
 
 class LeaseLostError(Exception):
-    """Another worker may have taken the job over; nothing more is to be written for it."""
+    """Another worker may have claimed the job; nothing more must be written for it."""
 
 
 class JobRun:
-    """Carries a claimed job forward.
+    """Processes a claimed job.
 
     Args:
-        db: The job's tenant.
-        job_id: The job; this process has just claimed it.
+        db: Database of the job's tenant.
+        job_id: Job that this process has claimed.
         pipeline: Of the same tenant.
-        lease_s: For how long it was claimed, in seconds.
-        others_wait: Whether somebody else should have the next turn; asked between documents.
-        turn_s: Seconds before that is asked, and between two such questions.
-        document_time_s: A document that is stopped after this many seconds counts as begun once; one stopped
-            sooner had no fair chance.
+        lease_s: Seconds for which it is claimed.
+        others_wait: Returns whether another tenant's job should run next; called between documents.
+        turn_s: Seconds before the first call of ``others_wait``, and between calls.
+        document_time_s: Seconds after which a stopped document counts as one attempt; one stopped
+            sooner does not.
     """
 
     def __init__(
@@ -73,18 +73,18 @@ class JobRun:
         self._lease_s = lease_s
         self._held_until = time.monotonic() + lease_s
         self._stage: tuple[int, IngestionStage] | None = None
-        self._known: KnownVectors = {}
+        self._prefetched: KnownVectors = {}
         self._looks_ahead = True
         self._seen_ahead: frozenset[int] = frozenset()
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Ingest document after document until none is left, others want their turn, or ``stopping`` is set.
+        """Ingest documents until none is left, another job is due, or ``stopping`` is set.
 
-        A job that is not finished is given back to the queue, also when this is cancelled; then the
-        document being worked on is begun anew by whoever takes the job next.
+        An unfinished job returns to the queue, also on cancellation; then the current document is
+        started again by the worker that claims the job next.
 
         Raises:
-            DatabaseError: The job can be claimed again when its lease has run out.
+            DatabaseError: The job can be claimed again when its lease has expired.
         """
         work = asyncio.create_task(self._work(stopping))
         beat = asyncio.create_task(self._beat())
@@ -96,7 +96,7 @@ class JobRun:
             results = await asyncio.gather(work, beat, return_exceptions=True)
         for result in results:
             if isinstance(result, LeaseLostError):
-                logger.warning("Ingestion job %s was taken over or deleted", self._job_id)
+                logger.warning("Ingestion job %s was claimed by another worker or deleted", self._job_id)
                 return
         for result in results:
             if isinstance(result, Exception):
@@ -115,7 +115,7 @@ class JobRun:
         await self._jobs.release(self._job_id)
 
     async def _count_a_long_attempt(self) -> None:
-        """Without this, a document that takes longer than its worker may run would be begun for ever."""
+        """Count an attempt: documents that need longer than their worker may run must end."""
         if self._begun is None:
             return
         item, began_at = self._begun
@@ -127,10 +127,10 @@ class JobRun:
             )
 
     async def _all_items(self, stopping: asyncio.Event) -> bool:
-        """True when the job has ended, False when it has to be given back."""
+        """Return True if the job has ended, False if it must return to the queue."""
         job = await self._jobs.find_by_id(self._job_id)
         collection = await self._collections.find_by_id(job.collection_id) if job else None
-        if collection is None:  # deleted, and the job with it
+        if collection is None:  # deleted with the job
             return True
         while not stopping.is_set():
             item = await self._jobs.next_item(self._job_id)
@@ -159,7 +159,7 @@ class JobRun:
         try:
             parts = await self._pipeline.split(item.content or b"", item.source, item.media_type)
         except VectorForgeError as exc:
-            await self._report(item, failed(item.source, exc), stopping)
+            await self._report(item, DocumentResult.of_failure(item.source, exc), stopping)
             return
         if parts[0].parent_source is not None:
             await self._expand(item, parts, stopping)
@@ -171,15 +171,15 @@ class JobRun:
         part = replace(parts[0], parent_source=item.parent_source)
         await self._look_ahead(collection, item, part)
         result = await self._pipeline.ingest_part(
-            collection, part, item.title, item.metadata, on_stage=on_stage, known=self._known
+            collection, part, item.title, item.metadata, on_stage=on_stage, prefetched=self._prefetched
         )
         await self._report(item, result, stopping)
 
     async def _look_ahead(self, collection: Collection, item: IngestionJobItem, part: DocumentPart) -> None:
-        """Have the vectors of this document and of those behind it made at once, where all are small.
+        """Prefetch the vectors of this document and of the following ones, if all are small.
 
-        Not after a document that was begun before: its worker may have been stopped by a text of another,
-        and it is that one's own turn that has to tell.
+        Not for a document with an earlier attempt: its worker may have been stopped by the text of another
+        document, which must be found by ingesting each alone.
         """
         self._looks_ahead = self._looks_ahead and item.attempts == 1
         if not self._looks_ahead or item.ordinal in self._seen_ahead or not is_small(part):
@@ -194,14 +194,14 @@ class JobRun:
             for o in following
         ]
         self._seen_ahead = frozenset([item.ordinal, *(other.ordinal for other in following)])
-        self._known = await self._pipeline.embedding_prefetch(
+        self._prefetched = await self._pipeline.embedding_prefetch(
             collection, [PrefetchItem(part, item.title, item.metadata), *others]
         )
 
     async def _expand(
         self, item: IngestionJobItem, parts: list[DocumentPart], stopping: asyncio.Event
     ) -> None:
-        """Put the lines of a JSONL file in its place, so that each has its own result."""
+        """Replace a JSONL file by its lines, so that each has its own result."""
         if len(parts) > MAX_RECORDS:
             message = f"The file has {len(parts):,} lines; at most {MAX_RECORDS:,} are read. Split it."
             await self._jobs.item_failed(
@@ -231,7 +231,7 @@ class JobRun:
                 warnings=result.warnings,
             )
             return
-        if error.code == DatabaseUnavailableError.code:  # not the document's fault
+        if error.code == DatabaseUnavailableError.code:  # not caused by the document
             raise DatabaseUnavailableError(error.message)
         retry = error.retryable and item.attempts < MAX_ATTEMPTS
         await self._jobs.item_failed(
@@ -246,7 +246,7 @@ class JobRun:
             await _pause(_FIRST_PAUSE_S * 2 ** (item.attempts - 1), stopping)
 
     async def _beat(self) -> None:
-        """Keep the lease, and write the stage when it lasts long enough for someone to see it."""
+        """Renew the lease, and store stages that last long enough to be seen."""
         written = self._stage
         next_beat = time.monotonic() + self._lease_s / _BEATS_A_LEASE
         while True:
@@ -265,7 +265,7 @@ class JobRun:
                 next_beat = sent_at + self._lease_s / _BEATS_A_LEASE
 
     def _check_lease(self) -> None:
-        if time.monotonic() >= self._held_until:  # the process was stopped for a while
+        if time.monotonic() >= self._held_until:  # the process was suspended
             raise LeaseLostError
 
 

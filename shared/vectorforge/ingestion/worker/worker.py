@@ -1,4 +1,4 @@
-"""Runs ingestion jobs inside this process, and takes up those that a killed process left behind."""
+"""Worker that runs ingestion jobs in this process, including abandoned ones of killed processes."""
 
 import asyncio
 import logging
@@ -27,29 +27,29 @@ _HOUR_S = 3600.0
 _TERMS_POLL_S = 60.0
 _ERASURES_POLL_S = 10.0
 MAX_CLAIMS = MAX_ATTEMPTS + 2
-"""How often a job is claimed without a document coming to an end; more than a document's attempts."""
+"""Maximum claims of a job without a finished document; more than the attempts of one document."""
 
 
 class IngestionWorker:
-    """Claims jobs of all tenants and carries them out; as a context manager, between start and stop.
+    """Claims and runs the jobs of all tenants; as a context manager, it starts and stops.
 
     Args:
-        database: Where jobs wait; opened before ``start``.
-        make_pipeline: Gives the pipeline of a tenant, by its id.
-        concurrent_jobs: Jobs carried out at the same time, at least 1; two, so that one slow file does not
-            hold up everybody else.
-        lease_s: A job of a killed process is taken up after at most this many seconds.
-        poll_s: Seconds between looks for jobs that nobody announced with ``wake``.
-        turn_s: Seconds after which a job goes back to the queue, at the end of a document, when another
-            tenant's waits.
-        kept_log_days: Queries and ended jobs older than this are deleted, with the cleaning; 0 keeps them for
-            ever.
-        kept_text_days: Questions and answers older than this are emptied, with the cleaning; 0 empties none.
-        kept_stale_s: Cached answers that expired longer ago than this are deleted once an hour, and expired
-            vectors and streamed answers; None: they are left to others, and there is a cleaning once a day.
+        database: Database with the jobs; open before ``start``.
+        make_pipeline: Returns the pipeline of a tenant id.
+        concurrent_jobs: Jobs run at the same time, at least 1; two, so that one slow file does not
+            block all others.
+        lease_s: Seconds after which a job of a killed process is claimed again.
+        poll_s: Seconds between polls for jobs that were not announced with ``wake``.
+        turn_s: Seconds after which a job returns to the queue, at the end of a document, if another
+            tenant's job is waiting.
+        kept_log_days: Days after which queries and finished jobs are deleted by the cleanup; 0 keeps them
+            forever.
+        kept_text_days: Days after which query and answer texts are emptied by the cleanup; 0: never.
+        kept_stale_s: Seconds after their expiry after which cached answers are deleted, hourly, with expired
+            vectors and streamed answers; None: not here, and the cleanup runs daily.
         document_time_s: See ``JobRun``.
-        erase: Goes on with an erasure that was left, and says whether there was one; None: others do.
-        backfill: Does a step after each job, and more while no job waits; None: others change models.
+        erase: Resumes an interrupted erasure, and returns whether there was one; None: not here.
+        backfill: Runs a step after each job, and more while idle; None: not here.
     """
 
     def __init__(
@@ -96,21 +96,21 @@ class IngestionWorker:
         await self.stop()
 
     def start(self) -> None:
-        """Begin to claim jobs, in the running event loop. Does nothing when it has begun already."""
+        """Start to claim jobs in the running event loop; does nothing if it has started already."""
         if self._tasks:
             return
         self._stopping, self._woken = asyncio.Event(), asyncio.Event()  # of this event loop
         self._tasks = [asyncio.create_task(self._loop()) for _ in range(self._concurrent_jobs)]
 
     def wake(self) -> None:
-        """Say that there is a new job, so that it does not wait for the next look."""
+        """Signal a new job, so that it does not wait for the next poll."""
         self._woken.set()
 
     async def stop(self, *, grace_s: float = 5.0) -> None:
-        """Finish the documents being worked on, give unfinished jobs back to the queue, and end.
+        """Finish the current documents, return unfinished jobs to the queue, and stop.
 
         Args:
-            grace_s: Seconds a document may take to its end; then it is given back, too.
+            grace_s: Seconds for a document to finish; then it returns to the queue, too.
         """
         self.stop_soon()
         if self._tasks:
@@ -121,17 +121,17 @@ class IngestionWorker:
         self._tasks = []
 
     def stop_soon(self) -> None:
-        """Begin no further document; what runs, ends, and the job goes back to the queue."""
+        """Start no further document; running ones finish, and their jobs return to the queue."""
         self._stopping.set()
         self._woken.set()
 
     async def run_until_idle(self) -> None:
-        """Carry out the waiting jobs, each tenant in its turn, and return when none is left.
+        """Run the waiting jobs, round robin over tenants, and return when none is left.
 
-        It also returns after ``stop_soon``. Cancelled, it gives the job back with the document it was at.
+        It also returns after ``stop_soon``. When cancelled, it returns the job to the queue.
 
         Raises:
-            VectorForgeError: The database failed; what was not finished can be claimed again later.
+            VectorForgeError: The database failed; unfinished jobs can be claimed again later.
         """
         while not self._stopping.is_set() and await self.run_next():
             pass
@@ -149,9 +149,9 @@ class IngestionWorker:
             await dispatcher.delete_expired_streams()
 
     async def run_next(self) -> bool:
-        """Carry out one waiting job, or else read some words not read yet; then a step of the backfill.
+        """Run one waiting job, otherwise index some unindexed words; then run a step of the backfill.
 
-        False when there is nothing of any kind that could be begun now.
+        Returns False if there was nothing to do.
 
         Raises:
             VectorForgeError: As ``run_until_idle``.
@@ -184,7 +184,7 @@ class IngestionWorker:
             return True
         try:
             pipeline = self._make_pipeline(claimed.tenant_id)
-        except Exception as exc:  # noqa: BLE001 - whatever it is, the job would meet it again
+        except Exception as exc:  # noqa: BLE001 - the job would fail again
             await self._end(db, claimed.job_id, exc)
             return True
         run = JobRun(
@@ -219,20 +219,20 @@ class IngestionWorker:
             except VectorForgeError as exc:
                 pause_s = min(2.0**failures, _LONGEST_PAUSE_S)
                 failures += 1
-                logger.warning("Ingestion waits %.0f s: %s", pause_s, exc.message)
+                logger.warning("Ingestion pauses for %.0f s: %s", pause_s, exc.message)
             except Exception as exc:  # noqa: BLE001 - logged without its text; the loop must not end
                 pause_s = min(2.0**failures, _LONGEST_PAUSE_S)
                 failures += 1
-                log_unexpected(logger, f"Ingestion waits {pause_s:.0f} s after an unexpected error", exc)
+                log_unexpected(logger, f"Ingestion pauses for {pause_s:.0f} s after an unexpected error", exc)
             await self._wait(pause_s)
 
     async def _end(self, db: TenantDatabase, job_id: UUID, exc: Exception) -> None:
-        """End a job that cannot even be begun, and say why."""
+        """Fail a job that cannot be started."""
         if not isinstance(exc, VectorForgeError):
-            log_unexpected(logger, "An ingestion job could not be begun", exc)
+            log_unexpected(logger, "An ingestion job could not be started", exc)
             exc = VectorForgeError()
         else:
-            logger.error("An ingestion job could not be begun: %s", exc.message)
+            logger.error("An ingestion job could not be started: %s", exc.message)
         await JobRepository(db).finish(job_id, error=JobError(exc.code, exc.message))
 
     async def _wait(self, seconds: float) -> None:

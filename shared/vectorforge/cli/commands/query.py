@@ -1,0 +1,286 @@
+"""``vectorforge ask`` and ``vectorforge search``."""
+
+import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from vectorforge.cli.ingest.files import shown_source
+from vectorforge.cli.options import (
+    CollectionOption,
+    FilterOption,
+    ModeOption,
+    ProfileOption,
+    TopKOption,
+    conversation_id,
+    parse_filter,
+    read_question,
+)
+from vectorforge.cli.session import CommandContext, Session, session_command
+from vectorforge.cli.terminal import ExitCode, Terminal
+from vectorforge.errors import VectorForgeError
+
+if TYPE_CHECKING:
+    from vectorforge.api.native.search import SearchResponse
+    from vectorforge.pipeline.types import MetaEvent, QueryEvent, QueryResult
+
+
+AnswerTopKOption = Annotated[
+    int | None,
+    typer.Option(
+        "--top-k",
+        "-k",
+        min=1,
+        help="Maximum number of passages to retrieve.",
+        show_default="10, or the variant's",
+    ),
+]
+ProviderOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Answering provider: openai, anthropic, extractive ...", show_default="first with a key"
+    ),
+]
+ModelOption = Annotated[
+    str | None, typer.Option(help="Model of that provider.", show_default="the provider's")
+]
+VariantOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Named set of settings: default, precise, comprehensive or one of VECTORFORGE_VARIANTS.",
+        show_default="chosen by VECTORFORGE_VARIANT_SPLIT",
+    ),
+]
+ConversationOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Id of a stored conversation to continue; [bold]new[/bold] starts one.",
+        show_default="none",
+    ),
+]
+RewriteOption = Annotated[
+    bool,
+    typer.Option("--rewrite", help="Rewrite follow-up queries to be self-contained before searching."),
+]
+
+
+@session_command
+def ask(
+    context: CommandContext,
+    question: Annotated[str, typer.Argument(help="The question; [bold]-[/bold] reads it from stdin.")],
+    collection: CollectionOption = None,
+    profile: ProfileOption = None,
+    top_k: AnswerTopKOption = None,
+    where: FilterOption = None,
+    provider: ProviderOption = None,
+    model: ModelOption = None,
+    variant: VariantOption = None,
+    conversation: ConversationOption = None,
+    rewrite: RewriteOption = False,
+    stream: Annotated[bool, typer.Option(help="Print the answer as it is generated.")] = True,
+    mode: ModeOption = None,
+) -> None:
+    """Answer a question from your documents, with citations.
+
+    Without an API key the answer is quoted from the documents, and labelled as such.
+
+    [bold]Examples[/bold]
+
+        vectorforge ask "What happens to a query when the database is down?"
+
+        vectorforge ask "Who approves refunds?" -c handbook --provider anthropic
+
+        echo "What is RLS?" | vectorforge ask - --json | jq -r .answer
+
+        vectorforge ask "Who approves refunds?" --conversation new
+    """
+    text, named = read_question(question), conversation_id(conversation)
+    options = {
+        "top_k": top_k,
+        "llm_provider": provider,
+        "llm_model": model,
+        "profile_id": profile,
+        "search_mode": mode,
+        "filters": parse_filter(where),
+    }
+    explicit = {name: value for name, value in options.items() if value is not None}
+
+    async def work(session: Session) -> "QueryResult":
+        from vectorforge.pipeline.presets import PROFILE, VECTORFORGE
+
+        services = session.services
+        target = await session.collection(collection, profile_id=profile)
+        continued = (await services.conversations.create()).id if named == "new" else named
+        config = (VECTORFORGE if profile is None else PROFILE).config(
+            services.choose_variant(variant, continued),
+            stream=stream,
+            conversation_id=continued,
+            rewrite=rewrite,
+            **explicit,
+        )
+        events = services.query_service.query_events(text, target.id, config)
+        return await _print_answer(context.terminal, events, stream=stream)
+
+    result = context.run(work)
+    if context.terminal.json_output:
+        from vectorforge.api.native.rag_schemas import CollectionQueryResponse
+        from vectorforge.api.querying import is_extractive
+
+        context.terminal.json(CollectionQueryResponse.of(result, extractive=is_extractive(result)))
+    if result.outcome == "empty":
+        raise typer.Exit(ExitCode.INCOMPLETE)
+
+
+_DEGRADED = {
+    "provider": "The model is unavailable; {model} answers instead.",
+    "stale": "The model is unavailable; showing an earlier answer to the same question.",
+    "passages": "The model is unavailable; showing the retrieved passages.",
+    "lexical": "The question could not be embedded; passages were found by keyword only.",
+    "ungrounded": "The documents cannot be searched; the model answers without them.",
+    "template": "The model is unavailable.",
+}
+
+
+async def _print_answer(
+    terminal: Terminal, events: "AsyncGenerator[QueryEvent, None]", *, stream: bool
+) -> "QueryResult":
+    """Print the answer as its events arrive, then its sources; nothing with ``--json``.
+
+    Raises:
+        VectorForgeError: The query failed.
+    """
+    from vectorforge.pipeline.types import DegradedEvent, DoneEvent, ErrorEvent, MetaEvent, TokenEvent
+
+    streamed = False
+    async with aclosing(events):
+        async for event in events:
+            if isinstance(event, MetaEvent):
+                _print_meta(terminal, event)
+            elif isinstance(event, DegradedEvent):
+                terminal.warn(_DEGRADED[event.step].format(model=event.model))
+            elif isinstance(event, TokenEvent) and stream and not terminal.json_output:
+                terminal.write(event.text)
+                streamed = True
+            elif isinstance(event, ErrorEvent):
+                if streamed:
+                    terminal.line()
+                raise event.error
+            elif isinstance(event, DoneEvent):
+                if not terminal.json_output:
+                    terminal.line("" if streamed else event.result.answer)
+                    _print_sources(terminal, event.result)
+                return event.result
+    raise VectorForgeError("The answer ended without a result.")
+
+
+def _print_meta(terminal: Terminal, meta: "MetaEvent") -> None:
+    if meta.query_truncated:
+        terminal.warn("The question was too long and was truncated.")
+    if meta.extractive:
+        terminal.note("No model is configured: the answer is quoted from the documents.")
+    elif meta.provider:
+        cached = ", cached" if meta.cached else ""
+        terminal.note(f"{meta.provider} · {meta.model}{cached}")
+    if meta.variant:
+        terminal.note(f"Variant {meta.variant}")
+    if meta.rewritten_query:
+        terminal.note(f"Searched for: {meta.rewritten_query}")
+    if meta.conversation_id:
+        terminal.note(f"Conversation {meta.conversation_id}")
+
+
+def _print_sources(terminal: Terminal, result: "QueryResult") -> None:
+    cited = {citation.source_number for citation in result.citations}
+    shown = [(n, source) for n, source in enumerate(result.sources, start=1) if n in cited or not cited]
+    if shown:
+        terminal.line()
+        terminal.line("Sources" if cited else "Retrieved passages (none cited)", style="bold")
+    for number, source in shown:
+        name, heading = shown_source(source.document_source), source.heading or source.title
+        where = f"{name} › {heading}" if heading else name
+        terminal.line(f"  [{number}] {where}  ({source.score:.2f})")
+    unsupported = [str(c.source_number) for c in result.citations if c.verdict == "unsupported"]
+    if unsupported:
+        numbers = ", ".join(dict.fromkeys(unsupported))
+        terminal.warn(f"Numbers or names cited from source {numbers} do not occur in it.")
+    if result.invalid_citations:
+        terminal.warn(f"{result.invalid_citations} citations in the answer have no source.")
+    if result.dropped_parameters:
+        names = ", ".join(result.dropped_parameters)
+        terminal.warn(f"The model does not support {names}; the request was sent without.")
+    if result.finish_reason == "length":
+        terminal.warn("The answer reached the maximum length and was truncated.")
+
+
+_SNIPPET_CHARS = 200
+
+
+@session_command
+def search(
+    context: CommandContext,
+    question: Annotated[str, typer.Argument(help="Query; [bold]-[/bold] reads it from stdin.")],
+    collection: CollectionOption = None,
+    profile: ProfileOption = None,
+    top_k: TopKOption = 10,
+    mode: ModeOption = None,
+    min_score: Annotated[
+        float | None,
+        typer.Option(help="Drop passages with a lower score (cosine: -1 to 1).", show_default=False),
+    ] = None,
+    where: FilterOption = None,
+) -> None:
+    """Find the most relevant passages for a question, best first. Calls no language model.
+
+    [bold]Examples[/bold]
+
+        vectorforge search "how are tenants isolated"
+
+        vectorforge search refunds -c handbook -k 3 --json | jq '.results[].source'
+    """
+    text, filters = read_question(question), parse_filter(where)
+
+    async def work(session: Session) -> "SearchResponse":
+        from vectorforge.api.native.search import SearchResponse
+
+        target = await session.collection(collection, profile_id=profile)
+        started = time.perf_counter()
+        found = await session.services.retriever.retrieve(
+            text, target.id, top_k, filters, min_score, profile_id=profile, search_mode=mode
+        )
+        return SearchResponse.of(text, target.id, found, round((time.perf_counter() - started) * 1000, 2))
+
+    response = context.run(work)
+    _print_results(context.terminal, response)
+    if not response.results:
+        raise typer.Exit(ExitCode.INCOMPLETE)
+
+
+def _print_results(terminal: Terminal, response: "SearchResponse") -> None:
+    if terminal.json_output:
+        terminal.json(response)
+    elif response.results:
+        rows = [
+            (
+                n,
+                f"{hit.score if hit.relevance is None else hit.relevance:.3f}",
+                shown_source(hit.source),
+                hit.heading or hit.title or "",
+                _snippet(hit.text),
+            )
+            for n, hit in enumerate(response.results, start=1)
+        ]
+        if terminal.interactive:  # fewer columns leave room for the passage
+            narrow = [(n, score, f"{source}\n{heading}", text) for n, score, source, heading, text in rows]
+            terminal.table(["Rank#", "Score#", "Source", "Passage"], narrow)
+        else:
+            terminal.table(["Rank#", "Score#", "Source", "Heading", "Passage"], rows)
+        terminal.note(f"{len(rows)} passages in {response.latency_ms:.0f} ms")
+    else:
+        terminal.note("No results.")
+
+
+def _snippet(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= _SNIPPET_CHARS else flat[: _SNIPPET_CHARS - 1] + "…"

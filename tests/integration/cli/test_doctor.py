@@ -1,0 +1,87 @@
+"""Migrations, indexes and checks of the setup on the command line."""
+
+import json
+
+from tests.support.command_line import CommandLine
+
+
+def test_migrate_of_new_database_applies_what_check_lists(vectorforge: CommandLine) -> None:
+    fresh = str(vectorforge.folder / "fresh")
+    pending = vectorforge.json("migrate", "--check", "--data-dir", fresh, code=1)["pending"]
+    assert pending[0].startswith("0001_")
+    assert vectorforge.json("migrate", "--data-dir", fresh) == {"applied": pending}
+    assert vectorforge.json("migrate", "--check", "--data-dir", fresh) == {"pending": []}
+
+
+def test_doctor_of_migrated_database_is_ok(vectorforge: CommandLine) -> None:
+    vectorforge("migrate")
+    report = vectorforge.json("doctor")
+    assert report["ok"] is True
+    details = {check["name"]: check["detail"] for check in report["checks"]}
+    assert "pgvector" in details["database"]
+    assert details["migrations"] == "up to date"
+
+
+def test_index_build_is_listed_as_ready(vectorforge: CommandLine) -> None:
+    made = vectorforge.json("collections", "create", "small vectors", "--vector-index", "half")
+    assert made["vector_index"] == "half"
+    assert vectorforge.json("index", "build") == {"built": []}  # no collection is large enough
+    space = f"cosine_{made['dimension']}_half"
+    [built] = vectorforge.json("index", "build", space, "--workers", "0", "--memory-mb", "64")["built"]
+    assert (built["space"], built["state"]) == (space, "ready")
+    spaces = {row["space"]: row["state"] for row in vectorforge.json("index", "list")["spaces"]}
+    assert spaces[space] == "ready"
+    assert spaces["cosine_1536"] == "none"
+
+
+def test_doctor_of_unreachable_database_prints_no_secret(vectorforge: CommandLine) -> None:
+    done = vectorforge.process(
+        "doctor",
+        code=1,
+        VECTORFORGE_DATABASE_URL="postgresql://vectorforge_app:s3cret@127.0.0.1:1/db",
+        VECTORFORGE_OPENAI_API_KEY="sk-s3cret",
+    )
+    assert "fail database" in done.stdout
+    assert "credentials for openai" in done.stdout
+    assert "s3cret" not in done.stdout + done.stderr
+
+
+def test_doctor_without_database_creates_none(vectorforge: CommandLine) -> None:
+    nowhere = vectorforge.folder / "nowhere"
+    report = vectorforge.json("doctor", "--data-dir", str(nowhere))
+    assert report["ok"] is True
+    details = {check["name"]: check["detail"] for check in report["checks"]}
+    assert "created by `vectorforge up`" in details["database"]
+    assert not nowhere.exists()
+
+
+def test_doctor_lists_providers_and_unknown_variables(vectorforge: CommandLine) -> None:
+    done = vectorforge.process(
+        "doctor",
+        "--json",
+        "--data-dir",
+        str(vectorforge.folder / "nowhere"),
+        VECTORFORGE_GOOGLE_API_KEY="s3cret",
+        VECTORFORGE_COHERE_API_KEY="s3cret",
+        VECTORFORGE_OLLAMA_BASE_URL="http://127.0.0.1:1",
+        VECTORFORGE_MAX_SERVE_BASE_URL="http://127.0.0.1:1",
+        VECTORFORGE_OPENAI_APIKEY="s3cret",
+    )
+    checks = json.loads(done.stdout)["checks"]
+    models = next(check for check in checks if check["name"] == "models")
+    assert all(name in models["detail"] for name in ("google", "cohere", "ollama", "max_serve"))
+    assert [c for c in checks if c["name"] == "settings" and c["status"] == "warn"] == [
+        {
+            "name": "settings",
+            "status": "warn",
+            "detail": "VECTORFORGE_OPENAI_APIKEY is no setting and is ignored",
+            "remedy": "Did you mean VECTORFORGE_OPENAI_API_KEY?",
+        }
+    ]
+    assert "s3cret" not in done.stdout + done.stderr
+
+
+def test_unreachable_database_exits_with_3(vectorforge: CommandLine) -> None:
+    url = "postgresql://app@127.0.0.1:1/db"
+    done = vectorforge.process("collections", "list", code=3, VECTORFORGE_DATABASE_URL=url)
+    assert done.stderr.count("\n") == 1

@@ -1,0 +1,90 @@
+"""Files and folders ingested on the command line."""
+
+import json
+from pathlib import Path
+
+from tests.support.command_line import CommandLine
+
+
+def test_ingest_of_unchanged_file_embeds_nothing(handbook: CommandLine) -> None:
+    again = handbook.json("ingest", "handbook.md", "-c", "handbook", "-m", "team=hr")
+    assert (again["unchanged"], again["chunks_added"]) == (1, 0)
+
+
+# C-009 C17: files of a profile, found by it and by no other
+def test_ingest_into_profile_is_found_by_that_profile_only(vectorforge: CommandLine) -> None:
+    first = vectorforge.json("ingest", "handbook.md", "--profile", "7", "--source-type", "document")
+    assert (first["collection"], first["succeeded"], first["failed"]) == ("profiles", 1, 0)
+    again = vectorforge.json("ingest", "handbook.md", "--profile", "7", "--source-type", "document")
+    assert (again["unchanged"], again["chunks_added"]) == (1, 0)
+    found = vectorforge.json("search", "Who approves refunds?", "--profile", "7")
+    assert {result["metadata"]["source_type"] for result in found["results"]} == {"document"}
+    answer = vectorforge.json("ask", "Who approves refunds?", "--profile", "7")
+    assert "finance team" in answer["answer"]
+    assert vectorforge.json("search", "Who approves refunds?", "--profile", "8", code=1)["results"] == []
+    assert "profile_id is required" in vectorforge("search", "refunds", "-c", "profiles", code=2).stderr
+    refused = vectorforge("ingest", "handbook.md", "--profile", "7", "-c", "handbook", code=2)
+    assert "own collection" in refused.stderr
+
+
+def test_ingest_of_jsonl_stores_one_document_per_line(vectorforge: CommandLine) -> None:
+    rows = [
+        {"doc_id": "a", "text": "Alpha is the first letter."},
+        {"doc_id": "b", "text": "Beta follows."},
+    ]
+    lines = [*map(json.dumps, rows), "not json"]
+    (vectorforge.folder / "corpus.jsonl").write_text("\n".join(lines))
+    summary = vectorforge.json("ingest", "corpus.jsonl", "-c", "corpus", code=1)
+    assert (summary["documents"], summary["succeeded"], summary["failed"]) == (3, 2, 1)
+    assert summary["failures"][0]["source"].endswith("/corpus.jsonl#3")
+    assert vectorforge.json("documents", "list", "-c", "corpus")["total"] == 2
+    assert "./corpus.jsonl#a\t" in vectorforge("documents", "list", "-c", "corpus").stdout
+    vectorforge("documents", "delete", "./corpus.jsonl#a", "-c", "corpus", "--yes")
+    assert vectorforge.json("documents", "list", "-c", "corpus")["total"] == 1
+
+
+def test_ingest_from_other_directory_updates_the_same_document(vectorforge: CommandLine) -> None:
+    a, b = (CommandLine(vectorforge.folder / name, vectorforge.data_dir) for name in "ab")
+    for cli in (a, b):
+        cli.folder.mkdir()
+        (cli.folder / "README.md").write_text(f"This is the text of {cli.folder}.")
+        assert cli.json("ingest", "README.md", "-c", "two")["succeeded"] == 1
+    for path in ("../a/README.md", "../a", str(a.folder)):
+        assert b.json("ingest", path, "-c", "two")["unchanged"] == 1
+    sources = {d["source"] for d in b.json("documents", "list", "-c", "two")["documents"]}
+    assert sources == {str((cli.folder / "README.md").resolve()) for cli in (a, b)}
+
+
+# issue 16, point 15
+def test_ingest_of_folder_reports_skipped_files_and_titles_documents(vectorforge: CommandLine) -> None:
+    folder = vectorforge.folder / "mixed"
+    (folder / "guide").mkdir(parents=True)
+    for name in ("guide/setup.txt", "slides.pptx", "photo.PNG", ".hidden.md"):
+        (folder / name).write_text("Press the green button.")
+    (folder / "corpus.jsonl").write_text('{"id": "1", "text": "A line."}')
+    (folder / "venv").mkdir()
+    summary = vectorforge.json("ingest", "mixed", "-c", "skips")
+    skipped = {
+        Path(s["source"]).relative_to(folder.resolve()).as_posix(): s["reason"]
+        for s in summary["skipped_files"]
+    }
+    assert skipped == {
+        ".hidden.md": "hidden",
+        "photo.PNG": ".png files cannot be read.",
+        "slides.pptx": ".pptx files cannot be read. Export it as PDF.",
+        "venv": "folder of installed or compiled code",
+    }
+    assert (summary["succeeded"], summary["failed"]) == (2, 0)
+    listed = vectorforge.json("documents", "list", "-c", "skips")["documents"]
+    assert {d["title"] for d in listed} == {"guide/setup.txt", None}
+    said = vectorforge("ingest", "mixed", "-c", "skips").stderr
+    assert "skipped ./mixed/slides.pptx: .pptx files cannot be read. Export it as PDF." in said
+    nothing = vectorforge("ingest", "mixed/venv", "-c", "skips", code=2).stderr
+    assert "nothing to read" in nothing
+
+
+def test_ingest_of_unreadable_file_prints_the_reason(vectorforge: CommandLine) -> None:
+    (vectorforge.folder / "empty.md").write_text("")
+    done = vectorforge("ingest", "empty.md", "handbook.md", "-c", "mixed", code=1)
+    assert "error: ./empty.md: The document is empty." in done.stderr
+    assert done.stdout.splitlines()[1].split("\t")[:5] == ["mixed", "2", "1", "0", "1"]
