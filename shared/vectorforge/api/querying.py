@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fastapi import Request, Response
 
@@ -25,7 +25,7 @@ from vectorforge.deadline import Deadline
 from vectorforge.errors import DeadlineExceededError, NotFoundError
 from vectorforge.pipeline.stopping import StopSignal
 from vectorforge.pipeline.types import QueryConfig, QueryResult
-from vectorforge.retriever.base import QueryLookup
+from vectorforge.retriever.base import CollectionChoice
 from vectorforge.types import Collection
 from vectorforge.vectorstore.filters.parse import parse
 
@@ -52,22 +52,15 @@ async def find_requested_collection(
     return collection
 
 
-async def look_up_query(
-    application: Application, tenant: TenantServices, asked: str | None, query: str, config: QueryConfig
-) -> QueryLookup:
-    """``find_requested_collection``, and in the same statement what is kept of the question.
-
-    Raises:
-        NotFoundError, DeadlineExceededError: As ``find_requested_collection``.
-    """
-    name = application.config.query.default_collection
-    try:
-        async with query_time_limit(application):
-            return await tenant.look_up_query(name if asked is None else asked, query, config)
-    except NotFoundError:
-        if asked is None:
-            raise _no_default_collection(name) from None
-        raise
+def requested_collection(
+    application: Application, name: str | None, *, preferred: str | None = None
+) -> CollectionChoice:
+    """Return the collection of a query: the one named, else ``preferred`` if it exists, else the default."""
+    if name is not None:
+        return CollectionChoice((name,))
+    default = application.config.query.default_collection
+    names = (default,) if preferred is None else (preferred, default)
+    return CollectionChoice(names, _no_default_collection(default))
 
 
 @asynccontextmanager
@@ -139,7 +132,7 @@ async def answer_whole(
     application: Application,
     tenant: TenantServices,
     query: str,
-    asked: Collection | QueryLookup,
+    collection: Collection | CollectionChoice,
     config: QueryConfig,
 ) -> QueryResult:
     """The complete answer; the model is stopped when the client goes away.
@@ -150,17 +143,13 @@ async def answer_whole(
         ClientDisconnect: It has gone.
         VectorForgeError: The query failed.
     """
-    deadline = deadline_of(request, application)
     async with cancelled_on_disconnect(request.receive):
-        async with query_time_limit(application, deadline):
-            await tenant.limits.admit_query(query, config, is_stream=False)
         return await tenant.query_service.query(
             query,
-            _collection_of(asked).id,
+            collection,
             _with_cache_control(request, config),
             request_id=request.scope["state"]["query_id"],
-            deadline=deadline,
-            **_already_known(asked),
+            deadline=deadline_of(request, application),
         )
 
 
@@ -169,7 +158,7 @@ async def answer_dry(
     application: Application,
     tenant: TenantServices,
     query: str,
-    asked: Collection | QueryLookup,
+    collection: Collection | CollectionChoice,
     config: QueryConfig,
 ) -> DryRunResponse:
     """The request that a model would get, which is not sent.
@@ -178,11 +167,7 @@ async def answer_dry(
         VectorForgeError: The search failed, or the request cannot be known without asking a model.
     """
     deadline = deadline_of(request, application)
-    async with query_time_limit(application, deadline):
-        await tenant.limits.admit()
-    return DryRunResponse.of(
-        await tenant.query_service.dry_run(query, _collection_of(asked).id, config, deadline=deadline)
-    )
+    return DryRunResponse.of(await tenant.query_service.dry_run(query, collection, config, deadline=deadline))
 
 
 async def answer_as_stream(
@@ -190,7 +175,7 @@ async def answer_as_stream(
     application: Application,
     tenant: TenantServices,
     query: str,
-    asked: Collection | QueryLookup,
+    collection: Collection | CollectionChoice,
     config: QueryConfig,
     *,
     with_sources: bool = True,
@@ -210,17 +195,15 @@ async def answer_as_stream(
     kept: StoredResponse | None = state.get("kept_answer")
     stop = StopSignal() if kept is None else kept.stop
     deadline = deadline_of(request, application)
-    async with query_time_limit(application, deadline):
-        await tenant.limits.admit_query(query, config, is_stream=True)
-    events = tenant.query_service.query_events(
+    run = await tenant.query_service.begin(
         query,
-        _collection_of(asked).id,
+        collection,
         _with_cache_control(request, config),
         request_id=state["query_id"],
         deadline=deadline,
         stop=stop,
-        **_already_known(asked),
     )
+    events = tenant.query_service.events(run)
     encoder = encoder or EventEncoder(
         request_id=state["request_id"],
         problem_prefix=state.get("problem_prefix", ""),
@@ -251,15 +234,6 @@ async def answer_as_stream(
     if not is_kept:
         return QueryEventResponse(opened, encoder, ping_interval_s=ping_interval_s, deadline=deadline)
     return ResumableQueryResponse(opened, encoder, buffer, ping_interval_s=ping_interval_s)
-
-
-def _collection_of(asked: Collection | QueryLookup) -> Collection:
-    return asked.collection if isinstance(asked, QueryLookup) else asked
-
-
-def _already_known(asked: Collection | QueryLookup) -> dict[str, Any]:
-    """What need not be read again."""
-    return {"known": asked} if isinstance(asked, QueryLookup) else {"data_version": asked.data_version}
 
 
 def _with_cache_control(request: Request, config: QueryConfig) -> QueryConfig:

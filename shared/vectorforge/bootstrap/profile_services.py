@@ -9,8 +9,7 @@ from vectorforge.ingestion.profile import RAGIngestionPipeline
 from vectorforge.ingestion.types import ExtractionLimits
 from vectorforge.pipeline.profile import RAGRetrievalPipeline
 from vectorforge.pipeline.query import QueryPreprocessor
-from vectorforge.pipeline.types import QueryConfig
-from vectorforge.retriever.base import QueryLookup
+from vectorforge.retriever.base import CollectionChoice
 from vectorforge.retriever.profile import ProfileVectorStore
 from vectorforge.types import Collection
 
@@ -41,18 +40,10 @@ class ProfileServices:
             raise NotFoundError(_NO_PROFILES)
         return self._checked(found)
 
-    async def look_up_query(self, query: str, config: QueryConfig) -> QueryLookup:
-        """``collection``, and in the same statement what is kept of a question to it.
-
-        Raises:
-            As ``collection``.
-        """
-        try:
-            known = await self._tenant.look_up_query(self._name, query, config)
-        except NotFoundError:
-            raise NotFoundError(_NO_PROFILES) from None
-        self._checked(known.collection)
-        return known
+    @property
+    def choice(self) -> CollectionChoice:
+        """``collection`` as the choice of a query, with the same errors."""
+        return CollectionChoice((self._name,), NotFoundError(_NO_PROFILES), self._checked)
 
     @property
     def _name(self) -> str:

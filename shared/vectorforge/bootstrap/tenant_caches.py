@@ -9,9 +9,9 @@ from vectorforge.db.repositories.query_lookup_repo import QueryLookupRepository
 from vectorforge.db.repositories.query_vector_repo import QueryVectorRepository
 from vectorforge.db.repositories.settings_repo import TenantSettingsRepository
 from vectorforge.pipeline.answer_cache.cache import AnswerCache
-from vectorforge.pipeline.answer_cache.end_writes import QueryEndWrites
 from vectorforge.pipeline.answer_cache.memory import MemoryFirst
 from vectorforge.pipeline.guardrails.log_text import LogTexts
+from vectorforge.pipeline.query_log import QueryEndWrites
 
 if TYPE_CHECKING:
     from vectorforge.bootstrap.application import Application
@@ -66,15 +66,15 @@ class TenantCaches:
         )
 
     @cached_property
-    def end_write(self) -> QueryEndWrites:
-        """What is kept at a question's end."""
+    def end_writes(self) -> QueryEndWrites:
+        """Writes at a query's end."""
         return QueryEndWrites(
             self._db, answers=self.answer_cache, vectors=self.query_vectors, admission=self._admission
         )
 
     @cached_property
-    def questions(self) -> QueryLookupRepository:
-        """Looks questions up with their collections."""
+    def queries(self) -> QueryLookupRepository:
+        """Look-up of queries with their collections."""
         return QueryLookupRepository(
             self._db,
             settings=self._application.settings_digest,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from vectorforge.db.connection import TenantDatabase
-from vectorforge.limits.admission import Admission, PiggybackedReservation, charge
+from vectorforge.limits.admission import Admission, charge
 from vectorforge.limits.settings import Claim
 from vectorforge.pipeline.prices import PriceList
 from vectorforge.pipeline.types import QueryConfig
@@ -52,21 +52,6 @@ class LimitServices:
         if self.admission is not None:
             await self.admission.admit(lambda: claim)
 
-    async def admit_query(self, query: str, config: QueryConfig, *, is_stream: bool) -> None:
-        """As ``admit``, unless the question was let in when it was looked up."""
-        if self.admission is not None:
-            await self.admission.admit(lambda: self._claim(query, config, is_stream=is_stream))
-
-    def piggyback(self, query: str, config: QueryConfig) -> PiggybackedReservation | None:
-        """What asks for the question's admission beside its look-up; None: it need not be asked for.
-
-        Raises:
-            LimitExceededError: As ``Admission.piggyback``.
-        """
-        if self.admission is None:
-            return None
-        return self.admission.piggyback(lambda: self._claim(query, config, is_stream=config.stream))
-
     def note_used(self, tokens: int) -> None:
         """Have the end of the request settle these tokens in place of what was claimed."""
         if self.admission is not None:
@@ -81,7 +66,8 @@ class LimitServices:
         """
         await charge(self._db, self._application.limit_gate, tokens)
 
-    def _claim(self, query: str, config: QueryConfig, *, is_stream: bool) -> Claim:
+    def claim(self, query: str, config: QueryConfig, *, is_stream: bool) -> Claim:
+        """Return the most that a query may use."""
         from vectorforge.pipeline.reservation import query_claim  # where there may be a limit
 
         settings = self._application.config

@@ -17,9 +17,8 @@ from vectorforge.pipeline.fallback.ladder import DegradationLadder
 from vectorforge.pipeline.prices import PriceList
 from vectorforge.pipeline.query import QueryPreprocessor
 from vectorforge.pipeline.rag import QueryLogSink, QueryService
-from vectorforge.pipeline.types import QueryConfig
 from vectorforge.pipeline.variants import Variant
-from vectorforge.retriever.base import BaseRetriever, QueryLookup
+from vectorforge.retriever.base import BaseRetriever
 from vectorforge.retriever.hybrid import HybridRetriever
 from vectorforge.types import Collection, DistanceMetric, SearchSettings, VectorIndex
 from vectorforge.vectorstore.base import VectorStore
@@ -104,14 +103,13 @@ class TenantServices(TenantRepositories):
         return LimitServices(self._application, self._db, self._request_id)
 
     @cached_property
-    def _questions(self) -> QueryLookupService:
+    def _lookup(self) -> QueryLookupService:
         return QueryLookupService(
-            self.caches.questions,
+            self.caches.queries,
             self,
-            self._application.llm_registry,
-            self._preprocessor,
             self.caches.answer_cache,
-            max_query_length=self._application.config.query.max_query_length,
+            admission=self.limits.admission,
+            claim=lambda run: self.limits.claim(run.query, run.config, is_stream=not run.buffered),
             note_log_text=self.caches.log_texts.note,
         )
 
@@ -146,8 +144,10 @@ class TenantServices(TenantRepositories):
                 enabled=degraded,
                 metrics=self._application.metrics,
             ),
+            lookup=self._lookup,
             answer_cache=self.caches.answer_cache,
-            end_write=self.caches.end_write,
+            log_table=None if through_queue else self.query_logs,
+            end_writes=self.caches.end_writes,
             log_texts=self.caches.log_texts,
         )
 
@@ -205,17 +205,6 @@ class TenantServices(TenantRepositories):
         """
         if due_check() is not None:
             await self._db.run([], repeatable=True)
-
-    async def look_up_query(self, name_or_id: str, query: str, config: QueryConfig) -> QueryLookup:
-        """A collection by its id or its name, and what is kept of a question to it; an id wins.
-
-        The tenant's limits are asked for in the same exchange.
-
-        Raises:
-            NotFoundError: There is none.
-            LimitExceededError: A limit is reached.
-        """
-        return await self._questions.find(name_or_id, query, config, self.limits.piggyback(query, config))
 
     async def find_collection(self, name_or_id: str) -> Collection:
         """A collection by its id or its name; an id wins.

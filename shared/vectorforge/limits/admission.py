@@ -47,8 +47,6 @@ class Admission:
         hold_s: For how long a reservation holds when nobody settles it, longer than a request may take.
     """
 
-    __slots__ = ("_claim", "_db", "_gate", "_hold_s", "_is_settled", "_request_id", "_used", "state")
-
     def __init__(self, db: "TenantDatabase", gate: LimitGate, request_id: UUID, *, hold_s: float) -> None:
         self._db = db
         self._gate = gate
@@ -56,6 +54,8 @@ class Admission:
         self._hold_s = hold_s
         self._claim: Claim | None = None
         self._used = (0, 0.0)
+        self._is_sent = False
+        """True once the statement was made: it may have been committed even if its outcome was lost."""
         self._is_settled = False
         self.state: LimitState | None = None
         """What was said; None: nobody was asked, or the tenant has no limits."""
@@ -68,9 +68,11 @@ class Admission:
         """
         if self._claim is not None or self._gate.is_open(self._db.tenant_id):
             return None
-        if (refusal := self._gate.refusal(self._db.tenant_id)) is not None:
+        refusal = None if self._is_sent else self._gate.refusal(self._db.tenant_id)
+        if refusal is not None:
             self.state = refusal
             raise _refused(refusal, Claim())
+        self._is_sent = True
         return PiggybackedReservation(self, make_claim(), self._gate.now())
 
     async def admit(self, make_claim: MakeClaim = Claim) -> None:

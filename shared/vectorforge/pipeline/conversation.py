@@ -54,7 +54,7 @@ async def rewrite_query(run: QueryRun) -> str | None:
     except VectorForgeError as exc:
         logger.warning("The question of query %s was not rewritten: %s", run.request_id, exc.message)
         return None
-    run.used_tokens += response.prompt_tokens + response.completion_tokens
+    run.use.tokens += response.prompt_tokens + response.completion_tokens
     rewritten = " ".join(response.content.split()).strip("\"'“”„ ")
     if not rewritten or len(rewritten) > _MAX_CHARS or response.metadata.get("finish_reason") != "stop":
         logger.warning("The question of query %s was not rewritten: no usable text", run.request_id)

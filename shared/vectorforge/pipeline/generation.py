@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing
 from dataclasses import replace
 
@@ -30,7 +30,7 @@ from vectorforge.pipeline.guardrails.links import LinkFilter, without_foreign_li
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.stopping import QueryStopped
 from vectorforge.pipeline.structured import read_answer
-from vectorforge.pipeline.types import Citation, CitationEvent, QueryEvent, TokenEvent, UsageEvent
+from vectorforge.pipeline.types import CitationEvent, QueryEvent, TokenEvent, UsageEvent
 from vectorforge.tokens import estimate_tokens
 
 _MAX_CHARS_PER_TOKEN = 64
@@ -87,7 +87,7 @@ async def generate_answer(
             raise
         run.outcome, run.finish_reason = "deadline", "deadline"
     finally:
-        run.generation_ms += (time.perf_counter() - started) * 1000
+        run.timings.generation_ms += (time.perf_counter() - started) * 1000
         if run.response or run.answer:  # also of an answer that was cut off: its words are paid for
             run.note_cost(await _usage(run, payload))
     held = links.finish()[:_STEP_CHARS]  # of an answer that was ended
@@ -117,7 +117,7 @@ def known_addresses(run: QueryRun, payload: ContextPayload) -> AllowedAddresses:
 def _pass_on(run: QueryRun, checker: CitationChecker, text: str) -> Iterator[QueryEvent]:
     if not text:
         return
-    if run.first_token_ms is None:
+    if run.timings.first_token_ms is None:
         run.note_first_token()
     run.answer += text
     yield TokenEvent(text)
@@ -139,18 +139,6 @@ def _contain_examples(run: QueryRun, known: AllowedAddresses, passages: int) -> 
             for example in run.structured.examples
         )
         run.structured = replace(run.structured, examples=examples)
-
-
-def replay_as_events(answer: str, citations: Iterable[Citation]) -> Iterator[QueryEvent]:
-    """An answer that is there already, as a model would have said it: each citation after its label."""
-    said = 0
-    for citation in citations:
-        if citation.end > said:
-            yield TokenEvent(answer[said : citation.end])
-            said = citation.end
-        yield CitationEvent(citation)
-    if said < len(answer):
-        yield TokenEvent(answer[said:])
 
 
 def prompt(run: QueryRun, payload: ContextPayload, provider: BaseLLMProvider) -> list[Message]:

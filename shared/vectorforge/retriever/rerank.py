@@ -11,11 +11,10 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
-from uuid import UUID
 
 from vectorforge.deadline import Deadline
 from vectorforge.errors import DeadlineExceededError, RetrievalError, VectorForgeError
-from vectorforge.retriever.base import BaseRetriever, Passages
+from vectorforge.retriever.base import BaseRetriever, RetrievalRequest, RetrievedChunks
 from vectorforge.types import RetrievedChunk
 from vectorforge.vectorstore.base import NearestChunks
 from vectorforge.vectorstore.validation import MAX_TOP_K
@@ -204,22 +203,12 @@ class RerankingRetriever(BaseRetriever):
         self._max_top_k = max_top_k
         self._timeout_s = timeout_s
 
-    async def retrieve(
-        self,
-        query: str,
-        collection_id: UUID,
-        top_k: int = 10,
-        filters: Mapping[str, Any] | None = None,
-        min_score: float | None = 0.0,
-        embedding_provider: str | None = None,
-        **options: Any,
-    ) -> Passages:
-        """See ``BaseRetriever.retrieve``; ``relevance`` is the reranker's score."""
+    async def find(self, request: RetrievalRequest) -> RetrievedChunks:
+        """Search and rerank; ``relevance`` is the reranker's score."""
+        top_k = request.top_k
         wanted = max(top_k, min(self._candidates, self._max_top_k)) if top_k >= 1 else top_k
-        found = await self._retriever.retrieve(
-            query, collection_id, wanted, filters, min_score, embedding_provider, **options
-        )
-        found[:] = (await self._reranked(query, found, options.get("deadline")))[:top_k]
+        found = await self._retriever.find(replace(request, top_k=wanted))
+        found[:] = (await self._reranked(request.query, found, request.deadline))[:top_k]
         return found
 
     async def _reranked(

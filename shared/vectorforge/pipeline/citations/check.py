@@ -15,7 +15,7 @@ from vectorforge.pipeline.citations.labels import Label, SourceLabels, find_labe
 from vectorforge.pipeline.citations.names import KnownNames, fold
 from vectorforge.pipeline.citations.quantities import Quantity
 from vectorforge.pipeline.citations.sentences import LOOK_AHEAD, is_fence, sentence_end
-from vectorforge.pipeline.types import Citation, CitationVerdict
+from vectorforge.pipeline.types import Citation, CitationEvent, CitationVerdict, QueryEvent, TokenEvent
 from vectorforge.types import RetrievedChunk
 
 _WORDS = re.compile(r"\w+")
@@ -203,3 +203,15 @@ def _only_counts(claim: Claim, evidence: Iterable[Evidence]) -> bool:
     if not isinstance(claim, Quantity) or not claim.is_count:
         return False
     return not any(passage.holds(claim) or passage.contradicts(claim) for passage in evidence)
+
+
+def replay_as_events(answer: str, citations: Iterable[Citation]) -> Iterator[QueryEvent]:
+    """Yield a complete answer as the events of a generated one: each citation after its label."""
+    done = 0
+    for citation in citations:
+        if citation.end > done:
+            yield TokenEvent(answer[done : citation.end])
+            done = citation.end
+        yield CitationEvent(citation)
+    if done < len(answer):
+        yield TokenEvent(answer[done:])

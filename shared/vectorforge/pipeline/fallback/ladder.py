@@ -22,6 +22,8 @@ from vectorforge.errors import (
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.registry import LLMProviderRegistry, ModelTarget
 from vectorforge.llm.types import ProviderCapability
+from vectorforge.pipeline.answer_cache.cache import replay, restore_chunks
+from vectorforge.pipeline.answer_cache.stored_answer import StoredAnswer
 from vectorforge.pipeline.fallback.quoting import (
     is_final,
     may_answer_without_search,
@@ -110,8 +112,8 @@ class DegradationLadder:
 
     def _known(self, run: QueryRun) -> Iterator[QueryEvent] | None:
         """The answer that no model is asked for: from the cache, or the sentence when nothing was found."""
-        if run.cached and run.stored is not None:
-            return run.stored.replay(run)
+        if run.cache.hit and run.cache.stored is not None:
+            return replay(run, run.cache.stored)
         if run.retrieved:
             return None
         run.outcome = "empty"
@@ -122,8 +124,11 @@ class DegradationLadder:
 
     async def _instead(self, run: QueryRun, error: VectorForgeError) -> Iterable[QueryEvent]:
         """The answer when no model gives one."""
-        if run.stored is not None and run.stored.found_in(run):
-            return self._stale(run, error)
+        stored = run.cache.stored
+        if stored is not None and [c.chunk.id for c in stored.retrieved] == [
+            c.chunk.id for c in run.retrieved
+        ]:  # else its labels would name other chunks
+            return self._stale(run, stored, error)
         run.structured = None  # what a model that failed has begun
         if run.config.quote_passages and run.payload is not None and run.used:
             step = self._step(run, "passages", error, quoter=self._quoter)
@@ -140,7 +145,7 @@ class DegradationLadder:
         is_outage = may_answer_without_search(error) or (may_write and isinstance(error, DatabaseError))
         if not self.enabled or not is_outage:
             raise error
-        if run.stored is None and not may_write and run.preset.unavailable_answer is None:
+        if run.cache.stored is None and not may_write and run.preset.unavailable_answer is None:
             raise unavailable(error) from error
 
     async def without_search(
@@ -159,14 +164,14 @@ class DegradationLadder:
         Raises:
             VectorForgeError: As ``answer``.
         """
-        if run.stored is not None:
-            run.stored.restore_chunks(run)
-            yield SourcesEvent(build_context(run).sources, run.retrieved, run.retrieval_ms)
-            for event in self._stale(run, error):
+        if (stored := run.cache.stored) is not None:
+            restore_chunks(run, stored)
+            yield SourcesEvent(build_context(run).sources, run.retrieved, run.timings.retrieval_ms)
+            for event in self._stale(run, stored, error):
                 yield event
             return
         build_context(run)
-        yield SourcesEvent([], [], run.retrieval_ms)
+        yield SourcesEvent([], [], run.timings.retrieval_ms)
         if self._may_write(run, error):
             try:
                 written = self._written(run, build_context, ("ungrounded", error))
@@ -232,10 +237,9 @@ class DegradationLadder:
             return max(left_s - min(_KEPT_BACK_S, left_s / 5), 0.0)
         return left_s / 2
 
-    def _stale(self, run: QueryRun, error: VectorForgeError) -> Iterator[QueryEvent]:
-        assert run.stored is not None  # noqa: S101 - checked by both callers
+    def _stale(self, run: QueryRun, stored: StoredAnswer, error: VectorForgeError) -> Iterator[QueryEvent]:
         yield self._step(run, "stale", error)
-        yield from run.stored.replay(run)
+        yield from replay(run, stored)
 
     def _last(self, run: QueryRun, error: VectorForgeError) -> Iterator[QueryEvent]:
         sentence = run.preset.unavailable_answer
@@ -274,6 +278,6 @@ def _quotes(provider: BaseLLMProvider) -> bool:
 
 def _say(run: QueryRun, sentence: str) -> Iterator[QueryEvent]:
     """A fixed sentence as an answer."""
-    run.answer, run.cost_usd = sentence, 0.0
+    run.answer, run.use.cost_usd = sentence, 0.0
     yield TokenEvent(sentence)
     yield UsageEvent(0, 0, 0)

@@ -25,9 +25,9 @@ from vectorforge.errors import (
 )
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.types import GroundingSource, LLMResponse
-from vectorforge.pipeline.citations.check import CitationChecker
+from vectorforge.pipeline.citations.check import CitationChecker, replay_as_events
 from vectorforge.pipeline.context import ContextPayload
-from vectorforge.pipeline.generation import grounding, known_addresses, prompt, replay_as_events, request_for
+from vectorforge.pipeline.generation import grounding, known_addresses, prompt, request_for
 from vectorforge.pipeline.guardrails.links import without_foreign_links
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.types import QueryEvent, UsageEvent
@@ -50,7 +50,7 @@ _OWN_STATUS = (
 
 def is_final(run: QueryRun, error: VectorForgeError) -> bool:
     """Whether no other step may be taken: a part of the answer was seen, or the request itself is wrong."""
-    return run.first_token_ms is not None or isinstance(error, _WRONG_REQUESTS)
+    return run.timings.first_token_ms is not None or isinstance(error, _WRONG_REQUESTS)
 
 
 def may_answer_without_search(error: VectorForgeError) -> bool:
@@ -94,8 +94,8 @@ async def quote_passages(
         checker = _checked(run, payload, response)
     run.note_first_token()
     run.answer, run.response, run.finish_reason = response.content, response, "stop"
-    run.citations, run.invalid_citations, run.cost_usd = checker.citations, checker.invalid, 0.0
-    run.generation_ms += (time.perf_counter() - started) * 1000
+    run.citations, run.invalid_citations, run.use.cost_usd = checker.citations, checker.invalid, 0.0
+    run.timings.generation_ms += (time.perf_counter() - started) * 1000
     usage = UsageEvent(response.prompt_tokens, response.completion_tokens, response.total_tokens)
     return [*replay_as_events(run.answer, run.citations), usage]
 

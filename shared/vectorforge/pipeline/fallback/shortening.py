@@ -66,7 +66,7 @@ async def generate_within_context(
                 yield event
         return
     except LLMContextOverflowError as exc:
-        if run.first_token_ms is not None:
+        if run.timings.first_token_ms is not None:
             raise
         payload = _shortened(run, payload, writer, build_context, exc)
     if limit_s is not None:
