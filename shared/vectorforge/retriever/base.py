@@ -95,13 +95,16 @@ class CollectionChoice:
     """Error if none exists; None for a default one."""
     check: Callable[[Collection], object] | None = None
     """Raises an error if the collection does not suit the query."""
+    known_id: UUID | None = None
+    """Id of a collection that the caller has found before: a query goes on if it cannot be read again."""
 
     @classmethod
     def of(cls, collection: "UUID | str | Collection | CollectionChoice") -> "CollectionChoice":
         """Return a choice as it is, or the choice of one collection."""
         if isinstance(collection, CollectionChoice):
             return collection
-        return cls((str(collection.id if isinstance(collection, Collection) else collection),))
+        known = collection.id if isinstance(collection, Collection) else collection
+        return cls((str(known),), known_id=known if isinstance(known, UUID) else None)
 
     def not_found(self) -> NotFoundError:
         """Return the error of a choice without an existing collection."""

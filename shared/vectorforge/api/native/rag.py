@@ -86,7 +86,7 @@ async def collection_query(
     """Answer a question from this collection, with sources and citations."""
     config = body.config(tenant.choose_variant(body.variant, body.conversation_id))
     check_config(application, config, {})
-    collection = CollectionChoice.of(collection_id)
+    collection = CollectionChoice((str(collection_id),))
     if body.dry_run:
         return await answer_dry(request, application, tenant, body.query, collection, config)
     if body.stream:

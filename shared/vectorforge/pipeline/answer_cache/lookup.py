@@ -107,18 +107,27 @@ class QueryLookupService:
         text = None if alone else run.search_text
         if not alone and self._answer_cache is not None:
             run.cache.digest = self._answer_cache.digest(run)
+        try:
+            run.lookup = await self._find_first(run, text)
+        except DatabaseUnavailableError:
+            if run.choice.known_id is None:
+                raise
+            run.collection_id = run.choice.known_id  # the search fails next, which has fallbacks
+        if self._admission is not None:  # unless it went with the look-up
+            await self._admission.admit(lambda: self._claimed(run))
+        if run.lookup is None:
+            return
+        collection = run.lookup.collection
+        if run.choice.check is not None:
+            run.choice.check(collection)
+        run.collection_id, run.cache.data_version = collection.id, collection.data_version
+
+    async def _find_first(self, run: QueryRun, text: str | None) -> QueryLookup:
         for name in run.choice.names:
             found = await self._find(run, name, text)
             if found is not None:
-                break
-        else:
-            raise run.choice.not_found()
-        if self._admission is not None:  # unless it went with the look-up
-            await self._admission.admit(lambda: self._claimed(run))
-        if run.choice.check is not None:
-            run.choice.check(found.collection)
-        run.lookup, run.collection_id = found, found.collection.id
-        run.cache.data_version = found.collection.data_version
+                return found
+        raise run.choice.not_found()
 
     async def _find(self, run: QueryRun, name: str, text: str | None) -> QueryLookup | None:
         digest = run.cache.digest
