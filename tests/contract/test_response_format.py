@@ -16,7 +16,7 @@ from vectorforge.llm.providers.anthropic import AnthropicProvider
 from vectorforge.llm.providers.max_serve import MaxServeProvider
 from vectorforge.llm.providers.openai import OpenAIProvider
 from vectorforge.llm.types import LLMRequestConfig, LLMResponse
-from vectorforge.pipeline.docrag import ANSWER_SCHEMA
+from vectorforge.pipeline.presets import ANSWER_SCHEMA
 
 MESSAGES = [{"role": "user", "content": "Answer with JSON."}]
 WRITTEN = Reply(texts=('{"answer": "x"}',))

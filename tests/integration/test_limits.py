@@ -20,8 +20,7 @@ from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge.config import LimitSettings, LLMSettings, ModelPrice
 from vectorforge.db.connection import Database, TenantDatabase
 from vectorforge.errors import InvalidInputError, LimitExceededError, LLMError
-from vectorforge.limits.admission import Admission, charge
-from vectorforge.limits.gate import LimitGate
+from vectorforge.limits.admission import Admission, LimitGate, charge
 from vectorforge.limits.settings import Claim, Limits, TenantLimits
 from vectorforge.local.postgres import EmbeddedPostgres
 

@@ -20,8 +20,7 @@ from vectorforge.llm.providers.extractive.provider import ExtractiveProvider
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.llm.types import Message
 from vectorforge.pipeline.context import ContextBuilder, ContextConfig, ContextPayload
-from vectorforge.pipeline.docrag import history_of, last_exchanges, trim_context_to_token_limit
-from vectorforge.pipeline.presets import DOCRAG
+from vectorforge.pipeline.presets import DOCRAG, history_of, last_exchanges, trim_context_to_token_limit
 from vectorforge.pipeline.prompts import DOCRAG_SYSTEM_PROMPT
 from vectorforge.pipeline.rag import QueryService
 from vectorforge.pipeline.structured import structured_answer

@@ -16,7 +16,7 @@ from vectorforge.db.connection import Database
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import ConfigurationError
 from vectorforge.health import HealthChecker
-from vectorforge.limits.gate import LimitGate
+from vectorforge.limits.admission import LimitGate
 from vectorforge.limits.settings import Limits
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.pipeline.variants import VariantCatalogue
@@ -26,7 +26,7 @@ from vectorforge.vendors.credentials import CredentialStore, find_credentials
 if TYPE_CHECKING:  # only on AWS, or when they are first needed: a function's start is a caller's wait
     from vectorforge.bootstrap.tenant_services import TenantServices
     from vectorforge.llm.providers.extractive.provider import ExtractiveProvider
-    from vectorforge.pipeline.answer_cache.memory import AnswerMemory
+    from vectorforge.pipeline.answer_cache.stored_answer import AnswerMemory
     from vectorforge.pipeline.guardrails.log_text import LogTextPolicies
     from vectorforge.retriever.rerank import HttpReranker
     from vectorforge.vectorstore.base import VectorStore
@@ -246,7 +246,7 @@ class Application(BackgroundWork):
     @cached_property
     def answer_memory(self) -> "AnswerMemory":
         """Answers that this process keeps, of all tenants."""
-        from vectorforge.pipeline.answer_cache.memory import AnswerMemory
+        from vectorforge.pipeline.answer_cache.stored_answer import AnswerMemory
 
         return AnswerMemory(self.config.cache.answer_cache_memory_bytes)
 

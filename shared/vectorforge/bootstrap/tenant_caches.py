@@ -9,7 +9,7 @@ from vectorforge.db.repositories.query_lookup_repo import QueryLookupRepository
 from vectorforge.db.repositories.query_vector_repo import QueryVectorRepository
 from vectorforge.db.repositories.settings_repo import TenantSettingsRepository
 from vectorforge.pipeline.answer_cache.cache import AnswerCache
-from vectorforge.pipeline.answer_cache.memory import MemoryFirst
+from vectorforge.pipeline.answer_cache.stored_answer import MemoryFirst
 from vectorforge.pipeline.guardrails.log_text import LogTexts
 from vectorforge.pipeline.query_log import QueryEndWrites
 

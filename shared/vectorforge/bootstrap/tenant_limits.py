@@ -68,7 +68,7 @@ class LimitServices:
 
     def claim(self, query: str, config: QueryConfig, *, is_stream: bool) -> Claim:
         """Return the most that a query may use."""
-        from vectorforge.pipeline.reservation import query_claim  # where there may be a limit
+        from vectorforge.pipeline.prices import query_claim  # where there may be a limit
 
         settings = self._application.config
         return query_claim(

@@ -11,8 +11,7 @@ from pydantic import SecretStr, TypeAdapter, ValidationError
 
 from vectorforge.config import VectorForgeConfig
 from vectorforge.errors import ConfigurationError
-from vectorforge.pipeline.docrag import DEFAULT_COLLECTION
-from vectorforge.pipeline.presets import DOCRAG
+from vectorforge.pipeline.presets import DEFAULT_COLLECTION, DOCRAG
 from vectorforge.pipeline.types import HistoryMessage, QueryConfig
 from vectorforge.pipeline.variants import Variant
 

@@ -12,7 +12,7 @@ from typing import Any
 from vectorforge import errors
 from vectorforge.errors import InvalidInputError
 from vectorforge.pipeline.citations.quality import LOW_RELEVANCE, completeness, relevance
-from vectorforge.pipeline.docrag import UNAVAILABLE_ANSWER, accuracy_indicators, history_of
+from vectorforge.pipeline.presets import UNAVAILABLE_ANSWER, accuracy_indicators, history_of
 from vectorforge.pipeline.types import HistoryMessage, QueryResult, StructuredAnswer
 from vectorforge.types import RetrievedChunk
 

@@ -1,23 +1,120 @@
-"""The doors' presets: each design's defaults and formats over the one pipeline."""
+"""Presets: the defaults, prompts and formats of each API surface; what is special to DocRag and profiles."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from vectorforge.errors import InvalidInputError
 from vectorforge.pipeline.context import ContextFormat, SourceFormat
-from vectorforge.pipeline.docrag import ANSWER_SCHEMA, UNAVAILABLE_ANSWER
-from vectorforge.pipeline.profile_context import PROFILE_CONTEXT_CHARS, ProfileContextFormat
 from vectorforge.pipeline.prompts import (
     DEFAULT_SYSTEM_PROMPT,
     DOCRAG_SYSTEM_PROMPT,
     DOCRAG_USER_PROMPT,
     RAG_QUERY_SYSTEM_PROMPT,
 )
-from vectorforge.pipeline.types import QueryConfig
+from vectorforge.pipeline.types import Citation, HistoryMessage, QueryConfig, StructuredAnswer
 from vectorforge.pipeline.variants import Variant
-from vectorforge.types import SearchMode
+from vectorforge.tokens import estimate_tokens
+from vectorforge.types import RetrievedChunk, SearchMode
+
+PROFILE_CONTEXT_CHARS: Final = 2_000
+"""Characters of a profile's context, unless a caller says otherwise."""
+MIN_CONTEXT_CHARS: Final = 200
+"""Room for a label, a header and the start of a passage."""
+_LONGEST_HEADER = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileContextFormat(ContextFormat):
+    """As any passage, with a line that says what it is from: ``experience 12: Senior Engineer, Acme``."""
+
+    def write(self, number: int, chunk: RetrievedChunk, *, include_score: bool) -> str:
+        """The passage under its label and its origin."""
+        metadata = chunk.chunk.metadata
+        origin = " ".join(str(metadata.get(key, "")) for key in ("source_type", "source_id")).strip()
+        header = ": ".join(part for part in (origin, chunk.document_title) if part)[:_LONGEST_HEADER]
+        text = f"{header}\n{chunk.chunk.text}" if header else chunk.chunk.text
+        # not super(): a dataclass with slots is another class than the one that the compiler saw
+        return ContextFormat.write(
+            self, number, replace(chunk, chunk=replace(chunk.chunk, text=text)), include_score=include_score
+        )
+
+
+DEFAULT_COLLECTION = "docrag_embeddings"
+UNAVAILABLE_ANSWER = "I'm temporarily unable to process your question. Please try again later."
+
+ANSWER_SCHEMA: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {
+        "answer": {"type": "string", "description": "The answer, in Markdown."},
+        "examples": {"type": "array", "items": {"type": "string"}, "description": "Code examples."},
+        "sources": {"type": "array", "items": {"type": "string"}, "description": "URLs of sources used."},
+        "confidence": {"type": "string", "enum": ["high", "medium", "low"]},
+    },
+    "required": ["answer", "examples", "sources", "confidence"],
+    "additionalProperties": False,
+}
+"""The answer comes first, so that it can be read while the rest is being written."""
+
+_EXCHANGES = 3
+_ANSWER_CHARS = 200
+
+
+def history_of(exchanges: Iterable[tuple[str, str]]) -> tuple[HistoryMessage, ...]:
+    """Earlier (question, answer) pairs, oldest first, as messages."""
+    return tuple(
+        message
+        for question, answer in exchanges
+        for message in (HistoryMessage("user", question), HistoryMessage("assistant", answer))
+    )
+
+
+def last_exchanges(history: Sequence[HistoryMessage]) -> list[str]:
+    """The last three questions with the start of their answers, as they stand in the context.
+
+    Args:
+        history: Oldest first. Each question goes with the answers up to the next one; system messages, and
+            what an assistant said before the first question, are no part of an exchange.
+    """
+    exchanges: list[str] = []
+    for message in history:
+        if message.role == "user":
+            exchanges.append(f"Previous Q: {message.content}")
+        elif message.role == "assistant" and exchanges:
+            exchanges[-1] += f"\nPrevious A: {message.content[:_ANSWER_CHARS]}..."
+    return exchanges[-_EXCHANGES:]
+
+
+def quoted_answer(used: Sequence[RetrievedChunk], citations: Sequence[Citation]) -> StructuredAnswer:
+    """What can be said beside an answer that no model wrote as JSON: which sources it cites."""
+    cited = {citation.chunk_id for citation in citations}
+    sources = [chunk.document_source for chunk in used if chunk.chunk.id in cited]
+    return StructuredAnswer(source_urls=tuple(dict.fromkeys(sources)))
+
+
+def accuracy_indicators(examples: Sequence[str], sources: Sequence[str]) -> list[str]:
+    """Name what an answer offers to check it by: "sources_provided", "examples_provided"."""
+    offered = {"sources_provided": sources, "examples_provided": examples}
+    return [name for name, values in offered.items() if values]
+
+
+def trim_context_to_token_limit(context: str, max_tokens: int = 4000, model: str = "gpt-4o") -> str:
+    """The last lines of a text that together have at most ``max_tokens`` tokens.
+
+    For callers with a text of their own. Of a context this would keep the worst passages, so the pipeline
+    leaves out exchanges first and the lowest-ranked passages after them; see ``ContextConfig``.
+    """
+    if estimate_tokens(context, model) <= max_tokens:
+        return context
+    lines = context.split("\n")
+    kept = bisect_right(
+        range(1, len(lines) + 1),
+        max_tokens,
+        key=lambda count: estimate_tokens("\n".join(lines[-count:]), model),
+    )
+    return "\n".join(lines[len(lines) - kept :])
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from vectorforge.deadline import Deadline
 from vectorforge.embedding.base import EmbeddingProvider
 from vectorforge.errors import EmbeddingModelChangedError, InvalidInputError
 from vectorforge.pipeline.context import ContextBuilder, ContextConfig
-from vectorforge.pipeline.profile_context import (
+from vectorforge.pipeline.presets import (
     MIN_CONTEXT_CHARS,
     PROFILE_CONTEXT_CHARS,
     ProfileContextFormat,

@@ -14,8 +14,7 @@ from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.llm.types import LLMResponse, ProviderCapability
 from vectorforge.pipeline.answer_cache.stored_answer import CacheState
 from vectorforge.pipeline.context import ContextConfig, ContextPayload
-from vectorforge.pipeline.docrag import last_exchanges, quoted_answer
-from vectorforge.pipeline.presets import Preset, find_preset
+from vectorforge.pipeline.presets import Preset, find_preset, last_exchanges, quoted_answer
 from vectorforge.pipeline.prices import PUBLISHED_PRICES, PriceList
 from vectorforge.pipeline.query import CleanQuery
 from vectorforge.pipeline.stopping import StopSignal

@@ -15,7 +15,7 @@ from vectorforge.api.querying import (
     requested_collection,
 )
 from vectorforge.api.responses import ANSWER_PROBLEMS, event_stream_content
-from vectorforge.pipeline.docrag import DEFAULT_COLLECTION
+from vectorforge.pipeline.presets import DEFAULT_COLLECTION
 
 router = APIRouter(prefix="/v1", tags=["query"], route_class=QueryRoute)
 

@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, Field
 
-from vectorforge.pipeline.docrag import accuracy_indicators
+from vectorforge.pipeline.presets import accuracy_indicators
 from vectorforge.pipeline.types import AnswerQuality, Funnel, QueryResult
 from vectorforge.types import ScanReason, SearchMode
 

@@ -19,8 +19,7 @@ from vectorforge.api.querying import find_requested_collection, requested_collec
 from vectorforge.api.schemas import MAX_NAME_CHARS
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.errors import AnsweringModelNotFoundError, NotFoundError
-from vectorforge.pipeline.docrag import DEFAULT_COLLECTION
-from vectorforge.pipeline.presets import DOCRAG, RAG_QUERY, VECTORFORGE, Preset
+from vectorforge.pipeline.presets import DEFAULT_COLLECTION, DOCRAG, RAG_QUERY, VECTORFORGE, Preset
 from vectorforge.retriever.base import CollectionChoice
 from vectorforge.types import Collection
 

@@ -10,14 +10,14 @@ import json
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, fields, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from vectorforge import __version__
 from vectorforge.db.repositories.answer_cache_repo import FoundAnswer
 from vectorforge.errors import VectorForgeError
 from vectorforge.llm.types import ProviderCapability
-from vectorforge.pipeline.answer_cache.stored_answer import StoredAnswer
+from vectorforge.pipeline.answer_cache.stored_answer import AnswerStore, StoredAnswer
 from vectorforge.pipeline.citations.check import replay_as_events
 from vectorforge.pipeline.presets import preset_text
 from vectorforge.pipeline.run import QueryRun
@@ -42,34 +42,6 @@ _MAX_CHARS = 1_000_000
 """Length of a stored answer with its chunks, as JSON; longer ones are not stored."""
 _TIMEOUT_S = 1.0
 """Time limit of one read or write: without a cache there would be no such wait."""
-
-
-class AnswerStore(Protocol):
-    """Storage of one tenant's answers."""
-
-    async def find(
-        self, key: bytes, collection_id: UUID, data_version: int | None, known: FoundAnswer | None = None
-    ) -> FoundAnswer | None:
-        """Return the collection's version and the answer of this key, fresh or expired.
-
-        Args:
-            key: 32 bytes.
-            collection_id: Collection of the version.
-            data_version: That version, if it was read in this request already.
-            known: Result of this method, if it was read with the version.
-
-        Returns:
-            None if the collection does not exist.
-        """
-        ...
-
-    async def keep(self, key: bytes, collection_id: UUID, data_version: int, answer: str) -> None:
-        """Store an answer that was made after the version was read; it replaces an earlier one."""
-        ...
-
-    def end_write(self, key: bytes, collection_id: UUID, data_version: int, answer: str) -> "Call":
-        """Return the statement of ``keep``, which may be run twice."""
-        ...
 
 
 class AnswerCache:

@@ -1,4 +1,7 @@
-"""Addresses: which ones an answer may name, and what in a text leads out of the page that shows it."""
+"""Addresses in texts: how links, images and tags are written, and which addresses an answer may name.
+
+Each pattern decides by text that is complete where it ends: where the text is cut otherwise changes nothing.
+"""
 
 import re
 from collections.abc import Callable, Iterable
@@ -105,3 +108,102 @@ def is_external(destination: str) -> bool:
 def without_punctuation(run: str) -> str:
     """A text without spaces, without what ends a sentence or closes a bracket behind an address."""
     return run.rstrip(_PUNCTUATION)
+
+
+TOP_LEVEL = "com|net|org|io|dev|app|ai|co|info|biz|xyz|ru|cn|de|uk|eu|fr|nl|ch|jp|br|ca|au|tv|cc|ws|top|site|online|store|cloud|gg"  # noqa: E501
+_SCHEMES = "mailto sms smsto mms tel callto xmpp sip sips skype facetime whatsapp".split()  # noqa: SIM905 - as words
+"""Of addresses without slashes that programs find in texts."""
+_SUSPECT = re.compile(r"\.[^\W\d_]|w\.|l\(|:\S|[\w.+%'\-]@", re.IGNORECASE)
+_BEGINNING = re.compile(r"(?:h|ht|htt|https?:?|ww?w?|www\.|/)\Z", re.IGNORECASE)
+_AFTER_SCHEME = "|".join(rf"(?<=\b{scheme}:)" for scheme in _SCHEMES)
+TRIGGER = re.compile(
+    r"(?P<link>(?<=\])\()|(?P<definition>(?<=\]):)|(?P<style>(?<=url)\()|(?P<angle><(?:[a-z]|\Z))"
+    r"|(?P<web>(?<![a-z0-9])(?:https?://|www\.[^\W_]|(?:h|ht|htt|https?|https?:|https?:/|ww?w?|www\.)\Z))"
+    r"|(?P<scheme>(?<=[a-z0-9+.\-]:)/(?:/|\Z))|(?P<relative>(?<![:/])/(?:/|\Z))|(?P<host>(?<=[\w\-]\.)[^\W\d_])"
+    rf"|(?P<mail>(?<=[\w.+%'\-])@(?:[^\W_]|\Z))|(?P<call>(?:{_AFTER_SCHEME})[!-;=?-~])",
+    re.IGNORECASE,
+)
+BEGINNINGS = frozenset("h ht htt http https http: https: http:/ https:/ w ww www www.".split())  # noqa: SIM905 - as words
+OPEN_ENDS = frozenset(".:")
+"""What may have begun an address where a piece of text ended."""
+BLANK = re.compile(r"[ \t\r]{0,100}\n?[ \t\r]{0,100}")
+POINTED = re.compile(r"<[^<>\n]*")
+TITLE = re.compile(r"""[ \t]*(?:"[^")\n]*"|'[^')\n]*')?[ \t]*\)""")
+TITLE_DECIDED = re.compile(r"[)\n]")
+AUTOLINK = re.compile(r"<([a-z][a-z0-9+.\-]{1,31}:[^\s<>]*)", re.IGNORECASE)
+ANGLE_SO_FAR = re.compile(r"<(?:[a-z][a-z0-9+.\-]{0,31})?", re.IGNORECASE)
+TAG_NAME = re.compile(r"<([a-z][a-z0-9\-]{0,30})(?=[\s/>])", re.IGNORECASE)
+TAG_PART = re.compile(r"""[\s/]+|[^\s/>=]+|=\s*(?:"[^"]*(?:"|\Z)|'[^']*(?:'|\Z)|[^\s>"'][^\s>]*)?""")
+"""Of a start tag behind its name. https://html.spec.whatwg.org/multipage/parsing.html#before-attribute-name-state"""
+SPACE_OR_BRACKET = re.compile(r"[\s()]")
+HARMLESS = re.compile(r"[^a-z/\\&<>\x00-\x20]|[a-z][a-z0-9+.\-]*+[^a-z0-9+.\-:&\\\x00-\x20]", re.IGNORECASE)
+"""The start of a destination that has neither a scheme nor ``//``, however browsers read it."""
+_HARMLESS_READ = re.compile(
+    r"[^a-z/\\<>\x00-\x20]|[a-z][a-z0-9+.\-]*+[^a-z0-9+.\-:\\\x00-\x20]", re.IGNORECASE
+)
+PATH = re.compile(
+    r"<?(?:[./?]|[^\s<>()]{0,200}(?:/|\.(?:png|jpe?g|gif|svg|webp|avif|bmp|ico)\b))", re.IGNORECASE
+)
+"""A destination in the page's own site that an image could be loaded from."""
+PATH_DECIDED = re.compile(r"<?[^\s<>()]{0,200}")
+LOADS = re.compile(
+    r"[\s/\"'](?:src|srcset|poster|data|background|action|formaction|ping|xlink:href)\s*=", re.IGNORECASE
+)
+"""Attributes whose address is loaded, or sent to, without a reader who follows it."""
+REFERENCE = re.compile(
+    r"//|\\|(?:https?|ftp|wss?|data|javascript|vbscript|mailto|blob|file|tel|sms):", re.IGNORECASE
+)
+ADDRESS = re.compile(r"[a-z][a-z0-9+.\-]*://[^\s\"'<>]+", re.IGNORECASE)
+RUN = re.compile(r"(?:[!-;=?-\\^-~]|\](?![(\[:]))*")
+"""What an address may consist of: ASCII without spaces and angle brackets, and not beyond a link's text."""
+SLASHES = re.compile(r"(?:[a-z]+:)?//", re.IGNORECASE)
+REMOVED_RUN = re.compile(r"[^\"`{}|^]*")
+SCHEME_BEFORE = re.compile(r"[a-z][a-z0-9+.\-]*:\Z", re.IGNORECASE)
+LABELS_BEFORE = re.compile(r"(?<![\w@.\-])(?:[\w\-]+\.)+\Z")
+HOST = re.compile(
+    rf"(?:[\w\-]+\.)+(?:{TOP_LEVEL})(?=[:/?#][\w/?#])|(?:[\w\-]+\.){{2,}}(?:com|net|org|ru|cn)(?![\w\-])"
+    r"|[\w\-]+\.(?-i:com|net|org|ru|cn)(?!\.?[\w\-])",
+    re.IGNORECASE,
+)
+"""Of two labels without a path in lower case only: "ASP.NET" and "System.Net.Http" are names of software."""
+HOST_SO_FAR = re.compile(r"[a-z0-9_\-]+(?:\.[a-z0-9_\-]+)*\.?", re.IGNORECASE | re.ASCII)
+HOST_END = re.compile(
+    rf"(?P<address>(?<![a-z0-9])(?:www\.|https?(?=:)))|(?<=\.)(?:{TOP_LEVEL})(?=[:/?#][\w/?#])"
+    r"|(?<=\.)(?:com|net|org|ru|cn)(?![\w\-])",
+    re.IGNORECASE,
+)
+"""Where labels may turn out to be a host, or another address begins among them."""
+MAIL_HOST = re.compile(r"[\w\-]+(?:\.[\w\-]+)*")
+MAIL_DOMAIN = re.compile(r"\.[^\W\d_]{2,}\Z")
+NAME_BEFORE = re.compile(r"[\w.+%'\-]+\Z")
+RELATIVE = re.compile(
+    rf"//(?:(?:[\w\-]+\.)+(?:{TOP_LEVEL})(?![\w\-])|(?:[\w\-]+\.)+[a-z]{{2,}}(?=[:/?#][\w/?#]))",
+    re.IGNORECASE,
+)
+SWALLOWED = re.compile(r"[^\s)>]*")
+IMAGE_OR_BREAK = re.compile(r"!\[|\n[ \t\r]{0,40}\n")
+BELONGS_TO_IT = re.compile(r"[\w/\\]")
+"""What a program that finds links in texts might take for a part of the address before it."""
+
+
+def starts_harmless(head: str) -> bool:
+    """Whether a destination is seen to be harmless when what is written as entities is read."""
+    from html import unescape
+
+    last = head.rfind("&")
+    if last >= 0 and ";" not in head[last:]:
+        head = head[:last]
+    return _HARMLESS_READ.match(unescape(head)) is not None
+
+
+def may_begin_in(text: str) -> bool:
+    """Whether any of it may begin in a piece of text, or go on from the piece before; quickly said."""
+    return (
+        "<" in text
+        or "//" in text
+        or "](" in text
+        or "]:" in text
+        or text[:1] in "(:/@"
+        or _BEGINNING.search(text[-6:]) is not None
+        or _SUSPECT.search(text) is not None
+    )

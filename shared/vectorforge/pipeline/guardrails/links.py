@@ -9,7 +9,7 @@ held back until it is complete, or taken out when it gets too long; other text i
 import re
 from collections.abc import Callable
 
-from vectorforge.pipeline.guardrails import link_patterns as patterns
+from vectorforge.pipeline.guardrails import addresses as patterns
 from vectorforge.pipeline.guardrails.addresses import AllowedAddresses, is_external, without_punctuation
 
 REMOVED = "[link removed]"
