@@ -90,7 +90,7 @@ async def test_each_step_is_counted() -> None:
     result = await ask(stored, answer, top_k=5, min_score=0.5, max_tokens=200)
     assert result.funnel == Funnel(matched=6, candidates=5, below_min_score=2, dropped_by_budget=1, cited=1)
     assert result.funnel.used == 2
-    assert result.below_min_score == 2
+    assert result.funnel.below_min_score == 2
 
 
 @pytest.mark.parametrize("min_score", [None, 0.5])

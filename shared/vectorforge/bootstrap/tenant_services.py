@@ -16,7 +16,8 @@ from vectorforge.pipeline.conversation import ConversationMemory
 from vectorforge.pipeline.fallback.ladder import DegradationLadder
 from vectorforge.pipeline.prices import PriceList
 from vectorforge.pipeline.query import QueryPreprocessor
-from vectorforge.pipeline.rag import QueryLogSink, QueryService
+from vectorforge.pipeline.query_log import QueryLogSink
+from vectorforge.pipeline.rag import QueryService
 from vectorforge.pipeline.variants import Variant
 from vectorforge.retriever.base import BaseRetriever
 from vectorforge.retriever.hybrid import HybridRetriever

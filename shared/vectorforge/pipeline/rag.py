@@ -1,14 +1,12 @@
 """``QueryService``: look up, preprocess, retrieve, build the context, generate, check citations, log.
 
-``query()``, ``query_stream()`` and every API surface are views of one stream of events, so that they cannot
-differ.
+``query()``, ``query_stream()`` and every API surface are views of one stream of events.
 """
 
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractContextManager, aclosing, nullcontext
-from typing import TypeAlias
+from contextlib import aclosing, nullcontext
 from uuid import UUID, uuid4
 
 from vectorforge.background import log_unexpected
@@ -24,20 +22,15 @@ from vectorforge.pipeline.fallback.ladder import DegradationLadder
 from vectorforge.pipeline.guardrails.log_text import LogTexts
 from vectorforge.pipeline.prices import PUBLISHED_PRICES, PriceList
 from vectorforge.pipeline.query import QueryPreprocessor
-from vectorforge.pipeline.query_log import QueryEndWrites, QueryLogging, QueryLogTable
-from vectorforge.pipeline.query_log import QueryLogSink as QueryLogSink  # belongs to this interface
+from vectorforge.pipeline.query_log import QueryEndWrites, QueryLogging, QueryLogSink, QueryLogTable
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.steps import QuerySteps
 from vectorforge.pipeline.stopping import StopSignal
 from vectorforge.pipeline.types import DoneEvent, ErrorEvent, QueryConfig, QueryEvent, QueryResult, TokenEvent
-from vectorforge.retriever.base import BaseRetriever, CollectionChoice
+from vectorforge.retriever.base import BaseRetriever, CollectionChoice, QueriedCollection
 from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, NoTracer, Tracer, measure
-from vectorforge.types import Collection
 
 logger = logging.getLogger(__name__)
-
-QueriedCollection: TypeAlias = UUID | str | Collection | CollectionChoice
-"""Collection of a query: its id, its name, the collection itself, or a choice among several."""
 
 
 class QueryService:
@@ -47,10 +40,8 @@ class QueryService:
         retriever: Bound to the tenant.
         context_builder: Builds the prompt.
         llm_registry: Answering models by name.
-        query_log_repo: Sink of the log records, bound to the tenant. The first record is awaited before the
-            first event, while the search runs, the second before the last event: nothing runs after a
-            response on Lambda.
-        preprocessor: Cleans the query.
+        query_log_repo: Sink of the log records of the tenant. The first is awaited before the first event,
+            the second before the last event: nothing runs after a response on Lambda.
         metrics: Collector of ``pipeline.*`` and ``context.*``.
         tracer: Collector of the spans preprocess, retrieve, context, generate and log.
         timeout_s: Time limit of a query.
@@ -61,8 +52,8 @@ class QueryService:
         lookup: Step 0, of the same tenant; None: collections are given by id, and the retriever reads them.
         answer_cache: Cache of the same tenant; None: answers are not cached.
         log_table: The sink as the table, if records go to the database.
-        end_writes: Writes batched with the final log record, of the same tenant and cache; given with
-            ``lookup``. None: the cache stores answers itself, and the retriever vectors.
+        end_writes: Writes batched with the final log record; given with ``lookup``. None: the cache stores
+            answers itself, and the retriever vectors.
         log_texts: Policy of the same tenant for logged texts; None: texts are logged in full.
     """
 
@@ -140,8 +131,8 @@ class QueryService:
         """Return the complete answer.
 
         Args:
-            query: The query, in any language of the collection's embedding model.
-            collection_id: Collection to search, by its id or else; an id wins over a name.
+            query: Text in any language of the embedding model.
+            collection_id: Collection to search; an id wins over a name.
             config: None for ``QueryConfig()``.
             request_id: Id of the log record; None for a new one.
             deadline: None for ``timeout_s`` from now.
@@ -150,9 +141,8 @@ class QueryService:
             InvalidInputError: The query or a setting is invalid.
             NotFoundError: The collection does not exist.
             LimitExceededError: A limit of the tenant is reached.
-            EmbeddingError: The query could not be embedded.
-            LLMError: The answer could not be generated.
-            AnswerUnavailableError: Neither of the two worked, and no fallback.
+            EmbeddingError, LLMError: Query not embedded, or answer not generated.
+            AnswerUnavailableError: Neither worked, and no fallback.
             DatabaseError: The search failed.
         """
         run = await self.begin(
@@ -178,13 +168,7 @@ class QueryService:
         *,
         collector: Callable[[QueryResult], None] | None = None,
     ) -> AsyncGenerator[str, None]:
-        """Yield the answer's text, piece by piece.
-
-        Args:
-            query: The query.
-            collection_id: Collection to search.
-            config: None for ``QueryConfig()``.
-            collector: Called with the complete result after the last piece.
+        """Yield the answer's text, piece by piece; then call ``collector`` with the complete result.
 
         Raises:
             VectorForgeError: As ``query``; also after some pieces, when the answer breaks off.
@@ -204,16 +188,14 @@ class QueryService:
         collection_id: QueriedCollection,
         config: QueryConfig | None = None,
         *,
-        request_id: UUID | None = None,
         deadline: Deadline | None = None,
     ) -> AsyncGenerator[QueryEvent, None]:
-        """Yield the query as typed events, in the order that ``pipeline.types`` describes.
+        """Yield the query as typed events in the order of ``pipeline.types``; a failure is the last event.
 
-        Never raises: a failure is the last event. Closing the iterator early stops the model and logs the
-        query as aborted.
+        Closing the iterator early stops the model and logs the query as aborted.
         """
         try:
-            run = await self.begin(query, collection_id, config, request_id=request_id, deadline=deadline)
+            run = await self.begin(query, collection_id, config, deadline=deadline)
         except VectorForgeError as exc:
             yield ErrorEvent(error=exc, stage="retrieve")
             return
@@ -229,10 +211,9 @@ class QueryService:
         *,
         deadline: Deadline | None = None,
     ) -> DryRun:
-        """Return the request that the model would get; the search runs, no model is called.
+        """Return the request that the model would get, streamed or buffered as ``config.stream`` says.
 
-        Nothing is logged, stored or taken from the answer cache. Arguments as ``query``; ``config.stream``
-        chooses between the streamed and the buffered request.
+        The search runs; no model is called; nothing is logged, stored or taken from the answer cache.
 
         Raises:
             InvalidInputError: As ``query``, or the query would have to be rewritten first.
@@ -253,16 +234,10 @@ class QueryService:
         buffered: bool = False,
         stop: StopSignal | None = None,
     ) -> QueryRun:
-        """Run step 0, in one round trip; ``events`` runs the others.
+        """Run step 0, in one round trip; ``events`` or ``result`` runs the others.
 
-        Args:
-            query: As for ``query``, and so are the following four.
-            collection_id: See there.
-            config: See there.
-            request_id: See there.
-            deadline: See there.
-            buffered: Have the model return the whole answer at once.
-            stop: Ends the answer early; the events still come to their end.
+        The arguments are those of ``query``; ``buffered`` has the model return the whole answer at once, and
+        ``stop`` ends the answer early, while the events still come to their end.
 
         Raises:
             VectorForgeError: The collection does not exist, a limit is reached, or the database failed; the
@@ -282,14 +257,12 @@ class QueryService:
         return run
 
     async def events(self, run: QueryRun) -> AsyncGenerator[QueryEvent, None]:
-        """Yield the events of a run that ``begin`` returned; as ``query_events``.
-
-        Around the steps is what every outcome needs: metrics, one log record, one last event.
-        """
+        """Yield the events of a run that ``begin`` returned; as ``query_events``."""
+        variant = run.config.variant
         try:
             with (
                 measure(self.metrics, "pipeline.query") as measurement,
-                _measure_variant(self.metrics, run.config.variant),
+                measure(self.metrics, "pipeline.variant", {"variant": variant}) if variant else nullcontext(),
             ):
                 try:
                     async with aclosing(self._steps.events(run)) as events:
@@ -314,7 +287,7 @@ class QueryService:
         yield last
 
     async def _end(self, run: QueryRun) -> None:
-        """Log the query, store its answer and its exchange concurrently; none raises."""
+        """Log the query, store its answer and its exchange concurrently."""
         steps = [self._log_query(run)]
         if run.config.conversation_id is not None:
             steps.append(self._memory.keep(run))
@@ -323,15 +296,9 @@ class QueryService:
         await (steps[0] if len(steps) == 1 else asyncio.gather(*steps))
 
     async def _log_query(self, run: QueryRun) -> None:
-        """Log how a query ended, with or without a result. Raises nothing but a cancellation."""
         await self._query_log.end(run)
 
     def _fail(self, run: QueryRun, error: VectorForgeError) -> ErrorEvent:
         if error.is_fault:
             self.metrics.increment("pipeline.query.faults")
         return run.fail(error)
-
-
-def _measure_variant(metrics: MetricsCollector, name: str | None) -> AbstractContextManager[object]:
-    """Measure a query under the name of its variant, if it has one."""
-    return measure(metrics, "pipeline.variant", {"variant": name}) if name else nullcontext()

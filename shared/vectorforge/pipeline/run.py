@@ -48,10 +48,9 @@ class Timings:
 
 @dataclass(slots=True)
 class ModelUse:
-    """Tokens and cost of the models called for one query."""
+    """Tokens of all models called for one query, and the cost of its answer."""
 
     tokens: int = 0
-    """Prompt and completion tokens of all calls."""
     cost_usd: float | None = None
     """Cost of the answer, or None if the price list does not have the model."""
 

@@ -8,7 +8,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 from uuid import UUID
 
 from vectorforge.deadline import Deadline
@@ -99,7 +99,7 @@ class CollectionChoice:
     """Id of a collection that the caller has found before: a query goes on if it cannot be read again."""
 
     @classmethod
-    def of(cls, collection: "UUID | str | Collection | CollectionChoice") -> "CollectionChoice":
+    def of(cls, collection: "QueriedCollection") -> "CollectionChoice":
         """Return a choice as it is, or the choice of one collection."""
         if isinstance(collection, CollectionChoice):
             return collection
@@ -109,6 +109,10 @@ class CollectionChoice:
     def not_found(self) -> NotFoundError:
         """Return the error of a choice without an existing collection."""
         return self.missing or NotFoundError(f"Collection {self.names[0]} not found")
+
+
+QueriedCollection: TypeAlias = UUID | str | Collection | CollectionChoice
+"""Collection of a query: its id, its name, the collection itself, or a choice among several."""
 
 
 @dataclass(frozen=True, slots=True)

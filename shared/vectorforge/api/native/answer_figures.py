@@ -156,5 +156,5 @@ class RetrievalStats(BaseModel):
             top_score=round(max(scores), 4) if scores else None,
             avg_score=round(sum(scores) / len(scores), 4) if scores else None,
             min_score=round(min(scores), 4) if scores else None,
-            below_min_score=result.below_min_score,
+            below_min_score=result.funnel.below_min_score,
         )
