@@ -1,4 +1,4 @@
-"""What all query doors do with a request: check it, start it, and answer it whole or as a stream."""
+"""Query handling shared by the API surfaces: check, begin, answer whole or as a stream."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -36,11 +36,11 @@ if TYPE_CHECKING:  # imported for the first request that has a key
 async def find_requested_collection(
     application: Application, tenant: TenantServices, asked: str | None
 ) -> Collection:
-    """The collection a request names, else the tenant's default one.
+    """Return the collection that a request names, else the tenant's default one.
 
     Raises:
-        NotFoundError: There is none; for the default one the text says how to fill it.
-        DeadlineExceededError: The database did not answer in the time of a question.
+        NotFoundError: It does not exist; for the default one the message explains how to create it.
+        DeadlineExceededError: The database did not answer within the time limit of a query.
     """
     name = application.config.query.default_collection
     async with query_time_limit(application):
@@ -65,14 +65,14 @@ def requested_collection(
 
 @asynccontextmanager
 async def query_time_limit(application: Application, deadline: Deadline | None = None) -> AsyncIterator[None]:
-    """Limits what comes before a question begins, whatever limits a connection and a statement have.
+    """Limit the time of work before a query, in addition to the limits of connections and statements.
 
     Args:
-        application: Has the settings.
-        deadline: Of the question; None: its whole time from now on.
+        application: Settings.
+        deadline: Deadline of the query; None for its whole time from now.
 
     Raises:
-        DeadlineExceededError: The time is over.
+        DeadlineExceededError: The time ran out.
     """
     time_s = application.config.query.query_timeout_s
     try:
@@ -90,16 +90,16 @@ def _no_default_collection(name: str) -> NotFoundError:
 
 
 def check_config(application: Application, config: QueryConfig, names: Mapping[str, str]) -> None:
-    """Hold a request to the settings before anything is paid for.
+    """Check a request against the settings before it costs anything.
 
     Args:
-        application: Has the settings and the providers.
-        config: What the request asks for.
-        names: Field of ``QueryConfig`` -> the door's name for it.
+        application: Settings and providers.
+        config: Settings of the query.
+        names: Field of ``QueryConfig`` -> its name on the API surface.
 
     Raises:
         InvalidInputError: A value is over its limit, or a provider is unknown.
-        FilterError: The filters cannot be understood.
+        FilterError: The filters are malformed.
     """
     settings = application.config.query
     check_at_most(names.get("top_k", "top_k"), config.top_k, settings.max_top_k)
@@ -114,7 +114,7 @@ def check_config(application: Application, config: QueryConfig, names: Mapping[s
 
 
 def deadline_of(request: Request, application: Application) -> Deadline:
-    """The setting's time from the request's arrival, on Lambda cut to what the invocation has left."""
+    """Return the time limit from the request's arrival, on Lambda cut to the rest of the invocation."""
     at = request.scope["state"]["arrived"] + application.config.query.query_timeout_s
     left_s = invocation_time_s(request.scope)
     if left_s is not None:
@@ -123,7 +123,7 @@ def deadline_of(request: Request, application: Application) -> Deadline:
 
 
 def is_extractive(result: QueryResult) -> bool:
-    """Whether the answer quotes the documents and was written by no model."""
+    """Return True if the answer quotes the documents."""
     return result.llm_response is not None and bool(result.llm_response.metadata.get("extractive"))
 
 
@@ -135,12 +135,12 @@ async def answer_whole(
     collection: Collection | CollectionChoice,
     config: QueryConfig,
 ) -> QueryResult:
-    """The complete answer; the model is stopped when the client goes away.
+    """Return the complete answer; a disconnect stops the model.
 
-    ``Cache-Control: no-cache`` has it made anew.
+    ``Cache-Control: no-cache`` bypasses the cache.
 
     Raises:
-        ClientDisconnect: It has gone.
+        ClientDisconnect: The client disconnected.
         VectorForgeError: The query failed.
     """
     async with cancelled_on_disconnect(request.receive):
@@ -161,10 +161,10 @@ async def answer_dry(
     collection: Collection | CollectionChoice,
     config: QueryConfig,
 ) -> DryRunResponse:
-    """The request that a model would get, which is not sent.
+    """Return the request that the model would get, which is not sent.
 
     Raises:
-        VectorForgeError: The search failed, or the request cannot be known without asking a model.
+        VectorForgeError: The search failed, or a model would have to be called first.
     """
     deadline = deadline_of(request, application)
     return DryRunResponse.of(await tenant.query_service.dry_run(query, collection, config, deadline=deadline))
@@ -182,11 +182,11 @@ async def answer_as_stream(
     encoder: QueryEventEncoder | None = None,
     resumable: bool = False,
 ) -> Response:
-    """The answer as server-sent events; returns when the search is done.
+    """Return the answer as server-sent events when the search has ended.
 
-    ``Cache-Control: no-cache`` has it made anew. ``encoder`` makes another format than our own of it;
-    a ``resumable`` answer has ours, and is kept for a client that comes back (docs/streams.md); so is any
-    under an ``Idempotency-Key``.
+    ``Cache-Control: no-cache`` bypasses the cache. ``encoder`` replaces our own format; a ``resumable``
+    answer has ours, and is stored for a client that reconnects (docs/streams.md), as is any answer with an
+    ``Idempotency-Key``.
 
     Raises:
         VectorForgeError: The query failed before its answer began.
@@ -224,7 +224,7 @@ async def answer_as_stream(
         max_bytes=settings.stream_buffer_bytes,
         grace_s=settings.resume_grace_s,
     )
-    opening = asyncio.create_task(buffer.open())  # beside the search, whose events stay in this task
+    opening = asyncio.create_task(buffer.open())  # while the search, whose events stay in this task, runs
     try:
         opened = await OpenedQuery.open(events)
         is_kept = await opening
@@ -237,7 +237,7 @@ async def answer_as_stream(
 
 
 def _with_cache_control(request: Request, config: QueryConfig) -> QueryConfig:
-    """Heed ``no-cache`` (RFC 9111, section 5.2.1.4): the answer is made anew, and kept."""
+    """Apply ``no-cache`` (RFC 9111, section 5.2.1.4): the answer is generated and stored."""
     directives = request.headers.get("cache-control", "").lower().split(",")
     if "no-cache" in (directive.strip() for directive in directives):
         return replace(config, use_cache=False)

@@ -21,28 +21,27 @@ if TYPE_CHECKING:
     from vectorforge.db.wire import Call, Outcome
 
 REMEMBERED_S = 10.0
-"""After so many seconds at most, a limit that somebody has set or raised holds in every process."""
+"""Longest time until a new or raised limit applies in every process."""
 
-_TENANTS = 10_000
-"""Remembered at a time."""
+_MAX_TENANTS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class _Remembered:
     until: float
     refusal: tuple[LimitState, float] | None
-    """And when it was; None: the tenant has no limits."""
+    """Refusal and its time; None if the tenant has no limits."""
 
 
 class LimitGate:
-    """The limits of all tenants, as far as one process knows them.
+    """Limits of all tenants as known to one process.
 
-    It never lets a request in that PostgreSQL would refuse, but for a tenant that had no limits at all up to
-    ``REMEMBERED_S`` ago. It refuses one by itself only while the minute before it is certainly full.
+    It never admits a request that PostgreSQL would reject, except for a tenant that had no limits up to
+    ``REMEMBERED_S`` ago. It rejects one by itself only while the tenant's minute is certainly full.
 
     Args:
-        defaults: Of tenants that have none of their own.
-        now: A monotonic clock, seconds.
+        defaults: Limits of tenants without limits of their own.
+        now: Monotonic clock, seconds.
     """
 
     def __init__(self, defaults: Limits, *, now: Callable[[], float] = time.monotonic) -> None:
@@ -51,12 +50,12 @@ class LimitGate:
         self._tenants: OrderedDict[str, _Remembered] = OrderedDict()
 
     def is_open(self, tenant_id: str) -> bool:
-        """Whether the tenant is known to have no limits."""
+        """Return True if the tenant is known to have no limits."""
         known = self._known(tenant_id)
         return known is not None and known.refusal is None
 
     def refusal(self, tenant_id: str) -> LimitState | None:
-        """The last refusal, if any request is certain to get the same; its seconds are counted on."""
+        """Return the last refusal if any request would get the same, with its times as of now."""
         known = self._known(tenant_id)
         if known is None or known.refusal is None:
             return None
@@ -76,12 +75,12 @@ class LimitGate:
         )
 
     def note(self, tenant_id: str, state: LimitState, *, asked_at: float) -> None:
-        """Remember what PostgreSQL has said, if it spares asking again.
+        """Remember an answer of PostgreSQL that makes later statements unnecessary.
 
         Args:
             tenant_id: The tenant.
-            state: What was said.
-            asked_at: When it was asked, on this gate's clock: its seconds count from then at the latest.
+            state: The answer.
+            asked_at: Start of the request on this gate's clock; the state's times count from then.
         """
         if state.limits.are_none:
             self._remember(tenant_id, _Remembered(self._now() + REMEMBERED_S, None))
@@ -90,7 +89,7 @@ class LimitGate:
             self._remember(tenant_id, _Remembered(until, (state, asked_at)))
 
     def now(self) -> float:
-        """The gate's clock, seconds."""
+        """Return the time of the gate's clock, seconds."""
         return self._now()
 
     def _known(self, tenant_id: str) -> _Remembered | None:
@@ -100,14 +99,14 @@ class LimitGate:
     def _remember(self, tenant_id: str, known: _Remembered) -> None:
         self._tenants[tenant_id] = known
         self._tenants.move_to_end(tenant_id)
-        if len(self._tenants) > _TENANTS:
+        if len(self._tenants) > _MAX_TENANTS:
             self._tenants.popitem(last=False)
 
 
 logger = logging.getLogger(__name__)
 
 MakeClaim = Callable[[], Claim]
-"""Says what a request claims; asked only where there may be a limit."""
+"""Computes a request's claim; called only if the tenant may have a limit."""
 
 _RESERVE = """
 SELECT * FROM vectorforge.reserve(
@@ -127,13 +126,13 @@ _WORDS = {
 
 
 class Admission:
-    """One request's admission. It is asked for once, whoever asks first; later calls do nothing.
+    """Admission of one request: the first call reserves, ``end`` settles; other calls do nothing.
 
     Args:
-        db: Of the tenant.
-        gate: What this process remembers.
-        request_id: Made by this server: a reservation is known by it.
-        hold_s: For how long a reservation holds when nobody settles it, longer than a request may take.
+        db: Database of the tenant.
+        gate: Limits known to this process.
+        request_id: Id made by this server, which identifies the reservation.
+        hold_s: Lifetime of an unsettled reservation, longer than a request may run.
     """
 
     def __init__(self, db: "TenantDatabase", gate: LimitGate, request_id: UUID, *, hold_s: float) -> None:
@@ -147,13 +146,13 @@ class Admission:
         """True once the statement was made: it may have been committed even if its outcome was lost."""
         self._is_settled = False
         self.state: LimitState | None = None
-        """What was said; None: nobody was asked, or the tenant has no limits."""
+        """Answer of PostgreSQL; None without a request to it, or if the tenant has no limits."""
 
     def piggyback(self, make_claim: MakeClaim) -> "PiggybackedReservation | None":
-        """What asks for admission beside statements of the same tenant; None: it need not be asked for.
+        """Return the reservation to send with other statements of the tenant; None if none is needed.
 
         Raises:
-            LimitExceededError: The request is certain to be refused.
+            LimitExceededError: The request is certain to be rejected.
         """
         if self._claim is not None or self._gate.is_open(self._db.tenant_id):
             return None
@@ -165,19 +164,19 @@ class Admission:
         return PiggybackedReservation(self, make_claim(), self._gate.now())
 
     async def admit(self, make_claim: MakeClaim = Claim) -> None:
-        """Ask for admission in a transaction of its own, if nobody has.
+        """Reserve in a transaction of its own, unless the request has been admitted.
 
         Raises:
             LimitExceededError: A limit is reached.
             InvalidInputError: The request claims more than a limit allows in its whole period.
-            DatabaseError: It could not be asked for.
+            DatabaseError: The reservation failed.
         """
         piggyback = self.piggyback(make_claim)
         if piggyback is not None:
             piggyback.note(await self._db.run([piggyback.call], repeatable=True))
 
     def call(self, claim: Claim) -> "Call":
-        """The statement that asks for admission. With the same request id it may be run twice."""
+        """Return the statement that reserves. With the same request id it may be run twice."""
         defaults = self._gate.defaults
         return _RESERVE, {
             "tenant_id": self._db.tenant_id,
@@ -194,11 +193,7 @@ class Admission:
         }
 
     def note(self, claim: Claim, outcome: "Outcome", *, asked_at: float) -> None:
-        """Take the answer to ``call``.
-
-        Raises:
-            As ``admit``.
-        """
+        """Note the outcome of ``call``; raises as ``admit``."""
         state = LimitState.of_row(outcome[0][0])
         self._gate.note(self._db.tenant_id, state, asked_at=asked_at)
         if state.limits.are_none:
@@ -210,11 +205,11 @@ class Admission:
         self._claim = claim
 
     def settling(self, tokens: int, cost_usd: float | None) -> "list[Call]":
-        """The statement that takes what was used in place of what is held; none where nothing is.
+        """Note the use and return the statement that settles it; none if nothing is reserved.
 
         Args:
-            tokens: Used in all.
-            cost_usd: Of them; None: not known, which counts as nothing.
+            tokens: All tokens used.
+            cost_usd: Their cost; None if unknown, which counts as nothing.
         """
         if self._claim is None or not self._claim.holds or self._is_settled:
             return []
@@ -226,7 +221,7 @@ class Admission:
         self._is_settled = True
 
     async def end(self) -> None:
-        """Settle what nobody has, when the request is over. Never raises, except to go on being cancelled."""
+        """Settle at the end of the request, if that is left to do. Raises nothing but a cancellation."""
         if self._claim is None or not self._claim.holds or self._is_settled:
             return
         try:
@@ -235,20 +230,20 @@ class Admission:
             self._is_settled = True
         except (VectorForgeError, TimeoutError) as exc:
             reason = exc.message if isinstance(exc, VectorForgeError) else type(exc).__name__
-            logger.warning("What a request used was not settled; its reservation expires: %s", reason)
+            logger.warning("The use of a request was not settled; its reservation expires: %s", reason)
 
     def settlement(self, tokens: int, cost_usd: float) -> "Call":
-        """The statement that settles the reservation; it may be run twice."""
+        """Return the statement that settles the reservation; it may be run twice."""
         return _SETTLE, (self._db.tenant_id, self._request_id, tokens, cost_usd)
 
 
 class PiggybackedReservation:
-    """A request for admission that goes with other statements, in one transaction.
+    """Reservation that is sent with other statements in one transaction.
 
     Args:
-        admission: Whose it is.
-        claim: Of the request.
-        asked_at: When this is, on the gate's clock.
+        admission: Admission of the request.
+        claim: Claim of the request.
+        asked_at: Time of the gate's clock.
     """
 
     def __init__(self, admission: Admission, claim: Claim, asked_at: float) -> None:
@@ -258,21 +253,17 @@ class PiggybackedReservation:
         self.call: Call = admission.call(claim)
 
     def note(self, outcomes: "Sequence[Outcome]") -> None:
-        """Take the outcome of ``call``, the only one.
-
-        Raises:
-            As ``Admission.admit``.
-        """
+        """Note the outcome of ``call``, the only one; raises as ``Admission.admit``."""
         (outcome,) = outcomes
         self._admission.note(self._claim, outcome, asked_at=self._asked_at)
 
 
 async def charge(db: "TenantDatabase", gate: LimitGate, tokens: int) -> None:
-    """Count tokens that are about to be used outside of any request.
+    """Count tokens of background work before they are used.
 
     Raises:
-        LimitExceededError: They do not fit into the day.
-        InvalidInputError: They would not fit into a whole day.
+        LimitExceededError: They exceed the rest of the day's limit.
+        InvalidInputError: They exceed the limit of a whole day.
         DatabaseError: They could not be counted.
     """
     if not tokens or gate.is_open(db.tenant_id):
@@ -285,7 +276,7 @@ async def charge(db: "TenantDatabase", gate: LimitGate, tokens: int) -> None:
 
 
 def _refused(state: LimitState, claim: Claim) -> VectorForgeError:
-    """The error of a refusal, which names the limit."""
+    """Return the error of a refusal, which names the limit."""
     name = state.refused_by or ""
     value = getattr(state.limits, name)
     limit = (
@@ -294,7 +285,7 @@ def _refused(state: LimitState, claim: Claim) -> VectorForgeError:
     if state.retry_after_s is None and name != "requests_per_minute":
         claimed = f"{claim.tokens} tokens" if name == "tokens_per_day" else f"{claim.cost_usd:.6f} US dollars"
         return InvalidInputError(
-            f"The request may take {claimed}, and {limit}: ask for less.", field=claim.field
+            f"The request may use {claimed}, and {limit}: request less.", field=claim.field
         )
     wait_s = max(1, math.ceil(state.retry_after_s or 1.0))
     return LimitExceededError(
