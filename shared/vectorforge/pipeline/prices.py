@@ -63,30 +63,30 @@ _PUBLISHED: Mapping[str, Mapping[str, ModelPrice]] = MappingProxyType(
     {"openai": _OPENAI, "anthropic": _ANTHROPIC, "google": _GOOGLE, "cohere": _COHERE}
 )
 _UNPAID = frozenset({"extractive", "ollama", "max_serve"})
-"""Providers that run on the user's own machines, or on none."""
+"""Providers that run on the user's own machines, or use no model."""
 
 _FREE = ModelPrice(input=0.0, output=0.0)
 _VERSION = re.compile(r"-(?:\d{8}|\d{4}-\d{2}-\d{2}|latest)$")
-"""What vendors put behind a model's name for one of its versions: a date, or "latest"."""
+"""Version suffix of a model name: a date, or "latest"."""
 
 _PER_MILLION = 1_000_000
 
 
 class PriceList:
-    """Prices by provider and model: the caller's own first, then those that vendors have published.
+    """Prices by provider and model: configured ones first, then those published by vendors.
 
     Args:
-        own: By ``model`` or ``provider/model``; the setting ``VECTORFORGE_MODEL_PRICES``.
+        own: Prices by ``model`` or ``provider/model``; the setting ``VECTORFORGE_MODEL_PRICES``.
     """
 
     def __init__(self, own: Mapping[str, ModelPrice] | None = None) -> None:
         self._own = dict(own or {})
 
     def find(self, provider: str, model: str) -> ModelPrice | None:
-        """The price, or None when it is not known.
+        """Return the price, or None if unknown.
 
-        A dated name such as ``claude-sonnet-4-20250514`` has its own price, if there is one, else that of the
-        name before the date. No other beginning of a name counts: ``gpt-4`` says nothing of ``gpt-4o``.
+        A dated name such as ``claude-sonnet-4-20250514`` has its own price if there is one, else that of the
+        name before the date. Other prefixes do not count: ``gpt-4`` is not ``gpt-4o``.
         """
         names = (model, _VERSION.sub("", model))
         keys = [key for name in names for key in (f"{provider}/{name}", name)]
@@ -101,7 +101,7 @@ class PriceList:
     def estimate_cost(
         self, provider: str, model: str, prompt_tokens: int, completion_tokens: int
     ) -> float | None:
-        """US dollars for one call of a model; None when its price is not known.
+        """Return the US dollars for one call of a model; None if its price is unknown.
 
         Args:
             provider: Name of the provider, e.g. "openai".
@@ -131,12 +131,12 @@ def estimate_cost(
 
 
 _PROMPT_TOKENS = 500
-"""Of the presets' own prompts, which are shorter, and of what surrounds passages and messages."""
+"""Upper bound of the presets' own prompts and of the text around chunks and messages."""
 _BYTES_PER_TOKEN = 3
-"""Of UTF-8; English has about four, and so have most scripts whose letters take several. Nothing is loaded to
-count a claim, which is settled soon."""
+"""Bytes of UTF-8 per token; English and most scripts with multi-byte letters have about four. A claim is
+settled soon, so no tokenizer is loaded for it."""
 _REWRITING_TOKENS = 2_500
-"""Of a model that rewrites a question that follows up: see ``rewriting``."""
+"""Upper bound of a rewrite: see ``conversation.rewrite_query``."""
 
 
 def query_claim(
@@ -174,7 +174,7 @@ def _provider(config: QueryConfig, registry: LLMProviderRegistry) -> BaseLLMProv
             return registry.get(config.llm_provider)
         return registry.get_default() if registry.list_providers() else None
     except VectorForgeError:
-        return None  # the query itself will say so
+        return None  # step 1 of the query raises it
 
 
 def _tokens(text: str) -> int:
