@@ -249,7 +249,7 @@ async def test_text_instead_of_json(caplog: pytest.LogCaptureFixture) -> None:  
     assert result.structured is not None
     assert (result.structured.examples, result.structured.source_urls) == ((), ())
     assert result.structured.confidence == "low"
-    assert caplog.messages == ["The model's answer is no JSON object; it is taken as text."]
+    assert caplog.messages == ["The model's answer is not a JSON object; it is treated as text."]
 
 
 async def test_stream_that_breaks_within_the_json() -> None:

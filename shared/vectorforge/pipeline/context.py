@@ -226,7 +226,7 @@ class ContextBuilder:
         return context[: ends[fitting - 1]] if fitting else ""
 
     def _cut(self, chunk: RetrievedChunk, budget: int, config: ContextConfig) -> RetrievedChunk:
-        """Return the start of a chunk that alone exceeds the budget, if possible up to the end of a sentence."""
+        """Return the start of a chunk that exceeds the budget alone, if possible up to a sentence end."""
 
         def shortened(length: int) -> RetrievedChunk:
             part = replace(
