@@ -120,7 +120,7 @@ async def test_a_failure_leaves_the_order_of_the_search(
     server.replies.append(reply)
     made = reranker(server)
     assert await ask(RerankingRetriever(Fixed(TEXTS), made)) == TEXTS[:2]
-    assert "The passages were not reranked" in caplog.text
+    assert "The chunks were not reranked" in caplog.text
     assert "canary" not in caplog.text
     assert server.api_key not in caplog.text
     await made.aclose()

@@ -1,9 +1,9 @@
 """Citation check: compare cited chunks with the sentences that cite them; by spelling, without a model.
 
 A label belongs to the text before it, back to the previous label or the start of the sentence; one that
-opens a sentence belongs to the text after it; one after the full stop belongs to the sentence before, unless that
-has its own label. Text after the last label of a sentence belongs to that label too. Neighbouring labels share
-their text: each chunk must contain a part of it, and all together the whole.
+opens a sentence belongs to the text after it; one after the full stop belongs to the sentence before, unless
+that has its own label. Text after the last label of a sentence belongs to that label too. Neighbouring labels
+share their text: each chunk must contain a part of it, and all together the whole.
 """
 
 import re

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable
 _CONTROLS = re.compile(r"[\s\x00-\x20]+")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.\-]*:", re.IGNORECASE)
 _GOES_ON = re.compile(r"[\w%&=+~@\-]|/[\w%&=+~@\-.]|[.:][\w/]|/[?#]")
-"""What makes an address a longer one."""
+"""Continuation of an address."""
 _PUNCTUATION = ".,;:!?'\")]}>*_~`|\\/"
-"""At an address's end it belongs to the sentence; a last slash says nothing either."""
+"""Characters that belong to the sentence at the end of an address; a final slash is ignored too."""
 _SOFT_STOP = re.compile(r"[\[\](){}\"'`|*,;!\\]")
 _MOST_CUTS = 20
 _MOST_PLACES = 200
@@ -19,11 +19,11 @@ _MOST_LOOKED_UP = 1_000
 
 
 class AllowedAddresses:
-    """The addresses that stand in some texts.
+    """Addresses that occur in some texts.
 
     Args:
-        texts: Gives the passages with their sources, the question and whatever else the caller sent; asked
-            for at the first address only, because most answers have none.
+        texts: Returns the chunks with their sources and the texts of the request; called at the first address
+            only, because most answers have none.
     """
 
     def __init__(self, texts: Callable[[], Iterable[str]]) -> None:
@@ -38,11 +38,11 @@ class AllowedAddresses:
         return self._joined
 
     def has(self, address: str) -> bool:
-        """Whether the whole of a text is an address that stands in the texts; a last slash says nothing."""
+        """Return True if the whole address occurs in the texts, with or without a final slash."""
         return self._is_known(address.removesuffix("/"))
 
     def _is_known(self, address: str) -> bool:
-        """``_stands``; of an answer that repeats its addresses each is looked up once."""
+        """``_stands``, once for each repeated address."""
         found = self._looked_up.get(address)
         if found is None:
             if len(self._looked_up) >= _MOST_LOOKED_UP:
@@ -51,10 +51,9 @@ class AllowedAddresses:
         return found
 
     def _stands(self, address: str) -> bool:
-        """Whether the whole address stands in the texts; a part of one, or one with more behind it, does not.
+        """Return True if the whole address occurs in the texts, not only a part of it or of a longer one.
 
-        A fragment or query of the one in the texts may be missing; none may be added, for it could carry
-        what was read elsewhere.
+        It may lack the fragment or query of the one in the texts, but not add one, which could carry data.
         """
         if not address:
             return False
@@ -72,16 +71,16 @@ class AllowedAddresses:
         return False
 
     def known_start(self, run: str, prefix: str = "") -> str | None:
-        """The longest part of a text without spaces, from its start, that is a known address.
+        """Return the longest start of a text without spaces that is a known address.
 
         Args:
-            run: Begins with an address; what follows it may belong to the sentence.
-            prefix: Of the address, in front of the text.
+            run: Text that begins with an address; the rest may belong to the sentence.
+            prefix: Start of the address before the text.
         """
         cuts = [len(run), *(stop.start() for stop in _SOFT_STOP.finditer(run))][: _MOST_CUTS + 1]
         shortest = prefix + run[: min(cuts)].rstrip(_PUNCTUATION)
         if "&" not in shortest and shortest not in self._text:
-            return None  # no longer part is there either
+            return None  # a longer part does not occur either
         for cut in sorted(cuts, reverse=True):
             part = run[:cut]
             length = len(part.rstrip(_PUNCTUATION))
@@ -91,9 +90,9 @@ class AllowedAddresses:
 
 
 def is_external(destination: str) -> bool:
-    r"""Whether a link's destination leads out of the page that shows it, as browsers read it.
+    r"""Return True if a link's destination is on another site, as browsers read it.
 
-    They take ``\`` for ``/``, leave out white space, and have what HTML writes as entities decoded before.
+    They treat ``\`` as ``/``, ignore white space, and decode HTML entities first.
     Source: https://url.spec.whatwg.org/#concept-basic-url-parser
     """
     from html import unescape
@@ -106,13 +105,13 @@ def is_external(destination: str) -> bool:
 
 
 def without_punctuation(run: str) -> str:
-    """A text without spaces, without what ends a sentence or closes a bracket behind an address."""
+    """Return a text without the punctuation and closing brackets after an address."""
     return run.rstrip(_PUNCTUATION)
 
 
 TOP_LEVEL = "com|net|org|io|dev|app|ai|co|info|biz|xyz|ru|cn|de|uk|eu|fr|nl|ch|jp|br|ca|au|tv|cc|ws|top|site|online|store|cloud|gg"  # noqa: E501
 _SCHEMES = "mailto sms smsto mms tel callto xmpp sip sips skype facetime whatsapp".split()  # noqa: SIM905 - as words
-"""Of addresses without slashes that programs find in texts."""
+"""Schemes without slashes that programs recognize in texts."""
 _SUSPECT = re.compile(r"\.[^\W\d_]|w\.|l\(|:\S|[\w.+%'\-]@", re.IGNORECASE)
 _BEGINNING = re.compile(r"(?:h|ht|htt|https?:?|ww?w?|www\.|/)\Z", re.IGNORECASE)
 _AFTER_SCHEME = "|".join(rf"(?<=\b{scheme}:)" for scheme in _SCHEMES)
@@ -125,7 +124,7 @@ TRIGGER = re.compile(
 )
 BEGINNINGS = frozenset("h ht htt http https http: https: http:/ https:/ w ww www www.".split())  # noqa: SIM905 - as words
 OPEN_ENDS = frozenset(".:")
-"""What may have begun an address where a piece of text ended."""
+"""Ends of a piece of text that may have begun an address."""
 BLANK = re.compile(r"[ \t\r]{0,100}\n?[ \t\r]{0,100}")
 POINTED = re.compile(r"<[^<>\n]*")
 TITLE = re.compile(r"""[ \t]*(?:"[^")\n]*"|'[^')\n]*')?[ \t]*\)""")
@@ -134,28 +133,28 @@ AUTOLINK = re.compile(r"<([a-z][a-z0-9+.\-]{1,31}:[^\s<>]*)", re.IGNORECASE)
 ANGLE_SO_FAR = re.compile(r"<(?:[a-z][a-z0-9+.\-]{0,31})?", re.IGNORECASE)
 TAG_NAME = re.compile(r"<([a-z][a-z0-9\-]{0,30})(?=[\s/>])", re.IGNORECASE)
 TAG_PART = re.compile(r"""[\s/]+|[^\s/>=]+|=\s*(?:"[^"]*(?:"|\Z)|'[^']*(?:'|\Z)|[^\s>"'][^\s>]*)?""")
-"""Of a start tag behind its name. https://html.spec.whatwg.org/multipage/parsing.html#before-attribute-name-state"""
+"""Part of a start tag after its name. https://html.spec.whatwg.org/multipage/parsing.html#before-attribute-name-state"""
 SPACE_OR_BRACKET = re.compile(r"[\s()]")
 HARMLESS = re.compile(r"[^a-z/\\&<>\x00-\x20]|[a-z][a-z0-9+.\-]*+[^a-z0-9+.\-:&\\\x00-\x20]", re.IGNORECASE)
-"""The start of a destination that has neither a scheme nor ``//``, however browsers read it."""
+"""Start of a destination without a scheme and ``//``, as browsers read it."""
 _HARMLESS_READ = re.compile(
     r"[^a-z/\\<>\x00-\x20]|[a-z][a-z0-9+.\-]*+[^a-z0-9+.\-:\\\x00-\x20]", re.IGNORECASE
 )
 PATH = re.compile(
     r"<?(?:[./?]|[^\s<>()]{0,200}(?:/|\.(?:png|jpe?g|gif|svg|webp|avif|bmp|ico)\b))", re.IGNORECASE
 )
-"""A destination in the page's own site that an image could be loaded from."""
+"""Destination on the page's own site that may be an image."""
 PATH_DECIDED = re.compile(r"<?[^\s<>()]{0,200}")
 LOADS = re.compile(
     r"[\s/\"'](?:src|srcset|poster|data|background|action|formaction|ping|xlink:href)\s*=", re.IGNORECASE
 )
-"""Attributes whose address is loaded, or sent to, without a reader who follows it."""
+"""Attributes whose address is loaded, or sent to, without a click."""
 REFERENCE = re.compile(
     r"//|\\|(?:https?|ftp|wss?|data|javascript|vbscript|mailto|blob|file|tel|sms):", re.IGNORECASE
 )
 ADDRESS = re.compile(r"[a-z][a-z0-9+.\-]*://[^\s\"'<>]+", re.IGNORECASE)
 RUN = re.compile(r"(?:[!-;=?-\\^-~]|\](?![(\[:]))*")
-"""What an address may consist of: ASCII without spaces and angle brackets, and not beyond a link's text."""
+"""Characters of an address: ASCII without spaces and angle brackets, up to the end of a link's text."""
 SLASHES = re.compile(r"(?:[a-z]+:)?//", re.IGNORECASE)
 REMOVED_RUN = re.compile(r"[^\"`{}|^]*")
 SCHEME_BEFORE = re.compile(r"[a-z][a-z0-9+.\-]*:\Z", re.IGNORECASE)
@@ -165,14 +164,14 @@ HOST = re.compile(
     r"|[\w\-]+\.(?-i:com|net|org|ru|cn)(?!\.?[\w\-])",
     re.IGNORECASE,
 )
-"""Of two labels without a path in lower case only: "ASP.NET" and "System.Net.Http" are names of software."""
+"""Two labels without a path in lower case only: "ASP.NET" and "System.Net.Http" are names of software."""
 HOST_SO_FAR = re.compile(r"[a-z0-9_\-]+(?:\.[a-z0-9_\-]+)*\.?", re.IGNORECASE | re.ASCII)
 HOST_END = re.compile(
     rf"(?P<address>(?<![a-z0-9])(?:www\.|https?(?=:)))|(?<=\.)(?:{TOP_LEVEL})(?=[:/?#][\w/?#])"
     r"|(?<=\.)(?:com|net|org|ru|cn)(?![\w\-])",
     re.IGNORECASE,
 )
-"""Where labels may turn out to be a host, or another address begins among them."""
+"""Possible end of a host, or start of another address within labels."""
 MAIL_HOST = re.compile(r"[\w\-]+(?:\.[\w\-]+)*")
 MAIL_DOMAIN = re.compile(r"\.[^\W\d_]{2,}\Z")
 NAME_BEFORE = re.compile(r"[\w.+%'\-]+\Z")
@@ -183,11 +182,11 @@ RELATIVE = re.compile(
 SWALLOWED = re.compile(r"[^\s)>]*")
 IMAGE_OR_BREAK = re.compile(r"!\[|\n[ \t\r]{0,40}\n")
 BELONGS_TO_IT = re.compile(r"[\w/\\]")
-"""What a program that finds links in texts might take for a part of the address before it."""
+"""Characters that programs may treat as part of the address before them."""
 
 
 def starts_harmless(head: str) -> bool:
-    """Whether a destination is seen to be harmless when what is written as entities is read."""
+    """Return True if a destination is harmless after its entities are decoded."""
     from html import unescape
 
     last = head.rfind("&")
@@ -197,7 +196,7 @@ def starts_harmless(head: str) -> bool:
 
 
 def may_begin_in(text: str) -> bool:
-    """Whether any of it may begin in a piece of text, or go on from the piece before; quickly said."""
+    """Return True if a construct may begin in a piece of text or continue from the last one; fast."""
     return (
         "<" in text
         or "//" in text
