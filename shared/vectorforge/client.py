@@ -122,10 +122,7 @@ class RAGService:
         )
 
         async def answer() -> QueryResult:
-            collection = await self._tenant.find_collection(self._name)
-            return await self._tenant.query_service.query(
-                query, collection.id, config, data_version=collection.data_version
-            )
+            return await self._tenant.query_service.query(query, self._name, config)
 
         return self._thread.run(answer)
 

@@ -17,7 +17,7 @@ from vectorforge.llm.providers.anthropic import AnthropicProvider
 from vectorforge.llm.providers.openai import OpenAIProvider
 from vectorforge.llm.providers.openai_compatible import MaxServeProvider
 from vectorforge.llm.types import LLMRequestConfig, LLMResponse
-from vectorforge.pipeline.docrag import ANSWER_SCHEMA
+from vectorforge.pipeline.presets import ANSWER_SCHEMA
 
 MESSAGES = [{"role": "user", "content": "Answer with JSON."}]
 WRITTEN = Reply(texts=('{"answer": "x"}',))

@@ -103,7 +103,7 @@ async def test_unannounced_job_is_found(
         items = [NewJobItem("a.txt", None, b"text")]
         collection = await without_queue.for_tenant(TENANT).create_collection("default")
         job = await without_queue.for_tenant(TENANT).jobs.create(collection.id, items)
-        await without_queue.announce_job(TENANT, job.id)
+        await without_queue.background.announce_job(TENANT, job.id)
     assert f"Job {job.id} was not announced" in caplog.text
     assert await handle(stage.application, event("ingest_scheduled"), Deadline.after(60)) is None
     assert (await stage.look(job.id)).status == "succeeded"

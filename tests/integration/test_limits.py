@@ -21,8 +21,7 @@ from vectorforge.config import LimitSettings, LLMSettings, ModelPrice
 from vectorforge.db.connection import Database
 from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.errors import InvalidInputError, LimitExceededError, LLMError
-from vectorforge.limits.admission import Admission, charge
-from vectorforge.limits.gate import LimitGate
+from vectorforge.limits.admission import Admission, LimitGate, charge
 from vectorforge.limits.settings import Claim, Limits, TenantLimits
 from vectorforge.local.postgres import EmbeddedPostgres
 

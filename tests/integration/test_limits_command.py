@@ -73,8 +73,8 @@ def test_show_without_a_tenant_shows_this_machine_s_own(
         (("--requests-per-minute", "1.5"), "must be a number"),
         (("--cost-per-month-usd", "NaN"), "must be a number"),
         (("--cost-per-month-usd", "0.001"), "cost_per_month_usd must be 0.01 to"),
-        (("--tokens-per-day", "0"), "tokens_per_day must be 1 to"),
-        (("--concurrent-streams", "1000001"), "concurrent_streams must be 1 to 1000000."),
+        (("--tokens-per-day", "0"), "tokens_per_day must be between 1 and"),
+        (("--concurrent-streams", "1000001"), "concurrent_streams must be between 1 and 1000000."),
     ],
 )
 def test_what_cannot_be_a_limit_is_refused(

@@ -26,10 +26,10 @@ from vectorforge.pipeline.citations.quality import assess
 from vectorforge.pipeline.citations.quantities import parts_of_group, read_quantities
 from vectorforge.pipeline.citations.sentences import sentence_end
 from vectorforge.pipeline.context import cite
-from vectorforge.pipeline.docrag import last_exchanges, trim_context_to_token_limit
 from vectorforge.pipeline.guardrails import redaction
 from vectorforge.pipeline.guardrails.addresses import AllowedAddresses, is_external
 from vectorforge.pipeline.guardrails.links import LinkFilter
+from vectorforge.pipeline.presets import last_exchanges, trim_context_to_token_limit
 from vectorforge.pipeline.structured import AnswerReader
 from vectorforge.pipeline.types import HistoryMessage, TokenEvent
 from vectorforge.retriever.base import QueryPreprocessor

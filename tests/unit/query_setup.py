@@ -1,21 +1,19 @@
 """A query service over parts that do what a test says."""
 
 import asyncio
-from collections.abc import Mapping
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 from tests.support.rag.passages import make_passage
 from tests.support.rag.query_parts import LogList
 from tests.support.vendors.scripted_llm import ScriptedLLM
-from vectorforge.deadline import Deadline
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.pipeline.context import ContextBuilder
 from vectorforge.pipeline.rag import QueryService
 from vectorforge.pipeline.types import QueryConfig, QueryEvent
-from vectorforge.retriever.base import BaseRetriever, Passages, QueryLookup
+from vectorforge.retriever.base import BaseRetriever, RetrievalRequest, RetrievedChunks
 from vectorforge.telemetry import InMemoryMetrics
-from vectorforge.types import RetrievedChunk, SearchMode
+from vectorforge.types import RetrievedChunk
 
 COLLECTION = uuid4()
 
@@ -32,37 +30,23 @@ class ScriptedRetriever(BaseRetriever):
         self.calls: list[dict[str, Any]] = []
         self.called = asyncio.Event()
 
-    async def retrieve(
-        self,
-        query: str,
-        collection_id: UUID,
-        top_k: int = 10,
-        filters: Mapping[str, Any] | None = None,
-        min_score: float | None = 0.0,
-        embedding_provider: str | None = None,
-        *,
-        profile_id: int | None = None,
-        deadline: Deadline | None = None,
-        search_mode: SearchMode | None = None,
-        allow_lexical_fallback: bool = False,
-        known: QueryLookup | None = None,
-    ) -> Passages:
+    async def find(self, request: RetrievalRequest) -> RetrievedChunks:
         self.called.set()
         self.calls.append(
             {
-                "query": query,
-                "collection_id": collection_id,
-                "top_k": top_k,
-                "filters": filters,
-                "min_score": min_score,
-                "embedding_provider": embedding_provider,
+                "query": request.query,
+                "collection_id": request.collection_id,
+                "top_k": request.top_k,
+                "filters": request.filters,
+                "min_score": request.min_score,
+                "embedding_provider": request.embedding_provider,
             }
         )
         self.called.set()
         await asyncio.sleep(self.delay_s)
         if isinstance(self.found, Exception):
             raise self.found
-        return Passages(self.found)
+        return RetrievedChunks(self.found)
 
 
 class Setup:

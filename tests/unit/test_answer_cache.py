@@ -14,11 +14,12 @@ from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge.deadline import Deadline
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.pipeline.answer_cache.cache import answer_key
-from vectorforge.pipeline.answer_cache.memory import AnswerMemory
+from vectorforge.pipeline.answer_cache.stored_answer import AnswerMemory
 from vectorforge.pipeline.presets import PRESETS, preset_text
 from vectorforge.pipeline.prompts import RAG_QUERY_SYSTEM_PROMPT
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.types import HistoryMessage, QueryConfig
+from vectorforge.retriever.base import CleanQuery, CollectionChoice
 from vectorforge.types import SearchMode
 
 COLLECTION = UUID(int=7)
@@ -56,14 +57,14 @@ def key(config: QueryConfig | None = None, question: str = "When?", **changes: A
         registry.register(ScriptedLLM(name=name))
     run = QueryRun(
         query=question,
-        collection_id=changes.get("collection", COLLECTION),
+        choice=CollectionChoice.of(COLLECTION),
         config=config or QueryConfig(),
         request_id=uuid4(),
         deadline=Deadline.never(),
         buffered=changes.get("buffered", True),
-        search_text=question,
     )
-    run.choose_provider(registry)
+    run.collection_id = changes.get("collection", COLLECTION)
+    run.prepare(CleanQuery(question, truncated=False), registry)
     return answer_key(run, changes.get("tenant", "a"), changes.get("settings", "digest"))
 
 

@@ -29,7 +29,7 @@ from vectorforge.pipeline.types import (
     SourcesEvent,
     TokenEvent,
 )
-from vectorforge.retriever.base import BaseRetriever, Passages
+from vectorforge.retriever.base import BaseRetriever, RetrievalRequest, RetrievedChunks
 from vectorforge.tokens import estimate_tokens
 from vectorforge.types import RetrievedChunk
 
@@ -152,8 +152,8 @@ class Found(BaseRetriever):
     def __init__(self, passages: list[RetrievedChunk]) -> None:
         self.passages = passages
 
-    async def retrieve(self, *args: Any, **options: Any) -> Passages:
-        return Passages(self.passages)
+    async def find(self, request: RetrievalRequest) -> RetrievedChunks:
+        return RetrievedChunks(self.passages)
 
 
 def words(count: int, name: str) -> str:

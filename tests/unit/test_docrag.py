@@ -4,7 +4,7 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import pytest
 from hypothesis import given
@@ -15,14 +15,12 @@ from tests.support.rag.passages import make_passage
 from tests.support.rag.query_parts import LogList
 from tests.support.vendors.hashing_embedder import HashingEmbedder
 from tests.support.vendors.scripted_llm import ScriptedLLM
-from vectorforge.deadline import Deadline
 from vectorforge.errors import LLMStreamError
 from vectorforge.llm.providers.extractive import ExtractiveProvider
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.llm.types import Message
 from vectorforge.pipeline.context import ContextBuilder, ContextConfig, ContextPayload
-from vectorforge.pipeline.docrag import history_of, last_exchanges, trim_context_to_token_limit
-from vectorforge.pipeline.presets import DOCRAG
+from vectorforge.pipeline.presets import DOCRAG, history_of, last_exchanges, trim_context_to_token_limit
 from vectorforge.pipeline.prompts import DOCRAG_SYSTEM_PROMPT
 from vectorforge.pipeline.rag import QueryService
 from vectorforge.pipeline.structured import structured_answer
@@ -34,9 +32,9 @@ from vectorforge.pipeline.types import (
     StructuredAnswer,
     TokenEvent,
 )
-from vectorforge.retriever.base import BaseRetriever, Passages, QueryLookup
+from vectorforge.retriever.base import BaseRetriever, RetrievalRequest, RetrievedChunks
 from vectorforge.tokens import estimate_tokens
-from vectorforge.types import RetrievedChunk, SearchMode
+from vectorforge.types import RetrievedChunk
 
 DOCS = "https://docs.example"
 ONE = make_passage("Install with pip.", 0.9, source=f"{DOCS}/install", title="Install")
@@ -54,22 +52,8 @@ class FixedRetriever(BaseRetriever):
     def __init__(self, found: Sequence[RetrievedChunk]) -> None:
         self.found = found
 
-    async def retrieve(
-        self,
-        query: str,
-        collection_id: UUID,
-        top_k: int = 10,
-        filters: Mapping[str, Any] | None = None,
-        min_score: float | None = 0.0,
-        embedding_provider: str | None = None,
-        *,
-        profile_id: int | None = None,
-        deadline: Deadline | None = None,
-        search_mode: SearchMode | None = None,
-        allow_lexical_fallback: bool = False,
-        known: QueryLookup | None = None,
-    ) -> Passages:
-        return Passages(list(self.found))
+    async def find(self, request: RetrievalRequest) -> RetrievedChunks:
+        return RetrievedChunks(list(self.found))
 
 
 def service_with(
@@ -265,7 +249,7 @@ async def test_text_instead_of_json(caplog: pytest.LogCaptureFixture) -> None:  
     assert result.structured is not None
     assert (result.structured.examples, result.structured.source_urls) == ((), ())
     assert result.structured.confidence == "low"
-    assert caplog.messages == ["The model's answer is no JSON object; it is taken as text."]
+    assert caplog.messages == ["The model's answer is not a JSON object; it is treated as text."]
 
 
 async def test_stream_that_breaks_within_the_json() -> None:

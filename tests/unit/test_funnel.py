@@ -1,8 +1,7 @@
 """The funnel of an answer: its numbers add up, however the query went."""
 
-from collections.abc import Mapping
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import pytest
 from hypothesis import given
@@ -11,7 +10,6 @@ from hypothesis import strategies as st
 from tests.support.rag.passages import make_passage
 from tests.support.rag.query_parts import LogList
 from tests.support.vendors.scripted_llm import ScriptedLLM
-from vectorforge.deadline import Deadline
 from vectorforge.errors import LLMError
 from vectorforge.llm.providers.extractive import ExtractiveProvider
 from vectorforge.llm.registry import LLMProviderRegistry
@@ -19,8 +17,8 @@ from vectorforge.pipeline.context import ContextBuilder
 from vectorforge.pipeline.fallback.ladder import DegradationLadder
 from vectorforge.pipeline.rag import QueryService
 from vectorforge.pipeline.types import Funnel, QueryConfig, QueryResult
-from vectorforge.retriever.base import BaseRetriever, Passages, QueryLookup
-from vectorforge.types import RetrievedChunk, SearchMode
+from vectorforge.retriever.base import BaseRetriever, RetrievalRequest, RetrievedChunks
+from vectorforge.types import RetrievedChunk
 from vectorforge.vectorstore.base import NearestChunks
 
 
@@ -30,22 +28,9 @@ class NearestOf(BaseRetriever):
     def __init__(self, stored: list[RetrievedChunk]) -> None:
         self.stored = sorted(stored, key=lambda chunk: -chunk.score)
 
-    async def retrieve(
-        self,
-        query: str,
-        collection_id: UUID,
-        top_k: int = 10,
-        filters: Mapping[str, Any] | None = None,
-        min_score: float | None = 0.0,
-        embedding_provider: str | None = None,
-        *,
-        profile_id: int | None = None,
-        deadline: Deadline | None = None,
-        search_mode: SearchMode | None = None,
-        allow_lexical_fallback: bool = False,
-        known: QueryLookup | None = None,
-    ) -> Passages:
-        return Passages(NearestChunks(self.stored[:top_k], matched=len(self.stored)), min_score)
+    async def find(self, request: RetrievalRequest) -> RetrievedChunks:
+        found = NearestChunks(self.stored[: request.top_k], matched=len(self.stored))
+        return RetrievedChunks(found, request.min_score)
 
 
 async def ask(
@@ -105,7 +90,7 @@ async def test_each_step_is_counted() -> None:
     result = await ask(stored, answer, top_k=5, min_score=0.5, max_tokens=200)
     assert result.funnel == Funnel(matched=6, candidates=5, below_min_score=2, dropped_by_budget=1, cited=1)
     assert result.funnel.used == 2
-    assert result.below_min_score == 2
+    assert result.funnel.below_min_score == 2
 
 
 @pytest.mark.parametrize("min_score", [None, 0.5])
@@ -117,6 +102,6 @@ async def test_nothing_found(min_score: float | None) -> None:
 
 
 def test_a_store_that_does_not_count() -> None:
-    found = Passages(NearestChunks([make_passage("Tea.", 0.9)]), None)
+    found = RetrievedChunks(NearestChunks([make_passage("Tea.", 0.9)]), None)
     assert (len(found), found.matched, found.matched_is_at_least) == (1, None, False)
     assert found[:1] == list(found)

@@ -9,13 +9,12 @@ from tests.support.vendors.hashing_embedder import HashingEmbedder
 from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge.api.middleware.limits import limit_headers
 from vectorforge.config import IngestionSettings, LLMSettings, ModelPrice, VectorForgeConfig
-from vectorforge.limits.gate import REMEMBERED_S, LimitGate
+from vectorforge.limits.admission import REMEMBERED_S, LimitGate
 from vectorforge.limits.settings import Claim, Limits, LimitState
 from vectorforge.llm.providers.extractive import ExtractiveProvider
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.pipeline.presets import PRESETS, RAG_QUERY, VECTORFORGE
-from vectorforge.pipeline.prices import PriceList
-from vectorforge.pipeline.reservation import query_claim
+from vectorforge.pipeline.prices import PriceList, query_claim
 from vectorforge.pipeline.types import HistoryMessage, QueryConfig
 
 UNLIMITED = LimitState(None, None, Limits(), None, None, None, None, None, None)

@@ -1,6 +1,5 @@
 """What an answer costs: by published prices, by the user's own, and None rather than a guess."""
 
-from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -15,7 +14,7 @@ from vectorforge.pipeline.context import ContextBuilder
 from vectorforge.pipeline.prices import PriceList, estimate_cost
 from vectorforge.pipeline.rag import QueryService
 from vectorforge.pipeline.types import QueryConfig, QueryEvent
-from vectorforge.retriever.base import BaseRetriever, Passages
+from vectorforge.retriever.base import BaseRetriever, RetrievalRequest, RetrievedChunks
 from vectorforge.types import RetrievedChunk
 
 
@@ -109,8 +108,8 @@ class Found(BaseRetriever):
     def __init__(self, *passages: RetrievedChunk) -> None:
         self._passages = list(passages)
 
-    async def retrieve(self, *_: Any, **__: Any) -> Passages:
-        return Passages(self._passages)
+    async def find(self, _: RetrievalRequest) -> RetrievedChunks:
+        return RetrievedChunks(self._passages)
 
 
 class Desk:

@@ -1,10 +1,8 @@
 """The spans of a query: five steps, one after the other, each closed once however the query ends."""
 
 import asyncio
-from collections.abc import Mapping
 from contextlib import aclosing
-from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import pytest
 
@@ -24,9 +22,8 @@ from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.pipeline.context import ContextBuilder
 from vectorforge.pipeline.rag import QueryService
 from vectorforge.pipeline.types import ErrorEvent, TokenEvent
-from vectorforge.retriever.base import BaseRetriever, Passages, QueryLookup
+from vectorforge.retriever.base import BaseRetriever, RetrievalRequest, RetrievedChunks
 from vectorforge.telemetry import InMemoryMetrics
-from vectorforge.types import SearchMode
 
 COLLECTION = uuid4()
 STEPS = ["preprocess", "retrieve", "context", "generate", "log"]
@@ -38,24 +35,10 @@ class OnePassage(BaseRetriever):
     def __init__(self, error: Exception | None) -> None:
         self._error = error
 
-    async def retrieve(
-        self,
-        query: str,
-        collection_id: UUID,
-        top_k: int = 10,
-        filters: Mapping[str, Any] | None = None,
-        min_score: float | None = 0.0,
-        embedding_provider: str | None = None,
-        *,
-        profile_id: int | None = None,
-        deadline: Deadline | None = None,
-        search_mode: SearchMode | None = None,
-        allow_lexical_fallback: bool = False,
-        known: QueryLookup | None = None,
-    ) -> Passages:
+    async def find(self, request: RetrievalRequest) -> RetrievedChunks:
         if self._error is not None:
             raise self._error
-        return Passages([make_passage("Water boils at 100 degrees.")])
+        return RetrievedChunks([make_passage("Water boils at 100 degrees.")])
 
 
 class Traced:

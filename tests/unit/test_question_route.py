@@ -90,13 +90,13 @@ def test_a_good_request_is_answered() -> None:
 
 
 def test_a_route_that_wants_more_cannot_be_made() -> None:
-    with pytest.raises(TypeError, match="takes more than a question"):
+    with pytest.raises(TypeError, match="has parameters other than"):
         client(QueryRoute, dependencies=[Depends(lambda: None)])
     router = APIRouter(route_class=QueryRoute)
 
     async def ask(body: Question, limit: int = 3) -> None: ...
 
-    with pytest.raises(TypeError, match="takes more than a question"):
+    with pytest.raises(TypeError, match="has parameters other than"):
         router.post("/ask")(ask)
 
 

@@ -2,9 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import pytest
 from aiohttp import web
@@ -14,7 +14,7 @@ from tests.support.rag.passages import make_passage
 from tests.support.vendors.fake_reranker import FakeReranker
 from vectorforge.deadline import Deadline
 from vectorforge.errors import DeadlineExceededError
-from vectorforge.retriever.base import BaseRetriever, Passages
+from vectorforge.retriever.base import BaseRetriever, RetrievalRequest, RetrievedChunks
 from vectorforge.retriever.rerank import HttpReranker, RerankFormat, RerankingRetriever
 from vectorforge.vendors.credentials import FixedCredentials, KeyOrigin
 
@@ -28,21 +28,12 @@ class Fixed(BaseRetriever):
 
     def __init__(self, texts: Sequence[str]) -> None:
         self.texts = texts
-        self.asked: list[tuple[Any, ...]] = []
+        self.asked: list[RetrievalRequest] = []
 
-    async def retrieve(
-        self,
-        query: str,
-        collection_id: UUID,
-        top_k: int = 10,
-        filters: Mapping[str, Any] | None = None,
-        min_score: float | None = 0.0,
-        embedding_provider: str | None = None,
-        **options: Any,
-    ) -> Passages:
-        self.asked.append((query, collection_id, top_k, filters, min_score, embedding_provider, options))
+    async def find(self, request: RetrievalRequest) -> RetrievedChunks:
+        self.asked.append(request)
         found = [make_passage(text, score=0.9 - n / 1000) for n, text in enumerate(self.texts)]
-        passages = Passages(found[:top_k])
+        passages = RetrievedChunks(found[: request.top_k])
         passages.matched = 77
         return passages
 
@@ -91,7 +82,7 @@ async def test_the_best_of_more_candidates_come_first(server: FakeReranker, shap
     assert [chunk.relevance for chunk in found] == [0.5, 0.25]
     assert found[0].score == pytest.approx(0.898)
     assert found.matched == 77
-    assert inner.asked == [(query, COLLECTION, 20, {"a": 1}, 0.3, "local", {"profile_id": 7})]
+    assert inner.asked == [RetrievalRequest(query, COLLECTION, 20, {"a": 1}, 0.3, "local", profile_id=7)]
     await made.aclose()
 
 
@@ -129,7 +120,7 @@ async def test_a_failure_leaves_the_order_of_the_search(
     server.replies.append(reply)
     made = reranker(server)
     assert await ask(RerankingRetriever(Fixed(TEXTS), made)) == TEXTS[:2]
-    assert "The passages were not reranked" in caplog.text
+    assert "The chunks were not reranked" in caplog.text
     assert "canary" not in caplog.text
     assert server.api_key not in caplog.text
     await made.aclose()

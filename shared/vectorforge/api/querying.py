@@ -1,10 +1,10 @@
-"""What all query doors do with a request: check it, start it, and answer it whole or as a stream."""
+"""Query handling shared by the API surfaces: check, begin, answer whole or as a stream."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fastapi import Request, Response
 
@@ -25,7 +25,7 @@ from vectorforge.deadline import Deadline
 from vectorforge.errors import DeadlineExceededError, NotFoundError
 from vectorforge.pipeline.stopping import StopSignal
 from vectorforge.pipeline.types import QueryConfig, QueryResult
-from vectorforge.retriever.base import QueryLookup
+from vectorforge.retriever.base import CollectionChoice
 from vectorforge.types import Collection
 from vectorforge.vectorstore.filters.parse import parse
 
@@ -36,11 +36,11 @@ if TYPE_CHECKING:  # imported for the first request that has a key
 async def find_requested_collection(
     application: Application, tenant: TenantServices, asked: str | None
 ) -> Collection:
-    """The collection a request names, else the tenant's default one.
+    """Return the collection that a request names, else the tenant's default one.
 
     Raises:
-        NotFoundError: There is none; for the default one the text says how to fill it.
-        DeadlineExceededError: The database did not answer in the time of a question.
+        NotFoundError: It does not exist; for the default one the message explains how to create it.
+        DeadlineExceededError: The database did not answer within the time limit of a query.
     """
     name = application.config.query.default_collection
     async with query_time_limit(application):
@@ -52,34 +52,27 @@ async def find_requested_collection(
     return collection
 
 
-async def look_up_query(
-    application: Application, tenant: TenantServices, asked: str | None, query: str, config: QueryConfig
-) -> QueryLookup:
-    """``find_requested_collection``, and in the same statement what is kept of the question.
-
-    Raises:
-        NotFoundError, DeadlineExceededError: As ``find_requested_collection``.
-    """
-    name = application.config.query.default_collection
-    try:
-        async with query_time_limit(application):
-            return await tenant.look_up_query(name if asked is None else asked, query, config)
-    except NotFoundError:
-        if asked is None:
-            raise _no_default_collection(name) from None
-        raise
+def requested_collection(
+    application: Application, name: str | None, *, preferred: str | None = None
+) -> CollectionChoice:
+    """Return the collection of a query: the one named, else ``preferred`` if it exists, else the default."""
+    if name is not None:
+        return CollectionChoice((name,))
+    default = application.config.query.default_collection
+    names = (default,) if preferred is None else (preferred, default)
+    return CollectionChoice(names, _no_default_collection(default))
 
 
 @asynccontextmanager
 async def query_time_limit(application: Application, deadline: Deadline | None = None) -> AsyncIterator[None]:
-    """Limits what comes before a question begins, whatever limits a connection and a statement have.
+    """Limit the time of work before a query, in addition to the limits of connections and statements.
 
     Args:
-        application: Has the settings.
-        deadline: Of the question; None: its whole time from now on.
+        application: Settings.
+        deadline: Deadline of the query; None for its whole time from now.
 
     Raises:
-        DeadlineExceededError: The time is over.
+        DeadlineExceededError: The time ran out.
     """
     time_s = application.config.query.query_timeout_s
     try:
@@ -97,16 +90,16 @@ def _no_default_collection(name: str) -> NotFoundError:
 
 
 def check_config(application: Application, config: QueryConfig, names: Mapping[str, str]) -> None:
-    """Hold a request to the settings before anything is paid for.
+    """Check a request against the settings before it costs anything.
 
     Args:
-        application: Has the settings and the providers.
-        config: What the request asks for.
-        names: Field of ``QueryConfig`` -> the door's name for it.
+        application: Settings and providers.
+        config: Settings of the query.
+        names: Field of ``QueryConfig`` -> its name on the API surface.
 
     Raises:
         InvalidInputError: A value is over its limit, or a provider is unknown.
-        FilterError: The filters cannot be understood.
+        FilterError: The filters are malformed.
     """
     settings = application.config.query
     check_at_most(names.get("top_k", "top_k"), config.top_k, settings.max_top_k)
@@ -121,7 +114,7 @@ def check_config(application: Application, config: QueryConfig, names: Mapping[s
 
 
 def deadline_of(request: Request, application: Application) -> Deadline:
-    """The setting's time from the request's arrival, on Lambda cut to what the invocation has left."""
+    """Return the time limit from the request's arrival, on Lambda cut to the rest of the invocation."""
     at = request.scope["state"]["arrived"] + application.config.query.query_timeout_s
     left_s = invocation_time_s(request.scope)
     if left_s is not None:
@@ -130,7 +123,7 @@ def deadline_of(request: Request, application: Application) -> Deadline:
 
 
 def is_extractive(result: QueryResult) -> bool:
-    """Whether the answer quotes the documents and was written by no model."""
+    """Return True if the answer quotes the documents."""
     return result.llm_response is not None and bool(result.llm_response.metadata.get("extractive"))
 
 
@@ -139,28 +132,24 @@ async def answer_whole(
     application: Application,
     tenant: TenantServices,
     query: str,
-    asked: Collection | QueryLookup,
+    collection: Collection | CollectionChoice,
     config: QueryConfig,
 ) -> QueryResult:
-    """The complete answer; the model is stopped when the client goes away.
+    """Return the complete answer; a disconnect stops the model.
 
-    ``Cache-Control: no-cache`` has it made anew.
+    ``Cache-Control: no-cache`` bypasses the cache.
 
     Raises:
-        ClientDisconnect: It has gone.
+        ClientDisconnect: The client disconnected.
         VectorForgeError: The query failed.
     """
-    deadline = deadline_of(request, application)
     async with cancelled_on_disconnect(request.receive):
-        async with query_time_limit(application, deadline):
-            await tenant.limits.admit_query(query, config, is_stream=False)
         return await tenant.query_service.query(
             query,
-            _collection_of(asked).id,
+            collection,
             _with_cache_control(request, config),
             request_id=request.scope["state"]["query_id"],
-            deadline=deadline,
-            **_already_known(asked),
+            deadline=deadline_of(request, application),
         )
 
 
@@ -169,20 +158,16 @@ async def answer_dry(
     application: Application,
     tenant: TenantServices,
     query: str,
-    asked: Collection | QueryLookup,
+    collection: Collection | CollectionChoice,
     config: QueryConfig,
 ) -> DryRunResponse:
-    """The request that a model would get, which is not sent.
+    """Return the request that the model would get, which is not sent.
 
     Raises:
-        VectorForgeError: The search failed, or the request cannot be known without asking a model.
+        VectorForgeError: The search failed, or a model would have to be called first.
     """
     deadline = deadline_of(request, application)
-    async with query_time_limit(application, deadline):
-        await tenant.limits.admit()
-    return DryRunResponse.of(
-        await tenant.query_service.dry_run(query, _collection_of(asked).id, config, deadline=deadline)
-    )
+    return DryRunResponse.of(await tenant.query_service.dry_run(query, collection, config, deadline=deadline))
 
 
 async def answer_as_stream(
@@ -190,18 +175,18 @@ async def answer_as_stream(
     application: Application,
     tenant: TenantServices,
     query: str,
-    asked: Collection | QueryLookup,
+    collection: Collection | CollectionChoice,
     config: QueryConfig,
     *,
     with_sources: bool = True,
     encoder: QueryEventEncoder | None = None,
     resumable: bool = False,
 ) -> Response:
-    """The answer as server-sent events; returns when the search is done.
+    """Return the answer as server-sent events when the search has ended.
 
-    ``Cache-Control: no-cache`` has it made anew. ``encoder`` makes another format than our own of it;
-    a ``resumable`` answer has ours, and is kept for a client that comes back (docs/streams.md); so is any
-    under an ``Idempotency-Key``.
+    ``Cache-Control: no-cache`` bypasses the cache. ``encoder`` replaces our own format; a ``resumable``
+    answer has ours, and is stored for a client that reconnects (docs/streams.md), as is any answer with an
+    ``Idempotency-Key``.
 
     Raises:
         VectorForgeError: The query failed before its answer began.
@@ -210,17 +195,15 @@ async def answer_as_stream(
     kept: StoredResponse | None = state.get("kept_answer")
     stop = StopSignal() if kept is None else kept.stop
     deadline = deadline_of(request, application)
-    async with query_time_limit(application, deadline):
-        await tenant.limits.admit_query(query, config, is_stream=True)
-    events = tenant.query_service.query_events(
+    run = await tenant.query_service.begin(
         query,
-        _collection_of(asked).id,
+        collection,
         _with_cache_control(request, config),
         request_id=state["query_id"],
         deadline=deadline,
         stop=stop,
-        **_already_known(asked),
     )
+    events = tenant.query_service.events(run)
     encoder = encoder or EventEncoder(
         request_id=state["request_id"],
         problem_prefix=state.get("problem_prefix", ""),
@@ -241,7 +224,7 @@ async def answer_as_stream(
         max_bytes=settings.stream_buffer_bytes,
         grace_s=settings.resume_grace_s,
     )
-    opening = asyncio.create_task(buffer.open())  # beside the search, whose events stay in this task
+    opening = asyncio.create_task(buffer.open())  # while the search, whose events stay in this task, runs
     try:
         opened = await OpenedQuery.open(events)
         is_kept = await opening
@@ -253,17 +236,8 @@ async def answer_as_stream(
     return ResumableQueryResponse(opened, encoder, buffer, ping_interval_s=ping_interval_s)
 
 
-def _collection_of(asked: Collection | QueryLookup) -> Collection:
-    return asked.collection if isinstance(asked, QueryLookup) else asked
-
-
-def _already_known(asked: Collection | QueryLookup) -> dict[str, Any]:
-    """What need not be read again."""
-    return {"known": asked} if isinstance(asked, QueryLookup) else {"data_version": asked.data_version}
-
-
 def _with_cache_control(request: Request, config: QueryConfig) -> QueryConfig:
-    """Heed ``no-cache`` (RFC 9111, section 5.2.1.4): the answer is made anew, and kept."""
+    """Apply ``no-cache`` (RFC 9111, section 5.2.1.4): the answer is generated and stored."""
     directives = request.headers.get("cache-control", "").lower().split(",")
     if "no-cache" in (directive.strip() for directive in directives):
         return replace(config, use_cache=False)

@@ -11,8 +11,7 @@ from vectorforge.ingestion.chunk import ChunkingConfig
 from vectorforge.ingestion.profile import RAGIngestionPipeline
 from vectorforge.ingestion.types import ExtractionLimits
 from vectorforge.pipeline.profile import RAGRetrievalPipeline
-from vectorforge.pipeline.types import QueryConfig
-from vectorforge.retriever.base import QueryLookup, QueryPreprocessor
+from vectorforge.retriever.base import CollectionChoice, QueryPreprocessor
 from vectorforge.retriever.profile import ProfileVectorStore
 from vectorforge.types import Collection
 from vectorforge.vectorstore.base import VectorStore
@@ -27,7 +26,6 @@ class ProfileServices:
         config: The settings.
         collections: Collections of the tenant.
         create: Creates a collection; see ``CollectionCatalogue.create_collection``.
-        look_up: Looks up a query; see ``TenantServices.look_up_query``.
         embeddings: Embedding providers.
         store: Chunks and vectors of the tenant.
         charge: Charges tokens to the tenant's limits.
@@ -38,7 +36,6 @@ class ProfileServices:
         config: VectorForgeConfig,
         collections: CollectionRepository,
         create: Callable[..., Awaitable[Collection]],
-        look_up: Callable[[str, str, QueryConfig], Awaitable[QueryLookup]],
         embeddings: EmbeddingProviderRegistry,
         store: VectorStore,
         *,
@@ -47,7 +44,6 @@ class ProfileServices:
         self._config = config
         self._collections = collections
         self._create = create
-        self._look_up = look_up
         self._embeddings = embeddings
         self._vector_store = store
         self._charge = charge
@@ -65,18 +61,10 @@ class ProfileServices:
             raise NotFoundError(_NO_PROFILES)
         return self._checked(found)
 
-    async def look_up_query(self, query: str, config: QueryConfig) -> QueryLookup:
-        """Return ``collection``, and what is cached of a query to it, in one statement.
-
-        Raises:
-            As ``collection``.
-        """
-        try:
-            lookup = await self._look_up(self._name, query, config)
-        except NotFoundError:
-            raise NotFoundError(_NO_PROFILES) from None
-        self._checked(lookup.collection)
-        return lookup
+    @property
+    def choice(self) -> CollectionChoice:
+        """``collection`` as the choice of a query, with the same errors."""
+        return CollectionChoice((self._name,), NotFoundError(_NO_PROFILES), self._checked)
 
     def _checked(self, found: Collection) -> Collection:
         if not found.by_profile:

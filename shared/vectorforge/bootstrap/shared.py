@@ -15,7 +15,7 @@ from vectorforge.config import VectorForgeConfig
 from vectorforge.db.connection import Database
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.health import HealthChecker
-from vectorforge.limits.gate import LimitGate
+from vectorforge.limits.admission import LimitGate
 from vectorforge.limits.settings import Limits
 from vectorforge.llm.circuit_breaker import CircuitBreakers
 from vectorforge.llm.registry import LLMProviderRegistry
@@ -27,7 +27,7 @@ from vectorforge.vendors.failures import RetryBudget
 if TYPE_CHECKING:  # imported on first use, to keep a cold start short
     from vectorforge.erasure.eraser import Eraser
     from vectorforge.llm.providers.extractive import ExtractiveProvider
-    from vectorforge.pipeline.answer_cache.memory import AnswerMemory
+    from vectorforge.pipeline.answer_cache.stored_answer import AnswerMemory
     from vectorforge.pipeline.guardrails.log_text import LogTextPolicies
     from vectorforge.retriever.rerank import HttpReranker
     from vectorforge.vectorstore.base import VectorStore
@@ -112,7 +112,7 @@ class Shared:
     @cached_property
     def answer_memory(self) -> "AnswerMemory":
         """Answers of all tenants that this process caches."""
-        from vectorforge.pipeline.answer_cache.memory import AnswerMemory
+        from vectorforge.pipeline.answer_cache.stored_answer import AnswerMemory
 
         return AnswerMemory(self.config.cache.answer_cache_memory_bytes)
 

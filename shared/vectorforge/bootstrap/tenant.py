@@ -24,9 +24,8 @@ from vectorforge.pipeline.fallback.ladder import DegradationLadder
 from vectorforge.pipeline.prices import PriceList
 from vectorforge.pipeline.query_log import QueryLogSink
 from vectorforge.pipeline.rag import QueryService
-from vectorforge.pipeline.types import QueryConfig
 from vectorforge.pipeline.variants import Variant
-from vectorforge.retriever.base import BaseRetriever, QueryLookup, QueryPreprocessor
+from vectorforge.retriever.base import BaseRetriever, QueryPreprocessor
 from vectorforge.retriever.hybrid import HybridRetriever
 from vectorforge.vectorstore.base import VectorStore
 from vectorforge.vectorstore.pgvector import PgVectorStore
@@ -164,12 +163,11 @@ class TenantServices:
     @cached_property
     def _lookup(self) -> QueryLookupService:
         return QueryLookupService(
-            self.caches.questions,
+            self.caches.queries,
             self._catalogue,
-            self._shared.llm_registry,
-            self._preprocessor,
             self.caches.answer_cache,
-            max_query_length=self._config.query.max_query_length,
+            admission=self.limits.admission,
+            claim=lambda run: self.limits.claim(run.query, run.config, is_stream=not run.buffered),
             note_log_text=self.caches.log_texts.note,
         )
 
@@ -201,8 +199,10 @@ class TenantServices:
             ladder=DegradationLadder(
                 shared.llm_registry, quoter=shared.quoter, enabled=degraded, metrics=shared.metrics
             ),
+            lookup=self._lookup,
             answer_cache=self.caches.answer_cache,
-            end_write=self.caches.end_write,
+            log_table=None if through_queue else self.query_logs,
+            end_writes=self.caches.end_writes,
             log_texts=self.caches.log_texts,
         )
 
@@ -243,7 +243,6 @@ class TenantServices:
             self._config,
             self.collections,
             self.create_collection,
-            self.look_up_query,
             self.embeddings,
             self.vector_store,
             charge=self.limits.charge,
@@ -266,14 +265,3 @@ class TenantServices:
         """
         if due_check() is not None:
             await self._db.run([], repeatable=True)
-
-    async def look_up_query(self, name_or_id: str, query: str, config: QueryConfig) -> QueryLookup:
-        """Return a collection by id or name, and what is cached of a query to it; an id wins.
-
-        The query's share of the tenant's limits is reserved in the same round trip.
-
-        Raises:
-            NotFoundError: No such collection.
-            LimitExceededError: A limit is reached.
-        """
-        return await self._lookup.find(name_or_id, query, config, self.limits.piggyback(query, config))

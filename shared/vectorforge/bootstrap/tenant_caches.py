@@ -1,4 +1,4 @@
-"""What is kept of one tenant's questions: answers and vectors, as the settings say."""
+"""Caches of one tenant: answers and query vectors, as the settings define."""
 
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -8,20 +8,20 @@ from vectorforge.db.repositories.query_lookup_repo import QueryLookupRepository,
 from vectorforge.db.repositories.settings_repo import TenantSettingsRepository
 from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.pipeline.answer_cache.cache import AnswerCache
-from vectorforge.pipeline.answer_cache.end_writes import QueryEndWrites
-from vectorforge.pipeline.answer_cache.memory import MemoryFirst
+from vectorforge.pipeline.answer_cache.stored_answer import MemoryFirst
 from vectorforge.pipeline.guardrails.log_text import LogTexts
+from vectorforge.pipeline.query_log import QueryEndWrites
 
 if TYPE_CHECKING:
     from vectorforge.bootstrap.shared import Shared
     from vectorforge.limits.admission import Admission
 
 _LOG_POLICY_TIMEOUT_S = 0.1
-"""A record that waits for it any longer would not reach the queue in time."""
+"""A longer wait would keep the record from reaching the queue in time."""
 
 
 class TenantCaches:
-    """The caches of one tenant."""
+    """Caches of one tenant."""
 
     def __init__(
         self, application: "Shared", db: TenantDatabase, admission: "Admission | None" = None
@@ -33,7 +33,7 @@ class TenantCaches:
 
     @cached_property
     def query_vectors(self) -> QueryVectorRepository | None:
-        """Vectors of questions; None: they are not kept."""
+        """Cache of query vectors; None if disabled."""
         ttl_s = self._settings.embedding_cache_ttl_s
         if not ttl_s:
             return None
@@ -41,14 +41,14 @@ class TenantCaches:
 
     @cached_property
     def shared_answers(self) -> AnswerCacheRepository:
-        """The answers that all processes share."""
+        """Cached answers shared by all processes."""
         return AnswerCacheRepository(
             self._db, ttl_s=self._settings.answer_cache_ttl_s, stale_s=self._settings.answer_cache_stale_s
         )
 
     @cached_property
     def answer_cache(self) -> AnswerCache | None:
-        """Answers of this process and the shared ones; None: they are not kept."""
+        """Cached answers of this process and the shared ones; None if disabled."""
         if not self._settings.answer_cache:
             return None
         store = MemoryFirst(
@@ -65,15 +65,15 @@ class TenantCaches:
         )
 
     @cached_property
-    def end_write(self) -> QueryEndWrites:
-        """What is kept at a question's end."""
+    def end_writes(self) -> QueryEndWrites:
+        """Writes at a query's end."""
         return QueryEndWrites(
             self._db, answers=self.answer_cache, vectors=self.query_vectors, admission=self._admission
         )
 
     @cached_property
-    def questions(self) -> QueryLookupRepository:
-        """Looks questions up with their collections."""
+    def queries(self) -> QueryLookupRepository:
+        """Look-up of queries with their collections."""
         return QueryLookupRepository(
             self._db,
             settings=self._application.settings_digest,
@@ -82,12 +82,12 @@ class TenantCaches:
 
     @cached_property
     def settings(self) -> TenantSettingsRepository:
-        """Settings of the tenant of its own."""
+        """The tenant's own settings."""
         return TenantSettingsRepository(self._db)
 
     @cached_property
     def log_texts(self) -> LogTexts:
-        """What the query log keeps of questions and answers."""
+        """Policy for queries and answers in the query log."""
         return LogTexts(
             self._application.log_text_policies,
             self.settings,
@@ -96,6 +96,6 @@ class TenantCaches:
         )
 
     async def clear(self) -> int:
-        """Forget answers and vectors; how many were stored."""
+        """Delete cached answers and vectors; return how many were stored."""
         self._application.answer_memory.clear(self._db.tenant_id)
         return await self.shared_answers.clear()

@@ -1,11 +1,11 @@
-"""What holds one tenant, and one of its requests, to the limits."""
+"""Limits of one tenant, and the admission of one of its requests."""
 
 from functools import cached_property
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from vectorforge.db.tenant_database import TenantDatabase
-from vectorforge.limits.admission import Admission, PiggybackedReservation, charge
+from vectorforge.limits.admission import Admission, charge
 from vectorforge.limits.settings import Claim
 from vectorforge.pipeline.prices import PriceList
 from vectorforge.pipeline.types import QueryConfig
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from vectorforge.limits.settings import TenantLimits
 
 _LATEST_END_S = 30.0
-"""After a question's deadline: by then it has settled what it used, or its process is gone."""
+"""After a query's deadline: by then it is settled, or its process is gone."""
 
 
 class LimitServices:
-    """The limits of one tenant, and the way of one of its requests past them.
+    """Limits of one tenant, and the admission of one of its requests.
 
     Args:
-        application: Has the settings, and what this process remembers of limits.
-        db: Of the tenant.
-        request_id: Made by this server for the request; None: the services are for the operator, or for work
-            that was let in before, and nothing asks for admission.
+        application: Settings, and the limits known to this process.
+        db: Database of the tenant.
+        request_id: Id made by this server for the request; None: the services are for the operator or for
+            background work, which need no admission.
     """
 
     def __init__(self, application: "Shared", db: TenantDatabase, request_id: UUID | None) -> None:
@@ -38,51 +38,28 @@ class LimitServices:
 
     @cached_property
     def own(self) -> "TenantLimits":
-        """The tenant's own limits."""
+        """Limits in the database."""
         from vectorforge.limits.settings import TenantLimits
 
         return TenantLimits(self._db)
 
     async def admit(self, claim: Claim = Claim()) -> None:  # noqa: B008 - immutable
-        """Hold the request to the tenant's limits, before it costs anything. Only the first call asks.
-
-        Raises:
-            As ``Admission.admit``.
-        """
+        """Admit the request before it costs anything; raises as ``Admission.admit``."""
         if self.admission is not None:
             await self.admission.admit(lambda: claim)
 
-    async def admit_query(self, query: str, config: QueryConfig, *, is_stream: bool) -> None:
-        """As ``admit``, unless the question was let in when it was looked up."""
-        if self.admission is not None:
-            await self.admission.admit(lambda: self._claim(query, config, is_stream=is_stream))
-
-    def piggyback(self, query: str, config: QueryConfig) -> PiggybackedReservation | None:
-        """What asks for the question's admission beside its look-up; None: it need not be asked for.
-
-        Raises:
-            LimitExceededError: As ``Admission.piggyback``.
-        """
-        if self.admission is None:
-            return None
-        return self.admission.piggyback(lambda: self._claim(query, config, is_stream=config.stream))
-
     def note_used(self, tokens: int) -> None:
-        """Have the end of the request settle these tokens in place of what was claimed."""
+        """Note the tokens that the end of the request settles."""
         if self.admission is not None:
             self.admission.settling(tokens, None)
 
     async def charge(self, tokens: int) -> None:
-        """Count tokens that are about to be used in the background.
-
-        Raises:
-            LimitExceededError: They do not fit into the tenant's day.
-            InvalidInputError: They would not fit into any day.
-        """
+        """Count tokens of background work before they are used; raises as ``limits.admission.charge``."""
         await charge(self._db, self._application.limit_gate, tokens)
 
-    def _claim(self, query: str, config: QueryConfig, *, is_stream: bool) -> Claim:
-        from vectorforge.pipeline.reservation import query_claim  # where there may be a limit
+    def claim(self, query: str, config: QueryConfig, *, is_stream: bool) -> Claim:
+        """Return the most that a query may use."""
+        from vectorforge.pipeline.prices import query_claim  # only if there may be a limit
 
         settings = self._application.config
         return query_claim(

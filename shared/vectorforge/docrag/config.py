@@ -15,8 +15,7 @@ from vectorforge.client import open_migrated
 from vectorforge.config import VectorForgeConfig
 from vectorforge.docrag.store import DocumentStore
 from vectorforge.errors import ConfigurationError
-from vectorforge.pipeline.docrag import DEFAULT_COLLECTION
-from vectorforge.pipeline.presets import DOCRAG
+from vectorforge.pipeline.presets import DEFAULT_COLLECTION, DOCRAG
 from vectorforge.pipeline.types import HistoryMessage, QueryConfig
 from vectorforge.pipeline.variants import Variant
 from vectorforge.threads import LoopThread

@@ -1,24 +1,112 @@
-"""A request's way past its tenant's limits: it is let in, holds what it may use, and settles what it used."""
+"""Admission of a request: reserve what it may use of its tenant's limits, settle what it has used.
+
+``LimitGate`` remembers tenants without limits and full minutes, so that most requests need no statement.
+"""
 
 import asyncio
 import logging
 import math
+import time
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 from vectorforge.errors import InvalidInputError, LimitExceededError, VectorForgeError
-from vectorforge.limits.gate import LimitGate
-from vectorforge.limits.settings import Claim, LimitState
+from vectorforge.limits.settings import Claim, Limits, LimitState
 
 if TYPE_CHECKING:
     from vectorforge.db.tenant_database import TenantDatabase
     from vectorforge.db.types import Call, Outcome
 
+REMEMBERED_S = 10.0
+"""Longest time until a new or raised limit applies in every process."""
+
+_MAX_TENANTS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Remembered:
+    until: float
+    refusal: tuple[LimitState, float] | None
+    """Refusal and its time; None if the tenant has no limits."""
+
+
+class LimitGate:
+    """Limits of all tenants as known to one process.
+
+    It never admits a request that PostgreSQL would reject, except for a tenant that had no limits up to
+    ``REMEMBERED_S`` ago. It rejects one by itself only while the tenant's minute is certainly full.
+
+    Args:
+        defaults: Limits of tenants without limits of their own.
+        now: Monotonic clock, seconds.
+    """
+
+    def __init__(self, defaults: Limits, *, now: Callable[[], float] = time.monotonic) -> None:
+        self.defaults = defaults
+        self._now = now
+        self._tenants: OrderedDict[str, _Remembered] = OrderedDict()
+
+    def is_open(self, tenant_id: str) -> bool:
+        """Return True if the tenant is known to have no limits."""
+        known = self._known(tenant_id)
+        return known is not None and known.refusal is None
+
+    def refusal(self, tenant_id: str) -> LimitState | None:
+        """Return the last refusal if any request would get the same, with its times as of now."""
+        known = self._known(tenant_id)
+        if known is None or known.refusal is None:
+            return None
+        state, at = known.refusal
+        passed_s = self._now() - at
+        left_s = (state.retry_after_s or 0.0) - passed_s
+        return LimitState(
+            refused_by=state.refused_by,
+            retry_after_s=left_s,
+            limits=state.limits,
+            requests_left=state.requests_left,
+            tokens_left=state.tokens_left,
+            cost_left_usd=state.cost_left_usd,
+            streams_left=state.streams_left,
+            minute_reset_s=left_s,
+            day_reset_s=None if state.day_reset_s is None else state.day_reset_s - passed_s,
+        )
+
+    def note(self, tenant_id: str, state: LimitState, *, asked_at: float) -> None:
+        """Remember an answer of PostgreSQL that makes later statements unnecessary.
+
+        Args:
+            tenant_id: The tenant.
+            state: The answer.
+            asked_at: Start of the request on this gate's clock; the state's times count from then.
+        """
+        if state.limits.are_none:
+            self._remember(tenant_id, _Remembered(self._now() + REMEMBERED_S, None))
+        elif state.refused_by == "requests_per_minute" and state.retry_after_s is not None:
+            until = asked_at + min(state.retry_after_s, REMEMBERED_S)
+            self._remember(tenant_id, _Remembered(until, (state, asked_at)))
+
+    def now(self) -> float:
+        """Return the time of the gate's clock, seconds."""
+        return self._now()
+
+    def _known(self, tenant_id: str) -> _Remembered | None:
+        known = self._tenants.get(tenant_id)
+        return known if known is not None and known.until > self._now() else None
+
+    def _remember(self, tenant_id: str, known: _Remembered) -> None:
+        self._tenants[tenant_id] = known
+        self._tenants.move_to_end(tenant_id)
+        if len(self._tenants) > _MAX_TENANTS:
+            self._tenants.popitem(last=False)
+
+
 logger = logging.getLogger(__name__)
 
 MakeClaim = Callable[[], Claim]
-"""Says what a request claims; asked only where there may be a limit."""
+"""Computes a request's claim; called only if the tenant may have a limit."""
 
 _RESERVE = """
 SELECT * FROM vectorforge.reserve(
@@ -38,16 +126,14 @@ _WORDS = {
 
 
 class Admission:
-    """One request's admission. It is asked for once, whoever asks first; later calls do nothing.
+    """Admission of one request: the first call reserves, ``end`` settles; other calls do nothing.
 
     Args:
-        db: Of the tenant.
-        gate: What this process remembers.
-        request_id: Made by this server: a reservation is known by it.
-        hold_s: For how long a reservation holds when nobody settles it, longer than a request may take.
+        db: Database of the tenant.
+        gate: Limits known to this process.
+        request_id: Id made by this server, which identifies the reservation.
+        hold_s: Lifetime of an unsettled reservation, longer than a request may run.
     """
-
-    __slots__ = ("_claim", "_db", "_gate", "_hold_s", "_is_settled", "_request_id", "_used", "state")
 
     def __init__(self, db: "TenantDatabase", gate: LimitGate, request_id: UUID, *, hold_s: float) -> None:
         self._db = db
@@ -56,37 +142,41 @@ class Admission:
         self._hold_s = hold_s
         self._claim: Claim | None = None
         self._used = (0, 0.0)
+        self._is_sent = False
+        """True once the statement was made: it may have been committed even if its outcome was lost."""
         self._is_settled = False
         self.state: LimitState | None = None
-        """What was said; None: nobody was asked, or the tenant has no limits."""
+        """Answer of PostgreSQL; None without a request to it, or if the tenant has no limits."""
 
     def piggyback(self, make_claim: MakeClaim) -> "PiggybackedReservation | None":
-        """What asks for admission beside statements of the same tenant; None: it need not be asked for.
+        """Return the reservation to send with other statements of the tenant; None if none is needed.
 
         Raises:
-            LimitExceededError: The request is certain to be refused.
+            LimitExceededError: The request is certain to be rejected.
         """
         if self._claim is not None or self._gate.is_open(self._db.tenant_id):
             return None
-        if (refusal := self._gate.refusal(self._db.tenant_id)) is not None:
+        refusal = None if self._is_sent else self._gate.refusal(self._db.tenant_id)
+        if refusal is not None:
             self.state = refusal
             raise _refused(refusal, Claim())
+        self._is_sent = True
         return PiggybackedReservation(self, make_claim(), self._gate.now())
 
     async def admit(self, make_claim: MakeClaim = Claim) -> None:
-        """Ask for admission in a transaction of its own, if nobody has.
+        """Reserve in a transaction of its own, unless the request has been admitted.
 
         Raises:
             LimitExceededError: A limit is reached.
             InvalidInputError: The request claims more than a limit allows in its whole period.
-            DatabaseError: It could not be asked for.
+            DatabaseError: The reservation failed.
         """
         piggyback = self.piggyback(make_claim)
         if piggyback is not None:
             piggyback.note(await self._db.run([piggyback.call], repeatable=True))
 
     def call(self, claim: Claim) -> "Call":
-        """The statement that asks for admission. With the same request id it may be run twice."""
+        """Return the statement that reserves. With the same request id it may be run twice."""
         defaults = self._gate.defaults
         return _RESERVE, {
             "tenant_id": self._db.tenant_id,
@@ -103,11 +193,7 @@ class Admission:
         }
 
     def note(self, claim: Claim, outcome: "Outcome", *, asked_at: float) -> None:
-        """Take the answer to ``call``.
-
-        Raises:
-            As ``admit``.
-        """
+        """Note the outcome of ``call``; raises as ``admit``."""
         state = LimitState.of_row(outcome[0][0])
         self._gate.note(self._db.tenant_id, state, asked_at=asked_at)
         if state.limits.are_none:
@@ -119,11 +205,11 @@ class Admission:
         self._claim = claim
 
     def settling(self, tokens: int, cost_usd: float | None) -> "list[Call]":
-        """The statement that takes what was used in place of what is held; none where nothing is.
+        """Note the use and return the statement that settles it; none if nothing is reserved.
 
         Args:
-            tokens: Used in all.
-            cost_usd: Of them; None: not known, which counts as nothing.
+            tokens: All tokens used.
+            cost_usd: Their cost; None if unknown, which counts as nothing.
         """
         if self._claim is None or not self._claim.holds or self._is_settled:
             return []
@@ -135,7 +221,7 @@ class Admission:
         self._is_settled = True
 
     async def end(self) -> None:
-        """Settle what nobody has, when the request is over. Never raises, except to go on being cancelled."""
+        """Settle at the end of the request, if that is left to do. Raises nothing but a cancellation."""
         if self._claim is None or not self._claim.holds or self._is_settled:
             return
         try:
@@ -144,20 +230,20 @@ class Admission:
             self._is_settled = True
         except (VectorForgeError, TimeoutError) as exc:
             reason = exc.message if isinstance(exc, VectorForgeError) else type(exc).__name__
-            logger.warning("What a request used was not settled; its reservation expires: %s", reason)
+            logger.warning("The use of a request was not settled; its reservation expires: %s", reason)
 
     def settlement(self, tokens: int, cost_usd: float) -> "Call":
-        """The statement that settles the reservation; it may be run twice."""
+        """Return the statement that settles the reservation; it may be run twice."""
         return _SETTLE, (self._db.tenant_id, self._request_id, tokens, cost_usd)
 
 
 class PiggybackedReservation:
-    """A request for admission that goes with other statements, in one transaction.
+    """Reservation that is sent with other statements in one transaction.
 
     Args:
-        admission: Whose it is.
-        claim: Of the request.
-        asked_at: When this is, on the gate's clock.
+        admission: Admission of the request.
+        claim: Claim of the request.
+        asked_at: Time of the gate's clock.
     """
 
     def __init__(self, admission: Admission, claim: Claim, asked_at: float) -> None:
@@ -167,21 +253,17 @@ class PiggybackedReservation:
         self.call: Call = admission.call(claim)
 
     def note(self, outcomes: "Sequence[Outcome]") -> None:
-        """Take the outcome of ``call``, the only one.
-
-        Raises:
-            As ``Admission.admit``.
-        """
+        """Note the outcome of ``call``, the only one; raises as ``Admission.admit``."""
         (outcome,) = outcomes
         self._admission.note(self._claim, outcome, asked_at=self._asked_at)
 
 
 async def charge(db: "TenantDatabase", gate: LimitGate, tokens: int) -> None:
-    """Count tokens that are about to be used outside of any request.
+    """Count tokens of background work before they are used.
 
     Raises:
-        LimitExceededError: They do not fit into the day.
-        InvalidInputError: They would not fit into a whole day.
+        LimitExceededError: They exceed the rest of the day's limit.
+        InvalidInputError: They exceed the limit of a whole day.
         DatabaseError: They could not be counted.
     """
     if not tokens or gate.is_open(db.tenant_id):
@@ -194,7 +276,7 @@ async def charge(db: "TenantDatabase", gate: LimitGate, tokens: int) -> None:
 
 
 def _refused(state: LimitState, claim: Claim) -> VectorForgeError:
-    """The error of a refusal, which names the limit."""
+    """Return the error of a refusal, which names the limit."""
     name = state.refused_by or ""
     value = getattr(state.limits, name)
     limit = (
@@ -203,7 +285,7 @@ def _refused(state: LimitState, claim: Claim) -> VectorForgeError:
     if state.retry_after_s is None and name != "requests_per_minute":
         claimed = f"{claim.tokens} tokens" if name == "tokens_per_day" else f"{claim.cost_usd:.6f} US dollars"
         return InvalidInputError(
-            f"The request may take {claimed}, and {limit}: ask for less.", field=claim.field
+            f"The request may use {claimed}, and {limit}: request less.", field=claim.field
         )
     wait_s = max(1, math.ceil(state.retry_after_s or 1.0))
     return LimitExceededError(

@@ -1,7 +1,4 @@
-"""Limits of a tenant, what a request claims of them, and what came of it.
-
-A tenant's own limits: read and changed; and what it has used.
-"""
+"""Limits of a tenant, the claim of a request, and the answer of the database; reading and changing limits."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -14,48 +11,48 @@ from vectorforge.errors import InvalidInputError
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a tenant may use; None: as much as it likes."""
+    """Limits of a tenant; None: unlimited."""
 
     requests_per_minute: int | None = None
-    """In any 60 seconds; counted by the second."""
+    """Requests in any 60 seconds; counted by the second."""
     tokens_per_day: int | None = None
-    """Of language models and of embedded texts, from midnight to midnight in UTC."""
+    """Tokens of language models and of embedded texts, from midnight to midnight in UTC."""
     cost_per_month_usd: Decimal | None = None
-    """Of language models whose prices are known, by the calendar month in UTC."""
+    """Cost of language models with known prices, by calendar month in UTC."""
     concurrent_streams: int | None = None
-    """Streamed answers at a time."""
+    """Streamed answers at the same time."""
 
     @property
     def are_none(self) -> bool:
-        """Whether nothing is limited."""
+        """True if nothing is limited."""
         return all(value is None for value in asdict(self).values())
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The most that a request may use."""
+    """Upper bound of a request's use."""
 
     requests: int = 1
     is_stream: bool = False
     tokens: int = 0
     cost_usd: float = 0.0
     field: str = "max_tokens"
-    """Of the request; what it says decides how much this is."""
+    """Field of the request that decides the size of the claim."""
 
     @property
     def holds(self) -> bool:
-        """Whether something is held until the request ends, and settled then."""
+        """True if something is reserved until the request ends."""
         return self.is_stream or self.tokens > 0 or self.cost_usd > 0
 
 
 @dataclass(frozen=True, slots=True)
 class LimitState:
-    """What PostgreSQL says of a claim: ``vectorforge.limit_state``."""
+    """Answer of PostgreSQL to a claim: ``vectorforge.limit_state``."""
 
     refused_by: str | None
-    """Name of the limit that it does not fit into, as in ``Limits``; None: it was let in."""
+    """Name of the exceeded limit, as in ``Limits``; None if the request was admitted."""
     retry_after_s: float | None
-    """Seconds until it fits; None: it never does, or was let in."""
+    """Seconds until the claim fits; None if it never does, or was admitted."""
     limits: Limits
     requests_left: int | None
     tokens_left: int | None
@@ -67,7 +64,7 @@ class LimitState:
 
     @classmethod
     def of_row(cls, row: Mapping[str, Any]) -> Self:
-        """The state of a row of ``vectorforge.reserve``."""
+        """Return the state of a row of ``vectorforge.reserve``."""
         values = dict(row)
         limits = Limits(**{name: values.pop(name) for name in Limits.__dataclass_fields__})
         return cls(limits=limits, **values)
@@ -79,7 +76,7 @@ LARGEST: Mapping[str, int] = {
     "cost_per_month_usd": 10**10 - 1,
     "concurrent_streams": 1_000_000,
 }
-"""What a limit may be at most; the columns hold no more."""
+"""Largest value of each limit, by the size of its column."""
 _SMALLEST_COST_USD = Decimal("0.01")
 
 _OWN = """
@@ -127,42 +124,39 @@ FROM moment AS m CROSS JOIN held AS h LEFT JOIN counted AS c ON true
 
 @dataclass(frozen=True, slots=True)
 class LimitUsage:
-    """What a tenant has used and what its open requests hold; counted only while it has a limit."""
+    """Use of a tenant, with the reservations of its open requests; counted only while it has a limit."""
 
     requests: int
-    """In the last minute."""
+    """Requests of the last minute."""
     tokens: int
-    """Today, in UTC."""
+    """Tokens of today, in UTC."""
     cost_usd: Decimal
-    """This month, in UTC."""
+    """Cost of this month, in UTC."""
     streams: int
-    """Open now."""
+    """Streams open now."""
 
 
 class TenantLimits:
-    """The limits of one tenant.
-
-    Args:
-        db: Of the tenant.
-    """
+    """Limits of one tenant in the database."""
 
     def __init__(self, db: TenantDatabase) -> None:
         self._db = db
 
     async def own(self) -> Limits:
-        """The tenant's own limits; what is None, the server's default says."""
+        """Return the tenant's own limits; None stands for the server's default."""
         row = await self._db.fetch_one(_OWN, (self._db.tenant_id,), repeatable=True)
         return Limits(**row) if row else Limits()
 
     async def usage(self) -> LimitUsage:
-        """What the tenant has used."""
+        """Return the tenant's use."""
         row = await self._db.fetch_one(_USAGE, {"tenant_id": self._db.tenant_id}, repeatable=True)
         return LimitUsage(**row or {})
 
     async def change(self, limits: Limits) -> None:
-        """Give the tenant these limits in place of its own.
+        """Replace the tenant's own limits.
 
-        Running processes that knew of none take them up within ``gate.REMEMBERED_S``, others at once.
+        Processes that know the tenant as unlimited apply them within ``admission.REMEMBERED_S``, others at
+        once.
 
         Raises:
             InvalidInputError: A limit is out of range.
@@ -170,5 +164,5 @@ class TenantLimits:
         for name, value in asdict(limits).items():
             smallest = _SMALLEST_COST_USD if name == "cost_per_month_usd" else 1
             if value is not None and not smallest <= value <= LARGEST[name]:
-                raise InvalidInputError(f"{name} must be {smallest} to {LARGEST[name]}.", field=name)
+                raise InvalidInputError(f"{name} must be between {smallest} and {LARGEST[name]}.", field=name)
         await self._db.execute(_SET, {"tenant_id": self._db.tenant_id, **asdict(limits)}, repeatable=True)

@@ -1,4 +1,4 @@
-"""Step 3 of a query: passages become the context of the prompt, within a token budget."""
+"""Step 3 of a query: build the prompt's context from the chunks, within a token budget."""
 
 import logging
 import re
@@ -20,20 +20,20 @@ _SENTENCE_END = re.compile(r"[.!?][\"')\]]*(?=\s)|\n")
 
 @dataclass(frozen=True, slots=True)
 class ContextFormat:
-    """How a passage is written into the prompt."""
+    """Format of a chunk in the prompt."""
 
     label: str = "[Source {number}]"
-    """How it is named; what a citation in the answer repeats."""
+    """Name of the chunk, which a citation in the answer repeats."""
     after_text: str = ""
     heading: str = ""
-    """Stands before the first passage, and alone when there is none."""
+    """Text before the first chunk, also without any chunk."""
 
     def label_of(self, number: int) -> str:
-        """Label of the passage with this number, from 1."""
+        """Return the label of the chunk with this number, from 1."""
         return self.label.replace("{number}", str(number))
 
     def write(self, number: int, chunk: RetrievedChunk, *, include_score: bool) -> str:
-        """The passage under its label, which nothing in the passage itself can be taken for."""
+        """Return the chunk under its label; labels within its text are neutralised."""
         relevance = f" (relevance: {chunk.score:.2f})" if include_score else ""
         text = neutralise_labels(chunk.chunk.text)
         return f"{self.label_of(number)}{relevance}\n{text}{self.after_text}"
@@ -41,10 +41,10 @@ class ContextFormat:
 
 @dataclass(frozen=True, slots=True)
 class SourceFormat(ContextFormat):
-    """Passages named by where they come from instead of by a number."""
+    """Chunks named by their source instead of a number."""
 
     def write(self, number: int, chunk: RetrievedChunk, *, include_score: bool) -> str:
-        """The passage under its source and title."""
+        """Return the chunk under its source and title."""
         title = f" - {chunk.document_title}" if chunk.document_title else ""
         relevance = f" (relevance: {chunk.score:.2f})" if include_score else ""
         named = f"\nSource: {chunk.document_source}{title}{relevance}"
@@ -53,61 +53,61 @@ class SourceFormat(ContextFormat):
 
 @dataclass(frozen=True, slots=True)
 class ContextConfig:
-    """How a context is made."""
+    """Settings of a context."""
 
     system_prompt_template: str = DEFAULT_SYSTEM_PROMPT
     max_context_tokens: int | None = 4096
-    """Tokens of the context at most; None or 0 for no limit."""
+    """Largest number of tokens; None or 0 for no limit."""
     max_context_chars: int | None = None
-    """Characters at most, in place of a number of tokens."""
+    """Largest number of characters, in place of tokens."""
     include_sources: bool = True
     chunk_separator: str = "\n---\n"
     include_scores: bool = False
     format: ContextFormat = field(default_factory=ContextFormat)
     model: str = "gpt-4"
-    """Whose tokens are counted."""
+    """Model of the token counts."""
     exchanges: Sequence[str] = ()
-    """Earlier questions with their answers, oldest first, to stand above the passages. Over the budget they
-    are the first to go, oldest first."""
+    """Earlier queries with their answers, oldest first, above the chunks. Beyond the budget they are dropped
+    before chunks, oldest first."""
     user_template: str | None = None
-    """Text with ``{context}`` and ``{query}`` that becomes the user's message, while the system prompt stays
-    without context; None: the system prompt holds the context, and the user's message is the question."""
+    """User message with ``{context}`` and ``{query}``, for a system prompt without context; None: the system
+    prompt has the context, and the user message is the query."""
 
     def size_of(self, context: str) -> int:
-        """What the budget counts."""
+        """Return the size that the budget limits."""
         return len(context) if self.max_context_chars else estimate_tokens(context, self.model)
 
 
 @dataclass(frozen=True, slots=True)
 class ContextPayload:
-    """A prompt, and what went into it."""
+    """Prompt and its parts."""
 
     system_prompt: str
     user_message: str
     assembled_context: str
     sources: list[SourceCitation]
-    """In the order of the labels; empty when sources were not wanted."""
+    """In the order of the labels; empty if ``include_sources`` is false."""
     context_token_count: int
     used: list[RetrievedChunk] = field(default_factory=list)
-    """The passages in the context, best first; a prefix of those given, the only one possibly cut."""
+    """Chunks in the context, best first: a prefix of those given; a single one may be cut."""
     chunks_truncated: int = 0
-    """Passages left out for the budget."""
+    """Chunks dropped for the budget."""
     exchanges_truncated: int = 0
-    """Exchanges left out for the budget."""
+    """Exchanges dropped for the budget."""
 
     @property
     def token_count(self) -> int:
-        """Another name of ``context_token_count``."""
+        """Alias of ``context_token_count``."""
         return self.context_token_count
 
     @property
     def chunks_used(self) -> int:
-        """Number of passages in the context."""
+        """Number of chunks in the context."""
         return len(self.used)
 
 
 class ContextBuilder:
-    """Assembles passages into a prompt, best first, and drops the worst when there are too many."""
+    """Assembles chunks into a prompt, best first, and drops the worst beyond the budget."""
 
     def __init__(
         self, default_system_prompt: str = DEFAULT_SYSTEM_PROMPT, max_context_tokens: int = 4096
@@ -118,17 +118,16 @@ class ContextBuilder:
     def build(
         self, query: str, chunks: Sequence[RetrievedChunk], config: ContextConfig | None = None
     ) -> ContextPayload:
-        """Make the prompt.
+        """Build the prompt.
 
         Args:
-            query: Becomes the user's message, unchanged.
+            query: User message.
             chunks: Best first.
-            config: None takes the builder's defaults.
+            config: None for the builder's defaults.
 
         Returns:
-            A payload with the context fenced in (``prompts.fence``); the context holds at most
-            ``max_context_tokens`` tokens, as ``estimate_tokens`` counts them, and at least (the start of) the
-            best passage. The fence is not counted.
+            A payload with a fenced context (``prompts.fence``) of at most ``max_context_tokens`` tokens by
+            ``estimate_tokens``, and at least (the start of) the best chunk. The fence is not counted.
 
         Raises:
             InvalidInputError: The template has no ``{context}``.
@@ -136,10 +135,10 @@ class ContextBuilder:
         config = config or ContextConfig(
             system_prompt_template=self._default_system_prompt, max_context_tokens=self._max_context_tokens
         )
-        kept = config
+        fitted = config
         if config.exchanges:
-            kept = replace(config, exchanges=self._fit_exchanges(chunks, config))
-        used, context, token_count = self._fit(chunks, kept)
+            fitted = replace(config, exchanges=self._fit_exchanges(chunks, config))
+        used, context, token_count = self._fit(chunks, fitted)
         system_prompt, user_message = config.system_prompt_template, query
         if config.user_template is None:
             system_prompt = self._build_system_prompt(system_prompt, fence(context))
@@ -153,17 +152,17 @@ class ContextBuilder:
             context_token_count=token_count,
             used=used,
             chunks_truncated=len(chunks) - len(used),
-            exchanges_truncated=len(config.exchanges) - len(kept.exchanges),
+            exchanges_truncated=len(config.exchanges) - len(fitted.exchanges),
         )
 
     async def abuild(
         self, query: str, chunks: Sequence[RetrievedChunk], config: ContextConfig | None = None
     ) -> ContextPayload:
-        """``build``, for callers that await it."""
+        """Asynchronous form of ``build``."""
         return self.build(query, chunks, config)
 
     def _fit_exchanges(self, chunks: Sequence[RetrievedChunk], config: ContextConfig) -> Sequence[str]:
-        """The latest exchanges that fit in beside all passages."""
+        """Return the latest exchanges that fit in addition to all chunks."""
         kept, budget = list(config.exchanges), config.max_context_tokens
         while kept and budget:
             context = self._format_chunks(chunks, replace(config, exchanges=kept))
@@ -192,7 +191,7 @@ class ContextBuilder:
         return used, context, estimate_tokens(context, config.model)
 
     def _ends_of(self, chunks: Sequence[RetrievedChunk], context: str, config: ContextConfig) -> list[int]:
-        """Where each chunk ends in the context of all, ascending."""
+        """Return the end of each chunk in the context of all, ascending."""
         passages = [
             len(config.format.write(number, chunk, include_score=config.include_scores))
             for number, chunk in enumerate(chunks, start=1)
@@ -210,17 +209,13 @@ class ContextBuilder:
         ends: Sequence[int] | None = None,
         size_of: Callable[[str], int] = estimate_tokens,
     ) -> str:
-        """Keep the start of a context that fits into a budget.
+        """Return the longest start of a context that fits into a budget; empty if none fits.
 
         Args:
             context: Best chunk first.
-            max_tokens: Most that ``size_of`` may count, 1 or more.
-            ends: Offsets at which it may be cut, ascending: the ends of its chunks. None: wherever a sentence
-                ends.
-            size_of: Counts what the budget is of.
-
-        Returns:
-            The longest such start; empty if not even the first fits.
+            max_tokens: Budget by ``size_of``, at least 1.
+            ends: Offsets at which it may be cut, ascending; None for the ends of sentences.
+            size_of: Measures a text.
         """
         if size_of(context) <= max_tokens:
             return context
@@ -231,7 +226,7 @@ class ContextBuilder:
         return context[: ends[fitting - 1]] if fitting else ""
 
     def _cut(self, chunk: RetrievedChunk, budget: int, config: ContextConfig) -> RetrievedChunk:
-        """The start of a passage that alone exceeds the budget, ended at a sentence where one ends."""
+        """Return the start of a chunk that exceeds the budget alone, if possible up to a sentence end."""
 
         def shortened(length: int) -> RetrievedChunk:
             part = replace(
@@ -263,7 +258,7 @@ class ContextBuilder:
 
 
 def cite(chunk: RetrievedChunk) -> SourceCitation:
-    """The citation of a passage."""
+    """Return the citation of a chunk."""
     text = chunk.chunk.text
     return SourceCitation(
         document_source=chunk.document_source,

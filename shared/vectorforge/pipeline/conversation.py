@@ -1,7 +1,4 @@
-"""A question that follows up ("And in winter?") rewritten by a model so that it can be searched for.
-
-Conversations: what was said before a question, and the exchange kept after it.
-"""
+"""Conversations: read the earlier messages, rewrite a follow-up query, store the exchange."""
 
 import asyncio
 import logging
@@ -30,19 +27,19 @@ _TIMEOUT_S = 10.0
 _MAX_TOKENS = 200
 _MAX_CHARS = 2000
 _MESSAGES = 6
-"""Of the history that the model sees, the latest."""
+"""Latest messages of the history that the model gets."""
 _MESSAGE_CHARS = 1000
 
 
 async def rewrite_query(run: QueryRun) -> str | None:
-    """The question as it stands alone, in the words of the model that will answer.
+    """Have the answering model rewrite a follow-up query to be self-contained, within ten seconds.
 
     Args:
-        run: With a history; its provider is asked once more, for at most ten seconds.
+        run: Has a history.
 
     Returns:
-        None when there is no model, when it fails or says nothing usable, or when it changes nothing: then
-        the question itself is searched for.
+        None without a model, if it fails or returns nothing usable, and if it changes nothing: then the query
+        itself is searched for.
     """
     provider = run.provider
     if provider is None or ProviderCapability.EXTRACTIVE in provider.capabilities:
@@ -52,19 +49,19 @@ async def rewrite_query(run: QueryRun) -> str | None:
     try:
         response = await provider.generate(_messages(run), request, deadline=deadline)
     except VectorForgeError as exc:
-        logger.warning("The question of query %s was not rewritten: %s", run.request_id, exc.message)
+        logger.warning("Query %s was not rewritten: %s", run.request_id, exc.message)
         return None
-    run.used_tokens += response.prompt_tokens + response.completion_tokens
+    run.use.tokens += response.prompt_tokens + response.completion_tokens
     rewritten = " ".join(response.content.split()).strip("\"'“”„ ")
     if not rewritten or len(rewritten) > _MAX_CHARS or response.metadata.get("finish_reason") != "stop":
-        logger.warning("The question of query %s was not rewritten: no usable text", run.request_id)
+        logger.warning("Query %s was not rewritten: no usable text", run.request_id)
         return None
     return rewritten if rewritten != run.search_text else None
 
 
 def _messages(run: QueryRun) -> list[Message]:
-    said = [message for message in run.config.history if message.role != "system"][-_MESSAGES:]
-    lines = [f"{message.role}: {message.content[:_MESSAGE_CHARS]}" for message in said]
+    turns = [message for message in run.config.history if message.role != "system"][-_MESSAGES:]
+    lines = [f"{message.role}: {message.content[:_MESSAGE_CHARS]}" for message in turns]
     conversation = "\n".join(lines)
     return [
         {"role": "system", "content": REWRITING_PROMPT},
@@ -76,63 +73,63 @@ def _messages(run: QueryRun) -> list[Message]:
 
 
 _READ_MESSAGES = 100
-"""Of a stored conversation; more do not fit into any budget worth its tokens."""
+"""Messages of a stored conversation; more do not fit into a sensible budget."""
 _FINISHED: Sequence[Outcome] = ("answered", "empty", "cached")
 _KEEP_TIMEOUT_S = 2.0
 
 
 class ConversationStore(Protocol):
-    """Conversations of one tenant."""
+    """Storage of one tenant's conversations."""
 
     max_messages: int
 
     async def find_by_id(self, conversation_id: UUID) -> Conversation | None:
-        """The conversation, or None."""
+        """Return the conversation, or None."""
         ...
 
     async def last_messages(self, conversation_id: UUID, limit: int) -> Sequence[ConversationMessage]:
-        """The last messages, oldest first."""
+        """Return the last messages, oldest first."""
         ...
 
     async def append(self, conversation_id: UUID, question: str, answer: str, query_id: UUID) -> bool:
-        """Add a finished exchange; False when it cannot be added."""
+        """Add a finished exchange; return False if it cannot be added."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ConversationMemory:
-    """What a query remembers of its conversation, stored or sent along.
+    """Earlier messages of a query, stored or sent with it.
 
     Args:
-        store: Of the same tenant; None: only conversations that are sent along.
-        max_history_tokens: Of the earlier messages in the prompt; 0 for no limit.
+        store: Conversations of the same tenant; None: only messages that the request sends.
+        max_history_tokens: Largest size of the earlier messages in the prompt; 0 for no limit.
     """
 
     store: ConversationStore | None = None
     max_history_tokens: int = 4096
 
     async def recall(self, run: QueryRun, *, rewriting: bool = True) -> None:
-        """Put the conversation so far into ``run.config.history``; rewrite the question if that is wanted.
+        """Set ``run.config.history`` to the conversation so far; rewrite the query if the request says so.
 
-        A stored conversation is read for ``conversation_id``. The oldest exchanges go first when the history
-        exceeds its tokens; it never costs a passage. Labels of earlier answers are removed: they named other
-        passages.
+        A stored conversation is read for ``conversation_id``. A history above its token limit loses its
+        oldest exchanges; it never displaces a chunk. Labels of earlier answers are removed: they named other
+        chunks.
 
         Args:
-            run: After its provider was chosen.
-            rewriting: False never asks a model.
+            run: Has its provider.
+            rewriting: False never calls a model.
 
         Raises:
-            InvalidInputError: The request sends messages beside its ``conversation_id``, other than of the
-                role system.
-            NotFoundError: There is no such conversation.
-            ConflictError: There is no room in it.
+            InvalidInputError: The request has a ``conversation_id`` and messages other than of the role
+                system.
+            NotFoundError: The conversation does not exist.
+            ConflictError: The conversation is full.
             DatabaseError: It could not be read.
         """
         config = run.config
         if not config.history and config.conversation_id is None:
             return
-        history = [replace(m, content=_said(m)) for m in config.history]
+        history = [replace(m, content=_without_labels(m)) for m in config.history]
         if config.conversation_id is not None:
             history = await self._stored(run, config.conversation_id)
         if config.conversation_id is not None or run.context_config().max_context_tokens:
@@ -142,13 +139,13 @@ class ConversationMemory:
             run.rewritten_query = await rewrite_query(run)
 
     async def keep(self, run: QueryRun) -> None:
-        """Add the exchange to its stored conversation, if it is finished. Never raises but when cancelled."""
+        """Add a finished exchange to its stored conversation. Raises nothing but a cancellation."""
         if run.config.conversation_id is None or self.store is None or not _is_finished(run):
             return
         task = asyncio.create_task(self._append(self.store, run.config.conversation_id, run))
         try:
             await asyncio.shield(task)
-        except asyncio.CancelledError:  # the client has gone, but the exchange is whole
+        except asyncio.CancelledError:  # the client disconnected, but the exchange is complete
             await task
             raise
 
@@ -166,28 +163,28 @@ class ConversationMemory:
                 f"Conversation {conversation_id} is full: {self.store.max_messages} messages are the limit."
             )
         messages = await self.store.last_messages(conversation_id, _READ_MESSAGES)
-        said = [HistoryMessage(m.role, _said(HistoryMessage(m.role, m.content))) for m in messages]
-        return [*instructions, *said]
+        turns = [HistoryMessage(m.role, _without_labels(HistoryMessage(m.role, m.content))) for m in messages]
+        return [*instructions, *turns]
 
     async def _append(self, store: ConversationStore, conversation_id: UUID, run: QueryRun) -> None:
         try:
             async with asyncio.timeout(_KEEP_TIMEOUT_S):
-                kept = await store.append(conversation_id, run.search_text, run.answer, run.request_id)
-        except Exception as exc:  # noqa: BLE001 - the answer is there; it must not fail for its own record
-            kept, reason = False, exc.message if isinstance(exc, VectorForgeError) else type(exc).__name__
+                added = await store.append(conversation_id, run.search_text, run.answer, run.request_id)
+        except Exception as exc:  # noqa: BLE001 - storing must not fail a finished answer
+            added, reason = False, exc.message if isinstance(exc, VectorForgeError) else type(exc).__name__
         else:
             reason = "it is full or was deleted"
-        if not kept:
+        if not added:
             logger.warning("Query %s was not added to its conversation: %s", run.request_id, reason)
 
 
 def trim_history(history: Sequence[HistoryMessage], max_tokens: int, model: str) -> list[HistoryMessage]:
-    """The latest exchanges that fit: whole ones, oldest dropped first.
+    """Return the latest whole exchanges that fit.
 
     Args:
-        history: Oldest first. System messages are kept in any case, and count.
-        max_tokens: As ``estimate_tokens`` counts the contents; 0 for no limit.
-        model: Whose tokens are counted.
+        history: Oldest first. System messages always stay, and count.
+        max_tokens: Limit by ``estimate_tokens``; 0 for no limit.
+        model: Model of the token counts.
     """
     if not max_tokens:
         return list(history)
@@ -212,8 +209,8 @@ def _is_finished(run: QueryRun) -> bool:
     return run.error is None and run.outcome in _FINISHED and "template" not in run.degraded
 
 
-def _said(message: HistoryMessage) -> str:
-    """The content, of answers without labels."""
+def _without_labels(message: HistoryMessage) -> str:
+    """Return the content; of an answer, without its labels."""
     text = message.content
     if message.role == "assistant":
         parts, done = list[str](), 0

@@ -1,4 +1,4 @@
-"""The request that a question would send to a model, without sending it."""
+"""Dry run: the request that a query would send to a model."""
 
 import hashlib
 import json
@@ -18,34 +18,34 @@ from vectorforge.tokens import estimate_tokens
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """What would be asked, and what it would cost."""
+    """Request for the model and its estimated cost."""
 
     query: str
     provider: str
     model: str | None
     request: Mapping[str, Any] | None
-    """Body of the request as the vendor would get it; None when no vendor would be asked."""
+    """Body of the request to the vendor; None if no vendor would be called."""
     request_sha256: str | None
     """See ``request_hash``."""
     prompt_tokens: int
-    """Estimated from the messages (``estimate_tokens``); vendors add a few for their format."""
+    """Estimate from the messages (``estimate_tokens``); vendors add a few for their format."""
     max_completion_tokens: int
     prompt_cost_usd: float | None
-    """Of the prompt alone; None when the price list does not know the model."""
+    """Cost of the prompt alone; None if the model has no known price."""
     max_cost_usd: float | None
-    """With the longest answer allowed."""
+    """Cost with the longest answer allowed."""
     sources: Sequence[SourceCitation]
     used_chunk_ids: Sequence[UUID]
     context_tokens: int
     history_messages: int
-    """Earlier messages that are part of it."""
+    """Earlier messages in the prompt."""
 
 
 def describe_request(run: QueryRun, payload: ContextPayload) -> DryRun:
-    """The request for a query whose context has been built.
+    """Return the request of a query whose context has been built.
 
     Raises:
-        InvalidInputError: The question would be rewritten by a model first, so the request cannot be known.
+        InvalidInputError: A model would have to rewrite the query first.
         LLMError: There is no provider.
     """
     if run.config.rewrite and run.config.history:
@@ -86,10 +86,9 @@ def describe_request(run: QueryRun, payload: ContextPayload) -> DryRun:
 
 
 def request_hash(body: Mapping[str, Any]) -> str:
-    """SHA-256, in hexadecimal, of a body as JSON with sorted keys, without white space, in UTF-8.
+    """Return the SHA-256, in hexadecimal, of a body as JSON with sorted keys, without white space, in UTF-8.
 
-    Two bodies have the same hash exactly when they are equal as JSON, however they were written, but for the
-    number of the fence, which is another one in each prompt.
+    Bodies that are equal as JSON, except for the number of the fence, have the same hash.
     """
     text = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return hashlib.sha256(without_fence_number(text).encode("utf-8")).hexdigest()

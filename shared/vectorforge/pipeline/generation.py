@@ -1,8 +1,8 @@
-"""Step 4 of a query: one model's answer as events, with its citations as they appear."""
+"""Step 4 of a query: one model's answer as events, with its citations."""
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing
 from dataclasses import replace
 
@@ -29,39 +29,38 @@ from vectorforge.pipeline.guardrails.links import LinkFilter, without_foreign_li
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.stopping import QueryStopped
 from vectorforge.pipeline.structured import read_answer
-from vectorforge.pipeline.types import Citation, CitationEvent, QueryEvent, TokenEvent, UsageEvent
+from vectorforge.pipeline.types import CitationEvent, QueryEvent, TokenEvent, UsageEvent
 from vectorforge.threads import off_event_loop
 from vectorforge.tokens import estimate_tokens
 
 _MAX_CHARS_PER_TOKEN = 64
-"""On average, sixteen times what prose has: a model that writes more does not keep to ``max_tokens``."""
+"""Sixteen times the average of prose: a longer answer means that the model ignores ``max_tokens``."""
 _SHORTEST_BOUND_CHARS = 4096
 _STEP_CHARS = 1_024
-"""Of an answer that are read between two pauses: a few milliseconds, whatever stands in them."""
+"""Characters read between two pauses: a few milliseconds for any text."""
 
 
 async def generate_answer(
     run: QueryRun,
     payload: ContextPayload,
-    writer: ModelTarget,
+    target: ModelTarget,
     breaker: CircuitBreaker,
     *,
     limit_s: float | None = None,
 ) -> AsyncGenerator[QueryEvent, None]:
-    """Ask one model and fill in ``run``.
+    """Call one model and set the answer in ``run``.
 
     Args:
-        run: Its deadline bounds everything.
+        run: Its deadline limits everything.
         payload: The prompt.
-        writer: Who is asked.
-        breaker: Of that model.
-        limit_s: Longest wait for the first token, or for the whole of a buffered answer; None for no other
-            than the deadline.
+        target: Model to call.
+        breaker: Circuit breaker of that model.
+        limit_s: Longest wait for the first token, or for a whole buffered answer; None for the deadline.
 
     Yields:
-        ``TokenEvent`` and ``CitationEvent`` mixed, then one ``UsageEvent``. When the time runs out, or
-        ``run.stop`` asks for the end, the answer is what was said so far; so it is when a model goes on
-        far beyond ``max_tokens`` (``finish_reason`` "length").
+        ``TokenEvent`` and ``CitationEvent`` mixed, then one ``UsageEvent``. The answer ends early when the
+        time runs out, when ``run.stop`` is requested, and when it is far longer than ``max_tokens``
+        (``finish_reason`` "length").
 
     Raises:
         LLMError: The model failed.
@@ -73,7 +72,7 @@ async def generate_answer(
     links, labels = LinkFilter(known), InventedLabels(len(payload.used))
     try:
         with breaker.call():
-            answer = _bounded(run, _texts(run, writer, payload, limit_s))
+            answer = _bounded(run, _texts(run, target, payload, limit_s))
             if run.preset.response_schema is not None:
                 answer = read_answer(run, answer)
             async with aclosing(_until_stopped(run, answer)) as texts:
@@ -87,10 +86,10 @@ async def generate_answer(
             raise
         run.outcome, run.finish_reason = "deadline", "deadline"
     finally:
-        run.generation_ms += (time.perf_counter() - started) * 1000
-        if run.response or run.answer:  # also of an answer that was cut off: its words are paid for
+        run.timings.generation_ms += (time.perf_counter() - started) * 1000
+        if run.response or run.answer:  # an answer that was cut off is paid for too
             run.note_cost(await _usage(run, payload))
-    held = links.finish()[:_STEP_CHARS]  # of an answer that was ended
+    held = links.finish()[:_STEP_CHARS]  # of an answer that ended early
     for event in _pass_on(run, checker, labels.feed(held) + labels.finish()):
         yield event
     for citation in checker.finish():
@@ -102,12 +101,12 @@ async def generate_answer(
 
 
 def known_addresses(run: QueryRun, payload: ContextPayload) -> AllowedAddresses:
-    """The addresses that an answer may name: those of the passages, and what the caller sent."""
+    """Return the addresses that an answer may name: those of the chunks and of the request."""
 
     def texts() -> Iterator[str]:
-        for passage in payload.used:
-            yield from (passage.chunk.text, passage.document_source)
-            yield from (passage.document_title or "", passage.chunk.heading or "")
+        for found in payload.used:
+            yield from (found.chunk.text, found.document_source)
+            yield from (found.document_title or "", found.chunk.heading or "")
         yield from (run.query, run.search_text, run.config.system_prompt or "")
         yield from (message.content for message in run.config.history)
 
@@ -117,7 +116,7 @@ def known_addresses(run: QueryRun, payload: ContextPayload) -> AllowedAddresses:
 def _pass_on(run: QueryRun, checker: CitationChecker, text: str) -> Iterator[QueryEvent]:
     if not text:
         return
-    if run.first_token_ms is None:
+    if run.timings.first_token_ms is None:
         run.note_first_token()
     run.answer += text
     yield TokenEvent(text)
@@ -126,42 +125,30 @@ def _pass_on(run: QueryRun, checker: CitationChecker, text: str) -> Iterator[Que
 
 
 def _contain(run: QueryRun, links: int, labels: int) -> None:
-    """Let the model's response not hold what was taken out of the answer."""
+    """Remove from the model's response what was removed from the answer."""
     run.links_removed += links
     if links + labels and run.response is not None:
         run.response = replace(run.response, content=run.answer)
 
 
-def _contain_examples(run: QueryRun, known: AllowedAddresses, passages: int) -> None:
+def _contain_examples(run: QueryRun, known: AllowedAddresses, chunks: int) -> None:
     if run.structured is not None and run.structured.examples:
         examples = tuple(
-            without_invented_labels(without_foreign_links(example, known), passages)
+            without_invented_labels(without_foreign_links(example, known), chunks)
             for example in run.structured.examples
         )
         run.structured = replace(run.structured, examples=examples)
 
 
-def replay_as_events(answer: str, citations: Iterable[Citation]) -> Iterator[QueryEvent]:
-    """An answer that is there already, as a model would have said it: each citation after its label."""
-    said = 0
-    for citation in citations:
-        if citation.end > said:
-            yield TokenEvent(answer[said : citation.end])
-            said = citation.end
-        yield CitationEvent(citation)
-    if said < len(answer):
-        yield TokenEvent(answer[said:])
-
-
 def prompt(run: QueryRun, payload: ContextPayload, provider: BaseLLMProvider) -> list[Message]:
-    """System with the context, then the conversation so far, then the question.
+    """Return the messages: system with the context, the conversation, the query.
 
-    Who only quotes the passages gets the question alone where a template would surround it with them.
+    An extractive provider gets the query without a template around it.
     """
     if payload.user_message != run.search_text and ProviderCapability.EXTRACTIVE in provider.capabilities:
         return [{"role": "user", "content": run.search_text}]
     system: list[Message] = []
-    # Without any passage a prompt with the context would speak of what is not there (B-033).
+    # Without chunks the system prompt would refer to an empty context (B-033).
     if run.retrieved or run.context_config().user_template is not None:
         system = [{"role": "system", "content": payload.system_prompt}]
     history: list[Message] = []
@@ -171,7 +158,7 @@ def prompt(run: QueryRun, payload: ContextPayload, provider: BaseLLMProvider) ->
 
 
 def request_for(run: QueryRun, model: str) -> LLMRequestConfig:
-    """The sampling that the query asks for."""
+    """Return the request settings of the query."""
     return LLMRequestConfig(
         model=model,
         temperature=run.config.temperature,
@@ -182,7 +169,7 @@ def request_for(run: QueryRun, model: str) -> LLMRequestConfig:
 
 
 def grounding(run: QueryRun, payload: ContextPayload) -> list[GroundingSource]:
-    """The passages of the prompt as data."""
+    """Return the chunks of the prompt as data."""
     return [
         GroundingSource(
             number=number,
@@ -197,27 +184,27 @@ def grounding(run: QueryRun, payload: ContextPayload) -> list[GroundingSource]:
 
 
 def _until_stopped(run: QueryRun, texts: AsyncGenerator[str, None]) -> AsyncGenerator[str, None]:
-    return texts if run.buffered else run.stop.interrupting(texts)  # nobody can stop what comes as a whole
+    return texts if run.buffered else run.stop.interrupting(texts)  # a buffered answer is one piece
 
 
 async def _texts(
-    run: QueryRun, writer: ModelTarget, payload: ContextPayload, limit_s: float | None
+    run: QueryRun, target: ModelTarget, payload: ContextPayload, limit_s: float | None
 ) -> AsyncGenerator[str, None]:
-    """The answer's pieces; one piece when the query is buffered."""
-    messages, request = prompt(run, payload, writer.provider), request_for(run, writer.model)
+    """Yield the answer's pieces; one piece if the query is buffered."""
+    messages, request = prompt(run, payload, target.provider), request_for(run, target.model)
     sources = grounding(run, payload)
     if run.buffered:
         until = (
             run.deadline if limit_s is None else Deadline(min(run.deadline.at, time.monotonic() + limit_s))
         )
-        response = await writer.provider.generate(messages, request, sources=sources, deadline=until)
+        response = await target.provider.generate(messages, request, sources=sources, deadline=until)
         _finish(run, response)
         if response.content:
             yield response.content
         return
-    events = writer.provider.stream_events(messages, request, sources=sources, deadline=run.deadline)
+    events = target.provider.stream_events(messages, request, sources=sources, deadline=run.deadline)
     async with aclosing(events):
-        event: LLMStreamEvent | None = await _first(events, writer, limit_s)
+        event: LLMStreamEvent | None = await _first(events, target, limit_s)
         while event is not None:
             if isinstance(event, TextDelta):
                 yield event.text
@@ -227,9 +214,9 @@ async def _texts(
 
 
 async def _bounded(run: QueryRun, texts: AsyncGenerator[str, None]) -> AsyncGenerator[str, None]:
-    """The texts until there are more characters than the query's tokens have: not every server counts them.
+    """Yield the texts up to the characters that ``max_tokens`` may have: not every server counts tokens.
 
-    What comes after it would be kept, checked and masked for the log by a process that answers others, too.
+    The rest would be stored, checked and masked at the expense of other queries.
     """
     left = max(run.config.max_tokens * _MAX_CHARS_PER_TOKEN, _SHORTEST_BOUND_CHARS)
     async with aclosing(texts):
@@ -247,22 +234,22 @@ async def _bounded(run: QueryRun, texts: AsyncGenerator[str, None]) -> AsyncGene
 async def _filtered(
     run: QueryRun, links: LinkFilter, labels: InventedLabels, texts: AsyncIterator[str]
 ) -> AsyncGenerator[str, None]:
-    """The texts without foreign links and invented labels; a filter may hold back a whole answer."""
+    """Yield the texts without foreign links and invented labels; a filter may hold back a whole answer."""
     try:
         async for text in texts:
             yield labels.feed(links.feed(text))
     except LLMError:
-        if run.answer:  # else another model may be asked
+        if run.answer:  # else another model may be called
             yield labels.finish()
         raise
     yield labels.feed(links.finish()) + labels.finish()
 
 
 async def _in_steps(run: QueryRun, texts: AsyncIterator[str]) -> AsyncGenerator[str, None]:
-    """The texts in pieces that are read in a moment; the event loop serves others after some of them.
+    """Yield the texts in short pieces, with pauses for the event loop.
 
-    A whole answer is one text, and a vendor may send its pieces faster than they are read: without a pause
-    nobody else would be answered meanwhile, and no time limit of this query could end it.
+    A buffered answer is one text, and a vendor may send pieces faster than they are read: without pauses
+    other queries would wait, and no time limit could end this one.
 
     Raises:
         DeadlineExceededError: The time ran out between two pieces.
@@ -280,13 +267,13 @@ async def _in_steps(run: QueryRun, texts: AsyncIterator[str]) -> AsyncGenerator[
 
 
 async def _first(
-    events: AsyncGenerator[LLMStreamEvent, None], writer: ModelTarget, limit_s: float | None
+    events: AsyncGenerator[LLMStreamEvent, None], target: ModelTarget, limit_s: float | None
 ) -> LLMStreamEvent | None:
     try:
         async with asyncio.timeout(limit_s):
             return await anext(events, None)
     except TimeoutError as exc:
-        raise timed_out(writer.provider.name) from exc
+        raise timed_out(target.provider.name) from exc
 
 
 def _finish(run: QueryRun, response: LLMResponse) -> None:

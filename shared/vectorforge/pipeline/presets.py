@@ -1,28 +1,125 @@
-"""The doors' presets: each design's defaults and formats over the one pipeline."""
+"""Presets: the defaults, prompts and formats of each API surface; what is special to DocRag and profiles."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from vectorforge.errors import InvalidInputError
 from vectorforge.pipeline.context import ContextFormat, SourceFormat
-from vectorforge.pipeline.docrag import ANSWER_SCHEMA, UNAVAILABLE_ANSWER
-from vectorforge.pipeline.profile_context import PROFILE_CONTEXT_CHARS, ProfileContextFormat
 from vectorforge.pipeline.prompts import (
     DEFAULT_SYSTEM_PROMPT,
     DOCRAG_SYSTEM_PROMPT,
     DOCRAG_USER_PROMPT,
     RAG_QUERY_SYSTEM_PROMPT,
 )
-from vectorforge.pipeline.types import QueryConfig
+from vectorforge.pipeline.types import Citation, HistoryMessage, QueryConfig, StructuredAnswer
 from vectorforge.pipeline.variants import Variant
-from vectorforge.types import SearchMode
+from vectorforge.tokens import estimate_tokens
+from vectorforge.types import RetrievedChunk, SearchMode
+
+PROFILE_CONTEXT_CHARS: Final = 2_000
+"""Default length of a profile's context."""
+MIN_CONTEXT_CHARS: Final = 200
+"""Room for a label, a header and the start of a chunk."""
+_LONGEST_HEADER = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileContextFormat(ContextFormat):
+    """Chunks with a line that names their origin: ``experience 12: Senior Engineer, Acme``."""
+
+    def write(self, number: int, chunk: RetrievedChunk, *, include_score: bool) -> str:
+        """Return the chunk under its label and its origin."""
+        metadata = chunk.chunk.metadata
+        origin = " ".join(str(metadata.get(key, "")) for key in ("source_type", "source_id")).strip()
+        header = ": ".join(part for part in (origin, chunk.document_title) if part)[:_LONGEST_HEADER]
+        text = f"{header}\n{chunk.chunk.text}" if header else chunk.chunk.text
+        # not super(): a dataclass with slots is another class than the one being compiled
+        return ContextFormat.write(
+            self, number, replace(chunk, chunk=replace(chunk.chunk, text=text)), include_score=include_score
+        )
+
+
+DEFAULT_COLLECTION = "docrag_embeddings"
+UNAVAILABLE_ANSWER = "I'm temporarily unable to process your question. Please try again later."
+
+ANSWER_SCHEMA: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {
+        "answer": {"type": "string", "description": "The answer, in Markdown."},
+        "examples": {"type": "array", "items": {"type": "string"}, "description": "Code examples."},
+        "sources": {"type": "array", "items": {"type": "string"}, "description": "URLs of sources used."},
+        "confidence": {"type": "string", "enum": ["high", "medium", "low"]},
+    },
+    "required": ["answer", "examples", "sources", "confidence"],
+    "additionalProperties": False,
+}
+"""The answer is first, so that it can be streamed before the rest."""
+
+_EXCHANGES = 3
+_ANSWER_CHARS = 200
+
+
+def history_of(exchanges: Iterable[tuple[str, str]]) -> tuple[HistoryMessage, ...]:
+    """Return earlier (query, answer) pairs, oldest first, as messages."""
+    return tuple(
+        message
+        for question, answer in exchanges
+        for message in (HistoryMessage("user", question), HistoryMessage("assistant", answer))
+    )
+
+
+def last_exchanges(history: Sequence[HistoryMessage]) -> list[str]:
+    """Return the last three queries with the start of their answers, as written into the context.
+
+    Args:
+        history: Oldest first. Answers up to the next query belong to a query; system messages, and assistant
+            messages before the first query, are ignored.
+    """
+    exchanges: list[str] = []
+    for message in history:
+        if message.role == "user":
+            exchanges.append(f"Previous Q: {message.content}")
+        elif message.role == "assistant" and exchanges:
+            exchanges[-1] += f"\nPrevious A: {message.content[:_ANSWER_CHARS]}..."
+    return exchanges[-_EXCHANGES:]
+
+
+def quoted_answer(used: Sequence[RetrievedChunk], citations: Sequence[Citation]) -> StructuredAnswer:
+    """Return the further fields of an answer that is not JSON of a model: its cited sources."""
+    cited = {citation.chunk_id for citation in citations}
+    sources = [chunk.document_source for chunk in used if chunk.chunk.id in cited]
+    return StructuredAnswer(source_urls=tuple(dict.fromkeys(sources)))
+
+
+def accuracy_indicators(examples: Sequence[str], sources: Sequence[str]) -> list[str]:
+    """Return the means of checking that an answer has: "sources_provided", "examples_provided"."""
+    offered = {"sources_provided": sources, "examples_provided": examples}
+    return [name for name, values in offered.items() if values]
+
+
+def trim_context_to_token_limit(context: str, max_tokens: int = 4000, model: str = "gpt-4o") -> str:
+    """Return the last lines of a text that together have at most ``max_tokens`` tokens.
+
+    For callers with a text of their own. Of a context this would keep the worst chunks, so the pipeline drops
+    exchanges first and then the lowest-ranked chunks; see ``ContextConfig``.
+    """
+    if estimate_tokens(context, model) <= max_tokens:
+        return context
+    lines = context.split("\n")
+    kept = bisect_right(
+        range(1, len(lines) + 1),
+        max_tokens,
+        key=lambda count: estimate_tokens("\n".join(lines[-count:]), model),
+    )
+    return "\n".join(lines[len(lines) - kept :])
 
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """An immutable set of defaults; what a request says explicitly always wins."""
+    """Immutable defaults of an API surface; explicit values of a request have priority."""
 
     name: str
     defaults: Mapping[str, Any] = field(default_factory=dict)
@@ -31,30 +128,30 @@ class Preset:
     context_format: ContextFormat = field(default_factory=ContextFormat)
     chunk_separator: str = "\n---\n"
     context_tokens_per_answer_token: int | None = 3
-    """The context's budget as a multiple of ``max_tokens``; None for no limit."""
+    """Budget of the context as a multiple of ``max_tokens``; None for no limit."""
     max_context_tokens: int | None = None
-    """The context's budget in tokens of ``counting_model``, instead of a multiple."""
+    """Budget of the context in tokens of ``counting_model``, instead of a multiple."""
     counting_model: str = "gpt-4"
     user_template: str | None = None
-    """See ``ContextConfig.user_template``; not for a request with a system prompt of its own."""
+    """See ``ContextConfig.user_template``; ignored for a request with its own system prompt."""
     history_policy: Literal["messages", "last_exchanges"] = "messages"
-    """The conversation so far: all of it as messages, or the end of it as text in the context."""
+    """Form of the conversation so far: all as messages, or its end as text in the context."""
     response_schema: Mapping[str, Any] | None = None
-    """The model answers with such a JSON object; its property ``answer`` is the answer."""
+    """Schema of the model's JSON object, whose property ``answer`` is the answer."""
     context_chars: int | None = None
-    """The context's budget in characters, in place of tokens."""
+    """Budget of the context in characters, in place of tokens."""
     on_empty: Literal["sentence", "generate"] = "sentence"
-    """Nothing was found: a fixed sentence, or the model without any context."""
+    """Answer to an empty result: a fixed sentence, or the model without context."""
     case_matters: bool = True
-    """False: a query in other case, or with other blanks, gets the same cached answer."""
+    """False: queries that differ in case or blanks share a cached answer."""
     unavailable_answer: str | None = None
-    """What is answered when nobody can; None: an error is raised."""
+    """Last fallback of the degradation ladder; None: an error is raised."""
 
     def config(self, variant: Variant | None = None, /, **explicit: Any) -> QueryConfig:
-        """The preset's defaults, the variant over them, and over both the values given."""
+        """Return the preset's defaults, overlaid by the variant and then by the explicit values."""
         named = {**variant.overlay, "variant": variant.name} if variant else {}
         if explicit.get("llm_provider") not in (None, named.get("llm_provider")):
-            named.pop("llm_model", None)  # it is another provider's
+            named.pop("llm_model", None)  # a model of another provider
         return QueryConfig(**{**self.defaults, **named, **explicit, "preset": self.name})
 
 
@@ -107,10 +204,10 @@ PRESETS: Mapping[str, Preset] = {preset.name: preset for preset in (VECTORFORGE,
 
 
 def find_preset(name: str) -> Preset:
-    """The preset of this name.
+    """Return the preset of this name.
 
     Raises:
-        InvalidInputError: There is none.
+        InvalidInputError: It does not exist.
     """
     try:
         return PRESETS[name]
@@ -122,9 +219,9 @@ def find_preset(name: str) -> Preset:
 
 @cache
 def preset_text(name: str) -> str:
-    """All that the preset says, prompts included, as text that is the same in every process.
+    """Return the whole preset, prompts included, as text that is the same in every process.
 
     Raises:
-        InvalidInputError: There is none of this name.
+        InvalidInputError: It does not exist.
     """
     return repr(find_preset(name))

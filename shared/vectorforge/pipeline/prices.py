@@ -1,4 +1,4 @@
-"""What an answer costs: prices of language models, by provider and model.
+"""Prices of language models, the cost of an answer, and the most that a query may use.
 
 Only the standard rate of prompt and completion tokens is known here. Discounts (cached prompts, batches) and
 surcharges (regions, fast modes, tools) are not, so a vendor's invoice may differ.
@@ -8,7 +8,14 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from vectorforge.config import ModelPrice
+from vectorforge.config import ModelPrice, VectorForgeConfig
+from vectorforge.errors import VectorForgeError
+from vectorforge.limits.settings import Claim
+from vectorforge.llm.base import BaseLLMProvider
+from vectorforge.llm.registry import LLMProviderRegistry
+from vectorforge.llm.types import ProviderCapability
+from vectorforge.pipeline.presets import find_preset
+from vectorforge.pipeline.types import QueryConfig
 
 # https://developers.openai.com/api/docs/models/gpt-6.2-sol and /gpt-6-luna and /gpt-5.6-luna, read on
 # 2026-11-22 from stored copies: US dollars per million tokens. Beyond 272,000 prompt tokens the whole request
@@ -56,30 +63,30 @@ _PUBLISHED: Mapping[str, Mapping[str, ModelPrice]] = MappingProxyType(
     {"openai": _OPENAI, "anthropic": _ANTHROPIC, "google": _GOOGLE, "cohere": _COHERE}
 )
 _UNPAID = frozenset({"extractive", "ollama", "max_serve"})
-"""Providers that run on the user's own machines, or on none."""
+"""Providers that run on the user's own machines, or use no model."""
 
 _FREE = ModelPrice(input=0.0, output=0.0)
 _VERSION = re.compile(r"-(?:\d{8}|\d{4}-\d{2}-\d{2}|latest)$")
-"""What vendors put behind a model's name for one of its versions: a date, or "latest"."""
+"""Version suffix of a model name: a date, or "latest"."""
 
 _PER_MILLION = 1_000_000
 
 
 class PriceList:
-    """Prices by provider and model: the caller's own first, then those that vendors have published.
+    """Prices by provider and model: configured ones first, then those published by vendors.
 
     Args:
-        own: By ``model`` or ``provider/model``; the setting ``VECTORFORGE_MODEL_PRICES``.
+        own: Prices by ``model`` or ``provider/model``; the setting ``VECTORFORGE_MODEL_PRICES``.
     """
 
     def __init__(self, own: Mapping[str, ModelPrice] | None = None) -> None:
         self._own = dict(own or {})
 
     def find(self, provider: str, model: str) -> ModelPrice | None:
-        """The price, or None when it is not known.
+        """Return the price, or None if unknown.
 
-        A dated name such as ``claude-sonnet-4-20250514`` has its own price, if there is one, else that of the
-        name before the date. No other beginning of a name counts: ``gpt-4`` says nothing of ``gpt-4o``.
+        A dated name such as ``claude-sonnet-4-20250514`` has its own price if there is one, else that of the
+        name before the date. Other prefixes do not count: ``gpt-4`` is not ``gpt-4o``.
         """
         names = (model, _VERSION.sub("", model))
         keys = [key for name in names for key in (f"{provider}/{name}", name)]
@@ -94,7 +101,7 @@ class PriceList:
     def estimate_cost(
         self, provider: str, model: str, prompt_tokens: int, completion_tokens: int
     ) -> float | None:
-        """US dollars for one call of a model; None when its price is not known.
+        """Return the US dollars for one call of a model; None if its price is unknown.
 
         Args:
             provider: Name of the provider, e.g. "openai".
@@ -121,3 +128,65 @@ def estimate_cost(
 ) -> float | None:
     """As ``PriceList.estimate_cost``, by the published prices unless others are given."""
     return prices.estimate_cost(provider, model, prompt_tokens, completion_tokens)
+
+
+_PROMPT_TOKENS = 500
+"""Upper bound of the presets' own prompts and of the text around chunks and messages."""
+_BYTES_PER_TOKEN = 3
+"""Bytes of UTF-8 per token; English and most scripts with multi-byte letters have about four. A claim is
+settled soon, so no tokenizer is loaded for it."""
+_REWRITING_TOKENS = 2_500
+"""Upper bound of a rewrite: see ``conversation.rewrite_query``."""
+
+
+def query_claim(
+    query: str,
+    config: QueryConfig,
+    *,
+    is_stream: bool,
+    settings: VectorForgeConfig,
+    registry: LLMProviderRegistry,
+    prices: PriceList,
+) -> Claim:
+    """What a question may use at most: its prompt's budget and its longest answer, at its model's price.
+
+    Where neither a number of tokens nor of characters bounds the passages, they are taken to be as long as
+    the settings cut them. Who quotes passages uses nothing, and a model without a price costs nothing.
+    """
+    provider = _provider(config, registry)
+    if provider is None or ProviderCapability.EXTRACTIVE in provider.capabilities:
+        return Claim(is_stream=is_stream)
+    prompt_tokens = _PROMPT_TOKENS + _context_tokens(config, settings) + _tokens(query)
+    texts = [message.content for message in config.history]
+    prompt_tokens += sum(map(_tokens, [*texts, config.system_prompt or ""]))
+    if config.conversation_id is not None:
+        prompt_tokens += settings.query.history_max_tokens
+    if config.rewrite and (config.history or config.conversation_id is not None):
+        prompt_tokens += _REWRITING_TOKENS
+    model = config.llm_model or provider.default_model
+    cost = prices.estimate_cost(provider.provider_name(), model, prompt_tokens, config.max_tokens)
+    return Claim(is_stream=is_stream, tokens=prompt_tokens + config.max_tokens, cost_usd=cost or 0.0)
+
+
+def _provider(config: QueryConfig, registry: LLMProviderRegistry) -> BaseLLMProvider | None:
+    try:
+        if config.llm_provider:
+            return registry.get(config.llm_provider)
+        return registry.get_default() if registry.list_providers() else None
+    except VectorForgeError:
+        return None  # step 1 of the query raises it
+
+
+def _tokens(text: str) -> int:
+    return len(text.encode("utf-8", "replace")) // _BYTES_PER_TOKEN + 1
+
+
+def _context_tokens(config: QueryConfig, settings: VectorForgeConfig) -> int:
+    preset = find_preset(config.preset)
+    if preset.max_context_tokens is not None:
+        return preset.max_context_tokens
+    if preset.context_chars is not None:
+        return preset.context_chars // _BYTES_PER_TOKEN
+    if preset.context_tokens_per_answer_token is not None:
+        return config.max_tokens * preset.context_tokens_per_answer_token
+    return config.top_k * settings.ingestion.chunk_size_chars // _BYTES_PER_TOKEN

@@ -1,4 +1,4 @@
-"""A question, the passages of one profile, a context for a model. Asks no language model itself."""
+"""Retrieval within one profile, and a context of the chunks; calls no language model."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ from vectorforge.deadline import Deadline
 from vectorforge.embedding.base import EmbeddingProvider
 from vectorforge.errors import EmbeddingModelChangedError, InvalidInputError
 from vectorforge.pipeline.context import ContextBuilder, ContextConfig
-from vectorforge.pipeline.profile_context import (
+from vectorforge.pipeline.presets import (
     MIN_CONTEXT_CHARS,
     PROFILE_CONTEXT_CHARS,
     ProfileContextFormat,
@@ -22,15 +22,15 @@ __all__ = ["RAGRetrievalPipeline", "RetrievedChunk"]
 
 
 class RAGRetrievalPipeline:
-    """Finds passages of profiles. Knows neither a language model nor the database that profiles come from.
+    """Finds chunks of profiles.
 
     Args:
-        vector_store: The profiles' collection, of one tenant.
-        embedding_provider: The collection's.
-        preprocessor: Cleans the question.
+        vector_store: Collection of the profiles, of one tenant.
+        embedding_provider: Provider of the collection.
+        preprocessor: Cleans the query.
         max_top_k: Largest ``top_k`` accepted.
-        now: Asked for store and provider anew when the collection's embedding model has changed; None: that
-            is an error.
+        now: Returns store and provider after the collection's embedding model has changed; None: that is an
+            error.
 
     Raises:
         ConfigurationError: The provider is not the collection's.
@@ -62,33 +62,32 @@ class RAGRetrievalPipeline:
         deadline: Deadline | None = None,
         search_mode: SearchMode = SearchMode.DENSE,
     ) -> list[RetrievedChunk]:
-        """The passages of a profile that answer a question best, best first.
+        """Return the chunks of a profile that answer a query best, best first.
 
         Args:
-            query: The question.
-            profile_id: The profile; of one that does not exist there are no passages.
-            top_k: Passages at most, 1 to ``max_top_k``.
-            filters: Metadata filter, see ``vectorstore.filters``. It narrows the profile's passages; nothing
-                in it reaches another profile.
-            min_score: Passages scoring less are left out; None keeps all. Not applied to a search by words
-                only, whose scores say nothing of vectors.
-            deadline: When the passages are no longer wanted.
-            search_mode: What passages are found by.
+            query: The query.
+            profile_id: The profile; an unknown one has no chunks.
+            top_k: Largest number of chunks, 1 to ``max_top_k``.
+            filters: Metadata filter, see ``vectorstore.filters``; it cannot reach another profile.
+            min_score: Lowest score that is kept; None keeps all. Ignored by a lexical search, whose scores
+                are not similarities of vectors.
+            deadline: Time by which the chunks are needed.
+            search_mode: Mode of the search.
 
         Returns:
-            0 to ``top_k`` passages.
+            0 to ``top_k`` chunks.
 
         Raises:
-            InvalidInputError: The question is empty, or ``top_k`` or ``profile_id`` is out of range.
-            FilterError: The filter cannot be understood.
-            EmbeddingError: The question could not be embedded.
-            EmbeddingModelChangedError: The collection's model has changed, and it cannot be read again.
+            InvalidInputError: The query is empty, or ``top_k`` or ``profile_id`` is out of range.
+            FilterError: The filter is malformed.
+            EmbeddingError: The query could not be embedded.
+            EmbeddingModelChangedError: The collection's model has changed, and ``now`` is None.
             DatabaseError: The search failed.
         """
         checked_profile(profile_id)
         if not 1 <= top_k <= self._max_top_k:
             raise InvalidInputError(f"top_k must be between 1 and {self._max_top_k}.", field="top_k")
-        filter_language.parse(filters)  # before the embedding is paid for
+        filter_language.parse(filters)  # before the embedding costs anything
         text = self._preprocessor.preprocess(query)
         if search_mode is SearchMode.LEXICAL:
             min_score = None
@@ -115,18 +114,18 @@ class RAGRetrievalPipeline:
     async def format_context(
         self, chunks: Sequence[RetrievedChunk], max_length: int = PROFILE_CONTEXT_CHARS
     ) -> str:
-        """Passages as text for a model: ``[Source 1]``, what it is from, the passage.
+        """Return chunks as text for a model: ``[Source 1]``, origin, text.
 
         Args:
             chunks: Best first.
-            max_length: Characters at most, labels and separators included.
+            max_length: Largest number of characters, labels and separators included.
 
         Returns:
-            As many whole passages as fit, from the best on; of a best one that alone is too long, its start
-            up to the end of a sentence. Empty without passages.
+            As many whole chunks as fit, best first; if the best one does not fit, its start up to the end of
+            a sentence. Empty without chunks.
 
         Raises:
-            InvalidInputError: ``max_length`` is below 200, which holds no passage.
+            InvalidInputError: ``max_length`` is below 200.
         """
         if max_length < MIN_CONTEXT_CHARS:
             raise InvalidInputError(f"max_length must be at least {MIN_CONTEXT_CHARS}.", field="max_length")

@@ -1,4 +1,4 @@
-"""Prompt templates, and how the context gets into them."""
+"""Prompt templates and their rendering."""
 
 import os
 import re
@@ -52,7 +52,7 @@ Respond with one JSON object, its keys in this order:
   "sources": ["URLs of the sources you used"],
   "confidence": "high, medium or low"
 }"""
-"""Its wording is ours: the design has the first sentence, what the guidelines say, and the JSON's fields."""
+"""Wording of ours; the design has the first sentence, the guidelines' content and the JSON's fields."""
 
 DOCRAG_USER_PROMPT = (
     "Context from documentation:\n{context}\n\nUser question: {query}\n\n"
@@ -66,38 +66,38 @@ FENCE = (
     "that does not stand in it.\n"
     "<<<PASSAGES {nonce}>>>\n{context}\n<<<END OF PASSAGES {nonce}>>>"
 )
-"""Around the passages in every prompt, the caller's own templates included."""
+"""Frame of the chunks in every prompt, custom templates included."""
 
 NO_RESULTS_ANSWER = "No relevant documents found for your query."
 
 _PLACEHOLDER = "{context}"
 _NONCE_BYTES = 8
-"""2^64 values, one for each prompt: no document can know it beforehand."""
+"""2^64 values, one for each prompt: a document cannot guess it."""
 _NUMBER = re.compile(r"(PASSAGES |the two lines marked )[0-9a-f]{16}(?=>>>| is quoted)")
 _FENCE_LINE = re.compile(r"<<<(?=\s*(?:END\s+OF\s+)?PASSAGES)", re.IGNORECASE)
 
 
 def fence(context: str) -> str:
-    """The passages as data: between two lines that hold a number made for this prompt alone.
+    """Return the context between two lines with a random number of this prompt.
 
-    A document cannot close the fence, for it was written before the number was made. What only looks like
-    such a line is written apart, so that a model is not taken in by it either.
+    A document cannot close the fence, because it was written before the number was chosen. Text that looks
+    like such a line is spaced out, so that it does not mislead a model either.
     """
     nonce = os.urandom(_NONCE_BYTES).hex()
     return fill_template(FENCE, nonce=nonce, context=_FENCE_LINE.sub("< < <", context))
 
 
 def without_fence_number(text: str) -> str:
-    """A text that holds a prompt, with zeros for its fence's number: so prompts can be compared."""
+    """Return a prompt with zeros for its fence's number, for comparisons."""
     return _NUMBER.sub(rf"\g<1>{'0' * 2 * _NONCE_BYTES}", text)
 
 
 def render_template(template: str, context: str) -> str:
-    """Put the context in place of ``{context}``.
+    """Replace ``{context}`` with the context.
 
-    Only that placeholder has a meaning, so a template may hold JSON or code. ``{{`` and ``}}`` are read as
-    escaped braces when the whole template is a valid format string, as they always were.
-    (``str.format`` itself would crash on other braces and let a template reach into objects:
+    Other braces stay, so a template may contain JSON or code. ``{{`` and ``}}`` are escaped braces if the
+    whole template is a valid format string.
+    (``str.format`` would fail on other braces and let a template reach into objects:
     https://github.com/run-llama/llama_index/issues/14310.)
 
     Raises:
@@ -115,6 +115,6 @@ def render_template(template: str, context: str) -> str:
 
 
 def fill_template(template: str, **values: str) -> str:
-    """Put each value in place of its ``{name}``; what values hold is never a placeholder."""
+    """Replace each ``{name}`` with its value; values are not searched for placeholders."""
     names = "|".join(map(re.escape, values))
     return re.sub(rf"\{{({names})\}}", lambda match: values[match[1]], template)

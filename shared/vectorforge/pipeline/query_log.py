@@ -1,46 +1,122 @@
-"""The log of a query: where its two records go, and that nothing about it is ever the query's failure."""
+"""Last step of a query: its log record, and the writes batched with it. No failure here fails the query."""
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from types import TracebackType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogRepository
+from vectorforge.db.repositories.query_log_repo import QueryLog
 from vectorforge.errors import VectorForgeError
-from vectorforge.pipeline.answer_cache.end_writes import KEEP_TIMEOUT_S, QueryEndWrites
+from vectorforge.pipeline.answer_cache.cache import AnswerCache
 from vectorforge.pipeline.guardrails.log_text import LogTexts
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.telemetry import MetricsCollector, Tracer, measure
+from vectorforge.types import Collection, Vector
+
+if TYPE_CHECKING:
+    from vectorforge.db.tenant_database import TenantDatabase
+    from vectorforge.db.types import Call
+    from vectorforge.limits.admission import Admission
 
 logger = logging.getLogger(__name__)
 
+_WRITE_TIMEOUT_S = 1.0
+"""Time limit of the batched writes: without caches there would be no such wait."""
 _LATE_S = 1.0
-"""For the record of a query that has used up its time: Lambda stops the process two seconds after that."""
+"""Time limit of the record of a query without time left: Lambda stops the process two seconds later."""
 
 
 class QueryLogSink(Protocol):
-    """Takes the records of a query: the table itself (``QueryLogRepository``), or a queue before it."""
+    """Destination of log records: the table (``QueryLogRepository``), or a queue before it."""
 
     async def start(self, query_log: QueryLog) -> None:
-        """Note that the query has begun: then it is known even if this process is killed before its end."""
+        """Store the record of a query that has begun, so that a killed process leaves a trace."""
         ...
 
     async def create(self, query_log: QueryLog) -> None:
-        """Keep the record of the query's end; a second one with the same id changes nothing."""
+        """Store the record of a query's end; a second one with the same id changes nothing."""
         ...
 
 
+class QueryLogTable(Protocol):
+    """Log table in the database that holds the caches; ``QueryLogRepository``."""
+
+    async def create_with(self, log: QueryLog, beside: "Sequence[Call]", *, timeout_s: float) -> bool:
+        """Store a record and run statements in one transaction; False if only the record was stored."""
+        ...
+
+
+class QueryVectorStore(Protocol):
+    """Cache of query vectors; ``QueryVectorRepository``."""
+
+    def end_write(self, collection: Collection, query: str, vector: Vector) -> "Call":
+        """Return the statement that stores a vector."""
+        ...
+
+
+class QueryEndWrites:
+    """Statements that are run at a query's end: cached answer, cached vector, settled limits.
+
+    Args:
+        db: Database of the tenant.
+        answers: Answer cache of the same tenant; None: answers are not cached.
+        vectors: Vector cache of the same tenant; None: vectors are not cached.
+        admission: Admission of the query's request; None: it has no limits.
+    """
+
+    def __init__(
+        self,
+        db: "TenantDatabase",
+        *,
+        answers: AnswerCache | None,
+        vectors: QueryVectorStore | None,
+        admission: "Admission | None" = None,
+    ) -> None:
+        self._db = db
+        self._admission = admission
+        self._answers = answers
+        self._vectors = vectors
+
+    def statements(self, run: QueryRun) -> "list[Call]":
+        """Return the statements, which may be run twice. A cached answer settles no tokens and no cost."""
+        calls: list[Call] = []
+        if self._admission is not None:
+            cost_usd = run.use.cost_usd if run.use.tokens else None
+            calls += self._admission.settling(run.use.tokens, cost_usd)
+        if self._vectors is not None and run.retrieved.new_vector is not None:
+            calls.append(self._vectors.end_write(*run.retrieved.new_vector))
+        if self._answers is not None:
+            calls += self._answers.end_write(run)
+        return calls
+
+    def confirm(self) -> None:
+        """Note that the statements were committed."""
+        if self._admission is not None:
+            self._admission.confirm()
+
+    async def run(self, calls: "Sequence[Call]") -> None:
+        """Run the statements in a transaction of their own. Raises nothing but a cancellation."""
+        try:
+            async with asyncio.timeout(_WRITE_TIMEOUT_S):
+                await self._db.execute_all(calls, repeatable=True)
+            self.confirm()
+        except (VectorForgeError, TimeoutError) as exc:
+            reason = exc.message if isinstance(exc, VectorForgeError) else type(exc).__name__
+            logger.warning("The answer was not stored: %s", reason)
+
+
 class QueryLogging:
-    """Hands records to a sink.
+    """Writes the records of a query.
 
     Args:
         sink: Bound to the tenant.
-        metrics: Where ``query_log.write.*`` goes: one measurement for each query, of its end.
-        tracer: Where the span log goes.
-        timeout_s: Longest time for one record.
-        end_write: The statements that are to be run at a query's end beside its record; None: there are none.
-        texts: What may be kept of the texts, of the same tenant; None: all of it.
+        metrics: Collector of ``query_log.write.*``: one measurement for each query, of its end.
+        tracer: Collector of the span log.
+        timeout_s: Time limit of one record.
+        table: The sink as the table; None if records go to another place than the database.
+        end_writes: Writes batched with the record of the end; None for none.
+        texts: Policy of the tenant for logged texts; None: texts are logged in full.
     """
 
     def __init__(
@@ -50,31 +126,33 @@ class QueryLogging:
         metrics: MetricsCollector,
         tracer: Tracer,
         timeout_s: float,
-        end_write: QueryEndWrites | None = None,
+        table: QueryLogTable | None = None,
+        end_writes: QueryEndWrites | None = None,
         texts: LogTexts | None = None,
     ) -> None:
         self._sink = sink
+        self._table = table
         self._metrics = metrics
         self._tracer = tracer
         self._timeout_s = timeout_s
-        self._keeping = end_write
+        self._end_writes = end_writes
         self._texts = texts
 
     @property
-    def goes_elsewhere(self) -> bool:
-        """Whether records go to another place than the database.
+    def runs_with_search(self) -> bool:
+        """True if the record of the start is written while the search runs.
 
-        Then a query's beginning is logged beside the search. In the database the two would need two
-        connections at a time, and a full pool would refuse requests that it serves now.
+        In the database the two would need two connections at a time, and a full pool would reject requests
+        that it can serve one after the other.
         """
-        return not isinstance(self._sink, QueryLogRepository)
+        return self._table is None
 
     async def start(self, run: QueryRun) -> None:
-        """Log that the query has begun. Never raises, except to go on being cancelled."""
+        """Log that the query has begun. Raises nothing but a cancellation."""
         await shielded(self._start(run))
 
     async def end(self, run: QueryRun) -> None:
-        """Log how the query ended. Never raises, except to go on being cancelled."""
+        """Log the end of the query. Raises nothing but a cancellation."""
         await shielded(self._end(run))
 
     async def _start(self, run: QueryRun) -> None:
@@ -90,22 +168,21 @@ class QueryLogging:
                 await self._create(run)
 
     async def _create(self, run: QueryRun) -> None:
-        end_write, record = self._keeping, await self._allowed(run.log_record())
-        beside = [] if end_write is None else end_write.statements(run)
-        if not beside or end_write is None or run.deadline.remaining_s() <= 0:  # settled by the request's end
+        record, writes = await self._allowed(run.log_record()), self._end_writes
+        calls = [] if writes is None else writes.statements(run)
+        if not calls or writes is None or run.deadline.remaining_s() <= 0:  # the request's end settles
             await self._sink.create(record)
-        elif isinstance(self._sink, QueryLogRepository):
-            if await self._sink.create_with(record, beside, timeout_s=KEEP_TIMEOUT_S):
-                end_write.confirm()
-        else:
-            await asyncio.gather(self._sink.create(record), end_write.run(beside))
+        elif self._table is None:
+            await asyncio.gather(self._sink.create(record), writes.run(calls))
+        elif await self._table.create_with(record, calls, timeout_s=_WRITE_TIMEOUT_S):
+            writes.confirm()
 
     async def _allowed(self, record: QueryLog) -> QueryLog:
         return record if self._texts is None else await self._texts.apply(record)
 
 
 class _FailuresAreWarnings:
-    """Whatever is wrong with the log, the query goes on (A-117)."""
+    """Log an error of the query log as a warning (A-117)."""
 
     __slots__ = ()
 
@@ -117,7 +194,7 @@ class _FailuresAreWarnings:
     ) -> bool:
         if not isinstance(exc, Exception):
             return False
-        # Only our own errors' texts are known to hold no secret.
+        # Only messages of our own errors are known to be free of secrets.
         logger.warning(
             f"Failed to log query: {exc if isinstance(exc, VectorForgeError) else type(exc).__name__}"
         )
@@ -125,7 +202,7 @@ class _FailuresAreWarnings:
 
 
 async def shielded(step: Coroutine[Any, Any, None]) -> None:
-    """Log, also when the client goes away meanwhile; then the cancellation goes on."""
+    """Run a step to its end even if the task is cancelled meanwhile; then raise the cancellation."""
     task = asyncio.create_task(step)
     try:
         await asyncio.shield(task)

@@ -1,59 +1,58 @@
-"""``QueryService``: preprocess, retrieve, build the context, generate, check citations, log.
+"""``QueryService``: look up, preprocess, retrieve, build the context, generate, check citations, log.
 
-``query()``, ``query_stream()`` and every HTTP door are views of one stream of events,
-``query_events()``, so that they cannot differ.
+``query()``, ``query_stream()`` and every API surface are views of one stream of events.
 """
 
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractContextManager, aclosing, nullcontext
+from contextlib import aclosing, nullcontext
 from uuid import UUID, uuid4
 
 from vectorforge.deadline import Deadline
 from vectorforge.errors import VectorForgeError, log_unexpected
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.pipeline.answer_cache.cache import AnswerCache
-from vectorforge.pipeline.answer_cache.end_writes import QueryEndWrites
+from vectorforge.pipeline.answer_cache.lookup import QueryLookupService
 from vectorforge.pipeline.context import ContextBuilder
 from vectorforge.pipeline.conversation import ConversationMemory
 from vectorforge.pipeline.dry_run import DryRun, describe_request
 from vectorforge.pipeline.fallback.ladder import DegradationLadder
 from vectorforge.pipeline.guardrails.log_text import LogTexts
 from vectorforge.pipeline.prices import PUBLISHED_PRICES, PriceList
-from vectorforge.pipeline.query_log import QueryLogging
-from vectorforge.pipeline.query_log import QueryLogSink as QueryLogSink  # belongs to this interface
+from vectorforge.pipeline.query_log import QueryEndWrites, QueryLogging, QueryLogSink, QueryLogTable
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.steps import QuerySteps
 from vectorforge.pipeline.stopping import StopSignal
 from vectorforge.pipeline.types import DoneEvent, ErrorEvent, QueryConfig, QueryEvent, QueryResult, TokenEvent
-from vectorforge.retriever.base import BaseRetriever, QueryLookup, QueryPreprocessor
+from vectorforge.retriever.base import BaseRetriever, CollectionChoice, QueriedCollection, QueryPreprocessor
 from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, NoTracer, Tracer, measure
 
 logger = logging.getLogger(__name__)
 
 
 class QueryService:
-    """Answers questions of one tenant.
+    """Answers queries of one tenant.
 
     Args:
         retriever: Bound to the tenant.
-        context_builder: Makes the prompt.
-        llm_registry: Where the answering model is found by name.
-        query_log_repo: Where records go, bound to the tenant. The first is awaited before the first event,
-            beside the search, the second before the last event: nothing runs after a response on Lambda.
-        preprocessor: Cleans the question.
-        metrics: Where ``pipeline.*`` and ``context.*`` go.
-        tracer: Where the spans preprocess, retrieve, context, generate and log go.
-        timeout_s: Longest time for one question.
-        log_timeout_s: Longest time that the first event, and the last, wait for the log.
-        prices: By which an answer's cost is estimated.
-        memory: Of the same tenant; None: only conversations that are sent along.
-        ladder: Who or what answers when the model does not; None: nobody, errors are raised.
-        answer_cache: Of the same tenant; None: every question is answered anew.
-        end_write: Writes batched with the final log record; same tenant and cache. None:
-            the cache keeps answers by itself, and the retriever vectors.
-        log_texts: What records may hold of questions and answers, of the same tenant; None: all.
+        context_builder: Builds the prompt.
+        llm_registry: Answering models by name.
+        query_log_repo: Sink of the log records of the tenant. The first is awaited before the first event,
+            the second before the last event: nothing runs after a response on Lambda.
+        metrics: Collector of ``pipeline.*`` and ``context.*``.
+        tracer: Collector of the spans preprocess, retrieve, context, generate and log.
+        timeout_s: Time limit of a query.
+        log_timeout_s: Longest wait of the first event, and of the last, for the log.
+        prices: Prices for the estimated cost of an answer.
+        memory: Conversations of the same tenant; None: only messages that the request sends.
+        ladder: Fallbacks if the model fails; None: errors are raised.
+        lookup: Step 0, of the same tenant; None: collections are given by id, and the retriever reads them.
+        answer_cache: Cache of the same tenant; None: answers are not cached.
+        log_table: The sink as the table, if records go to the database.
+        end_writes: Writes batched with the final log record; given with ``lookup``. None: the cache stores
+            answers itself, and the retriever vectors.
+        log_texts: Policy of the same tenant for logged texts; None: texts are logged in full.
     """
 
     def __init__(
@@ -71,14 +70,15 @@ class QueryService:
         prices: PriceList = PUBLISHED_PRICES,
         memory: ConversationMemory | None = None,
         ladder: DegradationLadder | None = None,
+        lookup: QueryLookupService | None = None,
         answer_cache: AnswerCache | None = None,
-        end_write: QueryEndWrites | None = None,
+        log_table: QueryLogTable | None = None,
+        end_writes: QueryEndWrites | None = None,
         log_texts: LogTexts | None = None,
     ) -> None:
         self.metrics: MetricsCollector = metrics or InMemoryMetrics()
         self._timeout_s = timeout_s
         self._prices = prices
-        self._keeping = end_write
         self._retriever = retriever
         self._context_builder = context_builder
         self._llm_registry = llm_registry
@@ -87,13 +87,16 @@ class QueryService:
         self._tracer: Tracer = tracer or NoTracer()
         self._memory = memory or ConversationMemory()
         self._ladder = ladder or DegradationLadder(llm_registry, enabled=False, metrics=self.metrics)
+        self._lookup = lookup
         self._answer_cache = answer_cache
+        self._end_writes = end_writes
         self._query_log = QueryLogging(
             query_log_repo,
             metrics=self.metrics,
             tracer=self._tracer,
             timeout_s=log_timeout_s,
-            end_write=end_write,
+            table=log_table,
+            end_writes=end_writes,
             texts=log_texts,
         )
 
@@ -107,45 +110,47 @@ class QueryService:
             self._query_log,
             self._memory,
             self._ladder,
+            self._lookup,
             self._answer_cache,
             self.metrics,
             self._tracer,
+            self._timeout_s,
         )
 
     async def query(
         self,
         query: str,
-        collection_id: UUID,
+        collection_id: QueriedCollection,
         config: QueryConfig | None = None,
         *,
         request_id: UUID | None = None,
         deadline: Deadline | None = None,
-        data_version: int | None = None,
-        known: QueryLookup | None = None,
     ) -> QueryResult:
-        """The complete answer.
+        """Return the complete answer.
 
         Args:
-            query: The question, in any language the collection's embedding model knows.
-            collection_id: Where to look.
-            config: None takes ``QueryConfig()``.
-            request_id: Becomes the log record's id; None makes one.
-            deadline: None allows ``timeout_s``.
-            data_version: Of the collection, when the caller has read it for this question; it saves reading
-                it again.
-            known: What ``QueryLookupService`` has found for just this question and configuration.
+            query: Text in any language of the embedding model.
+            collection_id: Collection to search; an id wins over a name.
+            config: None for ``QueryConfig()``.
+            request_id: Id of the log record; None for a new one.
+            deadline: None for ``timeout_s`` from now.
 
         Raises:
-            InvalidInputError: The question or a setting is not usable.
-            NotFoundError: There is no such collection.
-            EmbeddingError: The question could not be embedded.
-            LLMError: The answer could not be generated.
-            AnswerUnavailableError: Neither of the two, and no step down from the full answer works.
+            InvalidInputError: The query or a setting is invalid.
+            NotFoundError: The collection does not exist.
+            LimitExceededError: A limit of the tenant is reached.
+            EmbeddingError, LLMError: Query not embedded, or answer not generated.
+            AnswerUnavailableError: Neither worked, and no fallback.
             DatabaseError: The search failed.
         """
-        run = self._start(query, collection_id, config, request_id, deadline, buffered=True)
-        self._note_known(run, data_version, known)
-        async with aclosing(self._run(run)) as events:
+        run = await self.begin(
+            query, collection_id, config, request_id=request_id, deadline=deadline, buffered=True
+        )
+        return await self.result(run)
+
+    async def result(self, run: QueryRun) -> QueryResult:
+        """Return the complete answer of a run that ``begin`` returned; raises as ``query``."""
+        async with aclosing(self.events(run)) as events:
             async for event in events:
                 if isinstance(event, DoneEvent):
                     return event.result
@@ -156,18 +161,12 @@ class QueryService:
     async def query_stream(
         self,
         query: str,
-        collection_id: UUID,
+        collection_id: QueriedCollection,
         config: QueryConfig | None = None,
         *,
         collector: Callable[[QueryResult], None] | None = None,
     ) -> AsyncGenerator[str, None]:
-        """The answer's text, piece by piece.
-
-        Args:
-            query: The question.
-            collection_id: Where to look.
-            config: None takes ``QueryConfig()``.
-            collector: Called with the complete result after the last piece.
+        """Yield the answer's text, piece by piece; then call ``collector`` with the complete result.
 
         Raises:
             VectorForgeError: As ``query``; also after some pieces, when the answer breaks off.
@@ -184,79 +183,84 @@ class QueryService:
     async def query_events(
         self,
         query: str,
-        collection_id: UUID,
+        collection_id: QueriedCollection,
         config: QueryConfig | None = None,
         *,
-        request_id: UUID | None = None,
         deadline: Deadline | None = None,
-        data_version: int | None = None,
-        known: QueryLookup | None = None,
-        stop: StopSignal | None = None,
     ) -> AsyncGenerator[QueryEvent, None]:
-        """The query as typed events, in the order that ``pipeline.types`` describes.
+        """Yield the query as typed events in the order of ``pipeline.types``; a failure is the last event.
 
-        Never raises: a failure is the last event. Closing the iterator early stops the model and logs
-        the query as aborted. ``stop`` does the same and lets the events come to their end.
+        Closing the iterator early stops the model and logs the query as aborted.
         """
-        run = self._start(query, collection_id, config, request_id, deadline, buffered=False)
-        self._note_known(run, data_version, known)
-        run.stop = stop or run.stop
-        async with aclosing(self._run(run)) as events:
+        try:
+            run = await self.begin(query, collection_id, config, deadline=deadline)
+        except VectorForgeError as exc:
+            yield ErrorEvent(error=exc, stage="retrieve")
+            return
+        async with aclosing(self.events(run)) as events:
             async for event in events:
                 yield event
 
     async def dry_run(
         self,
         query: str,
-        collection_id: UUID,
+        collection_id: QueriedCollection,
         config: QueryConfig | None = None,
         *,
         deadline: Deadline | None = None,
     ) -> DryRun:
-        """What would be sent to the model for this question; the search is made, no model is asked.
+        """Return the request that the model would get, streamed or buffered as ``config.stream`` says.
 
-        Nothing is logged, stored or taken from a cache. Arguments as ``query``; ``config.stream`` says which
-        of the two requests it is.
+        The search runs; no model is called; nothing is logged, stored or taken from the answer cache.
 
         Raises:
-            InvalidInputError: As ``query``, or the question would have to be rewritten first.
-            VectorForgeError: As ``query``, of the search.
+            InvalidInputError: As ``query``, or the query would have to be rewritten first.
+            VectorForgeError: As ``query``, from the look-up and the search.
         """
         buffered = not (config or QueryConfig()).stream
-        run = self._start(query, collection_id, config, None, deadline, buffered=buffered)
-        return describe_request(run, await self._steps.until_the_model(run))
+        run = await self.begin(query, collection_id, config, deadline=deadline, buffered=buffered)
+        return describe_request(run, await self._steps.prompt_only(run))
 
-    def _start(
+    async def begin(
         self,
         query: str,
-        collection_id: UUID,
-        config: QueryConfig | None,
-        request_id: UUID | None,
-        deadline: Deadline | None,
+        collection_id: QueriedCollection,
+        config: QueryConfig | None = None,
         *,
-        buffered: bool,
+        request_id: UUID | None = None,
+        deadline: Deadline | None = None,
+        buffered: bool = False,
+        stop: StopSignal | None = None,
     ) -> QueryRun:
-        return QueryRun(
+        """Run step 0, in one round trip; ``events`` or ``result`` runs the others.
+
+        The arguments are those of ``query``; ``buffered`` has the model return the whole answer at once, and
+        ``stop`` ends the answer early, while the events still come to their end.
+
+        Raises:
+            VectorForgeError: The collection does not exist, a limit is reached, or the database failed; the
+                query is not logged.
+        """
+        run = QueryRun(
             query=query,
-            collection_id=collection_id,
+            choice=CollectionChoice.of(collection_id),
             config=config or QueryConfig(),
             request_id=request_id or uuid4(),
             deadline=deadline or Deadline.after(self._timeout_s),
             buffered=buffered,
             prices=self._prices,
+            stop=stop or StopSignal(),
         )
+        await self._steps.look_up(run)
+        return run
 
-    def _note_known(self, run: QueryRun, data_version: int | None, known: QueryLookup | None) -> None:
-        run.data_version = data_version if known is None else known.collection.data_version
-        if self._keeping is not None:  # who would keep what a search leaves to others
-            run.known = known
-
-    async def _run(self, run: QueryRun) -> AsyncGenerator[QueryEvent, None]:
-        """The steps, and around them what every outcome needs: metrics, one log record, one last event."""
+    async def events(self, run: QueryRun) -> AsyncGenerator[QueryEvent, None]:
+        """Yield the events of a run that ``begin`` returned; as ``query_events``."""
+        variant = run.config.variant
         try:
             with (
                 measure(self.metrics, "pipeline.query") as measurement,
-                _measure_variant(self.metrics, run.config.variant),
+                measure(self.metrics, "pipeline.variant", {"variant": variant}) if variant else nullcontext(),
             ):
                 try:
                     async with aclosing(self._steps.events(run)) as events:
@@ -273,7 +277,7 @@ class QueryService:
             error.__cause__ = exc
             last = self._fail(run, error)
         except BaseException:
-            # The client went away (GeneratorExit) or the server is stopping (CancelledError).
+            # The client disconnected (GeneratorExit) or the server is stopping (CancelledError).
             run.outcome = "aborted"
             await self._log_query(run)
             raise
@@ -281,24 +285,18 @@ class QueryService:
         yield last
 
     async def _end(self, run: QueryRun) -> None:
-        """Log the query, keep its answer and its exchange, side by side; none raises."""
+        """Log the query, store its answer and its exchange concurrently."""
         steps = [self._log_query(run)]
         if run.config.conversation_id is not None:
             steps.append(self._memory.keep(run))
-        if self._keeping is None and self._answer_cache is not None and run.error is None:
+        if self._end_writes is None and self._answer_cache is not None and run.error is None:
             steps.append(self._answer_cache.keep(run))
         await (steps[0] if len(steps) == 1 else asyncio.gather(*steps))
 
     async def _log_query(self, run: QueryRun) -> None:
-        """Log how a query ended, with or without a result; never raises, except to go on being cancelled."""
         await self._query_log.end(run)
 
     def _fail(self, run: QueryRun, error: VectorForgeError) -> ErrorEvent:
         if error.is_fault:
             self.metrics.increment("pipeline.query.faults")
         return run.fail(error)
-
-
-def _measure_variant(metrics: MetricsCollector, name: str | None) -> AbstractContextManager[object]:
-    """Measures a query with a variant by that, too; one without leaves no trace."""
-    return measure(metrics, "pipeline.variant", {"variant": name}) if name else nullcontext()

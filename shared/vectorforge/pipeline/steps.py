@@ -1,4 +1,4 @@
-"""The steps of a query, in their order; ``rag.QueryService`` is around them."""
+"""Steps of a query in their order: look up, preprocess, retrieve, build the context, generate."""
 
 import asyncio
 import time
@@ -6,27 +6,28 @@ from collections.abc import AsyncGenerator, Coroutine
 from contextlib import AbstractContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from vectorforge.embedding.cache import FRESH_VECTORS
-from vectorforge.errors import DeadlineExceededError, VectorForgeError
+from vectorforge.errors import DeadlineExceededError, InvalidInputError, VectorForgeError
 from vectorforge.llm.registry import LLMProviderRegistry
-from vectorforge.pipeline.answer_cache.cache import AnswerCache
+from vectorforge.pipeline.answer_cache.cache import AnswerCache, restore_chunks
+from vectorforge.pipeline.answer_cache.lookup import QueryLookupService
 from vectorforge.pipeline.citations.quality import note_quality
 from vectorforge.pipeline.context import ContextBuilder, ContextPayload
 from vectorforge.pipeline.conversation import ConversationMemory
 from vectorforge.pipeline.fallback.ladder import DegradationLadder
-from vectorforge.pipeline.presets import find_preset
 from vectorforge.pipeline.query_log import QueryLogging
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.types import QueryEvent, SourcesEvent
-from vectorforge.retriever.base import BaseRetriever, QueryPreprocessor
+from vectorforge.retriever.base import BaseRetriever, QueryPreprocessor, RetrievalRequest
 from vectorforge.telemetry import MetricsCollector, Tracer
 from vectorforge.threads import off_event_loop
 
 
 @dataclass(frozen=True, slots=True)
 class QuerySteps:
-    """Preprocess, retrieve, build the context, generate. What each part is, ``QueryService`` says."""
+    """Steps of a query; ``QueryService`` describes the parts."""
 
     retriever: BaseRetriever
     context_builder: ContextBuilder
@@ -35,18 +36,44 @@ class QuerySteps:
     query_log: QueryLogging
     memory: ConversationMemory
     ladder: DegradationLadder
+    lookup: QueryLookupService | None
     answer_cache: AnswerCache | None
     metrics: MetricsCollector
     tracer: Tracer
+    timeout_s: float
+    """Time limit of step 0; the others have the query's deadline."""
+
+    async def look_up(self, run: QueryRun) -> None:
+        """Step 0: clean the query, choose the provider, find the collection and reserve the run's claim.
+
+        An error of the query itself is noted in the run and raised by step 1, which is logged.
+
+        Raises:
+            InvalidInputError: The collection is named, and there is no look-up service.
+            DeadlineExceededError: The time ran out.
+            VectorForgeError: As ``QueryLookupService.look_up``.
+        """
+        try:
+            run.prepare(self.preprocessor.clean(run.query), self.llm_registry)
+        except VectorForgeError as exc:
+            run.request_error = exc
+        if self.lookup is None:
+            run.collection_id = _collection_id(run.choice.names[0])
+            return
+        try:
+            async with asyncio.timeout(self.timeout_s):
+                await self.lookup.look_up(run)
+        except TimeoutError as exc:
+            raise DeadlineExceededError from exc
 
     async def events(self, run: QueryRun) -> AsyncGenerator[QueryEvent, None]:
-        """All of them; fills in ``run``.
+        """Run the steps after step 0.
 
         Yields:
             From ``MetaEvent`` to ``UsageEvent``.
 
         Raises:
-            VectorForgeError: A step failed, ``run.stage``, and nothing else could answer.
+            VectorForgeError: The step ``run.stage`` failed, and no fallback worked.
         """
         with self._stage(run, "preprocess"):
             await self._preprocess(run)
@@ -61,7 +88,7 @@ class QuerySteps:
         else:
             with self._stage(run, "context"):
                 payload = self._build_context(run)
-            yield SourcesEvent(payload.sources, run.retrieved, run.retrieval_ms)
+            yield SourcesEvent(payload.sources, run.retrieved, run.timings.retrieval_ms)
             for step in self.ladder.without_vectors(run):
                 yield step
             answer = self.ladder.answer(run, self._build_context)
@@ -71,11 +98,11 @@ class QuerySteps:
                     yield event
         if run.links_removed:
             self.metrics.increment("pipeline.answers.links_removed", run.links_removed)
-        if not run.cached and run.outcome != "aborted":
+        if not run.cache.hit and run.outcome != "aborted":
             await off_event_loop(len(run.answer), lambda: note_quality(run, self.metrics))
 
-    async def until_the_model(self, run: QueryRun) -> ContextPayload:
-        """The steps before a model is asked, without one, and without a cache or a record; fills in ``run``.
+    async def prompt_only(self, run: QueryRun) -> ContextPayload:
+        """Run the steps up to the prompt, without a model, a cached answer or a log record.
 
         Raises:
             VectorForgeError: A step failed.
@@ -85,10 +112,8 @@ class QuerySteps:
         return self._build_context(run)
 
     async def _preprocess(self, run: QueryRun, *, rewriting: bool = True) -> None:
-        clean = self.preprocessor.clean(run.query)
-        run.search_text, run.query_truncated = clean.text, clean.truncated
-        find_preset(run.config.preset)
-        run.choose_provider(self.llm_registry)
+        if run.request_error is not None:
+            raise run.request_error
         try:
             async with asyncio.timeout_at(run.loop_deadline()):
                 await self.memory.recall(run, rewriting=rewriting)
@@ -96,28 +121,28 @@ class QuerySteps:
             raise DeadlineExceededError from exc
 
     async def _search(self, run: QueryRun) -> AsyncGenerator[QueryEvent, None]:
-        """Find passages or a cached answer; before the event leaves, the log knows of the query."""
-        if self.query_log.goes_elsewhere:
+        """Find chunks or a cached answer; the query's start is logged before the event is yielded."""
+        if self.query_log.runs_with_search:
             async with concurrently(self.query_log.start(run)) as started:
-                run.cached = await self._look_up(run)
+                await self._look_up_answer(run)
                 async with concurrently(self._find_chunks(run)) as search:
                     await started
                     yield run.meta()
                     await search
             return
-        run.cached = await self._look_up(run)
-        if not run.cached:  # else its end is near, and its row is written at once
+        await self._look_up_answer(run)
+        if not run.cache.hit:  # a cached answer is logged at once, with its end
             await self.query_log.start(run)
         yield run.meta()
         await self._find_chunks(run)
 
-    async def _look_up(self, run: QueryRun) -> bool:
-        return self.answer_cache is not None and await self.answer_cache.look_up(run)
+    async def _look_up_answer(self, run: QueryRun) -> None:
+        run.cache.hit = self.answer_cache is not None and await self.answer_cache.look_up(run)
 
     async def _find_chunks(self, run: QueryRun) -> None:
-        """Search, unless the answer is there already."""
-        if run.cached and run.stored is not None:
-            run.stored.restore_chunks(run)
+        """Search, unless the answer is cached."""
+        if run.cache.hit and run.cache.stored is not None:
+            restore_chunks(run, run.cache.stored)
         else:
             await self._retrieve(run)
 
@@ -126,29 +151,29 @@ class QuerySteps:
         return self.tracer.span(name)
 
     async def _retrieve(self, run: QueryRun) -> None:
-        started = time.perf_counter()
-        fresh = FRESH_VECTORS.set(not run.config.use_cache)
-        known = {} if run.known is None else {"known": run.known}
+        started, config = time.perf_counter(), run.config
+        request = RetrievalRequest(
+            run.rewritten_query or run.search_text,
+            run.collection_id,
+            config.top_k,
+            config.filters,
+            config.min_score,
+            config.embedding_provider,
+            profile_id=config.profile_id,
+            deadline=run.deadline,
+            search_mode=config.search_mode,
+            allow_lexical_fallback=self.ladder.enabled,
+            lookup=run.lookup,
+        )
+        fresh = FRESH_VECTORS.set(not config.use_cache)
         try:
             async with asyncio.timeout_at(run.loop_deadline()):
-                run.retrieved = await self.retriever.retrieve(
-                    run.rewritten_query or run.search_text,
-                    run.collection_id,
-                    run.config.top_k,
-                    run.config.filters,
-                    run.config.min_score,
-                    run.config.embedding_provider,
-                    profile_id=run.config.profile_id,
-                    deadline=run.deadline,
-                    search_mode=run.config.search_mode,
-                    allow_lexical_fallback=self.ladder.enabled,
-                    **known,
-                )
+                run.retrieved = await self.retriever.find(request)
         except TimeoutError as exc:
             raise DeadlineExceededError from exc
         finally:
             FRESH_VECTORS.reset(fresh)  # for what its task does next
-        run.retrieval_ms = _ms_since(started)
+        run.timings.retrieval_ms = _ms_since(started)
 
     def _build_context(self, run: QueryRun) -> ContextPayload:
         started = time.perf_counter()
@@ -156,7 +181,7 @@ class QuerySteps:
             run.search_text, run.retrieved, run.context_config()
         )
         elapsed_ms = _ms_since(started)
-        run.context_ms += elapsed_ms
+        run.timings.context_ms += elapsed_ms
         self.metrics.observe("context.build.duration_ms", elapsed_ms)
         self.metrics.observe("context.tokens_used", payload.token_count)
         self.metrics.observe("context.chunks_included", payload.chunks_used)
@@ -166,13 +191,22 @@ class QuerySteps:
 
 @asynccontextmanager
 async def concurrently(step: Coroutine[Any, Any, None]) -> AsyncGenerator[asyncio.Task[None], None]:
-    """Run a step while the block goes on with something else; it has ended when the block has."""
+    """Run a step concurrently with the block; the end of the block cancels it."""
     task = asyncio.create_task(step)
     try:
         yield task
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+def _collection_id(name: str) -> UUID:
+    try:
+        return UUID(name)
+    except ValueError:
+        raise InvalidInputError(
+            "A query service without a look-up finds collections by id only.", field="collection"
+        ) from None
 
 
 def _ms_since(started: float) -> float:

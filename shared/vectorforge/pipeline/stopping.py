@@ -1,29 +1,29 @@
-"""Ends the answer of a query before its time, in good order: what was said so far is the answer."""
+"""Stop signal: ends the answer of a query early; the text so far is the answer."""
 
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 
-class QueryStopped(Exception):  # noqa: N818 - it is no error, as StopIteration is none
-    """Somebody asked for the end of the answer."""
+class QueryStopped(Exception):  # noqa: N818 - not an error, like StopIteration
+    """The end of the answer was requested."""
 
 
 class StopSignal:
-    """Interrupts the answer of one query, in whose event loop it is used.
+    """Interrupts the answer of one query; used in the query's event loop.
 
-    Unlike a cancellation it leaves the query at work, which still has citations, usage and a log to give.
+    Unlike a cancellation it lets the query finish: citations, usage and log follow.
     """
 
     def __init__(self) -> None:
         self.requested = False
-        """Whether the answer is to end."""
+        """True once the end was requested."""
         self._waiting: asyncio.Task[object] | None = None
-        """The task that waits for a text; ``request`` cancels it."""
+        """Task that waits for a text; ``request`` cancels it."""
         self._has_cancelled = False
 
     def request(self) -> None:
-        """End the answer; a second call changes nothing."""
+        """End the answer; a second call does nothing."""
         if self.requested:
             return
         self.requested = True
@@ -31,13 +31,13 @@ class StopSignal:
             self._has_cancelled = self._waiting.cancel()
 
     async def interrupting(self, texts: AsyncGenerator[str, None]) -> AsyncGenerator[str, None]:
-        """The texts until the end is asked for.
+        """Yield the texts until the end is requested.
 
         Args:
-            texts: Read in one task; closed with this generator; cancelled while it is waited for.
+            texts: Read in one task; closed with this generator; cancelled while it is awaited.
 
         Raises:
-            QueryStopped: The end was asked for.
+            QueryStopped: The end was requested.
         """
         task = _current_task()
         async with aclosing(texts):
@@ -47,7 +47,7 @@ class StopSignal:
                 try:
                     text = await anext(texts, None)
                 except asyncio.CancelledError:
-                    # As asyncio.timeout knows its own cancellation, without its cost for each text.
+                    # Recognizes its own cancellation as asyncio.timeout does, without the cost for each text.
                     if not self._has_cancelled or task.uncancel() > cancelled_before:
                         raise
                     break
@@ -61,5 +61,5 @@ class StopSignal:
 
 def _current_task() -> "asyncio.Task[object]":
     task = asyncio.current_task()
-    assert task is not None  # noqa: S101 - whoever awaits is in a task
+    assert task is not None  # noqa: S101 - a coroutine runs in a task
     return task

@@ -1,7 +1,4 @@
-"""Reads the answer out of a JSON object while the object is still being written.
-
-Answers as JSON: the readable text of them while they come in, and at the end what else they say.
-"""
+"""Answers as JSON: stream their text while the object is incomplete, then read the other properties."""
 
 import json
 import logging
@@ -20,7 +17,7 @@ from vectorforge.types import RetrievedChunk
 _FENCE = r"\s*(?:```[ \t]*\w*\s*)?"
 _OPENING = re.compile(_FENCE + r"\{")
 _OPENING_SO_FAR = re.compile(r"\s*(?:`{0,3}|```[ \t]*\w*\s*)")
-"""What may still become the start of an object."""
+"""Possible start of an object."""
 _KEY = re.compile(r'[\s,]*"((?:[^"\\]|\\.){0,200})"\s*:\s*(?=\S)', re.DOTALL)
 _KEY_SO_FAR = re.compile(r'[\s,]*(?:"(?:[^"\\]|\\.){0,200}\\?(?:"\s*(?::\s*)?)?)?', re.DOTALL)
 _BETWEEN_TEXTS = re.compile(r'["{}\[\],]|[^"{}\[\],]+')
@@ -40,42 +37,41 @@ class _At(Enum):
     OTHER_VALUE = auto()
     TEXT = auto()
     REST = auto()
-    """The text is complete; nothing after it is for the reader."""
+    """The text is complete; the rest is ignored."""
     NO_JSON = auto()
     """Everything is text."""
 
 
 class AnswerReader:
-    r"""Finds one text property of a JSON object (https://www.rfc-editor.org/rfc/rfc8259) piece by piece.
+    r"""Reads one text property of a JSON object (https://www.rfc-editor.org/rfc/rfc8259) piece by piece.
 
-    The pieces may be cut anywhere, within an escape too. What is not JSON is forgiven where a reader still
-    sees what was meant: a code fence around the object, line breaks and ``\d`` inside of texts, quotation
-    marks that nobody escaped, and a text instead of an object.
+    The pieces may be cut anywhere, within an escape too. Tolerated are a code fence around the object, line
+    breaks and ``\d`` inside of texts, unescaped quotation marks, and a text instead of an object.
 
     Args:
-        key: The property, wherever it stands at the top level.
+        key: The property at the top level.
     """
 
     def __init__(self, key: str = "answer") -> None:
         self._key = key
         self._at = _At.START
         self._pending = ""
-        """Written; read up to ``_next``."""
+        """Text received; read up to ``_next``."""
         self._next = 0
         self._written: list[str] = []
         self._texts: list[str] = []
         self._depth = 0
         """Brackets open within another property's value."""
         self._quoted = False
-        """Whether the reader is within a text of that value."""
+        """True within a text of that value."""
 
     @property
     def text(self) -> str:
-        """The property's value, as far as it is known."""
+        """Value of the property, as far as it is known."""
         return "".join(self._texts)
 
     def feed(self, piece: str) -> str:
-        """Take the next piece of the object; returns what it adds to the text, often nothing."""
+        """Add a piece of the object; return what it adds to the text, often nothing."""
         self._written.append(piece)
         self._pending, self._next = self._pending[self._next :] + piece, 0
         known = len(self._texts)
@@ -84,9 +80,9 @@ class AnswerReader:
         return "".join(self._texts[known:])
 
     def finish(self) -> str:
-        """Say that all is written; returns what that adds to the text.
+        """End the object; return what that adds to the text.
 
-        An object without the property is all text: whoever reads gets what the model wrote.
+        An object without the property is all text: the reader gets what the model wrote.
         """
         if self._at is _At.REST or self._texts:
             return ""
@@ -95,7 +91,7 @@ class AnswerReader:
         return self._texts[0]
 
     def object(self) -> Mapping[str, Any] | None:
-        """All properties; None when what was written is no complete JSON object."""
+        """Return all properties; None if the text is not a complete JSON object."""
         written = "".join(self._written)
         opening = _OPENING.match(written)
         if opening is None:
@@ -107,7 +103,7 @@ class AnswerReader:
         return found if isinstance(found, dict) else None
 
     def _step(self) -> bool:
-        """Read on; False when more has to be written first."""
+        """Read the next part; return False if more text is needed."""
         match self._at:
             case _At.START:
                 return self._read_start()
@@ -127,7 +123,7 @@ class AnswerReader:
     def _read_start(self) -> bool:
         if opening := _OPENING.match(self._pending):
             return self._go(_At.KEY, opening.end())
-        if not self._pending.strip():  # blanks before the object: not looked through again for each piece
+        if not self._pending.strip():  # blanks before the object are read once
             self._next = len(self._pending)
             return False
         return not _OPENING_SO_FAR.fullmatch(self._pending) and self._give_up()
@@ -141,7 +137,7 @@ class AnswerReader:
         return self._go(_At.OTHER_VALUE, key.end())
 
     def _give_up(self) -> bool:
-        """No JSON, or none with this property: all that was written becomes the text."""
+        """Treat everything as text: it is not JSON, or lacks the property."""
         self._pending = "".join(self._written)
         return self._go(_At.NO_JSON, 0)
 
@@ -169,7 +165,7 @@ class AnswerReader:
             return False
         if following[1] in ",}":
             return self._go(_At.REST, self._next + 1)
-        return self._emit('"', 1)  # the text goes on: the model forgot to escape it
+        return self._emit('"', 1)  # the text continues: the model did not escape the mark
 
     def _read_escape(self) -> bool:
         escaped = self._pending[self._next + 1 : self._next + 2]
@@ -211,7 +207,7 @@ def _unescaped(key: str) -> str | None:
 
 
 def _character(code: int) -> str:
-    """The character; half of a pair is none, and could not be sent."""
+    """Return the character; half of a surrogate pair, which cannot be sent, is replaced."""
     return "\N{REPLACEMENT CHARACTER}" if 0xD800 <= code < 0xE000 else chr(code)
 
 
@@ -222,11 +218,11 @@ _CONFIDENCES: Mapping[Any, Confidence] = {"high": "high", "medium": "medium", "l
 
 
 async def read_answer(run: QueryRun, texts: AsyncGenerator[str, None]) -> AsyncGenerator[str, None]:
-    """The answer's pieces for a reader; sets ``run.structured`` when the door asks for JSON.
+    """Yield the answer's text from a model's JSON; set ``run.structured``.
 
     Args:
-        run: Whose preset asks the model for JSON.
-        texts: What the model writes; closed with this generator.
+        run: Its preset has a response schema.
+        texts: Output of the model; closed with this generator.
     """
     async with aclosing(texts):
         if _quotes(run):
@@ -234,7 +230,7 @@ async def read_answer(run: QueryRun, texts: AsyncGenerator[str, None]) -> AsyncG
                 yield text
             return
         reader = AnswerReader()
-        run.structured = StructuredAnswer()  # what can be said if the answer breaks off
+        run.structured = StructuredAnswer()  # if the answer breaks off
         async for text in texts:
             if readable := reader.feed(text):
                 yield readable
@@ -244,14 +240,14 @@ async def read_answer(run: QueryRun, texts: AsyncGenerator[str, None]) -> AsyncG
 
 
 def structured_answer(said: Mapping[str, Any] | None, used: Sequence[RetrievedChunk]) -> StructuredAnswer:
-    """What a model said beside its answer, as far as it can be used.
+    """Return the valid further properties of a model's answer.
 
     Args:
-        said: Its JSON object; what is missing there gets the defaults; None, when it wrote none, all of them.
-        used: The passages it was given: only their sources count as sources.
+        said: JSON object of the model; missing properties get defaults; None: all do.
+        used: Chunks in the prompt: other sources are dropped.
     """
     if said is None:
-        logger.error("The model's answer is no JSON object; it is taken as text.")
+        logger.error("The model's answer is not a JSON object; it is treated as text.")
         return StructuredAnswer()
     named = list(_texts(said.get("sources"), "url"))
     known = _known_sources(used)
@@ -265,22 +261,22 @@ def structured_answer(said: Mapping[str, Any] | None, used: Sequence[RetrievedCh
 
 
 def _quotes(run: QueryRun) -> bool:
-    """Whether the provider quotes the passages; then nobody reads the prompt that asks for JSON."""
+    """Return True for an extractive provider, which ignores the prompt and its schema."""
     return run.provider is not None and ProviderCapability.EXTRACTIVE in run.provider.capabilities
 
 
 def _known_sources(used: Sequence[RetrievedChunk]) -> dict[str, str]:
-    """Sources by their normalised spelling; the best passage's spelling wins."""
+    """Return sources by their normalised spelling; the best chunk's spelling has priority."""
     return {_normalised(chunk.document_source): chunk.document_source for chunk in reversed(used)}
 
 
 def _normalised(url: str) -> str:
-    """A source without what models add or lose: brackets around it, a fragment, a slash at its end."""
+    """Return a source without what models add or omit: brackets, a fragment, a final slash."""
     return urldefrag(url.strip().strip("<>")).url.rstrip("/")
 
 
 def _texts(value: Any, key: str) -> Iterator[str]:
-    """The texts of a list whose items should be texts, but may be objects with one under ``key``."""
+    """Yield the texts of a list whose items are texts, or objects with a text under ``key``."""
     for item in value if isinstance(value, list) else [value]:
         text = item.get(key, item) if isinstance(item, dict) else item
         if isinstance(text, str) and text:

@@ -14,7 +14,7 @@ from vectorforge.errors import ConfigurationError, InvalidInputError
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """An immutable overlay; it goes over a preset's defaults and under what a request says."""
+    """Immutable overlay between a preset's defaults and the values of a request."""
 
     name: str
     overlay: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
@@ -31,20 +31,20 @@ BUILT_IN: Mapping[str, Variant] = MappingProxyType(
         )
     }
 )
-"""Always there, and always these."""
+"""Variants of every deployment."""
 
 
 class VariantCatalogue:
-    """All variants of a deployment, and who gets which. Immutable.
+    """All variants of a deployment, and their split among requests. Immutable.
 
     Args:
-        settings: Have the variants beside ``BUILT_IN``, and the split.
-        llm_providers: Names of those that are there.
-        embedding_providers: Likewise.
+        settings: Variants in addition to ``BUILT_IN``, and the split.
+        llm_providers: Names of the configured providers.
+        embedding_providers: Names of the configured providers.
 
     Raises:
-        ConfigurationError: A variant has a built-in one's name, is over a limit of the settings or wants a
-            provider that is not there, or the split names a variant that is not there or has no weight.
+        ConfigurationError: A variant has the name of a built-in one, exceeds a limit of the settings or names
+            an unknown provider, or the split names an unknown variant or has no weight.
     """
 
     def __init__(
@@ -66,14 +66,14 @@ class VariantCatalogue:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The built-in ones first."""
+        """Names of all variants, the built-in ones first."""
         return tuple(self._variants)
 
     def find(self, name: str) -> Variant:
-        """The variant of this name.
+        """Return the variant of this name.
 
         Raises:
-            InvalidInputError: There is none; the text lists those that are there.
+            InvalidInputError: It does not exist; the message lists the variants.
         """
         try:
             return self._variants[name]
@@ -85,15 +85,15 @@ class VariantCatalogue:
     def choose(
         self, name: str | None, *, tenant_id: str, conversation_id: UUID | None = None
     ) -> Variant | None:
-        """The variant of a request: the one it names, else that of the split, else none.
+        """Return the variant of a request: the one it names, else that of the split, else None.
 
         Args:
-            name: What the request says; None leaves it to the split.
-            tenant_id: Keeps its variant, unless the split goes by conversations and there is one.
-            conversation_id: The stored conversation that the request belongs to.
+            name: Variant of the request; None for the split.
+            tenant_id: Has the same variant each time, unless the split is by conversation and there is one.
+            conversation_id: Stored conversation of the request.
 
         Raises:
-            InvalidInputError: The request names one that is not there.
+            InvalidInputError: The request names an unknown variant.
         """
         if name is not None:
             return self.find(name)
@@ -127,21 +127,21 @@ class VariantCatalogue:
 
 
 def split(key: str, weights: Mapping[str, float]) -> str:
-    """One of the names, always the same for the same key, in proportion to the weights.
+    """Return one of the names, the same for the same key, in proportion to the weights.
 
     Weighted rendezvous hashing: a changed weight moves keys to or from that name only, and the order of the
     names does not matter (Schindelhauer and Schomaker 2005, "Weighted Distributed Hash Tables";
     https://en.wikipedia.org/wiki/Rendezvous_hashing#Weighted_rendezvous_hash).
 
     Args:
-        key: Whose choice it is.
+        key: Key of the choice.
         weights: Name -> weight above 0, at least one.
     """
     return max(weights, key=lambda name: (weights[name] / -math.log(_uniform(f"{key}\0{name}")), name))
 
 
 def _uniform(text: str) -> float:
-    """A number in the open interval (0, 1), from 52 bits of a hash."""
+    """Return a number in the open interval (0, 1), from 52 bits of a hash."""
     number = int.from_bytes(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:8]) >> 12
     return (number + 0.5) / 2**52
 

@@ -1,1 +1,1 @@
-"""Question in, ranked passages out. Never calls a language model."""
+"""Retrieval: a query in, ranked chunks out, without a language model."""

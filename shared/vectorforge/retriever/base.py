@@ -1,6 +1,6 @@
-"""Step 1 of a query: clean the question.
+"""Retrieval interface: clean the query, describe the search, return ranked chunks.
 
-Step 2 of a query: the interface of everything that finds passages.
+``QueryPreprocessor`` is step 1 of a query. ``BaseRetriever`` is the interface of step 2.
 """
 
 import logging
@@ -8,30 +8,29 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 from uuid import UUID
 
-from vectorforge.db.repositories.answer_cache_repo import FoundAnswer
 from vectorforge.deadline import Deadline
-from vectorforge.errors import EmbeddingModelChangedError, InvalidInputError, VectorForgeError
+from vectorforge.errors import EmbeddingModelChangedError, InvalidInputError, NotFoundError, VectorForgeError
 from vectorforge.types import Collection, RetrievedChunk, SearchMode, Vector
 from vectorforge.vectorstore.base import NearestChunks
 
 logger = logging.getLogger(__name__)
 
 MAX_QUERY_LENGTH = 10_000
-"""Characters of a question; what is longer is cut."""
+"""Characters of a query; the rest is cut off."""
 
 _SPACES = re.compile(r" {2,}")
 
 
 @dataclass(frozen=True, slots=True)
 class CleanQuery:
-    """A question ready to be searched for."""
+    """A query ready to be searched for."""
 
     text: str
     truncated: bool
-    """Whether its end was cut off."""
+    """True if its end was cut off."""
 
 
 class QueryPreprocessor:
@@ -41,7 +40,7 @@ class QueryPreprocessor:
         self._max_query_length = max_query_length
 
     def preprocess(self, query: str) -> str:
-        """The cleaned question.
+        """Return the cleaned query.
 
         Raises:
             InvalidInputError: Nothing is left; it is a ``ValueError`` too.
@@ -49,7 +48,7 @@ class QueryPreprocessor:
         return self.clean(query).text
 
     def clean(self, query: str) -> CleanQuery:
-        """The cleaned question and whether it was cut, which is also logged as a warning.
+        """Return the cleaned query; log a warning if it was cut.
 
         Raises:
             InvalidInputError: Nothing is left.
@@ -66,19 +65,19 @@ class QueryPreprocessor:
         return CleanQuery(query[:limit].rstrip(), truncated=True)
 
 
-_MODELS_MET: Final = 3
-"""Changes of the model during one question are hardly ever two."""
+_MAX_ATTEMPTS: Final = 3
+"""Searches of one query while its collection's embedding model changes."""
 
 T = TypeVar("T")
 
 
 async def with_current_model(search: Callable[[], Awaitable[T]]) -> T:
-    """A search that reads its collection, embeds and asks; again when the collection's model has changed.
+    """Run a search that reads its collection; repeat it when the collection's model has changed meanwhile.
 
     Raises:
-        EmbeddingModelChangedError: It changed each time.
+        EmbeddingModelChangedError: It changed during each attempt.
     """
-    for _ in range(_MODELS_MET - 1):
+    for _ in range(_MAX_ATTEMPTS - 1):
         try:
             return await search()
         except EmbeddingModelChangedError:
@@ -86,34 +85,77 @@ async def with_current_model(search: Callable[[], Awaitable[T]]) -> T:
     return await search()
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
+class CollectionChoice:
+    """Collection that a query names."""
+
+    names: tuple[str, ...]
+    """Names or ids; the first that exists is used, and an id wins over a name."""
+    missing: NotFoundError | None = None
+    """Error if none exists; None for a default one."""
+    check: Callable[[Collection], object] | None = None
+    """Raises an error if the collection does not suit the query."""
+    known_id: UUID | None = None
+    """Id of a collection that the caller has found before: a query goes on if it cannot be read again."""
+
+    @classmethod
+    def of(cls, collection: "QueriedCollection") -> "CollectionChoice":
+        """Return a choice as it is, or the choice of one collection."""
+        if isinstance(collection, CollectionChoice):
+            return collection
+        known = collection.id if isinstance(collection, Collection) else collection
+        return cls((str(known),), known_id=known if isinstance(known, UUID) else None)
+
+    def not_found(self) -> NotFoundError:
+        """Return the error of a choice without an existing collection."""
+        return self.missing or NotFoundError(f"Collection {self.names[0]} not found")
+
+
+QueriedCollection: TypeAlias = UUID | str | Collection | CollectionChoice
+"""Collection of a query: its id, its name, the collection itself, or a choice among several."""
+
+
+@dataclass(frozen=True, slots=True)
 class QueryLookup:
-    """What was looked up of a question before its search, all at once; the search fills in the rest."""
+    """Collection and cached vector of a query, read before its search."""
 
     collection: Collection
     query: str | None = None
-    """The cleaned question that a vector was looked for; None: none was."""
+    """Cleaned query that the vector was looked up for; None if none was."""
     vector: Vector | None = None
-    """Of the question, by the collection's own model."""
-    answer: FoundAnswer | None = None
-    """What is kept for ``digest``."""
-    digest: bytes | None = None
-    """Of all that decides the answer but the collection; None: no answer was looked for."""
-    made: tuple[Collection, str, Vector] | None = None
-    """Collection, question and new vector, for whoever keeps vectors at the question's end."""
+    """Cached vector of the query, by the collection's own model."""
 
 
-class Passages(NearestChunks):
-    """The result of a search: passages, best first, and what became of the others.
+@dataclass(frozen=True, slots=True)
+class RetrievalRequest:
+    """One search; ``BaseRetriever.retrieve`` describes the fields."""
+
+    query: str
+    collection_id: UUID
+    top_k: int = 10
+    filters: Mapping[str, Any] | None = None
+    min_score: float | None = 0.0
+    embedding_provider: str | None = None
+    profile_id: int | None = None
+    deadline: Deadline | None = None
+    search_mode: SearchMode | None = None
+    allow_lexical_fallback: bool = False
+    lookup: QueryLookup | None = None
+    """Result of a look-up by the caller, who then stores ``RetrievedChunks.new_vector``; None: no look-up."""
+
+
+class RetrievedChunks(NearestChunks):
+    """Chunks found by a search, best first, with the search's statistics.
 
     Args:
-        found: The passages nearest to the question.
-        min_score: The score to reach; None keeps all.
+        found: Chunks nearest to the query.
+        min_score: Lowest score that is kept; None keeps all.
 
     Attributes:
-        below_min_score: Passages that were among the best and scored too low.
-        search_mode: What they were found by; None: not known.
-        vectors_error: Why they were found by words only, though vectors were wanted; None: all is well.
+        below_min_score: Number of chunks dropped for their score.
+        search_mode: Mode that found the chunks, or None if unknown.
+        vectors_error: Error because of which a hybrid search ran without vectors, or None.
+        new_vector: Collection, query and vector to store, if the caller has made the look-up; else None.
     """
 
     def __init__(self, found: Iterable[RetrievedChunk] = (), min_score: float | None = None) -> None:
@@ -123,17 +165,21 @@ class Passages(NearestChunks):
         self.below_min_score = len(found) - len(kept)
         self.search_mode: SearchMode | None = None
         self.vectors_error: VectorForgeError | None = None
+        self.new_vector: tuple[Collection, str, Vector] | None = None
 
     @property
     def degraded(self) -> list[str]:
-        """Steps down from the full search, as of an answer: "lexical" without vectors that were wanted."""
+        """Fallbacks used, named as for an answer: "lexical" if vectors were wanted and missing."""
         return [] if self.vectors_error is None else ["lexical"]
 
 
 class BaseRetriever(ABC):
-    """Finds the passages that may answer a question. Never calls a language model."""
+    """Finds the chunks that may answer a query. Never calls a language model."""
 
     @abstractmethod
+    async def find(self, request: RetrievalRequest) -> RetrievedChunks:
+        """Run a search; ``retrieve`` describes the result and the errors."""
+
     async def retrieve(
         self,
         query: str,
@@ -147,43 +193,55 @@ class BaseRetriever(ABC):
         deadline: Deadline | None = None,
         search_mode: SearchMode | None = None,
         allow_lexical_fallback: bool = False,
-        known: QueryLookup | None = None,
-    ) -> Passages:
-        """The passages that answer a question best, best first.
+    ) -> RetrievedChunks:
+        """Return the chunks that answer a query best, best first.
 
         Args:
-            query: The question; blanks around it do not matter.
-            collection_id: Where to look.
-            top_k: Passages at most, 1 or more.
+            query: The query; surrounding blanks are ignored.
+            collection_id: Collection to search.
+            top_k: Largest number of chunks, at least 1.
             filters: Metadata filter, see ``vectorstore.filters``; None for none.
-            min_score: Passages scoring less are left out (equal stays); None keeps all. Not applied to a
-                search by words only, whose scores say nothing of vectors.
-            embedding_provider: Embeds the question in place of the collection's provider.
-            profile_id: Only passages of this profile; a filter can only narrow it further.
-            deadline: When an answer is no longer wanted.
-            search_mode: What passages are found by; None leaves it to the collection.
-            allow_lexical_fallback: Search by words alone when the query cannot be embedded
-                now; ``Passages.vectors_error`` then says why.
-            known: What the caller has looked up of the question. He keeps its new vector, too.
+            min_score: Lowest score that is kept; None keeps all. Ignored by a lexical search, whose scores
+                are not similarities of vectors.
+            embedding_provider: Embeds the query in place of the collection's provider.
+            profile_id: Restricts the search to this profile; a filter can only narrow it further.
+            deadline: Time by which the result is needed.
+            search_mode: Mode of the search; None for the collection's.
+            allow_lexical_fallback: Search lexically when the query cannot be embedded;
+                ``RetrievedChunks.vectors_error`` then holds the reason.
 
         Returns:
-            0 to ``top_k`` passages, relevance descending, in a dense search score descending; the score
+            0 to ``top_k`` chunks by descending relevance, in a dense search by descending score; the score
             follows the collection's metric.
 
         Raises:
-            InvalidInputError: The question is empty, ``top_k`` is out of range, the retriever does not search
-                in this mode, or the collection's documents belong to profiles and none is named.
-            FilterError: The filter cannot be understood.
-            NotFoundError: There is no such collection.
-            EmbeddingError: The question could not be embedded.
+            InvalidInputError: The query is empty, ``top_k`` is out of range, the retriever does not support
+                the mode, or the collection's documents belong to profiles and no profile is given.
+            FilterError: The filter is malformed.
+            NotFoundError: The collection does not exist.
+            EmbeddingError: The query could not be embedded.
             DimensionMismatchError: The vector does not fit the collection.
             DatabaseError: The search failed.
         """
+        return await self.find(
+            RetrievalRequest(
+                query,
+                collection_id,
+                top_k,
+                filters,
+                min_score,
+                embedding_provider,
+                profile_id=profile_id,
+                deadline=deadline,
+                search_mode=search_mode,
+                allow_lexical_fallback=allow_lexical_fallback,
+            )
+        )
 
-    async def retrieve_with_scores(self, query: str, collection_id: UUID, top_k: int) -> Passages:
-        """``retrieve`` without filters and with passages of any score."""
+    async def retrieve_with_scores(self, query: str, collection_id: UUID, top_k: int) -> RetrievedChunks:
+        """``retrieve`` without filters and with chunks of any score."""
         return await self.retrieve(query, collection_id, top_k, min_score=None)
 
-    async def search(self, query: str, collection_id: UUID, top_k: int = 10) -> Passages:
-        """Another name of ``retrieve``."""
+    async def search(self, query: str, collection_id: UUID, top_k: int = 10) -> RetrievedChunks:
+        """Alias of ``retrieve``."""
         return await self.retrieve(query, collection_id, top_k)

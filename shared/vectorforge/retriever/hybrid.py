@@ -1,10 +1,12 @@
-"""Step 2 of a query: nearest vectors, and passages with the question's words."""
+"""Step 2 of a query: search by vectors, by words, or both."""
 
+import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 from uuid import UUID
 
 from vectorforge.deadline import Deadline
@@ -18,55 +20,65 @@ from vectorforge.errors import (
     EmbeddingInputError,
     InvalidInputError,
     NotFoundError,
+    VectorForgeError,
 )
 from vectorforge.retriever.base import (
     BaseRetriever,
-    Passages,
-    QueryLookup,
     QueryPreprocessor,
+    RetrievalRequest,
+    RetrievedChunks,
     with_current_model,
 )
-from vectorforge.retriever.kept_vectors import QueryVectors, store_in_background
 from vectorforge.retriever.rerank import search_capped
-from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, instrument
+from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, measure
 from vectorforge.types import Collection, DistanceMetric, RetrievedChunk, SearchMode, Vector
 from vectorforge.vectorstore.base import NearestChunks, VectorStore
 
 logger = logging.getLogger(__name__)
 
-_NOTHING_BESIDE = nullcontext()
-_REPAIRABLE = (EmbeddingAuthenticationError, EmbeddingInputError)
-"""Words in place of vectors would hide what has to be repaired."""
+_NO_STORE = nullcontext()
+_STORE_TIMEOUT_S = 1.0
+_NOT_REPLACEABLE = (EmbeddingAuthenticationError, EmbeddingInputError)
+"""Errors to repair: a lexical fallback would hide them."""
 
 
 class CollectionFinder(Protocol):
-    """What the retriever asks of ``CollectionRepository``."""
+    """Source of collections; ``CollectionRepository``."""
 
     async def find_by_id(self, collection_id: UUID) -> Collection | None:
-        """The collection, or None."""
+        """Return the collection, or None."""
+        ...
+
+
+class QueryVectors(Protocol):
+    """Cache of query vectors shared by all processes; ``QueryVectorRepository``."""
+
+    async def find(self, collection_id: UUID, query: str) -> tuple[Collection | None, Vector | None]:
+        """Return the collection and the query's vector in its space, each None if missing."""
+        ...
+
+    async def keep(self, collection: Collection, query: str, vector: Vector) -> None:
+        """Store the vector that the collection's own model made of the query."""
         ...
 
 
 class HybridRetriever(BaseRetriever):
-    """Finds the passages nearest to the question, those with its words, or the best of both.
+    """Searches one tenant's collections in the mode of the request, or else of the collection.
 
-    The mode is the one that is asked for, or else the collection's. Unless it is lexical, the question is
-    embedded with the collection's model.
+    Unless the mode is lexical, the query is embedded with the collection's model.
 
     Args:
-        embedding_registry: Where the collection's provider is found by name.
+        embedding_registry: Providers by name.
         vector_store: Bound to one tenant.
         collection_repo: Bound to the same tenant.
         preprocess: Cleans the query; default: ``QueryPreprocessor().preprocess``.
-        metrics: Where ``retriever.*`` goes.
+        metrics: Collector of ``retriever.*``.
         max_top_k: Largest ``top_k`` accepted.
-        query_vectors: Bound to the same tenant; None: every process embeds for itself.
-        per_document: Passages of one document at most while others match, see ``document_cap``; 0: no cap.
-            Passages of a profile have none.
+        query_vectors: Vector cache of the same tenant; None: every process embeds for itself.
+        per_document: Largest number of chunks of one document while others match, see ``search_capped``;
+            0: no cap. A search within a profile has no cap.
+        retriever_type: Tag of the metrics.
     """
-
-    tags: ClassVar[Mapping[str, str]] = {"retriever_type": "hybrid"}
-    """Of its metrics."""
 
     def __init__(
         self,
@@ -79,6 +91,7 @@ class HybridRetriever(BaseRetriever):
         max_top_k: int = 100,
         query_vectors: QueryVectors | None = None,
         per_document: int = 0,
+        retriever_type: str = "hybrid",
     ) -> None:
         self._per_document = per_document
         self._embedding_registry = embedding_registry
@@ -87,202 +100,138 @@ class HybridRetriever(BaseRetriever):
         self._preprocess = preprocess or QueryPreprocessor().preprocess
         self._max_top_k = max_top_k
         self._query_vectors = query_vectors
+        self._tags = {"retriever_type": retriever_type}
         self.metrics: MetricsCollector = metrics or InMemoryMetrics()
 
-    @instrument("retriever.search", lambda self: self.tags)
-    async def retrieve(
-        self,
-        query: str,
-        collection_id: UUID,
-        top_k: int = 10,
-        filters: Mapping[str, Any] | None = None,
-        min_score: float | None = 0.0,
-        embedding_provider: str | None = None,
-        *,
-        profile_id: int | None = None,
-        deadline: Deadline | None = None,
-        search_mode: SearchMode | None = None,
-        allow_lexical_fallback: bool = False,
-        known: QueryLookup | None = None,
-    ) -> Passages:
-        """See ``BaseRetriever.retrieve``."""
-        self._check_top_k(top_k)
-        query = self._preprocess(query)
-        first = [known]
+    async def find(self, request: RetrievalRequest) -> RetrievedChunks:
+        """Search; see ``BaseRetriever.retrieve``."""
+        with measure(self.metrics, "retriever.search", self._tags):
+            if not 1 <= request.top_k <= self._max_top_k:
+                raise InvalidInputError(
+                    f"top_k must be between 1 and {self._max_top_k}, not {request.top_k}.", field="top_k"
+                )
+            current = replace(request, query=self._preprocess(request.query))
 
-        async def search() -> Passages:
-            return await self._search(
-                first.pop() if first else None,  # looked up anew after that
-                query=query,
-                collection_id=collection_id,
-                top_k=top_k,
-                filters=filters,
-                min_score=min_score,
-                embedding_provider=embedding_provider,
-                profile_id=profile_id,
-                deadline=deadline,
-                search_mode=search_mode,
-                allow_lexical_fallback=allow_lexical_fallback,
-            )
+            async def search() -> RetrievedChunks:
+                nonlocal current
+                attempt, current = current, replace(current, lookup=None)  # a retry reads the collection
+                return await self._search(attempt, by_lookup=request.lookup is not None)
 
-        return await with_current_model(search)
+            return await with_current_model(search)
 
-    async def _search(
-        self,
-        known: QueryLookup | None,
-        *,
-        query: str,
-        collection_id: UUID,
-        top_k: int,
-        filters: Mapping[str, Any] | None,
-        min_score: float | None,
-        embedding_provider: str | None,
-        profile_id: int | None,
-        deadline: Deadline | None,
-        search_mode: SearchMode | None,
-        allow_lexical_fallback: bool,
-    ) -> Passages:
-        """One search with the collection as it is now; ``query`` is preprocessed."""
-        collection, kept = await self._find(collection_id, query, embedding_provider, known)
-        mode = self._mode(collection, search_mode)
-        metric = self._resolve_metric(collection)
+    async def _search(self, request: RetrievalRequest, *, by_lookup: bool) -> RetrievedChunks:
+        collection, vector = await self._find_collection(request)
+        mode = _mode(collection, request.search_mode)
+        metric = DistanceMetric(collection.embedding_config.get("metric", "cosine"))
         fresh, error = None, None
-        if mode is not SearchMode.LEXICAL and kept is None:
-            replaceable = allow_lexical_fallback and mode is SearchMode.HYBRID
-            # so that a provider that hangs leaves time for the words, and for an answer
-            limit = _half(deadline) if replaceable else deadline
-            try:
-                fresh = await self._embed_query(query, collection, embedding_provider, limit)
-            except (EmbeddingError, ConfigurationError) as exc:
-                if not replaceable or isinstance(exc, _REPAIRABLE):
-                    raise
-                logger.warning("Searching by words only, without a vector: %s", type(exc).__name__)
-                error = exc
-        vector = None if mode is SearchMode.LEXICAL else fresh or kept
-        async with self._keeping(known, collection, query, fresh, embedding_provider):
+        if mode is SearchMode.LEXICAL:
+            vector = None
+        elif vector is None:
+            fresh, error = await self._embed_or_fall_back(request, collection, mode)
+            vector = fresh
+        stores = fresh is not None and self._stores_vectors(collection, request)
+        async with self._storing(collection, request.query, fresh if stores and not by_lookup else None):
             nearest = partial(
                 self._nearest,
                 query_vector=vector,
-                query_text=None if mode is SearchMode.DENSE else query,
+                query_text=None if mode is SearchMode.DENSE else request.query,
                 dense_weight=collection.dense_weight,
-                filters=filters,
+                filters=request.filters,
                 metric=metric,
-                collection_id=collection_id,
-                profile_id=profile_id,
+                collection_id=request.collection_id,
+                profile_id=request.profile_id,
                 space=collection.space or None,
             )
-            if self._per_document and profile_id is None:
-                found = await search_capped(nearest, top_k, self._per_document)
+            if self._per_document and request.profile_id is None:
+                found = await search_capped(nearest, request.top_k, self._per_document)
             else:
-                found = await nearest(top_k)
+                found = await nearest(request.top_k)
         if error is not None and not found:
-            raise error  # who answers without passages has other means
-        if vector is None and min_score:
-            logger.debug("min_score does not apply to a search by words only")
-        results = Passages(found, None if vector is None else min_score)
+            raise error  # without chunks the caller has other fallbacks
+        if vector is None and request.min_score:
+            logger.debug("min_score does not apply to a lexical search")
+        results = RetrievedChunks(found, None if vector is None else request.min_score)
         results.search_mode = SearchMode.LEXICAL if vector is None else mode
         results.vectors_error = error
-        self._report(results, found, min_score)
+        if stores and by_lookup and fresh is not None:
+            results.new_vector = (collection, request.query, fresh)
+        self._report(results, found, request.min_score)
         # exact text: A-019
-        logger.info(f"Retrieved {len(results)} chunks for query (top_k={top_k}, metric={metric.value})")
+        logger.info(
+            f"Retrieved {len(results)} chunks for query (top_k={request.top_k}, metric={metric.value})"
+        )
         return results
 
     async def _nearest(self, top_k: int, **search: Any) -> NearestChunks:
         return await self._vector_store.search(top_k=top_k, **search)
 
-    def _mode(self, collection: Collection, asked: SearchMode | None) -> SearchMode:
-        mode = collection.search_mode if asked is None else SearchMode(asked)  # of a variant, it is text
-        if mode is not SearchMode.DENSE and not collection.keeps_words:
-            raise InvalidInputError(
-                "The collection keeps no words: it is searched by vectors only, until its own search_mode is "
-                "set to hybrid or lexical.",
-                field="search_mode",
-            )
-        return mode
-
-    def _check_top_k(self, top_k: int) -> None:
-        if not 1 <= top_k <= self._max_top_k:
-            raise InvalidInputError(
-                f"top_k must be between 1 and {self._max_top_k}, not {top_k}.", field="top_k"
-            )
-
-    def _report(self, results: Passages, found: Sequence[RetrievedChunk], min_score: float | None) -> None:
+    def _report(
+        self, results: RetrievedChunks, found: Sequence[RetrievedChunk], min_score: float | None
+    ) -> None:
         if results.below_min_score:
             kept = {chunk.chunk.id for chunk in results}
             for chunk in found:
                 if chunk.chunk.id not in kept:
                     # exact text: D-018
                     logger.debug(f"Filtered out low-similarity chunk: {chunk.score:.3f} < {min_score}")
-        self.metrics.observe("retriever.results_returned", len(results), self.tags)
+        self.metrics.observe("retriever.results_returned", len(results), self._tags)
         if not results:
-            self.metrics.increment("retriever.empty_results", tags=self.tags)
+            self.metrics.increment("retriever.empty_results", tags=self._tags)
 
-    async def _find(
-        self, collection_id: UUID, query: str, embedding_provider: str | None, known: QueryLookup | None
-    ) -> tuple[Collection, Vector | None]:
-        """The collection, and the question's vector if its own model has made it before.
+    async def _find_collection(self, request: RetrievalRequest) -> tuple[Collection, Vector | None]:
+        """Return the collection and the cached vector of the query by its own model.
 
         Raises:
-            NotFoundError: There is no such collection.
+            NotFoundError: The collection does not exist.
         """
-        vector: Vector | None = None
         collection: Collection | None
-        unwanted = self._query_vectors is None or embedding_provider is not None or FRESH_VECTORS.get()
-        if known is not None and (unwanted or known.query == query):
-            collection, vector = known.collection, None if unwanted else known.vector
-        elif self._query_vectors is None or unwanted:
-            collection = await self._collection_repo.find_by_id(collection_id)
+        vector: Vector | None = None
+        lookup = request.lookup
+        uncached = request.embedding_provider is not None or FRESH_VECTORS.get()
+        if lookup is not None and (uncached or self._query_vectors is None or lookup.query == request.query):
+            collection = lookup.collection
+            vector = None if uncached or self._query_vectors is None else lookup.vector
+        elif self._query_vectors is None or uncached:
+            collection = await self._collection_repo.find_by_id(request.collection_id)
         else:
-            collection, vector = await self._query_vectors.find(collection_id, query)
+            collection, vector = await self._query_vectors.find(request.collection_id, request.query)
         if collection is None:
-            raise NotFoundError(f"Collection {collection_id} not found")
+            raise NotFoundError(f"Collection {request.collection_id} not found")
         if vector is None or len(vector) != collection.dimension:
             return collection, None
         provider, model = collection.embedding_provider, collection.embedding_model
         self.metrics.increment("embedding.cache_hits", tags={"provider": provider, "model": model})
         return collection, vector
 
-    def _keeping(
-        self,
-        known: QueryLookup | None,
-        collection: Collection,
-        query: str,
-        vector: Vector | None,
-        embedding_provider: str | None,
-    ) -> AbstractAsyncContextManager[None]:
-        """Keep the question's new vector while the block searches; its failure is not the search's."""
-        vectors = self._query_vectors
-        if vector is None or vectors is None or embedding_provider is not None:
-            return _NOTHING_BESIDE
-        if not self._embedding_registry.get(collection.embedding_provider).is_remote:
-            return _NOTHING_BESIDE  # made again as fast as it is read
-        if known is None:
-            return store_in_background(partial(vectors.keep, collection, query, vector))
-        known.made = (collection, query, vector)
-        return _NOTHING_BESIDE
+    async def _embed_or_fall_back(
+        self, request: RetrievalRequest, collection: Collection, mode: SearchMode
+    ) -> tuple[Vector | None, VectorForgeError | None]:
+        """Return the query's new vector, or the error because of which a lexical search replaces it."""
+        replaceable = request.allow_lexical_fallback and mode is SearchMode.HYBRID
+        # so that a hanging provider leaves time for the lexical search and an answer
+        deadline = _half(request.deadline) if replaceable else request.deadline
+        try:
+            return await self._embed_query(request, collection, deadline), None
+        except (EmbeddingError, ConfigurationError) as exc:
+            if not replaceable or isinstance(exc, _NOT_REPLACEABLE):
+                raise
+            logger.warning("Falling back to a lexical search: %s", type(exc).__name__)
+            return None, exc
 
     async def _embed_query(
-        self,
-        query: str,
-        collection: Collection,
-        embedding_provider: str | None = None,
-        deadline: Deadline | None = None,
+        self, request: RetrievalRequest, collection: Collection, deadline: Deadline | None
     ) -> Vector:
-        config = collection.embedding_config
-        if (
-            embedding_provider is not None
-            and embedding_provider not in self._embedding_registry.list_providers()
-        ):
+        available, named = self._embedding_registry.list_providers(), request.embedding_provider
+        if named is not None and named not in available:
             raise InvalidInputError(
-                f"embedding_provider must be one of: {', '.join(self._embedding_registry.list_providers())}.",
-                field="embedding_provider",
+                f"embedding_provider must be one of: {', '.join(available)}.", field="embedding_provider"
             )
-        provider_name = embedding_provider or config["default_provider"]
-        provider = self._embedding_registry.get(provider_name)
+        config = collection.embedding_config
+        provider_name = named or config["default_provider"]
         # Another provider does not know the collection's model by name; it uses its own.
         model = config["model"] if provider_name == config["default_provider"] else None
-        vector = await provider.embed_query_text(
-            collection.query_prefix + query, model=model, deadline=deadline
+        vector = await self._embedding_registry.get(provider_name).embed_query_text(
+            collection.query_prefix + request.query, model=model, deadline=deadline
         )
         if len(vector) != collection.dimension:
             raise DimensionMismatchError(
@@ -290,10 +239,54 @@ class HybridRetriever(BaseRetriever):
             )
         return vector
 
-    def _resolve_metric(self, collection: Collection) -> DistanceMetric:
-        return DistanceMetric(collection.embedding_config.get("metric", "cosine"))
+    def _stores_vectors(self, collection: Collection, request: RetrievalRequest) -> bool:
+        if self._query_vectors is None or request.embedding_provider is not None:
+            return False
+        # A local model embeds as fast as the cache is read.
+        return self._embedding_registry.get(collection.embedding_provider).is_remote
+
+    def _storing(
+        self, collection: Collection, query: str, vector: Vector | None
+    ) -> AbstractAsyncContextManager[None]:
+        if vector is None or self._query_vectors is None:
+            return _NO_STORE
+        return _store_in_background(self._query_vectors, collection, query, vector)
+
+
+def _mode(collection: Collection, requested: SearchMode | None) -> SearchMode:
+    # SearchMode(): a variant's mode is text
+    mode = collection.search_mode if requested is None else SearchMode(requested)
+    if mode is not SearchMode.DENSE and not collection.keeps_words:
+        raise InvalidInputError(
+            "The collection keeps no words: it is searched by vectors only, until its own search_mode is "
+            "set to hybrid or lexical.",
+            field="search_mode",
+        )
+    return mode
 
 
 def _half(deadline: Deadline | None) -> Deadline | None:
-    """Half of the time that is left."""
     return None if deadline is None else Deadline.after(deadline.remaining_s() / 2)
+
+
+@asynccontextmanager
+async def _store_in_background(
+    vectors: QueryVectors, collection: Collection, query: str, vector: Vector
+) -> AsyncIterator[None]:
+    """Store a vector while the block runs; a failure is logged, an error of the block cancels it."""
+
+    async def store() -> None:
+        try:
+            async with asyncio.timeout(_STORE_TIMEOUT_S):
+                await vectors.keep(collection, query, vector)
+        except (VectorForgeError, TimeoutError) as exc:
+            logger.warning("The query's vector was not stored: %s", type(exc).__name__)
+
+    task = asyncio.create_task(store())
+    try:
+        yield
+    except BaseException:
+        task.cancel()
+        raise
+    finally:
+        await asyncio.gather(task, return_exceptions=True)

@@ -1,6 +1,6 @@
-"""The profiles of one collection: a vector store seen through their integer scope.
+"""Profiles of one collection: a vector store restricted to one profile per call.
 
-Every call names a profile, and the store below keeps to it: a filter can narrow a search, never widen it.
+A filter can narrow a search within the profile, never widen it.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -21,31 +21,31 @@ __all__ = ["ProfileVectorStore", "ProfilesNow", "RetrievedChunk"]
 
 @dataclass(frozen=True, slots=True)
 class RetrievedChunk:
-    """A passage found in a profile: the core's ``types.RetrievedChunk`` with a profile's metadata."""
+    """Chunk found in a profile: ``types.RetrievedChunk`` with a profile's metadata."""
 
     found: FoundChunk
     metadata: ChunkMetadata
 
     @classmethod
     def of(cls, found: FoundChunk) -> Self:
-        """The view of a passage.
+        """Return the profile's view of a chunk.
 
         Raises:
-            RetrievalError: The passage belongs to no profile.
+            RetrievalError: The chunk belongs to no profile.
         """
         try:
             return cls(found, ChunkMetadata.of(found.chunk.metadata, found.document_title))
         except (KeyError, ValueError) as exc:
-            raise RetrievalError("A passage without the metadata of a profile was found.") from exc
+            raise RetrievalError("A chunk lacks the metadata of a profile.") from exc
 
     @property
     def id(self) -> UUID:
-        """The chunk's id, the same through every door."""
+        """Id of the chunk, the same on every API surface."""
         return self.found.chunk.id
 
     @property
     def text(self) -> str:
-        """The passage."""
+        """Text of the chunk."""
         return self.found.chunk.text
 
     @property
@@ -55,17 +55,17 @@ class RetrievedChunk:
 
     @property
     def profile_id(self) -> int:
-        """Whose it is."""
+        """Profile of the chunk."""
         return self.metadata.profile_id
 
     @property
     def source_type(self) -> SourceType:
-        """What it was cut from."""
+        """Kind of its source."""
         return self.metadata.source_type
 
     @property
     def source_id(self) -> str:
-        """Which one it was cut from."""
+        """Id of its source."""
         return self.metadata.source_id
 
 
@@ -73,13 +73,13 @@ class ProfileVectorStore:
     """Stores and searches the profiles of one collection of one tenant.
 
     Args:
-        embedding_provider: Made the collection's vectors.
-        store: Bound to the tenant; None: in memory, and gone with this object.
-        collection: Made for profiles; None: one of the provider's default model, for a store in memory.
+        embedding_provider: Provider of the collection's vectors.
+        store: Bound to the tenant; None for one in memory, which lives as long as this object.
+        collection: Collection for profiles; None for one of the provider's default model, in memory.
 
     Raises:
         ConfigurationError: The provider is not the collection's.
-        ConflictError: The collection was not made for profiles.
+        ConflictError: The collection is not one for profiles.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class ProfileVectorStore:
         collection = collection or _default_collection(embedding_provider)
         self.collection = collection
         if store is None:
-            from vectorforge.vectorstore.memory import InMemoryVectorStore  # no function needs it
+            from vectorforge.vectorstore.memory import InMemoryVectorStore  # not needed by functions
 
             store = InMemoryVectorStore()
         self._store = store
@@ -101,10 +101,10 @@ class ProfileVectorStore:
             raise ConflictError(f"The collection {collection.name!r} was not made for profiles.")
 
     def check_provider(self, embedding_provider: EmbeddingProvider) -> None:
-        """Refuse a provider whose vectors cannot be compared with the collection's.
+        """Check that the provider is the collection's.
 
         Raises:
-            ConfigurationError: It is not the collection's.
+            ConfigurationError: It is not.
         """
         if embedding_provider.provider_name() != self.collection.embedding_provider:
             raise ConfigurationError(
@@ -119,10 +119,10 @@ class ProfileVectorStore:
         *,
         removing: Sequence[str] = (),
     ) -> ReplacedProfile:
-        """Store documents of a profile and remove others at once; see ``VectorStore.replace_profile``.
+        """Store and remove documents of a profile in one step; see ``VectorStore.replace_profile``.
 
         Raises:
-            EmbeddingModelChangedError: The vectors are not of the collection's model any more.
+            EmbeddingModelChangedError: The collection's model has changed since the vectors were made.
         """
         drafts = [
             (document, [self._placed(chunk.draft) for chunk in chunks]) for document, chunks in documents
@@ -132,11 +132,11 @@ class ProfileVectorStore:
         )
 
     async def delete_profile_chunks(self, profile_id: int) -> int:
-        """Remove a profile; returns how many chunks it had."""
+        """Remove a profile; return its number of chunks."""
         return await self._store.delete_profile_chunks(self.collection.id, profile_id)
 
     async def stored(self, profile_id: int) -> Mapping[str, CurrentDocument]:
-        """What is stored of a profile now, by source."""
+        """Return the stored documents of a profile, by source."""
         return await self._store.profile_documents(self.collection.id, profile_id)
 
     async def search(
@@ -148,7 +148,7 @@ class ProfileVectorStore:
         *,
         query_text: str | None = None,
     ) -> list[RetrievedChunk]:
-        """The profile's passages for a vector, a text or both, best first; see ``VectorStore.search``."""
+        """Return the profile's chunks for a vector, a text or both, best first; as ``VectorStore.search``."""
         found = await self._store.search(
             query_vector=query_vector,
             query_text=query_text,
@@ -163,7 +163,7 @@ class ProfileVectorStore:
         return [RetrievedChunk.of(chunk) for chunk in found]
 
     def _placed(self, draft: ChunkDraft) -> ChunkDraft:
-        """The draft with its vector named by the space it is of: those of two models may have one length."""
+        """Return the draft with its vector under its space: two models may have vectors of one length."""
         if draft.vector is None:
             return draft
         return replace(draft, vectors={self.collection.space: draft.vector})
@@ -184,4 +184,4 @@ def _default_collection(provider: EmbeddingProvider) -> Collection:
 
 
 ProfilesNow: TypeAlias = Callable[[], Awaitable[tuple[ProfileVectorStore, EmbeddingProvider]]]
-"""Reads the collection of profiles as it is now, and who embeds it."""
+"""Reads the current collection of profiles and its embedding provider."""

@@ -1,7 +1,4 @@
-"""A cap of passages of one document, so that one with many alike does not push out what others say.
-
-A second opinion on the order of passages, by a model that reads question and passage together.
-"""
+"""Ranking after the search: a cap of chunks per document, and reranking by a cross-encoder model."""
 
 import asyncio
 import json
@@ -11,11 +8,10 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
-from uuid import UUID
 
 from vectorforge.deadline import Deadline
 from vectorforge.errors import DeadlineExceededError, RetrievalError, VectorForgeError
-from vectorforge.retriever.base import BaseRetriever, Passages
+from vectorforge.retriever.base import BaseRetriever, RetrievalRequest, RetrievedChunks
 from vectorforge.types import RetrievedChunk
 from vectorforge.vectorstore.base import NearestChunks
 from vectorforge.vectorstore.validation import MAX_TOP_K
@@ -26,25 +22,24 @@ if TYPE_CHECKING:
 
 
 _WIDER = 10
-"""Times as many passages are looked at where one document has too many."""
+"""Factor by which the search is widened if a document exceeds the cap."""
 
 
 async def search_capped(
     search: Callable[[int], Awaitable[NearestChunks]], top_k: int, per_document: int
 ) -> NearestChunks:
-    """The best passages, of each document ``per_document`` at most as long as others match.
+    """Return the best chunks, at most ``per_document`` of each document while others match.
 
-    Where no document has too many among the best, it is one search. Else more passages are looked at, up to
-    ``MAX_TOP_K``. What the cap leaves out comes back where there is nothing else: never fewer come than
-    without it.
+    If no document exceeds the cap, it is one search; else the search is widened, up to ``MAX_TOP_K``. Chunks
+    beyond the cap fill the rest: the result is never shorter than without a cap.
 
     Args:
-        search: Finds so many passages, or all that match where those are fewer.
-        top_k: Passages wanted.
-        per_document: 1 or more.
+        search: Returns so many chunks, or all matching ones.
+        top_k: Number of chunks.
+        per_document: At least 1.
 
     Returns:
-        As ``search``, in its order.
+        The chunks in the order of ``search``.
     """
     looked_at = top_k
     while True:
@@ -66,7 +61,7 @@ async def search_capped(
 
 
 def _within_cap(found: list[RetrievedChunk], per_document: int) -> list[int]:
-    """Places of the passages that are among the first of their document."""
+    """Return the places of the chunks within the cap of their document."""
     seen: Counter[object] = Counter()
     places = []
     for place, chunk in enumerate(found):
@@ -81,38 +76,38 @@ logger = logging.getLogger(__name__)
 RerankFormat: TypeAlias = Literal["cohere", "tei"]
 
 _MOST_TEXTS: Mapping[RerankFormat, int] = {"cohere": 1_000, "tei": 32}
-"""Of one request. https://docs.cohere.com/reference/rerank; TEI: ``--max-client-batch-size``, as it comes."""
+"""Texts of one request. https://docs.cohere.com/reference/rerank; TEI: ``--max-client-batch-size``."""
 _REFUSED = frozenset({401, 403})
 
 
 class Reranker(Protocol):
-    """Says how well texts answer a question."""
+    """Scores texts by how well they answer a query."""
 
     async def scores(self, query: str, texts: Sequence[str], timeout_s: float) -> list[float]:
-        """One finite number a text, in the order of the texts; higher is better, the scale is the model's.
+        """Return one finite score per text, in the order of the texts; higher is better on the model's scale.
 
         Raises:
-            VectorForgeError: It cannot say.
-            TimeoutError: Not in time.
+            VectorForgeError: The reranker failed.
+            TimeoutError: It did not answer in time.
         """
         ...
 
 
 class RerankError(RetrievalError):
-    """The reranker failed; the order of the search stands."""
+    """The reranker failed; the order of the search remains."""
 
 
 class HttpReranker:
-    """A reranker behind HTTP: Cohere's API and those shaped like it, or Hugging Face's TEI.
+    """Reranker behind HTTP: Cohere's API and compatible ones, or Hugging Face's TEI.
 
     https://docs.cohere.com/reference/rerank
     https://huggingface.github.io/text-embeddings-inference/#/Text%20Embeddings%20Inference/rerank
 
     Args:
-        url: What is posted to, with its path: ``https://api.cohere.com/v2/rerank``, ``http://host:8080/rerank``.
-        shape: Whose request and answer.
-        model: Named in Cohere's requests; TEI serves one.
-        api_key: Sent as bearer; None sends none.
+        url: URL with its path: ``https://api.cohere.com/v2/rerank``, ``http://host:8080/rerank``.
+        shape: Format of request and response.
+        model: Model in Cohere's requests; TEI serves one.
+        api_key: Bearer token, or None.
     """
 
     def __init__(
@@ -125,7 +120,7 @@ class HttpReranker:
         self._client: httpx2.AsyncClient | None = None
 
     async def scores(self, query: str, texts: Sequence[str], timeout_s: float) -> list[float]:
-        """See ``Reranker.scores``; as many requests at once as the texts need."""
+        """See ``Reranker.scores``; all batches are sent concurrently."""
         size = _MOST_TEXTS[self._shape]
         batches = [texts[start : start + size] for start in range(0, len(texts), size)]
         async with asyncio.timeout(timeout_s), asyncio.TaskGroup() as group:
@@ -159,8 +154,8 @@ class HttpReranker:
             try:
                 response = await self._client.post(self._url, json=body, headers=headers)
             except httpx2.HTTPError as exc:
-                # "from None": the vendor's error may hold the address with a key in it
-                raise RerankError(f"The reranker does not answer: {type(exc).__name__}.") from None
+                # "from None": the vendor's error may contain a URL with a key
+                raise RerankError(f"The reranker is unreachable: {type(exc).__name__}.") from None
             if response.status_code not in _REFUSED or self._api_key is None or key is None:
                 return response
             refused, key = key, await self._api_key.refresh(key)
@@ -176,17 +171,17 @@ class HttpReranker:
 
 
 class RerankingRetriever(BaseRetriever):
-    """Asks another retriever for more passages than are wanted, and keeps those a reranker finds best.
+    """Retrieves more chunks than requested and returns those that a reranker scores best.
 
-    When the reranker fails, is too slow or answers nonsense, the order of the search stands, and the log
-    says so.
+    If the reranker fails, is too slow or returns invalid scores, the order of the search remains, and a
+    warning is logged.
 
     Args:
-        retriever: Finds the passages. ``min_score`` is its score's, not the reranker's.
-        reranker: Orders them.
-        candidates: Passages it looks at, at least those that are wanted.
-        max_top_k: Largest number asked of the retriever.
-        timeout_s: Longest wait for the reranker, in seconds.
+        retriever: Finds the chunks; ``min_score`` applies to its score.
+        reranker: Scores them.
+        candidates: Chunks to score; at least the requested number.
+        max_top_k: Largest ``top_k`` of the retriever.
+        timeout_s: Time limit of the reranker, in seconds.
     """
 
     def __init__(
@@ -204,22 +199,12 @@ class RerankingRetriever(BaseRetriever):
         self._max_top_k = max_top_k
         self._timeout_s = timeout_s
 
-    async def retrieve(
-        self,
-        query: str,
-        collection_id: UUID,
-        top_k: int = 10,
-        filters: Mapping[str, Any] | None = None,
-        min_score: float | None = 0.0,
-        embedding_provider: str | None = None,
-        **options: Any,
-    ) -> Passages:
-        """See ``BaseRetriever.retrieve``; ``relevance`` is the reranker's score."""
+    async def find(self, request: RetrievalRequest) -> RetrievedChunks:
+        """Search and rerank; ``relevance`` is the reranker's score."""
+        top_k = request.top_k
         wanted = max(top_k, min(self._candidates, self._max_top_k)) if top_k >= 1 else top_k
-        found = await self._retriever.retrieve(
-            query, collection_id, wanted, filters, min_score, embedding_provider, **options
-        )
-        found[:] = (await self._reranked(query, found, options.get("deadline")))[:top_k]
+        found = await self._retriever.find(replace(request, top_k=wanted))
+        found[:] = (await self._reranked(request.query, found, request.deadline))[:top_k]
         return found
 
     async def _reranked(
@@ -234,13 +219,13 @@ class RerankingRetriever(BaseRetriever):
         except DeadlineExceededError:
             raise
         except (VectorForgeError, TimeoutError) as exc:
-            logger.warning("The passages were not reranked: %s", _reason(exc))
+            logger.warning("The chunks were not reranked: %s", _reason(exc))
             return found
         except ExceptionGroup as group:
             _, others = group.split((VectorForgeError, TimeoutError))
             if others is not None:
                 raise others from None
-            logger.warning("The passages were not reranked: %s", _reason(group.exceptions[0]))
+            logger.warning("The chunks were not reranked: %s", _reason(group.exceptions[0]))
             return found
         scored = [replace(chunk, relevance=score) for chunk, score in zip(found, scores, strict=True)]
         return sorted(scored, key=lambda chunk: -(chunk.relevance or 0.0))  # stable: equal ones stay
@@ -255,14 +240,14 @@ def _reason(exc: BaseException) -> str:
 
 
 def read_scores(body: bytes, count: int) -> list[float]:
-    """The scores of a reranker's answer, in the order of the texts.
+    """Return the scores of a reranker's response, in the order of the texts.
 
     Args:
         body: ``[{"index": 0, "score": 0.5}]`` (TEI), or objects with a ``relevance_score`` in ``results``.
-        count: How many texts it was asked about.
+        count: Number of texts.
 
     Raises:
-        ValueError: It is no JSON, or has not one finite number for each text.
+        ValueError: It is not JSON, or does not have one finite number for each text.
     """
     try:
         answer = json.loads(body)

@@ -8,7 +8,7 @@ No schema has a ``profile_id``: the application binds it, see ``toolbox``.
 
 from typing import Any, Final
 
-from vectorforge.pipeline.profile_context import MIN_CONTEXT_CHARS, PROFILE_CONTEXT_CHARS
+from vectorforge.pipeline.presets import MIN_CONTEXT_CHARS, PROFILE_CONTEXT_CHARS
 from vectorforge.types import SearchMode
 
 MAX_TOP_K: Final = 20

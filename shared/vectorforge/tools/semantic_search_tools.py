@@ -1,7 +1,7 @@
 """The two tools of an agent. Whether a search is needed is the agent's decision; how it is done is not."""
 
+from vectorforge.pipeline.presets import PROFILE_CONTEXT_CHARS
 from vectorforge.pipeline.profile import RAGRetrievalPipeline, RetrievedChunk
-from vectorforge.pipeline.profile_context import PROFILE_CONTEXT_CHARS
 from vectorforge.types import SearchMode
 
 

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from vectorforge.errors import InvalidInputError
+from vectorforge.pipeline.presets import MIN_CONTEXT_CHARS, PROFILE_CONTEXT_CHARS
 from vectorforge.pipeline.profile import RAGRetrievalPipeline, RetrievedChunk
-from vectorforge.pipeline.profile_context import MIN_CONTEXT_CHARS, PROFILE_CONTEXT_CHARS
 from vectorforge.tools.schemas import (
     MAX_CONTEXT_CHARS,
     MAX_QUERY_CHARS,

@@ -16,7 +16,7 @@ from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge import errors
 from vectorforge.docrag.engine import RAGEngine, RetrievalError
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.pipeline.docrag import UNAVAILABLE_ANSWER
+from vectorforge.pipeline.presets import UNAVAILABLE_ANSWER
 
 UNKNOWN = "Something that nobody has asked before?"
 

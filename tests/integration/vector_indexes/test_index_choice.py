@@ -13,6 +13,7 @@ from vectorforge.db.schema.vector_indexes import IndexState
 from vectorforge.errors import (
     NotFoundError,
 )
+from vectorforge.local.laptop import maintain_indexes
 from vectorforge.types import DistanceMetric, VectorIndex
 
 

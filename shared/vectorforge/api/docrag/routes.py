@@ -1,7 +1,5 @@
 """``/v1/docrag/query``: answers from documentation, with examples, sources and how sure the model is."""
 
-from contextlib import suppress
-
 from fastapi import APIRouter, Request, Response
 
 from vectorforge.api.dependencies import ApplicationDep, Tenant
@@ -14,15 +12,10 @@ from vectorforge.api.querying import (
     answer_whole,
     check_config,
     is_extractive,
-    look_up_query,
-    query_time_limit,
+    requested_collection,
 )
 from vectorforge.api.responses import ANSWER_PROBLEMS, event_stream_content
-from vectorforge.bootstrap import Application, TenantServices
-from vectorforge.errors import NotFoundError
-from vectorforge.pipeline.docrag import DEFAULT_COLLECTION
-from vectorforge.pipeline.types import QueryConfig
-from vectorforge.retriever.base import QueryLookup
+from vectorforge.pipeline.presets import DEFAULT_COLLECTION
 
 router = APIRouter(prefix="/v1", tags=["query"], route_class=QueryRoute)
 
@@ -44,22 +37,12 @@ async def docrag_query(
     """Answer a question from documentation. The model writes JSON; a stream has its answer as text."""
     config = body.config(tenant.choose_variant(body.variant, body.conversation_id))
     check_config(application, config, {"top_k": "n_results", "llm_provider": "provider"})
-    asked = await _look_up(application, tenant, body, config)
+    collection = requested_collection(application, body.collection, preferred=DEFAULT_COLLECTION)
     if body.dry_run:
-        return await answer_dry(request, application, tenant, body.query, asked, config)
+        return await answer_dry(request, application, tenant, body.query, collection, config)
     if body.stream:
         return await answer_as_stream(
-            request, application, tenant, body.query, asked, config, resumable=body.resumable
+            request, application, tenant, body.query, collection, config, resumable=body.resumable
         )
-    result = await answer_whole(request, application, tenant, body.query, asked, config)
+    result = await answer_whole(request, application, tenant, body.query, collection, config)
     return DocRagQueryResponse.of(result, extractive=is_extractive(result))
-
-
-async def _look_up(
-    application: Application, tenant: TenantServices, body: DocRagQueryRequest, config: QueryConfig
-) -> QueryLookup:
-    if body.collection is None:
-        with suppress(NotFoundError):
-            async with query_time_limit(application):
-                return await tenant.look_up_query(DEFAULT_COLLECTION, body.query, config)
-    return await look_up_query(application, tenant, body.collection, body.query, config)

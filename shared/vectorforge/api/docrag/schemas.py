@@ -28,8 +28,7 @@ from vectorforge.api.schemas import (
     RequestBody,
     SearchModeName,
 )
-from vectorforge.pipeline.docrag import history_of
-from vectorforge.pipeline.presets import DOCRAG
+from vectorforge.pipeline.presets import DOCRAG, history_of
 from vectorforge.pipeline.types import QueryConfig, QueryResult
 from vectorforge.pipeline.variants import Variant
 

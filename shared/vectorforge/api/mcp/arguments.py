@@ -7,7 +7,7 @@ from pydantic import BeforeValidator, Field
 from pydantic.json_schema import SkipJsonSchema
 
 from vectorforge.api.schemas import CollectionReference, Filters, ProfileId, RequestBody, SearchModeName
-from vectorforge.pipeline.profile_context import MIN_CONTEXT_CHARS
+from vectorforge.pipeline.presets import MIN_CONTEXT_CHARS
 from vectorforge.tools.schemas import MAX_CONTEXT_CHARS, MAX_QUERY_CHARS, MAX_TOP_K
 
 CONTEXT_CHARS = 6_000

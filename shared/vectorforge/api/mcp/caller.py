@@ -11,8 +11,9 @@ from vectorforge.api.querying import deadline_of
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.deadline import Deadline
 from vectorforge.errors import NotFoundError
+from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.types import QueryConfig
-from vectorforge.retriever.base import QueryLookup
+from vectorforge.retriever.base import CollectionChoice
 from vectorforge.types import Collection
 
 _NAMED_COLLECTIONS = 50
@@ -68,20 +69,25 @@ class Caller:
         except NotFoundError as exc:
             raise NotFoundError(await self._what_there_is(wanted)) from exc
 
-    async def question(
+    async def begin(
         self, asked: str | None, query: str, config: QueryConfig, *, profile_id: int | None = None
-    ) -> QueryLookup:
-        """``collection``, and in the same statement what is kept of a question to it.
+    ) -> QueryRun:
+        """Begin a query to the collection that ``collection`` describes.
 
         Raises:
             As ``collection``.
         """
-        if asked is None and profile_id is not None:
-            return await self.tenant.profiles.look_up_query(query, config)
         wanted = asked or self.application.config.query.default_collection
+        choice = CollectionChoice.of(wanted)
+        if asked is None and profile_id is not None:
+            choice = self.tenant.profiles.choice
         try:
-            return await self.tenant.look_up_query(wanted, query, config)
+            return await self.tenant.query_service.begin(
+                query, choice, config, request_id=self.query_id, deadline=self.deadline, buffered=True
+            )
         except NotFoundError as exc:
+            if choice.missing is not None:
+                raise
             raise NotFoundError(await self._what_there_is(wanted)) from exc
 
     async def _what_there_is(self, wanted: str) -> str:

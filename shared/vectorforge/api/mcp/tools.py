@@ -22,7 +22,7 @@ from vectorforge.api.querying import check_config, is_extractive, query_time_lim
 from vectorforge.api.schemas import RequestBody
 from vectorforge.pipeline.context import ContextBuilder, ContextConfig
 from vectorforge.pipeline.presets import PROFILE, VECTORFORGE
-from vectorforge.retriever.base import Passages
+from vectorforge.retriever.base import RetrievedChunks
 from vectorforge.tools.schemas import SEMANTIC_SEARCH, SEMANTIC_SEARCH_WITH_CONTEXT
 from vectorforge.types import Collection
 from vectorforge.vectorstore.filters.parse import parse
@@ -88,22 +88,14 @@ async def _ask(caller: Caller, asked: AskArguments) -> Answered:
     explicit = asked.model_dump(include={"top_k", "filters", "profile_id", "search_mode"}, exclude_none=True)
     config = preset.config(caller.tenant.choose_variant(None), **explicit)
     check_config(caller.application, config, {})
-    async with query_time_limit(caller.application, caller.deadline):
-        known = await caller.question(asked.collection, asked.query, config, profile_id=asked.profile_id)
-        await caller.tenant.limits.admit_query(asked.query, config, is_stream=False)
-    answer = await caller.tenant.query_service.query(
-        asked.query,
-        known.collection.id,
-        config,
-        request_id=caller.query_id,
-        deadline=caller.deadline,
-        known=known,
-    )
-    result = AskResult.of(known.collection, answer, extractive=is_extractive(answer))
+    run = await caller.begin(asked.collection, asked.query, config, profile_id=asked.profile_id)
+    answer = await caller.tenant.query_service.result(run)
+    assert run.lookup is not None  # noqa: S101 - set by ``begin``
+    result = AskResult.of(run.lookup.collection, answer, extractive=is_extractive(answer))
     return Answered(result, answer_text(result))
 
 
-async def _find(caller: Caller, asked: SearchArguments) -> tuple[Collection, Passages]:
+async def _find(caller: Caller, asked: SearchArguments) -> tuple[Collection, RetrievedChunks]:
     check_at_most("top_k", asked.top_k, caller.application.config.query.max_top_k)
     parse(asked.filters)  # before the embedding is paid for
     async with query_time_limit(caller.application, caller.deadline):

@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, Field
 
-from vectorforge.pipeline.docrag import accuracy_indicators
+from vectorforge.pipeline.presets import accuracy_indicators
 from vectorforge.pipeline.types import AnswerQuality, Funnel, QueryResult
 from vectorforge.types import ScanReason, SearchMode
 
@@ -156,5 +156,5 @@ class RetrievalStats(BaseModel):
             top_score=round(max(scores), 4) if scores else None,
             avg_score=round(sum(scores) / len(scores), 4) if scores else None,
             min_score=round(min(scores), 4) if scores else None,
-            below_min_score=result.below_min_score,
+            below_min_score=result.funnel.below_min_score,
         )

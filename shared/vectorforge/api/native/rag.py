@@ -21,9 +21,10 @@ from vectorforge.api.querying import (
     answer_whole,
     check_config,
     is_extractive,
-    look_up_query,
+    requested_collection,
 )
 from vectorforge.api.responses import ANSWER_PROBLEMS, event_stream_content
+from vectorforge.retriever.base import CollectionChoice
 
 router = APIRouter(prefix="/v1", tags=["query"], route_class=QueryRoute)
 
@@ -47,21 +48,21 @@ async def rag_query(
     request.scope["state"]["problem_prefix"] = RAG_QUERY_ERROR_PREFIX
     config = body.config(tenant.choose_variant(body.variant, body.conversation_id))
     check_config(application, config, {"top_k": "k", "llm_provider": "provider"})
-    asked = await look_up_query(application, tenant, body.collection, body.query, config)
+    collection = requested_collection(application, body.collection)
     if body.dry_run:
-        return await answer_dry(request, application, tenant, body.query, asked, config)
+        return await answer_dry(request, application, tenant, body.query, collection, config)
     if body.stream:
         return await answer_as_stream(
             request,
             application,
             tenant,
             body.query,
-            asked,
+            collection,
             config,
             with_sources=body.wants_context,
             resumable=body.resumable,
         )
-    result = await answer_whole(request, application, tenant, body.query, asked, config)
+    result = await answer_whole(request, application, tenant, body.query, collection, config)
     return RAGQueryResponse.of(
         result,
         created=int(time.time()),
@@ -85,12 +86,12 @@ async def collection_query(
     """Answer a question from this collection, with sources and citations."""
     config = body.config(tenant.choose_variant(body.variant, body.conversation_id))
     check_config(application, config, {})
-    asked = await look_up_query(application, tenant, str(collection_id), body.query, config)
+    collection = CollectionChoice((str(collection_id),))
     if body.dry_run:
-        return await answer_dry(request, application, tenant, body.query, asked, config)
+        return await answer_dry(request, application, tenant, body.query, collection, config)
     if body.stream:
         return await answer_as_stream(
-            request, application, tenant, body.query, asked, config, resumable=body.resumable
+            request, application, tenant, body.query, collection, config, resumable=body.resumable
         )
-    result = await answer_whole(request, application, tenant, body.query, asked, config)
+    result = await answer_whole(request, application, tenant, body.query, collection, config)
     return CollectionQueryResponse.of(result, extractive=is_extractive(result))

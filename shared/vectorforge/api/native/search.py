@@ -23,7 +23,7 @@ from vectorforge.api.schemas import (
     RequestBody,
     SearchModeName,
 )
-from vectorforge.retriever.base import Passages
+from vectorforge.retriever.base import RetrievedChunks
 from vectorforge.types import RetrievedChunk, ScanReason, SearchMode
 from vectorforge.vectorstore.filters.parse import parse
 
@@ -95,7 +95,7 @@ class SearchResponse(BaseModel):
     latency_ms: float
 
     @classmethod
-    def of(cls, query: str, collection_id: UUID, found: Passages, latency_ms: float) -> Self:
+    def of(cls, query: str, collection_id: UUID, found: RetrievedChunks, latency_ms: float) -> Self:
         """The body for the passages."""
         return cls(
             query=query,

@@ -24,7 +24,7 @@ from vectorforge.api.openai.chat_schemas import (
 from vectorforge.api.openai.conversation import Conversation, url_citations
 from vectorforge.api.openai.errors import openai_error, openai_problems, refuse_impossible
 from vectorforge.api.openai.labels import LabelRewriter, rewrite_labels, sources_footer
-from vectorforge.api.openai.models import RequestedModel, look_up_answering_collection
+from vectorforge.api.openai.models import RequestedModel, answering_collection
 from vectorforge.api.problems import problem_of
 from vectorforge.api.query_route import QueryRoute
 from vectorforge.api.querying import answer_as_stream, answer_whole, check_config, is_extractive
@@ -70,7 +70,7 @@ async def create_chat_completion(
     )
     check_config(application, config, {"max_tokens": body.limit_field})
     question = conversation.question
-    known = await look_up_answering_collection(application, tenant, asked, question, config)
+    collection = answering_collection(application, asked)
     wanted = ChatFormat(
         model=asked.name,
         base_url=str(request.base_url).rstrip("/"),
@@ -79,8 +79,10 @@ async def create_chat_completion(
     )
     if body.stream:
         encoder = ChatChunkEncoder(wanted, request_id=request.scope["state"]["request_id"])
-        return await answer_as_stream(request, application, tenant, question, known, config, encoder=encoder)
-    result = await answer_whole(request, application, tenant, question, known, config)
+        return await answer_as_stream(
+            request, application, tenant, question, collection, config, encoder=encoder
+        )
+    result = await answer_whole(request, application, tenant, question, collection, config)
     return await off_event_loop(len(result.answer), lambda: chat_completion(result, wanted))
 
 

@@ -7,7 +7,6 @@ Which collection a model's name means, and which models there are.
 ``/v1/models``: what the ``model`` of a question may be.
 """
 
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, Self
 
@@ -16,14 +15,12 @@ from pydantic import BaseModel, Field
 
 from vectorforge.api.dependencies import ApplicationDep, Tenant
 from vectorforge.api.openai.errors import openai_problems
-from vectorforge.api.querying import find_requested_collection, look_up_query, query_time_limit
+from vectorforge.api.querying import find_requested_collection, requested_collection
 from vectorforge.api.schemas import MAX_NAME_CHARS
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.errors import AnsweringModelNotFoundError, NotFoundError
-from vectorforge.pipeline.docrag import DEFAULT_COLLECTION
-from vectorforge.pipeline.presets import DOCRAG, RAG_QUERY, VECTORFORGE, Preset
-from vectorforge.pipeline.types import QueryConfig
-from vectorforge.retriever.base import QueryLookup
+from vectorforge.pipeline.presets import DEFAULT_COLLECTION, DOCRAG, RAG_QUERY, VECTORFORGE, Preset
+from vectorforge.retriever.base import CollectionChoice
 from vectorforge.types import Collection
 
 ASKABLE = {preset.name: preset for preset in (VECTORFORGE, RAG_QUERY, DOCRAG)}
@@ -102,28 +99,13 @@ async def find_answering_collection(
         raise AnsweringModelNotFoundError from exc
 
 
-async def look_up_answering_collection(
-    application: Application,
-    tenant: TenantServices,
-    asked: RequestedModel,
-    question: str,
-    config: QueryConfig,
-) -> QueryLookup:
-    """``find_answering_collection``, and in the same statement what is kept of the question.
-
-    Raises:
-        As ``find_answering_collection``.
-    """
-    if asked.collection is None and asked.preset is DOCRAG:
-        with suppress(NotFoundError):
-            async with query_time_limit(application):
-                return await tenant.look_up_query(DEFAULT_COLLECTION, question, config)
-    try:
-        return await look_up_query(application, tenant, asked.collection, question, config)
-    except NotFoundError as exc:
-        if asked.collection is None:
-            raise
-        raise AnsweringModelNotFoundError from exc
+def answering_collection(application: Application, asked: RequestedModel) -> CollectionChoice:
+    """Return the collection that the model answers from, with the errors of ``find_answering_collection``."""
+    if asked.collection is not None:
+        return CollectionChoice((asked.collection,), AnsweringModelNotFoundError())
+    return requested_collection(
+        application, None, preferred=DEFAULT_COLLECTION if asked.preset is DOCRAG else None
+    )
 
 
 async def list_models(tenant: TenantServices) -> list[ModelBody]:

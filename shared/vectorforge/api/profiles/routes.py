@@ -28,7 +28,6 @@ from vectorforge.api.querying import (
     check_config,
     deadline_of,
     is_extractive,
-    query_time_limit,
 )
 from vectorforge.api.responses import ANSWER_PROBLEMS, event_stream_content, problems
 from vectorforge.erasure.repo import Subject
@@ -124,15 +123,14 @@ async def query_profile(
     """Answer a question from a profile, with sources and citations."""
     config = body.config_for(profile_id, tenant.choose_variant(body.variant))
     check_config(application, config, {})
-    async with query_time_limit(application):
-        known = await tenant.profiles.look_up_query(body.query, config)
+    collection = tenant.profiles.choice
     if body.dry_run:
-        return await answer_dry(request, application, tenant, body.query, known, config)
+        return await answer_dry(request, application, tenant, body.query, collection, config)
     if body.stream:
         return await answer_as_stream(
-            request, application, tenant, body.query, known, config, resumable=body.resumable
+            request, application, tenant, body.query, collection, config, resumable=body.resumable
         )
-    result = await answer_whole(request, application, tenant, body.query, known, config)
+    result = await answer_whole(request, application, tenant, body.query, collection, config)
     return CollectionQueryResponse.of(result, extractive=is_extractive(result))
 
 

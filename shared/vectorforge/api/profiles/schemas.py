@@ -13,8 +13,7 @@ from vectorforge.errors import InvalidInputError
 from vectorforge.ingestion.chunk import ChunkingConfig
 from vectorforge.ingestion.profile import IngestedProfile
 from vectorforge.ingestion.profile_text import ProfileDocument
-from vectorforge.pipeline.presets import PROFILE
-from vectorforge.pipeline.profile_context import MIN_CONTEXT_CHARS, PROFILE_CONTEXT_CHARS
+from vectorforge.pipeline.presets import MIN_CONTEXT_CHARS, PROFILE, PROFILE_CONTEXT_CHARS
 from vectorforge.pipeline.types import QueryConfig
 from vectorforge.pipeline.variants import Variant
 from vectorforge.profile_types import SourceType

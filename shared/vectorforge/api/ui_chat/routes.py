@@ -23,7 +23,7 @@ from vectorforge.api.native.rag_schemas import (
 )
 from vectorforge.api.openai.models import ASKABLE
 from vectorforge.api.query_route import QueryRoute
-from vectorforge.api.querying import answer_as_stream, check_config, look_up_query
+from vectorforge.api.querying import answer_as_stream, check_config, requested_collection
 from vectorforge.api.responses import ANSWER_PROBLEMS, nameless_events_content
 from vectorforge.api.schemas import (
     MAX_PARTS,
@@ -189,6 +189,6 @@ async def ui_chat(
     variant = tenant.choose_variant(body.variant, body.conversation_id)
     config = body.config(history_of(body.messages), variant)
     check_config(application, config, {})
-    asked = await look_up_query(application, tenant, body.collection, question, config)
+    collection = requested_collection(application, body.collection)
     encoder = UIMessageEncoder(request_id=request.scope["state"]["request_id"])
-    return await answer_as_stream(request, application, tenant, question, asked, config, encoder=encoder)
+    return await answer_as_stream(request, application, tenant, question, collection, config, encoder=encoder)

@@ -6,7 +6,7 @@ Storing the records of many tenants at once: what the log writer may do, and all
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -30,33 +30,6 @@ if TYPE_CHECKING:
 
 
 logger = logging.getLogger(__name__)
-
-_COLUMNS = """
-id, collection_id, query_text, retrieved_chunk_ids, generated_response, latency_ms, outcome, used_chunk_ids,
-provider, model, prompt_tokens, completion_tokens, retrieval_ms, generation_ms, error_code, error_stage,
-created_at, preset, variant, conversation_id, cached, degraded, quality, context_ms, first_token_ms, cost_usd
-"""
-
-# Without a conflict target this needs no right to read, which the log writer does not have.
-_CREATE = f"""
-INSERT INTO vectorforge.query_logs (tenant_id, {_COLUMNS}) VALUES (
-    %(tenant_id)s, %(id)s, %(collection_id)s, %(query_text)s, %(retrieved_chunk_ids)s, %(generated_response)s,
-    %(latency_ms)s, %(outcome)s, %(used_chunk_ids)s, %(provider)s, %(model)s, %(prompt_tokens)s,
-    %(completion_tokens)s, %(retrieval_ms)s, %(generation_ms)s, %(error_code)s, %(error_stage)s,
-    coalesce(%(created_at)s, now()), %(preset)s, %(variant)s, %(conversation_id)s, %(cached)s, %(degraded)s,
-    %(quality)s, %(context_ms)s, %(first_token_ms)s, %(cost_usd)s
-)
-ON CONFLICT DO NOTHING
-"""
-# What takes the place of a row "started" is a new row: the app may add and remove rows, not change them.
-_END_START = "DELETE FROM vectorforge.query_logs WHERE tenant_id = %s AND id = %s AND outcome = 'started'"
-_BY_ID = f"SELECT {_COLUMNS} FROM vectorforge.query_logs WHERE tenant_id = %s AND id = %s"
-_LIST = f"""
-SELECT {_COLUMNS} FROM vectorforge.query_logs
-WHERE {CONDITIONS}
-  AND (%(after_time)s::timestamptz IS NULL OR (created_at, id) < (%(after_time)s, %(after_id)s::uuid))
-ORDER BY created_at DESC, id DESC LIMIT %(limit)s OFFSET %(offset)s
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +72,27 @@ class QueryLog:
     context_ms: float | None = None
     first_token_ms: float | None = None
     cost_usd: float | None = None
+
+
+_FIELDS = [field.name for field in fields(QueryLog)]
+_COLUMNS = ", ".join(_FIELDS)
+_VALUES = ", ".join(
+    "coalesce(%(created_at)s, now())" if name == "created_at" else f"%({name})s" for name in _FIELDS
+)
+# Without a conflict target this needs no right to read, which the log writer does not have.
+_CREATE = f"""
+INSERT INTO vectorforge.query_logs (tenant_id, {_COLUMNS}) VALUES (%(tenant_id)s, {_VALUES})
+ON CONFLICT DO NOTHING
+"""
+# What takes the place of a row "started" is a new row: the app may add and remove rows, not change them.
+_END_START = "DELETE FROM vectorforge.query_logs WHERE tenant_id = %s AND id = %s AND outcome = 'started'"
+_BY_ID = f"SELECT {_COLUMNS} FROM vectorforge.query_logs WHERE tenant_id = %s AND id = %s"
+_LIST = f"""
+SELECT {_COLUMNS} FROM vectorforge.query_logs
+WHERE {CONDITIONS}
+  AND (%(after_time)s::timestamptz IS NULL OR (created_at, id) < (%(after_time)s, %(after_id)s::uuid))
+ORDER BY created_at DESC, id DESC LIMIT %(limit)s OFFSET %(offset)s
+"""
 
 
 class QueryLogRepository:
@@ -147,7 +141,7 @@ class QueryLogRepository:
     def _inserting(self, log: QueryLog) -> "Call":
         from psycopg.types.json import Jsonb
 
-        values: dict[str, Any] = {name: getattr(log, name) for name in QueryLog.__dataclass_fields__}
+        values: dict[str, Any] = {name: getattr(log, name) for name in _FIELDS}
         values |= {
             "tenant_id": self._db.tenant_id,
             "query_text": storable(log.query_text),
@@ -279,7 +273,7 @@ class QueryLogWriter:
 
 def _row(tenant_id: str, log: QueryLog) -> dict[str, Any]:
     """Return the record as the database function accepts it: JSON types only."""
-    row: dict[str, Any] = {name: getattr(log, name) for name in QueryLog.__dataclass_fields__}
+    row: dict[str, Any] = {name: getattr(log, name) for name in _FIELDS}
     row |= {name: storable(row[name]) for name in _TEXTS if row[name] is not None}
     return row | {
         "tenant_id": checked_tenant(tenant_id),

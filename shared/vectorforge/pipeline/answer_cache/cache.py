@@ -1,6 +1,6 @@
-"""Answers that were given before: under which key they are kept, when they are taken, and when not.
+"""Answer cache: keys, look-up, replay and storage of answers.
 
-An answer is kept with the collection's data version, which is read before the search. Every write to the
+An answer is stored with the collection's data version, which is read before the search. Every write to the
 collection raises that version in its own transaction, so an answer made of older documents is never found.
 """
 
@@ -8,20 +8,23 @@ import asyncio
 import hashlib
 import json
 import logging
-from collections.abc import Mapping
-from dataclasses import asdict, fields
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, fields, replace
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from vectorforge import __version__
 from vectorforge.db.repositories.answer_cache_repo import FoundAnswer
 from vectorforge.errors import VectorForgeError
 from vectorforge.llm.types import ProviderCapability
-from vectorforge.pipeline.answer_cache.stored_answer import StoredAnswer
+from vectorforge.pipeline.answer_cache.stored_answer import AnswerStore, StoredAnswer
+from vectorforge.pipeline.citations.check import replay_as_events
 from vectorforge.pipeline.presets import preset_text
 from vectorforge.pipeline.run import QueryRun
-from vectorforge.pipeline.types import QueryConfig
+from vectorforge.pipeline.types import QueryConfig, QueryEvent, UsageEvent
+from vectorforge.retriever.base import RetrievedChunks
 from vectorforge.telemetry import InMemoryMetrics, MetricsCollector
+from vectorforge.vectorstore.base import NearestChunks
 
 if TYPE_CHECKING:
     from vectorforge.db.types import Call
@@ -29,54 +32,26 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _FORMAT = 5
-"""Of what is kept; another one is another key."""
+"""Version of the stored form; another version has other keys."""
 _NOT_IN_THE_PROMPT = frozenset(
     {"stream", "use_cache", "conversation_id", "allow_ungrounded", "quote_passages"}
 )
 """Fields of ``QueryConfig`` that change no answer. A conversation's messages are in ``history``."""
 _IN_THE_PROMPT = [field.name for field in fields(QueryConfig) if field.name not in _NOT_IN_THE_PROMPT]
 _MAX_CHARS = 1_000_000
-"""Of an answer with its passages, as JSON; a larger one is not kept."""
+"""Length of a stored answer with its chunks, as JSON; longer ones are not stored."""
 _TIMEOUT_S = 1.0
-"""For the database, looking up and keeping alike: without a cache there would be no such wait."""
-
-
-class AnswerStore(Protocol):
-    """Where the answers of one tenant are kept."""
-
-    async def find(
-        self, key: bytes, collection_id: UUID, data_version: int | None, known: FoundAnswer | None = None
-    ) -> FoundAnswer | None:
-        """The collection's version and the answer of this key, fresh or expired.
-
-        Args:
-            key: 32 bytes.
-            collection_id: Whose version counts.
-            data_version: That version, when it was read in this request already.
-            known: What this would return, when it was read with that.
-
-        Returns:
-            None when there is no such collection.
-        """
-        ...
-
-    async def keep(self, key: bytes, collection_id: UUID, data_version: int, answer: str) -> None:
-        """Store an answer that was made after the version was read; it takes the place of an earlier one."""
-        ...
-
-    def end_write(self, key: bytes, collection_id: UUID, data_version: int, answer: str) -> "Call":
-        """The statement by which ``keep`` stores an answer; running it twice changes nothing more."""
-        ...
+"""Time limit of one read or write: without a cache there would be no such wait."""
 
 
 class AnswerCache:
-    """Looks for a query's answer before its search, and keeps it at its end. Never fails a query.
+    """Finds a query's answer before its search, and stores it at its end. Never fails a query.
 
     Args:
-        store: Of one tenant.
+        store: Answers of one tenant.
         tenant_id: That tenant.
-        settings: Digest of what else decides an answer and is no part of a request: addresses, sizes, modes.
-        metrics: Where ``pipeline.cache.*`` goes.
+        settings: Digest of everything outside a request that decides an answer: addresses, sizes, modes.
+        metrics: Collector of ``pipeline.cache.*``.
     """
 
     def __init__(
@@ -93,26 +68,27 @@ class AnswerCache:
         self._metrics: MetricsCollector = metrics or InMemoryMetrics()
 
     async def look_up(self, run: QueryRun) -> bool:
-        """Whether the run's question was answered before on the same documents, not too long ago.
+        """Return True if the same query has a fresh answer on the same documents.
 
-        Sets ``run.cache_key`` and ``run.data_version``; and, unless the caller wants a new answer,
-        ``run.stored``, also when that has expired.
+        Sets ``key`` and ``data_version`` of ``run.cache``; and, unless the request bypasses the cache,
+        ``stored``, also to an expired answer.
         """
-        digest = self.digest(run)
+        state = run.cache
+        digest = state.digest or self.digest(run)
         if digest is None:
             return False
-        run.cache_key = _key_of(digest, run.collection_id)
+        state.key = _key_of(digest, run.collection_id)
         try:
-            found = await self._find(run, run.cache_key)
+            found = await self._find(run, state.key)
             if found is None:
                 return False
-            run.data_version = found.data_version
+            state.data_version = found.data_version
             if found.answer is not None and run.config.use_cache:
-                run.stored = StoredAnswer.from_json(found.answer)
+                state.stored = StoredAnswer.from_json(found.answer)
         except (VectorForgeError, TimeoutError, ValueError) as exc:
             logger.warning("The answer cache was not read: %s", _text(exc))
             return False
-        is_hit = found.fresh_for_s > 0 and run.stored is not None
+        is_hit = found.fresh_for_s > 0 and state.stored is not None
         if is_hit:
             self._metrics.increment("pipeline.cache.hits", tags={"tier": found.tier})
         else:
@@ -120,71 +96,135 @@ class AnswerCache:
         return is_hit
 
     def digest(self, run: QueryRun) -> bytes | None:
-        """Of everything that decides the run's answer but the documents and their collection.
+        """Return the digest of everything that decides the run's answer except documents and collection.
 
-        None when answers like it are not kept.
+        None if such answers are not cached.
         """
-        if run.known is not None and run.known.digest is not None:
-            return run.known.digest
         if run.provider is None or ProviderCapability.EXTRACTIVE in run.provider.capabilities:
-            return None  # quoting again costs no more than looking here
+            return None  # quoting again costs as little as a look-up
         return _digest(run, self._tenant_id, self._settings)
 
     async def _find(self, run: QueryRun, key: bytes) -> FoundAnswer | None:
-        if run.known is not None and run.known.digest is not None:
-            return await self._store.find(key, run.collection_id, run.data_version, run.known.answer)
+        state = run.cache
+        if state.found is not None:
+            return await self._store.find(key, run.collection_id, state.data_version, state.found)
         async with asyncio.timeout(min(_TIMEOUT_S, max(run.deadline.remaining_s(), 0.0))):
-            return await self._store.find(key, run.collection_id, run.data_version)
+            return await self._store.find(key, run.collection_id, state.data_version)
 
     async def keep(self, run: QueryRun) -> None:
-        """Keep the run's answer, if it is one for others, too."""
+        """Store the run's answer if it may be given again."""
         try:
-            text = _worth_keeping(run)
-            if text is None or run.cache_key is None or run.data_version is None:
-                return
-            async with asyncio.timeout(_TIMEOUT_S):
-                await self._store.keep(run.cache_key, run.collection_id, run.data_version, text)
+            stored = self._storable(run)
+            if stored is not None:
+                async with asyncio.timeout(_TIMEOUT_S):
+                    await self._store.keep(*stored)
         except (VectorForgeError, TimeoutError, ValueError) as exc:
-            logger.warning("The answer was not kept: %s", _text(exc))
+            logger.warning("The answer was not stored: %s", _text(exc))
 
     def end_write(self, run: QueryRun) -> "list[Call]":
-        """The statement by which ``keep`` keeps the run's answer, or none."""
+        """Return the statement by which ``keep`` stores the run's answer, or none."""
         try:
-            text = _worth_keeping(run)
+            stored = self._storable(run)
         except ValueError as exc:
-            logger.warning("The answer was not kept: %s", _text(exc))
+            logger.warning("The answer was not stored: %s", _text(exc))
             return []
-        if text is None or run.cache_key is None or run.data_version is None:
-            return []
-        return [self._store.end_write(run.cache_key, run.collection_id, run.data_version, text)]
+        return [] if stored is None else [self._store.end_write(*stored)]
+
+    def _storable(self, run: QueryRun) -> tuple[bytes, UUID, int, str] | None:
+        """Return key, collection, version and JSON of an answer that may be given again, else None."""
+        key, version = run.cache.key, run.cache.data_version
+        if run.cache.hit or key is None or version is None:
+            return None
+        answer = storable_answer(run)
+        text = None if answer is None else answer.to_json()
+        if text is None or len(text) > _MAX_CHARS:
+            return None
+        return key, run.collection_id, version, text
 
 
-def _worth_keeping(run: QueryRun) -> str | None:
-    """The run's answer as JSON, if it is one for others, too."""
-    if run.cached or run.cache_key is None or run.data_version is None:
+def storable_answer(run: QueryRun) -> StoredAnswer | None:
+    """Return the run's answer, or None if another query must not get it.
+
+    Stored is a complete answer of a model: no error, no fallback, nothing cut off, nothing of poor quality,
+    nothing from a shortened prompt (a replay builds another one of the stored chunks), and nothing quoted,
+    which costs as little to make again.
+    """
+    response, found = run.response, run.retrieved
+    if response is None or response.metadata.get("extractive"):
         return None
-    answer = StoredAnswer.of(run)
-    text = None if answer is None else answer.to_json()
-    return None if text is None or len(text) > _MAX_CHARS else text
+    whole = run.outcome == "answered" and run.finish_reason == "stop" and bool(run.answer)
+    poor = (run.quality is not None and run.quality.low) or (
+        run.structured is not None and run.structured.confidence == "low"
+    )
+    if not whole or poor or run.degraded or run.overflowed:
+        return None
+    return StoredAnswer(
+        retrieved=list(found),
+        matched=found.matched,
+        matched_is_at_least=found.matched_is_at_least,
+        search_mode=found.search_mode,
+        scan=found.scan,
+        below_min_score=found.below_min_score,
+        answer=run.answer,
+        citations=run.citations,
+        invalid_citations=run.invalid_citations,
+        finish_reason=run.finish_reason,
+        response=response,
+        rewritten_query=run.rewritten_query,
+        quality=run.quality,
+        structured=run.structured,
+    )
+
+
+def restore_chunks(run: QueryRun, stored: StoredAnswer) -> None:
+    """Set the chunks of a run without a search to those of a stored answer."""
+    run.retrieved = RetrievedChunks(
+        NearestChunks(
+            stored.retrieved, stored.matched, matched_is_at_least=stored.matched_is_at_least, scan=stored.scan
+        )
+    )
+    run.retrieved.search_mode = stored.search_mode
+    run.retrieved.below_min_score = stored.below_min_score
+    run.rewritten_query = stored.rewritten_query
+
+
+def replay(run: QueryRun, stored: StoredAnswer) -> Iterator[QueryEvent]:
+    """Make a stored answer the answer of a run that has its chunks.
+
+    It counts no tokens and no cost: both are logged with the query that the answer was made for.
+
+    Yields:
+        ``TokenEvent`` and ``CitationEvent`` in the order of the text, then ``UsageEvent``.
+    """
+    run.cache.hit, run.outcome, run.use.cost_usd = True, "cached", 0.0
+    run.finish_reason, run.quality, run.structured = stored.finish_reason, stored.quality, stored.structured
+    run.citations, run.invalid_citations = stored.citations, stored.invalid_citations
+    run.response = replace(
+        stored.response, prompt_tokens=0, completion_tokens=0, total_tokens=0, latency_ms=0.0
+    )
+    run.note_first_token()
+    run.answer = stored.answer
+    yield from replay_as_events(stored.answer, stored.citations)
+    yield UsageEvent(0, 0, 0)
 
 
 def answer_key(run: QueryRun, tenant_id: str, settings: str) -> bytes:
-    """sha256 of everything that decides the answer, but for the documents.
+    """Return the SHA-256 of everything that decides the answer, except the documents.
 
-    That is the question as it is searched for, every field of the configuration that can change an answer
-    (one that is added later counts by itself), the preset with its prompt, the provider and model that were
-    chosen, collection, tenant, settings and the program's version.
+    Hashed are the cleaned query, every field of the configuration that can change an answer (later fields
+    included), the preset with its prompt, the chosen provider and model, collection, tenant, settings and the
+    version of the program.
 
     Args:
-        run: Has its provider.
-        tenant_id: Whose answer it is.
+        run: Prepared: it has its provider.
+        tenant_id: Tenant of the answer.
         settings: See ``AnswerCache``.
     """
     return _key_of(_digest(run, tenant_id, settings), run.collection_id)
 
 
 def _key_of(digest: bytes, collection_id: UUID) -> bytes:
-    # so made that PostgreSQL can make it, too, for a collection it knows by name (QuestionRepository)
+    # PostgreSQL makes the same key for a collection found by name (QueryLookupRepository)
     return hashlib.sha256(digest + collection_id.bytes).digest()
 
 
@@ -205,7 +245,7 @@ def _digest(run: QueryRun, tenant_id: str, settings: str) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """JSON for what ``json`` does not know."""
+    """Convert a value that ``json`` does not encode."""
     if isinstance(value, Mapping):
         return dict(value)
     if hasattr(value, "__dataclass_fields__"):
@@ -219,5 +259,5 @@ _ENCODER = json.JSONEncoder(sort_keys=True, default=_plain)
 
 
 def _text(exc: Exception) -> str:
-    # Only our own errors' texts are known to hold no secret.
+    # Only messages of our own errors are known to be free of secrets.
     return exc.message if isinstance(exc, VectorForgeError) else type(exc).__name__

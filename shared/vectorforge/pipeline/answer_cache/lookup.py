@@ -1,13 +1,15 @@
-"""One look at the database before a question is searched for: its collection, and what is kept of it."""
+"""Step 0 of a query: one round trip for everything that is read before its search.
+
+It finds the collection, the cached answer and the cached vector of the query, and reserves the request's
+share of the tenant's limits.
+"""
 
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Protocol
-from uuid import UUID
+from typing import TYPE_CHECKING, Protocol
 
 from vectorforge.db.repositories.query_lookup_repo import PiggybackedStatement, QueryLookupRow
-from vectorforge.deadline import Deadline
 from vectorforge.errors import (
     AuthenticationError,
     DatabaseUnavailableError,
@@ -16,22 +18,25 @@ from vectorforge.errors import (
     NotFoundError,
     VectorForgeError,
 )
-from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.pipeline.answer_cache.cache import AnswerCache
 from vectorforge.pipeline.run import QueryRun
-from vectorforge.pipeline.types import QueryConfig
-from vectorforge.retriever.base import MAX_QUERY_LENGTH, QueryLookup, QueryPreprocessor
+from vectorforge.retriever.base import QueryLookup
 from vectorforge.types import Collection
+
+if TYPE_CHECKING:
+    from vectorforge.limits.admission import Admission
+    from vectorforge.limits.settings import Claim
 
 logger = logging.getLogger(__name__)
 
-_NOT_YET = UUID(int=0)
 _TIMEOUT_S = 1.0
-"""For the database: the collection alone might be there at once."""
+"""Time limit of the look-up: the collection alone might be there at once."""
+_FATAL = (AuthenticationError, DatabaseUnavailableError, LimitExceededError, InvalidInputError)
+"""Errors that reading the collection alone would not avoid."""
 
 
 class QueryLookupStore(Protocol):
-    """Where questions are looked up; ``QueryLookupRepository``."""
+    """Storage that looks queries up; ``QueryLookupRepository``."""
 
     async def find(
         self,
@@ -41,91 +46,118 @@ class QueryLookupStore(Protocol):
         *,
         piggyback: PiggybackedStatement | None = None,
     ) -> QueryLookupRow | None:
-        """The collection of this id or name, and what is kept of the question; None: no such collection."""
+        """Return the collection of this id or name with the cached data of the query; None: no collection."""
         ...
 
 
 class CollectionFinder(Protocol):
-    """Where collections are found when no more than that can be; ``TenantServices``."""
+    """Source of collections if the caches cannot be read; ``TenantServices``."""
 
     async def find_collection(self, name_or_id: str) -> Collection:
-        """A collection by its id or its name.
+        """Return a collection by its id or its name.
 
         Raises:
-            NotFoundError: There is none.
+            NotFoundError: It does not exist.
         """
         ...
 
 
 class QueryLookupService:
-    """Finds collections for questions, with all that the question's own steps would read one by one.
+    """Finds the collection of a query, with everything else that is read before the search.
 
     Args:
-        questions: Of one tenant.
-        collections: Of the same tenant.
-        llm_registry: As the query service's.
-        preprocessor: As the query service's.
-        answer_cache: As the query service's; None: no answers are looked for.
-        max_query_length: Characters that a question is cut to.
-        note_log_text: Told the tenant's policy for logged texts, which is read with the rest.
+        queries: Look-up of one tenant.
+        collections: Collections of the same tenant.
+        answer_cache: Cache of the query service; None: no answers are looked up.
+        admission: Admission of the request; None: it has no limits.
+        claim: Computes the most that a run may use; called only if the tenant may have limits.
+        note_log_text: Receives the tenant's policy for logged texts, which is read with the rest.
     """
 
     def __init__(
         self,
-        questions: QueryLookupStore,
+        queries: QueryLookupStore,
         collections: CollectionFinder,
-        llm_registry: LLMProviderRegistry,
-        preprocessor: QueryPreprocessor,
         answer_cache: AnswerCache | None,
         *,
-        max_query_length: int = MAX_QUERY_LENGTH,
+        admission: "Admission | None" = None,
+        claim: "Callable[[QueryRun], Claim] | None" = None,
         note_log_text: Callable[[str | None], None] | None = None,
     ) -> None:
-        self._questions = questions
+        self._queries = queries
         self._collections = collections
-        self._llm_registry = llm_registry
-        self._preprocessor = preprocessor
         self._answer_cache = answer_cache
-        self._max_query_length = max_query_length
+        self._admission = admission
+        self._claim = claim
         self._note_log_text = note_log_text
 
-    async def find(
-        self, name_or_id: str, query: str, config: QueryConfig, piggyback: PiggybackedStatement | None = None
-    ) -> QueryLookup:
-        """The collection, an id wins, and what is kept of the question asked with this configuration.
+    async def look_up(self, run: QueryRun) -> None:
+        """Set ``collection_id``, ``lookup`` and the first fields of ``cache``, and reserve the run's claim.
 
-        For a question that follows others or is not usable it is the collection alone, and so it is when
-        what is kept cannot be read; ``piggyback`` may not have gone then.
+        A follow-up query, a malformed one and one whose caches cannot be read get their collection alone.
 
         Raises:
-            LimitExceededError: ``piggyback`` says so, and so is InvalidInputError.
-            NotFoundError: There is no such collection.
+            LimitExceededError: A limit of the tenant is reached.
+            InvalidInputError: The run may use more than a limit allows in its whole period.
+            NotFoundError: The collection does not exist.
             DatabaseUnavailableError: No connection, or it was lost.
-            AuthenticationError: The request's key is revoked or over.
+            AuthenticationError: The request's key is revoked or expired.
         """
-        text, digest = self._prepare(query, config)
+        alone = run.request_error or run.config.history or run.config.conversation_id is not None
+        text = None if alone else run.search_text
+        if not alone and self._answer_cache is not None:
+            run.cache.digest = self._answer_cache.digest(run)
+        try:
+            run.lookup = await self._find_first(run, text)
+        except DatabaseUnavailableError:
+            if run.choice.known_id is None:
+                raise
+            run.collection_id = run.choice.known_id  # the search fails next, which has fallbacks
+        if self._admission is not None:  # unless it went with the look-up
+            await self._admission.admit(lambda: self._claimed(run))
+        if run.lookup is None:
+            return
+        collection = run.lookup.collection
+        if run.choice.check is not None:
+            run.choice.check(collection)
+        run.collection_id, run.cache.data_version = collection.id, collection.data_version
+
+    async def _find_first(self, run: QueryRun, text: str | None) -> QueryLookup:
+        for name in run.choice.names:
+            found = await self._find(run, name, text)
+            if found is not None:
+                return found
+        raise run.choice.not_found()
+
+    async def _find(self, run: QueryRun, name: str, text: str | None) -> QueryLookup | None:
+        digest = run.cache.digest
+        piggyback = None if self._admission is None else self._admission.piggyback(lambda: self._claimed(run))
         try:
             async with asyncio.timeout(_TIMEOUT_S):
-                found = await self._questions.find(name_or_id, text, digest, piggyback=piggyback)
-        except (AuthenticationError, DatabaseUnavailableError, LimitExceededError, InvalidInputError):
+                row = await self._queries.find(name, text, digest, piggyback=piggyback)
+        except _FATAL:
             raise
         except (VectorForgeError, TimeoutError) as exc:
             logger.warning("The caches were not read: %s", type(exc).__name__)
-            return QueryLookup(await self._collections.find_collection(name_or_id))
-        if found is None:
-            raise NotFoundError(f"Collection {name_or_id} not found")
+            run.cache.digest = None
+            return await self._find_collection(name)
+        if row is None:
+            return None
         if self._note_log_text is not None:
-            self._note_log_text(found.log_text)
-        return QueryLookup(found.collection, text, found.vector, found.answer, digest)
+            self._note_log_text(row.log_text)
+        if digest is not None:
+            run.cache.found = row.answer
+        return QueryLookup(row.collection, text, row.vector)
 
-    def _prepare(self, query: str, config: QueryConfig) -> tuple[str | None, bytes | None]:
-        """The question as it will be searched for, and the digest of what decides its answer."""
-        if config.history or config.conversation_id is not None or len(query) > self._max_query_length:
-            return None, None
-        run = QueryRun(query, _NOT_YET, config, _NOT_YET, Deadline.never(), buffered=True)
+    async def _find_collection(self, name: str) -> QueryLookup | None:
         try:
-            run.search_text = self._preprocessor.preprocess(query)
-            run.choose_provider(self._llm_registry)
-            return run.search_text, None if self._answer_cache is None else self._answer_cache.digest(run)
-        except VectorForgeError:
-            return None, None  # the query itself will say so
+            return QueryLookup(await self._collections.find_collection(name))
+        except NotFoundError:
+            return None
+
+    def _claimed(self, run: QueryRun) -> "Claim":
+        if self._claim is None:
+            from vectorforge.limits.settings import Claim
+
+            return Claim()
+        return self._claim(run)

@@ -1,9 +1,9 @@
-"""Whether the cited passages hold what the sentences citing them say; by spelling, without a model.
+"""Citation check: compare cited chunks with the sentences that cite them; by spelling, without a model.
 
-A label belongs to the text before it, back to the label before that or to the start of the sentence; one that
-opens a sentence belongs to the text after it; one that follows the full stop belongs to the sentence before,
-unless that has a label of its own. What follows the last label of a sentence counts as that label's too.
-Neighbouring labels share their text: each passage must hold a part of it, and all together the whole.
+A label belongs to the text before it, back to the previous label or the start of the sentence; one that
+opens a sentence belongs to the text after it; one after the full stop belongs to the sentence before, unless
+that has its own label. Text after the last label of a sentence belongs to that label too. Neighbouring labels
+share their text: each chunk must contain a part of it, and all together the whole.
 """
 
 import re
@@ -15,7 +15,7 @@ from vectorforge.pipeline.citations.labels import Label, SourceLabels, find_labe
 from vectorforge.pipeline.citations.names import KnownNames, fold
 from vectorforge.pipeline.citations.quantities import Quantity
 from vectorforge.pipeline.citations.sentences import LOOK_AHEAD, is_fence, sentence_end
-from vectorforge.pipeline.types import Citation, CitationVerdict
+from vectorforge.pipeline.types import Citation, CitationEvent, CitationVerdict, QueryEvent, TokenEvent
 from vectorforge.types import RetrievedChunk
 
 _WORDS = re.compile(r"\w+")
@@ -23,33 +23,33 @@ _BETWEEN_LABELS = frozenset("and or und oder et ou y o e".split())  # noqa: SIM9
 _BEFORE_LABEL = frozenset(
     "according to per as in from by see laut nach gemaß in aus siehe selon d apres dans voir segun en".split()  # noqa: SIM905
 )
-"""Words that make the label a part of the sentence: "According to [Source 1], ..."."""
+"""Words that make a label part of the sentence: "According to [Source 1], ..."."""
 _MARK = re.compile(r"[.!?…。！？\n]")
-"""What no sentence ends without."""
+"""Every end of a sentence contains one of these."""
 _AFTER_STOP = re.compile(r"[ \t]{0,100}\[")
 _LONGEST_LABEL = 200
 _LONGEST_LABELS = 1_000
-"""Characters of the labels that follow a full stop."""
+"""Characters of all labels after a full stop."""
 _KEPT = 8_000
 """Characters of judged sentences that are dropped together."""
 _CONTEXT_CHARS = 500
-"""Of the answer before a sentence: what tells its language."""
+"""Characters before a sentence that show its language."""
 
 
 @dataclass(slots=True)
 class _Group:
-    """Neighbouring labels, and what the text that they stand for claims."""
+    """Neighbouring labels and the claims of their text."""
 
     labels: list[Label] = field(default_factory=list)
     claims: list[Claim] = field(default_factory=list)
 
 
 class CitationChecker:
-    """Finds citations in an answer while it is being written, and judges each at the end of its sentence.
+    """Finds citations in a streamed answer, and checks each at the end of its sentence.
 
     Args:
-        question: Its names count as names in the answer, too.
-        passages: In the order of their labels: the first is ``[Source 1]``.
+        question: Query, whose names count as names in the answer.
+        passages: Chunks in the order of their labels: the first is ``[Source 1]``.
     """
 
     def __init__(self, question: str, passages: Sequence[RetrievedChunk]) -> None:
@@ -58,25 +58,25 @@ class CitationChecker:
         self._known = KnownNames([question, *(passage.chunk.text for passage in passages)])
         self._evidence: dict[int, Evidence] = {}
         self._answer = ""
-        """From ``_dropped`` on: what is added to it is copied, so it must not grow with the answer."""
+        """Answer from ``_dropped`` on; bounded, because each addition copies it."""
         self._dropped = 0
         self._looked_at = 0
-        """Where the answer ended when an end of the sentence being written was looked for last."""
+        """Length of the answer at the last search for the end of the current sentence."""
         self._has_mark = False
-        """Whether the sentence that is being written may have ended."""
+        """True if the current sentence may have ended."""
         self._start = 0
-        """Where the sentence that is being written starts."""
+        """Start of the current sentence."""
         self._unlabelled = ""
-        """The sentence before, when no label stands for it yet."""
+        """Previous sentence, if it has no label yet."""
         self.citations: list[Citation] = []
-        """Judged so far, in the order of the answer."""
+        """Checked citations, in the order of the answer."""
         self.invalid = 0
-        """Numbers that name no passage."""
+        """Count of numbers that name no chunk."""
 
     def feed(self, text: str) -> list[Citation]:
-        """Citations whose sentence is complete with the next piece of the answer."""
+        """Add a piece of the answer; return the citations of the sentences that it completes."""
         self._answer += text
-        # Most pieces end nothing; looking through the whole sentence for each would be quadratic.
+        # Most pieces end no sentence; searching the whole sentence for each would be quadratic.
         if not self._has_mark:
             self._has_mark = _MARK.search(text) is not None
             if not self._has_mark and not (self._unlabelled and _AFTER_STOP.match(self._answer, self._start)):
@@ -95,7 +95,7 @@ class CitationChecker:
         self._dropped += count
 
     def finish(self) -> list[Citation]:
-        """The rest of the citations, when the answer is complete."""
+        """Return the remaining citations of a complete answer."""
         return self._judge(is_whole=True)
 
     def _judge(self, *, is_whole: bool) -> list[Citation]:
@@ -113,7 +113,7 @@ class CitationChecker:
         return judged
 
     def _labels_after_stop(self, *, is_whole: bool) -> int | None:
-        """Where the labels end that follow a sentence without any; its start: there are none; None: wait."""
+        """Return the end of the labels after a sentence without any; its start if none; None if undecided."""
         start, text = self._start, self._answer
         if not self._unlabelled or not _AFTER_STOP.match(text, start):
             return start
@@ -134,7 +134,7 @@ class CitationChecker:
         return start if starts_line and rest and not rest.startswith("\n") else end
 
     def _sentence(self, start: int, end: int) -> Iterator[Citation]:
-        """Judge the labels of one sentence, in order."""
+        """Check the labels of one sentence, in order."""
         text = self._answer[start:end]
         labels = [] if is_fence(text) else self._labels(start, end)
         if not labels:
@@ -157,7 +157,7 @@ class CitationChecker:
         return sorted(found, key=lambda label: label.start)
 
     def _groups(self, start: int, end: int, labels: Sequence[Label]) -> list[_Group]:
-        """The labels of a sentence with the claims of each."""
+        """Return the labels of a sentence with the claims of each."""
         cuts = [start, *(offset for label in labels for offset in (label.start, label.end)), end]
         texts = [self._answer[a:b] for a, b in zip(cuts[::2], cuts[1::2], strict=True)]
         if not any(map(_WORDS.search, texts)):  # labels only
@@ -180,7 +180,7 @@ class CitationChecker:
         return read_claims(text, known=self._known, context=before)
 
     def _verdicts(self, group: _Group) -> dict[int, CitationVerdict]:
-        """Number of each existing source of the group -> what is to be said of it."""
+        """Return the verdict of each existing source of the group, by its number."""
         numbers = {n for label in group.labels for n in label.numbers if 1 <= n <= len(self._passages)}
         evidence = {n: self._evidence.setdefault(n, Evidence(self._passages[n - 1])) for n in numbers}
         held = [
@@ -199,7 +199,19 @@ def _has_only(text: str, words: frozenset[str]) -> bool:
 
 
 def _only_counts(claim: Claim, evidence: Iterable[Evidence]) -> bool:
-    """Whether it is a small number in words that no passage speaks of, and may count the answer's points."""
+    """Return True for a small number in words that no chunk mentions; it may count the answer's points."""
     if not isinstance(claim, Quantity) or not claim.is_count:
         return False
     return not any(passage.holds(claim) or passage.contradicts(claim) for passage in evidence)
+
+
+def replay_as_events(answer: str, citations: Iterable[Citation]) -> Iterator[QueryEvent]:
+    """Yield a complete answer as the events of a generated one: each citation after its label."""
+    done = 0
+    for citation in citations:
+        if citation.end > done:
+            yield TokenEvent(answer[done : citation.end])
+            done = citation.end
+        yield CitationEvent(citation)
+    if done < len(answer):
+        yield TokenEvent(answer[done:])

@@ -1,4 +1,4 @@
-"""What a sentence claims that can be looked up: numbers, dates and names; and whether a passage holds it."""
+"""Verifiable claims of a sentence (numbers, dates, names) and their evidence in a chunk."""
 
 import re
 import unicodedata
@@ -25,45 +25,45 @@ _LIST_MARK = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _LONGEST_SENTENCE = 20_000
-"""Characters of a sentence that are read: a model may answer without ever ending one."""
+"""Characters of a sentence that are read: a model may never end one."""
 _NAMED_SOURCE = re.compile(r"\b(?:sources?|contexts?|passages?|documents?)\s+\d{1,3}\b", re.IGNORECASE)
 _VERSION_MARK = re.compile(r"\b[vV](?=\d)")
 _ANY = -1
-"""Stands for a year or a day of the month that does not matter."""
+"""Placeholder for any year or day of the month."""
 _SUPERSCRIPTS = re.compile(r"[⁰¹²³⁴-⁹₀-₉]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A URL or e-mail address, as ``names.address`` writes it."""
+    """URL or e-mail address, as ``names.address`` writes it."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Identifier:
-    """A name from code or a product's, as ``names.joined`` writes it."""
+    """Name of code or a product, as ``names.joined`` writes it."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A proper noun; its words folded, in order."""
+    """Proper noun; its words folded, in order."""
 
     words: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Date:
-    """A date with all its readings."""
+    """Date with all its readings."""
 
     readings: frozenset[Day]
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """A time of day."""
+    """Time of day."""
 
     hour: int
     minute: int
@@ -73,7 +73,7 @@ Claim: TypeAlias = Address | Identifier | Name | Date | Clock | Quantity
 
 
 def read_claims(text: str, *, known: Container[str] = frozenset(), context: str = "") -> list[Claim]:
-    """The claims of a sentence, in no particular order; of one over 20,000 characters those that come first.
+    """Return the claims of a sentence in no particular order; of one over 20,000 characters the first ones.
 
     Args:
         text: The sentence, without labels.
@@ -100,14 +100,14 @@ def read_claims(text: str, *, known: Container[str] = frozenset(), context: str 
 
 
 class Evidence:
-    """A passage with its title, heading and source, read once."""
+    """Chunk with its title, heading and source, read once."""
 
     def __init__(self, passage: RetrievedChunk) -> None:
         parts = (passage.document_title, passage.chunk.heading, passage.document_source, passage.chunk.text)
         self._text = _plain("\n".join(part for part in parts if part))
 
     def holds(self, claim: Claim) -> bool:
-        """Whether the passage says so somewhere."""
+        """Return True if the chunk contains the claim."""
         match claim:
             case Address():
                 below = tuple(claim.text + mark for mark in "/?#")
@@ -126,7 +126,7 @@ class Evidence:
                 return any(numbers.has(claim) for numbers in same_things or (self._numbers.all,))
 
     def contradicts(self, count: Quantity) -> bool:
-        """Whether the passage gives another number of the same things, and not this one."""
+        """Return True if the chunk has another number of the same things, and not this one."""
         return bool(self._numbers.of_same_noun(count.noun)) and not self.holds(count)
 
     def _holds_name(self, name: Name) -> bool:
@@ -145,7 +145,7 @@ class Evidence:
 
     @cached_property
     def _days(self) -> set[tuple[int | None, int, int | None]]:
-        """Year, month and day of each date; also with ``_ANY`` for the year, the day or both."""
+        """Return year, month and day of each date; also with ``_ANY`` for the year, the day or both."""
         found: set[tuple[int | None, int, int | None]] = set()
         for day in chain.from_iterable(self._quantities.days):
             found.update((year, day.month, of) for year in (day.year, _ANY) for of in (day.day, _ANY))
@@ -186,7 +186,7 @@ class Evidence:
 
 
 class _Amounts:
-    """Amounts among which one is found in the same time however many there are."""
+    """Amounts with a look-up time that does not depend on their number."""
 
     def __init__(self) -> None:
         self._scaled: dict[str, set[Fraction]] = {}
@@ -201,7 +201,7 @@ class _Amounts:
             self._unitless |= amount.values
 
     def has(self, amount: Quantity) -> bool:
-        """Whether one of them can mean the same; a missing unit fits any."""
+        """Return True if one of them can be the same; a missing unit matches any."""
         if not amount.kind:
             return not amount.bare.isdisjoint(self._bare)
         same_kind = self._scaled.get(amount.kind, set())
@@ -209,7 +209,7 @@ class _Amounts:
 
 
 class _Numbers:
-    """The numbers of a passage, and those of the same things."""
+    """Numbers of a chunk, and those of the same things."""
 
     def __init__(self, numbers: Iterable[Quantity]) -> None:
         self.all = _Amounts()
@@ -223,13 +223,13 @@ class _Numbers:
                     self._by_short.setdefault(short, _Amounts()).add(number)
 
     def of_same_noun(self, noun: str) -> list[_Amounts]:
-        """Numbers of the things that a noun names, also with another ending of up to two letters."""
+        """Return the numbers of things named by a noun, also with another ending of up to two letters."""
         forms = (self._by_noun.get(form) for form in (noun, *names.shortened(noun)))
         return [amounts for amounts in (*forms, self._by_short.get(noun)) if amounts is not None]
 
 
 def _plain(text: str) -> str:
-    """One spelling for what looks alike: full-width forms, dashes and the v of versions."""
+    """Normalise what looks alike: full-width forms, dashes and the v of versions."""
     text = _SUPERSCRIPTS.sub(lambda match: f"^{match.group()}", text)
     text = unicodedata.normalize("NFKC", text)
     return _VERSION_MARK.sub("", text)

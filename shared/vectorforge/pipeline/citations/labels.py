@@ -1,7 +1,4 @@
-"""Labels: how an answer names the passages it rests on, and what only looks like one in a document.
-
-Labels of passages that were not given, taken out of an answer while it is being written.
-"""
+"""Labels: find those of an answer, neutralise those in documents, remove invented ones from a stream."""
 
 import re
 from bisect import bisect_left
@@ -22,7 +19,7 @@ _NUMBER = re.compile(r"\d+")
 _SOURCE = re.compile(r"source:", re.IGNORECASE)
 _CODE_SPAN = re.compile(r"`[^`\n]*`")
 
-# Wider than what counts as a label in an answer: a model takes more for one than we do.
+# Wider than the labels recognized in an answer: a model recognizes more than we do.
 _INVISIBLE = "\u00ad\u200b-\u200f\u2060-\u2064\ufeff"
 _SPACED = rf"[\s{_INVISIBLE}]*"
 _WORD = "|".join(_SPACED.join(word) + "s?" for word in ("source", "context"))
@@ -37,16 +34,16 @@ _TYPED_BARE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A label in an answer."""
+    """Label in an answer."""
 
     start: int
     end: int
     numbers: tuple[int, ...]
-    """Of the sources it names, in its order, each once; they need not exist."""
+    """Numbers of the sources in its order, each once; they need not exist."""
 
 
 def find_labels(answer: str, start: int, end: int) -> Iterator[Label]:
-    """The labels between two offsets of an answer; those within code spans are code."""
+    """Yield the labels between two offsets of an answer, except those within code spans."""
     if answer.find("[", start, end) < 0:
         return
     code = [match.span() for match in _CODE_SPAN.finditer(answer, start, end)]
@@ -59,10 +56,10 @@ def find_labels(answer: str, start: int, end: int) -> Iterator[Label]:
 
 
 class SourceLabels:
-    """Labels that name a passage by its source, as DocRag's context does: ``Source: https://... - Title``.
+    """Labels that name a chunk by its source, as in DocRag's context: ``Source: https://... - Title``.
 
     Args:
-        passages: Best first; of several with the same source the first is meant.
+        passages: Chunks, best first; a source stands for the first of its chunks.
     """
 
     def __init__(self, passages: Sequence[RetrievedChunk]) -> None:
@@ -82,22 +79,22 @@ class SourceLabels:
         )
 
     def find(self, answer: str, start: int, end: int) -> Iterator[Label]:
-        """Those between two offsets of an answer."""
+        """Yield the labels between two offsets of an answer."""
         if answer.find(":", start, end) < 0 or not _SOURCE.search(answer, start, end):
-            return  # most answers have none, and the pattern takes a millisecond to make
+            return  # most answers have none, and building the pattern takes a millisecond
         for match in self._label.finditer(answer, start, end):
             source = next(group for group in match.groups() if group is not None)
             yield Label(match.start(), match.end(), (self._numbers[source],))
 
 
 def neutralise_labels(passage: str) -> str:
-    """A passage for the prompt, in which nothing looks like a label of ours.
+    """Return the text of a chunk for the prompt, without anything that looks like a label.
 
-    ``[Source 9]`` typed in a document becomes ``(Source 9)``, and ``[3]`` becomes ``[ 3 ]``, which is no
+    ``[Source 9]`` typed in a document becomes ``(Source 9)``, and ``[3]`` becomes ``[ 3 ]``, which is not a
     label and means the same in code. Markdown links and their definitions stay.
     """
-    # In most there is nothing that could be one: the patterns below take ten times as long as this look, and
-    # that of a string a fiftieth of it.
+    # Most texts contain no label: the patterns below take ten times as long as this check, and the check for
+    # a character a fiftieth of it.
     if "[" not in passage and (passage.isascii() or not _OPENING.search(passage)):
         return passage
     passage = _TYPED_NAMED.sub(r"(\1)", passage)
@@ -105,7 +102,7 @@ def neutralise_labels(passage: str) -> str:
 
 
 _LONGEST_LABEL = 200
-"""Characters of what may become a label and is held back."""
+"""Characters held back because they may become a label."""
 _LONGEST_CODE = 500
 """Characters in which a backtick must follow a label for both to be code."""
 _SPECIAL = re.compile(r"[\[`\n]")
@@ -116,37 +113,36 @@ _LABEL_WORD = re.compile(r"\[(?:([a-z]+)\s)?", re.IGNORECASE)
 
 
 class InventedLabels:
-    """Passes an answer on, piece by piece, without labels that name no passage.
+    """Removes labels that name no chunk from an answer, piece by piece.
 
     ``[Source 2, 9]`` keeps its valid number. Code, links and indexes such as ``a[9]`` stay, and so do
-    bare lists with a zero, which are intervals. The pieces may be cut anywhere: joined, what comes out is
-    the same.
+    bare lists with a zero, which are intervals. The result does not depend on how the answer is cut.
 
     Args:
-        passages: How many passages the model was given; they are numbered from 1.
+        passages: Number of chunks in the prompt; they are numbered from 1.
     """
 
     def __init__(self, passages: int) -> None:
         self._passages = passages
         self._held = ""
         self._before = ""
-        """The character before what is held, as the model wrote it."""
+        """Character before the text held back, as the model wrote it."""
         self._last = ""
-        """The character passed on last."""
+        """Last character returned."""
         self._at_line_start = True
         self._in_fence = False
         self._is_code_line = False
         self._in_code = False
-        """Whether a backtick is open in this line."""
+        """True if a backtick is open in this line."""
         self.removed = 0
-        """Numbers taken out."""
+        """Count of removed numbers."""
 
     def feed(self, text: str) -> str:
-        """What can be passed on with the next piece; often all of it."""
+        """Add a piece; return the text that is certain, often all of it."""
         return self._read(text, is_whole=False)
 
     def finish(self) -> str:
-        """The rest, when the answer is complete."""
+        """Return the rest of a complete answer."""
         return self._read("", is_whole=True)
 
     def _read(self, text: str, *, is_whole: bool) -> str:
@@ -165,7 +161,7 @@ class InventedLabels:
         return "".join(passed)
 
     def _begin_line(self, seen: str, start: int, *, is_whole: bool) -> bool:
-        """Whether it can be told yet if the line is code."""
+        """Return True once it is certain whether the line is code."""
         is_fence = _FENCE.match(seen, start) is not None
         if not is_fence and not is_whole and _FENCE_BEGUN.match(seen, start):
             return False
@@ -175,7 +171,7 @@ class InventedLabels:
         return True
 
     def _step(self, seen: str, start: int, *, is_whole: bool) -> tuple[str, int] | None:
-        """What is written for the next characters and where these end; None: more has to be read first."""
+        """Return the text for the next characters and their end; None if more text is needed."""
         if self._is_code_line:
             end = seen.find("\n", start) + 1
             self._at_line_start = end > 0
@@ -207,7 +203,7 @@ class InventedLabels:
         return ("[", start + 1) if is_code else self._without_invented(seen, label)
 
     def _names_nothing(self, seen: str, label: Label) -> bool:
-        """Whether a number of it is out of range; a bare zero is a number, not a label."""
+        """Return True if a number is out of range; a bare zero is a number, not a label."""
         is_bare = seen[label.start + 1].isdigit()
         if is_bare and 0 in label.numbers:
             return False
@@ -227,7 +223,7 @@ class InventedLabels:
 
 
 def _closes_code(seen: str, start: int, *, is_whole: bool) -> bool | None:
-    """Whether a backtick follows in the line, so that what was before it is code; None: not known yet."""
+    """Return True if a backtick follows in the line, which makes the label code; None if not known yet."""
     line_break = seen.find("\n", start, start + _LONGEST_CODE)
     end = line_break if line_break >= 0 else start + _LONGEST_CODE
     if seen.find("`", start, end) >= 0:
@@ -236,6 +232,6 @@ def _closes_code(seen: str, start: int, *, is_whole: bool) -> bool | None:
 
 
 def without_invented_labels(text: str, passages: int) -> str:
-    """A text that is there as a whole, as ``InventedLabels`` would pass it on."""
+    """Return a complete text as ``InventedLabels`` returns it."""
     labels = InventedLabels(passages)
     return labels.feed(text) + labels.finish()

@@ -1,4 +1,4 @@
-"""Names in a text: proper nouns, identifiers, code, addresses; read by their spelling, in any language."""
+"""Names in a text: proper nouns, identifiers, code, addresses; found by spelling, in any language."""
 
 import re
 import unicodedata
@@ -43,17 +43,17 @@ _ENGLISH = frozenset(
 )
 _NO_NAMES = frozenset("the a an der die das ein eine le la les un une el los las i".split())  # noqa: SIM905
 _LONGEST_OPENING = 200
-"""Characters before a word that tell whether it opens a sentence."""
+"""Characters before a word that show whether it opens a sentence."""
 _LONGEST_ACRONYM = 10
 """Letters."""
 _SHORTEST_STEM = 4
 """Letters before an ending."""
 _JOINED = 6
-"""Words of a passage that one identifier may be put together of."""
+"""Largest number of words that form one identifier."""
 
 
 def fold(text: str) -> str:
-    """Lower case without accents."""
+    """Return the text in lower case without accents."""
     if text.isascii():  # the common case, and much quicker
         return text.lower()
     decomposed = unicodedata.normalize("NFKD", text.casefold())
@@ -62,24 +62,24 @@ def fold(text: str) -> str:
 
 
 def joined(identifier: str) -> str:
-    """An identifier without case and separators: ``max_retries`` and ``maxRetries`` are the same."""
+    """Return an identifier without case and separators: ``max_retries`` and ``maxRetries`` are the same."""
     return "".join(_TOKEN.findall(fold(identifier)))
 
 
 def address(text: str) -> str:
-    """An address without scheme and closing punctuation."""
+    """Return an address without scheme and closing punctuation."""
     bare = re.sub(r"^(?:https?://)?(?:www\.)?", "", text.casefold())
     return bare.rstrip(".,;:!?*_/")
 
 
 def take_addresses(text: str) -> tuple[set[str], str]:
-    """Addresses, and the text with them blanked."""
+    """Return the addresses, and the text with them blanked."""
     found = {address(match.group()) for match in _ADDRESS.finditer(text)}
     return found, _blank(_ADDRESS, text)
 
 
 def take_code(text: str) -> tuple[set[str], str]:
-    """Words and numbers of code spans and blocks, and the text with them blanked."""
+    """Return words and numbers of code spans and blocks, and the text with them blanked."""
     found: set[str] = set()
     for match in _CODE.finditer(text):
         found.update(_TOKEN.findall(fold(match["block"] or match["span"] or "")))
@@ -87,7 +87,7 @@ def take_code(text: str) -> tuple[set[str], str]:
 
 
 def take_identifiers(text: str) -> tuple[set[str], str]:
-    """Identifiers as ``joined`` writes them, and the text with them blanked. Units are none."""
+    """Return identifiers as ``joined`` writes them, without units, and the text with them blanked."""
     found: set[str] = set()
 
     def blanked(match: re.Match[str]) -> str:
@@ -101,7 +101,7 @@ def take_identifiers(text: str) -> tuple[set[str], str]:
 
 
 def names(text: str, *, known: Container[str], noun_capitals: bool) -> list[tuple[str, ...]]:
-    """Proper nouns, neighbours together, each word folded.
+    """Return proper nouns, neighbours together, each word folded.
 
     Args:
         text: What is left when code, addresses, identifiers and numbers are taken.
@@ -120,7 +120,7 @@ def names(text: str, *, known: Container[str], noun_capitals: bool) -> list[tupl
 
 
 def known_names(texts: Iterable[str]) -> frozenset[str]:
-    """Words that these texts write with a capital within a sentence, and nowhere without."""
+    """Return the words that these texts capitalise within a sentence, and everywhere."""
     capital: set[str] = set()
     small: set[str] = set()
     for text in texts:
@@ -135,7 +135,7 @@ def known_names(texts: Iterable[str]) -> frozenset[str]:
 
 
 class KnownNames:
-    """``known_names`` of texts, asked word by word: only the lines that hold a word are read.
+    """``known_names`` of texts, word by word: only the lines with a word are read.
 
     Args:
         texts: May be long; most words are in few of their lines.
@@ -159,7 +159,7 @@ class KnownNames:
 
 
 def acronyms(text: str) -> set[str]:
-    """What the first letters of neighbouring capitalised words spell."""
+    """Return the acronyms of neighbouring capitalised words."""
     found: set[str] = set()
     for run in _runs(text):
         initials = "".join(fold(word)[:1] for word, _ in run)
@@ -172,19 +172,19 @@ def acronyms(text: str) -> set[str]:
 
 
 def words_of(text: str) -> set[str]:
-    """Folded words and numbers of a text; of mixed ones like ``2FA`` also the letters."""
+    """Return folded words and numbers of a text; of mixed ones like ``2FA`` also the letters."""
     tokens = _TOKEN.findall(fold(text))
     return {*tokens, *(run for token in tokens for run in _LETTERS.findall(token))}
 
 
 def joined_words(text: str) -> set[str]:
-    """Up to six neighbouring words written as one; what ``joined`` identifiers are looked up in."""
+    """Return up to six neighbouring words written as one, for the look-up of ``joined`` identifiers."""
     tokens = _TOKEN.findall(fold(text))
     return {"".join(tokens[i : i + n]) for n in range(1, _JOINED + 1) for i in range(len(tokens))}
 
 
 class Words:
-    """A text's words, which are asked for in this form or with another ending of two letters at most.
+    """Words of a text, looked up in this form or with another ending of at most two letters.
 
     Args:
         words: Folded.
@@ -198,26 +198,26 @@ class Words:
         return name in self._words
 
     def has_form_of(self, name: str) -> bool:
-        """Tell whether the name's word is there; takes the same time however many words there are."""
+        """Return True if the word occurs, in a time that does not depend on the number of words."""
         if name in self._words or name in self._shortened:
             return True
         return any(short in self._words for short in shortened(name))
 
 
 def shortened(word: str) -> tuple[str, ...]:
-    """A folded word without its last letter and its last two, where four letters are left."""
+    """Return a folded word without its last letter and its last two, if four letters are left."""
     return tuple(word[:-cut] for cut in (1, 2) if len(word) - cut >= _SHORTEST_STEM)
 
 
 def writes_nouns_with_capitals(text: str) -> bool:
-    """Whether it looks like German."""
+    """Return True if the text looks like German."""
     words = [word.casefold() for word in _WORD.findall(text)]
     german = sum(word in _GERMAN for word in words)
     return german >= 2 and german > sum(word in _ENGLISH for word in words)
 
 
 def _runs(text: str) -> Iterator[list[tuple[str, bool]]]:
-    """Neighbouring capitalised words; each with whether it opens a sentence."""
+    """Return neighbouring capitalised words, each with True if it opens a sentence."""
     run: list[tuple[str, bool]] = []
     end = -1
     for match in _WORD.finditer(text):
@@ -241,7 +241,7 @@ def _opens_sentence(text: str, start: int) -> bool:
 
 
 def _parts(word: str) -> Iterator[str]:
-    """Capitalised parts of a compound, without a possessive."""
+    """Return capitalised parts of a compound, without a possessive."""
     for part in re.split(r"[-'’]", word):
         if len(part) > 1 and part[0].isupper():
             yield fold(part)

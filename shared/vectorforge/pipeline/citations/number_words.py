@@ -1,4 +1,4 @@
-"""Words and signs around numbers: units, magnitudes, numerals and months, in the languages most asked in."""
+"""Words and signs around numbers: units, magnitudes, numerals and months, in the most frequent languages."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -65,7 +65,7 @@ UNITS: Final[Mapping[str, tuple[str, str]]] = {
         ).items()
     )
 }
-"""Word or sign -> what it measures and the factor to the kind's base unit."""
+"""Word or sign -> kind of quantity and factor to the kind's base unit."""
 
 MAGNITUDES: Final[Mapping[str, int]] = {
     word: int(value)
@@ -115,7 +115,7 @@ COUNTS: Final[Mapping[str, int]] = {
         """
     ).items()
 }
-"""Numerals that are no other word in one of these languages (so no Spanish "once")."""
+"""Numerals that are not another word in one of these languages (so without the Spanish "once")."""
 
 MONTHS: Final[Mapping[str, int]] = {
     word: int(value)

@@ -1,6 +1,6 @@
-"""What can be said of an answer without a model: words shared with the passages, citations that hold.
+"""Answer quality without a model: words shared with the chunks, supported citations.
 
-Heuristics: they find answers worth a look, and prove nothing of a single one.
+Heuristics: they find answers to review, and prove nothing about a single one.
 """
 
 import logging
@@ -18,29 +18,29 @@ from vectorforge.telemetry import MetricsCollector
 logger = logging.getLogger(__name__)
 
 LOW_RELEVANCE = 0.3
-"""Share of the answer's words in the passages below which it is poor; the design's own number (D-039)."""
+"""Share of the answer's words in the chunks below which it is poor (D-039)."""
 
 _WORD = re.compile(r"[^\W_]+")
 _ASCII_GAPS = {code: " " for code in range(128) if not chr(code).isalnum()}
-"""What ``_WORD`` leaves out of ASCII text, which is ten times quicker to split than to search for words."""
+"""ASCII characters outside of ``_WORD``: splitting is ten times faster than searching for words."""
 _STEM_KEEPS = 3
-"""First letters that a word shares with its stem."""
+"""Number of first letters that a word shares with its stem."""
 _IDEOGRAPHS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
 
 
 def relevance(answer: str, passages: Sequence[str]) -> float:
-    """Share of the answer's different words that the passages hold, 0 to 1; 0 for an answer without words.
+    """Return the share of the answer's distinct words in the chunks, 0 to 1; 0 for an answer without words.
 
-    ``|answer words ∩ context words| / |answer words|`` (D-039); labels are no words, and of Chinese, Japanese
-    and Korean every two characters are one.
+    ``|answer words ∩ context words| / |answer words|`` (D-039) without labels; in Chinese, Japanese and
+    Korean every two characters are a word.
     """
     return _PassageWords(passages).relevance(_without_labels(answer))
 
 
 def completeness(question: str, answer: str, passages: Sequence[str]) -> float:
-    """Share of the question's content words that the passages hold and the answer takes up, 0 to 1.
+    """Return the share of the query's content words that occur in chunks and answer, 0 to 1.
 
-    Words count by their stem (``terms``). 0 for a question without content words.
+    Words count by their stem (``terms``). 0 for a query without content words.
     """
     return _PassageWords(passages).completeness(question, _without_labels(answer))
 
@@ -48,18 +48,18 @@ def completeness(question: str, answer: str, passages: Sequence[str]) -> float:
 def assess(
     question: str, answer: str, passages: Sequence[str], citations: Sequence[Citation] = (), invalid: int = 0
 ) -> AnswerQuality:
-    """Judge an answer.
+    """Assess an answer.
 
     Args:
-        question: What was asked.
-        answer: With its labels.
-        passages: Texts that the answer could rest on.
-        citations: Of the answer, judged.
-        invalid: Labels that name no passage.
+        question: The query.
+        answer: The answer with its labels.
+        passages: Texts of the chunks in the prompt.
+        citations: Checked citations of the answer.
+        invalid: Count of labels that name no chunk.
 
     Returns:
-        ``low`` is set when the relevance is below ``LOW_RELEVANCE`` or at least half of the labels do not
-        hold; saying that the passages do not answer the question is never low.
+        ``low`` is set if the relevance is below ``LOW_RELEVANCE`` or at least half of the labels are
+        unsupported; an answer that declines is never low.
     """
     supported = sum(citation.verdict == "supported" for citation in citations)
     unsupported = sum(citation.verdict == "unsupported" for citation in citations)
@@ -77,10 +77,7 @@ def assess(
 
 
 def note_quality(run: QueryRun, metrics: MetricsCollector) -> None:
-    """Set ``run.quality``; a low one is counted and logged. Without passages there is nothing to judge by.
-
-    The fixed text is no answer, and is not judged.
-    """
+    """Set ``run.quality``; count and log a low one. Answers without chunks and the fixed text have none."""
     if not run.used or "template" in run.degraded:
         return
     passages = [passage.chunk.text for passage in run.used]
@@ -110,11 +107,11 @@ def _without_labels(answer: str) -> str:
 
 
 class _PassageWords:
-    """The words of passages, read once for all figures."""
+    """Words of the chunks, read once for all figures."""
 
     def __init__(self, passages: Sequence[str]) -> None:
         self._plain = _ascii_words("\n".join(passage for passage in passages if passage.isascii()))
-        """Of those whose words are the same by ``_words`` and by ``terms``, but for the stem."""
+        """Words of ASCII texts, for which ``_words`` and ``terms`` differ by the stem only."""
         self._others = [passage for passage in passages if not passage.isascii()]
 
     def relevance(self, answer: str) -> float:
@@ -134,7 +131,7 @@ class _PassageWords:
 
 
 def _with_stems(wanted: frozenset[str], words: Iterable[str]) -> frozenset[str]:
-    """Those of the stems that some of the words have; few words begin as a stem does and are worth a look."""
+    """Return the stems that some of the words have; only words that begin like a stem are stemmed."""
     if not wanted:
         return wanted
     beginnings = {stem[:_STEM_KEEPS] for stem in wanted}

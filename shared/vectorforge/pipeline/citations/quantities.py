@@ -1,4 +1,4 @@
-"""Numbers, times and dates in a text, made comparable whatever the language and the spelling."""
+"""Numbers, times and dates in a text, comparable across languages and spellings."""
 
 import re
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from fractions import Fraction
 from vectorforge.pipeline.citations.number_words import COUNTS, MAGNITUDES, MONTHS, UNITS
 
 BLANK = "\x00"
-"""Stands where something has been read already; no word, no space, no punctuation."""
+"""Placeholder for text read already; not a word, space or punctuation."""
 
 _MONTH = "|".join(sorted(MONTHS, key=len, reverse=True))
 _ISO = re.compile(r"(?<![\d.-])(?P<y>\d{4})[-/](?P<m>\d{1,2})[-/](?P<d>\d{1,2})(?!\d|-\d)(?:T(?=\d))?")
@@ -30,7 +30,7 @@ _CLOCK = re.compile(
     re.IGNORECASE,
 )
 _UNSPACED = "[\u2e80-\ud7ff]"
-"""Scripts that put no space between a word and a number."""
+"""Scripts without a space between a word and a number."""
 _SPACE = " \u00a0\u2009\u202f"
 _NUMBER = re.compile(
     rf"(?P<currency>US\$|[$€£¥₹]|\b(?:USD|EUR|GBP|CHF|JPY)(?=[{_SPACE}]?\d))?[{_SPACE}]?"
@@ -48,34 +48,34 @@ _SPELLED = re.compile(
 )
 _COMMON_WORDS = ("may", "march", "mar")
 _LONGEST_NUMBER = 1000
-"""Digits; Python itself reads no more than 4,300 (``sys.get_int_max_str_digits``)."""
+"""Longest number in digits; Python's own limit is 4,300 (``sys.get_int_max_str_digits``)."""
 _COMMON_COUNT = 12
-"""Up to here a number spelled out may only count what the answer lists, so it is no claim by itself."""
+"""Largest spelled-out number that may only count the answer's points, and is not a claim by itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A number, with every reading that its spelling allows."""
+    """Number with every reading that its spelling allows."""
 
     values: frozenset[Fraction]
     """As written: "1,234" is 1234 and 1.234."""
     kind: str | None = None
-    """What is measured; None when no known unit stands beside it."""
+    """Kind of quantity; None without a known unit."""
     factor: Fraction = Fraction(1)
-    """From its unit to the kind's base unit."""
+    """Factor from its unit to the kind's base unit."""
     noun: str = ""
-    """The word that follows."""
+    """Following word."""
     is_count: bool = False
     """Spelled out, small and without a unit."""
 
     @property
     def scaled(self) -> frozenset[Fraction]:
-        """The readings in the base unit of its kind."""
+        """Return the readings in the base unit of its kind."""
         return frozenset(value * self.factor for value in self.values)
 
     @property
     def bare(self) -> frozenset[Fraction]:
-        """The readings beside a number without a unit; those of percentages also as fractions of 1."""
+        """Return the readings to compare with a number without a unit; percentages also as fractions of 1."""
         if self.kind == "percent":
             return self.values | {value / 100 for value in self.values}
         return self.values
@@ -83,7 +83,7 @@ class Quantity:
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """A date, or a part of one."""
+    """Date, or a part of one."""
 
     year: int | None
     month: int
@@ -92,7 +92,7 @@ class Day:
 
 @dataclass(frozen=True, slots=True)
 class Quantities:
-    """What a text says in numbers."""
+    """Numbers, dates and times of a text."""
 
     numbers: tuple[Quantity, ...]
     days: tuple[frozenset[Day], ...]
@@ -100,7 +100,7 @@ class Quantities:
     times: frozenset[tuple[int, int]]
     """Hour (0 to 23) and minute."""
     rest: str
-    """The text with all these blanked; as long as it was."""
+    """Text with all these blanked; of the same length."""
 
 
 def read_quantities(text: str) -> Quantities:
@@ -128,7 +128,7 @@ def read_quantities(text: str) -> Quantities:
 
 
 def numbers_of_dates(days: tuple[frozenset[Day], ...]) -> Iterator[Quantity]:
-    """Years and days of dates as numbers, for texts that mention only them."""
+    """Return years and days of dates as numbers, for texts with only these."""
     for readings in days:
         for day in readings:
             for part in (day.year, day.day):
@@ -137,7 +137,7 @@ def numbers_of_dates(days: tuple[frozenset[Day], ...]) -> Iterator[Quantity]:
 
 
 def parts_of_group(text: str) -> Iterator[Quantity]:
-    """Numbers that stand side by side and could be read as one with a space for thousands."""
+    """Return neighbouring numbers that could be one with a space for thousands."""
     for match in re.finditer(r"(?<![\w.,])\d{1,3}(?: \d{3})+(?![\d.,])", text):
         for part in match.group().split():
             yield Quantity(frozenset({Fraction(part)}))
@@ -180,7 +180,7 @@ def _time(match: re.Match[str]) -> tuple[int, int]:
 
 
 def _quantity(match: re.Match[str]) -> tuple[Quantity, int]:
-    """The number, and where it ends with its unit."""
+    """Return the number, and its end with the unit."""
     values = _readings(match["digits"])
     word, next_word, end = match["word"] or "", match["next"] or "", match.end("digits")
     if magnitude := _magnitude(word):
@@ -200,7 +200,7 @@ def _quantity(match: re.Match[str]) -> tuple[Quantity, int]:
 
 
 def _readings(digits: str) -> frozenset[Fraction]:
-    """What digits can mean: "1,234" is 1234 or 1.234, "1,234.5" only one number; a very long one nothing."""
+    """Return the readings of digits: "1,234" is 1234 or 1.234, "1,234.5" one number; very long ones none."""
     for space in _SPACE + "'’_":
         digits = digits.replace(space, "")
     if len(digits) > _LONGEST_NUMBER:

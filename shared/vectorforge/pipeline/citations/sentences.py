@@ -1,4 +1,4 @@
-"""Where the sentences of an answer end, found while it is being written."""
+"""Ends of the sentences of an answer, found while it is streamed."""
 
 import re
 from collections.abc import Iterable
@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from vectorforge.pipeline.citations.number_words import MONTHS
 
 _END = re.compile(r"(?<=[.!?…])[\"'”’»)\]*_]{0,40}+(?=[\s\[])|[。！？]+[”’」』）]*|\n")
-"""What ends a sentence, behind a full stop: a run of these is looked at once, not from each of them."""
+"""End of a sentence after a full stop: a run of these is matched once."""
 _ASCII_MARKS = ".!?\n"
-"""One of which is in every end that ASCII text can have; looking for them is the fastest."""
+"""Every end of a sentence in ASCII text contains one of these; searching for them is the fastest."""
 _FENCE = re.compile(r"[ \t]*```[^\n]*\n")
 _FULL_WIDTH = frozenset("。！？")
 _ABBREVIATION = re.compile(
@@ -19,25 +19,25 @@ _ABBREVIATION = re.compile(
 _BLOCK = re.compile(r"[ \t]*(?:\n|[-*+•>#|\[]|```|\d{1,3}[.)]\s)")
 _LONGEST_MARK = 16
 LONGEST_SENTENCE = 4_000
-"""Characters; a longer one ends there. A model may write on without ever ending one."""
+"""Characters; a longer sentence is cut there, because a model may never end one."""
 _LONGEST_ABBREVIATION = 10
 LOOK_AHEAD = 250
-"""Characters behind a full stop that decide at most whether it ends a sentence."""
+"""Characters after a full stop that can decide whether it ends a sentence."""
 _LONGEST_OPENING = 60
-"""Characters that "1." may stand behind and still open the item of a list."""
+"""Characters before a "1." that still opens a list item."""
 _WRAPPED = 50
-"""Characters from which a line may be wrapped where the sentence has not ended."""
+"""Shortest line that may be wrapped within a sentence, in characters."""
 _NUMBERED = re.compile(r"(?<![\w.,])\d{1,2}\.$")
 _NEXT_WORD = re.compile(r"\s{0,100}(?P<mark>[*_\"'“„(]{0,40})(?P<word>\w{0,40})(?P<more>.?)", re.DOTALL)
 
 
 def is_fence(sentence: str) -> bool:
-    """Whether it is a fenced block of code."""
+    """Return True for a fenced block of code."""
     return _FENCE.match(sentence) is not None
 
 
 def sentence_end(text: str, start: int, *, is_whole: bool, decided: int = 0) -> int | None:
-    """Where the sentence beginning at ``start`` ends, or None as long as that cannot be told.
+    """Return the end of the sentence that begins at ``start``, or None if more text is needed.
 
     A line break ends it too, unless a long line is only wrapped, and a fenced block of code is one sentence.
     Labels after the full stop are not part of it.
@@ -45,7 +45,7 @@ def sentence_end(text: str, start: int, *, is_whole: bool, decided: int = 0) -> 
     Args:
         text: The answer so far.
         start: Offset of the sentence.
-        is_whole: Whether nothing follows any more; then the end of the text ends a sentence.
+        is_whole: The answer is complete; the end of the text ends a sentence.
         decided: Offset before which no end was found earlier.
     """
     if fence := _FENCE.match(text, start):
@@ -56,7 +56,7 @@ def sentence_end(text: str, start: int, *, is_whole: bool, decided: int = 0) -> 
     latest = start + LONGEST_SENTENCE
     for match in _marks(text, start, max(start, decided)):
         if match.end() == start:
-            continue  # behind the end of the sentence before
+            continue  # after the end of the previous sentence
         if match.end() > latest:
             break
         is_end = _ends_at(match, start, is_whole=is_whole)
@@ -68,7 +68,7 @@ def sentence_end(text: str, start: int, *, is_whole: bool, decided: int = 0) -> 
 
 
 def _ends_at(match: re.Match[str], start: int, *, is_whole: bool) -> bool | None:
-    """Whether the sentence ends with what may end one; None when more of the text has to come first."""
+    """Return True if the sentence ends at this match; None if more text is needed."""
     if match.group()[:1] in _FULL_WIDTH:
         return True
     if match.group() == "\n":
@@ -78,7 +78,7 @@ def _ends_at(match: re.Match[str], start: int, *, is_whole: bool) -> bool | None
 
 
 def _marks(text: str, start: int, decided: int) -> Iterable[re.Match[str]]:
-    """What may end a sentence."""
+    """Return the possible ends of the sentence."""
     end = start + LONGEST_SENTENCE + 1
     if text.isascii() and all(text.find(mark, decided, end) < 0 for mark in _ASCII_MARKS):
         return ()
@@ -86,7 +86,7 @@ def _marks(text: str, start: int, decided: int) -> Iterable[re.Match[str]]:
 
 
 def _goes_on(text: str, line_end: int, *, is_whole: bool) -> bool | None:
-    """Whether a line is only wrapped; None when the start of the next one has to come first."""
+    """Return True if a line is only wrapped; None if the next line is needed."""
     line = text[text.rfind("\n", max(0, line_end - LONGEST_SENTENCE), line_end) + 1 : line_end]
     if len(line) < _WRAPPED or line.endswith((":", "|")) or line.startswith("#"):
         return False
@@ -97,9 +97,9 @@ def _goes_on(text: str, line_end: int, *, is_whole: bool) -> bool | None:
 
 
 def _is_end(text: str, start: int, end: int, *, is_whole: bool) -> bool | None:
-    """Whether a full stop ends the sentence; None when the word after it has to come first."""
+    """Return True if a full stop ends the sentence; None if the next word is needed."""
     following = _NEXT_WORD.match(text, end)
-    if following is None:  # the pattern takes anything
+    if following is None:  # the pattern matches any text
         return None
     word, is_known = following["word"], bool(following["more"]) or is_whole
     begin = max(start, end - _LONGEST_ABBREVIATION)

@@ -1,12 +1,12 @@
-"""The ladder: what answers when the model does not. The first step that works is taken, and it is marked.
+"""Degradation ladder: fallbacks of an answer. The first one that works is used, and reported.
 
-1. the model that was asked; 2. another provider, in the configured order ("provider"); 3. the answer that the
-same question got before on the same documents, although it has expired ("stale"); 4. the passages, quoted
-("passages"); 5. the door's fixed sentence, if it has one ("template"); 6. 503 with Retry-After.
+1. the chosen model; 2. another provider, in the configured order ("provider"); 3. an expired cached answer to
+the same query on the same documents ("stale"); 4. quoted chunks ("passages"); 5. the fixed sentence of the
+API surface, if it has one ("template"); 6. 503 with Retry-After.
 
-Where the question cannot be embedded, a hybrid search goes on by words alone ("lexical"), and the steps above
-follow. Where the search itself fails, 3, 5 and 6 remain; a model is asked without passages only when the
-caller allowed it ("ungrounded"). A step is taken before the first token or not at all.
+If the query cannot be embedded, a hybrid search falls back to a lexical one ("lexical"), and the steps above
+follow. If the search fails, 3, 5 and 6 remain; a model is called without chunks only if the request allows it
+("ungrounded"). No fallback is used after the first token.
 """
 
 from collections.abc import AsyncGenerator, Iterable, Iterator
@@ -22,6 +22,8 @@ from vectorforge.errors import (
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.registry import LLMProviderRegistry, ModelTarget
 from vectorforge.llm.types import ProviderCapability
+from vectorforge.pipeline.answer_cache.cache import replay, restore_chunks
+from vectorforge.pipeline.answer_cache.stored_answer import StoredAnswer
 from vectorforge.pipeline.fallback.quoting import (
     is_final,
     may_answer_without_search,
@@ -42,17 +44,17 @@ from vectorforge.pipeline.types import (
 from vectorforge.telemetry import InMemoryMetrics, MetricsCollector
 
 _KEPT_BACK_S = 2.0
-"""Of the time, for the steps after the last model; a fifth of it when it is short."""
+"""Time reserved for the steps after the last model; at most a fifth of the rest."""
 
 
 class DegradationLadder:
-    """Finds who or what answers.
+    """Calls models in order and falls back to other answers.
 
     Args:
-        registry: Has the models, their order and their breakers.
-        quoter: Quotes passages (``ExtractiveProvider``); None gives the best passages as they are.
-        enabled: Whether there are steps below the models; without them errors are raised as they are.
-        metrics: Where ``pipeline.query.degraded`` goes.
+        registry: Models, their order and their circuit breakers.
+        quoter: Quotes chunks (``ExtractiveProvider``); None: the best chunks are quoted whole.
+        enabled: Use the steps below the models; without them errors are raised as they are.
+        metrics: Collector of ``pipeline.query.degraded``.
     """
 
     def __init__(
@@ -69,26 +71,26 @@ class DegradationLadder:
         self._metrics: MetricsCollector = metrics or InMemoryMetrics()
 
     async def answer(self, run: QueryRun, build_context: BuildContext) -> AsyncGenerator[QueryEvent, None]:
-        """The answer after a search, or the one that was found in the cache.
+        """Yield the answer after a search, or the cached one.
 
         Args:
             run: Has its prompt.
-            build_context: Makes a shorter one.
+            build_context: Builds a shorter one.
 
         Yields:
             At most one ``DegradedEvent``, then tokens and citations, then one ``UsageEvent``.
 
         Raises:
-            LLMError: The answer broke off; or no step works and the error says more than that.
+            LLMError: The answer broke off; or no step works and the error has a status of its own.
             DeadlineExceededError: The time ran out.
             AnswerUnavailableError: No step works.
         """
-        if (known := self._known(run)) is not None:
-            for event in known:
+        if (ready := self._ready_answer(run)) is not None:
+            for event in ready:
                 yield event
             return
         try:
-            async with aclosing(self._written(run, build_context)) as events:
+            async with aclosing(self._generate(run, build_context)) as events:
                 async for event in events:
                     yield event
             return
@@ -96,62 +98,61 @@ class DegradationLadder:
             if not self.enabled or run.provider is None or is_final(run, exc):
                 raise
             error: VectorForgeError = exc
-        for event in await self._instead(run, error):
+        for event in await self._replacement(run, error):
             yield event
 
     def without_vectors(self, run: QueryRun) -> Iterator[DegradedEvent]:
-        """What there is to say of a search whose passages were found by words only because of a fault.
-
-        Yields:
-            At most one ``DegradedEvent``.
-        """
+        """Yield a ``DegradedEvent`` if a fault reduced the search to a lexical one."""
         if run.retrieved.vectors_error is not None:
             yield self._step(run, "lexical", run.retrieved.vectors_error)
 
-    def _known(self, run: QueryRun) -> Iterator[QueryEvent] | None:
-        """The answer that no model is asked for: from the cache, or the sentence when nothing was found."""
-        if run.cached and run.stored is not None:
-            return run.stored.replay(run)
+    def _ready_answer(self, run: QueryRun) -> Iterator[QueryEvent] | None:
+        """Return the answer that needs no model: a cached one, or the sentence for an empty result."""
+        if run.cache.hit and run.cache.stored is not None:
+            return replay(run, run.cache.stored)
         if run.retrieved:
             return None
         run.outcome = "empty"
         if run.preset.on_empty == "generate":
             return None
         run.finish_reason = "empty"
-        return _say(run, NO_RESULTS_ANSWER)
+        return _fixed_answer(run, NO_RESULTS_ANSWER)
 
-    async def _instead(self, run: QueryRun, error: VectorForgeError) -> Iterable[QueryEvent]:
-        """The answer when no model gives one."""
-        if run.stored is not None and run.stored.found_in(run):
-            return self._stale(run, error)
-        run.structured = None  # what a model that failed has begun
+    async def _replacement(self, run: QueryRun, error: VectorForgeError) -> Iterable[QueryEvent]:
+        """Return the answer after all models have failed."""
+        stored = run.cache.stored
+        if stored is not None and [c.chunk.id for c in stored.retrieved] == [
+            c.chunk.id for c in run.retrieved
+        ]:  # else its labels would name other chunks
+            return self._stale(run, stored, error)
+        run.structured = None  # begun by a model that failed
         if run.config.quote_passages and run.payload is not None and run.used:
             step = self._step(run, "passages", error, quoter=self._quoter)
             return [step, *await quote_passages(run, run.payload, self._quoter)]
         return self._last(run, error)
 
     def check_search(self, run: QueryRun, error: VectorForgeError) -> None:
-        """Raise unless a step may be taken in place of a search that failed.
+        """Raise unless a fallback may replace a failed search.
 
         Raises:
-            VectorForgeError: ``error``, if it says more than ``AnswerUnavailableError``.
+            VectorForgeError: ``error`` if it has a status of its own, else ``AnswerUnavailableError``.
         """
-        may_write = self._may_write(run, error)
-        is_outage = may_answer_without_search(error) or (may_write and isinstance(error, DatabaseError))
+        may_generate = self._may_generate(run, error)
+        is_outage = may_answer_without_search(error) or (may_generate and isinstance(error, DatabaseError))
         if not self.enabled or not is_outage:
             raise error
-        if run.stored is None and not may_write and run.preset.unavailable_answer is None:
+        if run.cache.stored is None and not may_generate and run.preset.unavailable_answer is None:
             raise unavailable(error) from error
 
     async def without_search(
         self, run: QueryRun, error: VectorForgeError, build_context: BuildContext
     ) -> AsyncGenerator[QueryEvent, None]:
-        """The answer after a search that failed with an error that ``check_search`` let pass.
+        """Yield the answer after a failed search whose error passed ``check_search``.
 
         Args:
-            run: Has no passages.
-            error: Why.
-            build_context: Makes the prompt of what the run has.
+            run: Has no chunks.
+            error: Error of the search.
+            build_context: Builds the prompt.
 
         Yields:
             ``SourcesEvent``, ``DegradedEvent``, then as ``answer``.
@@ -159,18 +160,18 @@ class DegradationLadder:
         Raises:
             VectorForgeError: As ``answer``.
         """
-        if run.stored is not None:
-            run.stored.restore_chunks(run)
-            yield SourcesEvent(build_context(run).sources, run.retrieved, run.retrieval_ms)
-            for event in self._stale(run, error):
+        if (stored := run.cache.stored) is not None:
+            restore_chunks(run, stored)
+            yield SourcesEvent(build_context(run).sources, run.retrieved, run.timings.retrieval_ms)
+            for event in self._stale(run, stored, error):
                 yield event
             return
         build_context(run)
-        yield SourcesEvent([], [], run.retrieval_ms)
-        if self._may_write(run, error):
+        yield SourcesEvent([], [], run.timings.retrieval_ms)
+        if self._may_generate(run, error):
             try:
-                written = self._written(run, build_context, ("ungrounded", error))
-                async with aclosing(written) as events:
+                answer = self._generate(run, build_context, ("ungrounded", error))
+                async with aclosing(answer) as events:
                     async for event in events:
                         yield event
                 return
@@ -181,41 +182,41 @@ class DegradationLadder:
         for event in self._last(run, error):
             yield event
 
-    def _may_write(self, run: QueryRun, error: VectorForgeError) -> bool:
-        """Whether a model may be asked without passages after a search that failed with this."""
+    def _may_generate(self, run: QueryRun, error: VectorForgeError) -> bool:
+        """Return True if a model may be called without chunks after this error of the search."""
         allowed = run.config.allow_ungrounded
         if allowed == "after_embedding":
             allowed = not isinstance(error, EmbeddingError)
         return allowed and run.provider is not None and not _quotes(run.provider)
 
-    async def _written(
+    async def _generate(
         self, run: QueryRun, build_context: BuildContext, *taken: tuple[Degradation, VectorForgeError]
     ) -> AsyncGenerator[QueryEvent, None]:
-        """The answer by the first model that gives one, after the steps taken."""
-        writers = self._writers(run)
+        """Yield the answer of the first model that works, after the fallbacks used so far."""
+        targets = self._targets(run)
         steps = list(taken)
-        for number, writer in enumerate(writers, start=1):
-            breaker = self._registry.breakers.find(writer.provider.name, writer.model)
-            limit_s = self._limit_s(run, is_last=number == len(writers))
-            answer = generate_within_context(run, writer, breaker, build_context, limit_s=limit_s)
+        for number, target in enumerate(targets, start=1):
+            breaker = self._registry.breakers.find(target.provider.name, target.model)
+            limit_s = self._limit_s(run, is_last=number == len(targets))
+            answer = generate_within_context(run, target, breaker, build_context, limit_s=limit_s)
             try:
                 has_begun = False
                 async with aclosing(answer) as events:
                     async for event in events:
-                        if not has_begun:  # only now it is certain who answers
+                        if not has_begun:  # only now the answering model is certain
                             has_begun = True
-                            run.provider, run.llm_model = writer.provider, writer.model
+                            run.provider, run.llm_model = target.provider, target.model
                             for step, error in steps:
                                 yield self._step(run, step, error)
                         yield event
                 return
             except (LLMError, DeadlineExceededError) as exc:
-                if number == len(writers) or is_final(run, exc):
+                if number == len(targets) or is_final(run, exc):
                     raise
                 steps = [*taken, ("provider", exc)]
 
-    def _writers(self, run: QueryRun) -> list[ModelTarget]:
-        """Who may be asked, in order. A provider that the caller names is not replaced by another vendor."""
+    def _targets(self, run: QueryRun) -> list[ModelTarget]:
+        """Return the models to call, in order. A provider named by the request is not replaced by another."""
         if run.provider is None or run.model is None:
             raise LLMError(
                 "No LLM providers configured: set VECTORFORGE_OPENAI_API_KEY or another provider's key."
@@ -224,7 +225,7 @@ class DegradationLadder:
         return [ModelTarget(run.provider, run.model), *others]
 
     def _limit_s(self, run: QueryRun, *, is_last: bool) -> float | None:
-        """Time for the first token, or a whole buffered answer, so that some is left for the steps below."""
+        """Return the time for the first token or a whole buffered answer that leaves some for later steps."""
         left_s = run.deadline.remaining_s()
         if left_s == float("inf") or (is_last and not self.enabled):
             return None
@@ -232,10 +233,9 @@ class DegradationLadder:
             return max(left_s - min(_KEPT_BACK_S, left_s / 5), 0.0)
         return left_s / 2
 
-    def _stale(self, run: QueryRun, error: VectorForgeError) -> Iterator[QueryEvent]:
-        assert run.stored is not None  # noqa: S101 - checked by both callers
+    def _stale(self, run: QueryRun, stored: StoredAnswer, error: VectorForgeError) -> Iterator[QueryEvent]:
         yield self._step(run, "stale", error)
-        yield from run.stored.replay(run)
+        yield from replay(run, stored)
 
     def _last(self, run: QueryRun, error: VectorForgeError) -> Iterator[QueryEvent]:
         sentence = run.preset.unavailable_answer
@@ -243,7 +243,7 @@ class DegradationLadder:
             raise unavailable(error) from error
         run.provider = run.llm_model = None
         yield self._step(run, "template", error)
-        yield from _say(run, sentence)
+        yield from _fixed_answer(run, sentence)
 
     def _step(
         self,
@@ -256,7 +256,8 @@ class DegradationLadder:
         run.degraded.append(step)
         self._metrics.increment("pipeline.query.degraded", tags={"step": step})
         if step != "provider":
-            self._metrics.increment("pipeline.query.faults")  # the alarm on an outage must not fall silent
+            # a fallback must not hide an outage from the alarm
+            self._metrics.increment("pipeline.query.faults")
         if step == "passages":
             run.provider, run.llm_model = quoter, None
         return DegradedEvent(
@@ -272,8 +273,8 @@ def _quotes(provider: BaseLLMProvider) -> bool:
     return ProviderCapability.EXTRACTIVE in provider.capabilities
 
 
-def _say(run: QueryRun, sentence: str) -> Iterator[QueryEvent]:
-    """A fixed sentence as an answer."""
-    run.answer, run.cost_usd = sentence, 0.0
+def _fixed_answer(run: QueryRun, sentence: str) -> Iterator[QueryEvent]:
+    """Yield a fixed sentence as an answer."""
+    run.answer, run.use.cost_usd = sentence, 0.0
     yield TokenEvent(sentence)
     yield UsageEvent(0, 0, 0)

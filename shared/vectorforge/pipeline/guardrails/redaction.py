@@ -1,7 +1,7 @@
-"""Personal data and keys in texts for the log: each is written as what it is, ``[email]``, ``[phone]``, ...
+"""Redaction of texts for the log: personal data and keys are replaced by ``[email]``, ``[phone]``, ...
 
-Found by spelling, without a model: names, addresses and numbers that only their context makes personal stay.
-What has none of it stays as it is, character by character.
+Found by patterns, without a model: names, addresses and numbers that are personal only in context stay. Other
+text is unchanged.
 """
 
 import re
@@ -11,7 +11,7 @@ from ipaddress import ip_address
 _SUSPECT = re.compile(
     r"@|\d[\d\s().:/-]{4,}\d|::|eyJ|[A-Za-z0-9_-]{16}|(?i:bearer|basic)\s|://|(?i:key|secret|token|passw|pwd)"
 )
-"""Without any of it there is nothing to find."""
+"""Quick check: a text without a match needs no redaction."""
 _URL_PASSWORD = re.compile(r"(?<=://)[^\s/:@]{0,200}:[^\s/@]{1,200}(?=@)")
 _KEY = re.compile(
     r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----(?:[^-]|-(?!----)){0,20000}+"
@@ -29,7 +29,7 @@ _ASSIGNED = re.compile(
     re.ASCII | re.IGNORECASE,
 )
 _LETTER = r"\w\u00c0-\u024f"
-"""Of names in addresses. Words of a script without spaces may stand right beside what is masked."""
+"""Letters of names in addresses. Words of a script without spaces may adjoin a masked text."""
 _EMAIL = re.compile(
     rf"(?<![{_LETTER}.+%-])[{_LETTER}.+%'-]{{1,64}}@(?:[{_LETTER}-]{{1,63}}\.){{1,8}}[a-z][\w-]{{1,62}}(?![\w-])"
     r"|(?<=mailto:)[^\s?<>]{1,200}",
@@ -54,7 +54,7 @@ _PHONE = re.compile(
 
 
 def redact(text: str) -> str:
-    """The text with e-mail addresses, phone and card numbers, IBANs, IP addresses and keys masked."""
+    """Return the text with e-mail addresses, phone and card numbers, IBANs, IP addresses and keys masked."""
     if not _SUSPECT.search(text):
         return text
     text = _URL_PASSWORD.sub("[key]", text)
@@ -78,7 +78,7 @@ def _masked_value(found: re.Match[str]) -> str:
 
 
 def _masked_iban(found: re.Match[str]) -> str:
-    """The pattern may have taken a word behind the number: the longest part that is an IBAN counts."""
+    """Mask the longest part that is an IBAN: the pattern may include a word after the number."""
     for end in range(len(found[0]), 14, -1):
         if _is_iban(found[0][:end]):
             return "[iban]" + found[0][end:]
@@ -86,7 +86,7 @@ def _masked_iban(found: re.Match[str]) -> str:
 
 
 def _is_iban(text: str) -> bool:
-    """ISO 13616: with the first four characters at the end, letters as 10 to 35, the rest modulo 97 is 1."""
+    """Check by ISO 13616: first four characters at the end, letters as 10 to 35, remainder modulo 97 is 1."""
     plain = re.sub(r"[ -]", "", text).upper()
     if not 15 <= len(plain) <= 34 or not text[-1].isalnum():
         return False
@@ -94,7 +94,7 @@ def _is_iban(text: str) -> bool:
 
 
 def _has_luhn_digit(text: str) -> bool:
-    """ISO/IEC 7812-1, annex B; a number of one digit only is none."""
+    """Check by ISO/IEC 7812-1, annex B; a number of equal digits fails."""
     digits = [int(c) for c in text if c.isdigit()]
     if not 13 <= len(digits) <= 19 or len(set(digits)) == 1:
         return False

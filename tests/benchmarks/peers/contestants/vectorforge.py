@@ -37,10 +37,7 @@ class Contestant:
         await self._application.close()
 
     async def query(self, question: str, category: str) -> job.Answer:
-        collection = await self._tenant.find_collection(self._name)
-        result = await self._tenant.query_service.query(
-            question, collection.id, _config(category), data_version=collection.data_version
-        )
+        result = await self._tenant.query_service.query(question, self._name, _config(category))
         sources = [
             {"id": str(found.chunk.id), "score": found.score, "metadata": dict(found.chunk.metadata)}
             for found in result.retrieved_chunks
@@ -48,8 +45,7 @@ class Contestant:
         return job.Answer(result.answer, sources)
 
     async def stream(self, question: str, category: str) -> AsyncIterator[str]:
-        collection = await self._tenant.find_collection(self._name)
-        async for text in self._tenant.query_service.query_stream(question, collection.id, _config(category)):
+        async for text in self._tenant.query_service.query_stream(question, self._name, _config(category)):
             yield text
 
     async def ingest(self, chunks: Sequence[job.Chunk]) -> None:
