@@ -6,7 +6,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from vectorforge.api.openai.chat_schemas import ClientMessages
-from vectorforge.api.openai.conversation import Conversation
+from vectorforge.api.openai.models import Conversation
 from vectorforge.errors import InvalidInputError
 from vectorforge.pipeline.types import HistoryMessage
 

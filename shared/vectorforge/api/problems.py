@@ -17,6 +17,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from vectorforge.api.openai.errors import openai_error, openai_status
+from vectorforge.api.request_state import RequestState
 from vectorforge.api.schemas import FieldProblem, Problem
 from vectorforge.background import log_unexpected
 from vectorforge.errors import (
@@ -142,20 +143,18 @@ def retry_after_s(error: Exception) -> int | None:
 
 
 def problem_response(
-    problem: Problem, scope_state: Mapping[str, Any], headers: Mapping[str, str] | None = None
+    problem: Problem, state: RequestState, headers: Mapping[str, str] | None = None
 ) -> JSONResponse:
-    """The problem as a response, in the shape that the clients of the route read."""
-    if scope_state.get("error_shape") == "openai":
+    """Return the problem as a response, in the shape that clients of the route read."""
+    if state.has_openai_errors:
         return JSONResponse(openai_error(problem), openai_status(problem.status), headers)
     content = problem.model_dump(mode="json", exclude_none=True)
     return JSONResponse(content, problem.status, headers, media_type=PROBLEM_MEDIA_TYPE)
 
 
-def error_response(scope_state: Mapping[str, Any], error: Exception) -> JSONResponse:
-    """The response to a request that raised ``error``."""
-    problem = problem_of(
-        error, request_id=scope_state.get("request_id", ""), prefix=scope_state.get("problem_prefix", "")
-    )
+def error_response(state: RequestState, error: Exception) -> JSONResponse:
+    """Return the response to a request that raised ``error``."""
+    problem = problem_of(error, request_id=state.request_id, prefix=state.problem_prefix)
     if problem.status == 500:
         log_unexpected(logger, f"Request {problem.request_id} failed", error)
     headers: dict[str, str] = {}
@@ -163,7 +162,7 @@ def error_response(scope_state: Mapping[str, Any], error: Exception) -> JSONResp
         headers["Retry-After"] = str(seconds)
     if (challenge := _challenge(error)) is not None:
         headers["WWW-Authenticate"] = challenge
-    return problem_response(problem, scope_state, headers)
+    return problem_response(problem, state, headers)
 
 
 def _challenge(error: Exception) -> str | None:
@@ -179,7 +178,7 @@ def http_problem(
     status: int,
     detail: str,
     *,
-    scope_state: Mapping[str, Any],
+    state: RequestState,
     code: str | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> JSONResponse:
@@ -192,40 +191,39 @@ def http_problem(
         status=status,
         detail=detail,
         code=code,
-        request_id=scope_state["request_id"],
+        request_id=state.request_id,
     )
-    return problem_response(problem, scope_state, headers)
+    return problem_response(problem, state, headers)
 
 
-def route_not_found(scope_state: Mapping[str, Any]) -> JSONResponse:
+def route_not_found(state: RequestState) -> JSONResponse:
     """Return the 404 of a path that no route serves."""
-    return http_problem(_NOT_FOUND, _ROUTE_NOT_FOUND, scope_state=scope_state)
+    return http_problem(_NOT_FOUND, _ROUTE_NOT_FOUND, state=state)
 
 
 def install_problem_handlers(app: FastAPI) -> None:
     """Answer every error of the routes with a problem document."""
 
     async def own(request: Request, exc: Exception) -> JSONResponse:
-        return error_response(request.scope["state"], exc)
+        return error_response(RequestState.of(request.scope), exc)
 
     async def http(request: Request, exc: Exception) -> JSONResponse:
         assert isinstance(exc, HTTPException)  # noqa: S101 - registered for this class only, below
         if exc.status_code == _NOT_FOUND:  # only the router raises it: ours are ``NotFoundError``
-            return route_not_found(request.scope["state"])
-        return http_problem(
-            exc.status_code, exc.detail, scope_state=request.scope["state"], headers=exc.headers
-        )
+            return route_not_found(RequestState.of(request.scope))
+        state = RequestState.of(request.scope)
+        return http_problem(exc.status_code, exc.detail, state=state, headers=exc.headers)
 
     async def validation(request: Request, exc: Exception) -> JSONResponse:
         assert isinstance(exc, RequestValidationError)  # noqa: S101 - registered for this class only, below
-        state, found = request.scope["state"], exc.errors()
+        state, found = RequestState.of(request.scope), exc.errors()
         if found[0]["type"] == "json_invalid":
             detail = f"The body is not JSON; it goes wrong at character {found[0]['loc'][-1]}."
-            return http_problem(400, detail, scope_state=state)
+            return http_problem(400, detail, state=state)
         if isinstance(exc.body, bytes):  # FastAPI leaves a body unread that is not declared as JSON
             detail = "Send the body as JSON, with Content-Type: application/json."
-            return http_problem(415, detail, scope_state=state)
-        return problem_response(_validation_problem(found, state["request_id"]), state)
+            return http_problem(415, detail, state=state)
+        return problem_response(_validation_problem(found, state.request_id), state)
 
     app.add_exception_handler(VectorForgeError, own)
     app.add_exception_handler(HTTPException, http)

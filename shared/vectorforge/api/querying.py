@@ -4,13 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fastapi import Request, Response
 
 from vectorforge.api.dependencies import check_at_most, check_provider
 from vectorforge.api.middleware.limits import LAMBDA_MARGIN_S, invocation_time_s
 from vectorforge.api.native.dry_run import DryRunResponse
+from vectorforge.api.request_state import RequestState
 from vectorforge.api.streaming.answer_buffer import AnswerBuffer
 from vectorforge.api.streaming.client_stream import cancelled_on_disconnect
 from vectorforge.api.streaming.sse import EventEncoder
@@ -28,9 +29,6 @@ from vectorforge.pipeline.types import QueryConfig, QueryResult
 from vectorforge.retriever.base import QueryLookup
 from vectorforge.types import Collection
 from vectorforge.vectorstore.filters.parse import parse
-
-if TYPE_CHECKING:  # imported for the first request that has a key
-    from vectorforge.api.streaming.stored_response import StoredResponse
 
 
 async def find_requested_collection(
@@ -122,7 +120,7 @@ def check_config(application: Application, config: QueryConfig, names: Mapping[s
 
 def deadline_of(request: Request, application: Application) -> Deadline:
     """The setting's time from the request's arrival, on Lambda cut to what the invocation has left."""
-    at = request.scope["state"]["arrived"] + application.config.query.query_timeout_s
+    at = RequestState.of(request.scope).arrived_at + application.config.query.query_timeout_s
     left_s = invocation_time_s(request.scope)
     if left_s is not None:
         at = min(at, Deadline.after(left_s - LAMBDA_MARGIN_S).at)
@@ -158,7 +156,7 @@ async def answer_whole(
             query,
             _collection_of(asked).id,
             _with_cache_control(request, config),
-            request_id=request.scope["state"]["query_id"],
+            request_id=RequestState.of(request.scope).query_id,
             deadline=deadline,
             **_already_known(asked),
         )
@@ -206,8 +204,8 @@ async def answer_as_stream(
     Raises:
         VectorForgeError: The query failed before its answer began.
     """
-    state = request.scope["state"]
-    kept: StoredResponse | None = state.get("kept_answer")
+    state = RequestState.of(request.scope)
+    kept = state.stored_response
     stop = StopSignal() if kept is None else kept.stop
     deadline = deadline_of(request, application)
     async with query_time_limit(application, deadline):
@@ -216,14 +214,14 @@ async def answer_as_stream(
         query,
         _collection_of(asked).id,
         _with_cache_control(request, config),
-        request_id=state["query_id"],
+        request_id=state.query_id,
         deadline=deadline,
         stop=stop,
         **_already_known(asked),
     )
     encoder = encoder or EventEncoder(
-        request_id=state["request_id"],
-        problem_prefix=state.get("problem_prefix", ""),
+        request_id=state.request_id,
+        problem_prefix=state.problem_prefix,
         with_sources=with_sources,
     )
     ping_interval_s: float = request.app.state.ping_interval_s
@@ -235,7 +233,7 @@ async def answer_as_stream(
     settings = application.config.streams
     buffer = AnswerBuffer(
         tenant.answer_streams,
-        state["query_id"],
+        state.query_id,
         stop,
         deadline=deadline,
         max_bytes=settings.stream_buffer_bytes,

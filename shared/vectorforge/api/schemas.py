@@ -1,6 +1,8 @@
 """What the bodies of all doors have in common: unknown fields are refused, text can be stored.
 
 RFC 9457 problem documents (https://www.rfc-editor.org/rfc/rfc9457).
+
+The OpenAPI descriptions of responses that many routes share.
 """
 
 import json
@@ -124,3 +126,37 @@ class Problem(BaseModel):
     code: str = Field(description="Stable identifier for programs.")
     request_id: str = Field(description="Names the request in the server's log; also in X-Request-Id.")
     errors: list[FieldProblem] | None = Field(default=None, description="The fields at fault, at most 20.")
+
+
+_DESCRIPTIONS = {
+    400: "The body is not what it is declared to be: not JSON, not UTF-8, or not a form.",
+    401: "No credential, or not a valid one.",
+    403: "The credential lacks the scope that this needs.",
+    404: "There is nothing with this id.",
+    409: "The request contradicts what is stored.",
+    413: "The body, or one of its files, is too large.",
+    415: "The body is of another type than the route takes.",
+    422: "A value is not usable; `errors` names fields and limits.",
+    429: "A limit of the tenant is reached, or a provider is limiting requests; see Retry-After.",
+    500: "An unexpected failure.",
+    502: "An embedding or language model failed.",
+    503: "The database is not available; see Retry-After.",
+    504: "The time ran out.",
+}
+
+
+def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Problem documents of these statuses; 401, 403, 422, 500, 503 are always among them, 400 with 415."""
+    every = sorted({401, 403, 422, 500, 503, *statuses, *((400,) if 415 in statuses else ())})
+    return {status: {"model": Problem, "description": _DESCRIPTIONS[status]} for status in every}
+
+
+ANSWER_PROBLEMS = problems(404, 409, 413, 415, 429, 502, 504)
+"""Of routes that embed and generate."""
+
+
+def nameless_events_content(description: str) -> dict[str, Any]:
+    """The media type of a stream whose events have data and no name; ``description`` says what is in it."""
+    data = {"type": "string", "description": description}
+    schema = {"type": "object", "required": ["data"], "properties": {"data": data}}
+    return {"text/event-stream": {"itemSchema": schema}}

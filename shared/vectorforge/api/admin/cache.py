@@ -11,7 +11,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from vectorforge.api.dependencies import ApplicationDep, Tenant
-from vectorforge.api.responses import problems
+from vectorforge.api.schemas import problems
 from vectorforge.db.repositories.answer_cache_repo import CacheStatistics
 
 

@@ -12,8 +12,7 @@ from fastapi import APIRouter, Depends
 from pydantic import BaseModel, BeforeValidator, Field
 
 from vectorforge.api.dependencies import AdmittedTenant, ApplicationDep, Tenant, check_provider
-from vectorforge.api.responses import problems
-from vectorforge.api.schemas import ModelName, ProviderName, RequestBody
+from vectorforge.api.schemas import ModelName, ProviderName, RequestBody, problems
 from vectorforge.bootstrap.model_changes import EmbeddingEstimate
 from vectorforge.embedding_switch.repo import EmbeddingSwitch, SwitchState
 from vectorforge.errors import NotFoundError

@@ -17,7 +17,8 @@ from pydantic import BaseModel, Field
 
 from vectorforge.api.dependencies import ApplicationDep, Limit, Tenant
 from vectorforge.api.querying import deadline_of
-from vectorforge.api.responses import problems
+from vectorforge.api.request_state import RequestState
+from vectorforge.api.schemas import problems
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.erasure.repo import Erasure, Kind, Subject
 from vectorforge.errors import InvalidInputError, NotFoundError, ObjectStoreError
@@ -115,8 +116,8 @@ async def erase_in_time(
 
 def requester_of(request: Request) -> str:
     """The id of the credential that asks, never the credential itself."""
-    principal = request.scope["state"].get("principal")
-    return str(getattr(principal, "credential", None) or "api")
+    principal = RequestState.of(request.scope).principal
+    return "api" if principal is None else principal.credential
 
 
 router = APIRouter(prefix="/v1", tags=["erasures"])

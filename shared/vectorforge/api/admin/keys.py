@@ -11,8 +11,7 @@ from pydantic import BaseModel, Field
 
 from vectorforge.api.dependencies import Limit, Offset, Tenant
 from vectorforge.api.identity.issued_keys import IssuedKeys
-from vectorforge.api.responses import problems
-from vectorforge.api.schemas import MAX_PAGE, RequestBody
+from vectorforge.api.schemas import MAX_PAGE, RequestBody, problems
 from vectorforge.db.repositories.api_key_repo import (
     DEFAULT_OVERLAP,
     MAX_KEY_NAME_CHARS,

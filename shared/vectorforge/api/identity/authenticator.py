@@ -14,8 +14,12 @@ from typing import TYPE_CHECKING
 
 from starlette.datastructures import Headers
 
-from vectorforge.api.identity.front_doors import FrontDoorCaller, FrontDoorIdentities
-from vectorforge.api.identity.gateway_keys import API_KEY_ID, StoredGatewayKeys
+from vectorforge.api.identity.front_doors import (
+    API_KEY_ID,
+    FrontDoorCaller,
+    FrontDoorIdentities,
+    StoredGatewayKeys,
+)
 from vectorforge.api.identity.issued_keys import IssuedKeys
 from vectorforge.config import ServerSettings
 from vectorforge.db.key_check import WRONG_KEY

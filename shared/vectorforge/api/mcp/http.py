@@ -21,9 +21,9 @@ from starlette.exceptions import HTTPException
 from starlette.types import Message, Receive
 
 from vectorforge.api.dependencies import find_tenant_services
-from vectorforge.api.mcp.caller import Caller
 from vectorforge.api.mcp.server import make_server
-from vectorforge.api.responses import problems
+from vectorforge.api.mcp.tools import Caller
+from vectorforge.api.schemas import problems
 from vectorforge.api.streaming.client_stream import cancelled_on_disconnect
 
 MAX_MESSAGE_BYTES = 1024 * 1024

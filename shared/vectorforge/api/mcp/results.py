@@ -6,8 +6,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field
 
-from vectorforge.api.native.answer_figures import Usage
-from vectorforge.api.native.answer_schemas import CitationBody
+from vectorforge.api.native.answers import CitationBody, Usage
 from vectorforge.api.native.search import SEARCH_DEGRADED
 from vectorforge.pipeline.citations.labels import neutralise_labels
 from vectorforge.pipeline.context import ContextFormat, ContextPayload, cite

@@ -1,14 +1,18 @@
-"""The tools: what a model is told about each, and what each does."""
+"""Who calls a tool, on whose documents, and how long the answer may take.
+
+The tools: what a model is told about each, and what each does.
+"""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar
+from uuid import UUID, uuid4
 
+from fastapi import Request
 from pydantic import BaseModel
 
-from vectorforge.api.dependencies import check_at_most
+from vectorforge.api.dependencies import application_of, check_at_most, tenant_services_of
 from vectorforge.api.mcp.arguments import AskArguments, ContextArguments, SearchArguments
-from vectorforge.api.mcp.caller import Caller
 from vectorforge.api.mcp.results import (
     BY_WORDS_ONLY,
     NOTHING_FOUND,
@@ -18,14 +22,100 @@ from vectorforge.api.mcp.results import (
     SearchResult,
     answer_text,
 )
-from vectorforge.api.querying import check_config, is_extractive, query_time_limit
+from vectorforge.api.querying import check_config, deadline_of, is_extractive, query_time_limit
+from vectorforge.api.request_state import RequestState
 from vectorforge.api.schemas import RequestBody
+from vectorforge.bootstrap import Application, TenantServices
+from vectorforge.deadline import Deadline
+from vectorforge.errors import NotFoundError
 from vectorforge.pipeline.context import ContextBuilder, ContextConfig
 from vectorforge.pipeline.presets import PROFILE, VECTORFORGE
-from vectorforge.retriever.base import Passages
+from vectorforge.pipeline.types import QueryConfig
+from vectorforge.retriever.base import Passages, QueryLookup
 from vectorforge.tools.schemas import SEMANTIC_SEARCH, SEMANTIC_SEARCH_WITH_CONTEXT
 from vectorforge.types import Collection
 from vectorforge.vectorstore.filters.parse import parse
+
+_NAMED_COLLECTIONS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """One call's surroundings. Nothing in the call's arguments can change them."""
+
+    application: Application
+    tenant: TenantServices
+    deadline: Deadline
+    query_id: UUID
+    """Of the query log."""
+    request_id: str
+    """Names the call in our logs."""
+
+    @classmethod
+    def of_request(cls, request: Request) -> Self:
+        """The caller of an HTTP request, whose tenant ``middleware.Authentication`` has found.
+
+        Raises:
+            AuthenticationError: There is no tenant; the middleware should have refused already.
+        """
+        application = application_of(request)
+        state = RequestState.of(request.scope)
+        return cls(
+            application,
+            tenant_services_of(request),
+            deadline_of(request, application),
+            state.query_id,
+            state.request_id,
+        )
+
+    @classmethod
+    def on_this_machine(cls, application: Application, tenant: TenantServices) -> Self:
+        """A caller that has started this process and needs no credential."""
+        query_id = uuid4()
+        deadline = Deadline.after(application.config.query.query_timeout_s)
+        return cls(application, tenant, deadline, query_id, str(query_id))
+
+    async def collection(self, asked: str | None, *, profile_id: int | None = None) -> Collection:
+        """The collection of this name or id; None means the default: of a profile, the profiles'.
+
+        Raises:
+            NotFoundError: There is none; the text lists those that there are.
+        """
+        if asked is None and profile_id is not None:
+            return await self.tenant.profiles.collection()
+        wanted = asked or self.application.config.query.default_collection
+        try:
+            return await self.tenant.find_collection(wanted)
+        except NotFoundError as exc:
+            raise NotFoundError(await self._what_there_is(wanted)) from exc
+
+    async def question(
+        self, asked: str | None, query: str, config: QueryConfig, *, profile_id: int | None = None
+    ) -> QueryLookup:
+        """``collection``, and in the same statement what is kept of a question to it.
+
+        Raises:
+            As ``collection``.
+        """
+        if asked is None and profile_id is not None:
+            return await self.tenant.profiles.look_up_query(query, config)
+        wanted = asked or self.application.config.query.default_collection
+        try:
+            return await self.tenant.look_up_query(wanted, query, config)
+        except NotFoundError as exc:
+            raise NotFoundError(await self._what_there_is(wanted)) from exc
+
+    async def _what_there_is(self, wanted: str) -> str:
+        names = [collection.name for collection in await self.tenant.collections.list()]
+        if not names:
+            return (
+                "There are no collections yet. Documents have to be added first, which no tool here does: "
+                "with `vectorforge ingest <files>`, or over HTTP with POST /v1/collections."
+            )
+        more = f" and {len(names) - _NAMED_COLLECTIONS} more" if len(names) > _NAMED_COLLECTIONS else ""
+        listed = ", ".join(names[:_NAMED_COLLECTIONS])
+        return f"There is no collection {wanted!r}. Call again with one of these: {listed}{more}."
+
 
 ASK: Final = "ask"
 

@@ -1,16 +1,202 @@
-"""``/v1/queries/{id}/events`` and ``/stop``: go on reading a resumable answer, from anywhere, or end it."""
+"""The response that sends a streamed answer again, from any event on, and follows it to its end.
 
-from typing import Annotated, Any
+Whatever process writes the answer, this one finds it in the database and looks there for more. The end is
+always said: by the answer's own last event, or by an ``error`` event when nobody writes it any more. Only
+when the invocation's time runs out it ends without; then the client comes back.
+
+``/v1/queries/{id}/events`` and ``/stop``: go on reading a resumable answer, from anywhere, or end it.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
+from typing import Annotated, Any, Protocol
 from uuid import UUID
 
 from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi.sse import EventSourceResponse, format_sse_event
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope, Send
 
 from vectorforge.api.dependencies import ApplicationDep, Tenant
 from vectorforge.api.middleware.limits import LAMBDA_MARGIN_S, invocation_time_s
-from vectorforge.api.responses import event_stream_content, problems
-from vectorforge.api.streaming.replay import ReplayResponse, has_nothing_after
+from vectorforge.api.request_state import RequestState
+from vectorforge.api.schemas import problems
+from vectorforge.api.streaming.client_stream import (
+    PING_INTERVAL_S,
+    STREAM_HEADERS,
+    ClientStream,
+    cancelled_on_disconnect,
+)
+from vectorforge.api.streaming.sse import EventEncoder, event_stream_content
+from vectorforge.background import log_unexpected
+from vectorforge.db.repositories.answer_stream_repo import StoredStream
 from vectorforge.deadline import Deadline
-from vectorforge.errors import InvalidInputError, NotFoundError
+from vectorforge.errors import (
+    AnswerStreamLostError,
+    AnswerStreamTooLongError,
+    InvalidInputError,
+    NotFoundError,
+    VectorForgeError,
+)
+from vectorforge.pipeline.types import ErrorEvent
+
+logger = logging.getLogger(__name__)
+
+RETRY_MS = 1000
+"""After which an ``EventSource`` comes back when it was cut off."""
+
+SILENCE_S = 6.0
+"""Of a writer, after which it is given up: it says twice a second that it is there."""
+
+_SHORTEST_PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 1.0
+_PAUSE_GROWTH = 1.5
+_NOTE_READER_S = 5.0
+_BLANK_LINE = b"\n\n"
+
+
+class StoredStreams(Protocol):
+    """Where streams are kept, bound to the tenant (``AnswerStreamRepository``)."""
+
+    async def read(self, query_id: UUID, after: int) -> StoredStream | None:
+        """A stream and its first batches that have events after this id."""
+        ...
+
+    async def note_reader(self, query_id: UUID) -> None:
+        """Say that somebody reads."""
+        ...
+
+    async def give_up(self, query_id: UUID, *, silent_since: datetime) -> bool:
+        """Say that there will be no end, if the writer stayed silent."""
+        ...
+
+
+class ReplayResponse(EventSourceResponse):
+    """The events of a kept stream, from one on.
+
+    Args:
+        streams: Where it is kept.
+        query_id: Names it.
+        found: Its first batches after the event.
+        after: Id of the last event that the client has; 0: none.
+        request_id: For the problem document of an error.
+        deadline: The response ends then, whether the stream has or not.
+        note_reader_s: Longest time between two signs to the writer that somebody reads.
+        ping_interval_s: Seconds of silence between keep-alive comments.
+    """
+
+    def __init__(
+        self,
+        streams: StoredStreams,
+        query_id: UUID,
+        found: StoredStream,
+        *,
+        after: int,
+        request_id: str,
+        deadline: Deadline,
+        note_reader_s: float,
+        ping_interval_s: float = PING_INTERVAL_S,
+    ) -> None:
+        super().__init__((), headers=STREAM_HEADERS)
+        self._streams = streams
+        self._query_id = query_id
+        self._found = found
+        self._after = after
+        self._request_id = request_id
+        self._deadline = deadline
+        self._note_reader_s = min(note_reader_s, _NOTE_READER_S)
+        self._ping_interval_s = ping_interval_s
+        self._heard_at = time.monotonic()
+        self._noted_at = float("-inf")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the events; return when all are sent, the time is over or the client has gone."""
+        client = ClientStream(send, self.raw_headers, ping_interval_s=self._ping_interval_s)
+        with suppress(ClientDisconnect):
+            async with cancelled_on_disconnect(receive), client:
+                await client.send(format_sse_event(retry=RETRY_MS))
+                try:
+                    await self._follow(client)
+                except ClientDisconnect:
+                    raise
+                except Exception as exc:  # noqa: BLE001 - a stream without its end is asked for again
+                    log_unexpected(logger, f"Stream {self._query_id} was not read to its end", exc)
+
+    async def _follow(self, client: ClientStream) -> None:
+        pause_s = _SHORTEST_PAUSE_S
+        while True:
+            news = b"".join(_events_after(self._found, self._after))
+            if news:
+                self._after = max(self._after, _last_id(self._found))
+                await client.send(news)
+                pause_s = _SHORTEST_PAUSE_S
+            if self._after >= self._found.last_id and self._found.state != "running":
+                await client.send(self._closing_words())
+                return
+            if self._deadline.remaining_s() <= 0:
+                return
+            if self._after >= self._found.last_id:
+                await asyncio.sleep(min(pause_s, max(self._deadline.remaining_s(), 0.0)))
+                pause_s = min(pause_s * _PAUSE_GROWTH, _LONGEST_PAUSE_S)
+            await self._look()
+
+    async def _look(self) -> None:
+        """Read on; a database that does not answer is asked again later."""
+        before = self._found
+        try:
+            if time.monotonic() - self._noted_at >= self._note_reader_s:
+                await self._streams.note_reader(self._query_id)
+                self._noted_at = time.monotonic()
+            found = await self._streams.read(self._query_id, self._after)
+            if found is None:  # its time is over
+                found = StoredStream("lost", before.last_id, before.written_at, ())
+            self._found = found
+            if found.written_at != before.written_at:
+                self._heard_at = time.monotonic()
+            elif found.state == "running" and time.monotonic() - self._heard_at >= SILENCE_S:
+                await self._streams.give_up(self._query_id, silent_since=found.written_at)
+        except VectorForgeError as exc:
+            logger.warning("Stream %s cannot be read on now: %s", self._query_id, exc.message)
+            self._found = replace(before, batches=())
+            self._heard_at = time.monotonic()  # who could not listen cannot say that it was silent
+
+    def _closing_words(self) -> bytes:
+        """What ends a stream that has no end of its own; nothing for one that has."""
+        if self._found.state == "ended":
+            return b""
+        error = AnswerStreamLostError() if self._found.state == "lost" else AnswerStreamTooLongError()
+        encoder = EventEncoder(request_id=self._request_id, last_id=self._after)
+        return encoder.encode(ErrorEvent(error, "generate"))
+
+
+def has_nothing_after(found: StoredStream, after: int) -> bool:
+    """Whether a client with this event has been told the end as well."""
+    if found.state == "running":
+        return False
+    return after >= found.last_id if found.state == "ended" else after > found.last_id
+
+
+def _events_after(found: StoredStream, after: int) -> Iterator[bytes]:
+    for first_id, events in found.batches:
+        for number, event in enumerate(_split(events), start=first_id):
+            if number > after:
+                yield event
+
+
+def _last_id(found: StoredStream) -> int:
+    first_id, events = found.batches[-1]
+    return first_id + len(_split(events)) - 1
+
+
+def _split(events: bytes) -> list[bytes]:
+    """Each event with the blank line that ends it; the encoder writes no other."""
+    return [event + _BLANK_LINE for event in events.split(_BLANK_LINE)[:-1]]
+
 
 router = APIRouter(prefix="/v1/queries/{query_id}", tags=["query"])
 
@@ -58,7 +244,7 @@ async def follow_answer(
         query_id,
         found,
         after=after,
-        request_id=request.scope["state"]["request_id"],
+        request_id=RequestState.of(request.scope).request_id,
         deadline=Deadline.never() if time_s is None else Deadline.after(time_s - LAMBDA_MARGIN_S),
         note_reader_s=application.config.streams.resume_grace_s / 3,
         ping_interval_s=request.app.state.ping_interval_s,

@@ -13,8 +13,7 @@ from pydantic import BaseModel, Field, StringConstraints, model_validator
 
 from vectorforge.api.admin.erasures import ERASURE_RESPONSES, ErasureBody, erase
 from vectorforge.api.dependencies import AdmittedTenant, ApplicationDep, Limit, Offset, Tenant, check_provider
-from vectorforge.api.responses import problems
-from vectorforge.api.schemas import MAX_NAME_CHARS, MAX_PAGE, ModelName, ProviderName, RequestBody
+from vectorforge.api.schemas import MAX_NAME_CHARS, MAX_PAGE, ModelName, ProviderName, RequestBody, problems
 from vectorforge.erasure.repo import Subject
 from vectorforge.errors import NotFoundError
 from vectorforge.types import Collection, DistanceMetric, SearchMode, SearchSettings, VectorIndex

@@ -11,8 +11,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
 from vectorforge.api.dependencies import Limit, Offset, PartsLimit, Tenant, principal_of
-from vectorforge.api.responses import problems
-from vectorforge.api.schemas import RequestBody
+from vectorforge.api.schemas import RequestBody, problems
 from vectorforge.db.repositories.conversation_repo import MAX_TITLE_CHARS, Conversation, ConversationMessage
 from vectorforge.errors import NotFoundError
 

@@ -18,10 +18,9 @@ from vectorforge.api.native.document_schemas import (
 )
 from vectorforge.api.native.document_uploads import REQUEST_BODY, read_job_items
 from vectorforge.api.native.jobs import JobWithDocuments
-from vectorforge.api.native.query_filters import FilteredDocuments
+from vectorforge.api.native.queries import FilteredDocuments
 from vectorforge.api.querying import deadline_of
-from vectorforge.api.responses import problems
-from vectorforge.api.schemas import MAX_PARTS
+from vectorforge.api.schemas import MAX_PARTS, problems
 from vectorforge.bootstrap import TenantServices
 from vectorforge.db.repositories.document_repo import Document
 from vectorforge.erasure.repo import Subject

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field
 
-from vectorforge.api.native.answer_schemas import SourceBody
+from vectorforge.api.native.answers import SourceBody
 from vectorforge.pipeline.dry_run import DryRun
 
 

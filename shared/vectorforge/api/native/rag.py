@@ -23,7 +23,9 @@ from vectorforge.api.querying import (
     is_extractive,
     look_up_query,
 )
-from vectorforge.api.responses import ANSWER_PROBLEMS, event_stream_content
+from vectorforge.api.request_state import RequestState
+from vectorforge.api.schemas import ANSWER_PROBLEMS
+from vectorforge.api.streaming.sse import event_stream_content
 
 router = APIRouter(prefix="/v1", tags=["query"], route_class=QueryRoute)
 
@@ -44,7 +46,7 @@ async def rag_query(
     request: Request, body: RAGQueryRequest, application: ApplicationDep, tenant: Tenant
 ) -> Response | RAGQueryResponse | DryRunResponse:
     """Answer a question from the default collection (or the one named), with citations."""
-    request.scope["state"]["problem_prefix"] = RAG_QUERY_ERROR_PREFIX
+    RequestState.of(request.scope).problem_prefix = RAG_QUERY_ERROR_PREFIX
     config = body.config(tenant.choose_variant(body.variant, body.conversation_id))
     check_config(application, config, {"top_k": "k", "llm_provider": "provider"})
     asked = await look_up_query(application, tenant, body.collection, body.query, config)

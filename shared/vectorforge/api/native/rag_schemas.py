@@ -6,13 +6,15 @@ from uuid import UUID
 
 from pydantic import AfterValidator, Field, ValidationInfo
 
-from vectorforge.api.native.answer_figures import Latency, RetrievalStats, Usage
-from vectorforge.api.native.answer_schemas import (
+from vectorforge.api.native.answers import (
     AnswerDetails,
     ChatMessage,
     CitationBody,
     ContextEntry,
+    Latency,
+    RetrievalStats,
     SourceBody,
+    Usage,
 )
 from vectorforge.api.schemas import (
     MAX_QUERY_CHARS,

@@ -11,10 +11,8 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 
 from vectorforge.api.dependencies import AdmittedTenant, ApplicationDep, check_at_most
-from vectorforge.api.native.answer_figures import SCAN, SCAN_REASON
-from vectorforge.api.native.answer_schemas import RELEVANCE
+from vectorforge.api.native.answers import RELEVANCE, SCAN, SCAN_REASON
 from vectorforge.api.querying import deadline_of, find_requested_collection
-from vectorforge.api.responses import problems
 from vectorforge.api.schemas import (
     MAX_QUERY_CHARS,
     CollectionReference,
@@ -22,6 +20,7 @@ from vectorforge.api.schemas import (
     ProfileId,
     RequestBody,
     SearchModeName,
+    problems,
 )
 from vectorforge.retriever.base import Passages
 from vectorforge.types import RetrievedChunk, ScanReason, SearchMode

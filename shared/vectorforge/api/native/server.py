@@ -1,4 +1,6 @@
-"""Bodies of ``/``, ``/health`` and ``/v1/providers``.
+"""The web pages: each is sent as one file, under a policy that lets nothing run but what is in it.
+
+Bodies of ``/``, ``/health`` and ``/v1/providers``.
 
 ``/health``: is it working.
 
@@ -7,21 +9,79 @@
 ``/``: the web page for browsers, a description for everyone else.
 """
 
+import hashlib
+import re
+from base64 import b64encode
+from functools import lru_cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import Annotated, Any, Literal, Self
 
 from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi.responses import HTMLResponse
 from pydantic import BaseModel, Field
 
 from vectorforge import __version__
 from vectorforge.api.dependencies import ApplicationDep, Tenant
-from vectorforge.api.pages import page_response
-from vectorforge.api.responses import problems
+from vectorforge.api.request_state import RequestState
+from vectorforge.api.schemas import problems
 from vectorforge.embedding.base import EmbeddingProvider
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import AuthenticationError, NotFoundError
 from vectorforge.health import HealthChecker
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.llm.types import ProviderCapability, ProviderInfo
+
+_INLINE = re.compile(r"<(script|style)[^>]*>(.*?)</\1>", re.DOTALL | re.IGNORECASE)
+_SCRIPT_FILE = re.compile(r'<script src="([\w/]+\.js)"></script>')
+_STYLE_FILE = re.compile(r'<link rel="stylesheet" href="([\w/]+\.css)">')
+
+
+def page_response(name: str) -> HTMLResponse:
+    """The page of this file name in ``api/page``, the scripts and styles that it names written into it."""
+    html, policy = _page(name)
+    return HTMLResponse(
+        html,
+        headers={
+            "Content-Security-Policy": policy,
+            "X-Frame-Options": "DENY",
+            "Cache-Control": "no-cache",
+        },
+    )
+
+
+@lru_cache
+def _page(name: str) -> tuple[str, str]:
+    """The page and the policy that lets exactly its own script and style run."""
+    folder = files("vectorforge.api").joinpath("page")
+    html = _with_its_files(folder.joinpath(name).read_text(encoding="utf-8"), folder)
+    hashes: dict[str, list[str]] = {"script": [], "style": []}
+    for kind, text in _INLINE.findall(html):
+        digest = b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        hashes[kind.lower()].append(f"'sha256-{digest}'")
+    policy = (
+        "default-src 'none'; "
+        f"script-src {_sources(hashes['script'])}; "
+        f"style-src {_sources(hashes['style'])}; "
+        "connect-src 'self'; img-src 'self' data:; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+        "require-trusted-types-for 'script'; trusted-types 'none'"  # no text becomes markup or script
+    )
+    return html, policy
+
+
+def _with_its_files(html: str, folder: Traversable) -> str:
+    """The page in one file: one request, and each part of it is held to its hash."""
+
+    def text_of(match: re.Match[str]) -> str:
+        return "\n" + folder.joinpath(match[1]).read_text(encoding="utf-8")
+
+    html = _STYLE_FILE.sub(lambda match: f"<style>{text_of(match)}</style>", html)
+    return _SCRIPT_FILE.sub(lambda match: f"<script>{text_of(match)}</script>", html)
+
+
+def _sources(hashes: list[str]) -> str:
+    return " ".join(hashes) or "'none'"
 
 
 class Component(BaseModel):
@@ -139,7 +199,7 @@ async def health(
     deep: Annotated[bool, Query(description="Also ask the providers; needs a credential.")] = False,
 ) -> HealthResponse:
     """Probe the database; with `deep=1` every provider too, and how transactions are sent."""
-    if deep and "tenant_id" not in request.scope["state"]:
+    if deep and RequestState.of(request.scope).principal is None:
         raise AuthenticationError(
             "An API key is required for the deep check, because it calls the providers."
         )
@@ -220,3 +280,10 @@ async def root(request: Request) -> Response | RootResponse:
     return RootResponse(
         name="VectorForge", version=__version__, documentation="/openapi.json", endpoints=ENDPOINTS
     )
+
+
+@router.head("/statistics", include_in_schema=False)
+@router.get("/statistics", include_in_schema=False)
+async def statistics_page() -> HTMLResponse:
+    """Return the statistics page, which holds no data and asks for a key itself."""
+    return page_response("statistics.html")

@@ -1,21 +1,29 @@
 """Bodies of ``/v1/stats``.
 
 ``/v1/stats``: numbers about the tenant's queries, and ``/statistics``: the page that draws them.
+
+Measurements in Prometheus' text format, version 0.0.4.
+
+https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format; the names are
+those of ``telemetry.METRICS``, as everywhere else, with "_" for ".".
+
+``/metrics``: what this process has measured, for Prometheus.
 """
 
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Literal
 from uuid import UUID
 
-from fastapi import APIRouter, Query
-from fastapi.responses import HTMLResponse
+from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from vectorforge.api.dependencies import Tenant
-from vectorforge.api.native.query_filters import RangeParameters
-from vectorforge.api.pages import page_response
-from vectorforge.api.responses import problems
+from vectorforge.api.dependencies import ApplicationDep, Tenant
+from vectorforge.api.native.queries import RangeParameters
+from vectorforge.api.schemas import problems
 from vectorforge.db.repositories.statistics_types import Bucket
+from vectorforge.errors import NotFoundError
+from vectorforge.telemetry import METRICS, InMemoryMetrics, Series
 
 
 class _Body(BaseModel):
@@ -117,7 +125,7 @@ class UsageList(_Body):
     usage: list[DailyUsageBody] = Field(description="Oldest day first, at most 5,000 rows.")
 
 
-router = APIRouter(tags=["statistics"])
+router = APIRouter()
 
 
 class StatisticsParameters(RangeParameters):
@@ -126,7 +134,7 @@ class StatisticsParameters(RangeParameters):
     bucket: Bucket | None = None
 
 
-@router.get("/v1/stats", responses=problems())
+@router.get("/v1/stats", tags=["statistics"], responses=problems())
 async def show_statistics(
     tenant: Tenant, parameters: Annotated[StatisticsParameters, Query()]
 ) -> StatisticsBody:
@@ -140,14 +148,70 @@ async def show_statistics(
     return StatisticsBody.model_validate(found)
 
 
-@router.get("/v1/stats/usage", responses=problems())
+@router.get("/v1/stats/usage", tags=["statistics"], responses=problems())
 async def list_usage(tenant: Tenant, parameters: Annotated[RangeParameters, Query()]) -> UsageList:
     """Tokens and cost by day, provider and model; the range as in `/v1/stats`."""
     return UsageList.model_validate({"usage": await tenant.statistics.usage(parameters.matching())})
 
 
-@router.head("/statistics", include_in_schema=False)
-@router.get("/statistics", include_in_schema=False)
-async def statistics_page() -> HTMLResponse:
-    """The page; it holds no data and asks for a key itself."""
-    return page_response("statistics.html")
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+QUANTILES = (0.5, 0.95, 0.99)
+
+
+def exposition(metrics: InMemoryMetrics) -> str:
+    """Everything measured so far, by name.
+
+    Counters end in ``_total``. Histograms become summaries: count and sum are of all values, the quantiles of
+    the latest 1,000.
+    """
+    found: dict[str, list[tuple[dict[str, str], Series]]] = {}
+    for name, tags, series in metrics.items():
+        found.setdefault(name, []).append((tags, series))
+    return "".join(line + "\n" for name in sorted(found) for line in _family(name, found[name]))
+
+
+def _family(name: str, measured: Sequence[tuple[dict[str, str], Series]]) -> Iterator[str]:
+    full_name = "vectorforge_" + name.replace(".", "_")
+    if METRICS[name].kind == "counter":
+        yield f"# TYPE {full_name}_total counter"
+        for tags, series in measured:
+            yield f"{full_name}_total{_labels(tags)} {series.total}"
+        return
+    yield f"# TYPE {full_name} summary"
+    for tags, series in measured:
+        values = sorted(series.values)
+        for share in QUANTILES:
+            place = round(share * (len(values) - 1))
+            yield f"{full_name}{_labels({**tags, 'quantile': str(share)})} {values[place]}"
+        yield f"{full_name}_sum{_labels(tags)} {series.total}"
+        yield f"{full_name}_count{_labels(tags)} {series.count}"
+
+
+def _labels(tags: Mapping[str, str]) -> str:
+    if not tags:
+        return ""
+    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in tags.items()) + "}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+@router.get(
+    "/metrics",
+    tags=["server"],
+    response_class=Response,
+    responses={
+        200: {"description": "Prometheus' text format.", "content": {"text/plain": {}}},
+        **problems(404),
+    },
+)
+async def show_metrics(application: ApplicationDep, tenant: Tenant) -> Response:
+    """Counters and summaries of this process, of all tenants together.
+
+    For the tenant named by VECTORFORGE_LOCAL_TENANT only, and not on Lambda, where CloudWatch has them.
+    """
+    metrics = application.metrics
+    if tenant.tenant_id != application.config.server.local_tenant or not isinstance(metrics, InMemoryMetrics):
+        raise NotFoundError("There are no metrics for you here.")
+    return Response(exposition(metrics), media_type=CONTENT_TYPE)

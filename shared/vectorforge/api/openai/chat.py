@@ -4,7 +4,7 @@ Answers as chat completions, whole and in chunks.
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 from uuid import UUID
@@ -12,8 +12,7 @@ from uuid import UUID
 from fastapi import APIRouter, Request, Response
 
 from vectorforge.api.dependencies import ApplicationDep, Tenant
-from vectorforge.api.native.answer_figures import Usage
-from vectorforge.api.native.answer_schemas import SourceBody
+from vectorforge.api.native.answers import SourceBody, Usage
 from vectorforge.api.openai.chat_schemas import (
     AnswerChoice,
     AnswerMessage,
@@ -21,16 +20,22 @@ from vectorforge.api.openai.chat_schemas import (
     ChatCompletionRequest,
     OwnDetails,
 )
-from vectorforge.api.openai.conversation import Conversation, url_citations
-from vectorforge.api.openai.errors import openai_error, openai_problems, refuse_impossible
+from vectorforge.api.openai.errors import openai_error, openai_problems
 from vectorforge.api.openai.labels import LabelRewriter, rewrite_labels, sources_footer
-from vectorforge.api.openai.models import RequestedModel, look_up_answering_collection
+from vectorforge.api.openai.models import (
+    Conversation,
+    RequestedModel,
+    look_up_answering_collection,
+    url_citations,
+)
 from vectorforge.api.problems import problem_of
 from vectorforge.api.query_route import QueryRoute
 from vectorforge.api.querying import answer_as_stream, answer_whole, check_config, is_extractive
-from vectorforge.api.responses import nameless_events_content
+from vectorforge.api.request_state import RequestState
+from vectorforge.api.schemas import nameless_events_content
 from vectorforge.api.streaming.sse import encode_json, json_event
 from vectorforge.background import off_event_loop
+from vectorforge.errors import InvalidInputError
 from vectorforge.pipeline.types import (
     Citation,
     DoneEvent,
@@ -78,10 +83,47 @@ async def create_chat_completion(
         include_usage=bool(body.stream_options and body.stream_options.include_usage),
     )
     if body.stream:
-        encoder = ChatChunkEncoder(wanted, request_id=request.scope["state"]["request_id"])
+        encoder = ChatChunkEncoder(wanted, request_id=RequestState.of(request.scope).request_id)
         return await answer_as_stream(request, application, tenant, question, known, config, encoder=encoder)
     result = await answer_whole(request, application, tenant, question, known, config)
     return await off_event_loop(len(result.answer), lambda: chat_completion(result, wanted))
+
+
+_NO_TOOLS = "This server answers from documents and calls no tools; leave it out, or use auto or none."
+
+
+def _forces_a_tool(choice: Any) -> bool:
+    return choice not in (None, "auto", "none")
+
+
+def _is_structured(response_format: Any) -> bool:
+    return response_format is not None and response_format != {"type": "text"}
+
+
+_REFUSED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "n": (lambda n: n not in (None, 1), "There is one answer to a question; n must be 1."),
+    "tool_choice": (_forces_a_tool, _NO_TOOLS),
+    "function_call": (_forces_a_tool, _NO_TOOLS),
+    "modalities": (lambda kinds: bool(kinds) and kinds != ["text"], "Answers are text only."),
+    "audio": (bool, "Answers are text only."),
+    "logprobs": (bool, "Log probabilities are not known here."),
+    "top_logprobs": (bool, "Log probabilities are not known here."),
+    "logit_bias": (bool, "Tokens cannot be biased here."),
+    "response_format": (_is_structured, "Answers are text with citations; other formats are not supported."),
+    "stop": (bool, "Stop sequences are not supported."),
+    "web_search_options": (bool, "This server searches its own documents only."),
+}
+
+
+def refuse_impossible(body: ChatCompletionRequest) -> None:
+    """Hold a request to what can be done.
+
+    Raises:
+        InvalidInputError: It asks for what would have to change the answer and cannot; names the field.
+    """
+    for field, (is_refused, reason) in _REFUSED.items():
+        if is_refused(getattr(body, field)):
+            raise InvalidInputError(reason, field=field)
 
 
 FinishReason = Literal["stop", "length", "content_filter"]

@@ -8,8 +8,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from vectorforge.api.native.answer_figures import Usage
-from vectorforge.api.native.answer_schemas import AnswerDetails, SourceBody
+from vectorforge.api.native.answers import AnswerDetails, SourceBody, Usage
 from vectorforge.api.native.rag_schemas import (
     ALLOW_UNGROUNDED,
     ConversationReference,

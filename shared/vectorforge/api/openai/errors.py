@@ -7,16 +7,11 @@ What OpenAI's clients may ask for and nobody here can do; what would not change 
 Errors as OpenAI's clients read them: https://platform.openai.com/docs/guides/error-codes.
 """
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
 from pydantic import BaseModel, Field
 
-from vectorforge.api.identity.route_scopes import ROUTES
-from vectorforge.api.openai.chat_schemas import ChatCompletionRequest
-from vectorforge.api.responses import problems
-from vectorforge.api.schemas import Problem
-from vectorforge.errors import InvalidInputError
+from vectorforge.api.schemas import Problem, problems
 
 
 class OpenAIErrorDetail(BaseModel):
@@ -50,66 +45,8 @@ def openai_problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {**described, 400: {**described[_UNPROCESSABLE], "description": _UNUSABLE}}
 
 
-_NO_TOOLS = "This server answers from documents and calls no tools; leave it out, or use auto or none."
-
-
-def _forces_a_tool(choice: Any) -> bool:
-    return choice not in (None, "auto", "none")
-
-
-def _is_structured(response_format: Any) -> bool:
-    return response_format is not None and response_format != {"type": "text"}
-
-
-_REFUSED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
-    "n": (lambda n: n not in (None, 1), "There is one answer to a question; n must be 1."),
-    "tool_choice": (_forces_a_tool, _NO_TOOLS),
-    "function_call": (_forces_a_tool, _NO_TOOLS),
-    "modalities": (lambda kinds: bool(kinds) and kinds != ["text"], "Answers are text only."),
-    "audio": (bool, "Answers are text only."),
-    "logprobs": (bool, "Log probabilities are not known here."),
-    "top_logprobs": (bool, "Log probabilities are not known here."),
-    "logit_bias": (bool, "Tokens cannot be biased here."),
-    "response_format": (_is_structured, "Answers are text with citations; other formats are not supported."),
-    "stop": (bool, "Stop sequences are not supported."),
-    "web_search_options": (bool, "This server searches its own documents only."),
-}
-
-
-def refuse_impossible(body: ChatCompletionRequest) -> None:
-    """Hold a request to what can be done.
-
-    Raises:
-        InvalidInputError: It asks for what would have to change the answer and cannot; names the field.
-    """
-    for field, (is_refused, reason) in _REFUSED.items():
-        if is_refused(getattr(body, field)):
-            raise InvalidInputError(reason, field=field)
-
-
-_OPENAI_FAMILIES = frozenset({"chat", "responses", "models", "embeddings", "vector_stores"})
-_NATIVE_FAMILIES = frozenset(
-    path.split("/")[2]
-    for routes in ROUTES.values()
-    for path in (route.split(" ", 1)[1] for route in routes)
-    if path.startswith("/v1/")
-).difference(_OPENAI_FAMILIES)
-"""First segments below ``/v1`` of routes whose errors are problem documents."""
 _TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 _SERVER_ERROR = 500
-
-
-def is_openai_path(path: str) -> bool:
-    """Return True if errors at this path have OpenAI's shape.
-
-    Unknown routes below ``/v1`` are among them: OpenAI's packages have calls for routes that are not served
-    here, and show no text of an error in another shape.
-
-    Args:
-        path: Without the prefix at which the app is mounted.
-    """
-    _, _, below = path.partition("/v1/")
-    return path.startswith("/v1/") and below.split("/", 1)[0] not in _NATIVE_FAMILIES
 
 
 def openai_status(status: int) -> int:

@@ -10,14 +10,14 @@ from pydantic import BaseModel
 
 from vectorforge.api.openai.errors import openai_error
 from vectorforge.api.openai.labels import LabelRewriter
-from vectorforge.api.openai.response_object_schemas import (
+from vectorforge.api.openai.response_objects import ResponseFormat, ResponseParts, file_citation
+from vectorforge.api.openai.response_schemas import (
     FileCitation,
     FileSearchCall,
     OutputMessage,
     OutputText,
     ResponseFailure,
 )
-from vectorforge.api.openai.response_objects import ResponseFormat, ResponseParts, file_citation
 from vectorforge.api.problems import problem_of
 from vectorforge.api.streaming.sse import encode_json, json_event
 from vectorforge.errors import LLMRateLimitError

@@ -7,9 +7,8 @@ from typing import Any, Literal
 from uuid import UUID
 
 from vectorforge.api.openai.chat import own_details
-from vectorforge.api.openai.file_schemas import attributes_of
 from vectorforge.api.openai.labels import rewrite_labels
-from vectorforge.api.openai.response_object_schemas import (
+from vectorforge.api.openai.response_schemas import (
     EchoedRequest,
     FileCitation,
     FileSearchCall,
@@ -22,7 +21,8 @@ from vectorforge.api.openai.response_object_schemas import (
     ResponseFailure,
     ResponseUsage,
 )
-from vectorforge.api.openai.response_requests import ResponseIds
+from vectorforge.api.openai.vector_store_schemas import attributes_of
+from vectorforge.errors import InvalidInputError
 from vectorforge.pipeline.types import Citation, QueryResult, SourceCitation, UsageEvent
 from vectorforge.types import RetrievedChunk
 
@@ -31,6 +31,33 @@ _INCOMPLETE: Mapping[str, Literal["max_output_tokens", "content_filter"]] = {
     "deadline": "max_output_tokens",  # cut off, too
     "content_filter": "content_filter",
 }
+
+
+class ResponseIds:
+    """Names of responses: the query's id and, of a stored response, its conversation's."""
+
+    _PREFIX = "resp_"
+
+    @classmethod
+    def make(cls, query_id: UUID, conversation_id: UUID | None) -> str:
+        """The response's id."""
+        return cls._PREFIX + query_id.hex + (conversation_id.hex if conversation_id else "")
+
+    @classmethod
+    def parse(cls, response_id: str) -> tuple[UUID, UUID]:
+        """Query and conversation of a stored response.
+
+        Raises:
+            InvalidInputError: It was not stored, or is no id of ours.
+        """
+        ids = response_id.removeprefix(cls._PREFIX)
+        try:
+            return UUID(ids[:32]), UUID(ids[32:])
+        except ValueError:
+            raise InvalidInputError(
+                "This response was not stored: ask with store: true, or send what was said in input.",
+                field="previous_response_id",
+            ) from None
 
 
 @dataclass(frozen=True, slots=True)

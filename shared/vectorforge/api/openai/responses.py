@@ -1,5 +1,10 @@
-"""``/v1/responses`` of OpenAI's API: a question, the search for it and the cited answer."""
+"""A request of ``/v1/responses`` in our own words: what is asked, where it is searched, what went before.
 
+``/v1/responses`` of OpenAI's API: a question, the search for it and the cited answer.
+"""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -7,23 +12,177 @@ from uuid import UUID
 from fastapi import APIRouter, Request, Response
 
 from vectorforge.api.dependencies import ApplicationDep, Tenant, principal_of
+from vectorforge.api.openai.chat_schemas import ClientMessage
 from vectorforge.api.openai.errors import openai_problems
-from vectorforge.api.openai.models import RequestedModel
+from vectorforge.api.openai.models import Conversation, RequestedModel, find_answering_collection
 from vectorforge.api.openai.response_events import EVENT_TYPES, ResponseEventEncoder
-from vectorforge.api.openai.response_object_schemas import EchoedRequest, ResponseBody, ResponseConversation
-from vectorforge.api.openai.response_objects import ResponseFormat, whole_response
-from vectorforge.api.openai.response_requests import (
-    conversation_for,
-    find_searched_collection,
-    find_stored_conversation,
-    read_conversation,
-    refuse_impossible,
+from vectorforge.api.openai.response_objects import ResponseFormat, ResponseIds, whole_response
+from vectorforge.api.openai.response_schemas import (
+    FILE_SEARCH,
+    EchoedRequest,
+    InputItem,
+    ResponseBody,
+    ResponseConversation,
+    ResponseRequest,
 )
-from vectorforge.api.openai.response_schemas import ResponseRequest
 from vectorforge.api.query_route import QueryRoute
 from vectorforge.api.querying import answer_as_stream, answer_whole, check_config
+from vectorforge.api.request_state import RequestState
 from vectorforge.background import off_event_loop
-from vectorforge.pipeline.types import QueryConfig
+from vectorforge.bootstrap import Application, TenantServices
+from vectorforge.errors import InvalidInputError
+from vectorforge.pipeline.types import HistoryMessage, QueryConfig
+from vectorforge.types import Collection
+
+_PASSED_OVER = ("file_search_call", "reasoning")
+"""Items of an earlier response that a client sends back and that say nothing of the conversation."""
+
+_REFUSED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "background": (bool, "Responses are not made in the background."),
+    "prompt": (bool, "There are no stored prompts; send input."),
+    "text": (
+        lambda text: (text or {}).get("format") not in (None, {"type": "text"}),
+        "Answers are text with citations; other formats are not supported.",
+    ),
+    "top_logprobs": (bool, "Log probabilities are not known here."),
+    "include": (
+        lambda include: "message.output_text.logprobs" in (include or ()),
+        "Log probabilities are not known here.",
+    ),
+}
+
+
+def refuse_impossible(body: ResponseRequest) -> None:
+    """Hold a request to what can be done.
+
+    Raises:
+        InvalidInputError: It asks for what would have to change the answer and cannot; names the field.
+    """
+    for field, (is_refused, reason) in _REFUSED.items():
+        if is_refused(getattr(body, field)):
+            raise InvalidInputError(reason, field=field)
+    if not _may_choose(body.tool_choice, searches=body.file_search is not None):
+        raise InvalidInputError(
+            "Every question is answered by a search in one collection, and by no other tool.",
+            field="tool_choice",
+        )
+    if sum(tool.type == FILE_SEARCH for tool in body.tools or ()) > 1:
+        raise InvalidInputError("A question goes to one collection; send one file_search.", field="tools")
+
+
+def _may_choose(choice: Any, *, searches: bool) -> bool:
+    """Whether a search, which is what happens in any case, is what the choice of tools allows."""
+    if choice in (None, "auto"):
+        return True
+    if choice == "none":
+        return not searches
+    return searches and choice in ("required", {"type": FILE_SEARCH})
+
+
+def read_conversation(body: ResponseRequest) -> Conversation:
+    """The question, and what was said before it in the request itself.
+
+    Raises:
+        InvalidInputError: There is no question, or an item is none that can be read.
+    """
+    messages = [_message(item, f"input.{index}") for index, item in enumerate(body.input)]
+    said = Conversation.of(messages, field="input")
+    if not body.instructions:
+        return said
+    return Conversation(said.question, (HistoryMessage("system", body.instructions), *said.history))
+
+
+def _message(item: InputItem, field: str) -> ClientMessage:
+    if item.type in _PASSED_OVER:
+        return ClientMessage(role="developer")  # left out as blank; the others keep their index
+    if item.type != "message":
+        raise InvalidInputError(
+            "Messages are read; tools, their results and references to items are not supported.",
+            field=f"{field}.type",
+        )
+    return item
+
+
+async def find_searched_collection(
+    application: Application, tenant: TenantServices, asked: RequestedModel, body: ResponseRequest
+) -> Collection:
+    """The collection that the model's name or the tool ``file_search`` names.
+
+    Raises:
+        InvalidInputError: They name two.
+        NotFoundError: There is none of this name.
+    """
+    if body.file_search is None:
+        return await find_answering_collection(application, tenant, asked)
+    found = await tenant.find_collection(body.file_search.vector_store_ids[0])
+    if asked.collection is not None:
+        answering = await find_answering_collection(application, tenant, asked)
+        if answering.id != found.id:
+            raise InvalidInputError(
+                f"The model answers from {answering.name!r}, file_search names {found.name!r}; "
+                f"ask {asked.preset.name!r} to let the tool decide.",
+                field="tools",
+            )
+    return found
+
+
+async def find_stored_conversation(
+    tenant: TenantServices, body: ResponseRequest, said: Conversation
+) -> UUID | None:
+    """The stored conversation that the question continues; None: it continues none.
+
+    Raises:
+        InvalidInputError: Several are named, the response named is not the last of its conversation, the
+            request brings a conversation itself, or the exchange shall not be stored.
+    """
+    names = ("previous_response_id", "conversation", "conversation_id")
+    given = [name for name in names if getattr(body, name) is not None]
+    if len(given) > 1:
+        raise InvalidInputError(f"Send {given[0]} or {given[1]}, not both.", field=given[1])
+    if not given:
+        return None
+    if any(message.role != "system" for message in said.history):
+        raise InvalidInputError(
+            f"What was said is known by {given[0]}; send the question only.", field="input"
+        )
+    if body.store is False:
+        raise InvalidInputError(
+            "What continues a stored conversation is stored in it; send what was said in input instead.",
+            field="store",
+        )
+    if body.previous_response_id is None:
+        return body.conversation.id if body.conversation else body.conversation_id
+    query_id, conversation_id = ResponseIds.parse(body.previous_response_id)
+    last = await tenant.conversations.last_messages(conversation_id, 1)
+    if not last or last[0].query_id != query_id:
+        raise InvalidInputError(
+            "Only the last response of a stored conversation can be continued; this is none (any more).",
+            field="previous_response_id",
+        )
+    return conversation_id
+
+
+@asynccontextmanager
+async def conversation_for(
+    tenant: TenantServices, body: ResponseRequest, continued: UUID | None, credential: str
+) -> AsyncIterator[UUID | None]:
+    """Where the exchange is to be kept: what it continues, or with ``store: true`` a new conversation.
+
+    A new one is deleted again when the block raises, since nothing will be said in it.
+
+    Raises:
+        ConflictError: The tenant, or the credential, has as many conversations as are allowed.
+    """
+    if continued is not None or not body.store:
+        yield continued
+        return
+    begun = await tenant.conversations.create(credential=credential)
+    try:
+        yield begun.id
+    except Exception:
+        await tenant.conversations.delete(begun.id)
+        raise
+
 
 router = APIRouter(prefix="/v1", tags=["openai"], route_class=QueryRoute)
 
@@ -72,7 +231,7 @@ async def create_response(
         asking = (request, application, tenant, said.question, collection)
         config = replace(config, conversation_id=kept_in)
         if body.stream:
-            encoder = ResponseEventEncoder(wanted, request_id=request.scope["state"]["request_id"])
+            encoder = ResponseEventEncoder(wanted, request_id=RequestState.of(request.scope).request_id)
             return await answer_as_stream(*asking, config, encoder=encoder)
         result = await answer_whole(*asking, config)
         return await off_event_loop(len(result.answer), lambda: whole_response(result, wanted))

@@ -1,21 +1,236 @@
-"""Bodies of ``/v1/vector_stores`` and its search: a vector store is a collection."""
+"""OpenAI's attribute filters (https://developers.openai.com/api/docs/guides/retrieval), in our own words.
 
+Bodies of ``/v1/vector_stores/{id}/files``, where a file is a document, and of passages found.
+
+Unknown fields of requests are ignored, as OpenAI's clients send more than we use; what would change the
+result and cannot be done is refused by name.
+
+Bodies of ``/v1/vector_stores`` and its search: a vector store is a collection.
+"""
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, Field, StringConstraints
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    model_validator,
+)
 
 from vectorforge.api.native.search import SEARCH_DEGRADED
 from vectorforge.api.openai.chat_schemas import OpenAIBody
-from vectorforge.api.openai.file_schemas import (
-    AttributeFilter,
-    ChunkingStrategy,
-    CursorList,
-    SearchResultBody,
-    refused,
-    unix_time,
-)
 from vectorforge.api.schemas import MAX_NAME_CHARS, MAX_QUERY_CHARS, ProfileId, SearchModeName
-from vectorforge.db.repositories.collection_listing import ListedCollection
+from vectorforge.db.repositories.collection_listing import ListedCollection, ListedDocument
+from vectorforge.types import RetrievedChunk
+from vectorforge.vectorstore.filters.parse import MAX_CONDITIONS, MAX_KEY_LENGTH, MAX_LIST_LENGTH
+
+_COMPOUND = ("and", "or")
+_OF_LISTS = ("in", "nin")
+
+
+class AttributeFilter(BaseModel):
+    """``{"type": "eq", "key": "year", "value": 2024}``, or several such in ``and`` and ``or``."""
+
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+    type: Literal["eq", "ne", "gt", "gte", "lt", "lte", "in", "nin", "and", "or"]
+    key: Annotated[str, Field(min_length=1, max_length=MAX_KEY_LENGTH)] | None = Field(
+        default=None, description="Of a comparison: the attribute; a dot leads into a nested object."
+    )
+    value: Any = Field(
+        default=None, description="Of a comparison: string, number or boolean; of in and nin, a list of them."
+    )
+    filters: Annotated[list["AttributeFilter"], Field(min_length=1, max_length=MAX_CONDITIONS)] | None = (
+        Field(default=None, description="Of and, or: the conditions.")
+    )
+
+    @model_validator(mode="after")
+    def _usable(self) -> "AttributeFilter":
+        if self.type in _COMPOUND:
+            if self.filters is None or not {"key", "value"}.isdisjoint(self.model_fields_set):
+                raise ValueError(f"{self.type} has filters, and neither key nor value")
+            return self
+        if self.key is None or self.filters is not None:
+            raise ValueError(f"{self.type} has key and value, and no filters")
+        if self.key.startswith("$"):
+            raise ValueError("key must not begin with $")
+        if self.type in _OF_LISTS:
+            if not isinstance(self.value, list) or len(self.value) > MAX_LIST_LENGTH:
+                raise ValueError(f"{self.type} takes a list of at most {MAX_LIST_LENGTH} values")
+        elif not isinstance(self.value, str | int | float):
+            raise ValueError(f"{self.type} takes a string, a number or a boolean")
+        return self
+
+    def translated(self) -> dict[str, Any]:
+        """The same condition as our own filter; ``vectorstore.filters`` checks the values of lists."""
+        if self.filters is not None:
+            return {f"${self.type}": [part.translated() for part in self.filters]}
+        return {str(self.key): {f"${self.type}": self.value}}
+
+
+Attributes = dict[str, str | int | float | bool]
+
+
+def refused(reason: str) -> Any:
+    """A field that may be sent empty: with a value, it would ask for what we do not do."""
+
+    def check(value: Any) -> Any:
+        if value:
+            raise ValueError(reason)
+        return value
+
+    return AfterValidator(check)
+
+
+def _no_chunking(value: dict[str, Any] | None) -> dict[str, Any] | None:
+    if value is not None and value.get("type") != "auto":
+        raise ValueError("only auto: how documents are cut is a setting of the server")
+    return value
+
+
+ChunkingStrategy = Annotated[dict[str, Any], AfterValidator(_no_chunking)]
+
+
+class VectorStoreFileRequest(OpenAIBody):
+    """A document of the vector store; nothing else can be attached."""
+
+    file_id: Annotated[str, Field(min_length=1, max_length=200)]
+    attributes: (
+        Annotated[dict[str, Any], refused("a document's metadata is given when it is ingested")] | None
+    ) = None
+    chunking_strategy: ChunkingStrategy | None = None
+
+
+class CursorList(BaseModel):
+    """What all pages have that the next one begins after."""
+
+    object: Literal["list"] = "list"
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
+
+
+class OtherStrategy(BaseModel):
+    """How the document was cut: not in a way that OpenAI has a name for."""
+
+    type: Literal["other"] = "other"
+
+
+class VectorStoreFileBody(BaseModel):
+    """A document."""
+
+    id: str
+    object: Literal["vector_store.file"] = "vector_store.file"
+    created_at: int = Field(description="Unix time in seconds.")
+    vector_store_id: str
+    filename: str = Field(description="The document's source. Not in OpenAI's own object.")
+    status: Literal["completed"] = "completed"
+    last_error: None = None
+    usage_bytes: int = Field(description="Of the text as UTF-8.")
+    attributes: Attributes = Field(description="The document's metadata, flat.")
+    chunking_strategy: OtherStrategy = Field(default_factory=OtherStrategy)
+
+    @classmethod
+    def of(cls, found: ListedDocument) -> Self:
+        """The body for the document."""
+        document = found.document
+        return cls(
+            id=str(document.id),
+            created_at=unix_time(document.created_at),
+            vector_store_id=str(document.collection_id),
+            filename=document.source,
+            usage_bytes=found.text_bytes,
+            attributes=attributes_of(document.metadata),
+        )
+
+
+class VectorStoreFileList(CursorList):
+    """A page of documents."""
+
+    data: list[VectorStoreFileBody]
+
+    @classmethod
+    def of(cls, data: list[VectorStoreFileBody], *, has_more: bool) -> Self:
+        """The page with these."""
+        first_id, last_id = (data[0].id, data[-1].id) if data else (None, None)
+        return cls(data=data, has_more=has_more, first_id=first_id, last_id=last_id)
+
+
+class VectorStoreFileDeleted(BaseModel):
+    """A document that was deleted."""
+
+    id: str
+    object: Literal["vector_store.file.deleted"] = "vector_store.file.deleted"
+    deleted: Literal[True] = True
+
+
+class TextContent(BaseModel):
+    """A text."""
+
+    type: Literal["text"] = "text"
+    text: str
+
+
+class FileContentPage(BaseModel):
+    """The whole extracted text of a document."""
+
+    object: Literal["vector_store.file_content.page"] = "vector_store.file_content.page"
+    data: list[TextContent]
+    has_more: Literal[False] = False
+    next_page: None = None
+
+
+class SearchResultBody(BaseModel):
+    """A passage that was found; several may be of the same file."""
+
+    file_id: str
+    filename: str = Field(description="The document's source.")
+    score: float
+    attributes: Attributes
+    content: list[TextContent]
+    chunk_id: str = Field(description="For GET /v1/chunks/{id}. Not in OpenAI's own object.")
+
+    @classmethod
+    def of(cls, found: RetrievedChunk) -> Self:
+        """The body for the passage."""
+        chunk = found.chunk
+        return cls(
+            file_id=str(chunk.document_id),
+            filename=found.document_source,
+            score=found.score,
+            attributes=attributes_of(chunk.metadata),
+            content=[TextContent(text=chunk.text)],
+            chunk_id=str(chunk.id),
+        )
+
+
+def unix_time(moment: datetime | None) -> int:
+    """Whole seconds; 0 for a time that is not known."""
+    return int(moment.timestamp()) if moment else 0
+
+
+def attributes_of(metadata: Mapping[str, Any], prefix: str = "") -> Attributes:
+    """Metadata as OpenAI's clients can read it: strings, numbers and booleans.
+
+    A nested object becomes dotted keys, which filters take as they are; a list becomes its JSON; nulls are
+    left out.
+    """
+    flat: Attributes = {}
+    for name, value in metadata.items():
+        if isinstance(value, Mapping):
+            flat.update(attributes_of(value, f"{prefix}{name}."))
+        elif isinstance(value, str | int | float):
+            flat[prefix + name] = value
+        elif value is not None:
+            flat[prefix + name] = json.dumps(value, ensure_ascii=False)
+    return flat
+
 
 MAX_QUERIES = 8
 """Questions of one search."""

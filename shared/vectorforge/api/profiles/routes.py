@@ -30,7 +30,8 @@ from vectorforge.api.querying import (
     is_extractive,
     query_time_limit,
 )
-from vectorforge.api.responses import ANSWER_PROBLEMS, event_stream_content, problems
+from vectorforge.api.schemas import ANSWER_PROBLEMS, problems
+from vectorforge.api.streaming.sse import event_stream_content
 from vectorforge.erasure.repo import Subject
 from vectorforge.ingestion.chunk import ChunkingConfig
 from vectorforge.vectorstore.validation import MAX_PROFILE_ID

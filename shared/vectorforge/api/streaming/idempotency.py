@@ -16,6 +16,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from vectorforge.api.dependencies import application_of, tenant_services_of
 from vectorforge.api.querying import deadline_of
+from vectorforge.api.request_state import RequestState
 from vectorforge.api.streaming.client_stream import cancelled_on_disconnect
 from vectorforge.api.streaming.stored_response import StoredResponse
 from vectorforge.db.repositories.idempotent_answer_repo import IdempotentAnswerRepository, KeyedAnswer
@@ -89,7 +90,7 @@ class IdempotentResponse(Response):
         self._key = key_of(request.headers)
         self._fingerprint = fingerprint_of(scope["method"], path, body)
         self._request = request
-        self._query_id = scope["state"]["query_id"]
+        self._query_id = RequestState.of(scope).query_id
         self._ask = ask
         self._application = application_of(request)
         self._tenant = tenant_services_of(request)
@@ -162,7 +163,7 @@ class IdempotentResponse(Response):
             deadline=self._deadline,
             max_bytes=self._application.config.streams.stream_buffer_bytes,
         )
-        scope["state"]["kept_answer"] = kept
+        RequestState.of(scope).stored_response = kept
         async with kept.buffer:
             response = await self._ask(Request(scope, _client_stays))
             if kept.is_streamed:

@@ -24,8 +24,9 @@ from vectorforge.api.native.rag_schemas import (
 from vectorforge.api.openai.models import ASKABLE
 from vectorforge.api.query_route import QueryRoute
 from vectorforge.api.querying import answer_as_stream, check_config, look_up_query
-from vectorforge.api.responses import ANSWER_PROBLEMS, nameless_events_content
+from vectorforge.api.request_state import RequestState
 from vectorforge.api.schemas import (
+    ANSWER_PROBLEMS,
     MAX_PARTS,
     MAX_QUERY_CHARS,
     CollectionReference,
@@ -35,6 +36,7 @@ from vectorforge.api.schemas import (
     ProviderName,
     RequestBody,
     SearchModeName,
+    nameless_events_content,
 )
 from vectorforge.api.ui_chat.encoder import UIMessageEncoder
 from vectorforge.errors import InvalidInputError
@@ -190,5 +192,5 @@ async def ui_chat(
     config = body.config(history_of(body.messages), variant)
     check_config(application, config, {})
     asked = await look_up_query(application, tenant, body.collection, question, config)
-    encoder = UIMessageEncoder(request_id=request.scope["state"]["request_id"])
+    encoder = UIMessageEncoder(request_id=RequestState.of(request.scope).request_id)
     return await answer_as_stream(request, application, tenant, question, asked, config, encoder=encoder)

@@ -1,12 +1,26 @@
-"""Bodies of ``/v1/docrag/query``."""
+"""Bodies of ``/v1/docrag/query``.
 
+``/v1/docrag/query``: answers from documentation, with examples, sources and how sure the model is.
+"""
+
+from contextlib import suppress
 from typing import Annotated, Literal, Self
 from uuid import UUID
 
+from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
-from vectorforge.api.native.answer_figures import DocRagQuality, RetrievalStats, Usage
-from vectorforge.api.native.answer_schemas import AnswerDetails, CitationBody, SourceBody, Structured
+from vectorforge.api.dependencies import ApplicationDep, Tenant
+from vectorforge.api.native.answers import (
+    AnswerDetails,
+    CitationBody,
+    DocRagQuality,
+    RetrievalStats,
+    SourceBody,
+    Structured,
+    Usage,
+)
+from vectorforge.api.native.dry_run import DryRunResponse
 from vectorforge.api.native.rag_schemas import (
     ALLOW_UNGROUNDED,
     NO_SETTINGS,
@@ -18,7 +32,18 @@ from vectorforge.api.native.rag_schemas import (
     VariantReference,
     given,
 )
+from vectorforge.api.query_route import QueryRoute
+from vectorforge.api.querying import (
+    answer_as_stream,
+    answer_dry,
+    answer_whole,
+    check_config,
+    is_extractive,
+    look_up_query,
+    query_time_limit,
+)
 from vectorforge.api.schemas import (
+    ANSWER_PROBLEMS,
     MAX_QUERY_CHARS,
     CollectionReference,
     Filters,
@@ -28,10 +53,14 @@ from vectorforge.api.schemas import (
     RequestBody,
     SearchModeName,
 )
-from vectorforge.pipeline.docrag import history_of
+from vectorforge.api.streaming.sse import event_stream_content
+from vectorforge.bootstrap import Application, TenantServices
+from vectorforge.errors import NotFoundError
+from vectorforge.pipeline.docrag import DEFAULT_COLLECTION, history_of
 from vectorforge.pipeline.presets import DOCRAG
 from vectorforge.pipeline.types import QueryConfig, QueryResult
 from vectorforge.pipeline.variants import Variant
+from vectorforge.retriever.base import QueryLookup
 
 MAX_EXCHANGES = 50
 
@@ -135,3 +164,44 @@ class DocRagQueryResponse(AnswerDetails):
             error="service_unavailable" if "template" in result.degraded else None,
             **cls.fields_of(result),
         )
+
+
+router = APIRouter(prefix="/v1", tags=["query"], route_class=QueryRoute)
+
+
+@router.post(
+    "/docrag/query",
+    response_model=DocRagQueryResponse | DryRunResponse,
+    responses={
+        200: {
+            "description": "The answer: JSON, or with `stream: true` server-sent events.",
+            "content": event_stream_content(),
+        },
+        **ANSWER_PROBLEMS,
+    },
+)
+async def docrag_query(
+    request: Request, body: DocRagQueryRequest, application: ApplicationDep, tenant: Tenant
+) -> Response | DocRagQueryResponse | DryRunResponse:
+    """Answer a question from documentation. The model writes JSON; a stream has its answer as text."""
+    config = body.config(tenant.choose_variant(body.variant, body.conversation_id))
+    check_config(application, config, {"top_k": "n_results", "llm_provider": "provider"})
+    asked = await _look_up(application, tenant, body, config)
+    if body.dry_run:
+        return await answer_dry(request, application, tenant, body.query, asked, config)
+    if body.stream:
+        return await answer_as_stream(
+            request, application, tenant, body.query, asked, config, resumable=body.resumable
+        )
+    result = await answer_whole(request, application, tenant, body.query, asked, config)
+    return DocRagQueryResponse.of(result, extractive=is_extractive(result))
+
+
+async def _look_up(
+    application: Application, tenant: TenantServices, body: DocRagQueryRequest, config: QueryConfig
+) -> QueryLookup:
+    if body.collection is None:
+        with suppress(NotFoundError):
+            async with query_time_limit(application):
+                return await tenant.look_up_query(DEFAULT_COLLECTION, body.query, config)
+    return await look_up_query(application, tenant, body.collection, body.query, config)
