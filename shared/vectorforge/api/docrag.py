@@ -4,7 +4,7 @@
 """
 
 from contextlib import suppress
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
 from fastapi import APIRouter, Request, Response
@@ -19,13 +19,14 @@ from vectorforge.api.native.answers import (
     SourceBody,
     Structured,
     Usage,
+    numbered_sources,
 )
-from vectorforge.api.native.dry_run import DryRunResponse
-from vectorforge.api.native.rag_schemas import (
+from vectorforge.api.native.query_bodies import (
     ALLOW_UNGROUNDED,
     NO_SETTINGS,
     ConversationReference,
     DryRunFlag,
+    DryRunResponse,
     ResumableFlag,
     Rewrite,
     Temperature,
@@ -58,7 +59,7 @@ from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.errors import NotFoundError
 from vectorforge.pipeline.docrag import DEFAULT_COLLECTION, history_of
 from vectorforge.pipeline.presets import DOCRAG
-from vectorforge.pipeline.types import QueryConfig, QueryResult
+from vectorforge.pipeline.types import QueryConfig
 from vectorforge.pipeline.variants import Variant
 from vectorforge.retriever.base import QueryLookup
 
@@ -142,27 +143,17 @@ class DocRagQueryResponse(AnswerDetails):
     )
 
     @classmethod
-    def of(cls, result: QueryResult, *, extractive: bool) -> Self:
-        """The body for the result."""
-        response, said = result.llm_response, Structured.of(result)
-        assert said is not None  # noqa: S101 - this door asks for JSON
-        return cls(
-            id=result.request_id,
-            query=result.query,
-            answer=result.answer,
-            **said.model_dump(),
-            response_time=result.total_latency_ms / 1000,
-            passages=[SourceBody.of(n, source) for n, source in enumerate(result.sources, start=1)],
-            citations=[CitationBody.of(citation) for citation in result.citations],
-            provider=response.provider if response else None,
-            model=response.model if response else None,
-            extractive=extractive,
-            usage=Usage.of(result),
-            retrieval_stats=RetrievalStats.of(result),
-            finish_reason=result.finish_reason,
-            outcome=result.outcome,
-            error="service_unavailable" if "template" in result.degraded else None,
-            **cls.fields_of(result),
+    def of(cls, source: Any, /, **given: Any) -> Self:
+        """Return the body of a ``QueryResult`` with structured output."""
+        structured = Structured.of(source.structured)
+        return super().of(
+            source,
+            id=source.request_id,
+            **structured.model_dump(),
+            response_time=source.total_latency_ms / 1000,
+            passages=numbered_sources(source.sources),
+            error="service_unavailable" if "template" in source.degraded else None,
+            **given,
         )
 
 

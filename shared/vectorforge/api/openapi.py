@@ -41,7 +41,9 @@ _PROBLEM = "#/components/schemas/Problem"
 
 def create_routes() -> FastAPI:
     """Return an app with all routes and no application behind them."""
-    app = FastAPI(title="VectorForge", version=__version__, description=_DESCRIPTION)
+    app = FastAPI(
+        title="VectorForge", version=__version__, description=_DESCRIPTION, docs_url=None, redoc_url=None
+    )
     Routers(app).include_all()
     return app
 

@@ -10,7 +10,7 @@ from fastapi import Request, Response
 
 from vectorforge.api.dependencies import check_at_most, check_provider
 from vectorforge.api.middleware.limits import LAMBDA_MARGIN_S, invocation_time_s
-from vectorforge.api.native.dry_run import DryRunResponse
+from vectorforge.api.native.query_bodies import DryRunResponse
 from vectorforge.api.request_state import RequestState
 from vectorforge.api.streaming.answer_buffer import AnswerBuffer
 from vectorforge.api.streaming.client_stream import cancelled_on_disconnect

@@ -7,7 +7,7 @@ The OpenAPI descriptions of responses that many routes share.
 
 import json
 import math
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
@@ -39,6 +39,25 @@ class RequestBody(BaseModel):
     @classmethod
     def _storable(cls, value: Any) -> Any:
         return storable(value)
+
+
+class Body(BaseModel):
+    """A body made from an object with attributes of the same names."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    @classmethod
+    def of(cls, source: Any, /, **given: Any) -> Self:
+        """Return the body of an object.
+
+        Args:
+            source: Object whose attributes have the names of fields; nested objects likewise.
+            **given: Fields that differ from the attributes, or have none.
+        """
+        if not given:
+            return cls.model_validate(source)
+        copied = cls.model_fields.keys() - given.keys()
+        return cls(**{name: getattr(source, name) for name in copied if hasattr(source, name)}, **given)
 
 
 def storable(value: Any, depth: int = 0) -> Any:

@@ -3,19 +3,16 @@
 ``/v1/cache``: the tenant's cached answers and vectors.
 """
 
-from dataclasses import asdict
 from datetime import datetime
-from typing import Self
 
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from vectorforge.api.dependencies import ApplicationDep, Tenant
-from vectorforge.api.schemas import problems
-from vectorforge.db.repositories.answer_cache_repo import CacheStatistics
+from vectorforge.api.schemas import Body, problems
 
 
-class CacheBody(BaseModel):
+class CacheBody(Body):
     """What the tenant's caches hold, and of what use they were."""
 
     enabled: bool = Field(description="Whether answers are cached at all.")
@@ -29,11 +26,6 @@ class CacheBody(BaseModel):
     embeddings: int = Field(description="Vectors of questions.")
     answered_last_day: int = Field(description="Questions of the last 24 hours that were answered.")
     hits_last_day: int = Field(description="Those of them that were answered from the cache.")
-
-    @classmethod
-    def of(cls, found: CacheStatistics, *, enabled: bool, ttl_s: float) -> Self:
-        """The body for the statistics."""
-        return cls(enabled=enabled, ttl_s=ttl_s, **asdict(found))
 
 
 class CacheCleared(BaseModel):

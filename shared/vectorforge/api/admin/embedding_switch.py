@@ -12,8 +12,7 @@ from fastapi import APIRouter, Depends
 from pydantic import BaseModel, BeforeValidator, Field
 
 from vectorforge.api.dependencies import AdmittedTenant, ApplicationDep, Tenant, check_provider
-from vectorforge.api.schemas import ModelName, ProviderName, RequestBody, problems
-from vectorforge.bootstrap.model_changes import EmbeddingEstimate
+from vectorforge.api.schemas import Body, ModelName, ProviderName, RequestBody, problems
 from vectorforge.embedding_switch.repo import EmbeddingSwitch, SwitchState
 from vectorforge.errors import NotFoundError
 from vectorforge.evaluation.embedding_gate import MAX_NDCG_LOSS, MAX_QUESTIONS, EmbeddingGate, GateThresholds
@@ -82,7 +81,7 @@ class ComparisonRequest(RequestBody):
         return GateThresholds(self.k, self.min_overlap, self.max_ndcg_loss)
 
 
-class EstimateBody(BaseModel):
+class EstimateBody(Body):
     """What it takes to embed the collection by the model to come."""
 
     provider: str
@@ -94,13 +93,8 @@ class EstimateBody(BaseModel):
     seconds: float | None
     cost_usd: float | None = Field(description="By the price list; null: it does not have the model.")
 
-    @classmethod
-    def of(cls, estimate: EmbeddingEstimate) -> Self:
-        """The body for the estimate."""
-        return cls.model_validate(estimate, from_attributes=True)
 
-
-class SwitchBody(BaseModel):
+class SwitchBody(Body):
     """A change of a collection's embedding model."""
 
     id: UUID
@@ -118,22 +112,16 @@ class SwitchBody(BaseModel):
     switched_at: datetime | None
 
     @classmethod
-    def of(cls, switch: EmbeddingSwitch) -> Self:
-        """The body for the change."""
-        return cls(
-            id=switch.id,
-            state=switch.state,
-            other_provider=switch.other.provider,
-            other_model=switch.other.model,
-            other_dimension=switch.other.dimension,
-            passages=switch.passages,
-            vectors=switch.vectors,
-            failures=switch.failures,
-            error_code=switch.error_code,
-            error_message=switch.error_message,
-            comparison=None if switch.gate is None else dict(switch.gate),
-            created_at=switch.created_at,
-            switched_at=switch.switched_at,
+    def of(cls, source: Any, /, **given: Any) -> Self:
+        """Return the body of an ``EmbeddingSwitch``."""
+        other = source.other
+        return super().of(
+            source,
+            other_provider=other.provider,
+            other_model=other.model,
+            other_dimension=other.dimension,
+            comparison=source.gate,
+            **given,
         )
 
 

@@ -18,13 +18,13 @@ from pydantic import BaseModel, Field
 from vectorforge.api.dependencies import ApplicationDep, Limit, Tenant
 from vectorforge.api.querying import deadline_of
 from vectorforge.api.request_state import RequestState
-from vectorforge.api.schemas import problems
+from vectorforge.api.schemas import Body, problems
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.erasure.repo import Erasure, Kind, Subject
 from vectorforge.errors import InvalidInputError, NotFoundError, ObjectStoreError
 
 
-class ErasureBody(BaseModel):
+class ErasureBody(Body):
     """An erasure, and at its end what proves it."""
 
     id: UUID
@@ -45,19 +45,15 @@ class ErasureBody(BaseModel):
     )
 
     @classmethod
-    def of(cls, erasure: Erasure) -> Self:
-        """The body for an erasure."""
-        return cls(
-            id=erasure.id,
-            kind=erasure.kind,
-            status="done" if erasure.is_done else "running",
-            stage=erasure.stage,
-            erased=erasure.counts,
-            requested_by=erasure.requested_by,
-            begun_at=erasure.begun_at,
-            finished_at=erasure.finished_at,
-            certificate=json.loads(erasure.certificate) if erasure.certificate else None,
-            sha256=erasure.certificate_sha256,
+    def of(cls, source: Any, /, **given: Any) -> Self:
+        """Return the body of an ``Erasure``."""
+        return super().of(
+            source,
+            status="done" if source.is_done else "running",
+            erased=source.counts,
+            certificate=json.loads(source.certificate) if source.certificate else None,
+            sha256=source.certificate_sha256,
+            **given,
         )
 
 

@@ -11,13 +11,12 @@ from pydantic import BaseModel, Field
 
 from vectorforge.api.dependencies import Limit, Offset, Tenant
 from vectorforge.api.identity.issued_keys import IssuedKeys
-from vectorforge.api.schemas import MAX_PAGE, RequestBody, problems
+from vectorforge.api.schemas import MAX_PAGE, Body, RequestBody, problems
 from vectorforge.db.repositories.api_key_repo import (
     DEFAULT_OVERLAP,
     MAX_KEY_NAME_CHARS,
     MAX_LIFETIME,
     MAX_OVERLAP,
-    ApiKey,
     NewApiKey,
 )
 from vectorforge.types import Scope
@@ -46,7 +45,7 @@ class RotationRequest(RequestBody):
     )
 
 
-class KeyBody(BaseModel):
+class KeyBody(Body):
     """What is known of a key."""
 
     id: str
@@ -57,20 +56,6 @@ class KeyBody(BaseModel):
     revoked_at: datetime | None
     successor: str | None = Field(description="Id of the key that takes its place, once it was rotated.")
     last_used_on: date | None = Field(description="In UTC.")
-
-    @classmethod
-    def of(cls, key: ApiKey) -> Self:
-        """The body for the key."""
-        return cls(
-            id=key.id,
-            name=key.name,
-            scope=key.scope,
-            created_at=key.created_at,
-            expires_at=key.expires_at,
-            revoked_at=key.revoked_at,
-            successor=key.successor,
-            last_used_on=key.last_used_on,
-        )
 
 
 class NewKeyBody(KeyBody):

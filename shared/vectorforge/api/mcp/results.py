@@ -8,9 +8,10 @@ from pydantic import BaseModel, Field
 
 from vectorforge.api.native.answers import CitationBody, Usage
 from vectorforge.api.native.search import SEARCH_DEGRADED
+from vectorforge.api.schemas import Body
 from vectorforge.pipeline.citations.labels import neutralise_labels
 from vectorforge.pipeline.context import ContextFormat, ContextPayload, cite
-from vectorforge.pipeline.types import QueryResult, SourceCitation
+from vectorforge.pipeline.types import QueryResult
 from vectorforge.types import Collection, RetrievedChunk
 
 NOTHING_FOUND = (
@@ -32,7 +33,7 @@ class NamedPassages(ContextFormat):
         return f"{head}\n{neutralise_labels(chunk.chunk.text)}"
 
 
-class FoundSource(BaseModel):
+class FoundSource(Body):
     """Where a passage is from."""
 
     number: int = Field(description="The N of its label [Source N], from 1.")
@@ -44,24 +45,10 @@ class FoundSource(BaseModel):
     document_id: UUID
     chunk_id: UUID
 
-    @staticmethod
-    def fields_of(number: int, source: SourceCitation) -> dict[str, Any]:
-        """The values of these fields."""
-        return {
-            "number": number,
-            "source": source.document_source,
-            "url": source.source_url,
-            "title": source.title,
-            "heading": source.heading,
-            "score": source.score,
-            "document_id": source.document_id,
-            "chunk_id": source.chunk_id,
-        }
-
     @classmethod
-    def of(cls, number: int, source: SourceCitation) -> Self:
-        """The source with this number."""
-        return cls(**cls.fields_of(number, source))
+    def of(cls, source: Any, /, **given: Any) -> Self:
+        """Return the body of a ``SourceCitation``, whose number is given."""
+        return super().of(source, source=source.document_source, url=source.source_url, **given)
 
 
 class FoundPassage(FoundSource):
@@ -76,11 +63,6 @@ class QuotedSource(FoundSource):
 
     snippet: str
 
-    @classmethod
-    def of(cls, number: int, source: SourceCitation) -> Self:
-        """The source with this number."""
-        return cls(**cls.fields_of(number, source), snippet=source.snippet)
-
 
 class SearchResult(BaseModel):
     """Of ``semantic_search``."""
@@ -93,11 +75,7 @@ class SearchResult(BaseModel):
     def of(cls, collection: Collection, found: Sequence[RetrievedChunk], degraded: list[str]) -> Self:
         """The result for these passages, best first."""
         passages = [
-            FoundPassage(
-                **FoundPassage.fields_of(number, cite(chunk)),
-                text=chunk.chunk.text,
-                metadata=dict(chunk.chunk.metadata),
-            )
+            FoundPassage.of(cite(chunk), number=number, metadata=chunk.chunk.metadata)
             for number, chunk in enumerate(found, start=1)
         ]
         return cls(collection=collection.name, passages=passages, degraded=degraded)
@@ -118,13 +96,15 @@ class ContextResult(BaseModel):
         return cls(
             collection=collection.name,
             context=found.assembled_context if found.used else "",
-            sources=[FoundSource.of(number, source) for number, source in enumerate(found.sources, start=1)],
+            sources=[
+                FoundSource.of(source, number=number) for number, source in enumerate(found.sources, start=1)
+            ],
             left_out=found.chunks_truncated,
             degraded=degraded,
         )
 
 
-class AskResult(BaseModel):
+class AskResult(Body):
     """Of ``ask``."""
 
     query_id: UUID = Field(description="Names the question in the query log.")
@@ -142,23 +122,18 @@ class AskResult(BaseModel):
     outcome: str = Field(description='How it ended; "empty": the documents hold nothing about it.')
 
     @classmethod
-    def of(cls, collection: Collection, result: QueryResult, *, extractive: bool) -> Self:
-        """The result for an answer."""
+    def of_answer(cls, collection: Collection, result: QueryResult, *, extractive: bool) -> Self:
+        """Return the tool result of an answer."""
         response = result.llm_response
-        return cls(
+        return cls.of(
+            result,
             query_id=result.request_id,
             collection=collection.name,
-            answer=result.answer,
-            citations=[CitationBody.of(citation) for citation in result.citations],
-            sources=[QuotedSource.of(number, source) for number, source in enumerate(result.sources, 1)],
+            sources=[QuotedSource.of(source, number=n) for n, source in enumerate(result.sources, start=1)],
             usage=Usage.of(result),
-            degraded=list(result.degraded),
             extractive=extractive,
-            cached=result.cached,
-            provider=response.provider if response else None,
-            model=response.model if response else None,
-            finish_reason=result.finish_reason,
-            outcome=result.outcome,
+            provider=response and response.provider,
+            model=response and response.model,
         )
 
 

@@ -189,7 +189,7 @@ async def _ask(caller: Caller, asked: AskArguments) -> Answered:
         deadline=caller.deadline,
         known=known,
     )
-    result = AskResult.of(known.collection, answer, extractive=is_extractive(answer))
+    result = AskResult.of_answer(known.collection, answer, extractive=is_extractive(answer))
     return Answered(result, answer_text(result))
 
 

@@ -1,152 +1,113 @@
-"""What is counted and measured of an answer, in the words of every door.
+"""Parts of answers that all query routers share: figures, sources, citations and details."""
 
-Parts of answers that both query doors share.
-"""
-
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Self
 from uuid import UUID
 
 from pydantic import BaseModel, Field, SerializeAsAny
 
+from vectorforge.api.schemas import Body
 from vectorforge.pipeline.docrag import accuracy_indicators
-from vectorforge.pipeline.types import (
-    AnswerQuality,
-    Citation,
-    CitationVerdict,
-    Funnel,
-    QueryResult,
-    SourceCitation,
+from vectorforge.pipeline.types import CitationVerdict, QueryResult, SourceCitation
+from vectorforge.types import ScanReason, SearchMode
+
+SCAN = "`exact`: all matching passages were compared; `index`: approximate index; null: unknown."
+SCAN_REASON = (
+    "Reason for `scan`: few or many matches; sparse, a small part of the index matches; unindexed, there is "
+    "no index; short, the index returned fewer than match; words, an exact lexical search."
 )
-from vectorforge.types import RetrievedChunk, ScanReason, SearchMode
+RELEVANCE = "Rank criterion of a hybrid or lexical search or of a reranker; null: ranked by score."
 
 
-class Usage(BaseModel):
-    """Tokens, as the vendor counted them; zeros when no model was asked."""
+class Usage(Body):
+    """Tokens as counted by the vendor; zeros if no model was called."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
     total_tokens: int = 0
 
     @classmethod
-    def of(cls, result: QueryResult) -> Self:
-        """The body for the result."""
-        response = result.llm_response
-        if response is None:
-            return cls()
-        return cls(
-            prompt_tokens=response.prompt_tokens,
-            completion_tokens=response.completion_tokens,
-            total_tokens=response.total_tokens,
-        )
+    def of(cls, source: Any, /, **given: Any) -> Self:
+        """Return the usage of a ``QueryResult``."""
+        return cls() if source.llm_response is None else super().of(source.llm_response, **given)
 
 
-class Quality(BaseModel):
-    """What can be said of an answer without a model."""
+class Quality(Body):
+    """Quality of an answer, measured without a model."""
 
-    relevance: float = Field(description="Share of the answer's words that the passages hold, 0 to 1.")
-    completeness: float = Field(description="Share of the question's words answered from passages, 0 to 1.")
+    relevance: float = Field(description="Share of the answer's words found in the passages, 0 to 1.")
+    completeness: float = Field(description="Share of the query's words answered from passages, 0 to 1.")
     supported_citations: int
     unsupported_citations: int
     low: bool
 
-    @classmethod
-    def of(cls, quality: AnswerQuality) -> Self:
-        """The body for the figures."""
-        return cls(
-            relevance=quality.relevance,
-            completeness=quality.completeness,
-            supported_citations=quality.supported_citations,
-            unsupported_citations=quality.unsupported_citations,
-            low=quality.low,
-        )
-
 
 class DocRagQuality(Quality):
-    """The quality of an answer from JSON, with the names that the DocRag engine gives it, too."""
+    """Quality of a structured answer, with the DocRag engine's names in addition."""
 
     relevance_score: float = Field(description="`relevance`.")
     completeness_score: float = Field(description="`completeness`.")
-    accuracy_indicators: list[str] = Field(description="Of `sources_provided` and `examples_provided`.")
+    accuracy_indicators: list[str] = Field(description="Any of `sources_provided` and `examples_provided`.")
 
 
 def quality_of(result: QueryResult) -> Quality | None:
-    """Return the quality of an answer, or None if there were no chunks to judge it by."""
-    if result.quality is None:
+    """Return the quality of an answer, or None without chunks to measure it by."""
+    quality, structured = result.quality, result.structured
+    if quality is None:
         return None
-    quality, said = Quality.of(result.quality), result.structured
-    if said is None:
-        return quality
-    return DocRagQuality(
-        **quality.model_dump(),
+    if structured is None:
+        return Quality.of(quality)
+    return DocRagQuality.of(
+        quality,
         relevance_score=quality.relevance,
         completeness_score=quality.completeness,
-        accuracy_indicators=accuracy_indicators(said.examples, said.source_urls),
+        accuracy_indicators=accuracy_indicators(structured.examples, structured.source_urls),
     )
 
 
-SCAN = "Whether all that match were compared, or an approximate index was asked; null: not known."
-SCAN_REASON = (
-    "Why: few match; many do; sparse, a small part of what the index holds; unindexed, there is none; short, "
-    "the index gave fewer than match; words, an exact search of its own."
-)
-
-
-class FunnelBody(BaseModel):
-    """How many passages each step left; candidates = below_min_score + dropped_by_budget + used."""
+class FunnelBody(Body):
+    """Passages left by each step; candidates = below_min_score + dropped_by_budget + used."""
 
     matched: int | None = Field(
-        description="Passages that collection, profile and filters let through; null: nothing was searched."
+        description="Passages that match collection, profile and filters; null: no search was made."
     )
     matched_is_at_least: bool = Field(description="Counting stopped at `matched`: there are more.")
-    candidates: int = Field(description="The nearest of them, as many as were asked for.")
-    below_min_score: int = Field(description="Candidates that scored too low.")
+    candidates: int = Field(description="Nearest of them, as many as requested.")
+    below_min_score: int = Field(description="Candidates below the minimum score.")
     dropped_by_budget: int = Field(description="Candidates that did not fit into the prompt.")
     used: int = Field(description="Passages in the prompt.")
-    cited: int = Field(description="Different passages that the answer cites.")
-    search_mode: SearchMode | None = Field(description="What they were found by; null: no search was made.")
+    cited: int = Field(description="Distinct passages that the answer cites.")
+    search_mode: SearchMode | None = Field(description="Mode of the search; null: no search was made.")
     scan: Literal["exact", "index"] | None = Field(description=SCAN)
     scan_reason: ScanReason | None = Field(description=SCAN_REASON)
 
     @classmethod
-    def of(cls, funnel: Funnel) -> Self:
-        """The body for the funnel."""
-        return cls(
-            matched=funnel.matched,
-            matched_is_at_least=funnel.matched_is_at_least,
-            candidates=funnel.candidates,
-            below_min_score=funnel.below_min_score,
-            dropped_by_budget=funnel.dropped_by_budget,
-            used=funnel.used,
-            cited=funnel.cited,
-            search_mode=funnel.search_mode,
-            scan=funnel.scan.method if funnel.scan else None,
-            scan_reason=funnel.scan.reason if funnel.scan else None,
+    def of(cls, source: Any, /, **given: Any) -> Self:
+        """Return the body of a ``Funnel``."""
+        scan = source.scan
+        return super().of(
+            source, scan=scan.method if scan else None, scan_reason=scan.reason if scan else None, **given
         )
 
 
 class Latency(BaseModel):
-    """Milliseconds; the total is at least the sum of the others but the first token's."""
+    """Milliseconds; the total is at least the sum of retrieval, context and generation."""
 
     retrieval_ms: float
     context_ms: float
     generation_ms: float
     total_ms: float
-    first_token_ms: float | None = Field(description="From the question on; null without a token.")
+    first_token_ms: float | None = Field(description="From the start of the query; null without a token.")
 
     @classmethod
     def of(cls, result: QueryResult) -> Self:
-        """The body for the result."""
-        return cls(
-            retrieval_ms=result.retrieval_latency_ms,
-            context_ms=result.context_latency_ms,
-            generation_ms=result.generation_latency_ms,
-            total_ms=result.total_latency_ms,
-            first_token_ms=result.first_token_latency_ms,
-        )
+        """Return the latency of a result."""
+        fields = {name: name.removesuffix("ms") + "latency_ms" for name in cls.model_fields}
+        return cls(**{name: getattr(result, own_name) for name, own_name in fields.items()})
 
 
 class RetrievalStats(BaseModel):
-    """How well the search went; scores are null when nothing was found."""
+    """Figures of the search; scores are null if nothing was found."""
 
     chunks_retrieved: int
     retrieval_time_ms: float = Field(description="Rounded to 2 decimals.")
@@ -154,11 +115,11 @@ class RetrievalStats(BaseModel):
     top_score: float | None = Field(description="Rounded to 4 decimals.")
     avg_score: float | None
     min_score: float | None
-    below_min_score: int = Field(description="Passages near the question that scored too low to be used.")
+    below_min_score: int = Field(description="Passages near the query that scored too low to be used.")
 
     @classmethod
     def of(cls, result: QueryResult) -> Self:
-        """The body for the result."""
+        """Return the figures of a result."""
         scores = [chunk.score for chunk in result.retrieved_chunks]
         return cls(
             chunks_retrieved=len(scores),
@@ -171,24 +132,12 @@ class RetrievalStats(BaseModel):
         )
 
 
-class ChatMessage(BaseModel):
-    """An earlier message of the conversation."""
+class SourceBody(Body):
+    """A passage in the prompt."""
 
-    model_config = {"extra": "forbid"}
-
-    role: Literal["user", "assistant", "system"]
-    content: str = Field(max_length=100_000)
-
-
-RELEVANCE = "What a hybrid or lexical search, or a reranker, ranked by; null: by score."
-
-
-class SourceBody(BaseModel):
-    """A passage the model was given."""
-
-    number: int = Field(description="The N of its label, from 1.")
+    number: int = Field(description="N of its label, from 1.")
     document_source: str
-    source_url: str | None = Field(description="The source, when it is a web address.")
+    source_url: str | None = Field(description="The source, if it is a web address.")
     title: str | None
     heading: str | None
     chunk_id: UUID
@@ -202,30 +151,14 @@ class SourceBody(BaseModel):
     end_offset: int
     text: str
 
-    @classmethod
-    def of(cls, number: int, source: SourceCitation) -> Self:
-        """The body for the source with this number."""
-        return cls(
-            number=number,
-            document_source=source.document_source,
-            source_url=source.source_url,
-            title=source.title,
-            heading=source.heading,
-            chunk_id=source.chunk_id,
-            document_id=source.document_id,
-            chunk_index=source.chunk_index,
-            score=source.score,
-            relevance=source.relevance,
-            snippet=source.snippet,
-            truncated=source.truncated,
-            start_offset=source.start_offset,
-            end_offset=source.end_offset,
-            text=source.text,
-        )
+
+def numbered_sources(sources: Sequence[SourceCitation]) -> list[SourceBody]:
+    """Return the bodies of the sources in the order of their labels."""
+    return [SourceBody.of(source, number=number) for number, source in enumerate(sources, start=1)]
 
 
-class CitationBody(BaseModel):
-    """A label in the answer that names a source."""
+class CitationBody(Body):
+    """A label in the answer that refers to a source."""
 
     source_number: int
     start: int = Field(description="Offset of the label in the answer, in characters.")
@@ -233,77 +166,69 @@ class CitationBody(BaseModel):
     chunk_id: UUID
     document_id: UUID
     verdict: CitationVerdict = Field(
-        description="Whether the passage holds the numbers and names of the sentence citing it."
+        description="`supported` if the passage has the numbers and names of the citing sentence."
     )
 
-    @classmethod
-    def of(cls, citation: Citation) -> Self:
-        """The body for the citation."""
-        return cls(
-            source_number=citation.source_number,
-            start=citation.start,
-            end=citation.end,
-            chunk_id=citation.chunk_id,
-            document_id=citation.document_id,
-            verdict=citation.verdict,
-        )
 
-
-class AnswerDetails(BaseModel):
-    """Where an answer came from and what it cost, in every door's words."""
-
-    cached: bool = Field(description="It was given before, to the same question on the same documents.")
-    degraded: list[str] = Field(description="Steps down from the full answer, in order; empty: all is well.")
-    variant: str | None
-    conversation_id: UUID | None
-    rewritten_query: str | None = Field(description="What was searched for instead of the question.")
-    quality: SerializeAsAny[Quality] | None
-    funnel: FunnelBody
-    cost_usd: float | None = Field(description="Null when the price list does not know the model.")
-    dropped_parameters: list[str] = Field(
-        description="Parameters that the model does not take, so it was asked without them."
-    )
-
-    @staticmethod
-    def fields_of(result: QueryResult) -> dict[str, Any]:
-        """The values of these fields."""
-        return {
-            "cached": result.cached,
-            "degraded": list(result.degraded),
-            "variant": result.variant,
-            "conversation_id": result.conversation_id,
-            "rewritten_query": result.rewritten_query,
-            "quality": quality_of(result),
-            "funnel": FunnelBody.of(result.funnel),
-            "cost_usd": result.cost_usd,
-            "dropped_parameters": result.dropped_parameters,
-        }
-
-
-class Structured(BaseModel):
-    """What a model says beside its answer, when it is asked for JSON."""
+class Structured(Body):
+    """Additional output of a model that was requested to return JSON."""
 
     examples: list[str] = Field(description="Code examples.")
-    sources: list[str] = Field(description="Of the sources that the model named, those it was given.")
-    dropped_sources: int = Field(description="Sources that the model named, but was not given.")
-    confidence: Literal["high", "medium", "low"] = Field(description="As the model says; low if it does not.")
+    sources: list[str] = Field(description="Sources named by the model, limited to those in the prompt.")
+    dropped_sources: int = Field(description="Sources named by the model that are not in the prompt.")
+    confidence: Literal["high", "medium", "low"] = Field(
+        description="As stated by the model; low if it states none."
+    )
 
     @classmethod
-    def of(cls, result: QueryResult) -> Self | None:
-        """The body for the result; None when the door asks for no JSON."""
-        said = result.structured
-        if said is None:
-            return None
-        return cls(
-            examples=list(said.examples),
-            sources=list(said.source_urls),
-            dropped_sources=said.dropped_source_urls,
-            confidence=said.confidence,
+    def of(cls, source: Any, /, **given: Any) -> Self:
+        """Return the body of a ``StructuredAnswer``."""
+        return super().of(
+            source, sources=source.source_urls, dropped_sources=source.dropped_source_urls, **given
         )
 
 
-class ContextEntry(BaseModel):
-    """A passage that was found."""
+_DERIVED: Mapping[str, Callable[[QueryResult], Any]] = {
+    "quality": quality_of,
+    "funnel": lambda result: FunnelBody.of(result.funnel),
+    "usage": Usage.of,
+    "latency": Latency.of,
+    "retrieval_stats": RetrievalStats.of,
+    "structured": lambda result: result.structured and Structured.of(result.structured),
+    "provider": lambda result: result.llm_response and result.llm_response.provider,
+    "model": lambda result: result.llm_response and result.llm_response.model,
+}
+"""Fields of answers that are no attributes of ``QueryResult``."""
+
+
+class AnswerDetails(Body):
+    """Origin and cost of an answer, with the same names in all routers."""
+
+    cached: bool = Field(description="The answer comes from the cache.")
+    degraded: list[str] = Field(description="Steps of the degradation ladder, in order; empty: full answer.")
+    variant: str | None
+    conversation_id: UUID | None
+    rewritten_query: str | None = Field(description="Text that was searched for instead of the query.")
+    quality: SerializeAsAny[Quality] | None
+    funnel: FunnelBody
+    cost_usd: float | None = Field(description="Null if the price list does not have the model.")
+    dropped_parameters: list[str] = Field(
+        description="Parameters that the model does not support and the request therefore omitted."
+    )
+
+    @classmethod
+    def of(cls, source: Any, /, **given: Any) -> Self:
+        """Return the body of a ``QueryResult``; fields that it derives need not be given."""
+        derived = {
+            name: derive(source)
+            for name, derive in _DERIVED.items()
+            if name in cls.model_fields and name not in given
+        }
+        return super().of(source, **derived, **given)
+
+
+class ContextEntry(Body):
+    """A retrieved passage."""
 
     text: str
     score: float
@@ -316,23 +241,19 @@ class ContextEntry(BaseModel):
     start_offset: int
     end_offset: int
     metadata: dict[str, Any]
-    label: str | None = Field(description="Its label in the prompt; null when it was not given to the model.")
+    label: str | None = Field(description="Label in the prompt; null if the passage is not in the prompt.")
 
     @classmethod
-    def of(cls, found: RetrievedChunk, label: str | None) -> Self:
-        """The body for the passage."""
-        chunk = found.chunk
-        return cls(
-            text=chunk.text,
-            score=found.score,
-            chunk_id=chunk.id,
-            document_id=chunk.document_id,
-            source=found.document_source,
-            title=found.document_title,
-            heading=chunk.heading,
-            index=chunk.index,
-            start_offset=chunk.start_offset,
-            end_offset=chunk.end_offset,
-            metadata=dict(chunk.metadata),
-            label=label,
-        )
+    def of(cls, source: Any, /, **given: Any) -> Self:
+        """Return the body of a ``RetrievedChunk``."""
+        return super().of(source.chunk, **retrieved_fields(source), **given)
+
+
+def retrieved_fields(found: Any) -> dict[str, Any]:
+    """Return the fields of a ``RetrievedChunk`` that its chunk does not have under the same name."""
+    return {
+        "chunk_id": found.chunk.id,
+        "source": found.document_source,
+        "title": found.document_title,
+        "score": found.score,
+    }

@@ -13,10 +13,18 @@ from pydantic import BaseModel, Field, StringConstraints, model_validator
 
 from vectorforge.api.admin.erasures import ERASURE_RESPONSES, ErasureBody, erase
 from vectorforge.api.dependencies import AdmittedTenant, ApplicationDep, Limit, Offset, Tenant, check_provider
-from vectorforge.api.schemas import MAX_NAME_CHARS, MAX_PAGE, ModelName, ProviderName, RequestBody, problems
+from vectorforge.api.schemas import (
+    MAX_NAME_CHARS,
+    MAX_PAGE,
+    Body,
+    ModelName,
+    ProviderName,
+    RequestBody,
+    problems,
+)
 from vectorforge.erasure.repo import Subject
 from vectorforge.errors import NotFoundError
-from vectorforge.types import Collection, DistanceMetric, SearchMode, SearchSettings, VectorIndex
+from vectorforge.types import DistanceMetric, SearchMode, SearchSettings, VectorIndex
 
 
 class SearchSettingsFields(RequestBody):
@@ -81,7 +89,7 @@ class CollectionRequest(SearchSettingsFields):
         return replace(super().search_settings(), keeps_words=self.keeps_words)
 
 
-class CollectionBody(BaseModel):
+class CollectionBody(Body):
     """A set of documents that share one embedding model."""
 
     id: UUID
@@ -106,29 +114,6 @@ class CollectionBody(BaseModel):
     document_count: int
     chunk_count: int
     created_at: datetime | None
-
-    @classmethod
-    def of(cls, collection: Collection) -> Self:
-        """The body for the collection."""
-        return cls(
-            id=collection.id,
-            name=collection.name,
-            description=collection.description,
-            embedding_provider=collection.embedding_provider,
-            embedding_model=collection.embedding_model,
-            dimension=collection.dimension,
-            distance_metric=collection.distance_metric,
-            vector_index=collection.vector_index,
-            by_profile=collection.by_profile,
-            search_mode=collection.search_mode,
-            dense_weight=collection.dense_weight,
-            language=collection.language,
-            keeps_words=collection.keeps_words,
-            terms_complete=collection.terms_complete,
-            document_count=collection.document_count,
-            chunk_count=collection.chunk_count,
-            created_at=collection.created_at,
-        )
 
 
 class CollectionList(BaseModel):

@@ -4,15 +4,15 @@
 """
 
 from datetime import datetime
-from typing import Literal, Self
+from typing import Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
 from vectorforge.api.dependencies import Limit, Offset, PartsLimit, Tenant, principal_of
-from vectorforge.api.schemas import RequestBody, problems
-from vectorforge.db.repositories.conversation_repo import MAX_TITLE_CHARS, Conversation, ConversationMessage
+from vectorforge.api.schemas import Body, RequestBody, problems
+from vectorforge.db.repositories.conversation_repo import MAX_TITLE_CHARS
 from vectorforge.errors import NotFoundError
 
 
@@ -24,7 +24,7 @@ class ConversationRequest(RequestBody):
     )
 
 
-class ConversationBody(BaseModel):
+class ConversationBody(Body):
     """A stored conversation without its messages."""
 
     id: UUID
@@ -33,35 +33,14 @@ class ConversationBody(BaseModel):
     created_at: datetime
     updated_at: datetime = Field(description="When the last exchange was added.")
 
-    @classmethod
-    def of(cls, conversation: Conversation) -> Self:
-        """The body for the conversation."""
-        return cls(
-            id=conversation.id,
-            title=conversation.title,
-            message_count=conversation.message_count,
-            created_at=conversation.created_at,
-            updated_at=conversation.updated_at,
-        )
 
-
-class MessageBody(BaseModel):
+class MessageBody(Body):
     """Something that was said."""
 
     role: Literal["user", "assistant"]
     content: str
     query_id: UUID | None = Field(description="Id in the query log of the question it asks or answers.")
     created_at: datetime
-
-    @classmethod
-    def of(cls, message: ConversationMessage) -> Self:
-        """The body for the message."""
-        return cls(
-            role=message.role,
-            content=message.content,
-            query_id=message.query_id,
-            created_at=message.created_at,
-        )
 
 
 class ConversationWithMessages(ConversationBody):
@@ -97,11 +76,8 @@ async def create_conversation(
 async def list_conversations(tenant: Tenant, limit: Limit = 50, offset: Offset = 0) -> ConversationList:
     """A page of the conversations, the one last used first."""
     found = await tenant.conversations.list(limit=limit, offset=offset)
-    return ConversationList(
-        conversations=[ConversationBody.of(conversation) for conversation in found],
-        limit=limit,
-        offset=offset,
-    )
+    bodies = [ConversationBody.of(conversation) for conversation in found]
+    return ConversationList(conversations=bodies, limit=limit, offset=offset)
 
 
 @router.get("/{conversation_id}", responses=problems(404))
@@ -113,10 +89,7 @@ async def show_conversation(
     if conversation is None:
         raise _not_found(conversation_id)
     messages = await tenant.conversations.last_messages(conversation_id, limit)
-    return ConversationWithMessages(
-        **ConversationBody.of(conversation).model_dump(),
-        messages=[MessageBody.of(message) for message in messages],
-    )
+    return ConversationWithMessages.of(conversation, messages=messages)
 
 
 @router.delete("/{conversation_id}", status_code=204, responses=problems(404))

@@ -25,20 +25,20 @@ from vectorforge.api.dependencies import (
     check_at_most,
 )
 from vectorforge.api.native.document_schemas import MAX_SOURCE_CHARS
-from vectorforge.api.schemas import MAX_PARTS, RequestBody, problems, storable
+from vectorforge.api.schemas import MAX_PARTS, Body, RequestBody, problems, storable
 from vectorforge.aws.uploads import UploadKey, source_of
 from vectorforge.db.repositories.job_repo import IngestionJob, IngestionJobItem
 from vectorforge.errors import ConfigurationError, NotFoundError
 
 
-class JobError(BaseModel):
+class JobError(Body):
     """Why something failed."""
 
     code: str
     message: str
 
 
-class JobDocument(BaseModel):
+class JobDocument(Body):
     """One document of a job."""
 
     source: str
@@ -52,24 +52,8 @@ class JobDocument(BaseModel):
     chunks_kept: int
     chunks_removed: int
 
-    @classmethod
-    def of(cls, item: IngestionJobItem) -> Self:
-        """The body for the item."""
-        return cls(
-            source=item.source,
-            media_type=item.media_type,
-            status=item.status,
-            stage=item.stage,
-            error=JobError(code=item.error.code, message=item.error.message) if item.error else None,
-            document_id=item.document_id,
-            warnings=list(item.warnings),
-            chunks_added=item.chunks_added,
-            chunks_kept=item.chunks_kept,
-            chunks_removed=item.chunks_removed,
-        )
 
-
-class JobBody(BaseModel):
+class JobBody(Body):
     """An ingestion, as far as it has come."""
 
     id: UUID
@@ -87,26 +71,6 @@ class JobBody(BaseModel):
     started_at: datetime | None
     finished_at: datetime | None
 
-    @classmethod
-    def of(cls, job: IngestionJob) -> Self:
-        """The body for the job."""
-        return cls(
-            id=job.id,
-            collection_id=job.collection_id,
-            status=job.status,
-            stage=job.stage,
-            documents_total=job.documents_total,
-            documents_done=job.documents_done,
-            documents_failed=job.documents_failed,
-            chunks_added=job.chunks_added,
-            chunks_kept=job.chunks_kept,
-            chunks_removed=job.chunks_removed,
-            error=JobError(code=job.error.code, message=job.error.message) if job.error else None,
-            created_at=job.created_at,
-            started_at=job.started_at,
-            finished_at=job.finished_at,
-        )
-
 
 class JobWithDocuments(JobBody):
     """A job and a page of its documents, in the order they were sent; ``documents_total`` counts all."""
@@ -120,12 +84,7 @@ class JobWithDocuments(JobBody):
         cls, job: IngestionJob, items: Sequence[IngestionJobItem], *, limit: int, offset: int
     ) -> Self:
         """The body for the job and a page of its items."""
-        return cls(
-            **JobBody.of(job).model_dump(),
-            documents=[JobDocument.of(item) for item in items],
-            documents_limit=limit,
-            documents_offset=offset,
-        )
+        return cls.of(job, documents=items, documents_limit=limit, documents_offset=offset)
 
 
 class JobList(BaseModel):

@@ -30,6 +30,7 @@ from vectorforge.api.schemas import (
     MAX_FILTERS_BYTES,
     MAX_OFFSET,
     MAX_PAGE,
+    Body,
     ModelName,
     ProviderName,
     problems,
@@ -139,7 +140,7 @@ FilteredFiles = Annotated[SqlCondition, Depends(_condition_of_attributes)]
 """The same in OpenAI's words."""
 
 
-class QueryLogBody(BaseModel):
+class QueryLogBody(Body):
     """One question, its answer, and how it went."""
 
     id: UUID
@@ -170,36 +171,9 @@ class QueryLogBody(BaseModel):
     cost_usd: float | None
 
     @classmethod
-    def of(cls, log: QueryLog) -> Self:
-        """The body for the record."""
-        return cls(
-            id=log.id,
-            collection_id=log.collection_id,
-            query_text=log.query_text,
-            retrieved_chunk_ids=list(log.retrieved_chunk_ids),
-            used_chunk_ids=list(log.used_chunk_ids),
-            generated_response=log.generated_response,
-            latency_ms=log.latency_ms,
-            retrieval_ms=log.retrieval_ms,
-            generation_ms=log.generation_ms,
-            outcome=log.outcome,
-            provider=log.provider,
-            model=log.model,
-            prompt_tokens=log.prompt_tokens,
-            completion_tokens=log.completion_tokens,
-            error_code=log.error_code,
-            error_stage=log.error_stage,
-            created_at=log.created_at,
-            preset=log.preset,
-            variant=log.variant,
-            conversation_id=log.conversation_id,
-            cached=log.cached,
-            degraded=list(log.degraded),
-            quality=dict(log.quality) if log.quality else None,
-            context_ms=log.context_ms,
-            first_token_ms=log.first_token_ms,
-            cost_usd=log.cost_usd,
-        )
+    def of(cls, source: Any, /, **given: Any) -> Self:
+        """Return the body of a ``QueryLog``."""
+        return super().of(source, quality=source.quality or None, **given)
 
 
 class QueryLogList(BaseModel):

@@ -11,10 +11,11 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 
 from vectorforge.api.dependencies import AdmittedTenant, ApplicationDep, check_at_most
-from vectorforge.api.native.answers import RELEVANCE, SCAN, SCAN_REASON
+from vectorforge.api.native.answers import RELEVANCE, SCAN, SCAN_REASON, retrieved_fields
 from vectorforge.api.querying import deadline_of, find_requested_collection
 from vectorforge.api.schemas import (
     MAX_QUERY_CHARS,
+    Body,
     CollectionReference,
     Filters,
     ProfileId,
@@ -23,7 +24,7 @@ from vectorforge.api.schemas import (
     problems,
 )
 from vectorforge.retriever.base import Passages
-from vectorforge.types import RetrievedChunk, ScanReason, SearchMode
+from vectorforge.types import ScanReason, SearchMode
 from vectorforge.vectorstore.filters.parse import parse
 
 SEARCH_DEGRADED = '["lexical"]: the question could not be embedded, and was searched for by its words only.'
@@ -41,7 +42,7 @@ class SearchRequest(RequestBody):
     min_score: float | None = Field(default=None, description="Passages below are dropped; null drops none.")
 
 
-class SearchResult(BaseModel):
+class SearchResult(Body):
     """A passage that was found."""
 
     chunk_id: UUID
@@ -59,24 +60,10 @@ class SearchResult(BaseModel):
     metadata: dict[str, Any]
 
     @classmethod
-    def of(cls, found: RetrievedChunk) -> Self:
-        """The body for the passage."""
-        chunk = found.chunk
-        return cls(
-            chunk_id=chunk.id,
-            document_id=chunk.document_id,
-            source=found.document_source,
-            title=found.document_title,
-            heading=chunk.heading,
-            index=chunk.index,
-            text=chunk.text,
-            score=found.score,
-            relevance=found.relevance,
-            lexical_score=found.lexical_score,
-            start_offset=chunk.start_offset,
-            end_offset=chunk.end_offset,
-            metadata=dict(chunk.metadata),
-        )
+    def of(cls, source: Any, /, **given: Any) -> Self:
+        """Return the body of a ``RetrievedChunk``."""
+        scores = {"relevance": source.relevance, "lexical_score": source.lexical_score}
+        return super().of(source.chunk, **retrieved_fields(source), **scores, **given)
 
 
 class SearchResponse(BaseModel):

@@ -12,7 +12,7 @@ from uuid import UUID
 from fastapi import APIRouter, Request, Response
 
 from vectorforge.api.dependencies import ApplicationDep, Tenant
-from vectorforge.api.native.answers import SourceBody, Usage
+from vectorforge.api.native.answers import Usage, numbered_sources
 from vectorforge.api.openai.chat_schemas import (
     AnswerChoice,
     AnswerMessage,
@@ -274,14 +274,11 @@ def _finish_reason(result: QueryResult) -> FinishReason:
 
 
 def own_details(result: QueryResult) -> OwnDetails:
-    """What other servers of OpenAI's API do not say of an answer."""
-    response = result.llm_response
-    return OwnDetails(
+    """Return the details of an answer that OpenAI's API does not have."""
+    return OwnDetails.of(
+        result,
         query_id=result.request_id,
-        provider=response.provider if response else None,
-        llm_model=response.model if response else None,
+        llm_model=result.llm_response and result.llm_response.model,
         extractive=is_extractive(result),
-        outcome=result.outcome,
-        sources=[SourceBody.of(number, source) for number, source in enumerate(result.sources, start=1)],
-        **OwnDetails.fields_of(result),
+        sources=numbered_sources(result.sources),
     )

@@ -9,7 +9,7 @@ from uuid import UUID
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from vectorforge.api.native.answers import AnswerDetails, SourceBody, Usage
-from vectorforge.api.native.rag_schemas import (
+from vectorforge.api.native.query_bodies import (
     ALLOW_UNGROUNDED,
     ConversationReference,
     Rewrite,

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
-from vectorforge.api.native.rag_schemas import Temperature
+from vectorforge.api.native.query_bodies import Temperature
 from vectorforge.api.openai.chat_schemas import (
     MAX_CLIENT_MESSAGES,
     MAX_TEXT_CHARS,

@@ -7,8 +7,8 @@ from fastapi import APIRouter, Path, Request, Response
 
 from vectorforge.api.admin.erasures import ERASURE_RESPONSES, ErasureBody, erase
 from vectorforge.api.dependencies import AdmittedTenant, ApplicationDep, Tenant, check_at_most
-from vectorforge.api.native.dry_run import DryRunResponse
-from vectorforge.api.native.rag_schemas import CollectionQueryResponse
+from vectorforge.api.native.query_bodies import DryRunResponse
+from vectorforge.api.native.rag import CollectionQueryResponse
 from vectorforge.api.profiles.schemas import (
     Chunking,
     ProfileDocumentRequest,

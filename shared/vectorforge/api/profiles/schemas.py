@@ -1,17 +1,17 @@
 """Bodies of ``/v1/profiles``."""
 
 import json
-from dataclasses import asdict
 from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, Field, StringConstraints
 
-from vectorforge.api.native.rag_schemas import NO_SETTINGS, CollectionQueryRequest, given, history
+from vectorforge.api.native.query_bodies import NO_SETTINGS, given, history
+from vectorforge.api.native.rag import CollectionQueryRequest
 from vectorforge.api.native.search import SearchResult
-from vectorforge.api.schemas import MAX_QUERY_CHARS, Filters, Metadata, RequestBody
+from vectorforge.api.schemas import MAX_QUERY_CHARS, Body, Filters, Metadata, RequestBody
 from vectorforge.errors import InvalidInputError
 from vectorforge.ingestion.chunk import ChunkingConfig
-from vectorforge.ingestion.profile import IngestedProfile, ProfileDocument
+from vectorforge.ingestion.profile import ProfileDocument
 from vectorforge.pipeline.presets import PROFILE
 from vectorforge.pipeline.profile_context import MIN_CONTEXT_CHARS, PROFILE_CONTEXT_CHARS
 from vectorforge.pipeline.types import QueryConfig
@@ -117,7 +117,7 @@ class WholeProfileRequest(ProfileRequest):
     )
 
 
-class ProfileResult(BaseModel):
+class ProfileResult(Body):
     """What was done to a profile."""
 
     profile_id: int
@@ -127,11 +127,6 @@ class ProfileResult(BaseModel):
     chunks_added: int
     chunks_kept: int
     chunks_removed: int
-
-    @classmethod
-    def of(cls, done: IngestedProfile) -> Self:
-        """The body for the result."""
-        return cls(**asdict(done))
 
 
 class ProfileSearchRequest(RequestBody):
@@ -163,8 +158,7 @@ class ProfileSearchResult(SearchResult):
     @classmethod
     def of_profile(cls, found: RetrievedChunk) -> Self:
         """The body for the passage."""
-        result = SearchResult.of(found.found)
-        return cls(**result.model_dump(), source_type=found.source_type, source_id=found.source_id)
+        return cls.of(found.found, source_type=found.source_type, source_id=found.source_id)
 
 
 class ProfileSearchResponse(BaseModel):

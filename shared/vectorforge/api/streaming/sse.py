@@ -29,9 +29,10 @@ from vectorforge.api.native.answers import (
     RetrievalStats,
     SourceBody,
     Structured,
+    numbered_sources,
 )
 from vectorforge.api.problems import problem_of
-from vectorforge.api.schemas import Problem
+from vectorforge.api.schemas import Body, Problem
 from vectorforge.errors import VectorForgeError
 from vectorforge.pipeline.types import (
     CitationEvent,
@@ -47,7 +48,7 @@ from vectorforge.pipeline.types import (
 )
 
 
-class MetaData(BaseModel):
+class MetaData(Body):
     """Event ``meta``: what is going to answer."""
 
     request_id: UUID = Field(description="Also the id of the query's log record.")
@@ -69,7 +70,7 @@ class SourcesData(BaseModel):
     retrieval_ms: float
 
 
-class DegradedData(BaseModel):
+class DegradedData(Body):
     """Event ``degraded``: the full answer cannot be had; what comes instead."""
 
     step: Degradation
@@ -89,7 +90,7 @@ class CitationData(CitationBody):
     """Event ``citation``: a label in the text so far names a source; sent when its sentence has ended."""
 
 
-class UsageData(BaseModel):
+class UsageData(Body):
     """Event ``usage``: tokens, as the vendor counted them unless ``estimated``."""
 
     prompt_tokens: int
@@ -192,80 +193,29 @@ class EventEncoder:
     def _name_and_body(self, event: QueryEvent) -> tuple[str, BaseModel]:
         match event:
             case MetaEvent():
-                return "meta", _meta(event)
+                return "meta", MetaData.of(event)
             case SourcesEvent():
                 return "sources", self._sources(event)
             case DegradedEvent():
-                return "degraded", _degraded(event)
+                return "degraded", DegradedData.of(event)
             case CitationEvent():
                 return "citation", CitationBody.of(event.citation)
             case UsageEvent():
-                return "usage", _usage(event)
+                return "usage", UsageData.of(event)
             case DoneEvent():
-                return "done", _done(event)
+                return "done", DoneData.of(event.result)
             case ErrorEvent():
                 return "error", self._error(event)
             case TokenEvent():
                 raise AssertionError("encode() deals with tokens")
 
     def _sources(self, event: SourcesEvent) -> SourcesData:
-        numbered = enumerate(event.sources, start=1) if self._with_sources else ()
-        return SourcesData(
-            sources=[SourceBody.of(number, source) for number, source in numbered],
-            retrieval_ms=event.retrieval_latency_ms,
-        )
+        sources = numbered_sources(event.sources) if self._with_sources else []
+        return SourcesData(sources=sources, retrieval_ms=event.retrieval_latency_ms)
 
     def _error(self, event: ErrorEvent) -> ErrorData:
         problem = problem_of(event.error, request_id=self.request_id, prefix=self._problem_prefix)
         return ErrorData(**problem.model_dump(), stage=event.stage, partial_answer=event.partial_answer)
-
-
-def _meta(event: MetaEvent) -> MetaData:
-    return MetaData(
-        request_id=event.request_id,
-        collection_id=event.collection_id,
-        provider=event.provider,
-        model=event.model,
-        extractive=event.extractive,
-        query_truncated=event.query_truncated,
-        cached=event.cached,
-        variant=event.variant,
-        conversation_id=event.conversation_id,
-        rewritten_query=event.rewritten_query,
-    )
-
-
-def _degraded(event: DegradedEvent) -> DegradedData:
-    return DegradedData(
-        step=event.step,
-        reason=event.reason,
-        provider=event.provider,
-        model=event.model,
-        extractive=event.extractive,
-    )
-
-
-def _usage(event: UsageEvent) -> UsageData:
-    return UsageData(
-        prompt_tokens=event.prompt_tokens,
-        completion_tokens=event.completion_tokens,
-        total_tokens=event.total_tokens,
-        estimated=event.estimated,
-    )
-
-
-def _done(event: DoneEvent) -> DoneData:
-    result = event.result
-    return DoneData(
-        finish_reason=result.finish_reason,
-        outcome=result.outcome,
-        answer=result.answer,
-        invalid_citations=result.invalid_citations,
-        latency=Latency.of(result),
-        retrieval_stats=RetrievalStats.of(result),
-        structured=Structured.of(result),
-        **DoneData.fields_of(result),
-    )
 
 
 def event_stream_content() -> dict[str, Any]:

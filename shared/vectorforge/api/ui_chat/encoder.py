@@ -155,8 +155,8 @@ def _problem_data(problem: Problem, stage: str) -> Part:
 
 def _finish(result: QueryResult, usage: UsageEvent | None) -> Part:
     """Why the answer ends, its tokens, and where it came from."""
-    details = AnswerDetails(**AnswerDetails.fields_of(result))
-    structured = Structured.of(result)
+    details = AnswerDetails.of(result)
+    structured = result.structured and Structured.of(result.structured)
     metadata = {
         **details.model_dump(mode="json"),
         "outcome": result.outcome,

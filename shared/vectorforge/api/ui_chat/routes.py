@@ -12,7 +12,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from vectorforge.api.dependencies import ApplicationDep, Tenant
-from vectorforge.api.native.rag_schemas import (
+from vectorforge.api.native.query_bodies import (
     ALLOW_UNGROUNDED,
     MAX_MESSAGES,
     ConversationReference,

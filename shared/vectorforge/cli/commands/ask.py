@@ -186,7 +186,7 @@ def ask(
 
         _, result = run_in_session(terminal, data_dir, work)
         if terminal.json_output:
-            from vectorforge.api.native.rag_schemas import CollectionQueryResponse
+            from vectorforge.api.native.rag import CollectionQueryResponse
             from vectorforge.api.querying import is_extractive
 
             terminal.json(CollectionQueryResponse.of(result, extractive=is_extractive(result)))
