@@ -33,6 +33,7 @@ from vectorforge.api.problems import problem_of, retry_after_s
 from vectorforge.background import log_unexpected
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.errors import InvalidInputError, VectorForgeError
+from vectorforge.tools.schemas import tool_schema
 
 logger = logging.getLogger(__name__)
 
@@ -75,8 +76,8 @@ def _describe(tool: ToolDefinition[Any]) -> Tool:
         name=tool.name,
         title=tool.title,
         description=tool.description,
-        input_schema=_without_titles(tool.arguments.model_json_schema()),
-        output_schema=_without_titles(tool.result.model_json_schema(mode="serialization")),
+        input_schema=tool_schema(tool.arguments.model_json_schema()),
+        output_schema=tool_schema(tool.result.model_json_schema(mode="serialization")),
         annotations=ToolAnnotations(
             title=tool.title,
             read_only_hint=True,
@@ -85,20 +86,6 @@ def _describe(tool: ToolDefinition[Any]) -> Tool:
             open_world_hint=False,
         ),
     )
-
-
-def _without_titles(schema: Any) -> Any:
-    """The schema without what pydantic makes of the names: it tells a model nothing and costs it tokens.
-
-    A property of the name ``title`` stays, for its schema is no text.
-    """
-    if isinstance(schema, dict):
-        return {
-            key: _without_titles(value)
-            for key, value in schema.items()
-            if not (key == "title" and isinstance(value, str)) and not (key == "default" and value is None)
-        }
-    return [_without_titles(item) for item in schema] if isinstance(schema, list) else schema
 
 
 async def _call(tool: ToolDefinition[Any], caller: Caller, arguments: Mapping[str, Any]) -> CallToolResult:

@@ -12,13 +12,15 @@ from fastapi import Request
 from pydantic import BaseModel
 
 from vectorforge.api.dependencies import application_of, check_at_most, tenant_services_of
-from vectorforge.api.mcp.arguments import AskArguments, ContextArguments, SearchArguments
-from vectorforge.api.mcp.results import (
+from vectorforge.api.mcp.schemas import (
     BY_WORDS_ONLY,
     NOTHING_FOUND,
+    AskArguments,
     AskResult,
+    ContextArguments,
     ContextResult,
     NamedPassages,
+    SearchArguments,
     SearchResult,
     answer_text,
 )
