@@ -9,8 +9,8 @@ from pydantic import ValidationError
 
 from tests.support.rag.passages import make_passage
 from vectorforge.api.openai.chat import ChatChunkEncoder, ChatFormat, refuse_impossible
-from vectorforge.api.openai.chat_schemas import ChatCompletionRequest
 from vectorforge.api.openai.labels import sources_footer, without_sources_footer
+from vectorforge.api.openai.request_schemas import ChatCompletionRequest
 from vectorforge.errors import InvalidInputError, LLMStreamError
 from vectorforge.pipeline.context import cite
 from vectorforge.pipeline.types import Citation, ErrorEvent, MetaEvent, TokenEvent

@@ -7,10 +7,20 @@ The OpenAPI descriptions of responses that many routes share.
 
 import json
 import math
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from fastapi.exceptions import RequestValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 
+from vectorforge.errors import FilterError
 from vectorforge.types import SearchMode
 from vectorforge.vectorstore.validation import MAX_PROFILE_ID
 
@@ -179,3 +189,22 @@ def nameless_events_content(description: str) -> dict[str, Any]:
     data = {"type": "string", "description": description}
     schema = {"type": "object", "required": ["data"], "properties": {"data": data}}
     return {"text/event-stream": {"itemSchema": schema}}
+
+
+_T = TypeVar("_T")
+
+
+def parse_query_filters(kind: TypeAdapter[_T], text: str) -> _T:
+    """Parse the query parameter ``filters``, which has the JSON that bodies have as an object.
+
+    Raises:
+        FilterError: It is not JSON.
+        RequestValidationError: It is no value of this kind.
+    """
+    try:
+        return kind.validate_json(text)
+    except ValidationError as exc:
+        if exc.errors()[0]["type"] == "json_invalid":
+            raise FilterError("filters must be a JSON object.", field="filters") from None
+        errors = [{**error, "loc": ("query", "filters", *error["loc"])} for error in exc.errors()]
+        raise RequestValidationError(errors) from None

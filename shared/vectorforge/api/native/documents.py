@@ -1,8 +1,10 @@
 """Documents of a collection, single documents and chunks."""
 
+from typing import Annotated, Any, Final
 from uuid import UUID
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
+from pydantic import TypeAdapter
 
 from vectorforge.api.admin.erasures import ERASURE_RESPONSES, ErasureBody, erase
 from vectorforge.api.dependencies import AdmittedTenant, ApplicationDep, Limit, Offset, PartsLimit, Tenant
@@ -18,15 +20,35 @@ from vectorforge.api.native.document_schemas import (
 )
 from vectorforge.api.native.document_uploads import REQUEST_BODY, read_job_items
 from vectorforge.api.native.jobs import JobWithDocuments
-from vectorforge.api.native.queries import FilteredDocuments
 from vectorforge.api.querying import deadline_of
-from vectorforge.api.schemas import MAX_PARTS, problems
+from vectorforge.api.schemas import MAX_FILTERS_BYTES, MAX_PARTS, parse_query_filters, problems
 from vectorforge.bootstrap import TenantServices
 from vectorforge.db.repositories.document_repo import Document
+from vectorforge.db.repositories.query_filter import SqlCondition
 from vectorforge.erasure.repo import Subject
 from vectorforge.errors import NotFoundError
+from vectorforge.vectorstore.filters.documents import condition_on_documents
 
 router = APIRouter(prefix="/v1", tags=["documents"])
+
+_FILTERS: Final = TypeAdapter(dict[str, Any])
+
+
+async def _read_filters(
+    filters: Annotated[
+        str | None,
+        Query(
+            max_length=MAX_FILTERS_BYTES,
+            description="JSON of a condition on the documents' metadata, as `filters` of a query.",
+            examples=['{"year": {"$gte": 2024}}'],
+        ),
+    ] = None,
+) -> SqlCondition:
+    parsed = None if filters is None else parse_query_filters(_FILTERS, filters)
+    return condition_on_documents(parsed)
+
+
+FilteredDocuments = Annotated[SqlCondition, Depends(_read_filters)]
 
 
 async def _find_document(tenant: TenantServices, document_id: UUID) -> Document:

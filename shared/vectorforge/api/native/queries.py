@@ -1,7 +1,5 @@
 """Query parameters that choose from the query log, shared by its list and its statistics.
 
-Filters in the query of a URL: the JSON that bodies have as an object.
-
 Bodies of ``/v1/queries``: the query log.
 
 ``/v1/queries``: the log of every question.
@@ -9,25 +7,20 @@ Bodies of ``/v1/queries``: the query log.
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final, Self, TypeVar
+from typing import Annotated, Any, Self
 from uuid import UUID
 
-from fastapi import APIRouter, Depends, Query
-from fastapi.exceptions import RequestValidationError
+from fastapi import APIRouter, Query
 from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
-    TypeAdapter,
-    ValidationError,
 )
 
 from vectorforge.api.dependencies import Tenant
-from vectorforge.api.openai.vector_store_schemas import AttributeFilter
 from vectorforge.api.schemas import (
-    MAX_FILTERS_BYTES,
     MAX_OFFSET,
     MAX_PAGE,
     Body,
@@ -36,11 +29,10 @@ from vectorforge.api.schemas import (
     problems,
     storable,
 )
-from vectorforge.db.repositories.query_filter import QueryFilter, SqlCondition
+from vectorforge.db.repositories.query_filter import QueryFilter
 from vectorforge.db.repositories.query_log_repo import QueryLog
-from vectorforge.errors import FilterError, InvalidInputError, NotFoundError
+from vectorforge.errors import InvalidInputError, NotFoundError
 from vectorforge.pipeline.types import LoggedOutcome
-from vectorforge.vectorstore.filters.documents import condition_on_documents
 
 
 def _in_utc(value: datetime) -> datetime:
@@ -91,53 +83,6 @@ class LogParameters(RangeParameters):
     text: Annotated[str, BeforeValidator(_clean), Field(min_length=1, max_length=200)] | None = Field(
         default=None, description="Part of the question, in upper or lower case."
     )
-
-
-_FILTERS: Final = TypeAdapter(dict[str, Any])
-_ATTRIBUTES: Final = TypeAdapter(AttributeFilter)
-_T = TypeVar("_T")
-
-
-def _read(kind: TypeAdapter[_T], text: str) -> _T:
-    try:
-        return kind.validate_json(text)
-    except ValidationError as exc:
-        if exc.errors()[0]["type"] == "json_invalid":
-            raise FilterError("filters must be a JSON object.", field="filters") from None
-        errors = [{**error, "loc": ("query", "filters", *error["loc"])} for error in exc.errors()]
-        raise RequestValidationError(errors) from None
-
-
-async def _condition_of_filters(
-    filters: Annotated[
-        str | None,
-        Query(
-            max_length=MAX_FILTERS_BYTES,
-            description="JSON of a condition on the documents' metadata, as `filters` of a question.",
-            examples=['{"year": {"$gte": 2024}}'],
-        ),
-    ] = None,
-) -> SqlCondition:
-    return condition_on_documents(None if filters is None else _read(_FILTERS, filters))
-
-
-async def _condition_of_attributes(
-    filters: Annotated[
-        str | None,
-        Query(
-            max_length=MAX_FILTERS_BYTES,
-            description="JSON of a filter as the search takes it. Not in OpenAI's own API.",
-            examples=['{"type": "gte", "key": "year", "value": 2024}'],
-        ),
-    ] = None,
-) -> SqlCondition:
-    return condition_on_documents(None if filters is None else _read(_ATTRIBUTES, filters).translated())
-
-
-FilteredDocuments = Annotated[SqlCondition, Depends(_condition_of_filters)]
-"""Which documents ``?filters=`` selects."""
-FilteredFiles = Annotated[SqlCondition, Depends(_condition_of_attributes)]
-"""The same in OpenAI's words."""
 
 
 class QueryLogBody(Body):

@@ -13,13 +13,6 @@ from fastapi import APIRouter, Request, Response
 
 from vectorforge.api.dependencies import ApplicationDep, Tenant
 from vectorforge.api.native.answers import Usage, numbered_sources
-from vectorforge.api.openai.chat_schemas import (
-    AnswerChoice,
-    AnswerMessage,
-    ChatCompletion,
-    ChatCompletionRequest,
-    OwnDetails,
-)
 from vectorforge.api.openai.errors import openai_error, openai_problems
 from vectorforge.api.openai.labels import LabelRewriter, rewrite_labels, sources_footer
 from vectorforge.api.openai.models import (
@@ -27,6 +20,13 @@ from vectorforge.api.openai.models import (
     RequestedModel,
     look_up_answering_collection,
     url_citations,
+)
+from vectorforge.api.openai.request_schemas import (
+    AnswerChoice,
+    AnswerMessage,
+    ChatCompletion,
+    ChatCompletionRequest,
+    OwnDetails,
 )
 from vectorforge.api.problems import problem_of
 from vectorforge.api.query_route import QueryRoute

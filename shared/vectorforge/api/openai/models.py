@@ -20,15 +20,15 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from vectorforge.api.dependencies import ApplicationDep, Tenant
-from vectorforge.api.openai.chat_schemas import (
+from vectorforge.api.openai.errors import openai_problems
+from vectorforge.api.openai.labels import without_sources_footer
+from vectorforge.api.openai.request_schemas import (
     MAX_TEXT_CHARS,
     Annotation,
     ClientMessage,
     ContentPart,
     UrlCitation,
 )
-from vectorforge.api.openai.errors import openai_problems
-from vectorforge.api.openai.labels import without_sources_footer
 from vectorforge.api.querying import find_requested_collection, look_up_query, query_time_limit
 from vectorforge.api.schemas import MAX_NAME_CHARS
 from vectorforge.bootstrap import Application, TenantServices

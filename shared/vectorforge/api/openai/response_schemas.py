@@ -9,10 +9,11 @@ from uuid import UUID
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from vectorforge.api.native.query_bodies import Temperature
-from vectorforge.api.openai.chat_schemas import (
+from vectorforge.api.openai.request_schemas import (
     MAX_CLIENT_MESSAGES,
     MAX_TEXT_CHARS,
     AnsweringModel,
+    AttributeFilter,
     ClientMessage,
     OpenAIBody,
     OwnDetails,
@@ -20,7 +21,6 @@ from vectorforge.api.openai.chat_schemas import (
 )
 from vectorforge.api.openai.vector_store_schemas import (
     MAX_RESULTS,
-    AttributeFilter,
     Attributes,
     RankingOptions,
 )

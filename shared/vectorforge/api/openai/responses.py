@@ -12,9 +12,9 @@ from uuid import UUID
 from fastapi import APIRouter, Request, Response
 
 from vectorforge.api.dependencies import ApplicationDep, Tenant, principal_of
-from vectorforge.api.openai.chat_schemas import ClientMessage
 from vectorforge.api.openai.errors import openai_problems
 from vectorforge.api.openai.models import Conversation, RequestedModel, find_answering_collection
+from vectorforge.api.openai.request_schemas import ClientMessage
 from vectorforge.api.openai.response_events import EVENT_TYPES, ResponseEventEncoder
 from vectorforge.api.openai.response_objects import ResponseFormat, ResponseIds, whole_response
 from vectorforge.api.openai.response_schemas import (

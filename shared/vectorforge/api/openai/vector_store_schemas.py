@@ -9,7 +9,7 @@ Bodies of ``/v1/vector_stores`` and its search: a vector store is a collection.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
@@ -17,62 +17,15 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     StringConstraints,
-    model_validator,
 )
 
 from vectorforge.api.native.search import SEARCH_DEGRADED
-from vectorforge.api.openai.chat_schemas import OpenAIBody
+from vectorforge.api.openai.request_schemas import AttributeFilter, OpenAIBody
 from vectorforge.api.schemas import MAX_NAME_CHARS, MAX_QUERY_CHARS, ProfileId, SearchModeName
 from vectorforge.db.repositories.collection_listing import ListedCollection, ListedDocument
 from vectorforge.types import RetrievedChunk
-from vectorforge.vectorstore.filters.parse import MAX_CONDITIONS, MAX_KEY_LENGTH, MAX_LIST_LENGTH
-
-_COMPOUND = ("and", "or")
-_OF_LISTS = ("in", "nin")
-
-
-class AttributeFilter(BaseModel):
-    """``{"type": "eq", "key": "year", "value": 2024}``, or several such in ``and`` and ``or``."""
-
-    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
-
-    type: Literal["eq", "ne", "gt", "gte", "lt", "lte", "in", "nin", "and", "or"]
-    key: Annotated[str, Field(min_length=1, max_length=MAX_KEY_LENGTH)] | None = Field(
-        default=None, description="Of a comparison: the attribute; a dot leads into a nested object."
-    )
-    value: Any = Field(
-        default=None, description="Of a comparison: string, number or boolean; of in and nin, a list of them."
-    )
-    filters: Annotated[list["AttributeFilter"], Field(min_length=1, max_length=MAX_CONDITIONS)] | None = (
-        Field(default=None, description="Of and, or: the conditions.")
-    )
-
-    @model_validator(mode="after")
-    def _usable(self) -> "AttributeFilter":
-        if self.type in _COMPOUND:
-            if self.filters is None or not {"key", "value"}.isdisjoint(self.model_fields_set):
-                raise ValueError(f"{self.type} has filters, and neither key nor value")
-            return self
-        if self.key is None or self.filters is not None:
-            raise ValueError(f"{self.type} has key and value, and no filters")
-        if self.key.startswith("$"):
-            raise ValueError("key must not begin with $")
-        if self.type in _OF_LISTS:
-            if not isinstance(self.value, list) or len(self.value) > MAX_LIST_LENGTH:
-                raise ValueError(f"{self.type} takes a list of at most {MAX_LIST_LENGTH} values")
-        elif not isinstance(self.value, str | int | float):
-            raise ValueError(f"{self.type} takes a string, a number or a boolean")
-        return self
-
-    def translated(self) -> dict[str, Any]:
-        """The same condition as our own filter; ``vectorstore.filters`` checks the values of lists."""
-        if self.filters is not None:
-            return {f"${self.type}": [part.translated() for part in self.filters]}
-        return {str(self.key): {f"${self.type}": self.value}}
-
 
 Attributes = dict[str, str | int | float | bool]
 
@@ -108,12 +61,19 @@ class VectorStoreFileRequest(OpenAIBody):
 
 
 class CursorList(BaseModel):
-    """What all pages have that the next one begins after."""
+    """A page of a list, with the cursors of its neighbors."""
 
     object: Literal["list"] = "list"
     first_id: str | None
     last_id: str | None
     has_more: bool
+
+    @classmethod
+    def of(cls, data: Sequence[Any], *, has_more: bool) -> Self:
+        """Return the page of these objects, which have an ``id``."""
+        first_id, last_id = (data[0].id, data[-1].id) if data else (None, None)
+        page = {"data": data, "has_more": has_more, "first_id": first_id, "last_id": last_id}
+        return cls.model_validate(page)
 
 
 class OtherStrategy(BaseModel):
@@ -154,12 +114,6 @@ class VectorStoreFileList(CursorList):
     """A page of documents."""
 
     data: list[VectorStoreFileBody]
-
-    @classmethod
-    def of(cls, data: list[VectorStoreFileBody], *, has_more: bool) -> Self:
-        """The page with these."""
-        first_id, last_id = (data[0].id, data[-1].id) if data else (None, None)
-        return cls(data=data, has_more=has_more, first_id=first_id, last_id=last_id)
 
 
 class VectorStoreFileDeleted(BaseModel):
@@ -332,12 +286,6 @@ class VectorStoreList(CursorList):
     """A page of collections."""
 
     data: list[VectorStoreBody]
-
-    @classmethod
-    def of(cls, data: list[VectorStoreBody], *, has_more: bool) -> Self:
-        """The page with these."""
-        first_id, last_id = (data[0].id, data[-1].id) if data else (None, None)
-        return cls(data=data, has_more=has_more, first_id=first_id, last_id=last_id)
 
 
 class VectorStoreDeleted(BaseModel):

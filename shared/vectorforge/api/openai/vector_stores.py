@@ -8,15 +8,16 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 from uuid import UUID, uuid4
 
 from fastapi import APIRouter, Depends, Query, Request
+from pydantic import TypeAdapter
 
 from vectorforge.api.admin.erasures import erase_in_time
 from vectorforge.api.dependencies import AdmittedTenant, ApplicationDep, Tenant, check_at_most
-from vectorforge.api.native.queries import FilteredFiles
 from vectorforge.api.openai.errors import openai_problems
+from vectorforge.api.openai.request_schemas import AttributeFilter
 from vectorforge.api.openai.vector_store_schemas import (
     FileContentPage,
     SearchResultBody,
@@ -33,13 +34,16 @@ from vectorforge.api.openai.vector_store_schemas import (
     VectorStoreSearchRequest,
 )
 from vectorforge.api.querying import deadline_of
+from vectorforge.api.schemas import MAX_FILTERS_BYTES, parse_query_filters
 from vectorforge.bootstrap import TenantServices
 from vectorforge.db.repositories.collection_listing import ListedDocument
 from vectorforge.db.repositories.paging import CursorPage
+from vectorforge.db.repositories.query_filter import SqlCondition
 from vectorforge.deadline import Deadline
 from vectorforge.erasure.repo import Subject
 from vectorforge.errors import InvalidInputError, NotFoundError
 from vectorforge.types import Collection, RetrievedChunk
+from vectorforge.vectorstore.filters.documents import condition_on_documents
 from vectorforge.vectorstore.filters.parse import parse
 
 MAX_CURSOR_PAGE = 100
@@ -88,6 +92,26 @@ async def read_page(
 
 
 Page = Annotated[RequestedPage, Depends(read_page)]
+
+
+_FILTERS: Final = TypeAdapter(AttributeFilter)
+
+
+async def _read_filters(
+    filters: Annotated[
+        str | None,
+        Query(
+            max_length=MAX_FILTERS_BYTES,
+            description="JSON of a filter as the search takes it. Not in OpenAI's own API.",
+            examples=['{"type": "gte", "key": "year", "value": 2024}'],
+        ),
+    ] = None,
+) -> SqlCondition:
+    parsed = None if filters is None else parse_query_filters(_FILTERS, filters).translated()
+    return condition_on_documents(parsed)
+
+
+FilteredFiles = Annotated[SqlCondition, Depends(_read_filters)]
 
 
 router = APIRouter(prefix="/v1/vector_stores", tags=["openai"])
