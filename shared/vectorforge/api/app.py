@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def create_app(
     application: "Application", *, ping_interval_s: float = PING_INTERVAL_S, open_on_demand: bool = False
 ) -> FastAPI:
-    """The HTTP door of an application.
+    """Create the HTTP API of an application.
 
     The app's lifespan opens the application and, unless a function of its own ingests documents, runs its
     ingestion worker. On Lambda the first request opens it, since a snapshot must hold no connection.

@@ -108,7 +108,7 @@ class DocRagQueryRequest(RequestBody):
     allow_ungrounded: bool = Field(default=False, description=ALLOW_UNGROUNDED)
 
     def config(self, variant: Variant | None = None) -> QueryConfig:
-        """How the question is to be answered: what the request says goes over the variant."""
+        """Return the query settings: explicit fields of the request override the variant."""
         explicit = given(self, but={"collection", "conversation_history", *NO_SETTINGS})
         for own, field in (("n_results", "top_k"), ("provider", "llm_provider"), ("model", "llm_model")):
             if own in explicit:

@@ -105,7 +105,7 @@ _LIMIT_KEYS = ("ge", "gt", "le", "lt", "max_length", "min_length", "limit")
 
 
 def status_of(error: VectorForgeError) -> int:
-    """The HTTP status of an error, by its most specific class in ``STATUS_OF``."""
+    """Return the HTTP status of an error, by its most specific class in ``STATUS_OF``."""
     return next(STATUS_OF[cls] for cls in type(error).__mro__ if cls in STATUS_OF)
 
 
@@ -166,7 +166,7 @@ def error_response(state: RequestState, error: Exception) -> JSONResponse:
 
 
 def _challenge(error: Exception) -> str | None:
-    """What RFC 6750, section 3 has in ``WWW-Authenticate``: without a credential no error is named."""
+    """Return ``WWW-Authenticate`` (RFC 6750, section 3); without a credential it names no error."""
     if isinstance(error, AuthenticationError):
         return 'Bearer error="invalid_token"' if error.presented else "Bearer"
     if isinstance(error, InsufficientScopeError):
@@ -182,7 +182,7 @@ def http_problem(
     code: str | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> JSONResponse:
-    """A problem of the protocol itself: no such route, body too large and the like."""
+    """Return a problem of the protocol itself, such as an unknown route or a body that is too large."""
     code = code or _HTTP_CODES.get(status, "http_error")
     title = code.replace("_", " ").capitalize()
     problem = Problem(

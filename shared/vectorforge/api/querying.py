@@ -195,7 +195,7 @@ async def answer_as_stream(
     encoder: QueryEventEncoder | None = None,
     resumable: bool = False,
 ) -> Response:
-    """The answer as server-sent events; returns when the search is done.
+    """Return the answer as server-sent events, once the search is done.
 
     ``Cache-Control: no-cache`` has it made anew. ``encoder`` makes another format than our own of it;
     a ``resumable`` answer has ours, and is kept for a client that comes back (docs/streams.md); so is any

@@ -1,4 +1,4 @@
-"""What the bodies of all doors have in common: unknown fields are refused, text can be stored.
+"""Base classes and field types of all bodies, and problem documents.
 
 RFC 9457 problem documents (https://www.rfc-editor.org/rfc/rfc9457).
 
@@ -71,7 +71,7 @@ class Body(BaseModel):
 
 
 def storable(value: Any, depth: int = 0) -> Any:
-    """The JSON value with U+FFFD where a NUL or a lone surrogate was: neither can be stored or sent.
+    """Return the JSON value with NULs and lone surrogates replaced by U+FFFD, since neither can be stored.
 
     Raises:
         ValueError: A number is not finite, or the value is nested more than 16 levels deep.
@@ -138,7 +138,7 @@ CollectionReference = Annotated[
 
 
 class FieldProblem(BaseModel):
-    """What is wrong with one field."""
+    """Error of one field."""
 
     field: str = Field(description="Name of the field as the caller wrote it; nested names joined by dots.")
     message: str
@@ -185,7 +185,7 @@ ANSWER_PROBLEMS = problems(404, 409, 413, 415, 429, 502, 504)
 
 
 def nameless_events_content(description: str) -> dict[str, Any]:
-    """The media type of a stream whose events have data and no name; ``description`` says what is in it."""
+    """Return the media type of a stream of unnamed events, whose data ``description`` describes."""
     data = {"type": "string", "description": description}
     schema = {"type": "object", "required": ["data"], "properties": {"data": data}}
     return {"text/event-stream": {"itemSchema": schema}}

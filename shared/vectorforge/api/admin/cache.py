@@ -13,7 +13,7 @@ from vectorforge.api.schemas import Body, problems
 
 
 class CacheBody(Body):
-    """What the tenant's caches hold, and of what use they were."""
+    """Contents and hit figures of the tenant's caches."""
 
     enabled: bool = Field(description="Whether answers are cached at all.")
     ttl_s: float = Field(description="Seconds for which an answer is fresh.")
@@ -29,7 +29,7 @@ class CacheBody(Body):
 
 
 class CacheCleared(BaseModel):
-    """What was deleted."""
+    """Number of deleted entries."""
 
     deleted: int = Field(description="Answers and vectors.")
 
@@ -39,7 +39,7 @@ router = APIRouter(prefix="/v1/cache", tags=["cache"])
 
 @router.get("", responses=problems())
 async def show_cache(application: ApplicationDep, tenant: Tenant) -> CacheBody:
-    """What the caches hold, and how many questions of the last day they answered."""
+    """Return the contents of the caches and their hits of the last 24 hours."""
     settings = application.config.cache
     found = await tenant.caches.shared_answers.statistics()
     return CacheBody.of(found, enabled=settings.answer_cache, ttl_s=settings.answer_cache_ttl_s)

@@ -31,7 +31,7 @@ class SwitchRequest(RequestBody):
 
 
 def _of_name(value: Any) -> Any:
-    """A source's name alone is a whole document."""
+    """Turn the name of a source into a reference to the whole document."""
     return {"source": value} if isinstance(value, str) else value
 
 
@@ -45,7 +45,7 @@ class JudgedQuestion(RequestBody):
 
 
 class ComparisonRequest(RequestBody):
-    """What the two models are compared by before the new one answers."""
+    """Queries and thresholds for the comparison of the two models."""
 
     questions: list[JudgedQuestion] | None = Field(
         default=None,
@@ -68,7 +68,7 @@ class ComparisonRequest(RequestBody):
     skip_comparison: bool = Field(default=False, description="True: let the new model answer unseen.")
 
     def asked(self) -> list[Question] | None:
-        """The questions as the gate takes them."""
+        """Return the queries for the gate."""
         if self.questions is None:
             return None
         return [
@@ -77,12 +77,12 @@ class ComparisonRequest(RequestBody):
         ]
 
     def thresholds(self) -> GateThresholds:
-        """The thresholds as the gate takes them."""
+        """Return the thresholds for the gate."""
         return GateThresholds(self.k, self.min_overlap, self.max_ndcg_loss)
 
 
 class EstimateBody(Body):
-    """What it takes to embed the collection by the model to come."""
+    """Effort to embed the collection with the new model."""
 
     provider: str
     model: str
@@ -126,7 +126,7 @@ class SwitchBody(Body):
 
 
 class StartedSwitch(BaseModel):
-    """What beginning a change did, or would do."""
+    """Result of starting a change, or of its dry run."""
 
     estimate: EstimateBody
     change: SwitchBody | None = Field(description="Null after a dry run.")
@@ -171,7 +171,7 @@ async def start_switch(
 
 @router.get("", responses=problems(404))
 async def show_switch(collection: CollectionInPath, tenant: Tenant) -> SwitchBody:
-    """How far the change has come; 404 when none is open."""
+    """Return the progress of the open change; 404 if there is none."""
     return SwitchBody.of(await tenant.model_changes.stored.get(collection.id))
 
 
@@ -215,6 +215,6 @@ async def cancel_switch(collection: CollectionInPath, tenant: Tenant) -> SwitchB
 
 
 async def _removing(found: EmbeddingSwitch, tenant: Tenant) -> SwitchBody:
-    """The change as it has begun to end: it may be over before it could be read again."""
+    """Return the change as ending, since it may be deleted before it can be read again."""
     await tenant.model_changes.announce()
     return SwitchBody.of(replace(found, state=SwitchState.REMOVING))

@@ -111,7 +111,7 @@ async def erase_in_time(
 
 
 def requester_of(request: Request) -> str:
-    """The id of the credential that asks, never the credential itself."""
+    """Return the id of the request's credential, never the credential itself."""
     principal = RequestState.of(request.scope).principal
     return "api" if principal is None else principal.credential
 
@@ -121,14 +121,14 @@ router = APIRouter(prefix="/v1", tags=["erasures"])
 
 @router.get("/erasures", responses=problems())
 async def list_erasures(tenant: Tenant, limit: Limit = 50) -> ErasureList:
-    """The tenant's erasures, newest first; also of a time before the tenant was erased itself."""
+    """List the tenant's erasures, newest first, including those from before an erasure of the tenant."""
     found = await tenant.eraser.erasures.list(limit)
     return ErasureList(erasures=[ErasureBody.of(erasure) for erasure in found])
 
 
 @router.get("/erasures/{erasure_id}", responses=problems(404))
 async def show_erasure(erasure_id: UUID, tenant: Tenant) -> ErasureBody:
-    """How far an erasure is, and its certificate. Answers also while the tenant is being erased."""
+    """Return the progress of an erasure and its certificate; works while the tenant is being erased."""
     found = await tenant.eraser.erasures.find_by_id(erasure_id)
     if found is None:
         raise NotFoundError(f"Erasure {erasure_id} not found")

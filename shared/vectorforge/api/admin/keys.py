@@ -46,7 +46,7 @@ class RotationRequest(RequestBody):
 
 
 class KeyBody(Body):
-    """What is known of a key."""
+    """A key without its secret."""
 
     id: str
     name: str
@@ -65,7 +65,7 @@ class NewKeyBody(KeyBody):
 
     @classmethod
     def of_new(cls, made: NewApiKey) -> Self:
-        """The body for the key, with the key."""
+        """Return the body of a key with its secret."""
         return cls(**KeyBody.of(made.key).model_dump(), key=made.secret)
 
 
@@ -84,7 +84,7 @@ KeyId = Annotated[str, Path(max_length=64, description="16 hex digits: the part 
 
 @router.get("", responses=problems())
 async def list_keys(tenant: Tenant, limit: Limit = MAX_PAGE, offset: Offset = 0) -> KeyList:
-    """A page of the keys, the newest first; those that ended go after 90 days."""
+    """List the keys, newest first; keys are deleted 90 days after they end."""
     found = await tenant.api_keys.list(limit=limit, offset=offset)
     return KeyList(keys=[KeyBody.of(key) for key in found], limit=limit, offset=offset)
 

@@ -77,7 +77,7 @@ class KeySet:
         self._tried_at: float | None = None
 
     async def find(self, key_id: str) -> VerificationKey | None:
-        """The key of this id; None when the provider has none.
+        """Return the key with this id, or None if the provider has none.
 
         Raises:
             IdentityProviderUnavailableError: There are no keys that are young enough, and none can be had.
@@ -97,7 +97,7 @@ class KeySet:
         return key_id not in self._keys and since_try >= MIN_INTERVAL_S
 
     def _is_good(self, key_id: str) -> bool:
-        """Whether the key is there: who has it need not wait for younger ones that somebody else fetches."""
+        """Return True if the key is usable, so that its request need not wait for another task's fetch."""
         return key_id in self._keys and not self._older_than(MAX_AGE_S + STALE_S)
 
     def _older_than(self, age_s: float) -> bool:
@@ -134,7 +134,7 @@ class KeySet:
 
 
 def read_keys(document: Any) -> dict[str, VerificationKey]:
-    """The keys of a JWKS by their ids, as far as they are of use: the others are left out.
+    """Return the usable keys of a JWKS by id.
 
     Left out are keys without an id, with one that came before, of other types than RSA (2,048 bits at
     least), P-256 and Ed25519, for something else than signatures, and all after the hundredth.
@@ -171,7 +171,7 @@ def _algorithm(entry: Any) -> str | None:
 
 
 def _import_sessions() -> ModuleType:
-    """The HTTP client, whose import takes half a second."""
+    """Import the HTTP client, which takes half a second."""
     from vectorforge.vendors import session as vendor_session
 
     return vendor_session
@@ -199,7 +199,7 @@ _TOO_LONG = f"`exp` of the access token must be at most {MAX_DAYS} days ahead."
 
 
 def is_access_token(text: str) -> bool:
-    """Whether the text has the form of a JWT, which no key has: three parts in base64url."""
+    """Return True if the text has the form of a JWT (three base64url parts), which no key has."""
     return text.count(".") == 2 and len(text) <= MAX_TOKEN_CHARS and _TOKEN.fullmatch(text) is not None
 
 
@@ -216,7 +216,7 @@ class AccessTokens:
         self._keys = keys
 
     async def verify(self, token: str) -> Principal:
-        """Whom the token stands for.
+        """Return the principal of a token.
 
         Raises:
             AuthenticationError: It is not signed by the issuer, not for this service, not valid now, or names
@@ -253,7 +253,7 @@ class AccessTokens:
         return Principal(tenant, self._scopes(claims), f"jwt:{hashlib.sha256(subject).hexdigest()[:16]}")
 
     def _scopes(self, claims: Mapping[str, Any]) -> frozenset[Scope]:
-        """Those that the token grants: the words of the claim, or the entries of its list."""
+        """Return the granted scopes: the words of the claim, or the entries of its list."""
         granted = claims.get(self._settings.jwt_scope_claim)
         words = granted.split() if isinstance(granted, str) else granted if isinstance(granted, list) else []
         prefix = self._settings.jwt_scope_prefix
@@ -276,7 +276,7 @@ def _check_times(claims: Mapping[str, Any]) -> None:
 
 
 def _checked_tenant(tenant: object) -> str:
-    """The same tenant; names that differ only in what nobody sees would be two tenants.
+    """Validate a tenant, so that names with invisible differences cannot be two tenants.
 
     Raises:
         AuthenticationError: It is not one, or not one that the tables can hold.
@@ -293,7 +293,7 @@ def _checked_tenant(tenant: object) -> str:
 
 
 def _checked_header(header: Mapping[str, Any]) -> tuple[str, str]:
-    """The key's id and the algorithm.
+    """Return the id of the key and the algorithm.
 
     Raises:
         ValueError: There is something in the header that none of ours needs.

@@ -1,4 +1,4 @@
-"""Who is asking: the tenant comes from the credential and from nowhere else.
+"""Authentication of requests; the tenant comes from the credential only.
 
 A credential is a key of ours, an access token, or an identity that one of AWS's front doors has checked.
 docs/identity.md has the rules as a table: a key that is nobody's is refused, unless it may be the one that
@@ -86,7 +86,7 @@ class Authenticator:
             )
 
     async def authenticate(self, headers: Mapping[str, str], event: object = None) -> Principal:
-        """Who sends a request.
+        """Return the principal of a request.
 
         Args:
             headers: Of the request, names in lower case. ``authorization: Bearer`` must be a key of ours or
@@ -118,7 +118,7 @@ class Authenticator:
             self._issued.forget(key_id)
 
     async def _of_keys(self, headers: Mapping[str, str], caller: FrontDoorCaller) -> list[Principal]:
-        """Whom the keys of ours and the access token stand for."""
+        """Return the principals of our keys and of the access token."""
         checked = caller.api_key_id is not None
         bearer, key = _bearer_key(headers), headers.get("x-api-key", "").strip()
         found: list[Principal | None] = []
@@ -171,7 +171,7 @@ def check_credential_headers(headers: Headers) -> None:
 
 
 def _together(found: Collection[Principal]) -> Principal:
-    """One that may do what all of them may.
+    """Return one principal with the scopes that all of them have.
 
     Raises:
         AuthenticationError: They belong to different tenants.
@@ -200,7 +200,7 @@ def _check_tenants(settings: ServerSettings) -> None:
 
 
 def _check_scopes(settings: ServerSettings, *, keys_are_stored: bool) -> None:
-    """A misspelt name would leave a credential with every scope.
+    """Check the names, since a misspelled one would leave a credential with every scope.
 
     Names of stored keys are checked when these are read (``StoredGatewayKeys``).
     """

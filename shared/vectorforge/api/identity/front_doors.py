@@ -63,7 +63,7 @@ class StoredGatewayKeys:
         self._reading = asyncio.Lock()
 
     async def find(self, key_id: str) -> Principal | None:
-        """The holder of a key; None when it belongs to no tenant. May wait 5 s for a reading.
+        """Return the holder of a key, or None if it belongs to no tenant. May wait 5 s for the map.
 
         Raises:
             GatewayKeysUnavailableError: They cannot be read, or are not what they should be.
@@ -124,7 +124,7 @@ class StoredGatewayKeys:
 
 
 def holder_of(key_id: str, tenant: str, scopes: Mapping[str, Scope]) -> Principal:
-    """Who holds a key of API Gateway; it may do everything where ``scopes`` does not name its id."""
+    """Return the principal of an API Gateway key, with all scopes unless ``scopes`` has its id."""
     return Principal(tenant, scopes.get(key_id, Scope.ADMIN).included, f"api-gateway:{key_id}")
 
 
@@ -164,13 +164,13 @@ class IamPrincipal:
 
     @classmethod
     def named(cls, arn: str) -> Self | None:
-        """The role or user that an ARN of IAM names; None when it names something else."""
+        """Return the role or user of an IAM ARN, or None for other ARNs."""
         found = _STORED.fullmatch(arn)
         return cls(**found.groupdict()) if found else None
 
     @classmethod
     def calling(cls, arn: object) -> Self | None:
-        """The user, or the role whose session calls, by the ARN in an event.
+        """Return the user, or the role of the session, for the ARN in an event.
 
         None for anybody else: an account's root, a federated user, an AWS service, nobody.
         """
@@ -182,7 +182,7 @@ class IamPrincipal:
 
 @dataclass(frozen=True, slots=True)
 class FrontDoorCaller:
-    """Who is asking, as far as a front door knows."""
+    """Caller as identified by a front door."""
 
     api_key_id: str | None = None
     """Id of the API Gateway key that was required and sent; not the key."""
@@ -248,7 +248,7 @@ class FrontDoorIdentities:
                 )
 
     async def of(self, caller: FrontDoorCaller) -> list[Principal]:
-        """Whom the caller's identities stand for; empty when none is assigned to a tenant.
+        """Return the principals of the caller's identities; empty if none is assigned to a tenant.
 
         Raises:
             GatewayKeysUnavailableError: A key of API Gateway cannot be looked up.
@@ -267,6 +267,6 @@ class FrontDoorIdentities:
 
 
 def _part(whole: object, name: str) -> Mapping[str, Any]:
-    """An object inside a JSON object; an empty one where there is none."""
+    """Return an object inside a JSON object, or an empty one."""
     found = whole.get(name) if isinstance(whole, Mapping) else None
     return found if isinstance(found, Mapping) else {}

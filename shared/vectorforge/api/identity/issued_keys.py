@@ -98,7 +98,7 @@ class IssuedKeys:
 
 
 def credential_of(key_id: str) -> str:
-    """The name of a key in logs."""
+    """Return the name of a key in logs."""
     return f"vf_{key_id}"
 
 

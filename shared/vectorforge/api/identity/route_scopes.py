@@ -1,4 +1,4 @@
-"""What each route needs; ``middleware.Authentication`` looks here before the body is read.
+"""Required scope of each route; ``middleware.guards.Authentication`` checks it before the body is read.
 
 A route that is not here cannot be served: ``doors`` refuses to open its module.
 """
@@ -106,7 +106,7 @@ _FIRST_SEGMENTS = 2
 
 
 def _indexed() -> Mapping[tuple[str, str, int | None], Sequence[tuple[Pattern[str], Scope]]]:
-    """The patterns of all routes; of those that take any number of segments, the number is None.
+    """Index the patterns of all routes; the number of slashes is None for ``:path`` parameters.
 
     Those without parameters are among them, for the router's patterns let a newline stand at the end.
     """
@@ -129,7 +129,7 @@ _PATTERNS = _indexed()
 
 
 def required_scope(method: str, path: str) -> Scope | None:
-    """What a request needs.
+    """Return the scope that a request requires.
 
     Args:
         method: Of HTTP.
@@ -153,7 +153,7 @@ def required_scope(method: str, path: str) -> Scope | None:
 
 
 def undeclared(routes: Iterable[tuple[str, str]]) -> list[str]:
-    """Those of these routes, by method and path, that are neither public nor in ``ROUTES``."""
+    """Return the routes, by method and path, that are neither public nor in ``ROUTES``."""
     return [
         f"{method} {path}"
         for method, path in routes

@@ -69,7 +69,7 @@ def _server() -> Server[Any]:
 
 
 def _receive_once(body: bytes) -> Receive:
-    """The body that has been read; whether the client goes away is looked at elsewhere."""
+    """Return a ``receive`` for a body that is read already; disconnects are detected elsewhere."""
     messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive() -> Message:
@@ -82,7 +82,7 @@ def _receive_once(body: bytes) -> Receive:
 
 
 class _CollectedResponse:
-    """What an ASGI app sends, as a response."""
+    """Messages of an ASGI app, collected into a response."""
 
     def __init__(self) -> None:
         self._start: Message = {}

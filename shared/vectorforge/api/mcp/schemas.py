@@ -57,7 +57,7 @@ class _WhereArguments(RequestBody):
 
 
 class SearchArguments(_WhereArguments):
-    """What to search for, and where."""
+    """Arguments of ``semantic_search``."""
 
     query: str = Field(
         min_length=1,
@@ -75,7 +75,7 @@ class SearchArguments(_WhereArguments):
 
 
 class ContextArguments(SearchArguments):
-    """What to search for, where, and how much of it to return."""
+    """Arguments of ``semantic_search_with_context``."""
 
     max_length: int = Field(
         default=CONTEXT_CHARS,
@@ -86,7 +86,7 @@ class ContextArguments(SearchArguments):
 
 
 class AskArguments(_WhereArguments):
-    """What to ask, and of which documents."""
+    """Arguments of ``ask``."""
 
     query: str = Field(
         min_length=1,
@@ -112,7 +112,7 @@ class NamedPassages(ContextFormat):
     """Each passage under its label and its origin: ``[Source 1] handbook.md › Refunds``."""
 
     def write(self, number: int, chunk: RetrievedChunk, *, include_score: bool) -> str:
-        """The passage; nothing in it can be taken for a label."""
+        """Return the passage with neutralized labels."""
         origin = _origin(chunk.document_source, chunk.chunk.heading or chunk.document_title)
         relevance = f" (score {chunk.score:.2f})" if include_score else ""
         head = f"{self.label_of(number)} {neutralise_labels(origin)}{relevance}"
@@ -120,7 +120,7 @@ class NamedPassages(ContextFormat):
 
 
 class FoundSource(Body):
-    """Where a passage is from."""
+    """Source of a passage."""
 
     number: int = Field(description="The N of its label [Source N], from 1.")
     source: str = Field(description="Path, address or key of the document.")
@@ -151,7 +151,7 @@ class QuotedSource(FoundSource):
 
 
 class SearchResult(BaseModel):
-    """Of ``semantic_search``."""
+    """Result of ``semantic_search``."""
 
     collection: str = Field(description="Name of the collection searched.")
     passages: list[FoundPassage] = Field(description="Best first; empty when nothing was found.")
@@ -159,7 +159,7 @@ class SearchResult(BaseModel):
 
     @classmethod
     def of(cls, collection: Collection, found: Sequence[RetrievedChunk], degraded: list[str]) -> Self:
-        """The result for these passages, best first."""
+        """Return the result for these passages, best first."""
         passages = [
             FoundPassage.of(cite(chunk), number=number, metadata=chunk.chunk.metadata)
             for number, chunk in enumerate(found, start=1)
@@ -168,7 +168,7 @@ class SearchResult(BaseModel):
 
 
 class ContextResult(BaseModel):
-    """Of ``semantic_search_with_context``."""
+    """Result of ``semantic_search_with_context``."""
 
     collection: str = Field(description="Name of the collection searched.")
     context: str = Field(description="The passages as one text; empty when nothing was found.")
@@ -178,7 +178,7 @@ class ContextResult(BaseModel):
 
     @classmethod
     def of(cls, collection: Collection, found: ContextPayload, degraded: list[str]) -> Self:
-        """The result for a context within ``max_length``."""
+        """Return the result for a context within ``max_length``."""
         return cls(
             collection=collection.name,
             context=found.assembled_context if found.used else "",
@@ -191,7 +191,7 @@ class ContextResult(BaseModel):
 
 
 class AskResult(Body):
-    """Of ``ask``."""
+    """Result of ``ask``."""
 
     query_id: UUID = Field(description="Names the question in the query log.")
     collection: str = Field(description="Name of the collection asked.")
@@ -224,7 +224,7 @@ class AskResult(Body):
 
 
 def answer_text(result: AskResult) -> str:
-    """The answer and the sources it cites (all it was given, where it cites none)."""
+    """Return the answer and its cited sources as text (all sources, if it cites none)."""
     cited = {citation.source_number for citation in result.citations}
     shown = [source for source in result.sources if source.number in cited or not cited]
     parts = [result.answer]

@@ -42,7 +42,7 @@ _MAX_PLACE_CHARS = 100
 
 
 def make_server(find_caller: Callable[[Any], Caller]) -> Server[Any]:
-    """A server of the tools, without state of its own.
+    """Return a stateless server of the tools.
 
     Args:
         find_caller: Who calls, by the HTTP request that brought the call; None elsewhere.
@@ -112,12 +112,12 @@ def _checked(tool: ToolDefinition[Any], arguments: Mapping[str, Any]) -> BaseMod
 
 
 def _place(location: tuple[int | str, ...]) -> str:
-    """The argument; the name of an unknown one is the caller's, and so bounded."""
+    """Return the name of the argument, bounded since unknown names are the caller's."""
     return str(location[0])[:_MAX_PLACE_CHARS] if location else "arguments"
 
 
 def _advice(error: Exception, caller: Caller) -> str:
-    """What went wrong, and what to do about it; nothing of an exception that is not ours."""
+    """Describe an error and its remedy; exceptions of other libraries stay hidden."""
     problem = problem_of(error, request_id=caller.request_id)
     if problem.status == 500:
         log_unexpected(logger, f"Tool call {caller.request_id} failed", error)
@@ -130,7 +130,7 @@ def _advice(error: Exception, caller: Caller) -> str:
 
 
 async def _undisturbed(call: Coroutine[Any, Any, CallToolResult]) -> CallToolResult:
-    """The call's result; cancelled, the call is cancelled once and its end awaited.
+    """Await a call; on cancellation, cancel it once and wait for its end.
 
     The package's own scopes cancel whatever is awaited in them again and again, and a query that is given up
     still has to be logged.
@@ -158,7 +158,7 @@ async def serve_stdio(application: Application, tenant: TenantServices) -> None:
 
 
 async def _read_lines(file: int) -> AsyncIterator[str]:
-    """The lines of a file that another thread waits for.
+    """Yield the lines of a file that another thread reads.
 
     The package waits in a thread that cannot be given up, so that a signal would end the process only after
     the next line.

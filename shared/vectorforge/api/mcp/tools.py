@@ -1,4 +1,4 @@
-"""Who calls a tool, on whose documents, and how long the answer may take.
+"""The MCP tools and the context of a call: tenant, deadline and ids.
 
 The tools: what a model is told about each, and what each does.
 """
@@ -55,7 +55,7 @@ class Caller:
 
     @classmethod
     def of_request(cls, request: Request) -> Self:
-        """The caller of an HTTP request, whose tenant ``middleware.Authentication`` has found.
+        """Return the caller of an authenticated HTTP request.
 
         Raises:
             AuthenticationError: There is no tenant; the middleware should have refused already.
@@ -72,13 +72,13 @@ class Caller:
 
     @classmethod
     def on_this_machine(cls, application: Application, tenant: TenantServices) -> Self:
-        """A caller that has started this process and needs no credential."""
+        """Return the caller of a local process, which needs no credential."""
         query_id = uuid4()
         deadline = Deadline.after(application.config.query.query_timeout_s)
         return cls(application, tenant, deadline, query_id, str(query_id))
 
     async def collection(self, asked: str | None, *, profile_id: int | None = None) -> Collection:
-        """The collection of this name or id; None means the default: of a profile, the profiles'.
+        """Return the collection with this name or id; None selects the default, or the profiles' collection.
 
         Raises:
             NotFoundError: There is none; the text lists those that there are.
@@ -134,7 +134,7 @@ _A = TypeVar("_A", bound=RequestBody)
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What a call returns."""
+    """Result of a call."""
 
     result: BaseModel
     text: str

@@ -61,10 +61,10 @@ _BLANK_LINE = b"\n\n"
 
 
 class StoredStreams(Protocol):
-    """Where streams are kept, bound to the tenant (``AnswerStreamRepository``)."""
+    """Store of a tenant's streams (``AnswerStreamRepository``)."""
 
     async def read(self, query_id: UUID, after: int) -> StoredStream | None:
-        """A stream and its first batches that have events after this id."""
+        """Read a stream and its first batches with events after this id."""
         ...
 
     async def note_reader(self, query_id: UUID) -> None:
@@ -166,7 +166,7 @@ class ReplayResponse(EventSourceResponse):
             self._heard_at = time.monotonic()  # who could not listen cannot say that it was silent
 
     def _closing_words(self) -> bytes:
-        """What ends a stream that has no end of its own; nothing for one that has."""
+        """Return the final event of a stream that lacks one; empty otherwise."""
         if self._found.state == "ended":
             return b""
         error = AnswerStreamLostError() if self._found.state == "lost" else AnswerStreamTooLongError()
@@ -175,7 +175,7 @@ class ReplayResponse(EventSourceResponse):
 
 
 def has_nothing_after(found: StoredStream, after: int) -> bool:
-    """Whether a client with this event has been told the end as well."""
+    """Return True if a client with this event has received the end, too."""
     if found.state == "running":
         return False
     return after >= found.last_id if found.state == "ended" else after > found.last_id
@@ -230,7 +230,7 @@ async def follow_answer(
         Header(alias="Last-Event-ID", description=f"{_LAST_EVENT_ID} It goes before the parameter."),
     ] = None,
 ) -> Response:
-    """The events of an answer that was asked for with `resumable: true`, from any one on."""
+    """Stream the stored events of an answer requested with `resumable: true`, from any event on."""
     # An EventSource that comes back sends the header, and the parameter of its first request beside it.
     after = _event_id(header or last_event_id or "0")
     found = await tenant.answer_streams.read(query_id, after)

@@ -28,7 +28,7 @@ from vectorforge.types import DistanceMetric, SearchMode, SearchSettings, Vector
 
 
 class SearchSettingsFields(RequestBody):
-    """How a collection is searched."""
+    """Search settings of a collection."""
 
     search_mode: SearchMode | None = Field(
         default=None, description="How questions are searched that do not say it themselves."
@@ -47,12 +47,12 @@ class SearchSettingsFields(RequestBody):
     )
 
     def search_settings(self) -> SearchSettings:
-        """What is set, and None for the rest."""
+        """Return the given settings, and None for the others."""
         return SearchSettings(self.search_mode, self.dense_weight, self.language)
 
 
 class CollectionChange(SearchSettingsFields):
-    """What to change of a collection; what is left out stays."""
+    """Changes of a collection; omitted fields stay unchanged."""
 
     @model_validator(mode="after")
     def _something(self) -> Self:
@@ -85,7 +85,7 @@ class CollectionRequest(SearchSettingsFields):
     )
 
     def search_settings(self) -> SearchSettings:
-        """What is given, as the repository takes it."""
+        """Return the given settings for the repository."""
         return replace(super().search_settings(), keeps_words=self.keeps_words)
 
 
@@ -117,7 +117,7 @@ class CollectionBody(Body):
 
 
 class CollectionList(BaseModel):
-    """A page of the collections, by name."""
+    """List the collections by name."""
 
     collections: list[CollectionBody]
     limit: int
@@ -129,7 +129,7 @@ router = APIRouter(prefix="/v1/collections", tags=["collections"])
 
 @router.get("", responses=problems())
 async def list_collections(tenant: Tenant, limit: Limit = MAX_PAGE, offset: Offset = 0) -> CollectionList:
-    """A page of the collections, by name."""
+    """List the collections by name."""
     found = await tenant.collections.list(limit=limit, offset=offset)
     bodies = [CollectionBody.of(collection) for collection in found]
     return CollectionList(collections=bodies, limit=limit, offset=offset)
@@ -151,7 +151,7 @@ async def create_collection(
 
 @router.get("/{collection_id}", responses=problems(404))
 async def show_collection(collection_id: UUID, tenant: Tenant) -> CollectionBody:
-    """One collection."""
+    """Return one collection."""
     collection = await tenant.collections.find_by_id(collection_id)
     if collection is None:
         raise NotFoundError(f"Collection {collection_id} not found")

@@ -74,7 +74,7 @@ async def create_conversation(
 
 @router.get("", responses=problems())
 async def list_conversations(tenant: Tenant, limit: Limit = 50, offset: Offset = 0) -> ConversationList:
-    """A page of the conversations, the one last used first."""
+    """List the conversations, most recently used first."""
     found = await tenant.conversations.list(limit=limit, offset=offset)
     bodies = [ConversationBody.of(conversation) for conversation in found]
     return ConversationList(conversations=bodies, limit=limit, offset=offset)
@@ -84,7 +84,7 @@ async def list_conversations(tenant: Tenant, limit: Limit = 50, offset: Offset =
 async def show_conversation(
     conversation_id: UUID, tenant: Tenant, limit: PartsLimit = 100
 ) -> ConversationWithMessages:
-    """One conversation with its last messages."""
+    """Return one conversation with its last messages."""
     conversation = await tenant.conversations.find_by_id(conversation_id)
     if conversation is None:
         raise _not_found(conversation_id)

@@ -35,7 +35,7 @@ class DocumentsRequest(RequestBody):
 
 
 class DocumentsDeletion(RequestBody):
-    """Which documents are to be deleted."""
+    """Selection of documents to delete."""
 
     filters: Annotated[Filters, Field(min_length=1)]
     profile_id: ProfileId | None = None
@@ -43,7 +43,7 @@ class DocumentsDeletion(RequestBody):
 
 
 class DeletedDocuments(BaseModel):
-    """What a deletion did."""
+    """Result of a deletion."""
 
     matched: int = Field(description="Documents that matched before.")
     deleted: int = Field(description="Documents deleted, with their passages; in a dry run none.")
@@ -130,7 +130,7 @@ class ChunkWithDocument(ChunkBody):
 
     @classmethod
     def of_document(cls, cited: CitedChunk, document: Document) -> Self:
-        """The body for the chunk of this document."""
+        """Return the body of a chunk with its document."""
         return cls.of(
             cited.chunk, retired=cited.retired, document_version=cited.document_version, document=document
         )

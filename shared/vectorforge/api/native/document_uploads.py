@@ -48,7 +48,7 @@ _MAX_NAMED_SOURCES = 5
 
 
 async def read_job_items(request: Request, settings: IngestionSettings) -> list[NewJobItem]:
-    """The documents in the request's body.
+    """Read the documents in the request's body.
 
     Raises:
         HTTPException: 415, the body is neither JSON nor multipart; 413, a document is too large; 400, the
@@ -158,7 +158,7 @@ async def _item_of_upload(
 
 
 def source_of(file_name: str) -> str:
-    """The last component of a file's name, without control characters; empty when nothing is left."""
+    """Return the last component of a file name without control characters; may be empty."""
     last = file_name.replace("\\", "/").rsplit("/", 1)[-1]
     printable = "".join(c for c in storable(last) if c.isprintable()).strip()
     return "" if printable in (".", "..") else printable[:MAX_SOURCE_CHARS]

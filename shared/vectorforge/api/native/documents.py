@@ -71,7 +71,7 @@ async def list_documents(
     limit: Limit = 50,
     offset: Offset = 0,
 ) -> DocumentList:
-    """A page of the collection's documents."""
+    """List the documents of a collection."""
     await _require_collection(tenant, collection_id)
     found, total = await tenant.documents.list(collection_id, limit=limit, offset=offset, condition=filtered)
     return DocumentList(
@@ -127,7 +127,7 @@ async def delete_documents(
 
 @router.get("/documents/{document_id}", responses=problems(404))
 async def show_document(document_id: UUID, tenant: Tenant) -> DocumentBody:
-    """One document, without its text."""
+    """Return one document without its text."""
     return DocumentBody.of(await _find_document(tenant, document_id))
 
 
@@ -142,7 +142,7 @@ async def delete_document(
 
 @router.get("/documents/{document_id}/text", responses=problems(404))
 async def show_text(document_id: UUID, tenant: Tenant) -> DocumentText:
-    """The document's extracted text."""
+    """Return the document's extracted text."""
     document = await _find_document(tenant, document_id)
     text = await tenant.documents.text(document_id)
     if text is None:
@@ -160,7 +160,7 @@ async def show_text(document_id: UUID, tenant: Tenant) -> DocumentText:
 async def list_chunks(
     document_id: UUID, tenant: Tenant, limit: PartsLimit = MAX_PARTS, offset: Offset = 0
 ) -> ChunkList:
-    """A page of the document's passages, in order."""
+    """List the document's passages in order."""
     document = await _find_document(tenant, document_id)
     found = await tenant.documents.chunks(document_id, limit=limit, offset=offset)
     return ChunkList(
@@ -173,7 +173,7 @@ async def list_chunks(
 
 @router.get("/chunks/{chunk_id}", responses=problems(404))
 async def show_chunk(chunk_id: UUID, tenant: Tenant) -> ChunkWithDocument:
-    """One passage and the document it is from; also one that the document no longer holds (`retired`)."""
+    """Return one passage and its document, including passages of earlier versions (`retired`)."""
     cited = await tenant.documents.chunk(chunk_id)
     if cited is None:
         raise NotFoundError(f"Chunk {chunk_id} not found")

@@ -83,7 +83,7 @@ class JobWithDocuments(JobBody):
     def with_items(
         cls, job: IngestionJob, items: Sequence[IngestionJobItem], *, limit: int, offset: int
     ) -> Self:
-        """The body for the job and a page of its items."""
+        """Return the body of a job with a page of its items."""
         return cls.of(job, documents=items, documents_limit=limit, documents_offset=offset)
 
 
@@ -116,7 +116,7 @@ async def list_jobs(
     limit: Limit = 50,
     offset: Offset = 0,
 ) -> JobList:
-    """A page of the ingestion jobs, newest first; all, or those of a collection or a document."""
+    """List ingestion jobs, newest first; all, or those of a collection or a document."""
     found = await tenant.jobs.list(collection_id, source=source, limit=limit, offset=offset)
     return JobList(jobs=[JobBody.of(job) for job in found], limit=limit, offset=offset)
 
@@ -125,7 +125,7 @@ async def list_jobs(
 async def show_job(
     job_id: UUID, tenant: Tenant, documents_limit: PartsLimit = MAX_PARTS, documents_offset: Offset = 0
 ) -> JobWithDocuments:
-    """One job with a page of its documents."""
+    """Return one job with a page of its documents."""
     job = await tenant.jobs.find_by_id(job_id)
     if job is None:
         raise NotFoundError(f"Job {job_id} not found")
@@ -156,7 +156,7 @@ class UploadRequest(RequestBody):
 
 
 class UploadFormBody(BaseModel):
-    """Where and how to upload: POST the fields and then the part ``file``, as multipart/form-data."""
+    """Upload form: POST the fields and then the part ``file``, as multipart/form-data."""
 
     url: str
     method: Literal["POST"] = "POST"

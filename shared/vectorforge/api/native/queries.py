@@ -64,7 +64,7 @@ class RangeParameters(BaseModel):
     variant: Annotated[str, BeforeValidator(_clean), Field(min_length=1, max_length=100)] | None = None
 
     def matching(self) -> QueryFilter:
-        """The conditions."""
+        """Return the filter of these parameters."""
         fields = {name: getattr(self, name) for name in type(self).model_fields}
         return QueryFilter(
             **{name: fields[name] for name in QueryFilter.__dataclass_fields__ if name in fields}
@@ -72,7 +72,7 @@ class RangeParameters(BaseModel):
 
 
 class LogParameters(RangeParameters):
-    """What a query of the log may be chosen by."""
+    """Filters of the query log."""
 
     outcome: LoggedOutcome | None = Field(
         default=None,
@@ -122,7 +122,7 @@ class QueryLogBody(Body):
 
 
 class QueryLogList(BaseModel):
-    """A page of the query log, newest first."""
+    """List the query log, newest first."""
 
     queries: list[QueryLogBody]
     limit: int
@@ -140,7 +140,7 @@ def cursor_after(log: QueryLog) -> str:
 
 
 def read_cursor(cursor: str) -> tuple[datetime, UUID]:
-    """The time and id that ``cursor_after`` was given.
+    """Return the time and id that ``cursor_after`` encoded.
 
     Raises:
         InvalidInputError: It was not made by ``cursor_after``.
@@ -157,7 +157,7 @@ router = APIRouter(prefix="/v1/queries", tags=["query log"])
 
 
 class PageParameters(LogParameters):
-    """Of ``/v1/queries``."""
+    """Query parameters of ``/v1/queries``."""
 
     limit: int = Field(default=50, ge=1, le=MAX_PAGE, description="Rows to return.")
     offset: int = Field(
@@ -173,7 +173,7 @@ class PageParameters(LogParameters):
 
 @router.get("", responses=problems())
 async def list_queries(tenant: Tenant, parameters: Annotated[PageParameters, Query()]) -> QueryLogList:
-    """A page of the query log, newest first."""
+    """List the query log, newest first."""
     if parameters.after is not None and parameters.offset:
         raise InvalidInputError("after and offset exclude each other.", field="offset")
     found = await tenant.query_logs.find(
@@ -192,7 +192,7 @@ async def list_queries(tenant: Tenant, parameters: Annotated[PageParameters, Que
 
 @router.get("/{query_id}", responses=problems(404))
 async def show_query(query_id: UUID, tenant: Tenant) -> QueryLogBody:
-    """One question and its answer."""
+    """Return one query and its answer."""
     log = await tenant.query_logs.find_by_id(query_id)
     if log is None:
         raise NotFoundError(f"Query {query_id} not found")

@@ -82,7 +82,7 @@ class SearchResponse(BaseModel):
 
     @classmethod
     def of(cls, query: str, collection_id: UUID, found: Passages, latency_ms: float) -> Self:
-        """The body for the passages."""
+        """Return the body of retrieved passages."""
         return cls(
             query=query,
             collection_id=collection_id,

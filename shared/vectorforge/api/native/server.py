@@ -38,7 +38,7 @@ _STYLE_FILE = re.compile(r'<link rel="stylesheet" href="([\w/]+\.css)">')
 
 
 def page_response(name: str) -> HTMLResponse:
-    """The page of this file name in ``api/page``, the scripts and styles that it names written into it."""
+    """Return a page of ``api/page`` with its scripts and styles inlined."""
     html, policy = _page(name)
     return HTMLResponse(
         html,
@@ -52,7 +52,7 @@ def page_response(name: str) -> HTMLResponse:
 
 @lru_cache
 def _page(name: str) -> tuple[str, str]:
-    """The page and the policy that lets exactly its own script and style run."""
+    """Return the page and a policy that allows exactly its own script and style."""
     folder = files("vectorforge.api").joinpath("page")
     html = _with_its_files(folder.joinpath(name).read_text(encoding="utf-8"), folder)
     hashes: dict[str, list[str]] = {"script": [], "style": []}
@@ -71,7 +71,7 @@ def _page(name: str) -> tuple[str, str]:
 
 
 def _with_its_files(html: str, folder: Traversable) -> str:
-    """The page in one file: one request, and each part of it is held to its hash."""
+    """Inline scripts and styles: one request, and each part is checked against its hash."""
 
     def text_of(match: re.Match[str]) -> str:
         return "\n" + folder.joinpath(match[1]).read_text(encoding="utf-8")
@@ -85,7 +85,7 @@ def _sources(hashes: list[str]) -> str:
 
 
 class Component(BaseModel):
-    """What the probe of one part found."""
+    """Result of the probe of one component."""
 
     name: str
     healthy: bool
@@ -112,7 +112,7 @@ class LLMProviderBody(BaseModel):
 
     @classmethod
     def of(cls, info: ProviderInfo) -> Self:
-        """The body for the description."""
+        """Return the body of a ``ProviderInfo``."""
         return cls(
             name=info.name,
             default_model=info.default_model,
@@ -132,7 +132,7 @@ class EmbeddingProviderBody(BaseModel):
 
     @classmethod
     def of(cls, provider: EmbeddingProvider, *, is_default: bool) -> Self:
-        """The body for the provider."""
+        """Return the body of a provider."""
         return cls(
             name=provider.provider_name(),
             default_model=provider.default_model,
@@ -142,7 +142,7 @@ class EmbeddingProviderBody(BaseModel):
 
 
 class ProvidersResponse(BaseModel):
-    """What is configured."""
+    """Configured providers."""
 
     llm: list[LLMProviderBody]
     embedding: list[EmbeddingProviderBody]
@@ -150,7 +150,7 @@ class ProvidersResponse(BaseModel):
 
     @classmethod
     def of(cls, llm: LLMProviderRegistry, embedding: EmbeddingProviderRegistry) -> Self:
-        """The body for what is registered."""
+        """Return the body of the registered providers."""
         default = embedding.get_default()
         providers = [embedding.get(name) for name in embedding.list_providers()]
         writers = [LLMProviderBody.of(info) for info in llm.infos()]
@@ -162,7 +162,7 @@ class ProvidersResponse(BaseModel):
 
 
 class ModelsResponse(BaseModel):
-    """What a vendor offers to the key that is configured."""
+    """Models that a vendor offers to the configured key."""
 
     provider: str
     default_model: str = Field(description="Asked when a request names none.")
@@ -171,7 +171,7 @@ class ModelsResponse(BaseModel):
 
 
 class RootResponse(BaseModel):
-    """What this server is and what it can be asked."""
+    """Description of this server and its endpoints."""
 
     name: str
     version: str
@@ -220,7 +220,7 @@ async def health(
 
 @router.get("/v1/providers", responses=problems())
 async def list_providers(application: ApplicationDep, tenant: Tenant) -> ProvidersResponse:
-    """The configured language and embedding models. Nothing is asked of them, and no secret is shown."""
+    """List the configured language and embedding models, without calling them and without secrets."""
     return ProvidersResponse.of(application.llm_registry, application.embedding_registry)
 
 
@@ -230,7 +230,7 @@ async def list_models(
     application: ApplicationDep,
     tenant: Tenant,
 ) -> ModelsResponse:
-    """The models that a vendor offers to the configured key. The vendor is asked once for each request."""
+    """List the models that a vendor offers to the configured key; calls the vendor once per request."""
     registry = application.llm_registry
     if name not in registry.list_providers():
         there = ", ".join(registry.list_providers()) or "none"
@@ -272,7 +272,7 @@ ENDPOINTS = {
     },
 )
 async def root(request: Request) -> Response | RootResponse:
-    """What this server is."""
+    """Describe this server."""
     if "text/html" in request.headers.get("accept", ""):
         response = page_response("index.html")
         response.headers["Vary"] = "Accept"

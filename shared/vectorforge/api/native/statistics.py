@@ -39,7 +39,7 @@ class PercentilesBody(_Body):
 
 
 class UsageBody(_Body):
-    """What some queries came to."""
+    """Usage figures of a set of queries."""
 
     queries: int
     outcomes: dict[str, int] = Field(description="How many ended how; outcomes of no query are left out.")
@@ -89,7 +89,7 @@ class CollectionActivityBody(ActivityBody):
 
 
 class ContentBody(_Body):
-    """What there is to ask, now."""
+    """Current number of collections, documents and chunks."""
 
     collections: int
     documents: int
@@ -129,7 +129,7 @@ router = APIRouter()
 
 
 class StatisticsParameters(RangeParameters):
-    """Of ``/v1/stats``."""
+    """Query parameters of ``/v1/stats``."""
 
     bucket: Bucket | None = None
 

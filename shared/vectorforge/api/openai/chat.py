@@ -137,7 +137,7 @@ _END = b"data: [DONE]\n\n"
 
 @dataclass(frozen=True, slots=True)
 class ChatFormat:
-    """What one request wants its answer to look like."""
+    """Format of one answer."""
 
     model: str
     """As it was asked for."""
@@ -148,7 +148,7 @@ class ChatFormat:
 
 
 def chat_completion(result: QueryResult, wanted: ChatFormat) -> ChatCompletion:
-    """A whole answer."""
+    """Return a whole answer."""
     passages = result.retrieved_chunks[: len(result.sources)]
     answer, citations = rewrite_labels(result.answer, result.citations, passages)
     footer = sources_footer(citations, result.sources) if wanted.append_sources else ""
@@ -187,7 +187,7 @@ class ChatChunkEncoder:
         self._usage: UsageEvent | None = None
 
     def encode(self, event: QueryEvent) -> bytes:
-        """The event as chunks; none of citations, which come together at the end."""
+        """Encode an event as chunks; citations are sent together at the end."""
         match event:
             case MetaEvent():
                 self._id = _completion_id(event.request_id)
@@ -208,7 +208,7 @@ class ChatChunkEncoder:
                 return b""
 
     def encode_failure(self, error: Exception, partial_answer: str) -> bytes:
-        """The end of a stream that an unforeseen exception broke off; its text stays here."""
+        """Encode the end of a stream after an unexpected exception, without its message."""
         return self._failure(error)
 
     def _end(self, result: QueryResult) -> Iterator[bytes]:

@@ -95,7 +95,7 @@ class EmbeddingUsage(BaseModel):
 
 
 class EmbeddingList(BaseModel):
-    """The vectors, in the order of the inputs."""
+    """Return the vectors in the order of the inputs."""
 
     object: Literal["list"] = "list"
     data: list[EmbeddingBody]
@@ -104,7 +104,7 @@ class EmbeddingList(BaseModel):
 
 
 def find_embedder(registry: EmbeddingProviderRegistry, name: str) -> tuple[EmbeddingProvider, str]:
-    """The provider and the model that a name means: ``local``, ``openai/text-embedding-3-large``.
+    """Return the provider and model of a name such as ``local`` or ``openai/text-embedding-3-large``.
 
     The name of a provider's default model means that one, the default provider's first.
 
@@ -143,7 +143,7 @@ def check_size(body: EmbeddingsRequest) -> None:
 async def embed(
     provider: EmbeddingProvider, model: str, body: EmbeddingsRequest, deadline: Deadline
 ) -> list[list[float]]:
-    """The vectors, in the order of the inputs.
+    """Return the vectors in the order of the inputs.
 
     Raises:
         InvalidInputError: An input is blank, too long or refused, or the model's vectors have another

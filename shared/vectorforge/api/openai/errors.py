@@ -15,7 +15,7 @@ from vectorforge.api.schemas import Problem, problems
 
 
 class OpenAIErrorDetail(BaseModel):
-    """What went wrong."""
+    """Details of an error."""
 
     message: str
     type: str
@@ -55,7 +55,7 @@ def openai_status(status: int) -> int:
 
 
 def openai_error(problem: Problem) -> dict[str, Any]:
-    """The body of an error, and the data of one inside a stream.
+    """Return the body of an error, which is also the data of an error event.
 
     ``code`` is our own, as everywhere; ``param`` names the field, where there is one.
     """

@@ -23,7 +23,7 @@ _NO_ADDRESS = str.maketrans({" ": "%20", "(": "%28", ")": "%29", "<": "%3C", ">"
 
 
 def sources_footer(citations: Iterable[Citation], sources: Sequence[SourceCitation]) -> str:
-    """The cited sources as a Markdown list to be put below the answer; empty when none is cited.
+    """Return the cited sources as a Markdown list for the end of the answer; empty if none is cited.
 
     Args:
         citations: Of the answer.
@@ -35,7 +35,7 @@ def sources_footer(citations: Iterable[Citation], sources: Sequence[SourceCitati
 
 
 def without_sources_footer(text: str) -> str:
-    """An earlier answer that a client sends back, without such a list: its numbers meant other passages."""
+    """Remove such a list from an earlier answer that a client sends back; its numbers are outdated."""
     return _FOOTER.sub("", text)
 
 
@@ -47,7 +47,7 @@ def _named(source: SourceCitation) -> str:
 
 
 def _plain(text: str) -> str:
-    """One line, in which nothing is Markdown."""
+    """Return the text on one line with Markdown escaped."""
     return _MARKDOWN.sub(r"\\\1", " ".join(text.split()))
 
 
@@ -97,20 +97,20 @@ class LabelRewriter:
         self._shifts: list[int] = [0]
 
     def feed(self, text: str) -> str:
-        """What can be given out with the next piece of the answer; may be empty."""
+        """Return the text that is final after the next piece of the answer; may be empty."""
         self._answer += text
         return self._advance(is_whole=False)
 
     def finish(self) -> str:
-        """The rest, when the answer is complete or has broken off."""
+        """Return the remaining text at the end of the answer."""
         return self._advance(is_whole=True)
 
     def has_given_out(self, citation: Citation) -> bool:
-        """Whether the text of the citation's label has been given out, so that it can be located."""
+        """Return True if the citation's label has been emitted and can be located."""
         return citation.end <= self._done
 
     def locate(self, citation: Citation) -> Citation:
-        """The citation with the offsets of its ``[n]`` in what was given out, in characters (code points).
+        """Return the citation with the offsets of its ``[n]`` in the emitted text, in code points.
 
         Only after the text of its label has been given out; after ``finish`` it has in any case.
         """
@@ -137,7 +137,7 @@ class LabelRewriter:
         return "".join(parts)
 
     def _read_line_start(self, end: int, *, is_line_whole: bool) -> bool:
-        """Whether it can be told yet if the line is code, as ``answer_sentences.is_fence`` understands it."""
+        """Return True once it is known whether the line is code, by the rule of ``is_fence``."""
         if not is_line_whole and _FENCE_BEGUN.match(self._answer, self._done, end):
             return False
         is_fence = _FENCE.match(self._answer, self._done, end) is not None
@@ -148,7 +148,7 @@ class LabelRewriter:
         return True
 
     def _rewrite_line(self, end: int, *, is_line_whole: bool) -> list[str]:
-        """What can be given out of a line of text, which may not be whole."""
+        """Return the final parts of a line of text, which may be incomplete."""
         held_from = end if is_line_whole else self._held_from(end)
         scan = self._scan(end, is_line_whole=is_line_whole)
         sources = self._source_labels.find(self._answer, self._done, end)
@@ -207,7 +207,7 @@ class LabelRewriter:
         return text
 
     def _held_from(self, end: int) -> int:
-        """Where that begins which may yet become a label; ``end``: nothing may."""
+        """Return the start of text that may become a label; ``end`` if there is none."""
         held_from = end
         bracket = self._answer.rfind("[", max(self._done, end - _LONGEST_LABEL), end)
         begun = _LABEL_BEGUN.match(self._answer, bracket, end) if bracket >= 0 else None
@@ -231,7 +231,7 @@ class _Scan:
     labels: list[Label] = field(default_factory=list)
 
     def restart(self, done: int) -> int:
-        """Where the next scan may begin, when what lies before ``done`` is given out: outside of code."""
+        """Return the start of the next scan, outside of code, after emission up to ``done``."""
         last = max((start for start in self.starts if start <= done), default=self.starts[0])
         return done if last == self.starts[-1] and done <= self.open_code else last
 
@@ -239,7 +239,7 @@ class _Scan:
 def rewrite_labels(
     answer: str, citations: Iterable[Citation], passages: Sequence[RetrievedChunk] = ()
 ) -> tuple[str, list[Citation]]:
-    """A whole answer with labels that read ``[n]``, and its citations with their offsets in that text."""
+    """Return a whole answer with labels ``[n]`` and its citations with offsets in that text."""
     rewriter = LabelRewriter(passages)
     text = rewriter.feed(answer) + rewriter.finish()
     return text, [rewriter.locate(citation) for citation in citations]

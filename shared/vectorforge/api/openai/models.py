@@ -45,7 +45,7 @@ ASKABLE = {preset.name: preset for preset in (VECTORFORGE, RAG_QUERY, DOCRAG)}
 
 @dataclass(frozen=True, slots=True)
 class RequestedModel:
-    """What a model's name asks for."""
+    """Preset and collection of a model name."""
 
     name: str
     """As it was asked for, to be said again in the answer."""
@@ -69,7 +69,7 @@ class RequestedModel:
 
 
 def model_name(preset: str, collection: str | None = None) -> str:
-    """The name of the model that answers from this collection."""
+    """Return the name of the model that answers from this collection."""
     return f"{preset}/{collection}" if collection else preset
 
 
@@ -83,7 +83,7 @@ class ModelBody(BaseModel):
 
     @classmethod
     def of(cls, name: str, collection: Collection) -> Self:
-        """The body of the model of this name."""
+        """Return the body of the model with this name."""
         made = collection.created_at
         return cls(id=name, created=int(made.timestamp()) if made else 0)
 
@@ -98,7 +98,7 @@ class ModelList(BaseModel):
 async def find_answering_collection(
     application: Application, tenant: TenantServices, asked: RequestedModel
 ) -> Collection:
-    """The collection that the model answers from.
+    """Return the collection that the model answers from.
 
     Raises:
         AnsweringModelNotFoundError: The tenant has none of this name.
@@ -164,7 +164,7 @@ async def list_answering_models(tenant: Tenant) -> ModelList:
 
 @router.get("/{model:path}", responses=openai_problems(404))
 async def show_answering_model(model: str, application: ApplicationDep, tenant: Tenant) -> ModelBody:
-    """One of them; its name has a slash, which need not be encoded."""
+    """Return one model; the slash in its name need not be encoded."""
     asked = RequestedModel.parse(model)
     return ModelBody.of(asked.name, await find_answering_collection(application, tenant, asked))
 
@@ -172,7 +172,7 @@ async def show_answering_model(model: str, application: ApplicationDep, tenant: 
 def url_citations(
     citations: Iterable[Citation], sources: Sequence[SourceCitation], base_url: str
 ) -> list[Annotation]:
-    """One annotation for each citation, in the order of the answer.
+    """Return one annotation for each citation, in the order of the answer.
 
     ``url_citation`` is the only kind that clients take: some refuse an answer with another one. A source
     without a web address therefore gets that of its text on this server.
@@ -210,7 +210,7 @@ _TEXT_PARTS = ("text", "input_text", "output_text")
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """What is asked, and what was said before."""
+    """A query and the conversation before it."""
 
     question: str
     history: tuple[HistoryMessage, ...] = ()
@@ -219,7 +219,7 @@ class Conversation:
 
     @classmethod
     def of(cls, messages: Sequence[ClientMessage], *, field: str = "messages") -> "Conversation":
-        """The last message of the user is the question, the others are what was said.
+        """Split messages into the query (the user's last message) and the conversation before it.
 
         Args:
             messages: Oldest first.
@@ -251,7 +251,7 @@ def _read(message: ClientMessage, field: str) -> HistoryMessage:
 
 
 def _text(parts: Sequence[ContentPart], field: str) -> str:
-    """The text of a message; its parts stand on lines of their own."""
+    """Return the text of a message, with its parts on separate lines."""
     text = "\n".join(_part_text(part, f"{field}.{index}") for index, part in enumerate(parts))
     if len(text) > MAX_TEXT_CHARS:
         raise InvalidInputError(f"{field} may hold {MAX_TEXT_CHARS} characters at most.", field=field)

@@ -133,14 +133,14 @@ class AttributeFilter(BaseModel):
         return self
 
     def translated(self) -> dict[str, Any]:
-        """The same condition as our own filter; ``vectorstore.filters`` checks the values of lists."""
+        """Return the condition as a native filter; ``vectorstore.filters`` checks the values of lists."""
         if self.filters is not None:
             return {f"${self.type}": [part.translated() for part in self.filters]}
         return {str(self.key): {f"${self.type}": self.value}}
 
 
 class RetrievalOptions(OpenAIBody):
-    """What OpenAI's clients may say about the search; in ``extra_body`` of its Python package."""
+    """Search options of OpenAI requests; ``extra_body`` in OpenAI's Python package."""
 
     top_k: Annotated[int, Field(ge=1, description="Passages to retrieve.")] | None = None
     min_score: float | None = Field(default=None, description="Passages scoring lower are dropped.")
@@ -155,7 +155,7 @@ class RetrievalOptions(OpenAIBody):
     allow_ungrounded: bool | None = Field(default=None, description=ALLOW_UNGROUNDED)
 
     def search_options(self) -> dict[str, Any]:
-        """Those given, as fields of ``QueryConfig``; null is the same as not given."""
+        """Return the given options as fields of ``QueryConfig``; null counts as omitted."""
         return self.model_dump(include=set(RetrievalOptions.model_fields) - {"variant"}, exclude_none=True)
 
 
@@ -199,7 +199,7 @@ class ChatCompletionRequest(RetrievalOptions):
     web_search_options: Any = None
 
     def options(self) -> dict[str, Any]:
-        """How the question is to be answered: fields of ``QueryConfig`` that the request says."""
+        """Return the query settings of the request as fields of ``QueryConfig``."""
         limit = self.max_completion_tokens or self.max_tokens
         sampling = {"temperature": self.temperature, "top_p": self.top_p, "max_tokens": limit}
         given = {name: value for name, value in sampling.items() if value is not None}
@@ -207,7 +207,7 @@ class ChatCompletionRequest(RetrievalOptions):
 
     @property
     def limit_field(self) -> str:
-        """Which of its two names the longest answer has in this request."""
+        """Name of the field that limits the answer's length in this request."""
         return "max_completion_tokens" if self.max_completion_tokens else "max_tokens"
 
 
@@ -252,7 +252,7 @@ class AnswerChoice(BaseModel):
 
 
 class OwnDetails(AnswerDetails):
-    """What other servers of this API do not say: ``vectorforge`` in the answer."""
+    """Details beyond OpenAI's API: ``vectorforge`` in the answer."""
 
     query_id: UUID = Field(description="Of the log: `GET /v1/queries/{query_id}`.")
     provider: str | None

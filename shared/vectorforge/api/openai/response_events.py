@@ -87,11 +87,11 @@ class ResponseEventEncoder:
         self._annotations: list[FileCitation] = []
 
     def encode(self, event: QueryEvent) -> bytes:
-        """What the event is in a streamed response: several events, one, or none."""
+        """Encode an event as any number of events of a streamed response."""
         return b"".join(self._events(event))
 
     def encode_failure(self, error: Exception, partial_answer: str) -> bytes:
-        """The end of a stream that an unforeseen exception broke off; its text stays here."""
+        """Encode the end of a stream after an unexpected exception, without its message."""
         return b"".join(self._failure(error))
 
     def _events(self, event: QueryEvent) -> Iterator[bytes]:

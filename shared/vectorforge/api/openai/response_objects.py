@@ -40,7 +40,7 @@ class ResponseIds:
 
     @classmethod
     def make(cls, query_id: UUID, conversation_id: UUID | None) -> str:
-        """The response's id."""
+        """Return the id of a response."""
         return cls._PREFIX + query_id.hex + (conversation_id.hex if conversation_id else "")
 
     @classmethod
@@ -62,7 +62,7 @@ class ResponseIds:
 
 @dataclass(frozen=True, slots=True)
 class ResponseFormat:
-    """What one request wants its response to look like."""
+    """Format of one response."""
 
     question: str
     echo: EchoedRequest
@@ -83,12 +83,12 @@ class ResponseParts:
 
     @property
     def search_id(self) -> str:
-        """Of the item with the search."""
+        """Id of the search item."""
         return f"fs_{self.query_id.hex}"
 
     @property
     def message_id(self) -> str:
-        """Of the item with the answer."""
+        """Id of the message item."""
         return f"msg_{self.query_id.hex}"
 
     def search(
@@ -97,7 +97,7 @@ class ResponseParts:
         sources: Sequence[SourceCitation] = (),
         retrieved: Iterable[RetrievedChunk] = (),
     ) -> FileSearchCall:
-        """The item with the search; its results only where they are wanted."""
+        """Return the search item, with results only if requested."""
         metadata = {found.chunk.id: found.chunk.metadata for found in retrieved}
         results = [_found(source, metadata.get(source.chunk_id, {})) for source in sources]
         return FileSearchCall(
@@ -110,24 +110,24 @@ class ResponseParts:
     def message(
         self, status: ItemStatus, text: str, annotations: Sequence[FileCitation] = ()
     ) -> OutputMessage:
-        """The item with the answer."""
+        """Return the message item."""
         content = [OutputText(text=text, annotations=list(annotations))] if status != "in_progress" else []
         return OutputMessage(id=self.message_id, status=status, content=content)
 
     def begun(self) -> ResponseBody:
-        """The response before there is anything in it."""
+        """Return the response without output."""
         return self._response("in_progress", [])
 
     def failed(
         self, failure: ResponseFailure, output: Sequence[FileSearchCall | OutputMessage]
     ) -> ResponseBody:
-        """The response of a query that failed; what had been said stays in it."""
+        """Return the response of a failed query with its partial output."""
         return self._response("failed", output, error=failure)
 
     def answered(
         self, result: QueryResult, search: FileSearchCall, text: str, annotations: Sequence[FileCitation]
     ) -> ResponseBody:
-        """The response with the answer, which may have been cut off."""
+        """Return the response with its answer, which may be incomplete."""
         reason = _INCOMPLETE.get(result.finish_reason)
         status: Literal["completed", "incomplete"] = "incomplete" if reason else "completed"
         return self._response(
@@ -152,7 +152,7 @@ class ResponseParts:
 
 
 def whole_response(result: QueryResult, wanted: ResponseFormat) -> ResponseBody:
-    """A whole answer."""
+    """Return a whole answer."""
     parts = ResponseParts(wanted, result.request_id, result.rewritten_query)
     passages = result.retrieved_chunks[: len(result.sources)]
     text, citations = rewrite_labels(result.answer, result.citations, passages)
@@ -162,7 +162,7 @@ def whole_response(result: QueryResult, wanted: ResponseFormat) -> ResponseBody:
 
 
 def file_citation(citation: Citation, sources: Sequence[SourceCitation]) -> FileCitation:
-    """The annotation of a citation.
+    """Return the annotation of a citation.
 
     Args:
         citation: With the offsets of ``[n]`` in the text that the client gets.

@@ -129,11 +129,11 @@ class ResponseRequest(RetrievalOptions):
 
     @property
     def file_search(self) -> ResponseTool | None:
-        """The first tool that searches."""
+        """First ``file_search`` tool."""
         return next((tool for tool in self.tools or () if tool.type == FILE_SEARCH), None)
 
     def options(self) -> dict[str, Any]:
-        """How the question is to be answered: fields of ``QueryConfig`` that the request says.
+        """Return the query settings of the request as fields of ``QueryConfig``.
 
         What stands at the top level wins over the tool; filters of both have to hold.
         """
@@ -269,13 +269,13 @@ class TextFormat(BaseModel):
 
 
 class TextConfig(BaseModel):
-    """How the answer is written."""
+    """Format of the answer text."""
 
     format: TextFormat = Field(default_factory=TextFormat)
 
 
 class EchoedRequest(BaseModel):
-    """What of the request is said again in its response."""
+    """Fields of the request that the response repeats."""
 
     model: str = Field(description="As it was asked for.")
     instructions: str | None

@@ -71,7 +71,7 @@ def refuse_impossible(body: ResponseRequest) -> None:
 
 
 def _may_choose(choice: Any, *, searches: bool) -> bool:
-    """Whether a search, which is what happens in any case, is what the choice of tools allows."""
+    """Return True if the tool choice allows a search, which always runs."""
     if choice in (None, "auto"):
         return True
     if choice == "none":
@@ -80,7 +80,7 @@ def _may_choose(choice: Any, *, searches: bool) -> bool:
 
 
 def read_conversation(body: ResponseRequest) -> Conversation:
-    """The question, and what was said before it in the request itself.
+    """Return the query and the conversation before it in the request.
 
     Raises:
         InvalidInputError: There is no question, or an item is none that can be read.
@@ -106,7 +106,7 @@ def _message(item: InputItem, field: str) -> ClientMessage:
 async def find_searched_collection(
     application: Application, tenant: TenantServices, asked: RequestedModel, body: ResponseRequest
 ) -> Collection:
-    """The collection that the model's name or the tool ``file_search`` names.
+    """Return the collection named by the model or by the tool ``file_search``.
 
     Raises:
         InvalidInputError: They name two.
@@ -129,7 +129,7 @@ async def find_searched_collection(
 async def find_stored_conversation(
     tenant: TenantServices, body: ResponseRequest, said: Conversation
 ) -> UUID | None:
-    """The stored conversation that the question continues; None: it continues none.
+    """Return the id of the stored conversation that the query continues, or None.
 
     Raises:
         InvalidInputError: Several are named, the response named is not the last of its conversation, the
@@ -166,7 +166,7 @@ async def find_stored_conversation(
 async def conversation_for(
     tenant: TenantServices, body: ResponseRequest, continued: UUID | None, credential: str
 ) -> AsyncIterator[UUID | None]:
-    """Where the exchange is to be kept: what it continues, or with ``store: true`` a new conversation.
+    """Yield the id of the conversation for the exchange; ``store: true`` creates one.
 
     A new one is deleted again when the block raises, since nothing will be said in it.
 

@@ -31,7 +31,7 @@ Attributes = dict[str, str | int | float | bool]
 
 
 def refused(reason: str) -> Any:
-    """A field that may be sent empty: with a value, it would ask for what we do not do."""
+    """Return the validator of an unsupported field, which may only be empty."""
 
     def check(value: Any) -> Any:
         if value:
@@ -77,7 +77,7 @@ class CursorList(BaseModel):
 
 
 class OtherStrategy(BaseModel):
-    """How the document was cut: not in a way that OpenAI has a name for."""
+    """Chunking strategy without a name in OpenAI's API."""
 
     type: Literal["other"] = "other"
 
@@ -98,7 +98,7 @@ class VectorStoreFileBody(BaseModel):
 
     @classmethod
     def of(cls, found: ListedDocument) -> Self:
-        """The body for the document."""
+        """Return the body of a document."""
         document = found.document
         return cls(
             id=str(document.id),
@@ -152,7 +152,7 @@ class SearchResultBody(BaseModel):
 
     @classmethod
     def of(cls, found: RetrievedChunk) -> Self:
-        """The body for the passage."""
+        """Return the body of a passage."""
         chunk = found.chunk
         return cls(
             file_id=str(chunk.document_id),
@@ -209,7 +209,7 @@ class VectorStoreRequest(OpenAIBody):
 
 
 class RankingOptions(OpenAIBody):
-    """How passages are chosen."""
+    """Selection of passages."""
 
     ranker: Literal["none", "auto"] = Field(default="auto", description="Both: by similarity alone.")
     score_threshold: float | None = Field(default=None, description="Passages below are dropped.")
@@ -268,7 +268,7 @@ class VectorStoreBody(BaseModel):
 
     @classmethod
     def of(cls, found: ListedCollection) -> Self:
-        """The body for the collection."""
+        """Return the body of a collection."""
         collection, waiting = found.collection, found.documents_waiting
         stored = collection.document_count
         return cls(

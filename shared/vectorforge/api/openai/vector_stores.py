@@ -75,7 +75,7 @@ async def read_page(
     after: Annotated[str | None, Query(description="Id of the last object of the page before.")] = None,
     before: Annotated[str | None, Query(description="Id of the first object of the page behind.")] = None,
 ) -> RequestedPage:
-    """The page that the parameters ask for.
+    """Return the requested page.
 
     Raises:
         InvalidInputError: There are two cursors, or one that is no id.
@@ -119,7 +119,7 @@ router = APIRouter(prefix="/v1/vector_stores", tags=["openai"])
 
 @router.get("", responses=openai_problems())
 async def list_vector_stores(tenant: Tenant, asked: Page) -> VectorStoreList:
-    """A page of the collections, by the time they were made."""
+    """List the collections by creation time."""
     with asked.naming_the_cursor():
         found = await tenant.listing.collections(asked.page)
     return VectorStoreList.of([VectorStoreBody.of(row) for row in found.rows], has_more=found.has_more)
@@ -135,7 +135,7 @@ async def create_vector_store(body: VectorStoreRequest, tenant: AdmittedTenant) 
 
 @router.get("/{vector_store_id}", responses=openai_problems(404))
 async def retrieve_vector_store(vector_store_id: str, tenant: Tenant) -> VectorStoreBody:
-    """One collection, by its id or name."""
+    """Return one collection by its id or name."""
     return await _body(tenant, await tenant.find_collection(vector_store_id))
 
 
@@ -224,7 +224,7 @@ _Status = Annotated[
 async def list_vector_store_files(
     vector_store_id: str, tenant: Tenant, asked: Page, filtered: FilteredFiles, status: _Status = None
 ) -> VectorStoreFileList:
-    """A page of the collection's documents, by the time they were made."""
+    """List the collection's documents by creation time."""
     collection = await tenant.find_collection(vector_store_id)
     if status not in (None, "completed"):
         return VectorStoreFileList.of([], has_more=False)
@@ -239,7 +239,7 @@ async def list_vector_store_files(
 async def create_vector_store_file(
     vector_store_id: str, body: VectorStoreFileRequest, tenant: Tenant
 ) -> VectorStoreFileBody:
-    """The document, if the collection has it already; documents cannot be attached to another one."""
+    """Return the document if it belongs to the collection; documents cannot be attached to another one."""
     collection = await tenant.find_collection(vector_store_id)
     asked = _uuid(body.file_id)
     found = asked and await tenant.listing.document(collection.id, asked)
@@ -257,7 +257,7 @@ async def create_vector_store_file(
 async def retrieve_vector_store_file(
     vector_store_id: str, file_id: str, tenant: Tenant
 ) -> VectorStoreFileBody:
-    """One document, without its text."""
+    """Return one document without its text."""
     return VectorStoreFileBody.of(await _find(tenant, vector_store_id, file_id))
 
 
@@ -275,7 +275,7 @@ async def delete_vector_store_file(
 async def retrieve_vector_store_file_content(
     vector_store_id: str, file_id: str, tenant: Tenant
 ) -> FileContentPage:
-    """The document's extracted text."""
+    """Return the document's extracted text."""
     found = await _find(tenant, vector_store_id, file_id)
     text = await tenant.documents.text(found.document.id)
     if text is None:  # it was deleted in between

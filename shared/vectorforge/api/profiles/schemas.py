@@ -48,7 +48,7 @@ class Chunking(RequestBody):
     )
 
     def config(self) -> ChunkingConfig:
-        """The sizes, checked."""
+        """Return the validated sizes."""
         overlap = self.chunk_overlap
         if overlap is None:
             overlap = min(ChunkingConfig().chunk_overlap, self.chunk_size // 2)
@@ -56,7 +56,7 @@ class Chunking(RequestBody):
 
 
 class ProfileRequest(RequestBody):
-    """What the rows of a database say about a profile."""
+    """Database rows of a profile."""
 
     profile_summary: str = Field(default="", max_length=MAX_TEXT_CHARS)
     experiences: Rows = Field(
@@ -72,7 +72,7 @@ class ProfileRequest(RequestBody):
     chunking: Chunking | None = Field(default=None, description="Null: the server's sizes.")
 
     def rows(self) -> dict[str, Any]:
-        """The arguments that both ways to ingest have in common."""
+        """Return the arguments that both ingestion routes share."""
         return {
             "profile_summary": self.profile_summary,
             "experiences": self.experiences,
@@ -97,7 +97,7 @@ class NewProfileDocument(BaseModel):
     metadata: Metadata = Field(default_factory=dict)
 
     def document(self) -> ProfileDocument:
-        """The same for the pipeline."""
+        """Return the document for the pipeline."""
         return ProfileDocument(
             self.source_type, self.source_id, self.text, self.title, self.media_type, self.metadata
         )
@@ -118,7 +118,7 @@ class WholeProfileRequest(ProfileRequest):
 
 
 class ProfileResult(Body):
-    """What was done to a profile."""
+    """Result of the ingestion of a profile."""
 
     profile_id: int
     documents: int = Field(description="Rows and texts of the request that say something.")
@@ -157,7 +157,7 @@ class ProfileSearchResult(SearchResult):
 
     @classmethod
     def of_profile(cls, found: RetrievedChunk) -> Self:
-        """The body for the passage."""
+        """Return the body of a passage."""
         return cls.of(found.found, source_type=found.source_type, source_id=found.source_id)
 
 
@@ -182,7 +182,7 @@ class ProfileQueryRequest(CollectionQueryRequest):
     min_score: float | None = Field(default=None, description="Passages below are dropped; null drops none.")
 
     def config_for(self, profile_id: int, variant: Variant | None = None) -> QueryConfig:
-        """How the question is to be answered: what the request says goes over the variant.
+        """Return the query settings: explicit fields of the request override the variant.
 
         Raises:
             InvalidInputError: The body names another profile than the path.

@@ -36,7 +36,7 @@ _LATE_WRITE_S = 0.5
 
 
 class AnswerStreams(Protocol):
-    """Where the events are kept, bound to the tenant (``AnswerStreamRepository``)."""
+    """Store of a tenant's events (``AnswerStreamRepository``)."""
 
     async def open(self, query_id: UUID) -> None:
         """Begin a stream."""

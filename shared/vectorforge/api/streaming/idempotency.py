@@ -1,4 +1,4 @@
-"""What a request says of itself: its key, and what it is told apart by from another under the same key.
+"""Idempotent responses: a request with an ``Idempotency-Key`` is answered once and then replayed.
 
 The response to a request with a key: its answer, made once, and given again to who asks again.
 """
@@ -116,7 +116,7 @@ class IdempotentResponse(Response):
             await self._give_again(found, send)
 
     async def _look(self) -> KeyedAnswer | None:
-        """The whole answer, or the one to make; None while somebody else makes it."""
+        """Return the complete answer or this request's claim; None while another request generates it."""
         found = await self._answers.claim(self._key, self._fingerprint, self._query_id)
         if found is None:
             return None

@@ -141,7 +141,7 @@ encode_json = _ENCODER.encode
 
 
 def json_event(data: str, *, event: str = "", number: int = 0) -> bytes:
-    r"""One event (https://html.spec.whatwg.org/multipage/server-sent-events.html), blank line included.
+    r"""Encode one event (https://html.spec.whatwg.org/multipage/server-sent-events.html).
 
     Args:
         data: JSON without line breaks, as ``encode_json`` and pydantic write it.
@@ -178,7 +178,7 @@ class EventEncoder:
         self._last_id = last_id
 
     def encode(self, event: QueryEvent) -> bytes:
-        """The event as it goes over the wire, blank line included."""
+        """Encode an event, including the blank line after it."""
         self._last_id += 1
         if type(event) is TokenEvent:  # the common one, without a model's detour
             return json_event(f'{{"text": {encode_json(event.text)}}}', event="token", number=self._last_id)
@@ -186,7 +186,7 @@ class EventEncoder:
         return json_event(body.model_dump_json(), event=name, number=self._last_id)
 
     def encode_failure(self, error: Exception, partial_answer: str) -> bytes:
-        """The last event of a stream that an unforeseen exception ended; its text stays here."""
+        """Encode the final event after an unexpected exception, without its message."""
         own = error if isinstance(error, VectorForgeError) else VectorForgeError()
         return self.encode(ErrorEvent(own, "generate", partial_answer))
 
@@ -219,7 +219,7 @@ class EventEncoder:
 
 
 def event_stream_content() -> dict[str, Any]:
-    """The media type of a streamed answer: one schema for each event, by its name.
+    """Return the media type of a streamed answer: one schema for each event, by name.
 
     ``itemSchema`` is OpenAPI 3.2's way to describe sequential media types; FastAPI writes it likewise.
     """

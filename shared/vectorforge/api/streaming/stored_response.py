@@ -16,7 +16,7 @@ from vectorforge.pipeline.types import ErrorEvent, QueryEvent
 
 
 class StoredResponse:
-    """What makes an answer one that can be given again; the query doors find it in their request's state.
+    """Recorder of an answer for replay; attached to the request state.
 
     Args:
         answers: Where it is kept; the caller has claimed its key.
@@ -50,7 +50,7 @@ class StoredResponse:
         resumable: bool,
         ping_interval_s: float,
     ) -> ResumableQueryResponse:
-        """The answer as server-sent events; returns when the search is done.
+        """Return the answer as server-sent events, once the search is done.
 
         Raises:
             VectorForgeError: The query failed before its answer began.
@@ -76,7 +76,7 @@ class _Storage:
         self._has_begun = False
 
     def note_failure(self) -> None:
-        """The answer ends with an error: who asks again has it made anew."""
+        """Note that the answer ends with an error, so that a retry generates it again."""
         self._has_failed = True
 
     async def open(self, query_id: UUID) -> None:

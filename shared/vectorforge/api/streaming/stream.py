@@ -40,7 +40,7 @@ _LAST_EVENTS = (DoneEvent, ErrorEvent)
 
 
 class Delivery(Protocol):
-    """Where a stream's events go; what ``ClientStream`` does with them."""
+    """Destination of a stream's events, such as ``ClientStream``."""
 
     def put(self, data: bytes, *, last: bool = False) -> bool:
         """Take whole events; whether ``flush`` has to be awaited before the next."""
@@ -61,13 +61,13 @@ class QueryEventEncoder(Protocol):
         """Headers of the response beside those of every event stream."""
 
     def encode(self, event: QueryEvent) -> bytes:
-        """The event as it goes over the wire: whole server-sent events, none where the format has none.
+        """Encode an event as whole server-sent events; empty if the format has none for it.
 
         ``DoneEvent`` and ``ErrorEvent`` are the last ones, and end what the format wants ended.
         """
 
     def encode_failure(self, error: Exception, partial_answer: str) -> bytes:
-        """The end of a stream that an unforeseen exception broke off; its text stays here."""
+        """Encode the end of a stream after an unexpected exception, without its message."""
 
 
 class OpenedQuery:

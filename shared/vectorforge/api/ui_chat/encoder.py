@@ -58,7 +58,7 @@ _MEDIA_TYPES: Mapping[str, str] = {
 
 
 def _start(event: MetaEvent) -> Part:
-    """The message's id and what is going to answer."""
+    """Return the start of the message, with its id and the answering model."""
     metadata = {
         "requestId": str(event.request_id),
         "collectionId": str(event.collection_id),
@@ -75,7 +75,7 @@ def _start(event: MetaEvent) -> Part:
 
 
 def _retrieval(event: SourcesEvent) -> Part:
-    """How the search went; not kept in the message."""
+    """Return the figures of the search, which do not become part of the message."""
     data = {
         "found": len(event.retrieved_chunks),
         "used": len(event.sources),
@@ -85,7 +85,7 @@ def _retrieval(event: SourcesEvent) -> Part:
 
 
 def _source(number: int, passage: SourceCitation) -> Part:
-    """A passage the model is given, as ``source-url`` or ``source-document``; its id is the passage's.
+    """Return a source as ``source-url`` or ``source-document``; its id is the passage's.
 
     Args:
         number: The n of its label ``[n]``, from 1.
@@ -112,13 +112,13 @@ def _source(number: int, passage: SourceCitation) -> Part:
 
 
 def _judged(found: Citation) -> Part:
-    """A citation while the text is still coming in, for ``onData``; not kept in the message."""
+    """Return a citation for ``onData`` while the text streams; not part of the message."""
     data = {"number": found.source_number, "sourceId": str(found.chunk_id), "verdict": found.verdict}
     return {"type": "data-citation", "data": data, "transient": True}
 
 
 def _citation(found: Citation, passage: SourceCitation, span: tuple[int, int]) -> Part:
-    """A member of a text part's ``citations``.
+    """Return a member of a text part's ``citations``.
 
     Args:
         found: The citation.
@@ -136,7 +136,7 @@ def _citation(found: Citation, passage: SourceCitation, span: tuple[int, int]) -
 
 
 def _degraded(event: DegradedEvent) -> Part:
-    """A step down from the full answer; kept in the message."""
+    """Return a degradation step, which becomes part of the message."""
     data = {
         "step": event.step,
         "reason": event.reason,
@@ -148,7 +148,7 @@ def _degraded(event: DegradedEvent) -> Part:
 
 
 def _problem_data(problem: Problem, stage: str) -> Part:
-    """What programs need of a failure, before ``error``, which has a text only; not kept in the message."""
+    """Return an error for programs, sent before ``error``, which has a text only; not part of the message."""
     data = {**problem.model_dump(mode="json", exclude_none=True), "stage": stage}
     return {"type": "data-problem", "data": camel_case(data), "transient": True}
 
@@ -174,7 +174,7 @@ def _finish(result: QueryResult, usage: UsageEvent | None) -> Part:
 
 
 def camel_case(value: Any) -> Any:
-    """The JSON value with the keys of its objects in camel case."""
+    """Return the JSON value with the keys of its objects in camel case."""
     if isinstance(value, Mapping):
         return {to_camel(key): camel_case(item) for key, item in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
@@ -221,12 +221,12 @@ class UIMessageEncoder:
         self._usage: UsageEvent | None = None
 
     def encode(self, event: QueryEvent) -> bytes:
-        """The parts that say what the event says; those of the last event end the stream."""
+        """Encode an event as parts; those of the last event end the stream."""
         encoded = b"".join(_encoded(part) for part in self._parts(event))
         return encoded + _DONE if isinstance(event, DoneEvent | ErrorEvent) else encoded
 
     def encode_failure(self, error: Exception, partial_answer: str) -> bytes:
-        """The end of a stream that an unforeseen exception broke off; its text stays here."""
+        """Encode the end of a stream after an unexpected exception, without its message."""
         own = error if isinstance(error, VectorForgeError) else VectorForgeError()
         return self.encode(ErrorEvent(own, "generate", partial_answer))
 
@@ -278,7 +278,7 @@ class UIMessageEncoder:
         yield {"type": "text-end", "id": _TEXT_ID, "citations": citations}
 
     def _span(self, found: Citation) -> tuple[int, int]:
-        """Where its label is, in UTF-16 code units."""
+        """Return the position of its label, in UTF-16 code units."""
         start = _utf16_length(self._text_sent[: found.start])
         return start, start + _utf16_length(self._text_sent[found.start : found.end])
 

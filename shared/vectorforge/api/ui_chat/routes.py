@@ -121,7 +121,7 @@ class UIChatRequest(RequestBody):
     allow_ungrounded: bool = Field(default=False, description=ALLOW_UNGROUNDED)
 
     def config(self, history: tuple[HistoryMessage, ...], variant: Variant | None = None) -> QueryConfig:
-        """How the question is to be answered: what the request says goes over the variant.
+        """Return the query settings: explicit fields of the request override the variant.
 
         Args:
             history: What was said before, as the client remembers it.
@@ -141,7 +141,7 @@ class UIChatRequest(RequestBody):
 
 
 def question_of(messages: Sequence[UIMessage]) -> str:
-    """What the last message asks.
+    """Return the query in the last message.
 
     Raises:
         InvalidInputError: It is not the user's, has no text, or has a file, which nobody here can read.
@@ -158,7 +158,7 @@ def question_of(messages: Sequence[UIMessage]) -> str:
 
 
 def history_of(messages: Sequence[UIMessage]) -> tuple[HistoryMessage, ...]:
-    """What was said before the question, oldest first: the last 100 messages that have text.
+    """Return the conversation before the query, oldest first: the last 100 messages with text.
 
     ``useChat`` sends all of a chat, also answers that broke off before their first word.
     """
