@@ -33,17 +33,17 @@ def create_app(
 ) -> FastAPI:
     """Create the HTTP API of an application.
 
-    The app's lifespan opens the application and, unless a function of its own ingests documents, runs its
-    ingestion worker. On Lambda the first request opens it, since a snapshot must hold no connection.
+    The app's lifespan opens the application and runs its ingestion worker, unless a separate function
+    ingests documents. On Lambda the first request opens it, since a snapshot must hold no connection.
 
     Args:
-        application: What answers; its settings decide about authentication, hosts and limits.
+        application: The application behind the API, with the settings of authentication, hosts and limits.
         ping_interval_s: Seconds of silence in a streamed answer after which a comment keeps it alive.
-        open_on_demand: For Lambda: each request makes sure that the application is open, and is answered
-            within the invocation's time; the lifespan only closes.
+        open_on_demand: For Lambda: each request opens the application if necessary, and ends within the
+            invocation's time; the lifespan only closes.
 
     Raises:
-        ConfigurationError: The API keys or the origins in the settings are not usable.
+        ConfigurationError: The API keys or the origins in the settings are invalid.
     """
 
     @asynccontextmanager
@@ -140,7 +140,7 @@ _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 def create_unconfigured_app(error: NotConfiguredError) -> FastAPI:
     """Return an app that answers `/health` with 200, and 503 with this error elsewhere.
 
-    It checks no credential: front doors have done so, and it has nothing to give away.
+    It checks no credential: front doors have done so, and it exposes no data.
 
     Args:
         error: Names the command that configures the application.
@@ -153,7 +153,7 @@ def create_unconfigured_app(error: NotConfiguredError) -> FastAPI:
     @app.head("/health")
     @app.get("/health")
     async def health() -> HealthResponse:
-        """Say what is missing, without the command: this path is public."""
+        """Report the missing component, without the command, since this path is public."""
         missing = Component(
             name="embedding", healthy=False, detail="No embedding provider is configured", latency_ms=0.0
         )

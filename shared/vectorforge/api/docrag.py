@@ -1,7 +1,4 @@
-"""Bodies of ``/v1/docrag/query``.
-
-``/v1/docrag/query``: answers from documentation, with examples, sources and how sure the model is.
-"""
+"""``/v1/docrag/query``: answers from documentation with examples, sources and the model's confidence."""
 
 from contextlib import suppress
 from typing import Annotated, Any, Literal, Self
@@ -67,7 +64,7 @@ MAX_EXCHANGES = 50
 
 
 class Exchange(BaseModel):
-    """An earlier question and its answer."""
+    """An earlier query and its answer."""
 
     model_config = {"extra": "forbid"}
 
@@ -76,7 +73,7 @@ class Exchange(BaseModel):
 
 
 class DocRagQueryRequest(RequestBody):
-    """A question to the documentation."""
+    """A query to the documentation."""
 
     query: str = Field(max_length=MAX_QUERY_CHARS)
     conversation_history: Annotated[list[Exchange], Field(max_length=MAX_EXCHANGES)] | None = Field(
@@ -118,28 +115,30 @@ class DocRagQueryRequest(RequestBody):
 
 
 class DocRagQueryResponse(AnswerDetails):
-    """The answer, and what the model says beside it."""
+    """The answer with the model's structured output."""
 
     id: UUID
     query: str
     answer: str
     examples: list[str] = Field(description="Code examples.")
-    sources: list[str] = Field(description="Of the sources that the model named, those it was given.")
-    dropped_sources: int = Field(description="Sources that the model named, but was not given.")
-    confidence: Literal["high", "medium", "low"] = Field(description="As the model says; low if it does not.")
+    sources: list[str] = Field(description="Sources named by the model, limited to those in the prompt.")
+    dropped_sources: int = Field(description="Sources named by the model that are not in the prompt.")
+    confidence: Literal["high", "medium", "low"] = Field(
+        description="As stated by the model; low if it states none."
+    )
     response_time: float = Field(description="Seconds.")
-    passages: list[SourceBody] = Field(description="What the model was given, best first.")
+    passages: list[SourceBody] = Field(description="Passages in the prompt, best first.")
     citations: list[CitationBody]
     quality: DocRagQuality | None
     provider: str | None
     model: str | None
-    extractive: bool = Field(description="True: the answer quotes the documents and is written by no model.")
+    extractive: bool = Field(description="True: the answer quotes the documents; no model wrote it.")
     usage: Usage
     retrieval_stats: RetrievalStats
     finish_reason: str
     outcome: str
     error: Literal["service_unavailable"] | None = Field(
-        description="Nobody could answer: the answer is a fixed sentence, `degraded` ends with `template`."
+        description="No model is available: fixed answer, and `degraded` ends with `template`."
     )
 
     @classmethod
@@ -174,7 +173,7 @@ router = APIRouter(prefix="/v1", tags=["query"], route_class=QueryRoute)
 async def docrag_query(
     request: Request, body: DocRagQueryRequest, application: ApplicationDep, tenant: Tenant
 ) -> Response | DocRagQueryResponse | DryRunResponse:
-    """Answer a question from documentation. The model writes JSON; a stream has its answer as text."""
+    """Answer a query from documentation. The model returns JSON; a stream has its answer as text."""
     config = body.config(tenant.choose_variant(body.variant, body.conversation_id))
     check_config(application, config, {"top_k": "n_results", "llm_provider": "provider"})
     asked = await _look_up(application, tenant, body, config)

@@ -1,9 +1,9 @@
-"""Every error as RFC 9457 ``application/problem+json``; one table says which status each error has.
+"""Errors as RFC 9457 ``application/problem+json``; one table maps error classes to statuses.
 
-Under the paths of OpenAI's API, whose clients read errors of that shape only, they have that shape.
+Paths of OpenAI's API have errors of OpenAI's shape, the only one that its clients read.
 
-Texts come from our own errors only. An exception that is not ours becomes a 500 without detail, because its
-text may hold keys, URLs or rows.
+Only messages of our own errors are sent. Any other exception becomes a 500 without detail, because its
+message may hold keys, URLs or rows.
 """
 
 import logging
@@ -113,9 +113,9 @@ def problem_of(error: Exception, *, request_id: str, prefix: str = "") -> Proble
     """Describe an exception to a caller.
 
     Args:
-        error: Any exception; only ours lend their text.
-        request_id: Names the request in our logs.
-        prefix: Put before the detail of a 5xx; ``/v1/rag/query`` has one (B-040).
+        error: Any exception; only messages of our own are used.
+        request_id: Id of the request in the logs.
+        prefix: Prefix of the detail of a 5xx; ``/v1/rag/query`` has one (B-040).
     """
     if not isinstance(error, VectorForgeError):
         error = VectorForgeError(_INTERNAL_DETAIL)
@@ -133,7 +133,7 @@ def problem_of(error: Exception, *, request_id: str, prefix: str = "") -> Proble
 
 
 def retry_after_s(error: Exception) -> int | None:
-    """Whole seconds for ``Retry-After``; None when trying again is no use."""
+    """Return whole seconds for ``Retry-After``, or None if a retry is useless."""
     if not isinstance(error, VectorForgeError):
         return None
     may_pass = status_of(error) in (429, 503) or isinstance(error, IdempotentAnswerPendingError)
@@ -209,7 +209,7 @@ def install_problem_handlers(app: FastAPI) -> None:
 
     async def http(request: Request, exc: Exception) -> JSONResponse:
         assert isinstance(exc, HTTPException)  # noqa: S101 - registered for this class only, below
-        if exc.status_code == _NOT_FOUND:  # only the router raises it: ours are ``NotFoundError``
+        if exc.status_code == _NOT_FOUND:  # raised by the router only; our own is ``NotFoundError``
             return route_not_found(RequestState.of(request.scope))
         state = RequestState.of(request.scope)
         return http_problem(exc.status_code, exc.detail, state=state, headers=exc.headers)
@@ -218,7 +218,7 @@ def install_problem_handlers(app: FastAPI) -> None:
         assert isinstance(exc, RequestValidationError)  # noqa: S101 - registered for this class only, below
         state, found = RequestState.of(request.scope), exc.errors()
         if found[0]["type"] == "json_invalid":
-            detail = f"The body is not JSON; it goes wrong at character {found[0]['loc'][-1]}."
+            detail = f"The body is not valid JSON: error at character {found[0]['loc'][-1]}."
             return http_problem(400, detail, state=state)
         if isinstance(exc.body, bytes):  # FastAPI leaves a body unread that is not declared as JSON
             detail = "Send the body as JSON, with Content-Type: application/json."
@@ -256,7 +256,7 @@ def _validation_problem(errors: Sequence[Mapping[str, Any]], request_id: str) ->
 
 
 def _field_problem(error: Mapping[str, Any]) -> FieldProblem:
-    """Field, message and limit of one pydantic error; never the value, which may be a secret or huge."""
+    """Return field, message and limit of a pydantic error, without the value, which may be secret or huge."""
     location = [str(part) for part in error["loc"]]
     if len(location) > 1 and location[0] in ("body", "query", "path", "header"):
         location = location[1:]

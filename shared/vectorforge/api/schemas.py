@@ -29,19 +29,19 @@ MAX_FILTERS_BYTES = 16 * 1024
 MAX_METADATA_BYTES = 64 * 1024
 MAX_JSON_DEPTH = 16
 MAX_QUERY_CHARS = 100_000
-"""Of a question as sent; the preprocessor cuts it to ``QuerySettings.max_query_length``."""
+"""Characters of a query as sent; the preprocessor cuts it to ``QuerySettings.max_query_length``."""
 
 MAX_PAGE = 200
-"""Rows of one page at most."""
+"""Maximum rows of a page."""
 
 MAX_PARTS = 1000
-"""Rows of one page of what belongs together: the passages of a document, the documents of a job."""
+"""Maximum rows of a page of parts: passages of a document, documents of a job."""
 
 MAX_OFFSET = 1_000_000
 
 
 class RequestBody(BaseModel):
-    """A body a caller sends."""
+    """Body of a request; unknown fields are rejected."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, hide_input_in_errors=True)
 
@@ -103,7 +103,7 @@ def _storable_text(text: str) -> str:
 def _at_most(limit: int, what: str) -> Any:
     def check(value: dict[str, Any]) -> dict[str, Any]:
         if len(json.dumps(value)) > limit:
-            raise ValueError(f"{what} may take {limit} bytes of JSON at most")
+            raise ValueError(f"{what} must be at most {limit} bytes of JSON")
         return value
 
     return AfterValidator(check)
@@ -158,30 +158,30 @@ class Problem(BaseModel):
 
 
 _DESCRIPTIONS = {
-    400: "The body is not what it is declared to be: not JSON, not UTF-8, or not a form.",
-    401: "No credential, or not a valid one.",
-    403: "The credential lacks the scope that this needs.",
-    404: "There is nothing with this id.",
+    400: "The body is malformed: not JSON, not UTF-8, or not a form.",
+    401: "The credential is missing or invalid.",
+    403: "The credential lacks the required scope.",
+    404: "No object with this id.",
     409: "The request contradicts what is stored.",
     413: "The body, or one of its files, is too large.",
-    415: "The body is of another type than the route takes.",
-    422: "A value is not usable; `errors` names fields and limits.",
+    415: "The media type of the body is not supported.",
+    422: "A value is invalid; `errors` has fields and limits.",
     429: "A limit of the tenant is reached, or a provider is limiting requests; see Retry-After.",
     500: "An unexpected failure.",
     502: "An embedding or language model failed.",
     503: "The database is not available; see Retry-After.",
-    504: "The time ran out.",
+    504: "The deadline was exceeded.",
 }
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Problem documents of these statuses; 401, 403, 422, 500, 503 are always among them, 400 with 415."""
+    """Return problem documents of these statuses and always 401, 403, 422, 500, 503; 400 with 415."""
     every = sorted({401, 403, 422, 500, 503, *statuses, *((400,) if 415 in statuses else ())})
     return {status: {"model": Problem, "description": _DESCRIPTIONS[status]} for status in every}
 
 
 ANSWER_PROBLEMS = problems(404, 409, 413, 415, 429, 502, 504)
-"""Of routes that embed and generate."""
+"""Problems of routes that embed and generate."""
 
 
 def nameless_events_content(description: str) -> dict[str, Any]:

@@ -1,7 +1,4 @@
-"""Bodies of ``/v1/cache``.
-
-``/v1/cache``: the tenant's cached answers and vectors.
-"""
+"""``/v1/cache``: the tenant's cached answers and vectors."""
 
 from datetime import datetime
 
@@ -47,5 +44,5 @@ async def show_cache(application: ApplicationDep, tenant: Tenant) -> CacheBody:
 
 @router.delete("", responses=problems())
 async def clear_cache(tenant: Tenant) -> CacheCleared:
-    """Forget all cached answers and vectors. Other processes may give theirs for another minute."""
+    """Delete all cached answers and vectors. Other processes may return theirs for another minute."""
     return CacheCleared(deleted=await tenant.caches.clear())

@@ -1,7 +1,4 @@
-"""Bodies of ``/v1/collections/{collection_id}/embedding-switch``.
-
-``/v1/collections/{collection_id}/embedding-switch``: another embedding model, without a pause.
-"""
+"""``/v1/collections/{collection_id}/embedding-switch``: change of the embedding model without downtime."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -21,7 +18,7 @@ from vectorforge.types import Collection
 
 
 class SwitchRequest(RequestBody):
-    """The model to come; what is left out comes from the embedding provider."""
+    """The new model; omitted fields come from the embedding provider."""
 
     embedding_provider: ProviderName | None = None
     embedding_model: ModelName | None = None
@@ -36,7 +33,7 @@ def _of_name(value: Any) -> Any:
 
 
 class JudgedQuestion(RequestBody):
-    """A question, and what is known to be relevant to it."""
+    """A query and its known relevant documents."""
 
     question: Annotated[str, Field(min_length=1, max_length=100_000)]
     relevant: list[Annotated[Relevant, BeforeValidator(_of_name)]] = Field(
@@ -151,7 +148,7 @@ CollectionInPath = Annotated[Collection, Depends(_collection)]
 async def start_switch(
     body: SwitchRequest, collection: CollectionInPath, application: ApplicationDep, tenant: AdmittedTenant
 ) -> StartedSwitch:
-    """Begin to embed the collection by another model, in the background; the old one answers meanwhile."""
+    """Start embedding the collection with another model in the background, without downtime."""
     check_provider(
         "embedding_provider", body.embedding_provider, application.embedding_registry.list_providers()
     )
@@ -179,7 +176,7 @@ async def show_switch(collection: CollectionInPath, tenant: Tenant) -> SwitchBod
 async def switch_model(
     body: ComparisonRequest, collection: CollectionInPath, tenant: AdmittedTenant
 ) -> SwitchBody:
-    """Compare the models by questions, and let the new one answer if it finds enough of the same."""
+    """Compare the models, and switch to the new one if its results are similar enough."""
     gate, stored = EmbeddingGate(tenant, collection), tenant.model_changes.stored
     if body.dry_run:
         await gate.measure(body.asked(), body.thresholds())
@@ -192,13 +189,13 @@ async def switch_model(
 
 @router.post("/rollback", responses=_STEP_PROBLEMS)
 async def roll_back(collection: CollectionInPath, tenant: Tenant) -> SwitchBody:
-    """Let the model before answer again, at once; the change stays open."""
+    """Switch back to the previous model at once; the change stays open."""
     return SwitchBody.of(await tenant.model_changes.stored.rollback(collection.id))
 
 
 @router.post("/finish", status_code=202, responses=_STEP_PROBLEMS)
 async def finish_switch(collection: CollectionInPath, tenant: Tenant) -> SwitchBody:
-    """End a change that was switched; the vectors of the model before are deleted in the background."""
+    """Finish a switched change; the previous model's vectors are deleted in the background."""
     stored = tenant.model_changes.stored
     found = await stored.get(collection.id)
     await stored.finish(collection.id)
@@ -207,7 +204,7 @@ async def finish_switch(collection: CollectionInPath, tenant: Tenant) -> SwitchB
 
 @router.post("/cancel", status_code=202, responses=_STEP_PROBLEMS)
 async def cancel_switch(collection: CollectionInPath, tenant: Tenant) -> SwitchBody:
-    """End a change that was not switched; the vectors of the model to come are deleted in the background."""
+    """Cancel a change before its switch; the new model's vectors are deleted in the background."""
     stored = tenant.model_changes.stored
     found = await stored.get(collection.id)
     await stored.cancel(collection.id)

@@ -1,8 +1,7 @@
-"""Bodies of ``/v1/erasures``, and of what deletes documents, profiles, collections and tenants.
+"""``/v1/erasures``: erasures and their certificates, and the erasure of the tenant.
 
-What routes that delete do: erase with all traces, and answer with the certificate or where it will be.
-
-``/v1/erasures``: what was erased, and its certificates; and the erasure of the tenant itself.
+Routes that delete documents, profiles, collections or tenants erase all traces, and return the certificate
+or its location.
 """
 
 import json
@@ -69,7 +68,7 @@ ERASURE_RESPONSES = {
     **problems(404, 409),
     202: {
         "model": ErasureBody,
-        "description": "It goes on in the background; what Location names tells how far it is.",
+        "description": "It continues in the background; Location has its progress.",
     },
 }
 
@@ -77,10 +76,10 @@ ERASURE_RESPONSES = {
 async def erase(
     request: Request, response: Response, application: Application, tenant: TenantServices, subject: Subject
 ) -> ErasureBody:
-    """Erase, and answer with the certificate; or with 202, and with where it will be.
+    """Erase, and return the certificate, or 202 with its future location.
 
     Raises:
-        NotFoundError: There is nothing of the kind.
+        NotFoundError: The subject does not exist.
     """
     done = await erase_in_time(request, application, tenant, subject)
     response.headers["Location"] = f"/v1/erasures/{done.id}"
@@ -95,7 +94,7 @@ async def erase_in_time(
     """Erase as much as the request's time allows; a worker does the rest.
 
     Raises:
-        NotFoundError: There is nothing of the kind.
+        NotFoundError: The subject does not exist.
     """
     eraser = tenant.eraser
     logs = application.config.database.erased_logs
@@ -143,10 +142,10 @@ async def erase_tenant(
     tenant: Tenant,
     confirm: Annotated[str, Query(description="The tenant's name, so that nobody does this by mistake.")],
 ) -> ErasureBody:
-    """Erase everything that belongs to the tenant: documents, questions, conversations, jobs, keys, settings.
+    """Erase everything that belongs to the tenant: documents, queries, conversations, jobs, keys, settings.
 
-    Until it is done every other request of the tenant is refused (409 `tenant_being_erased`).
+    Until it is done, every other request of the tenant is rejected (409 `tenant_being_erased`).
     """
     if confirm != tenant.tenant_id:
-        raise InvalidInputError("confirm must be the name of the tenant whose key this is.", field="confirm")
+        raise InvalidInputError("`confirm` must be the name of the tenant of this key.", field="confirm")
     return await erase(request, response, application, tenant, Subject("tenant"))

@@ -1,7 +1,4 @@
-"""Bodies of ``/v1/keys``.
-
-``/v1/keys``: the tenant's API keys.
-"""
+"""``/v1/keys``: the tenant's API keys."""
 
 from datetime import date, datetime, timedelta
 from typing import Annotated, Self
@@ -109,7 +106,7 @@ async def rotate_key(
 
 @router.delete("/{key_id}", responses=problems(404))
 async def revoke_key(request: Request, key_id: KeyId, tenant: Tenant) -> KeyBody:
-    """End a key now, in every process; requests that have begun go on."""
+    """Revoke a key now, in every process; running requests continue."""
     ended = await tenant.api_keys.revoke(key_id)
     _issued(request).forget(key_id)
     return KeyBody.of(ended)

@@ -1,8 +1,7 @@
-"""The public keys of an identity provider (JWKS, RFC 7517), fetched when they are needed.
+"""Access tokens (JWT, RFC 7519, RFC 8725, RFC 9068) and the keys of their issuer (JWKS, RFC 7517).
 
-Only the address of the settings is asked; no redirect is followed, and nothing in a token names another.
-
-Access tokens of an identity provider (JWT, RFC 7519), checked as RFC 8725 and RFC 9068 say.
+Keys are fetched on demand, only from the configured address: no redirect is followed, and nothing in a token
+can name another address.
 """
 
 import asyncio
@@ -33,13 +32,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MAX_AGE_S = 600.0
-"""After which the keys are fetched again."""
+"""Age at which the keys are fetched again."""
 STALE_S = 3600.0
-"""For how much longer they are good for while they cannot be fetched."""
+"""Additional time for which they are valid while fetching fails."""
 MIN_INTERVAL_S = 60.0
-"""Between two fetches because of a key id that is not there: anybody can send tokens with such ids."""
+"""Minimum time between two fetches for unknown key ids, which any client can send."""
 RETRY_S = 5.0
-"""Between two fetches after one that failed, while there are no good keys."""
+"""Time between two fetches after a failure without valid keys."""
 MAX_BYTES = 256 * 1024
 MAX_KEYS = 100
 TIMEOUT_S = 5.0
@@ -48,7 +47,7 @@ MIN_RSA_BITS = 2048
 """RFC 7518, section 3.3."""
 
 _ALGORITHMS = {("RSA", None): "RS256", ("EC", "P-256"): "ES256", ("OKP", "Ed25519"): "EdDSA"}
-"""By type and curve. A key has one algorithm whatever a token says, and none is symmetric."""
+"""By type and curve. The key determines the algorithm, never the token; none is symmetric."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +63,8 @@ class KeySet:
     """The keys at one address. Belongs to one event loop.
 
     Args:
-        url: Of the JWKS.
-        clock: Seconds that only grow.
+        url: Address of the JWKS.
+        clock: Monotonic seconds.
     """
 
     def __init__(self, url: str, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -80,11 +79,11 @@ class KeySet:
         """Return the key with this id, or None if the provider has none.
 
         Raises:
-            IdentityProviderUnavailableError: There are no keys that are young enough, and none can be had.
+            IdentityProviderUnavailableError: The keys are too old and cannot be fetched.
         """
         if self._due(key_id) and not (self._fetching.locked() and self._is_good(key_id)):
             async with self._fetching:
-                if self._due(key_id):  # who was here before may have fetched them
+                if self._due(key_id):  # another task may have fetched them
                     await self._fetch()
         if self._older_than(MAX_AGE_S + STALE_S):
             raise IdentityProviderUnavailableError
@@ -107,12 +106,12 @@ class KeySet:
         try:
             async with asyncio.timeout(TIMEOUT_S):
                 document = await self._document()
-        # what an HTTP client, a JSON parser and a stranger's document come up with
+        # errors of an HTTP client, a JSON parser and an untrusted document
         except (ConnectionError, OSError, TimeoutError, ValueError) as exc:
-            logger.warning("The keys of the identity provider cannot be fetched: %s", type(exc).__name__)
+            logger.warning("Failed to fetch the identity provider's keys: %s", type(exc).__name__)
             return
         finally:
-            self._tried_at = self._clock()  # when it ended: those who waited must not try again, one by one
+            self._tried_at = self._clock()  # at the end, so that waiting tasks do not try again one by one
         self._keys = await asyncio.to_thread(read_keys, document)
         self._fetched_at = self._clock()
 
@@ -136,8 +135,8 @@ class KeySet:
 def read_keys(document: Any) -> dict[str, VerificationKey]:
     """Return the usable keys of a JWKS by id.
 
-    Left out are keys without an id, with one that came before, of other types than RSA (2,048 bits at
-    least), P-256 and Ed25519, for something else than signatures, and all after the hundredth.
+    Skipped are keys without an id or with a repeated one, of other types than RSA (at least 2,048 bits),
+    P-256 and Ed25519, for other uses than signatures, and all after the hundredth.
     """
     from jwt import PyJWK
     from jwt.exceptions import PyJWTError
@@ -179,7 +178,7 @@ def _import_sessions() -> ModuleType:
 
 MAX_TOKEN_CHARS = 8192
 LEEWAY_S = 30
-"""By which clocks may differ."""
+"""Maximum difference of clocks."""
 MAX_KEY_ID_CHARS = 200
 MAX_DAYS = 366
 """Latest expiry, from now."""
@@ -187,7 +186,7 @@ MAX_DAYS = 366
 _TOKEN = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*")
 _TYPES = frozenset({"jwt", "at+jwt", "application/at+jwt"})
 _REFUSED_HEADERS = frozenset({"jku", "jwk", "x5u", "x5c", "crit", "b64", "zip", "cty", "enc"})
-"""Those that bring a key, name a place that has one, or change how the token is to be read."""
+"""Headers that contain or locate a key, or change the encoding of the token."""
 _NOT_VALID = "The access token is not valid, or not for this service."
 _EXPIRED = "The access token has expired."
 _NO_TENANT = "The access token names no tenant."
@@ -204,11 +203,11 @@ def is_access_token(text: str) -> bool:
 
 
 class AccessTokens:
-    """Finds out whom an access token stands for.
+    """Verifies access tokens.
 
     Args:
         settings: Issuer, audience, claims.
-        keys: Of the issuer.
+        keys: Keys of the issuer.
     """
 
     def __init__(self, settings: IdentitySettings, keys: KeySet) -> None:
@@ -221,7 +220,7 @@ class AccessTokens:
         Raises:
             AuthenticationError: It is not signed by the issuer, not for this service, not valid now, or names
                 no tenant.
-            IdentityProviderUnavailableError: The issuer's keys cannot be had.
+            IdentityProviderUnavailableError: The issuer's keys are not available.
         """
         import jwt
 
@@ -248,7 +247,7 @@ class AccessTokens:
 
     def _principal(self, claims: Mapping[str, Any]) -> Principal:
         tenant = _checked_tenant(claims.get(self._settings.jwt_tenant_claim))
-        # A subject may be an e-mail address, which has no business in a log.
+        # A subject may be an e-mail address, which must not be logged.
         subject = f"{claims['iss']} {claims.get('sub', '')}".encode("utf-8", "replace")
         return Principal(tenant, self._scopes(claims), f"jwt:{hashlib.sha256(subject).hexdigest()[:16]}")
 
@@ -263,10 +262,10 @@ class AccessTokens:
 
 
 def _check_times(claims: Mapping[str, Any]) -> None:
-    """PyJWT also takes texts, booleans and numbers of any size.
+    """Check the times, since PyJWT accepts texts, booleans and numbers of any size.
 
     Raises:
-        AuthenticationError: A time is no number, or the expiry too far ahead.
+        AuthenticationError: A time is not a number, or the expiry is too far ahead.
     """
     for name in ("exp", "nbf", "iat"):
         if type(claims.get(name, 0)) not in (int, float):
@@ -279,7 +278,7 @@ def _checked_tenant(tenant: object) -> str:
     """Validate a tenant, so that names with invisible differences cannot be two tenants.
 
     Raises:
-        AuthenticationError: It is not one, or not one that the tables can hold.
+        AuthenticationError: It is missing or malformed.
     """
     if not isinstance(tenant, str) or not tenant:
         raise AuthenticationError(_NO_TENANT, presented=True)
@@ -296,7 +295,7 @@ def _checked_header(header: Mapping[str, Any]) -> tuple[str, str]:
     """Return the id of the key and the algorithm.
 
     Raises:
-        ValueError: There is something in the header that none of ours needs.
+        ValueError: The header has an unsupported member.
     """
     key_id, algorithm, kind = header.get("kid"), header.get("alg"), header.get("typ", "JWT")
     if header.keys() & _REFUSED_HEADERS:

@@ -1,10 +1,8 @@
-"""Tenants of API Gateway's keys that are stored outside of the settings, read again as they age.
+"""Tenants of callers that an AWS front door has authenticated: API Gateway's keys, and IAM roles and users.
 
-Whom AWS's front doors have let in, and which tenant that is.
-
-API Gateway and function URLs check a caller before the function runs, and say in the event, in its
-``requestContext``, who it is. They alone write there: what a client sends (headers, query, body) has other
-places. Whoever may invoke the function without a front door writes the whole event; see docs/identity.md.
+API Gateway and function URLs check a caller before the function runs, and describe it in ``requestContext``
+of the event. Only they write there; headers, query and body of a client are elsewhere. A caller that may
+invoke the function directly writes the whole event; see docs/identity.md.
 """
 
 import asyncio
@@ -28,26 +26,26 @@ from vectorforge.types import Principal, Scope
 logger = logging.getLogger(__name__)
 
 API_KEY_ID: Final = re.compile(r"[A-Za-z0-9]{1,19}")
-"""Shorter than any key's value, which has 20 characters at least: so a key put here by mistake is refused.
+"""Shorter than a key's value (at least 20 characters), so a key entered by mistake is rejected.
 https://docs.aws.amazon.com/apigateway/latest/developerguide/api-gateway-api-usage-plans.html"""
 
 _PAUSE_S = 30.0
 """Longest time between two attempts to read."""
 _GRACE_S = 3600.0
-"""During which an outage of the store leaves the last map, after its age."""
+"""Time for which the last map is used beyond its age while the store is unavailable."""
 _LONGEST_READING_S = 5.0
 _UNAVAILABLE = (
-    "The tenant of the API Gateway key cannot be looked up now. Send the request again in a minute; the "
+    "The tenant of the API Gateway key cannot be looked up. Retry in a minute; the "
     "operator finds the cause in the function's log."
 )
 
 
 class StoredGatewayKeys:
-    """Holders of keys by the keys' ids.
+    """Tenants of API Gateway's keys, stored outside of the settings and read again when they age.
 
     Args:
-        read: One reading: ids and their tenants. Called in a thread, one at a time.
-        settings: ``credential_scopes``, and ``api_gateway_keys``, whose scopes these may be.
+        read: Returns key ids and their tenants. Called in a thread, one call at a time.
+        settings: ``credential_scopes``, which may refer to these and to ``api_gateway_keys``.
         max_age_s: Seconds after which they are read again.
     """
 
@@ -66,9 +64,9 @@ class StoredGatewayKeys:
         """Return the holder of a key, or None if it belongs to no tenant. May wait 5 s for the map.
 
         Raises:
-            GatewayKeysUnavailableError: They cannot be read, or are not what they should be.
+            GatewayKeysUnavailableError: The map cannot be read or is invalid.
         """
-        async with self._reading:  # many requests make one reading
+        async with self._reading:  # one read for many requests
             if self._is_due():
                 await self._read_again()
         if self._holders is None:
@@ -76,7 +74,7 @@ class StoredGatewayKeys:
         return self._holders.get(key_id)
 
     async def preload(self) -> None:
-        """Read in the init phase; requests tell when that fails."""
+        """Read the map in the init phase; requests report failures."""
         async with self._reading:
             if self._is_due():
                 await self._read_again()
@@ -92,18 +90,18 @@ class StoredGatewayKeys:
             async with asyncio.timeout(_LONGEST_READING_S):
                 self._holders = self._checked(await asyncio.to_thread(self._read))
             self._read_at = self._tried_at
-        except ConfigurationError as exc:  # waiting does not mend it, and the last map may be wrong
+        except ConfigurationError as exc:  # permanent, and the last map may be wrong
             self._holders = None
-            logger.error("The tenants of API Gateway's keys cannot be read: %s", exc.message)
+            logger.error("Failed to read the tenants of API Gateway's keys: %s", exc.message)
         except (VectorForgeError, TimeoutError) as exc:
             if not 0 <= self._tried_at - self._read_at < self._max_age_s + _GRACE_S:
                 self._holders = None
             reason = exc.message if isinstance(exc, VectorForgeError) else "the store answers slowly."
-            last = "there is no last map" if self._holders is None else "going on with the last map"
-            logger.warning("The tenants of API Gateway's keys cannot be read; %s: %s", last, reason)
+            last = "no earlier map" if self._holders is None else "using the last map"
+            logger.warning("Failed to read the tenants of API Gateway's keys; %s: %s", last, reason)
 
     def _checked(self, fields: Mapping[str, object]) -> dict[str, Principal]:
-        """Strictly: one entry that cannot be makes all of them doubtful. Errors hold no value."""
+        """Validate all entries, since one invalid entry makes all doubtful. Errors contain no value."""
         scopes = self._settings.credential_scopes
         holders: dict[str, Principal] = {}
         for position, (key_id, tenant) in enumerate(fields.items(), start=1):
@@ -133,7 +131,7 @@ def _tenant(value: object, position: int) -> str:
         return checked_tenant(value if isinstance(value, str) else "")
     except InvalidInputError:
         raise ConfigurationError(
-            "VECTORFORGE_GATEWAY_KEY_SECRET_ID: the secret names a tenant that cannot be, in entry "
+            "VECTORFORGE_GATEWAY_KEY_SECRET_ID: the secret has an invalid tenant in entry "
             f"{position}; a tenant is a text of 1 to {MAX_TENANT_BYTES} bytes."
         ) from None
 
@@ -152,8 +150,8 @@ _SESSION = re.compile(
 class IamPrincipal:
     """A role or a user of IAM.
 
-    Without its path, which the ARN of an assumed role does not tell. Names are unique within an account
-    whatever their paths: https://docs.aws.amazon.com/IAM/latest/APIReference/API_CreateRole.html
+    It has no path, which the ARN of an assumed role lacks. Names are unique within an account regardless of
+    paths: https://docs.aws.amazon.com/IAM/latest/APIReference/API_CreateRole.html
     """
 
     partition: str
@@ -172,7 +170,7 @@ class IamPrincipal:
     def calling(cls, arn: object) -> Self | None:
         """Return the user, or the role of the session, for the ARN in an event.
 
-        None for anybody else: an account's root, a federated user, an AWS service, nobody.
+        None for an account's root, a federated user, an AWS service, or no caller.
         """
         if not isinstance(arn, str):
             return None
@@ -187,11 +185,11 @@ class FrontDoorCaller:
     api_key_id: str | None = None
     """Id of the API Gateway key that was required and sent; not the key."""
     principal: IamPrincipal | None = None
-    """Who signed the request, where the front door demands a signature (AWS_IAM)."""
+    """Signer of the request, if the front door requires a signature (AWS_IAM)."""
 
     @classmethod
     def of(cls, event: object) -> Self:
-        """From an event of payload format 1.0 (REST API) or 2.0 (function URL, HTTP API); nobody without one.
+        """Read the caller from an event of payload format 1.0 (REST API) or 2.0 (function URL, HTTP API).
 
         Sources: https://docs.aws.amazon.com/apigateway/latest/developerguide/set-up-lambda-proxy-integrations.html
         and https://docs.aws.amazon.com/lambda/latest/dg/urls-invocation.html.
@@ -213,11 +211,11 @@ class FrontDoorIdentities:
 
     Args:
         settings: ``api_gateway_keys``, ``iam_tenants`` and ``credential_scopes``.
-        stored: Further keys of API Gateway; None: there are none.
+        stored: Additional keys of API Gateway, if any.
 
     Raises:
-        ConfigurationError: An id is none of API Gateway's, an ARN names no role or user, or two ARNs name the
-            same one and different tenants or scopes.
+        ConfigurationError: An id or an ARN is malformed, or two ARNs name the same role or user with
+            different tenants or scopes.
     """
 
     def __init__(self, settings: ServerSettings, stored: StoredGatewayKeys | None = None) -> None:
@@ -237,7 +235,7 @@ class FrontDoorIdentities:
             if named is None:
                 raise ConfigurationError(
                     "VECTORFORGE_IAM_TENANTS maps the ARN of an IAM role or user, such as "
-                    f"arn:aws:iam::123456789012:role/name, to a tenant; entry {position} is none."
+                    f"arn:aws:iam::123456789012:role/name, to a tenant; entry {position} is not one."
                 )
             scope = scopes.get(arn, Scope.ADMIN)
             principal = Principal(tenant, scope.included, f"iam:{named.account}:{named.kind}/{named.name}")

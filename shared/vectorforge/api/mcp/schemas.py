@@ -22,7 +22,7 @@ from vectorforge.tools.schemas import MAX_CONTEXT_CHARS, MAX_QUERY_CHARS, MAX_TO
 from vectorforge.types import Collection, RetrievedChunk
 
 CONTEXT_CHARS = 6_000
-"""Characters of a context, unless the caller says otherwise: about 1,500 tokens."""
+"""Default characters of a context: about 1,500 tokens."""
 
 T = TypeVar("T")
 
@@ -33,11 +33,11 @@ def _object_in_a_text(value: Any) -> Any:
         try:
             return json.loads(value)
         except (ValueError, RecursionError):
-            return value  # which the next check refuses by its type
+            return value  # rejected by the next check
     return value
 
 
-# Null means the default, and the schema does not say so: some hosts cannot read a choice of types.
+# Null selects the default; the schema omits it, since some hosts cannot read a choice of types.
 Optional: TypeAlias = T | SkipJsonSchema[None]
 
 
@@ -254,6 +254,6 @@ def _source_line(source: FoundSource) -> str:
 
 
 def _origin(source: str, heading: str | None) -> str:
-    """For a headline: of a long one the end, which says most; the whole is in ``sources``."""
+    """Return source and heading for a headline; a long one keeps its end."""
     origin = f"{source} › {heading}" if heading else source
     return origin if len(origin) <= _LONGEST_ORIGIN else f"…{origin[1 - _LONGEST_ORIGIN :]}"

@@ -1,7 +1,4 @@
-"""The tools as a server of the official ``mcp`` package, whatever carries its messages.
-
-The tools over a process's stdin and stdout, for a host on the same machine.
-"""
+"""The tools as a server of the official ``mcp`` package, and its transport over stdin and stdout."""
 
 import asyncio
 import logging
@@ -45,7 +42,7 @@ def make_server(find_caller: Callable[[Any], Caller]) -> Server[Any]:
     """Return a stateless server of the tools.
 
     Args:
-        find_caller: Who calls, by the HTTP request that brought the call; None elsewhere.
+        find_caller: Returns the caller of an HTTP request; the argument is None elsewhere.
     """
     tools = [_describe(tool) for tool in TOOLS.values()]
     schemas = {tool.name: tool.input_schema for tool in tools}
@@ -56,7 +53,7 @@ def make_server(find_caller: Callable[[Any], Caller]) -> Server[Any]:
     async def call_tool(context: ServerRequestContext[Any], params: CallToolRequestParams) -> CallToolResult:
         tool = TOOLS.get(params.name)
         if tool is None:
-            raise MCPError(INVALID_PARAMS, f"There is no such tool; there are: {', '.join(TOOLS)}.")
+            raise MCPError(INVALID_PARAMS, f"Unknown tool; available: {', '.join(TOOLS)}.")
         return await _undisturbed(_call(tool, find_caller(context.request), params.arguments or {}))
 
     return Server(
@@ -102,11 +99,11 @@ def _checked(tool: ToolDefinition[Any], arguments: Mapping[str, Any]) -> BaseMod
     try:
         checked: BaseModel = tool.arguments.model_validate(dict(arguments))
     except ValidationError as exc:
-        # that null would do is no advice
+        # "or null" would be no useful advice
         errors = [error for error in exc.errors() if error["type"] != "none_required"][:_MAX_PLACES]
         places = "; ".join(f"{_place(error['loc'])}: {error['msg']}" for error in errors)
         raise InvalidInputError(
-            f"The arguments of {tool.name} do not fit its schema: {places}. Correct them and call again."
+            f"Invalid arguments of {tool.name}: {places}. Correct them and call again."
         ) from exc
     return checked
 
@@ -132,8 +129,7 @@ def _advice(error: Exception, caller: Caller) -> str:
 async def _undisturbed(call: Coroutine[Any, Any, CallToolResult]) -> CallToolResult:
     """Await a call; on cancellation, cancel it once and wait for its end.
 
-    The package's own scopes cancel whatever is awaited in them again and again, and a query that is given up
-    still has to be logged.
+    The package's cancel scopes cancel repeatedly, and a cancelled query still has to be logged.
     """
     task = asyncio.create_task(call)
     try:
@@ -150,7 +146,7 @@ _PIECE_BYTES = 64 * 1024
 
 
 async def serve_stdio(application: Application, tenant: TenantServices) -> None:
-    """Answer messages of stdin on stdout until stdin ends; what else is printed goes to stderr."""
+    """Serve messages from stdin on stdout until stdin ends; other output goes to stderr."""
     server = make_server(lambda _: Caller.on_this_machine(application, tenant))
     lines = cast("anyio.AsyncFile[str]", _read_lines(_STDIN))  # it is only iterated over
     async with stdio_server(stdin=lines) as (incoming, outgoing):
@@ -160,8 +156,7 @@ async def serve_stdio(application: Application, tenant: TenantServices) -> None:
 async def _read_lines(file: int) -> AsyncIterator[str]:
     """Yield the lines of a file that another thread reads.
 
-    The package waits in a thread that cannot be given up, so that a signal would end the process only after
-    the next line.
+    The package's own thread cannot be interrupted: a signal would end the process only after the next line.
     """
     loop = asyncio.get_running_loop()
     pieces: asyncio.Queue[bytes] = asyncio.Queue()

@@ -1,7 +1,4 @@
-"""The MCP tools and the context of a call: tenant, deadline and ids.
-
-The tools: what a model is told about each, and what each does.
-"""
+"""The MCP tools, their descriptions for models, and the context of a call: tenant, deadline and ids."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -43,22 +40,22 @@ _NAMED_COLLECTIONS = 50
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """One call's surroundings. Nothing in the call's arguments can change them."""
+    """Context of one call; its arguments cannot change it."""
 
     application: Application
     tenant: TenantServices
     deadline: Deadline
     query_id: UUID
-    """Of the query log."""
+    """Id in the query log."""
     request_id: str
-    """Names the call in our logs."""
+    """Id of the call in the logs."""
 
     @classmethod
     def of_request(cls, request: Request) -> Self:
         """Return the caller of an authenticated HTTP request.
 
         Raises:
-            AuthenticationError: There is no tenant; the middleware should have refused already.
+            AuthenticationError: The request has no principal.
         """
         application = application_of(request)
         state = RequestState.of(request.scope)
@@ -77,41 +74,41 @@ class Caller:
         deadline = Deadline.after(application.config.query.query_timeout_s)
         return cls(application, tenant, deadline, query_id, str(query_id))
 
-    async def collection(self, asked: str | None, *, profile_id: int | None = None) -> Collection:
+    async def collection(self, name: str | None, *, profile_id: int | None = None) -> Collection:
         """Return the collection with this name or id; None selects the default, or the profiles' collection.
 
         Raises:
-            NotFoundError: There is none; the text lists those that there are.
+            NotFoundError: It does not exist; the message lists the existing ones.
         """
-        if asked is None and profile_id is not None:
+        if name is None and profile_id is not None:
             return await self.tenant.profiles.collection()
-        wanted = asked or self.application.config.query.default_collection
+        wanted = name or self.application.config.query.default_collection
         try:
             return await self.tenant.find_collection(wanted)
         except NotFoundError as exc:
-            raise NotFoundError(await self._what_there_is(wanted)) from exc
+            raise NotFoundError(await self._existing_collections(wanted)) from exc
 
     async def question(
-        self, asked: str | None, query: str, config: QueryConfig, *, profile_id: int | None = None
+        self, name: str | None, query: str, config: QueryConfig, *, profile_id: int | None = None
     ) -> QueryLookup:
-        """``collection``, and in the same statement what is kept of a question to it.
+        """Look up a query in the collection, in one statement (see ``collection``).
 
         Raises:
             As ``collection``.
         """
-        if asked is None and profile_id is not None:
+        if name is None and profile_id is not None:
             return await self.tenant.profiles.look_up_query(query, config)
-        wanted = asked or self.application.config.query.default_collection
+        wanted = name or self.application.config.query.default_collection
         try:
             return await self.tenant.look_up_query(wanted, query, config)
         except NotFoundError as exc:
-            raise NotFoundError(await self._what_there_is(wanted)) from exc
+            raise NotFoundError(await self._existing_collections(wanted)) from exc
 
-    async def _what_there_is(self, wanted: str) -> str:
+    async def _existing_collections(self, wanted: str) -> str:
         names = [collection.name for collection in await self.tenant.collections.list()]
         if not names:
             return (
-                "There are no collections yet. Documents have to be added first, which no tool here does: "
+                "There are no collections yet. Add documents first, outside of these tools: "
                 "with `vectorforge ingest <files>`, or over HTTP with POST /v1/collections."
             )
         more = f" and {len(names) - _NAMED_COLLECTIONS} more" if len(names) > _NAMED_COLLECTIONS else ""

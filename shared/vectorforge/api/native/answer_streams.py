@@ -1,10 +1,8 @@
-"""The response that sends a streamed answer again, from any event on, and follows it to its end.
+"""``/v1/queries/{id}/events`` and ``/stop``: resume a streamed answer at any event, or stop it.
 
-Whatever process writes the answer, this one finds it in the database and looks there for more. The end is
-always said: by the answer's own last event, or by an ``error`` event when nobody writes it any more. Only
-when the invocation's time runs out it ends without; then the client comes back.
-
-``/v1/queries/{id}/events`` and ``/stop``: go on reading a resumable answer, from anywhere, or end it.
+Any process can replay an answer: it reads the events from the database and polls for more. Each stream has a
+final event: the answer's own, or an ``error`` event if its writer has disappeared. Only when the invocation's
+time runs out it ends without one, and the client reconnects.
 """
 
 import asyncio
@@ -48,10 +46,10 @@ from vectorforge.pipeline.types import ErrorEvent
 logger = logging.getLogger(__name__)
 
 RETRY_MS = 1000
-"""After which an ``EventSource`` comes back when it was cut off."""
+"""Milliseconds after which an ``EventSource`` reconnects."""
 
 SILENCE_S = 6.0
-"""Of a writer, after which it is given up: it says twice a second that it is there."""
+"""Silence after which a writer counts as lost; it sends a heartbeat twice a second."""
 
 _SHORTEST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 1.0
@@ -68,25 +66,25 @@ class StoredStreams(Protocol):
         ...
 
     async def note_reader(self, query_id: UUID) -> None:
-        """Say that somebody reads."""
+        """Record that a client reads the stream."""
         ...
 
     async def give_up(self, query_id: UUID, *, silent_since: datetime) -> bool:
-        """Say that there will be no end, if the writer stayed silent."""
+        """Mark the stream as lost, if its writer stayed silent."""
         ...
 
 
 class ReplayResponse(EventSourceResponse):
-    """The events of a kept stream, from one on.
+    """Replays the events of a stored stream and follows it to its end.
 
     Args:
-        streams: Where it is kept.
-        query_id: Names it.
+        streams: Store of the stream.
+        query_id: Id of the stream.
         found: Its first batches after the event.
-        after: Id of the last event that the client has; 0: none.
-        request_id: For the problem document of an error.
-        deadline: The response ends then, whether the stream has or not.
-        note_reader_s: Longest time between two signs to the writer that somebody reads.
+        after: Id of the last event that the client has; 0 for none.
+        request_id: Id for the problem document of an error.
+        deadline: End of the response, even if the stream continues.
+        note_reader_s: Longest time between two notes to the writer that a client reads.
         ping_interval_s: Seconds of silence between keep-alive comments.
     """
 
@@ -111,11 +109,11 @@ class ReplayResponse(EventSourceResponse):
         self._deadline = deadline
         self._note_reader_s = min(note_reader_s, _NOTE_READER_S)
         self._ping_interval_s = ping_interval_s
-        self._heard_at = time.monotonic()
+        self._written_seen_at = time.monotonic()
         self._noted_at = float("-inf")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the events; return when all are sent, the time is over or the client has gone."""
+        """Send the events; return when all are sent, at the deadline, or on disconnect."""
         client = ClientStream(send, self.raw_headers, ping_interval_s=self._ping_interval_s)
         with suppress(ClientDisconnect):
             async with cancelled_on_disconnect(receive), client:
@@ -124,7 +122,7 @@ class ReplayResponse(EventSourceResponse):
                     await self._follow(client)
                 except ClientDisconnect:
                     raise
-                except Exception as exc:  # noqa: BLE001 - a stream without its end is asked for again
+                except Exception as exc:  # noqa: BLE001 - the client resumes a stream without its end
                     log_unexpected(logger, f"Stream {self._query_id} was not read to its end", exc)
 
     async def _follow(self, client: ClientStream) -> None:
@@ -136,36 +134,36 @@ class ReplayResponse(EventSourceResponse):
                 await client.send(news)
                 pause_s = _SHORTEST_PAUSE_S
             if self._after >= self._found.last_id and self._found.state != "running":
-                await client.send(self._closing_words())
+                await client.send(self._final_event())
                 return
             if self._deadline.remaining_s() <= 0:
                 return
             if self._after >= self._found.last_id:
                 await asyncio.sleep(min(pause_s, max(self._deadline.remaining_s(), 0.0)))
                 pause_s = min(pause_s * _PAUSE_GROWTH, _LONGEST_PAUSE_S)
-            await self._look()
+            await self._poll()
 
-    async def _look(self) -> None:
-        """Read on; a database that does not answer is asked again later."""
+    async def _poll(self) -> None:
+        """Read the next batches; an unavailable database is retried later."""
         before = self._found
         try:
             if time.monotonic() - self._noted_at >= self._note_reader_s:
                 await self._streams.note_reader(self._query_id)
                 self._noted_at = time.monotonic()
             found = await self._streams.read(self._query_id, self._after)
-            if found is None:  # its time is over
+            if found is None:  # it has expired
                 found = StoredStream("lost", before.last_id, before.written_at, ())
             self._found = found
             if found.written_at != before.written_at:
-                self._heard_at = time.monotonic()
-            elif found.state == "running" and time.monotonic() - self._heard_at >= SILENCE_S:
+                self._written_seen_at = time.monotonic()
+            elif found.state == "running" and time.monotonic() - self._written_seen_at >= SILENCE_S:
                 await self._streams.give_up(self._query_id, silent_since=found.written_at)
         except VectorForgeError as exc:
-            logger.warning("Stream %s cannot be read on now: %s", self._query_id, exc.message)
+            logger.warning("Failed to read stream %s, retrying: %s", self._query_id, exc.message)
             self._found = replace(before, batches=())
-            self._heard_at = time.monotonic()  # who could not listen cannot say that it was silent
+            self._written_seen_at = time.monotonic()  # the writer may have sent heartbeats meanwhile
 
-    def _closing_words(self) -> bytes:
+    def _final_event(self) -> bytes:
         """Return the final event of a stream that lacks one; empty otherwise."""
         if self._found.state == "ended":
             return b""
@@ -204,7 +202,7 @@ MAX_EVENT_ID = 2**31 - 2
 
 _EVENTS_RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "The events after that one, then those to come, up to `done` or `error`.",
+        "description": "Events after that one up to `done` or `error`.",
         "content": event_stream_content(),
     },
     204: {"description": "That was the last event: an `EventSource` stops coming back."},
@@ -215,7 +213,7 @@ _STOP_RESPONSES: dict[int | str, dict[str, Any]] = {
     204: {"description": "It had ended already."},
     **problems(404),
 }
-_LAST_EVENT_ID = "Id of the last event that the client has; 0: none."
+_LAST_EVENT_ID = "Id of the last event that the client has; 0 for none."
 
 
 @router.get("/events", response_class=Response, responses=_EVENTS_RESPONSES)
@@ -231,7 +229,7 @@ async def follow_answer(
     ] = None,
 ) -> Response:
     """Stream the stored events of an answer requested with `resumable: true`, from any event on."""
-    # An EventSource that comes back sends the header, and the parameter of its first request beside it.
+    # An EventSource that reconnects sends the header, and the parameter of its first request as well.
     after = _event_id(header or last_event_id or "0")
     found = await tenant.answer_streams.read(query_id, after)
     if found is None:
@@ -253,7 +251,7 @@ async def follow_answer(
 
 @router.post("/stop", response_class=Response, status_code=202, responses=_STOP_RESPONSES)
 async def stop_answer(query_id: UUID, tenant: Tenant) -> Response:
-    """End an answer that was asked for with `resumable: true`, wherever it is written."""
+    """Stop an answer requested with `resumable: true`, in whichever process it runs."""
     state = await tenant.answer_streams.request_stop(query_id)
     if state is None:
         raise _no_such_stream(query_id)
@@ -269,4 +267,4 @@ def _event_id(given: str) -> int:
 
 
 def _no_such_stream(query_id: UUID) -> NotFoundError:
-    return NotFoundError(f"No resumable answer {query_id} is kept (any more).")
+    return NotFoundError(f"Resumable answer {query_id} not found or expired.")

@@ -1,7 +1,4 @@
-"""Bodies of ``/v1/collections``.
-
-``/v1/collections``.
-"""
+"""``/v1/collections``: collections and their search settings."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -30,9 +27,7 @@ from vectorforge.types import DistanceMetric, SearchMode, SearchSettings, Vector
 class SearchSettingsFields(RequestBody):
     """Search settings of a collection."""
 
-    search_mode: SearchMode | None = Field(
-        default=None, description="How questions are searched that do not say it themselves."
-    )
+    search_mode: SearchMode | None = Field(default=None, description="Search mode of queries that set none.")
     dense_weight: float | None = Field(
         default=None,
         ge=0,
@@ -62,7 +57,7 @@ class CollectionChange(SearchSettingsFields):
 
 
 class CollectionRequest(SearchSettingsFields):
-    """A collection to be made; what is left out comes from the embedding provider."""
+    """A new collection; omitted fields come from the embedding provider."""
 
     name: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_NAME_CHARS)]
     description: str = Field(default="", max_length=2000)
@@ -101,7 +96,7 @@ class CollectionBody(Body):
     distance_metric: DistanceMetric
     vector_index: VectorIndex
     by_profile: bool = Field(
-        description="True: every document belongs to a profile, and every question and search names one."
+        description="True: every document belongs to a profile, and every query names one."
     )
     search_mode: SearchMode
     dense_weight: float
@@ -139,7 +134,7 @@ async def list_collections(tenant: Tenant, limit: Limit = MAX_PAGE, offset: Offs
 async def create_collection(
     body: CollectionRequest, response: Response, application: ApplicationDep, tenant: AdmittedTenant
 ) -> CollectionBody:
-    """Make a collection."""
+    """Create a collection."""
     check_provider(
         "embedding_provider", body.embedding_provider, application.embedding_registry.list_providers()
     )
@@ -160,9 +155,9 @@ async def show_collection(collection_id: UUID, tenant: Tenant) -> CollectionBody
 
 @router.patch("/{collection_id}", responses=problems(404, 413, 415))
 async def change_collection(collection_id: UUID, body: CollectionChange, tenant: Tenant) -> CollectionBody:
-    """Change how a collection is searched.
+    """Change the search settings of a collection.
 
-    After a change of the language, the passages' words are read anew in the background.
+    After a change of the language, the passages are indexed again in the background.
     """
     collection = await tenant.collections.set_search(collection_id, body.search_settings())
     if collection is None:

@@ -1,7 +1,4 @@
-"""Bodies of ``/v1/conversations``.
-
-``/v1/conversations``: stored ones, which questions name by ``conversation_id``.
-"""
+"""``/v1/conversations``: stored conversations, which queries refer to by ``conversation_id``."""
 
 from datetime import datetime
 from typing import Literal
@@ -17,10 +14,10 @@ from vectorforge.errors import NotFoundError
 
 
 class ConversationRequest(RequestBody):
-    """A conversation to be begun."""
+    """A new conversation."""
 
     title: str = Field(
-        default="", max_length=MAX_TITLE_CHARS, description="Empty: the start of the first question."
+        default="", max_length=MAX_TITLE_CHARS, description="Empty: the start of the first query."
     )
 
 
@@ -35,11 +32,11 @@ class ConversationBody(Body):
 
 
 class MessageBody(Body):
-    """Something that was said."""
+    """A message of a conversation."""
 
     role: Literal["user", "assistant"]
     content: str
-    query_id: UUID | None = Field(description="Id in the query log of the question it asks or answers.")
+    query_id: UUID | None = Field(description="Id in the query log of its query.")
     created_at: datetime
 
 
@@ -64,7 +61,7 @@ router = APIRouter(prefix="/v1/conversations", tags=["conversations"])
 async def create_conversation(
     request: Request, response: Response, tenant: Tenant, body: ConversationRequest | None = None
 ) -> ConversationBody:
-    """Begin a conversation."""
+    """Create a conversation."""
     conversation = await tenant.conversations.create(
         (body or ConversationRequest()).title, credential=principal_of(request).credential
     )
@@ -94,7 +91,7 @@ async def show_conversation(
 
 @router.delete("/{conversation_id}", status_code=204, responses=problems(404))
 async def delete_conversation(conversation_id: UUID, tenant: Tenant) -> None:
-    """Delete a conversation with its messages; the query log keeps its questions."""
+    """Delete a conversation with its messages; its queries stay in the query log."""
     if not await tenant.conversations.delete(conversation_id):
         raise _not_found(conversation_id)
 

@@ -92,7 +92,7 @@ async def add_documents(
     application: ApplicationDep,
     tenant: AdmittedTenant,
 ) -> JobWithDocuments:
-    """Take in documents, as files or as JSON. The work is done afterwards; the job tells how far it is."""
+    """Ingest documents, as files or as JSON, in the background; the job has the progress."""
     await _require_collection(tenant, collection_id)
     new_items = await read_job_items(request, application.config.ingestion)
     job = await tenant.jobs.create(collection_id, new_items)
@@ -110,7 +110,7 @@ async def delete_documents(
     application: ApplicationDep,
     tenant: Tenant,
 ) -> DeletedDocuments:
-    """Delete the documents whose metadata match, or count them. Large deletions take several requests."""
+    """Delete the documents whose metadata matches, or count them. Large deletions need several requests."""
     deadline = deadline_of(request, application)
     store, chosen = tenant.vector_store, (collection_id, body.filters)
     matched = await store.count_documents(*chosen, profile_id=body.profile_id)

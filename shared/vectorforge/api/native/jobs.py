@@ -1,11 +1,4 @@
-"""Bodies of ``/v1/jobs``.
-
-``/v1/jobs``: how far ingestions are.
-
-Bodies of ``/v1/collections/{id}/uploads``.
-
-``/v1/collections/{id}/uploads``: files that go to S3 instead of through this server.
-"""
+"""``/v1/jobs``: progress of ingestions; ``/v1/collections/{id}/uploads``: direct uploads of files to S3."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -32,7 +25,7 @@ from vectorforge.errors import ConfigurationError, NotFoundError
 
 
 class JobError(Body):
-    """Why something failed."""
+    """Reason of a failure."""
 
     code: str
     message: str
@@ -54,7 +47,7 @@ class JobDocument(Body):
 
 
 class JobBody(Body):
-    """An ingestion, as far as it has come."""
+    """An ingestion and its progress."""
 
     id: UUID
     collection_id: UUID
@@ -133,7 +126,7 @@ async def show_job(
     return JobWithDocuments.with_items(job, items, limit=documents_limit, offset=documents_offset)
 
 
-# RFC 6838, 4.2, without "$", which a form of S3 takes for the begin of a variable
+# RFC 6838, 4.2, without "$", which starts a variable in S3 forms
 _NAME = r"[A-Za-z0-9!#&^_.+-]+"
 _MEDIA_TYPE = rf"^{_NAME}/{_NAME}(; ?{_NAME}=[\x20-\x23\x25-\x7e]+)?$"
 
@@ -173,14 +166,14 @@ class UploadFormBody(BaseModel):
 async def prepare_upload(
     collection_id: UUID, body: UploadRequest, application: ApplicationDep, tenant: AdmittedTenant
 ) -> UploadFormBody:
-    """Sign a form with which one file can be uploaded to S3 for some minutes.
+    """Sign a form that uploads one file to S3, valid for some minutes.
 
-    The ingest function takes it in once it is there.
+    The ingest function ingests the uploaded file.
     """
     forms = application.upload_forms
     if forms is None:
         raise ConfigurationError(
-            "There is no bucket for uploads here (VECTORFORGE_UPLOADS_BUCKET); send documents to "
+            "Direct uploads are not configured (VECTORFORGE_UPLOADS_BUCKET); send documents to "
             "/v1/collections/{id}/documents."
         )
     collection = await tenant.collections.find_by_id(collection_id)

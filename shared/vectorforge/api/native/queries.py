@@ -1,9 +1,4 @@
-"""Query parameters that choose from the query log, shared by its list and its statistics.
-
-Bodies of ``/v1/queries``: the query log.
-
-``/v1/queries``: the log of every question.
-"""
+"""``/v1/queries``: the query log, and the query parameters that its list and its statistics share."""
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from datetime import UTC, datetime
@@ -86,7 +81,7 @@ class LogParameters(RangeParameters):
 
 
 class QueryLogBody(Body):
-    """One question, its answer, and how it went."""
+    """One query, its answer and its figures."""
 
     id: UUID
     collection_id: UUID
@@ -133,7 +128,7 @@ class QueryLogList(BaseModel):
 
 
 def cursor_after(log: QueryLog) -> str:
-    """Names the place behind a log that was read from the table."""
+    """Return the cursor of the page after a log."""
     assert log.created_at is not None  # noqa: S101 - the table has no row without
     place = f"{log.created_at.astimezone(UTC).isoformat()}/{log.id}"
     return urlsafe_b64encode(place.encode()).decode().rstrip("=")
@@ -150,7 +145,7 @@ def read_cursor(cursor: str) -> tuple[datetime, UUID]:
         moment, _, log_id = place.partition("/")
         return datetime.fromisoformat(moment).astimezone(UTC), UUID(log_id)
     except (ValueError, OverflowError):
-        raise InvalidInputError("after must be the `next` of a page of queries.", field="after") from None
+        raise InvalidInputError("`after` must be the `next` of a page of queries.", field="after") from None
 
 
 router = APIRouter(prefix="/v1/queries", tags=["query log"])
@@ -175,7 +170,7 @@ class PageParameters(LogParameters):
 async def list_queries(tenant: Tenant, parameters: Annotated[PageParameters, Query()]) -> QueryLogList:
     """List the query log, newest first."""
     if parameters.after is not None and parameters.offset:
-        raise InvalidInputError("after and offset exclude each other.", field="offset")
+        raise InvalidInputError("`after` and `offset` cannot be combined.", field="offset")
     found = await tenant.query_logs.find(
         parameters.matching(),
         limit=parameters.limit,

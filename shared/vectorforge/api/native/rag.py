@@ -96,7 +96,7 @@ class RAGQueryRequest(RequestBody):
 
     @property
     def wants_context(self) -> bool:
-        """Whether to return the passages; null selects the default, true."""
+        """Whether to return the passages; null selects the default, True."""
         return self.include_context is not False
 
 
@@ -205,7 +205,7 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
 async def rag_query(
     request: Request, body: RAGQueryRequest, application: ApplicationDep, tenant: Tenant
 ) -> Response | RAGQueryResponse | DryRunResponse:
-    """Answer a question from the default collection (or the one named), with citations."""
+    """Answer a query from the default collection (or the one named), with citations."""
     RequestState.of(request.scope).problem_prefix = RAG_QUERY_ERROR_PREFIX
     config = body.config(tenant.choose_variant(body.variant, body.conversation_id))
     check_config(application, config, {"top_k": "k", "llm_provider": "provider"})
@@ -242,7 +242,7 @@ async def collection_query(
     application: ApplicationDep,
     tenant: Tenant,
 ) -> Response | CollectionQueryResponse | DryRunResponse:
-    """Answer a question from this collection, with sources and citations."""
+    """Answer a query from this collection, with sources and citations."""
     config = body.config(tenant.choose_variant(body.variant, body.conversation_id))
     check_config(application, config, {})
     asked = await look_up_query(application, tenant, str(collection_id), body.query, config)

@@ -27,11 +27,11 @@ from vectorforge.retriever.base import Passages
 from vectorforge.types import ScanReason, SearchMode
 from vectorforge.vectorstore.filters.parse import parse
 
-SEARCH_DEGRADED = '["lexical"]: the question could not be embedded, and was searched for by its words only.'
+SEARCH_DEGRADED = '["lexical"]: the query could not be embedded, so the search was lexical only.'
 
 
 class SearchRequest(RequestBody):
-    """A search without an answer; no language model is asked."""
+    """A search without an answer and without a language model."""
 
     query: str = Field(max_length=MAX_QUERY_CHARS)
     collection: CollectionReference | None = None
@@ -52,9 +52,9 @@ class SearchResult(Body):
     heading: str | None
     index: int
     text: str
-    score: float = Field(description="By vectors; of a search by words only, the relevance.")
+    score: float = Field(description="Vector similarity; the relevance in a lexical search.")
     relevance: float | None = Field(description=RELEVANCE)
-    lexical_score: float | None = Field(description="BM25; null: not asked for.")
+    lexical_score: float | None = Field(description="BM25; null without a lexical search.")
     start_offset: int
     end_offset: int
     metadata: dict[str, Any]
@@ -76,7 +76,7 @@ class SearchResponse(BaseModel):
     degraded: list[str] = Field(description=SEARCH_DEGRADED)
     scan: Literal["exact", "index"] | None = Field(description=SCAN)
     scan_reason: ScanReason | None = Field(description=SCAN_REASON)
-    matched: int | None = Field(description="Passages that collection, profile and filters let through.")
+    matched: int | None = Field(description="Passages that match collection, profile and filters.")
     matched_is_at_least: bool = Field(description="Counting stopped at `matched`: there are more.")
     latency_ms: float
 
@@ -104,7 +104,7 @@ router = APIRouter(prefix="/v1", tags=["search"])
 async def search(
     request: Request, body: SearchRequest, application: ApplicationDep, tenant: AdmittedTenant
 ) -> SearchResponse:
-    """Find the passages that answer a question best, best first."""
+    """Return the best passages for a query, best first."""
     check_at_most("top_k", body.top_k, application.config.query.max_top_k)
     parse(body.filters)  # before the embedding is paid for
     collection = await find_requested_collection(application, tenant, body.collection)

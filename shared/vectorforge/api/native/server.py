@@ -1,12 +1,6 @@
-"""The web pages: each is sent as one file, under a policy that lets nothing run but what is in it.
+"""Server routes: web pages, ``/health`` and ``/v1/providers``.
 
-Bodies of ``/``, ``/health`` and ``/v1/providers``.
-
-``/health``: is it working.
-
-``/v1/providers``: what is configured, and which models the vendors offer.
-
-``/``: the web page for browsers, a description for everyone else.
+Each page is sent as one file, under a policy that allows nothing but its own script and style.
 """
 
 import hashlib
@@ -165,8 +159,8 @@ class ModelsResponse(BaseModel):
     """Models that a vendor offers to the configured key."""
 
     provider: str
-    default_model: str = Field(description="Asked when a request names none.")
-    default_is_offered: bool = Field(description="Whether it is in the list.")
+    default_model: str = Field(description="Used if a request names no model.")
+    default_is_offered: bool = Field(description="True if it is in the list.")
     models: list[str] = Field(description="In the vendor's order.")
 
 
@@ -187,7 +181,7 @@ DATABASE_TIMEOUT_S = 3.0
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     status: response for status, response in problems().items() if status in (401, 422, 500)
 }
-_RESPONSES[503] = {"model": HealthResponse, "description": "The database does not answer."}
+_RESPONSES[503] = {"model": HealthResponse, "description": "The database is not available."}
 
 
 @router.head("/health", include_in_schema=False)
@@ -226,7 +220,7 @@ async def list_providers(application: ApplicationDep, tenant: Tenant) -> Provide
 
 @router.get("/v1/providers/{name}/models", responses=problems(404, 429, 502, 504))
 async def list_models(
-    name: Annotated[str, Path(max_length=100, description="Of a provider that writes answers.")],
+    name: Annotated[str, Path(max_length=100, description="Name of an LLM provider.")],
     application: ApplicationDep,
     tenant: Tenant,
 ) -> ModelsResponse:
@@ -234,7 +228,7 @@ async def list_models(
     registry = application.llm_registry
     if name not in registry.list_providers():
         there = ", ".join(registry.list_providers()) or "none"
-        raise NotFoundError(f"No provider of this name writes answers. There are: {there}.")
+        raise NotFoundError(f"Unknown LLM provider; configured: {there}.")
     provider = registry.get(name)
     models = await provider.list_models()
     return ModelsResponse(
@@ -246,17 +240,17 @@ async def list_models(
 
 
 ENDPOINTS = {
-    "POST /v1/rag/query": "Ask the default collection: an answer with citations, whole or streamed.",
-    "POST /v1/collections/{id}/query": "Ask one collection.",
-    "POST /v1/search": "Find passages without an answer.",
-    "POST /v1/collections": "Make a collection.",
+    "POST /v1/rag/query": "Query the default collection: an answer with citations, whole or streamed.",
+    "POST /v1/collections/{id}/query": "Query one collection.",
+    "POST /v1/search": "Search passages without an answer.",
+    "POST /v1/collections": "Create a collection.",
     "POST /v1/collections/{id}/documents": "Add documents, as files or as JSON.",
-    "GET /v1/jobs/{id}": "How far an ingestion is.",
-    "GET /v1/queries": "The log of every question.",
-    "GET /v1/stats": "How many questions, how fast, how dear, how good.",
+    "GET /v1/jobs/{id}": "Progress of an ingestion.",
+    "GET /v1/queries": "The query log.",
+    "GET /v1/stats": "Usage, latency, cost and quality.",
     "GET /v1/providers": "The configured models.",
     "GET /v1/providers/{name}/models": "The models that a vendor offers.",
-    "GET /health": "Whether it works.",
+    "GET /health": "Health check.",
 }
 
 
@@ -285,5 +279,5 @@ async def root(request: Request) -> Response | RootResponse:
 @router.head("/statistics", include_in_schema=False)
 @router.get("/statistics", include_in_schema=False)
 async def statistics_page() -> HTMLResponse:
-    """Return the statistics page, which holds no data and asks for a key itself."""
+    """Return the statistics page, which has no data and prompts for a key."""
     return page_response("statistics.html")

@@ -1,13 +1,8 @@
-"""Bodies of ``/v1/stats``.
+"""``/v1/stats``: statistics of the tenant's queries; ``/metrics``: this process's metrics for Prometheus.
 
-``/v1/stats``: numbers about the tenant's queries, and ``/statistics``: the page that draws them.
-
-Measurements in Prometheus' text format, version 0.0.4.
-
-https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format; the names are
-those of ``telemetry.METRICS``, as everywhere else, with "_" for ".".
-
-``/metrics``: what this process has measured, for Prometheus.
+Prometheus' text format, version 0.0.4:
+https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format; the names are those of
+``telemetry.METRICS`` with "_" for ".".
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -69,7 +64,7 @@ class IntervalBody(ActivityBody):
 
 
 class ModelActivityBody(ActivityBody):
-    """Queries that one model answered; null: none was asked."""
+    """Queries answered by one model; null: no model was called."""
 
     provider: str | None
     model: str | None
@@ -141,8 +136,8 @@ async def show_statistics(
     """Queries, outcomes, latency, tokens, cost and quality of a range of time.
 
     Without `until` it ends now; without `since` it is seven days long, at most it is 400. `bucket` is the
-    length of the intervals in `series`: hours for up to two days, else days, unless said otherwise (hours: 31
-    days at most).
+    length of the intervals in `series`: hours for up to two days, else days, unless given (hours: at most
+    31 days).
     """
     found = await tenant.statistics.collect(parameters.matching(), parameters.bucket)
     return StatisticsBody.model_validate(found)
@@ -213,5 +208,5 @@ async def show_metrics(application: ApplicationDep, tenant: Tenant) -> Response:
     """
     metrics = application.metrics
     if tenant.tenant_id != application.config.server.local_tenant or not isinstance(metrics, InMemoryMetrics):
-        raise NotFoundError("There are no metrics for you here.")
+        raise NotFoundError("Metrics are not available to this tenant or on this server.")
     return Response(exposition(metrics), media_type=CONTENT_TYPE)

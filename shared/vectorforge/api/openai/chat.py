@@ -1,7 +1,4 @@
-"""``/v1/chat/completions``: OpenAI's API over questions to a collection.
-
-Answers as chat completions, whole and in chunks.
-"""
+"""``/v1/chat/completions``: OpenAI's chat completions as queries to a collection, whole and in chunks."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,8 +1,6 @@
-"""Bodies of ``/v1/embeddings``: https://platform.openai.com/docs/api-reference/embeddings.
+"""``/v1/embeddings``: vectors of texts by the providers that collections use.
 
-Texts to vectors: which provider a model's name means, and vectors as OpenAI's packages read them.
-
-``/v1/embeddings``: the vectors of texts, by the same providers that collections use.
+https://platform.openai.com/docs/api-reference/embeddings
 """
 
 import asyncio

@@ -1,10 +1,6 @@
-"""Errors as OpenAI's API describes them.
+"""Errors of OpenAI's API and their OpenAPI descriptions.
 
-The OpenAPI descriptions of errors under the paths of OpenAI's API.
-
-What OpenAI's clients may ask for and nobody here can do; what would not change the answer is ignored.
-
-Errors as OpenAI's clients read them: https://platform.openai.com/docs/guides/error-codes.
+https://platform.openai.com/docs/guides/error-codes
 """
 
 from typing import Any

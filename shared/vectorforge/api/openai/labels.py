@@ -1,10 +1,8 @@
-"""The sources of an answer as text below it, for clients that show nothing but text.
+"""Labels and sources of answers in the form that clients of other APIs expect.
 
-Labels as other APIs' clients know them: ``[Source 2]`` becomes ``[2]`` while the answer is being written.
-
-Each preset names passages in its own way: ``[Source 1, 3]``, ``[Context 2]``, ``Source: https://... - A``.
-Here all read ``[n]``: ``[Source 1, 3]`` becomes ``[1][3]``, and behind a source that is named by its address
-``[n]`` is added. What is code stays as it is.
+Each preset has its own labels: ``[Source 1, 3]``, ``[Context 2]``, ``Source: https://... - A``. All become
+``[n]`` while the answer streams: ``[Source 1, 3]`` becomes ``[1][3]``, and a source named by its address is
+followed by ``[n]``. Code stays unchanged.
 """
 
 import re

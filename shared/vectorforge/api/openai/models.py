@@ -1,14 +1,6 @@
-"""``model`` in OpenAI's words: a preset of ours and, after a slash, a collection.
+"""``/v1/models`` and the contents of OpenAI requests: model names, messages and citations.
 
-Bodies of ``/v1/models``: https://platform.openai.com/docs/api-reference/models.
-
-Which collection a model's name means, and which models there are.
-
-``/v1/models``: what the ``model`` of a question may be.
-
-Citations as chat completions know them.
-
-OpenAI's messages as a question and the conversation before it.
+A model is a preset and, after a slash, a collection. https://platform.openai.com/docs/api-reference/models
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,6 +1,6 @@
-"""Messages as OpenAI's API takes them; what they hold beside is ignored, as its servers do.
+"""Request fields that the OpenAI routers share, and the bodies of ``/v1/chat/completions``.
 
-Bodies of ``/v1/chat/completions``: https://platform.openai.com/docs/api-reference/chat.
+Unknown fields are ignored, as OpenAI's servers do. https://platform.openai.com/docs/api-reference/chat
 """
 
 from typing import Annotated, Any, Literal

@@ -1,6 +1,6 @@
-"""Body of ``POST /v1/responses``: https://developers.openai.com/api/reference/resources/responses.
+"""Bodies of ``/v1/responses``: the request, the response, its items, and the citations in its text.
 
-What ``/v1/responses`` answers: a response, its items, and the citations in its text.
+https://developers.openai.com/api/reference/resources/responses
 """
 
 from typing import Annotated, Any, Literal, TypeAlias

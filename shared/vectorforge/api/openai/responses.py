@@ -1,7 +1,4 @@
-"""A request of ``/v1/responses`` in our own words: what is asked, where it is searched, what went before.
-
-``/v1/responses`` of OpenAI's API: a question, the search for it and the cited answer.
-"""
+"""``/v1/responses`` of OpenAI's API: a query, its search and the cited answer."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager

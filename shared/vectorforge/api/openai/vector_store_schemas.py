@@ -1,11 +1,7 @@
-"""OpenAI's attribute filters (https://developers.openai.com/api/docs/guides/retrieval), in our own words.
+"""Bodies of ``/v1/vector_stores``: a vector store is a collection, and a file is a document.
 
-Bodies of ``/v1/vector_stores/{id}/files``, where a file is a document, and of passages found.
-
-Unknown fields of requests are ignored, as OpenAI's clients send more than we use; what would change the
-result and cannot be done is refused by name.
-
-Bodies of ``/v1/vector_stores`` and its search: a vector store is a collection.
+Unknown fields of requests are ignored, as OpenAI's clients send more than is used here; unsupported options
+that would change the result are rejected by name.
 """
 
 import json

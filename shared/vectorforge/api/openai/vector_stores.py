@@ -1,8 +1,6 @@
-"""Query parameters of OpenAI's lists (https://developers.openai.com/api/reference/resources/vector_stores).
+"""``/v1/vector_stores`` of OpenAI's API: a vector store is a collection, and a file is a document.
 
-``/v1/vector_stores`` of OpenAI's API: a vector store is a collection.
-
-``/v1/vector_stores/{id}/files`` of OpenAI's API: a file is a document.
+https://developers.openai.com/api/reference/resources/vector_stores
 """
 
 from collections.abc import Iterator

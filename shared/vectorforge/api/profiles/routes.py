@@ -60,7 +60,7 @@ async def ingest_profile(
 async def reingest_profile(
     profile_id: ProfileInPath, body: WholeProfileRequest, tenant: AdmittedTenant
 ) -> ProfileResult:
-    """Replace a profile: whoever searches sees all of the old one or all of the new one."""
+    """Replace a profile atomically: a search sees the whole old one or the whole new one."""
     pipeline = await tenant.profiles.ingestion(_sizes(body.chunking))
     documents = None if body.documents is None else [document.document() for document in body.documents]
     done = await pipeline.reingest_profile(profile_id, **body.rows(), documents=documents)
@@ -93,7 +93,7 @@ async def search_profile(
     application: ApplicationDep,
     tenant: AdmittedTenant,
 ) -> ProfileSearchResponse:
-    """Find the passages of a profile that answer a question best, and write them as a context for a model."""
+    """Return the best passages of a profile for a query, and as one context for a model."""
     check_at_most("top_k", body.top_k, application.config.query.max_top_k)
     pipeline = await tenant.profiles.retrieval()
     started = time.perf_counter()
@@ -122,7 +122,7 @@ async def query_profile(
     application: ApplicationDep,
     tenant: Tenant,
 ) -> Response | CollectionQueryResponse | DryRunResponse:
-    """Answer a question from a profile, with sources and citations."""
+    """Answer a query from a profile, with sources and citations."""
     config = body.config_for(profile_id, tenant.choose_variant(body.variant))
     check_config(application, config, {})
     async with query_time_limit(application):

@@ -28,7 +28,7 @@ MAX_CONTEXT_CHARS = 100_000
 
 def _small(row: dict[str, Any]) -> dict[str, Any]:
     if len(json.dumps(row)) > MAX_ROW_BYTES:
-        raise ValueError(f"a row may take {MAX_ROW_BYTES} bytes of JSON at most")
+        raise ValueError(f"a row must be at most {MAX_ROW_BYTES} bytes of JSON")
     return row
 
 
@@ -110,7 +110,7 @@ class ProfileDocumentRequest(NewProfileDocument, RequestBody):
 
 
 class WholeProfileRequest(ProfileRequest):
-    """A profile that takes the place of the stored one, at once."""
+    """A profile that atomically replaces the stored one."""
 
     documents: Annotated[list[NewProfileDocument], Field(max_length=MAX_ROWS)] | None = Field(
         default=None, description="Null: the stored CVs and other texts stay; a list takes their place."
@@ -130,7 +130,7 @@ class ProfileResult(Body):
 
 
 class ProfileSearchRequest(RequestBody):
-    """A search in one profile; no language model is asked."""
+    """A search in one profile, without a language model."""
 
     query: str = Field(max_length=MAX_QUERY_CHARS)
     top_k: int = Field(default=5, ge=1, description="Passages to return; the server's max_top_k at most.")
@@ -172,7 +172,7 @@ class ProfileSearchResponse(BaseModel):
 
 
 class ProfileQueryRequest(CollectionQueryRequest):
-    """A question to one profile."""
+    """A query to one profile."""
 
     top_k: int = Field(
         default=PROFILE.defaults["top_k"],
@@ -188,6 +188,6 @@ class ProfileQueryRequest(CollectionQueryRequest):
             InvalidInputError: The body names another profile than the path.
         """
         if self.profile_id not in (None, profile_id):
-            raise InvalidInputError("profile_id is not the one in the path.", field="profile_id")
+            raise InvalidInputError("`profile_id` differs from the one in the path.", field="profile_id")
         explicit = {**given(self, but=NO_SETTINGS), "profile_id": profile_id}
         return PROFILE.config(variant, **explicit, history=history(self.messages))

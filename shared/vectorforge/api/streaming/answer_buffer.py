@@ -1,8 +1,8 @@
-"""Keeps the events of a streamed answer beside the stream, so that a reader who was cut off can go on.
+"""Storage of a streamed answer's events, so that a disconnected client can resume.
 
-Events go to the client first. A task writes what has gathered since its last write as one batch, at most ten
-times a second, so that neither a token nor a client ever waits for the database. Each write brings back
-what happened elsewhere: somebody reads the answer there, or wants it stopped.
+Events go to the client first. A task writes the events since its last write as one batch, at most ten times a
+second, so that neither a token nor a client waits for the database. Each write returns what happened in other
+processes: a reader, or a request to stop.
 """
 
 import asyncio

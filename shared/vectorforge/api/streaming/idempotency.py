@@ -1,7 +1,4 @@
-"""Idempotent responses: a request with an ``Idempotency-Key`` is answered once and then replayed.
-
-The response to a request with a key: its answer, made once, and given again to who asks again.
-"""
+"""Idempotent responses: a request with an ``Idempotency-Key`` is answered once and then replayed."""
 
 import asyncio
 import hashlib

@@ -1,16 +1,13 @@
-"""Data of each server-sent event of a query.
+"""Native server-sent events of a query: their data, encoding and OpenAPI description.
 
-Order: ``meta``, ``sources``, ``degraded`` where the full answer cannot be had, then ``token`` and
-``citation`` mixed, ``usage``, and last exactly one of ``done`` or ``error``. A stream that ends without one
-was cut off. A ``citation`` comes when the sentence of its label has ended, since its verdict needs the whole
-of it: later than the label's own tokens, in the order of the labels, and before ``usage``.
+Order: ``meta``, ``sources``, ``degraded`` if the full answer is not available, then ``token`` and
+``citation`` mixed, ``usage``, and last exactly one of ``done`` or ``error``. A stream without one was cut
+off. A ``citation`` follows the end of its sentence, which its verdict requires: after the label's own
+tokens, in the order of the labels, and before ``usage``.
 
-The bytes of server-sent events whose data is JSON, which every token of every door goes through.
-
-FastAPI's ``format_sse_event`` looks for line ends three times in what can have none, and ``json.dumps`` makes
-an encoder for each call: together most of what a token cost.
-
-Query events as server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html).
+``json_event`` encodes every token of every surface. FastAPI's ``format_sse_event`` scans three times for line
+ends that JSON cannot have, and ``json.dumps`` creates an encoder per call.
+https://html.spec.whatwg.org/multipage/server-sent-events.html
 """
 
 import json

@@ -1,4 +1,4 @@
-"""An answer while it is made under a key: it is kept, whole or as a stream, and needs no client to go on."""
+"""Storage of an answer under an ``Idempotency-Key``, whole or as a stream, independent of its client."""
 
 import math
 from collections.abc import AsyncGenerator, Callable, Mapping

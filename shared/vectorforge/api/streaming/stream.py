@@ -1,8 +1,8 @@
-"""The response that sends a query's events while they come in.
+"""Responses that send a query's events while they arrive.
 
-FastAPI's own server-sent events belong to routes that do nothing else; these serve the same path as the JSON
-answer, so the response is made by hand with FastAPI's encoder: same headers, same pings, and the query is
-closed the moment the client goes, unless its events are kept for a client that comes back.
+FastAPI's own server-sent events need a route of their own; these share a path with the JSON answer, so the
+response is built with FastAPI's encoder: same headers, same pings. The query is closed on disconnect, unless
+its events are stored for a client that resumes.
 """
 
 import asyncio

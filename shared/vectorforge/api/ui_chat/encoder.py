@@ -1,10 +1,7 @@
-"""Parts of a UI message stream: https://ai-sdk.dev/docs/ai-sdk-ui/stream-protocol (``ai`` 7).
+"""Query events as a UI message stream, version 1, of Vercel's AI SDK.
 
-Names within our own data and metadata are in camel case, as those of the AI SDK.
-
-Query events as a UI message stream, version 1, of Vercel's AI SDK.
-
-The labels of the text read ``[n]``, whatever the preset calls them; n is the number of a source.
+https://ai-sdk.dev/docs/ai-sdk-ui/stream-protocol (``ai`` 7). Names in our own data and metadata are in camel
+case, as the AI SDK's. Labels in the text are ``[n]`` for every preset; n is the number of a source.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

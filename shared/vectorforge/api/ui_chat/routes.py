@@ -1,9 +1,4 @@
-"""The body of ``/api/chat``: what ``useChat`` of Vercel's AI SDK 7 sends, and our own fields beside it.
-
-The messages of ``useChat`` as a question and what was said before it.
-
-``/api/chat``: the route that ``useChat`` of Vercel's AI SDK asks when it is told nothing else.
-"""
+"""``/api/chat``: the default route of ``useChat`` of Vercel's AI SDK 7, with additional fields of our own."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
