@@ -62,7 +62,7 @@ async def create_chat_completion(
     request: Request, body: ChatCompletionRequest, application: ApplicationDep, tenant: Tenant
 ) -> Response | ChatCompletion:
     """Answer the last message from a collection, with citations as `[n]` and as annotations."""
-    refuse_impossible(body)
+    reject_unsupported(body)
     asked = RequestedModel.parse(body.model)
     conversation = Conversation.of(body.messages)
     config = asked.preset.config(
@@ -86,7 +86,7 @@ async def create_chat_completion(
     return await off_event_loop(len(result.answer), lambda: chat_completion(result, wanted))
 
 
-_NO_TOOLS = "This server answers from documents and calls no tools; leave it out, or use auto or none."
+_NO_TOOLS = "Tool calls are not supported; omit this field, or use `auto` or `none`."
 
 
 def _forces_a_tool(choice: Any) -> bool:
@@ -98,25 +98,25 @@ def _is_structured(response_format: Any) -> bool:
 
 
 _REFUSED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
-    "n": (lambda n: n not in (None, 1), "There is one answer to a question; n must be 1."),
+    "n": (lambda n: n not in (None, 1), "Only n=1 is supported."),
     "tool_choice": (_forces_a_tool, _NO_TOOLS),
     "function_call": (_forces_a_tool, _NO_TOOLS),
-    "modalities": (lambda kinds: bool(kinds) and kinds != ["text"], "Answers are text only."),
-    "audio": (bool, "Answers are text only."),
-    "logprobs": (bool, "Log probabilities are not known here."),
-    "top_logprobs": (bool, "Log probabilities are not known here."),
-    "logit_bias": (bool, "Tokens cannot be biased here."),
-    "response_format": (_is_structured, "Answers are text with citations; other formats are not supported."),
+    "modalities": (lambda kinds: bool(kinds) and kinds != ["text"], "Only text answers are supported."),
+    "audio": (bool, "Only text answers are supported."),
+    "logprobs": (bool, "`logprobs` is not supported."),
+    "top_logprobs": (bool, "`top_logprobs` is not supported."),
+    "logit_bias": (bool, "`logit_bias` is not supported."),
+    "response_format": (_is_structured, "Only text answers are supported; other formats are not."),
     "stop": (bool, "Stop sequences are not supported."),
-    "web_search_options": (bool, "This server searches its own documents only."),
+    "web_search_options": (bool, "Web search is not supported."),
 }
 
 
-def refuse_impossible(body: ChatCompletionRequest) -> None:
-    """Hold a request to what can be done.
+def reject_unsupported(body: ChatCompletionRequest) -> None:
+    """Reject unsupported options that would change the answer.
 
     Raises:
-        InvalidInputError: It asks for what would have to change the answer and cannot; names the field.
+        InvalidInputError: The request has one; the error has its field.
     """
     for field, (is_refused, reason) in _REFUSED.items():
         if is_refused(getattr(body, field)):
@@ -126,7 +126,7 @@ def refuse_impossible(body: ChatCompletionRequest) -> None:
 FinishReason = Literal["stop", "length", "content_filter"]
 _FINISH_REASONS: Mapping[str, FinishReason] = {
     "length": "length",
-    "deadline": "length",  # cut off, too
+    "deadline": "length",  # also incomplete
     "content_filter": "content_filter",
 }
 _END = b"data: [DONE]\n\n"
@@ -137,9 +137,9 @@ class ChatFormat:
     """Format of one answer."""
 
     model: str
-    """As it was asked for."""
+    """As requested."""
     base_url: str
-    """Of this server, without a slash at the end; for sources that have no web address."""
+    """Base URL of this server without a final slash, for sources without a web address."""
     append_sources: bool = False
     include_usage: bool = False
 
@@ -163,14 +163,14 @@ def chat_completion(result: QueryResult, wanted: ChatFormat) -> ChatCompletion:
 
 
 class ChatChunkEncoder:
-    """An answer in chunks; what the chunks say together is what ``chat_completion`` says.
+    """Encodes an answer in chunks, which together equal the result of ``chat_completion``.
 
-    The first chunk has the role, the last ones are: annotations and ``vectorforge``, the finish reason, and
-    the usage if it is wanted. A failure is one event with ``error``; ``[DONE]`` ends both.
+    The first chunk has the role. The last ones have annotations and ``vectorforge``, the finish reason, and
+    the usage if requested. A failure is one event with ``error``; ``[DONE]`` ends both.
 
     Args:
-        wanted: The request's wishes.
-        request_id: Names the request in our logs.
+        wanted: Format of the answer.
+        request_id: Id of the request in the logs.
     """
 
     headers: Mapping[str, str] = {}

@@ -26,14 +26,14 @@ class OpenAIError(BaseModel):
 
 
 _UNPROCESSABLE = 422
-_UNUSABLE = "A value is not usable; `error.param` names the field."
+_UNUSABLE = "A value is invalid; `error.param` has the field."
 
 
 def openai_problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Errors of these statuses; 400, 401, 500 and 503 are always among them.
+    """Return the errors of these statuses and always 400, 401, 500 and 503.
 
-    422 is, too, so that FastAPI adds none of its own; ``vectorforge.api.openapi`` leaves it out, since 400
-    takes its place.
+    422 is included so that FastAPI adds none of its own; ``vectorforge.api.openapi`` removes it, since these
+    paths return 400 instead.
     """
     described = {
         status: {**response, "model": OpenAIError} for status, response in problems(*statuses).items()
@@ -46,14 +46,14 @@ _SERVER_ERROR = 500
 
 
 def openai_status(status: int) -> int:
-    """OpenAI answers values that cannot be used with 400, for which its clients have a class."""
+    """Return the status in OpenAI's API: 400 instead of 422, which its clients have a class for."""
     return 400 if status == _UNPROCESSABLE else status
 
 
 def openai_error(problem: Problem) -> dict[str, Any]:
     """Return the body of an error, which is also the data of an error event.
 
-    ``code`` is our own, as everywhere; ``param`` names the field, where there is one.
+    ``code`` is the same as in problem documents; ``param`` is the field, if any.
     """
     field = problem.errors[0].field if problem.errors else None
     known = _TYPES.get(problem.status, "invalid_request_error")

@@ -24,7 +24,7 @@ def sources_footer(citations: Iterable[Citation], sources: Sequence[SourceCitati
     """Return the cited sources as a Markdown list for the end of the answer; empty if none is cited.
 
     Args:
-        citations: Of the answer.
+        citations: Citations of the answer.
         sources: In the order of their labels.
     """
     numbers = sorted({citation.source_number for citation in citations})
@@ -56,25 +56,25 @@ def _plain_address(url: str) -> str:
 _FENCE = re.compile(r"[ \t]{0,100}```")
 _FENCE_BEGUN = re.compile(r"[ \t]{0,100}`{0,2}\Z")
 _LONGEST_CODE = 500
-"""Characters; a backtick that is closed later, or not at all, begins no code."""
+"""Characters; a backtick closed later than this starts no code."""
 _LONGEST_LABEL = 200
 _WORDS = ("source", "sources", "context")
 _LABEL_BEGUN = re.compile(
     r"\[(?:(?P<word>[a-z]{0,7})|(?:sources?|context)\s+[\w\s,;&]*|\d[\d\s,]*\]?)\Z", re.IGNORECASE
 )
-"""A label that has not ended, or that is none if a parenthesis follows: a link."""
+"""An incomplete label, or a link if a parenthesis follows."""
 _SOURCE_BEGUN = re.compile(r"\b(?:source:|s(?:o(?:u(?:r(?:ce?)?)?)?)?\Z)", re.IGNORECASE)
 _SPACES_IN_SOURCE = 16
-"""Characters of a label by source beside the source and its title."""
+"""Characters of a label by source in addition to the source and its title."""
 
 
 class LabelRewriter:
-    """Rewrites the labels of one answer piece by piece, and knows where each came to stand.
+    """Rewrites the labels of one answer piece by piece, and maps their positions.
 
-    A piece may end within a label; what may yet become one is held back until that is known.
+    A piece may end within a label; text that may become a label is held back.
 
     Args:
-        passages: In the order of their labels, as the model was given them; for labels by source.
+        passages: Passages in the prompt in the order of their labels; for labels by source.
     """
 
     def __init__(self, passages: Sequence[RetrievedChunk] = ()) -> None:
@@ -82,14 +82,14 @@ class LabelRewriter:
         self._longest_source = max((_label_chars(passage) for passage in passages), default=0)
         self._answer = ""
         self._done = 0
-        """Offset in the answer up to which it has been given out."""
+        """Offset in the answer up to which it is emitted."""
         self._scan_from = 0
-        """Offset in the line that is being written behind which no code is open."""
+        """Offset in the current line after which no code is open."""
         self._at_line_start = True
         self._is_code_line = False
         self._in_fence = False
         self._written = 0
-        """Characters given out."""
+        """Emitted characters."""
         self._ranges: dict[tuple[int, int], tuple[int, int]] = {}
         self._shifted_from: list[int] = [0]
         self._shifts: list[int] = [0]
@@ -103,14 +103,14 @@ class LabelRewriter:
         """Return the remaining text at the end of the answer."""
         return self._advance(is_whole=True)
 
-    def has_given_out(self, citation: Citation) -> bool:
+    def has_emitted(self, citation: Citation) -> bool:
         """Return True if the citation's label has been emitted and can be located."""
         return citation.end <= self._done
 
     def locate(self, citation: Citation) -> Citation:
         """Return the citation with the offsets of its ``[n]`` in the emitted text, in code points.
 
-        Only after the text of its label has been given out; after ``finish`` it has in any case.
+        Call it after the label is emitted; after ``finish`` all are.
         """
         if new := self._ranges.get((citation.start, citation.source_number)):
             return replace(citation, start=new[0], end=new[1])
@@ -126,7 +126,7 @@ class LabelRewriter:
             if self._at_line_start and not self._read_line_start(end, is_line_whole=is_line_whole):
                 break
             if self._is_code_line:
-                parts.append(self._give_out(end))
+                parts.append(self._emit(end))
             else:
                 parts += self._rewrite_line(end, is_line_whole=is_line_whole)
             if line_break < 0:
@@ -153,12 +153,12 @@ class LabelRewriter:
         parts: list[str] = []
         for label in sorted([*scan.labels, *sources], key=lambda label: label.start):
             if label.start < self._done:
-                continue  # given out already, or a part of the one before
+                continue  # emitted, or a part of the previous label
             if label.end > held_from or label.start > scan.open_code:
-                held_from = min(held_from, label.start)  # in open code it is none if that is closed
+                held_from = min(held_from, label.start)  # no label if the open code is closed
                 break
             parts += self._write_label(label)
-        parts.append(self._give_out(max(held_from, self._done)))
+        parts.append(self._emit(max(held_from, self._done)))
         self._scan_from = scan.restart(self._done)
         return parts
 
@@ -183,11 +183,11 @@ class LabelRewriter:
                 yield label
 
     def _write_label(self, label: Label) -> Iterable[str]:
-        yield self._give_out(label.start)
+        yield self._emit(label.start)
         if self._answer[label.start] == "[":
             self._done = label.end
-        else:  # a source by its address, which says more than a number
-            yield self._give_out(label.end)
+        else:  # keep a source's address, which is more useful than a number
+            yield self._emit(label.end)
             self._written += 1
             yield " "
         for number in label.numbers:
@@ -198,7 +198,7 @@ class LabelRewriter:
         self._shifted_from.append(label.end)
         self._shifts.append(self._written - self._done)
 
-    def _give_out(self, end: int) -> str:
+    def _emit(self, end: int) -> str:
         text = self._answer[self._done : end]
         self._done = end
         self._written += len(text)
@@ -225,7 +225,7 @@ class _Scan:
     starts: list[int]
     """Where its parts without code begin."""
     open_code: int
-    """A backtick that another one may yet make code; the end of the answer: there is none."""
+    """Offset of a backtick that a later one may close; the end of the answer if there is none."""
     labels: list[Label] = field(default_factory=list)
 
     def restart(self, done: int) -> int:

@@ -31,8 +31,8 @@ from vectorforge.pipeline.types import Citation, HistoryMessage, QueryConfig, So
 from vectorforge.retriever.base import QueryLookup
 from vectorforge.types import Collection
 
-ASKABLE = {preset.name: preset for preset in (VECTORFORGE, RAG_QUERY, DOCRAG)}
-"""Presets that a model's name may begin with; profiles need a number and have a door of their own."""
+MODEL_PRESETS = {preset.name: preset for preset in (VECTORFORGE, RAG_QUERY, DOCRAG)}
+"""Presets for model names; profiles need a number and have a router of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +40,10 @@ class RequestedModel:
     """Preset and collection of a model name."""
 
     name: str
-    """As it was asked for, to be said again in the answer."""
+    """As requested, repeated in the answer."""
     preset: Preset
     collection: str | None
-    """Name or id; None: the default collection."""
+    """Name or id; None selects the default collection."""
 
     @classmethod
     def parse(cls, name: str) -> "RequestedModel":
@@ -54,7 +54,7 @@ class RequestedModel:
                 have the name that follows.
         """
         prefix, slash, collection = name.partition("/")
-        preset = ASKABLE.get(prefix)
+        preset = MODEL_PRESETS.get(prefix)
         if preset is None or (slash and not collection) or len(collection) > MAX_NAME_CHARS:
             raise AnsweringModelNotFoundError
         return cls(name, preset, collection or None)
@@ -93,8 +93,8 @@ async def find_answering_collection(
     """Return the collection that the model answers from.
 
     Raises:
-        AnsweringModelNotFoundError: The tenant has none of this name.
-        NotFoundError: None is named, and there is no default one; the text says how to make it.
+        AnsweringModelNotFoundError: The tenant has no collection of this name.
+        NotFoundError: No collection is named, and the default one does not exist.
     """
     if asked.collection is None and asked.preset is DOCRAG:
         own = await tenant.collections.find_by_name(DEFAULT_COLLECTION)
@@ -114,7 +114,7 @@ async def look_up_answering_collection(
     question: str,
     config: QueryConfig,
 ) -> QueryLookup:
-    """``find_answering_collection``, and in the same statement what is kept of the question.
+    """Look up a query in the answering collection, in one statement.
 
     Raises:
         As ``find_answering_collection``.
@@ -140,7 +140,7 @@ async def list_models(tenant: TenantServices) -> list[ModelBody]:
     collections = [c for c in await tenant.collections.list() if not c.by_profile]
     return [
         ModelBody.of(model_name(preset, collection.name), collection)
-        for preset in ASKABLE
+        for preset in MODEL_PRESETS
         for collection in collections
     ]
 
@@ -150,7 +150,7 @@ router = APIRouter(prefix="/v1/models", tags=["openai"])
 
 @router.get("", responses=openai_problems())
 async def list_answering_models(tenant: Tenant) -> ModelList:
-    """Presets and collections that can be asked."""
+    """List the presets and collections that can be queried."""
     return ModelList(data=await list_models(tenant))
 
 
@@ -166,13 +166,13 @@ def url_citations(
 ) -> list[Annotation]:
     """Return one annotation for each citation, in the order of the answer.
 
-    ``url_citation`` is the only kind that clients take: some refuse an answer with another one. A source
-    without a web address therefore gets that of its text on this server.
+    ``url_citation`` is the only kind that all clients accept. A source without a web address gets the address
+    of its text on this server.
 
     Args:
-        citations: With the offsets of ``[n]`` in the text that the client gets.
+        citations: Citations with the offsets of ``[n]`` in the sent text.
         sources: In the order of their labels.
-        base_url: Of this server, as the client asked it; without a slash at the end.
+        base_url: Base URL of this server as used by the client, without a final slash.
     """
     return [_annotation(citation, sources[citation.source_number - 1], base_url) for citation in citations]
 
@@ -206,8 +206,8 @@ class Conversation:
 
     question: str
     history: tuple[HistoryMessage, ...] = ()
-    """Oldest first. A client's ``system`` and ``developer`` messages are among them: they stand beside the
-    prompt that holds the passages, and do not replace it."""
+    """Oldest first, including the client's ``system`` and ``developer`` messages, which do not replace the
+    prompt with the passages."""
 
     @classmethod
     def of(cls, messages: Sequence[ClientMessage], *, field: str = "messages") -> "Conversation":
@@ -224,10 +224,10 @@ class Conversation:
         said = [_read(message, f"{field}.{index}") for index, message in enumerate(messages)]
         asked = next((i for i in range(len(said) - 1, -1, -1) if said[i].role != "system"), None)
         if asked is None or said[asked].role != "user":
-            raise InvalidInputError("The last message must be the user's question.", field=field)
+            raise InvalidInputError("The last message must be the user's.", field=field)
         question = said.pop(asked).content
         if not question.strip():
-            raise InvalidInputError("The question is blank.", field=f"{field}.{asked}.content")
+            raise InvalidInputError("The query must not be blank.", field=f"{field}.{asked}.content")
         return cls(question, tuple(message for message in said if message.content.strip()))
 
 

@@ -30,7 +30,7 @@ from vectorforge.pipeline.types import CitationVerdict
 from vectorforge.vectorstore.filters.parse import MAX_CONDITIONS, MAX_KEY_LENGTH, MAX_LIST_LENGTH
 
 MAX_CLIENT_MESSAGES = 1000
-"""Of one request: clients send their whole conversation again; its end is what goes into the prompt."""
+"""Messages of one request: clients send the whole conversation; its end becomes part of the prompt."""
 MAX_CONTENT_PARTS = 100
 MAX_TEXT_CHARS = MAX_QUERY_CHARS
 
@@ -49,7 +49,7 @@ class OpenAIBody(BaseModel):
 
 
 class ContentPart(BaseModel):
-    """A part of a message: text, or what is refused by its ``type``."""
+    """A part of a message: text, or a part rejected by its ``type``."""
 
     model_config = ConfigDict(extra="ignore", hide_input_in_errors=True)
 
@@ -90,7 +90,7 @@ AnsweringModel = Annotated[
         min_length=1,
         max_length=MAX_MODEL_CHARS,
         description="A preset and a collection: `vectorforge/handbook`; `vectorforge`, `rag_query` or "
-        "`docrag` alone ask the default collection. `GET /v1/models` lists them.",
+        "`docrag` alone query the default collection. `GET /v1/models` lists them.",
     ),
 ]
 
@@ -127,9 +127,9 @@ class AttributeFilter(BaseModel):
             raise ValueError("key must not begin with $")
         if self.type in _OF_LISTS:
             if not isinstance(self.value, list) or len(self.value) > MAX_LIST_LENGTH:
-                raise ValueError(f"{self.type} takes a list of at most {MAX_LIST_LENGTH} values")
+                raise ValueError(f"{self.type} requires a list of at most {MAX_LIST_LENGTH} values")
         elif not isinstance(self.value, str | int | float):
-            raise ValueError(f"{self.type} takes a string, a number or a boolean")
+            raise ValueError(f"{self.type} requires a string, a number or a boolean")
         return self
 
     def translated(self) -> dict[str, Any]:
@@ -168,7 +168,7 @@ class StreamOptions(OpenAIBody):
 
 
 class ChatCompletionRequest(RetrievalOptions):
-    """A conversation whose last message is a question. What is not listed here is ignored."""
+    """A conversation whose last message is the query. Other fields are ignored."""
 
     model: AnsweringModel
     messages: ClientMessages
@@ -183,7 +183,7 @@ class ChatCompletionRequest(RetrievalOptions):
     append_sources: bool | None = Field(
         default=None, description="True: the cited sources follow the answer as a Markdown list."
     )
-    # What is refused, because the answer would not be what was asked for; see ``api/openai/errors.py``.
+    # Rejected if set, because the answer would differ from the request: ``api/openai/chat.py``.
     n: int | None = None
     tools: list[Any] | None = None
     tool_choice: Any = None
@@ -212,7 +212,7 @@ class ChatCompletionRequest(RetrievalOptions):
 
 
 class UrlCitation(BaseModel):
-    """A place in the answer that cites a source."""
+    """Position in the answer that cites a source."""
 
     start_index: int = Field(
         description="Offset of `[n]` in the content, in characters (Unicode code points)."
@@ -257,9 +257,9 @@ class OwnDetails(AnswerDetails):
     query_id: UUID = Field(description="Of the log: `GET /v1/queries/{query_id}`.")
     provider: str | None
     llm_model: str | None
-    extractive: bool = Field(description="True: the answer quotes the documents and is written by no model.")
+    extractive: bool = Field(description="True: the answer quotes the documents; no model wrote it.")
     outcome: str
-    sources: list[SourceBody] = Field(description="The passages that the model was given, by number.")
+    sources: list[SourceBody] = Field(description="The passages in the prompt, by number.")
 
 
 class ChatCompletion(BaseModel):
@@ -268,7 +268,7 @@ class ChatCompletion(BaseModel):
     id: str
     object: Literal["chat.completion"] = "chat.completion"
     created: int = Field(description="Unix time in seconds.")
-    model: str = Field(description="As it was asked for.")
+    model: str = Field(description="As requested.")
     choices: list[AnswerChoice]
     usage: Usage
     vectorforge: OwnDetails

@@ -52,23 +52,23 @@ EVENT_TYPES = (
     "error",
     "response.failed",
 )
-"""All that a stream may hold, in the order in which they come first."""
+"""Types of all events of a stream, in the order of their first occurrence."""
 
 _SEARCH, _MESSAGE = 0, 1
 """Places of the two items in the output."""
 
 
 class ResponseEventEncoder:
-    """A response, event by event; the last one holds what ``whole_response`` says.
+    """Encodes a response event by event; the last one equals the result of ``whole_response``.
 
     Order: ``response.created``, ``response.in_progress``, the item of the search with its own events, the
     item of the message with its text and annotations, and last ``response.completed`` or
-    ``response.incomplete``. An annotation comes when its sentence has ended and its ``[n]`` was sent. A
-    failure is ``error``, for which clients have an exception, and ``response.failed``.
+    ``response.incomplete``. An annotation follows the end of its sentence and its ``[n]``. A failure
+    is ``error``, for which clients have an exception, and ``response.failed``.
 
     Args:
-        wanted: The request's wishes.
-        request_id: Names the request in our logs.
+        wanted: Format of the response.
+        request_id: Id of the request in the logs.
     """
 
     headers: Mapping[str, str] = {}
@@ -83,7 +83,7 @@ class ResponseEventEncoder:
         self._rewriter = LabelRewriter()
         self._text: list[str] = []
         self._waiting: list[Citation] = []
-        """Citations whose label has not been sent."""
+        """Citations whose label is not sent yet."""
         self._annotations: list[FileCitation] = []
 
     def encode(self, event: QueryEvent) -> bytes:
@@ -139,7 +139,7 @@ class ResponseEventEncoder:
         yield from self._annotate()
 
     def _annotate(self) -> Iterator[bytes]:
-        while self._waiting and self._rewriter.has_given_out(self._waiting[0]):
+        while self._waiting and self._rewriter.has_emitted(self._waiting[0]):
             citation = self._rewriter.locate(self._waiting.pop(0))
             annotation = file_citation(citation, self._sources)
             number = len(self._annotations)
@@ -163,7 +163,7 @@ class ResponseEventEncoder:
     def _failure(self, error: Exception) -> Iterator[bytes]:
         yield from self._say(self._rewriter.finish())
         said = openai_error(problem_of(error, request_id=self.request_id))["error"]
-        # Beside `error`, as is documented, and in it, as OpenAI sends them: of that its clients raise.
+        # At the top level, as documented, and in `error`, as OpenAI sends them and its clients read them.
         beside = {name: said[name] for name in ("code", "message", "param")}
         yield self._event("error", **beside, error=said)
         if self._parts is not None:

@@ -1,4 +1,4 @@
-"""Answers as responses: the objects, and the whole of one."""
+"""Objects of ``/v1/responses`` made from answers."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -48,14 +48,14 @@ class ResponseIds:
         """Query and conversation of a stored response.
 
         Raises:
-            InvalidInputError: It was not stored, or is no id of ours.
+            InvalidInputError: The response was not stored, or the id is malformed.
         """
         ids = response_id.removeprefix(cls._PREFIX)
         try:
             return UUID(ids[:32]), UUID(ids[32:])
         except ValueError:
             raise InvalidInputError(
-                "This response was not stored: ask with store: true, or send what was said in input.",
+                "This response was not stored: use `store: true`, or send the conversation in `input`.",
                 field="previous_response_id",
             ) from None
 
@@ -69,7 +69,7 @@ class ResponseFormat:
     conversation_id: UUID | None = None
     """Stored conversation of the exchange."""
     with_results: bool = False
-    """Whether the search tells its passages."""
+    """True if the search item includes its passages."""
 
 
 @dataclass(slots=True)

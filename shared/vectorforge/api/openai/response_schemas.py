@@ -32,7 +32,7 @@ FILE_SEARCH = "file_search"
 
 
 class ResponseTool(OpenAIBody):
-    """``file_search`` in one vector store; of other tools nothing but the type is read."""
+    """``file_search`` in one vector store; only the type of other tools is read."""
 
     type: str = Field(max_length=100)
     vector_store_ids: list[Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS)]] = Field(
@@ -52,12 +52,12 @@ class ResponseTool(OpenAIBody):
     @model_validator(mode="after")
     def _one_store(self) -> "ResponseTool":
         if self.type == FILE_SEARCH and len(self.vector_store_ids) != 1:
-            raise ValueError("vector_store_ids must name one vector store: a question goes to one collection")
+            raise ValueError("vector_store_ids must have exactly one vector store")
         return self
 
 
 class InputItem(ClientMessage):
-    """A message, or what an earlier response consisted of beside its message."""
+    """A message, or another item of an earlier response."""
 
     type: str = Field(default="message", max_length=100)
     role: str = Field(default="", max_length=100, description="user, assistant, system or developer.")
@@ -78,7 +78,7 @@ def _conversation(value: Any) -> Any:
 
 
 class ResponseRequest(RetrievalOptions):
-    """A question, or a conversation whose last message is one. What is not listed here is ignored."""
+    """A query, or a conversation whose last message is one. Other fields are ignored."""
 
     model: AnsweringModel
     input: Annotated[
@@ -135,7 +135,7 @@ class ResponseRequest(RetrievalOptions):
     def options(self) -> dict[str, Any]:
         """Return the query settings of the request as fields of ``QueryConfig``.
 
-        What stands at the top level wins over the tool; filters of both have to hold.
+        Top-level fields override those of the tool; filters of both apply.
         """
         sampling = {
             "temperature": self.temperature,
@@ -221,7 +221,7 @@ class OutputMessage(BaseModel):
 
 
 class InputTokens(BaseModel):
-    """Zeros: what a vendor had cached is not told apart here."""
+    """Zeros, since cached tokens of a vendor are not counted separately."""
 
     cached_tokens: Literal[0] = 0
     cache_write_tokens: Literal[0] = 0
@@ -244,7 +244,7 @@ class ResponseUsage(BaseModel):
 
 
 class ResponseFailure(BaseModel):
-    """Why there is no whole answer."""
+    """Reason of an incomplete answer."""
 
     code: Literal["server_error", "rate_limit_exceeded"]
     message: str

@@ -31,40 +31,40 @@ from vectorforge.errors import InvalidInputError
 from vectorforge.pipeline.types import HistoryMessage, QueryConfig
 from vectorforge.types import Collection
 
-_PASSED_OVER = ("file_search_call", "reasoning")
-"""Items of an earlier response that a client sends back and that say nothing of the conversation."""
+_IGNORED_ITEMS = ("file_search_call", "reasoning")
+"""Items of an earlier response that are not part of the conversation."""
 
 _REFUSED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
-    "background": (bool, "Responses are not made in the background."),
-    "prompt": (bool, "There are no stored prompts; send input."),
+    "background": (bool, "`background` is not supported."),
+    "prompt": (bool, "Stored prompts are not supported; send `input`."),
     "text": (
         lambda text: (text or {}).get("format") not in (None, {"type": "text"}),
-        "Answers are text with citations; other formats are not supported.",
+        "Only text answers are supported; other formats are not.",
     ),
-    "top_logprobs": (bool, "Log probabilities are not known here."),
+    "top_logprobs": (bool, "`top_logprobs` is not supported."),
     "include": (
         lambda include: "message.output_text.logprobs" in (include or ()),
-        "Log probabilities are not known here.",
+        "Log probabilities are not supported.",
     ),
 }
 
 
-def refuse_impossible(body: ResponseRequest) -> None:
-    """Hold a request to what can be done.
+def reject_unsupported(body: ResponseRequest) -> None:
+    """Reject unsupported options that would change the answer.
 
     Raises:
-        InvalidInputError: It asks for what would have to change the answer and cannot; names the field.
+        InvalidInputError: The request has one; the error has its field.
     """
     for field, (is_refused, reason) in _REFUSED.items():
         if is_refused(getattr(body, field)):
             raise InvalidInputError(reason, field=field)
     if not _may_choose(body.tool_choice, searches=body.file_search is not None):
         raise InvalidInputError(
-            "Every question is answered by a search in one collection, and by no other tool.",
+            "Only `file_search` is supported, and every query runs it.",
             field="tool_choice",
         )
     if sum(tool.type == FILE_SEARCH for tool in body.tools or ()) > 1:
-        raise InvalidInputError("A question goes to one collection; send one file_search.", field="tools")
+        raise InvalidInputError("Only one `file_search` tool is supported.", field="tools")
 
 
 def _may_choose(choice: Any, *, searches: bool) -> bool:
@@ -80,7 +80,7 @@ def read_conversation(body: ResponseRequest) -> Conversation:
     """Return the query and the conversation before it in the request.
 
     Raises:
-        InvalidInputError: There is no question, or an item is none that can be read.
+        InvalidInputError: The query is missing, or an item is not supported.
     """
     messages = [_message(item, f"input.{index}") for index, item in enumerate(body.input)]
     said = Conversation.of(messages, field="input")
@@ -90,11 +90,11 @@ def read_conversation(body: ResponseRequest) -> Conversation:
 
 
 def _message(item: InputItem, field: str) -> ClientMessage:
-    if item.type in _PASSED_OVER:
-        return ClientMessage(role="developer")  # left out as blank; the others keep their index
+    if item.type in _IGNORED_ITEMS:
+        return ClientMessage(role="developer")  # blank, so skipped; the others keep their index
     if item.type != "message":
         raise InvalidInputError(
-            "Messages are read; tools, their results and references to items are not supported.",
+            "Only messages are supported; tools, their results and item references are not.",
             field=f"{field}.type",
         )
     return item
@@ -106,8 +106,8 @@ async def find_searched_collection(
     """Return the collection named by the model or by the tool ``file_search``.
 
     Raises:
-        InvalidInputError: They name two.
-        NotFoundError: There is none of this name.
+        InvalidInputError: They name two different ones.
+        NotFoundError: It does not exist.
     """
     if body.file_search is None:
         return await find_answering_collection(application, tenant, asked)
@@ -117,7 +117,7 @@ async def find_searched_collection(
         if answering.id != found.id:
             raise InvalidInputError(
                 f"The model answers from {answering.name!r}, file_search names {found.name!r}; "
-                f"ask {asked.preset.name!r} to let the tool decide.",
+                f"use model {asked.preset.name!r} to let the tool decide.",
                 field="tools",
             )
     return found
@@ -129,8 +129,8 @@ async def find_stored_conversation(
     """Return the id of the stored conversation that the query continues, or None.
 
     Raises:
-        InvalidInputError: Several are named, the response named is not the last of its conversation, the
-            request brings a conversation itself, or the exchange shall not be stored.
+        InvalidInputError: Several are named, the response is not the last of its conversation, the request
+            has messages of its own, or ``store`` is false.
     """
     names = ("previous_response_id", "conversation", "conversation_id")
     given = [name for name in names if getattr(body, name) is not None]
@@ -140,11 +140,11 @@ async def find_stored_conversation(
         return None
     if any(message.role != "system" for message in said.history):
         raise InvalidInputError(
-            f"What was said is known by {given[0]}; send the question only.", field="input"
+            f"The conversation is given by {given[0]}; send only the query.", field="input"
         )
     if body.store is False:
         raise InvalidInputError(
-            "What continues a stored conversation is stored in it; send what was said in input instead.",
+            "Continuing a stored conversation requires `store: true`; else send it in `input`.",
             field="store",
         )
     if body.previous_response_id is None:
@@ -153,7 +153,7 @@ async def find_stored_conversation(
     last = await tenant.conversations.last_messages(conversation_id, 1)
     if not last or last[0].query_id != query_id:
         raise InvalidInputError(
-            "Only the last response of a stored conversation can be continued; this is none (any more).",
+            "Only the last response of a stored conversation can be continued.",
             field="previous_response_id",
         )
     return conversation_id
@@ -165,10 +165,10 @@ async def conversation_for(
 ) -> AsyncIterator[UUID | None]:
     """Yield the id of the conversation for the exchange; ``store: true`` creates one.
 
-    A new one is deleted again when the block raises, since nothing will be said in it.
+    A new conversation is deleted if the block raises, since it stays empty.
 
     Raises:
-        ConflictError: The tenant, or the credential, has as many conversations as are allowed.
+        ConflictError: The tenant or the credential has the maximum number of conversations.
     """
     if continued is not None or not body.store:
         yield continued
@@ -205,8 +205,8 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
 async def create_response(
     request: Request, body: ResponseRequest, application: ApplicationDep, tenant: Tenant
 ) -> Response | ResponseBody:
-    """Answer a question from a collection, with citations as `[n]` and as annotations."""
-    refuse_impossible(body)
+    """Answer a query from a collection, with citations as `[n]` and as annotations."""
+    reject_unsupported(body)
     asked = RequestedModel.parse(body.model)
     said = read_conversation(body)
     conversation_id = await find_stored_conversation(tenant, body, said)

@@ -26,7 +26,7 @@ from vectorforge.types import RetrievedChunk
 Attributes = dict[str, str | int | float | bool]
 
 
-def refused(reason: str) -> Any:
+def unsupported(reason: str) -> Any:
     """Return the validator of an unsupported field, which may only be empty."""
 
     def check(value: Any) -> Any:
@@ -39,7 +39,7 @@ def refused(reason: str) -> Any:
 
 def _no_chunking(value: dict[str, Any] | None) -> dict[str, Any] | None:
     if value is not None and value.get("type") != "auto":
-        raise ValueError("only auto: how documents are cut is a setting of the server")
+        raise ValueError("only auto is supported; chunking is a setting of the server")
     return value
 
 
@@ -47,11 +47,11 @@ ChunkingStrategy = Annotated[dict[str, Any], AfterValidator(_no_chunking)]
 
 
 class VectorStoreFileRequest(OpenAIBody):
-    """A document of the vector store; nothing else can be attached."""
+    """A document that belongs to the vector store; no other can be attached."""
 
     file_id: Annotated[str, Field(min_length=1, max_length=200)]
     attributes: (
-        Annotated[dict[str, Any], refused("a document's metadata is given when it is ingested")] | None
+        Annotated[dict[str, Any], unsupported("set a document's metadata when ingesting it")] | None
     ) = None
     chunking_strategy: ChunkingStrategy | None = None
 
@@ -137,7 +137,7 @@ class FileContentPage(BaseModel):
 
 
 class SearchResultBody(BaseModel):
-    """A passage that was found; several may be of the same file."""
+    """A retrieved passage; several may come from the same file."""
 
     file_id: str
     filename: str = Field(description="The document's source.")
@@ -161,15 +161,14 @@ class SearchResultBody(BaseModel):
 
 
 def unix_time(moment: datetime | None) -> int:
-    """Whole seconds; 0 for a time that is not known."""
+    """Return whole seconds; 0 for an unknown time."""
     return int(moment.timestamp()) if moment else 0
 
 
 def attributes_of(metadata: Mapping[str, Any], prefix: str = "") -> Attributes:
-    """Metadata as OpenAI's clients can read it: strings, numbers and booleans.
+    """Return metadata in the form that OpenAI's clients read: strings, numbers and booleans.
 
-    A nested object becomes dotted keys, which filters take as they are; a list becomes its JSON; nulls are
-    left out.
+    A nested object becomes dotted keys, which filters accept; a list becomes its JSON; nulls are omitted.
     """
     flat: Attributes = {}
     for name, value in metadata.items():
@@ -183,13 +182,13 @@ def attributes_of(metadata: Mapping[str, Any], prefix: str = "") -> Attributes:
 
 
 MAX_QUERIES = 8
-"""Questions of one search."""
+"""Queries of one search."""
 MAX_RESULTS = 50
-"""Of OpenAI's own search: ``max_num_results``."""
+"""Maximum ``max_num_results``, as in OpenAI's API."""
 
 
 class VectorStoreRequest(OpenAIBody):
-    """A vector store to be made: a collection with the server's embedding model."""
+    """A new vector store: a collection with the server's embedding model."""
 
     name: (
         Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_NAME_CHARS)]
@@ -197,10 +196,12 @@ class VectorStoreRequest(OpenAIBody):
     ) = Field(default=None, description="Unique within the tenant; without one, it is made up.")
     description: Annotated[str, Field(max_length=2000)] | None = None
     file_ids: (
-        Annotated[list[str], refused("a document is added with POST /v1/collections/{id}/documents")] | None
+        Annotated[list[str], unsupported("add documents with POST /v1/collections/{id}/documents")] | None
     ) = None
-    metadata: Annotated[dict[str, Any], refused("no metadata is kept of a vector store")] | None = None
-    expires_after: Annotated[dict[str, Any], refused("vector stores do not expire")] | None = None
+    metadata: Annotated[dict[str, Any], unsupported("metadata of vector stores is not supported")] | None = (
+        None
+    )
+    expires_after: Annotated[dict[str, Any], unsupported("vector stores do not expire")] | None = None
     chunking_strategy: ChunkingStrategy | None = None
 
 
@@ -209,7 +210,7 @@ class RankingOptions(OpenAIBody):
 
     ranker: Literal["none", "auto"] = Field(default="auto", description="Both: by similarity alone.")
     score_threshold: float | None = Field(default=None, description="Passages below are dropped.")
-    hybrid_search: Annotated[Any, refused("there is no keyword search to weigh")] = None
+    hybrid_search: Annotated[Any, unsupported("hybrid search weights are not supported")] = None
 
 
 def _listed(value: Any) -> Any:
@@ -229,13 +230,13 @@ class VectorStoreSearchRequest(OpenAIBody):
     filters: AttributeFilter | None = None
     max_num_results: int = Field(default=10, ge=1, le=MAX_RESULTS)
     ranking_options: RankingOptions | None = None
-    rewrite_query: Annotated[bool, refused("questions are searched for as they are")] | None = None
+    rewrite_query: Annotated[bool, unsupported("query rewriting is not supported")] | None = None
     profile_id: ProfileId | None = None
     search_mode: SearchModeName | None = None
 
 
 class FileCounts(BaseModel):
-    """Documents by what has become of them; those that failed are told by their jobs."""
+    """Documents by status; failed ones are listed by their jobs."""
 
     in_progress: int
     completed: int

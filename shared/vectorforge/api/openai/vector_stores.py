@@ -49,13 +49,13 @@ MAX_CURSOR_PAGE = 100
 
 @dataclass(frozen=True, slots=True)
 class RequestedPage:
-    """A page, and the parameter that says where it begins."""
+    """A page, and the parameter of its cursor."""
 
     page: CursorPage
     field: Literal["after", "before"]
 
     @contextmanager
-    def naming_the_cursor(self) -> Iterator[None]:
+    def cursor_errors(self) -> Iterator[None]:
         """Make the block's ``NotFoundError`` one of the parameter.
 
         Raises:
@@ -76,7 +76,7 @@ async def read_page(
     """Return the requested page.
 
     Raises:
-        InvalidInputError: There are two cursors, or one that is no id.
+        InvalidInputError: Two cursors, or a malformed one.
     """
     if after is not None and before is not None:
         raise InvalidInputError("Send after or before, not both.", field="before")
@@ -118,7 +118,7 @@ router = APIRouter(prefix="/v1/vector_stores", tags=["openai"])
 @router.get("", responses=openai_problems())
 async def list_vector_stores(tenant: Tenant, asked: Page) -> VectorStoreList:
     """List the collections by creation time."""
-    with asked.naming_the_cursor():
+    with asked.cursor_errors():
         found = await tenant.listing.collections(asked.page)
     return VectorStoreList.of([VectorStoreBody.of(row) for row in found.rows], has_more=found.has_more)
 
@@ -155,7 +155,7 @@ async def search_vector_store(
     application: ApplicationDep,
     tenant: AdmittedTenant,
 ) -> SearchResultsPage:
-    """Find the passages nearest to a question, or to one of several, best first."""
+    """Return the passages nearest to a query, or to any of several, best first."""
     check_at_most("max_num_results", body.max_num_results, application.config.query.max_top_k)
     if body.filters is not None:
         parse(body.filters.translated())  # before the embedding is paid for
@@ -177,7 +177,7 @@ async def _search(
     *,
     allow_lexical_fallback: bool,
 ) -> tuple[list[RetrievedChunk], list[str]]:
-    """Passages, best first, and what the search of one question or more came down to."""
+    """Return the passages, best first, and the degradation of the searches."""
     best: dict[object, RetrievedChunk] = {}
     degraded: list[str] = []
     for query in dict.fromkeys(body.query):
@@ -226,7 +226,7 @@ async def list_vector_store_files(
     collection = await tenant.find_collection(vector_store_id)
     if status not in (None, "completed"):
         return VectorStoreFileList.of([], has_more=False)
-    with asked.naming_the_cursor():
+    with asked.cursor_errors():
         found = await tenant.listing.documents(collection.id, asked.page, condition=filtered)
     return VectorStoreFileList.of(
         [VectorStoreFileBody.of(row) for row in found.rows], has_more=found.has_more
@@ -244,7 +244,7 @@ async def create_vector_store_file(
     if found:
         return VectorStoreFileBody.of(found)
     elsewhere = asked and await tenant.documents.find_by_id(asked)
-    said = "belongs to another vector store, and stays there" if elsewhere else "is not a document of yours"
+    said = "belongs to another vector store" if elsewhere else "does not exist"
     raise InvalidInputError(
         f"{body.file_id} {said}; documents are added with POST /v1/collections/{collection.id}/documents.",
         field="file_id",

@@ -46,7 +46,7 @@ from vectorforge.pipeline.types import (
 
 
 class MetaData(Body):
-    """Event ``meta``: what is going to answer."""
+    """Event ``meta``: ids and the answering model."""
 
     request_id: UUID = Field(description="Also the id of the query's log record.")
     collection_id: UUID
@@ -68,7 +68,7 @@ class SourcesData(BaseModel):
 
 
 class DegradedData(Body):
-    """Event ``degraded``: the full answer cannot be had; what comes instead."""
+    """Event ``degraded``: the replacement of an unavailable full answer."""
 
     step: Degradation
     reason: str = Field(description="Code of the error that led to it.")
@@ -88,7 +88,7 @@ class CitationData(CitationBody):
 
 
 class UsageData(Body):
-    """Event ``usage``: tokens, as the vendor counted them unless ``estimated``."""
+    """Event ``usage``: tokens as counted by the vendor, unless ``estimated``."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -97,7 +97,7 @@ class UsageData(Body):
 
 
 class DoneData(AnswerDetails):
-    """Event ``done``: the query worked."""
+    """Event ``done``: the query succeeded."""
 
     finish_reason: str
     outcome: str
@@ -105,15 +105,15 @@ class DoneData(AnswerDetails):
     invalid_citations: int
     latency: Latency
     retrieval_stats: RetrievalStats
-    quality: DocRagQuality | Quality | None = Field(description="Null without chunks to judge it by.")
-    structured: Structured | None = Field(description="Null at doors that do not ask the model for JSON.")
+    quality: DocRagQuality | Quality | None = Field(description="Null without chunks to measure it by.")
+    structured: Structured | None = Field(description="Null unless the model was requested to return JSON.")
 
 
 class ErrorData(Problem):
-    """Event ``error``: the query failed; a problem document with two members more."""
+    """Event ``error``: the query failed; a problem document with two more members."""
 
     stage: str = Field(description="preprocess | retrieve | context | generate")
-    partial_answer: str = Field(description="What had been sent as tokens.")
+    partial_answer: str = Field(description="Text sent as tokens so far.")
 
 
 EVENT_DATA: dict[str, type[BaseModel]] = {
@@ -131,10 +131,10 @@ EVENT_DATA: dict[str, type[BaseModel]] = {
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False)
 _LINE_ENDS = {"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"}
-"""No line ends for server-sent events, but for clients that split with ``str.splitlines`` (httpx does)."""
+"""No line ends in server-sent events, but in clients that use ``str.splitlines`` (httpx)."""
 
 encode_json = _ENCODER.encode
-"""A value as JSON on one line, with letters of all languages as they are."""
+"""Encoder of a value as JSON on one line, without escapes of non-ASCII letters."""
 
 
 def json_event(data: str, *, event: str = "", number: int = 0) -> bytes:
@@ -146,7 +146,7 @@ def json_event(data: str, *, event: str = "", number: int = 0) -> bytes:
         number: Its id; 0 leaves it out.
     """
     if not data.isascii():
-        for line_end, escaped in _LINE_ENDS.items():  # str.translate takes a hundred times as long
+        for line_end, escaped in _LINE_ENDS.items():  # str.translate is 100 times as slow
             data = data.replace(line_end, escaped)
     if event and number:
         return f"event: {event}\ndata: {data}\nid: {number}\n\n".encode()
@@ -156,13 +156,13 @@ def json_event(data: str, *, event: str = "", number: int = 0) -> bytes:
 
 
 class EventEncoder:
-    """Our own format: numbers and encodes the events of one stream.
+    """Encodes the events of one stream in the native format, with ids.
 
     Args:
-        request_id: For the problem document of an error.
-        problem_prefix: Put before the detail of a 5xx.
+        request_id: Id for the problem document of an error.
+        problem_prefix: Prefix of the detail of a 5xx.
         with_sources: False sends ``sources`` with an empty list.
-        last_id: Of the event before the first one.
+        last_id: Id of the event before the first one.
     """
 
     def __init__(
@@ -177,7 +177,7 @@ class EventEncoder:
     def encode(self, event: QueryEvent) -> bytes:
         """Encode an event, including the blank line after it."""
         self._last_id += 1
-        if type(event) is TokenEvent:  # the common one, without a model's detour
+        if type(event) is TokenEvent:  # frequent, so not through a model
             return json_event(f'{{"text": {encode_json(event.text)}}}', event="token", number=self._last_id)
         name, body = self._name_and_body(event)
         return json_event(body.model_dump_json(), event=name, number=self._last_id)
@@ -218,7 +218,7 @@ class EventEncoder:
 def event_stream_content() -> dict[str, Any]:
     """Return the media type of a streamed answer: one schema for each event, by name.
 
-    ``itemSchema`` is OpenAPI 3.2's way to describe sequential media types; FastAPI writes it likewise.
+    ``itemSchema`` is OpenAPI 3.2's way to describe sequential media types; FastAPI does so, too.
     """
     events = [_event_schema(name, data.__name__) for name, data in EVENT_DATA.items()]
     return {"text/event-stream": {"itemSchema": {"oneOf": events}}}

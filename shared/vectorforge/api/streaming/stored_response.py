@@ -19,17 +19,17 @@ class StoredResponse:
     """Recorder of an answer for replay; attached to the request state.
 
     Args:
-        answers: Where it is kept; the caller has claimed its key.
-        query_id: Of the question.
-        deadline: Of the question.
-        max_bytes: Of the answer; a longer one is not kept.
+        answers: Store; the caller has claimed the key.
+        query_id: Id of the query.
+        deadline: Deadline of the query.
+        max_bytes: Maximum bytes of the answer; a longer one is not stored.
     """
 
     def __init__(
         self, answers: IdempotentAnswerRepository, query_id: UUID, *, deadline: Deadline, max_bytes: int
     ) -> None:
         self.stop = StopSignal()
-        """Ends a stream that is asked to end by its query's id."""
+        """Stops the stream on request."""
         self.is_streamed = False
         self._query_id = query_id
         self._storage = _Storage(answers)
@@ -39,7 +39,7 @@ class StoredResponse:
             self.stop,
             deadline=deadline,
             max_bytes=max_bytes,
-            grace_s=math.inf,  # a client that asks again may come at any time
+            grace_s=math.inf,  # a client may retry at any time
         )
 
     async def stream(
@@ -60,14 +60,14 @@ class StoredResponse:
         noting = _FailureNoting(encoder, self._storage.note_failure)
         response = ResumableQueryResponse(opened, noting, self.buffer, ping_interval_s=ping_interval_s)
         self._storage.head = StreamHead(dict(response.headers), resumable)
-        if resumable:  # whoever reads its first event may ask for the next ones elsewhere
-            with suppress(VectorForgeError):  # else it is said with the first events
+        if resumable:  # its reader may resume in another process
+            with suppress(VectorForgeError):  # else written with the first events
                 await self._storage.write(self._query_id, EventBatch(1, b"", 0))
         return response
 
 
 class _Storage:
-    """The repository as the buffer knows it."""
+    """Adapter of the repository for the buffer."""
 
     def __init__(self, answers: IdempotentAnswerRepository) -> None:
         self.head: StreamHead | None = None
@@ -96,7 +96,7 @@ class _Storage:
 
 
 class _FailureNoting:
-    """An encoder that says when it encodes a failure."""
+    """Encoder that reports a failure."""
 
     def __init__(self, encoder: QueryEventEncoder, note: Callable[[], None]) -> None:
         self._encoder = encoder

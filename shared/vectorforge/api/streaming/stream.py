@@ -32,9 +32,9 @@ from vectorforge.pipeline.types import DoneEvent, ErrorEvent, QueryEvent, Source
 logger = logging.getLogger(__name__)
 
 _STALL_S = 10.0
-"""After which a client that takes nothing counts as gone, so that readers elsewhere need not wait for it."""
+"""Seconds after which a client that reads nothing counts as disconnected."""
 _LATE_S = 0.4
-"""What a client has, that has to make room for it first, for what is sent at the deadline or later."""
+"""Seconds that a slow client has for events at or after the deadline."""
 
 _LAST_EVENTS = (DoneEvent, ErrorEvent)
 
@@ -43,27 +43,27 @@ class Delivery(Protocol):
     """Destination of a stream's events, such as ``ClientStream``."""
 
     def put(self, data: bytes, *, last: bool = False) -> bool:
-        """Take whole events; whether ``flush`` has to be awaited before the next."""
+        """Queue whole events; True if ``flush`` must be awaited before the next."""
 
     async def flush(self) -> None:
-        """Return when what was put has been taken."""
+        """Return after the queued events are accepted."""
 
 
 class QueryEventEncoder(Protocol):
-    """Makes one door's wire format of a query's events; one for each stream."""
+    """Encoder of one stream's events in the wire format of its surface."""
 
     @property
     def request_id(self) -> str:
-        """Names the request in our logs."""
+        """Id of the request in the logs."""
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Headers of the response beside those of every event stream."""
+        """Headers in addition to those of every event stream."""
 
     def encode(self, event: QueryEvent) -> bytes:
         """Encode an event as whole server-sent events; empty if the format has none for it.
 
-        ``DoneEvent`` and ``ErrorEvent`` are the last ones, and end what the format wants ended.
+        ``DoneEvent`` and ``ErrorEvent`` are last, and also encode the end of the stream.
         """
 
     def encode_failure(self, error: Exception, partial_answer: str) -> bytes:
@@ -71,11 +71,11 @@ class QueryEventEncoder(Protocol):
 
 
 class OpenedQuery:
-    """A query whose search has been done and whose answer has not begun.
+    """A query after its search and before its answer.
 
     Args:
-        first: The events up to ``SourcesEvent``.
-        rest: Yields the others; closing it aborts the query.
+        first: Events up to ``SourcesEvent``.
+        rest: Later events; closing it aborts the query.
     """
 
     def __init__(self, first: Sequence[QueryEvent], rest: AsyncGenerator[QueryEvent, None]) -> None:
@@ -84,7 +84,7 @@ class OpenedQuery:
 
     @classmethod
     async def open(cls, events: AsyncGenerator[QueryEvent, None]) -> "OpenedQuery":
-        """Wait for the search, so that whatever fails until then still gets its own HTTP status.
+        """Wait for the search, so that errors until then have their own HTTP status.
 
         Raises:
             VectorForgeError: The query failed before its answer began.
@@ -105,10 +105,10 @@ class QueryEventResponse(EventSourceResponse):
 
     Args:
         query: Owned by the response from here on.
-        encoder: Makes bytes of events.
+        encoder: Encodes the events.
         ping_interval_s: Seconds of silence between keep-alive comments.
-        deadline: Of the query. A client that has not taken by then what was sent to it counts as gone.
-        stall_s: The time that it has for that without a deadline.
+        deadline: Deadline of the query, by which the client must have read the sent events.
+        stall_s: Seconds the client has for that without a deadline.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class QueryEventResponse(EventSourceResponse):
         self._stall_s = stall_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the events; return when all are sent or the client has gone."""
+        """Send the events; return when all are sent or on disconnect."""
         client = ClientStream(send, self.raw_headers, ping_interval_s=self._ping_interval_s)
         try:
             with suppress(ClientDisconnect):
@@ -152,7 +152,7 @@ class QueryEventResponse(EventSourceResponse):
                     answer.append(event.text)
                 if last:
                     return
-            error: Exception = VectorForgeError("The answer broke off.")
+            error: Exception = VectorForgeError("The answer was interrupted.")
         except ClientDisconnect:
             raise
         except Exception as exc:  # noqa: BLE001 - after the first byte every failure becomes the one error event
@@ -167,17 +167,17 @@ class QueryEventResponse(EventSourceResponse):
         try:
             async with asyncio.timeout(limit_s):
                 await delivery.flush()
-        except TimeoutError as exc:  # it reads a byte now and then, and would hold its query for ever
+        except TimeoutError as exc:  # a client that reads a byte now and then would hold its query for ever
             raise ClientDisconnect from exc
 
 
 class ResumableQueryResponse(QueryEventResponse):
-    """Server-sent events of one query, which goes on when its client has gone.
+    """Server-sent events of one query, which continues after a disconnect.
 
     Args:
         query: Owned by the response from here on.
-        encoder: Makes bytes of events, some of each.
-        buffer: Keeps them; opened.
+        encoder: Encodes each event as at least one.
+        buffer: Stores them; opened.
         ping_interval_s: Seconds of silence between keep-alive comments.
     """
 
@@ -193,12 +193,12 @@ class ResumableQueryResponse(QueryEventResponse):
         self._buffer = buffer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send and keep the events; return when all are kept, whether the client is there or not."""
+        """Send and store the events; return when all are stored, even after a disconnect."""
         client = ClientStream(send, self.raw_headers, ping_interval_s=self._ping_interval_s)
         delivery = _StoredDelivery(client, self._buffer)
-        listening = asyncio.create_task(_call_when_gone(receive, delivery.lose_client))
+        listening = asyncio.create_task(_call_on_disconnect(receive, delivery.lose_client))
         try:
-            with suppress(ClientDisconnect):  # at the very end, when all is kept
+            with suppress(ClientDisconnect):  # at the very end, when all is stored
                 async with client, self._buffer:
                     try:
                         await self._deliver_events(delivery)
@@ -206,11 +206,11 @@ class ResumableQueryResponse(QueryEventResponse):
                         await self._query.rest.aclose()
         finally:
             await end(listening)
-            await self._query.rest.aclose()  # of a response that could not even begin
+            await self._query.rest.aclose()  # of a response that never started
 
 
 class _StoredDelivery:
-    """Events that go to a client as long as it is there, and are kept in any case."""
+    """Delivery to a client while it is connected, and to the buffer always."""
 
     def __init__(self, client: ClientStream, buffer: AnswerBuffer) -> None:
         self._client = client
@@ -239,6 +239,6 @@ class _StoredDelivery:
         self._buffer.lose_client()
 
 
-async def _call_when_gone(receive: Receive, lose_client: Callable[[], None]) -> None:
+async def _call_on_disconnect(receive: Receive, lose_client: Callable[[], None]) -> None:
     await disconnected(receive)
     lose_client()

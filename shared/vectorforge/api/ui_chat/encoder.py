@@ -51,7 +51,7 @@ _MEDIA_TYPES: Mapping[str, str] = {
     ".csv": "text/csv",
     ".jsonl": "application/x-ndjson",
 }
-"""By the extension: a source keeps its name only. Others are text, as all passages are."""
+"""Media type by extension, since a source has a name only; other extensions are text."""
 
 
 def _start(event: MetaEvent) -> Part:
@@ -151,7 +151,7 @@ def _problem_data(problem: Problem, stage: str) -> Part:
 
 
 def _finish(result: QueryResult, usage: UsageEvent | None) -> Part:
-    """Why the answer ends, its tokens, and where it came from."""
+    """Return the end of the answer: reason, tokens and details."""
     details = AnswerDetails.of(result)
     structured = result.structured and Structured.of(result.structured)
     metadata = {
@@ -257,7 +257,7 @@ class UIMessageEncoder:
             yield _source(number, passage)
 
     def _text(self, text: str) -> Iterator[Part]:
-        if not text:  # what may become a label is held back
+        if not text:  # a possible label is held back
             return
         if not self._text_sent:
             yield {"type": "text-start", "id": _TEXT_ID}
