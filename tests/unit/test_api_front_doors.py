@@ -177,7 +177,11 @@ def test_local_mode_asks_nobody() -> None:
         ("API_GATEWAY_KEYS", {KEYS["unknown"]: "acme"}, "not the key itself"),
         ("API_GATEWAY_KEYS", {"": "acme"}, "maps the id"),
         ("API_GATEWAY_KEYS", "not JSON", "VECTORFORGE_API_GATEWAY_KEYS"),
-        ("IAM_TENANTS", {f"arn:aws:iam::{ACCOUNT}:role/r": "a\0b"}, "VECTORFORGE_IAM_TENANTS has an invalid tenant"),
+        (
+            "IAM_TENANTS",
+            {f"arn:aws:iam::{ACCOUNT}:role/r": "a\0b"},
+            "VECTORFORGE_IAM_TENANTS has an invalid tenant",
+        ),
         ("IAM_TENANTS", {session_of("reader"): "acme"}, "entry 1 is not one"),
         ("IAM_TENANTS", {f"arn:aws:iam::{ACCOUNT}:root": "acme"}, "entry 1 is not one"),
         ("IAM_TENANTS", {f"arn:aws:iam::{ACCOUNT}:role/*": "acme"}, "entry 1 is not one"),

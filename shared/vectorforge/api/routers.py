@@ -41,9 +41,8 @@ ROUTERS: Mapping[str, tuple[str, ...]] = {
     "vectorforge.api.ui_chat.routes": ("/api",),
     "vectorforge.api.mcp.http": ("/mcp",),
     "vectorforge.api.native.queries": ("/v1/queries",),
-    "vectorforge.api.admin.cache": ("/v1/cache",),
     "vectorforge.api.admin.erasures": ("/v1/erasures", "/v1/tenant"),
-    "vectorforge.api.native.statistics": ("/v1/stats", "/metrics"),
+    "vectorforge.api.native.statistics": ("/v1/cache", "/v1/stats", "/metrics"),
     "vectorforge.api.admin.keys": ("/v1/keys",),
 }
 """Path prefixes of each module's routes, in whole segments; "*" is any one segment.

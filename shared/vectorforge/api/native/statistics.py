@@ -1,4 +1,4 @@
-"""``/v1/stats``: statistics of the tenant's queries; ``/metrics``: this process's metrics for Prometheus.
+"""Statistics of queries (``/v1/stats``), caches (``/v1/cache``) and processes (``/metrics`` for Prometheus).
 
 Prometheus' text format, version 0.0.4:
 https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format; the names are those of
@@ -11,21 +11,17 @@ from typing import Annotated, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from vectorforge.api.dependencies import ApplicationDep, Tenant
 from vectorforge.api.native.queries import RangeParameters
-from vectorforge.api.schemas import problems
+from vectorforge.api.schemas import Body, problems
 from vectorforge.db.repositories.statistics_types import Bucket
 from vectorforge.errors import NotFoundError
 from vectorforge.telemetry import METRICS, InMemoryMetrics, Series
 
 
-class _Body(BaseModel):
-    model_config = ConfigDict(from_attributes=True)
-
-
-class PercentilesBody(_Body):
+class PercentilesBody(Body):
     """Milliseconds below which half, 95 and 99 of 100 queries lie."""
 
     p50: float
@@ -33,17 +29,17 @@ class PercentilesBody(_Body):
     p99: float
 
 
-class UsageBody(_Body):
+class UsageBody(Body):
     """Usage figures of a set of queries."""
 
     queries: int
-    outcomes: dict[str, int] = Field(description="How many ended how; outcomes of no query are left out.")
+    outcomes: dict[str, int] = Field(description="Queries by outcome, without zeros.")
     cached: int = Field(description="Answers from the cache.")
-    degraded: int = Field(description="Answers that came down at least one step.")
-    low_quality: int = Field(description="Answers that the quality checks found wanting.")
+    degraded: int = Field(description="Answers with at least one degradation step.")
+    low_quality: int = Field(description="Answers of low quality.")
     prompt_tokens: int
     completion_tokens: int
-    cost_usd: float = Field(description="Of the answers whose model has a known price.")
+    cost_usd: float = Field(description="Cost of answers whose model has a known price.")
     unpriced: int = Field(description="Queries that used a model whose price is not known.")
 
 
@@ -83,7 +79,7 @@ class CollectionActivityBody(ActivityBody):
     name: str | None
 
 
-class ContentBody(_Body):
+class ContentBody(Body):
     """Current number of collections, documents and chunks."""
 
     collections: int
@@ -91,14 +87,14 @@ class ContentBody(_Body):
     chunks: int
 
 
-class StatisticsBody(_Body):
+class StatisticsBody(Body):
     """The queries of a range of time."""
 
     since: datetime
     until: datetime
     bucket: Literal["hour", "day"]
     totals: ActivityBody
-    degraded_steps: dict[str, int] = Field(description="How many answers came down each step.")
+    degraded_steps: dict[str, int] = Field(description="Answers by degradation step.")
     series: list[IntervalBody] = Field(description="Every interval, oldest first, empty ones too.")
     models: list[ModelActivityBody] = Field(description="At most 100, those with the most queries first.")
     variants: list[VariantActivityBody] = Field(description="As models.")
@@ -114,10 +110,32 @@ class DailyUsageBody(UsageBody):
     model: str | None
 
 
-class UsageList(_Body):
+class UsageList(Body):
     """Usage by day, provider and model."""
 
     usage: list[DailyUsageBody] = Field(description="Oldest day first, at most 5,000 rows.")
+
+
+class CacheBody(Body):
+    """Contents and hit figures of the tenant's caches."""
+
+    enabled: bool = Field(description="True if answers are cached.")
+    ttl_s: float = Field(description="Seconds for which an answer is fresh.")
+    fresh: int = Field(description="Valid answers.")
+    stale: int = Field(description="Expired answers, used only if no other answer is available.")
+    outdated: int = Field(description="Answers from changed documents, which are deleted over time.")
+    bytes: int = Field(description="Stored size of all these answers.")
+    oldest_at: datetime | None
+    newest_at: datetime | None
+    embeddings: int = Field(description="Cached vectors of queries.")
+    answered_last_day: int = Field(description="Answered queries of the last 24 hours.")
+    hits_last_day: int = Field(description="Those answered from the cache.")
+
+
+class CacheCleared(BaseModel):
+    """Number of deleted entries."""
+
+    deleted: int = Field(description="Deleted answers and vectors.")
 
 
 router = APIRouter()
@@ -147,6 +165,20 @@ async def show_statistics(
 async def list_usage(tenant: Tenant, parameters: Annotated[RangeParameters, Query()]) -> UsageList:
     """Tokens and cost by day, provider and model; the range as in `/v1/stats`."""
     return UsageList.model_validate({"usage": await tenant.statistics.usage(parameters.matching())})
+
+
+@router.get("/v1/cache", tags=["cache"], responses=problems())
+async def show_cache(application: ApplicationDep, tenant: Tenant) -> CacheBody:
+    """Return the contents of the caches and their hits of the last 24 hours."""
+    settings = application.config.cache
+    found = await tenant.caches.shared_answers.statistics()
+    return CacheBody.of(found, enabled=settings.answer_cache, ttl_s=settings.answer_cache_ttl_s)
+
+
+@router.delete("/v1/cache", tags=["cache"], responses=problems())
+async def clear_cache(tenant: Tenant) -> CacheCleared:
+    """Delete all cached answers and vectors. Other processes may return theirs for another minute."""
+    return CacheCleared(deleted=await tenant.caches.clear())
 
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

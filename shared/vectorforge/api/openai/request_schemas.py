@@ -6,7 +6,7 @@ Unknown fields are ignored, as OpenAI's servers do. https://platform.openai.com/
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from vectorforge.api.native.answers import AnswerDetails, SourceBody, Usage
 from vectorforge.api.native.query_bodies import (
@@ -137,6 +137,28 @@ class AttributeFilter(BaseModel):
         if self.filters is not None:
             return {f"${self.type}": [part.translated() for part in self.filters]}
         return {str(self.key): {f"${self.type}": self.value}}
+
+
+def unsupported(reason: str) -> Any:
+    """Return the validator of an unsupported field, which may only be empty."""
+
+    def check(value: Any) -> Any:
+        if value:
+            raise ValueError(reason)
+        return value
+
+    return AfterValidator(check)
+
+
+MAX_RESULTS = 50  # as in OpenAI's API
+
+
+class RankingOptions(OpenAIBody):
+    """Selection of passages."""
+
+    ranker: Literal["none", "auto"] = Field(default="auto", description="Both: by similarity alone.")
+    score_threshold: float | None = Field(default=None, description="Passages below are dropped.")
+    hybrid_search: Annotated[Any, unsupported("hybrid search weights are not supported")] = None
 
 
 class RetrievalOptions(OpenAIBody):

@@ -12,7 +12,6 @@ from vectorforge.api.openai.response_schemas import (
     EchoedRequest,
     FileCitation,
     FileSearchCall,
-    FoundPassage,
     IncompleteDetails,
     ItemStatus,
     OutputMessage,
@@ -21,7 +20,7 @@ from vectorforge.api.openai.response_schemas import (
     ResponseFailure,
     ResponseUsage,
 )
-from vectorforge.api.openai.vector_store_schemas import attributes_of
+from vectorforge.api.openai.vector_store_schemas import FoundPassage, attributes_of
 from vectorforge.errors import InvalidInputError
 from vectorforge.pipeline.types import Citation, QueryResult, SourceCitation, UsageEvent
 from vectorforge.types import RetrievedChunk

@@ -11,23 +11,20 @@ from pydantic import BaseModel, BeforeValidator, Field, model_validator
 from vectorforge.api.native.query_bodies import Temperature
 from vectorforge.api.openai.request_schemas import (
     MAX_CLIENT_MESSAGES,
+    MAX_RESULTS,
     MAX_TEXT_CHARS,
     AnsweringModel,
     AttributeFilter,
     ClientMessage,
     OpenAIBody,
     OwnDetails,
+    RankingOptions,
     RetrievalOptions,
 )
-from vectorforge.api.openai.vector_store_schemas import (
-    MAX_RESULTS,
-    Attributes,
-    RankingOptions,
-)
+from vectorforge.api.openai.vector_store_schemas import FoundPassage
 from vectorforge.api.schemas import MAX_NAME_CHARS
 from vectorforge.pipeline.types import CitationVerdict
 
-MAX_TOOLS = 128
 FILE_SEARCH = "file_search"
 
 
@@ -73,8 +70,16 @@ def _items(value: Any) -> Any:
     return [{"role": "user", "content": value}] if isinstance(value, str) else value
 
 
-def _conversation(value: Any) -> Any:
-    return {"id": value} if isinstance(value, str) else value
+_Conversation = Annotated[
+    ConversationObject,
+    BeforeValidator(
+        lambda value: {"id": value} if isinstance(value, str) else value,
+        json_schema_input_type=str | ConversationObject,
+    ),
+]
+_Metadata = Annotated[
+    dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]], Field(max_length=16)
+]
 
 
 class ResponseRequest(RetrievalOptions):
@@ -90,37 +95,28 @@ class ResponseRequest(RetrievalOptions):
         default=None, description="Stand beside the prompt that holds the passages, and do not replace it."
     )
     stream: bool | None = Field(default=None, description="True: events come as server-sent events.")
-    tools: Annotated[list[ResponseTool], Field(max_length=MAX_TOOLS)] | None = Field(
+    tools: Annotated[list[ResponseTool], Field(max_length=128)] | None = Field(
         default=None, description="file_search chooses the collection when the model's name does not."
     )
     tool_choice: Any = None
     parallel_tool_calls: bool | None = None
     include: Annotated[list[str], Field(max_length=20)] | None = Field(
-        default=None, description="`file_search_call.results`: the passages that the model was given."
+        default=None, description="`file_search_call.results`: the passages in the prompt."
     )
     temperature: Temperature | None = None
     top_p: Annotated[float, Field(ge=0, le=1)] | None = None
     max_output_tokens: Annotated[int, Field(ge=1)] | None = None
-    metadata: (
-        Annotated[
-            dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]],
-            Field(max_length=16),
-        ]
-        | None
-    ) = Field(default=None, description="Said again in the response; not kept.")
+    metadata: _Metadata | None = Field(default=None, description="Repeated in the response; not stored.")
     store: bool | None = Field(
-        default=None, description="True: in a conversation of its own, which previous_response_id continues."
+        default=None,
+        description="True: store it in a new conversation, which previous_response_id continues.",
     )
     previous_response_id: Annotated[str, Field(max_length=200)] | None = Field(
         default=None, description="A stored response, which must be the last one of its conversation."
     )
-    conversation: (
-        Annotated[
-            ConversationObject,
-            BeforeValidator(_conversation, json_schema_input_type=str | ConversationObject),
-        ]
-        | None
-    ) = Field(default=None, description="A stored conversation; the same as conversation_id.")
+    conversation: _Conversation | None = Field(
+        default=None, description="A stored conversation; the same as conversation_id."
+    )
     # Refused, because the answer would differ from the request: ``api/openai/responses.py``.
     background: bool | None = None
     prompt: Any = None
@@ -142,40 +138,27 @@ class ResponseRequest(RetrievalOptions):
             "top_p": self.top_p,
             "max_tokens": self.max_output_tokens,
         }
-        given = {name: value for name, value in sampling.items() if value is not None}
-        found = {**_tool_options(self.file_search), **self.search_options(), **given}
-        searched = self.file_search
-        filters = _all_of(self.filters, searched.filters if searched else None)
-        return {**found, **({"filters": filters} if filters else {})}
+        tool = self.file_search
+        found = {**_tool_options(tool), **self.search_options(), **_given(sampling)}
+        if tool and tool.filters:
+            filters = tool.filters.translated()
+            found["filters"] = {"$and": [self.filters, filters]} if self.filters else filters
+        return found
 
 
 def _tool_options(tool: ResponseTool | None) -> dict[str, Any]:
     if tool is None:
         return {}
     ranking = tool.ranking_options
-    said = {"top_k": tool.max_num_results, "min_score": ranking.score_threshold if ranking else None}
-    return {name: value for name, value in said.items() if value is not None}
+    return _given({"top_k": tool.max_num_results, "min_score": ranking.score_threshold if ranking else None})
 
 
-def _all_of(own: dict[str, Any] | None, foreign: AttributeFilter | None) -> dict[str, Any] | None:
-    if foreign is None:
-        return own
-    return {"$and": [own, foreign.translated()]} if own else foreign.translated()
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
 
 
 ResponseStatus: TypeAlias = Literal["in_progress", "completed", "incomplete", "failed"]
 ItemStatus: TypeAlias = Literal["in_progress", "completed", "incomplete"]
-
-
-class FoundPassage(BaseModel):
-    """A passage that the model was given."""
-
-    file_id: str
-    filename: str = Field(description="The document's source.")
-    score: float
-    attributes: Attributes
-    text: str
-    chunk_id: str
 
 
 class FileSearchCall(BaseModel):
@@ -244,14 +227,14 @@ class ResponseUsage(BaseModel):
 
 
 class ResponseFailure(BaseModel):
-    """Reason of an incomplete answer."""
+    """Error of a failed response."""
 
     code: Literal["server_error", "rate_limit_exceeded"]
     message: str
 
 
 class IncompleteDetails(BaseModel):
-    """Why the answer is cut off."""
+    """Reason of a truncated answer."""
 
     reason: Literal["max_output_tokens", "content_filter"]
 
@@ -277,13 +260,13 @@ class TextConfig(BaseModel):
 class EchoedRequest(BaseModel):
     """Fields of the request that the response repeats."""
 
-    model: str = Field(description="As it was asked for.")
+    model: str = Field(description="As requested.")
     instructions: str | None
     metadata: dict[str, str]
-    temperature: float | None = Field(description="That the model is asked with; null: its own default.")
+    temperature: float | None = Field(description="As sent to the model; null: its own default.")
     top_p: float | None
     max_output_tokens: int
-    tools: list[dict[str, Any]] = Field(description="Those that search.")
+    tools: list[dict[str, Any]] = Field(description="The `file_search` tool, if any.")
     tool_choice: Any
     parallel_tool_calls: bool
     previous_response_id: str | None
@@ -306,4 +289,4 @@ class ResponseBody(EchoedRequest):
     incomplete_details: IncompleteDetails | None
     output: list[Annotated[FileSearchCall | OutputMessage, Field(discriminator="type")]]
     usage: ResponseUsage | None
-    vectorforge: OwnDetails | None = Field(description="Null until the answer is there.")
+    vectorforge: OwnDetails | None = Field(description="Null until the answer is complete.")

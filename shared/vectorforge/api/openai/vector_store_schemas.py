@@ -18,23 +18,18 @@ from pydantic import (
 )
 
 from vectorforge.api.native.search import SEARCH_DEGRADED
-from vectorforge.api.openai.request_schemas import AttributeFilter, OpenAIBody
+from vectorforge.api.openai.request_schemas import (
+    MAX_RESULTS,
+    AttributeFilter,
+    OpenAIBody,
+    RankingOptions,
+    unsupported,
+)
 from vectorforge.api.schemas import MAX_NAME_CHARS, MAX_QUERY_CHARS, ProfileId, SearchModeName
 from vectorforge.db.repositories.collection_listing import ListedCollection, ListedDocument
 from vectorforge.types import RetrievedChunk
 
 Attributes = dict[str, str | int | float | bool]
-
-
-def unsupported(reason: str) -> Any:
-    """Return the validator of an unsupported field, which may only be empty."""
-
-    def check(value: Any) -> Any:
-        if value:
-            raise ValueError(reason)
-        return value
-
-    return AfterValidator(check)
 
 
 def _no_chunking(value: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -68,8 +63,9 @@ class CursorList(BaseModel):
     def of(cls, data: Sequence[Any], *, has_more: bool) -> Self:
         """Return the page of these objects, which have an ``id``."""
         first_id, last_id = (data[0].id, data[-1].id) if data else (None, None)
-        page = {"data": data, "has_more": has_more, "first_id": first_id, "last_id": last_id}
-        return cls.model_validate(page)
+        return cls.model_validate(
+            {"data": data, "has_more": has_more, "first_id": first_id, "last_id": last_id}
+        )
 
 
 class OtherStrategy(BaseModel):
@@ -136,6 +132,17 @@ class FileContentPage(BaseModel):
     next_page: None = None
 
 
+class FoundPassage(BaseModel):
+    """A passage in the prompt."""
+
+    file_id: str
+    filename: str = Field(description="The document's source.")
+    score: float
+    attributes: Attributes
+    text: str
+    chunk_id: str
+
+
 class SearchResultBody(BaseModel):
     """A retrieved passage; several may come from the same file."""
 
@@ -181,10 +188,7 @@ def attributes_of(metadata: Mapping[str, Any], prefix: str = "") -> Attributes:
     return flat
 
 
-MAX_QUERIES = 8
-"""Queries of one search."""
-MAX_RESULTS = 50
-"""Maximum ``max_num_results``, as in OpenAI's API."""
+MAX_QUERIES = 8  # of one search
 
 
 class VectorStoreRequest(OpenAIBody):
@@ -203,14 +207,6 @@ class VectorStoreRequest(OpenAIBody):
     )
     expires_after: Annotated[dict[str, Any], unsupported("vector stores do not expire")] | None = None
     chunking_strategy: ChunkingStrategy | None = None
-
-
-class RankingOptions(OpenAIBody):
-    """Selection of passages."""
-
-    ranker: Literal["none", "auto"] = Field(default="auto", description="Both: by similarity alone.")
-    score_threshold: float | None = Field(default=None, description="Passages below are dropped.")
-    hybrid_search: Annotated[Any, unsupported("hybrid search weights are not supported")] = None
 
 
 def _listed(value: Any) -> Any:

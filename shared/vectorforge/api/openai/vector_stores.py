@@ -33,7 +33,7 @@ from vectorforge.api.openai.vector_store_schemas import (
 )
 from vectorforge.api.querying import deadline_of
 from vectorforge.api.schemas import MAX_FILTERS_BYTES, parse_query_filters
-from vectorforge.bootstrap import TenantServices
+from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.db.repositories.collection_listing import ListedDocument
 from vectorforge.db.repositories.paging import CursorPage
 from vectorforge.db.repositories.query_filter import SqlCondition
@@ -160,22 +160,17 @@ async def search_vector_store(
     if body.filters is not None:
         parse(body.filters.translated())  # before the embedding is paid for
     collection = await tenant.find_collection(vector_store_id)
-    allow_lexical_fallback = application.config.query.degraded_answers
-    deadline = deadline_of(request, application)
-    found, degraded = await _search(
-        tenant, collection, body, deadline, allow_lexical_fallback=allow_lexical_fallback
-    )
+    found, degraded = await _search(application, tenant, collection, body, deadline_of(request, application))
     data = [SearchResultBody.of(chunk) for chunk in found]
     return SearchResultsPage(search_query=body.query, data=data, degraded=degraded)
 
 
 async def _search(
+    application: Application,
     tenant: TenantServices,
     collection: Collection,
     body: VectorStoreSearchRequest,
     deadline: Deadline,
-    *,
-    allow_lexical_fallback: bool,
 ) -> tuple[list[RetrievedChunk], list[str]]:
     """Return the passages, best first, and the degradation of the searches."""
     best: dict[object, RetrievedChunk] = {}
@@ -190,7 +185,7 @@ async def _search(
             profile_id=body.profile_id,
             deadline=deadline,
             search_mode=body.search_mode,
-            allow_lexical_fallback=allow_lexical_fallback,
+            allow_lexical_fallback=application.config.query.degraded_answers,
         )
         degraded = degraded or found.degraded
         for passage in found:
