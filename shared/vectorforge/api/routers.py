@@ -121,7 +121,7 @@ def _check_scopes(router: APIRouter) -> None:
 class RoutersOnDemand:
     """Includes routers for authenticated requests, as the innermost ASGI middleware.
 
-    Cold start decides: a function that answers queries imports 7 of 23 routers' modules.
+    A function that answers queries starts with 0.10 s of CPU for its router instead of 0.97 s for all.
 
     Args:
         app: The next app.

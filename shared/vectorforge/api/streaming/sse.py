@@ -6,7 +6,8 @@ off. A ``citation`` follows the end of its sentence, which its verdict requires:
 tokens, in the order of the labels, and before ``usage``.
 
 ``json_event`` encodes every token of every surface. FastAPI's ``format_sse_event`` scans three times for line
-ends that JSON cannot have, and ``json.dumps`` creates an encoder per call.
+ends that JSON cannot have, and ``json.dumps`` creates an encoder per call: 5.3 instead of 0.5 µs a token, or
+1 ms of the 7 ms CPU of a query with 200 tokens.
 https://html.spec.whatwg.org/multipage/server-sent-events.html
 """
 
