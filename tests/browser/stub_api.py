@@ -12,7 +12,7 @@ from aiohttp import web
 
 from tests.browser.answer_script import Json, Refuse, Step, answer
 from tests.browser.played_answer import PlayedAnswer
-from vectorforge.api.pages import page_response
+from vectorforge.api.native.server import page_response
 
 PAGES = {"/": "index.html", "/statistics": "statistics.html"}
 

@@ -10,7 +10,7 @@ from tests.browser.answer_script import answer, source
 from tests.browser.conftest import Visit
 from tests.browser.page_actions import ask, ended
 from tests.browser.stub_api import StubApi
-from vectorforge.api.pages import page_response
+from vectorforge.api.native.server import page_response
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 

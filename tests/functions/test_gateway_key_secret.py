@@ -127,7 +127,7 @@ async def test_secret_that_cannot_be_used_lets_nobody_in_by_it(
         await asyncio.sleep(1.1)
         assert await sources(function) == ["refunds.txt"]
         assert "canary" not in function.output.text
-        assert "The tenants of API Gateway's keys cannot be read: " in function.output.text
+        assert "Failed to read the tenants of API Gateway's keys: " in function.output.text
 
 
 async def test_outage_leaves_the_last_map_and_a_refusal_does_not(

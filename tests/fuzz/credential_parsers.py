@@ -12,11 +12,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from jwt.algorithms import OKPAlgorithm
 
 from tests.fuzz.event_loop import result_of
-from vectorforge.api.identity.access_tokens import AccessTokens
+from vectorforge.api.identity.access_tokens import AccessTokens, VerificationKey, read_keys
 from vectorforge.api.identity.authenticator import Authenticator
 from vectorforge.api.identity.front_doors import FrontDoorCaller
 from vectorforge.api.identity.issued_keys import IssuedKeys
-from vectorforge.api.identity.key_set import VerificationKey, read_keys
 from vectorforge.aws.secret_readers import secret_fields
 from vectorforge.config import IdentitySettings, ServerSettings
 from vectorforge.db.repositories.api_key_repo import FoundApiKey

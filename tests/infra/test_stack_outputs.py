@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.infra.stack_template import StackTemplate, text
-from vectorforge.api.native.rag_schemas import RAGQueryRequest
+from vectorforge.api.native.rag import RAGQueryRequest
 
 PROGRAMS = {
     "aws": '#!/bin/sh\nprintf \'%s\\n\' "$@" > "$0.arguments"; echo key-of-the-tenant\n',

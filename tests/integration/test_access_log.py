@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.support.http.live_api import add_documents, key_of, live_api, new_collection, settings_for
-from vectorforge.api.middleware.observability import logger
+from vectorforge.api.middleware.context import logger
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.types import Scope
 

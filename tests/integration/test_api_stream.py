@@ -15,8 +15,9 @@ from starlette.types import Receive, Scope, Send
 
 from tests.support.http.event_stream import ReceivedEvent, check_order, read_events
 from tests.support.http.live_server import serve
-from vectorforge.api.middleware.request import RequestContext
+from vectorforge.api.middleware.context import RequestContext
 from vectorforge.api.problems import install_problem_handlers
+from vectorforge.api.request_state import RequestState
 from vectorforge.api.streaming.client_stream import cancelled_on_disconnect
 from vectorforge.api.streaming.sse import EventEncoder
 from vectorforge.api.streaming.stream import OpenedQuery, QueryEventResponse
@@ -67,7 +68,7 @@ def app_of(
     async def endpoint(request: Request) -> Response:
         await request.body()
         opened = await OpenedQuery.open(script())
-        encoder = EventEncoder(request_id=request.scope["state"]["request_id"])
+        encoder = EventEncoder(request_id=RequestState.of(request.scope).request_id)
         return QueryEventResponse(
             opened,
             encoder,

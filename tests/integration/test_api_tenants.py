@@ -18,8 +18,8 @@ from tests.support.http.live_api import (
     new_collection,
     settings_for,
 )
-from vectorforge.api.app import create_routes
-from vectorforge.api.openai.errors import is_openai_path
+from vectorforge.api.openapi import create_routes
+from vectorforge.api.request_state import is_openai_path
 from vectorforge.config import AwsSettings
 from vectorforge.limits.settings import Limits
 

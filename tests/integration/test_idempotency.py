@@ -260,7 +260,7 @@ class TestFollowing:
 
 def test_without_the_header_nothing_of_it_is_imported() -> None:
     program = (
-        "import sys; from vectorforge.api.app import create_routes; create_routes();"
+        "import sys; from vectorforge.api.openapi import create_routes; create_routes();"
         "print([name for name in sys.modules if 'idempoten' in name])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

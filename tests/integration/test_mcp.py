@@ -163,7 +163,7 @@ async def test_an_error_is_a_result_that_says_what_to_do(api: LiveApi, tenant: s
         ({"top_k": 21}, "top_k: Input should be less than or equal to 20"),
         ({"collection": "x" * 201}, "collection: String should have at most 200 characters"),
         ({"filters": {"$nor": []}}, "$nor"),
-        ({"filters": {"a": "x" * 20_000}}, "filters may take 16384 bytes"),
+        ({"filters": {"a": "x" * 20_000}}, "filters must be at most 16384 bytes"),
         ({"profile_id": -1}, "profile_id: Input should be greater than or equal to 0"),
         ({"tenant_id": "other"}, "tenant_id: Extra inputs are not permitted"),
     ]
@@ -176,7 +176,7 @@ async def test_an_error_is_a_result_that_says_what_to_do(api: LiveApi, tenant: s
                 assert len(text_of(result)) < 500
         result = await call(client, "semantic_search_with_context", **QUESTION, max_length=20_001)
         assert "max_length: Input should be less than or equal to 20000" in text_of(result)
-        with pytest.raises(MCPError, match="there are: semantic_search, semantic_search_with_context, ask"):
+        with pytest.raises(MCPError, match="available: semantic_search, semantic_search_with_context, ask"):
             await client.call_tool("delete_everything", {})
 
 

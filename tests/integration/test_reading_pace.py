@@ -92,7 +92,7 @@ async def test_a_request_that_sends_in_another_task_goes_on() -> None:  # as an 
 
     async with asyncio.timeout(20):
         await ReadingPace(inner, stall_s=0.1)({"type": "http"}, nothing, never)
-    assert found == ["OSError('the client takes its response too slowly')", "over"]
+    assert found == ["OSError('the client reads its response too slowly')", "over"]
 
 
 async def test_who_is_cancelled_while_it_sends_is_cancelled() -> None:

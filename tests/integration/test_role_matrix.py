@@ -18,8 +18,9 @@ from fastapi.routing import iter_route_contexts
 from tests.support.http.identity_provider import identity_provider
 from tests.support.http.live_api import build_application, settings_for
 from tests.support.http.live_server import serve
-from vectorforge.api.app import create_app, create_routes
+from vectorforge.api.app import create_app
 from vectorforge.api.identity.route_scopes import PUBLIC_PATHS, ROUTES, undeclared
+from vectorforge.api.openapi import create_routes
 from vectorforge.config import ServerSettings
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.api_key_repo import ApiKeyRepository, digest_of

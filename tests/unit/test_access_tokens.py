@@ -14,9 +14,16 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from starlette.responses import RedirectResponse, Response
 
 from tests.support.http.identity_provider import AUDIENCE, ISSUER, IdentityProvider, identity_provider
-from vectorforge.api.identity.access_tokens import AccessTokens, is_access_token
+from vectorforge.api.identity.access_tokens import (
+    MAX_AGE_S,
+    MIN_INTERVAL_S,
+    STALE_S,
+    AccessTokens,
+    KeySet,
+    is_access_token,
+    read_keys,
+)
 from vectorforge.api.identity.authenticator import Authenticator
-from vectorforge.api.identity.key_set import MAX_AGE_S, MIN_INTERVAL_S, STALE_S, KeySet, read_keys
 from vectorforge.config import IdentitySettings, ServerSettings, VectorForgeConfig
 from vectorforge.errors import AuthenticationError, ConfigurationError, IdentityProviderUnavailableError
 from vectorforge.types import Principal, Scope

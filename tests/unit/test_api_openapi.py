@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from vectorforge.api.app import create_routes
-from vectorforge.api.native.events import EVENT_DATA
-from vectorforge.api.openai.errors import is_openai_path
-from vectorforge.api.routers import DOORS, load_router
+from vectorforge.api.openapi import document as openapi_document
+from vectorforge.api.request_state import is_openai_path
+from vectorforge.api.routers import ROUTERS, load_router
+from vectorforge.api.streaming.sse import EVENT_DATA
 
 COMMITTED = Path(__file__).parents[2] / "docs" / "openapi.json"
 
 
 @pytest.fixture(scope="module")
 def document() -> Any:
-    return create_routes().openapi()
+    return openapi_document()
 
 
 def test_the_committed_document_is_current(document: Any) -> None:
@@ -27,7 +27,7 @@ def test_the_committed_document_is_current(document: Any) -> None:
 
 
 def test_every_handler_is_a_coroutine_function() -> None:  # B-037
-    endpoints = [route.endpoint for door in DOORS for route in load_router(door).router.routes]
+    endpoints = [route.endpoint for name in ROUTERS for route in load_router(name).router.routes]
     assert len(endpoints) >= 20
     assert [e.__name__ for e in endpoints if not inspect.iscoroutinefunction(e)] == []
 

@@ -17,12 +17,12 @@ from aiohttp import web
 from starlette.responses import Response
 
 from tests.support.http.identity_provider import IdentityProvider, identity_provider
-from vectorforge.api.identity.key_set import MAX_AGE_S, MIN_INTERVAL_S, RETRY_S, TIMEOUT_S, KeySet
+from vectorforge.api.identity.access_tokens import MAX_AGE_S, MIN_INTERVAL_S, RETRY_S, TIMEOUT_S, KeySet
 from vectorforge.errors import IdentityProviderUnavailableError
 
 FIND = """
 import asyncio, sys
-from vectorforge.api.identity.key_set import KeySet
+from vectorforge.api.identity.access_tokens import KeySet
 from vectorforge.errors import IdentityProviderUnavailableError
 async def main():
     try:

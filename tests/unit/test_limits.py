@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.vendors.hashing_embedder import HashingEmbedder
 from tests.support.vendors.scripted_llm import ScriptedLLM
-from vectorforge.api.middleware.limits import limit_headers
+from vectorforge.api.middleware.context import limit_headers
 from vectorforge.config import IngestionSettings, LLMSettings, ModelPrice, VectorForgeConfig
 from vectorforge.limits.admission import REMEMBERED_S, LimitGate
 from vectorforge.limits.settings import Claim, Limits, LimitState

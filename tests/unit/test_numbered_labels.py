@@ -80,9 +80,9 @@ def test_a_label_that_is_held_back_is_not_located_yet() -> None:
     chunk = make_passage("Tea.").chunk
     label = Citation(1, 3, 6, chunk.id, chunk.document_id)
     assert rewriter.feed("So [1]") == "So "  # "(" might follow and make a link of it
-    assert not rewriter.has_given_out(label)
+    assert not rewriter.has_emitted(label)
     assert rewriter.feed(".") == "[1]."
-    assert rewriter.has_given_out(label)
+    assert rewriter.has_emitted(label)
 
 
 def test_only_what_may_become_a_label_is_held_back() -> None:

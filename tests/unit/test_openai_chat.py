@@ -8,10 +8,9 @@ import pytest
 from pydantic import ValidationError
 
 from tests.support.rag.passages import make_passage
-from vectorforge.api.openai.chat import ChatChunkEncoder, ChatFormat
-from vectorforge.api.openai.chat_schemas import ChatCompletionRequest
-from vectorforge.api.openai.errors import refuse_impossible
+from vectorforge.api.openai.chat import ChatChunkEncoder, ChatFormat, reject_unsupported
 from vectorforge.api.openai.labels import sources_footer, without_sources_footer
+from vectorforge.api.openai.request_schemas import ChatCompletionRequest
 from vectorforge.errors import InvalidInputError, LLMStreamError
 from vectorforge.pipeline.context import cite
 from vectorforge.pipeline.types import Citation, ErrorEvent, MetaEvent, TokenEvent
@@ -45,7 +44,7 @@ def request(**fields: Any) -> ChatCompletionRequest:
 )
 def test_what_cannot_be_done_is_refused_by_name(field: str, value: Any) -> None:
     with pytest.raises(InvalidInputError) as refused:
-        refuse_impossible(request(**{field: value}))
+        reject_unsupported(request(**{field: value}))
     assert refused.value.field == field
 
 
@@ -62,7 +61,7 @@ def test_what_cannot_be_done_is_refused_by_name(field: str, value: Any) -> None:
 )
 def test_what_changes_nothing_is_ignored(fields: dict[str, Any]) -> None:
     body = request(**fields)
-    refuse_impossible(body)
+    reject_unsupported(body)
     assert body.options() == {}
 
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from vectorforge.api.openai.chat_schemas import ClientMessages
-from vectorforge.api.openai.conversation import Conversation
+from vectorforge.api.openai.models import Conversation
+from vectorforge.api.openai.request_schemas import ClientMessages
 from vectorforge.errors import InvalidInputError
 from vectorforge.pipeline.types import HistoryMessage
 

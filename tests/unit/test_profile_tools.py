@@ -165,7 +165,7 @@ async def test_a_model_chooses_what_is_searched_by(pipeline: RAGRetrievalPipelin
         (
             "drop_table",
             {},
-            "There is no such tool; there are: semantic_search, semantic_search_with_context.",
+            "Unknown tool; available: semantic_search, semantic_search_with_context.",
         ),
     ],
 )

@@ -3,7 +3,7 @@
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from vectorforge.api.native.metrics import exposition
+from vectorforge.api.native.statistics import exposition
 from vectorforge.telemetry import METRICS, InMemoryMetrics
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]

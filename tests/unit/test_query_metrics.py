@@ -10,7 +10,7 @@ from tests.support.aws.emf import Measured, read_emf, read_fields
 from tests.support.rag.query_parts import LogList, OneCollection
 from tests.support.vendors.hashing_embedder import HashingEmbedder
 from tests.support.vendors.scripted_llm import ScriptedLLM
-from vectorforge.api.native.metrics import exposition
+from vectorforge.api.native.statistics import exposition
 from vectorforge.aws.metrics import COLD_START, ESSENTIAL, EmfMetrics
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import LLMRateLimitError, LLMStreamError, NotFoundError

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from itertools import product
 from typing import Annotated, Any, ClassVar, NamedTuple
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import pytest
 from fastapi import APIRouter, Depends, FastAPI, Path, Request
@@ -13,15 +13,18 @@ from starlette.testclient import TestClient
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from vectorforge.api.dependencies import ApplicationDep, Tenant
-from vectorforge.api.middleware.observability import RequestMetrics
-from vectorforge.api.middleware.request import BodyLimit, RequestContext
+from vectorforge.api.middleware.context import RequestContext, RequestMetrics
+from vectorforge.api.middleware.guards import BodyLimit
 from vectorforge.api.problems import install_problem_handlers
 from vectorforge.api.query_route import QueryRoute
+from vectorforge.api.request_state import RequestState
 from vectorforge.api.routers import Routers, RoutersOnDemand
 from vectorforge.bootstrap import Application
 from vectorforge.config import DatabaseSettings, VectorForgeConfig
 from vectorforge.errors import InvalidInputError
 from vectorforge.telemetry import InMemoryMetrics
+from vectorforge.types import Principal
+from vectorforge.types import Scope as Scopes
 
 DATABASE = DatabaseSettings(database_url=SecretStr("postgresql://nobody@127.0.0.1:1/none"))
 ID = "0d9d6a4e-8a3c-4c7b-9a55-5d4f3f2f6c11"
@@ -34,6 +37,10 @@ class Question(BaseModel):
 class Answer(BaseModel):
     text: str
     id: UUID
+
+
+def authenticate(scope: Scope) -> None:
+    RequestState.of(scope).principal = Principal("a", Scopes.ADMIN.included, "test")
 
 
 def client(route_class: type[Any], **settings: Any) -> TestClient:
@@ -52,10 +59,11 @@ def client(route_class: type[Any], **settings: Any) -> TestClient:
     app.include_router(router)
 
     async def with_tenant(scope: Any, receive: Any, send: Any) -> None:
-        scope["state"] = {"tenant_id": "a", "request_id": "r", "query_id": uuid4()}
+        RequestState.begin(scope)
+        authenticate(scope)
         await app(scope, receive, send)
 
-    return TestClient(with_tenant)
+    return TestClient(with_tenant, headers={"x-request-id": "the-request"})
 
 
 REQUESTS = [
@@ -110,7 +118,7 @@ class WithTenant:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            scope["state"]["tenant_id"] = "a"
+            authenticate(scope)
             self.scopes.append(scope)
         await self.app(scope, receive, send)
 
@@ -151,9 +159,9 @@ def server(route_class: type[Any]) -> Served:
     app.state.application = application = Application.build(VectorForgeConfig(database=DATABASE))
     install_problem_handlers(app)
     app.include_router(router)
-    doors = Routers(app)
-    doors.questions = {route.path: route for route in router.routes if isinstance(route, QueryRoute)}
-    app.add_middleware(RoutersOnDemand, doors=doors)
+    routers = Routers(app)
+    routers.query_routes = {route.path: route for route in router.routes if isinstance(route, QueryRoute)}
+    app.add_middleware(RoutersOnDemand, routers=routers)
     app.add_middleware(WithTenant)
     app.add_middleware(BodyLimit, max_bytes=1000, timeout_s=5)
     app.add_middleware(RequestContext)

@@ -8,6 +8,7 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from vectorforge.api.middleware.limits import TimeLimit
+from vectorforge.api.request_state import RequestState
 from vectorforge.errors import DeadlineExceededError
 
 START: Message = {"type": "http.response.start", "status": 200, "headers": []}
@@ -25,7 +26,8 @@ async def statuses(app: Any) -> list[int]:
         raise AssertionError
 
     context = SimpleNamespace(get_remaining_time_in_millis=lambda: 1050)
-    scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "state": {"request_id": "x"}}
+    scope = {"type": "http", "method": "GET", "path": "/", "headers": []}
+    RequestState.begin(scope)
     async with asyncio.timeout(20):
         await TimeLimit(app)({**scope, "aws.context": context}, receive, send)
     return [message["status"] for message in sent if message["type"] == "http.response.start"]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vectorforge.api.native.rag_schemas import CollectionQueryRequest, RAGQueryRequest
+from vectorforge.api.native.rag import CollectionQueryRequest, RAGQueryRequest
 from vectorforge.config import QuerySettings, VectorForgeConfig
 from vectorforge.errors import ConfigurationError, InvalidInputError
 from vectorforge.pipeline.presets import RAG_QUERY, VECTORFORGE

@@ -1,57 +1,49 @@
-"""``create_app``: the one ASGI app that uvicorn, Lambda's runtime and the tests serve."""
+"""``create_app``: the one ASGI app that uvicorn, Lambda's runtime and the tests serve.
+
+The app of a function without an embedding provider: `/health` answers, every other route is 503.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from starlette.middleware.cors import CORSMiddleware
 
 from vectorforge import __version__
 from vectorforge.api.identity.authenticator import Authenticator
-from vectorforge.api.identity.gateway_keys import StoredGatewayKeys
+from vectorforge.api.identity.front_doors import StoredGatewayKeys
 from vectorforge.api.identity.issued_keys import IssuedKeys
-from vectorforge.api.middleware.cross_origin import OriginCheck, cors_options
-from vectorforge.api.middleware.limits import ReadingPace, TimeLimit
-from vectorforge.api.middleware.observability import RequestMetrics
-from vectorforge.api.middleware.request import (
-    Authentication,
-    BodyLimit,
-    LazyStartup,
-    LocalGuard,
-    RequestContext,
-)
+from vectorforge.api.middleware.context import RequestContext, RequestMetrics
+from vectorforge.api.middleware.guards import Authentication, BodyLimit, LocalGuard, OriginCheck, cors_options
+from vectorforge.api.middleware.limits import LazyStartup, ReadingPace, TimeLimit
 from vectorforge.api.problems import install_problem_handlers
 from vectorforge.api.routers import Routers, RoutersOnDemand, ScopeGuard
 from vectorforge.api.streaming.client_stream import PING_INTERVAL_S
 from vectorforge.db.repositories.api_key_repo import FoundApiKey, find_api_key
+from vectorforge.errors import NotConfiguredError
 
 if TYPE_CHECKING:
     from vectorforge.bootstrap import Application
-
-_DESCRIPTION = (
-    "Ask your own documents: answers with citations, whole or as server-sent events. "
-    "Every error is an RFC 9457 problem document."
-)
 
 
 def create_app(
     application: "Application", *, ping_interval_s: float = PING_INTERVAL_S, open_on_demand: bool = False
 ) -> FastAPI:
-    """The HTTP door of an application.
+    """Create the HTTP API of an application.
 
-    The app's lifespan opens the application and, unless a function of its own ingests documents, runs its
-    ingestion worker. On Lambda the first request opens it, since a snapshot must hold no connection.
+    The app's lifespan opens the application and runs its ingestion worker, unless a separate function
+    ingests documents. On Lambda the first request opens it, since a snapshot must hold no connection.
 
     Args:
-        application: What answers; its settings decide about authentication, hosts and limits.
+        application: The application behind the API, with the settings of authentication, hosts and limits.
         ping_interval_s: Seconds of silence in a streamed answer after which a comment keeps it alive.
-        open_on_demand: For Lambda: each request makes sure that the application is open, and is answered
-            within the invocation's time; the lifespan only closes.
+        open_on_demand: For Lambda: each request opens the application if necessary, and ends within the
+            invocation's time; the lifespan only closes.
 
     Raises:
-        ConfigurationError: The API keys or the origins in the settings are not usable.
+        ConfigurationError: The API keys or the origins in the settings are invalid.
     """
 
     @asynccontextmanager
@@ -71,14 +63,16 @@ def create_app(
                 await application.background.worker.stop()
 
     server = application.config.server
-    app = _create_empty(lifespan)
-    app.state.doors = doors = Routers(app)
+    app = FastAPI(title="VectorForge", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
+    install_problem_handlers(app)
+    app.openapi = _openapi  # type: ignore[method-assign] # FastAPI's documented way to extend it
+    app.state.routers = routers = Routers(app)
     app.state.application = application
     app.state.ping_interval_s = ping_interval_s
     app.state.issued_keys = issued = IssuedKeys(_key_look_up(application, open_on_demand))
     # The last one added is the outermost.
     app.add_middleware(ScopeGuard, routes=app.router.routes)
-    app.add_middleware(RoutersOnDemand, doors=doors)
+    app.add_middleware(RoutersOnDemand, routers=routers)
     if open_on_demand:
         app.add_middleware(LazyStartup, open_application=application.open)
     app.state.gateway_keys = gateway_keys = _gateway_keys(application)
@@ -128,40 +122,51 @@ def _authenticator(
     config = application.config
     if config.identity.jwt_jwks_url is None:
         return Authenticator(config.server, issued=issued, gateway_keys=gateway_keys)
-    from vectorforge.api.identity.access_tokens import AccessTokens
-    from vectorforge.api.identity.key_set import KeySet
+    from vectorforge.api.identity.access_tokens import AccessTokens, KeySet
 
     tokens = AccessTokens(config.identity, KeySet(config.identity.jwt_jwks_url))
     return Authenticator(config.server, issued=issued, tokens=tokens, gateway_keys=gateway_keys)
 
 
-def create_routes() -> FastAPI:
-    """All routes without anything behind them; enough for the OpenAPI document."""
-    app = _create_empty()
-    Routers(app).open_all()
-    return app
+def _openapi() -> dict[str, Any]:
+    from vectorforge.api.openapi import document  # loads every router
+
+    return document()
 
 
-def _create_empty(
-    lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]] | None = None,
-) -> FastAPI:
-    app = FastAPI(
-        title="VectorForge",
-        version=__version__,
-        description=_DESCRIPTION,
-        lifespan=lifespan,
-        docs_url=None,  # both load scripts from other servers
-        redoc_url=None,
-    )
+_METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
+
+
+def create_unconfigured_app(error: NotConfiguredError) -> FastAPI:
+    """Return an app that answers `/health` with 200, and 503 with this error elsewhere.
+
+    It checks no credential: front doors have done so, and it exposes no data.
+
+    Args:
+        error: Names the command that configures the application.
+    """
+    from vectorforge.api.native.server import Component, HealthResponse  # builds models
+
+    app = FastAPI(title="VectorForge", version=__version__, openapi_url=None, docs_url=None, redoc_url=None)
     install_problem_handlers(app)
 
-    def openapi() -> dict[str, Any]:
-        from vectorforge.api.openapi import describe
+    @app.head("/health")
+    @app.get("/health")
+    async def health() -> HealthResponse:
+        """Report the missing component, without the command, since this path is public."""
+        missing = Component(
+            name="embedding", healthy=False, detail="No embedding provider is configured", latency_ms=0.0
+        )
+        return HealthResponse(status="degraded", version=__version__, components=[missing])
 
-        if app.openapi_schema is None:
-            # The order of routes in the document is not the one in which their doors were opened.
-            app.openapi_schema = describe(create_routes())
-        return app.openapi_schema
+    @app.api_route("/{path:path}", methods=_METHODS)
+    async def refuse(request: Request, path: str) -> None:
+        """Answer 503.
 
-    app.openapi = openapi  # type: ignore[method-assign] # FastAPI's documented way to extend it
+        Raises:
+            NotConfiguredError: Always.
+        """
+        raise error
+
+    app.add_middleware(RequestContext)
     return app

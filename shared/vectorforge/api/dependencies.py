@@ -1,4 +1,4 @@
-"""What routes ask for: the application, and the services of the tenant who is asking."""
+"""Parameters of routes: the application, the tenant's services, page limits, and checks against settings."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -6,58 +6,52 @@ from typing import Annotated
 from fastapi import Depends, Query, Request, Security
 from fastapi.security import APIKeyHeader, HTTPBearer
 
+from vectorforge.api.request_state import RequestState
 from vectorforge.api.schemas import MAX_OFFSET, MAX_PAGE, MAX_PARTS
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.errors import AuthenticationError, InvalidInputError
 from vectorforge.types import Principal
 
-# For the OpenAPI document only: ``middleware.Authentication`` has decided before the body was read.
+# For the OpenAPI document only: ``middleware.guards.Authentication`` decides before the body is read.
 _BEARER = HTTPBearer(auto_error=False, scheme_name="bearer", description="An API key or an access token.")
 _API_KEY = APIKeyHeader(name="X-Api-Key", auto_error=False, scheme_name="api_key", description="An API key.")
 
 
 def application_of(request: Request) -> Application:
-    """The application that the app was created for."""
-    application = request.app.state.application
-    assert isinstance(application, Application)  # noqa: S101 - set by create_app
+    """Return the application that the app was created for."""
+    application: Application = request.app.state.application
     return application
 
 
 def tenant_services_of(request: Request) -> TenantServices:
-    """The services of the tenant found by the credential; the same throughout a request.
+    """Return the services of the principal's tenant; the same object throughout a request.
 
     Raises:
-        AuthenticationError: There was none; the middleware should have refused already.
+        AuthenticationError: The request has no principal.
     """
-    state = request.scope["state"]
-    services = state.get("tenant_services")
-    if services is None:
-        tenant_id = state.get("tenant_id")
-        if not tenant_id:
-            raise AuthenticationError
-        services = application_of(request).for_tenant(tenant_id, state["query_id"])
-        state["tenant_services"] = services
-        state["admission"] = services.limits.admission
-    assert isinstance(services, TenantServices)  # noqa: S101 - set above
-    return services
+    state = RequestState.of(request.scope)
+    if state.tenant_services is None:
+        tenant_id = principal_of(request).tenant
+        state.tenant_services = application_of(request).for_tenant(tenant_id, state.query_id)
+    return state.tenant_services
 
 
 def principal_of(request: Request) -> Principal:
-    """Who sends the request, found by the credential.
+    """Return the authenticated principal.
 
     Raises:
-        AuthenticationError: There was none; the middleware should have refused already.
+        AuthenticationError: The request has none.
     """
-    principal = request.scope["state"].get("principal")
-    if not isinstance(principal, Principal):
+    principal = RequestState.of(request.scope).principal
+    if principal is None:
         raise AuthenticationError
     return principal
 
 
-# Coroutine functions although they await nothing: FastAPI sends others to a thread, which takes longer than
-# all else that it does for a request (https://fastapi.tiangolo.com/async/#dependencies).
+# Coroutine functions although they await nothing: FastAPI runs others in a thread, which takes longer than
+# everything else it does for a request (https://fastapi.tiangolo.com/async/#dependencies).
 async def find_application(request: Request) -> Application:
-    """``application_of`` as a dependency."""
+    """Return ``application_of`` as a dependency."""
     return application_of(request)
 
 
@@ -66,17 +60,17 @@ async def find_tenant_services(
     _bearer: Annotated[object, Security(_BEARER)] = None,
     _key: Annotated[object, Security(_API_KEY)] = None,
 ) -> TenantServices:
-    """``tenant_services_of`` as a dependency."""
+    """Return ``tenant_services_of`` as a dependency."""
     return tenant_services_of(request)
 
 
 async def find_admitted_tenant(
     tenant: Annotated[TenantServices, Depends(find_tenant_services)],
 ) -> TenantServices:
-    """``find_tenant_services`` for a route that costs something: one more request of the tenant's minute.
+    """Return the tenant's services and count one request against its limits.
 
     Raises:
-        LimitExceededError: There were too many.
+        LimitExceededError: A limit is reached.
     """
     await tenant.limits.admit()
     return tenant
@@ -92,18 +86,18 @@ Offset = Annotated[int, Query(ge=0, le=MAX_OFFSET, description="Rows to skip.")]
 
 
 def check_provider(field: str, name: str | None, available: Sequence[str]) -> None:
-    """Refuse a provider that is not configured.
+    """Check that a provider is configured.
 
     Raises:
-        InvalidInputError: There is none of this name; the text lists those that are there.
+        InvalidInputError: It is not; the message lists the configured ones.
     """
     if name is not None and name not in available:
         names = ", ".join(available) or "none"
-        raise InvalidInputError(f"There is no such provider; there are: {names}.", field=field)
+        raise InvalidInputError(f"Unknown provider; configured: {names}.", field=field)
 
 
 def check_at_most(field: str, value: int, limit: int) -> None:
-    """Hold a value to a limit that is a setting and so cannot stand in the schema.
+    """Check a value against a limit that is a setting and so cannot be part of the schema.
 
     Raises:
         InvalidInputError: The value is larger.

@@ -1,9 +1,9 @@
-"""Every error as RFC 9457 ``application/problem+json``; one table says which status each error has.
+"""Errors as RFC 9457 ``application/problem+json``; one table maps error classes to statuses.
 
-Under the paths of OpenAI's API, whose clients read errors of that shape only, they have that shape.
+Paths of OpenAI's API have errors of OpenAI's shape, the only one that its clients read.
 
-Texts come from our own errors only. An exception that is not ours becomes a 500 without detail, because its
-text may hold keys, URLs or rows.
+Only messages of our own errors are sent. Any other exception becomes a 500 without detail, because its
+message may hold keys, URLs or rows.
 """
 
 import logging
@@ -17,6 +17,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from vectorforge.api.openai.errors import openai_error, openai_status
+from vectorforge.api.request_state import RequestState
 from vectorforge.api.schemas import FieldProblem, Problem
 from vectorforge.errors import (
     AnsweringModelNotFoundError,
@@ -104,7 +105,7 @@ _LIMIT_KEYS = ("ge", "gt", "le", "lt", "max_length", "min_length", "limit")
 
 
 def status_of(error: VectorForgeError) -> int:
-    """The HTTP status of an error, by its most specific class in ``STATUS_OF``."""
+    """Return the HTTP status of an error, by its most specific class in ``STATUS_OF``."""
     return next(STATUS_OF[cls] for cls in type(error).__mro__ if cls in STATUS_OF)
 
 
@@ -112,9 +113,9 @@ def problem_of(error: Exception, *, request_id: str, prefix: str = "") -> Proble
     """Describe an exception to a caller.
 
     Args:
-        error: Any exception; only ours lend their text.
-        request_id: Names the request in our logs.
-        prefix: Put before the detail of a 5xx; ``/v1/rag/query`` has one (B-040).
+        error: Any exception; only messages of our own are used.
+        request_id: Id of the request in the logs.
+        prefix: Prefix of the detail of a 5xx; ``/v1/rag/query`` has one (B-040).
     """
     if not isinstance(error, VectorForgeError):
         error = VectorForgeError(_INTERNAL_DETAIL)
@@ -132,7 +133,7 @@ def problem_of(error: Exception, *, request_id: str, prefix: str = "") -> Proble
 
 
 def retry_after_s(error: Exception) -> int | None:
-    """Whole seconds for ``Retry-After``; None when trying again is no use."""
+    """Return whole seconds for ``Retry-After``, or None if a retry is useless."""
     if not isinstance(error, VectorForgeError):
         return None
     may_pass = status_of(error) in (429, 503) or isinstance(error, IdempotentAnswerPendingError)
@@ -142,20 +143,18 @@ def retry_after_s(error: Exception) -> int | None:
 
 
 def problem_response(
-    problem: Problem, scope_state: Mapping[str, Any], headers: Mapping[str, str] | None = None
+    problem: Problem, state: RequestState, headers: Mapping[str, str] | None = None
 ) -> JSONResponse:
-    """The problem as a response, in the shape that the clients of the route read."""
-    if scope_state.get("error_shape") == "openai":
+    """Return the problem as a response, in the shape that clients of the route read."""
+    if state.has_openai_errors:
         return JSONResponse(openai_error(problem), openai_status(problem.status), headers)
     content = problem.model_dump(mode="json", exclude_none=True)
     return JSONResponse(content, problem.status, headers, media_type=PROBLEM_MEDIA_TYPE)
 
 
-def error_response(scope_state: Mapping[str, Any], error: Exception) -> JSONResponse:
-    """The response to a request that raised ``error``."""
-    problem = problem_of(
-        error, request_id=scope_state.get("request_id", ""), prefix=scope_state.get("problem_prefix", "")
-    )
+def error_response(state: RequestState, error: Exception) -> JSONResponse:
+    """Return the response to a request that raised ``error``."""
+    problem = problem_of(error, request_id=state.request_id, prefix=state.problem_prefix)
     if problem.status == 500:
         log_unexpected(logger, f"Request {problem.request_id} failed", error)
     headers: dict[str, str] = {}
@@ -163,11 +162,11 @@ def error_response(scope_state: Mapping[str, Any], error: Exception) -> JSONResp
         headers["Retry-After"] = str(seconds)
     if (challenge := _challenge(error)) is not None:
         headers["WWW-Authenticate"] = challenge
-    return problem_response(problem, scope_state, headers)
+    return problem_response(problem, state, headers)
 
 
 def _challenge(error: Exception) -> str | None:
-    """What RFC 6750, section 3 has in ``WWW-Authenticate``: without a credential no error is named."""
+    """Return ``WWW-Authenticate`` (RFC 6750, section 3); without a credential it names no error."""
     if isinstance(error, AuthenticationError):
         return 'Bearer error="invalid_token"' if error.presented else "Bearer"
     if isinstance(error, InsufficientScopeError):
@@ -179,11 +178,11 @@ def http_problem(
     status: int,
     detail: str,
     *,
-    scope_state: Mapping[str, Any],
+    state: RequestState,
     code: str | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> JSONResponse:
-    """A problem of the protocol itself: no such route, body too large and the like."""
+    """Return a problem of the protocol itself, such as an unknown route or a body that is too large."""
     code = code or _HTTP_CODES.get(status, "http_error")
     title = code.replace("_", " ").capitalize()
     problem = Problem(
@@ -192,40 +191,39 @@ def http_problem(
         status=status,
         detail=detail,
         code=code,
-        request_id=scope_state["request_id"],
+        request_id=state.request_id,
     )
-    return problem_response(problem, scope_state, headers)
+    return problem_response(problem, state, headers)
 
 
-def route_not_found(scope_state: Mapping[str, Any]) -> JSONResponse:
+def route_not_found(state: RequestState) -> JSONResponse:
     """Return the 404 of a path that no route serves."""
-    return http_problem(_NOT_FOUND, _ROUTE_NOT_FOUND, scope_state=scope_state)
+    return http_problem(_NOT_FOUND, _ROUTE_NOT_FOUND, state=state)
 
 
 def install_problem_handlers(app: FastAPI) -> None:
     """Answer every error of the routes with a problem document."""
 
     async def own(request: Request, exc: Exception) -> JSONResponse:
-        return error_response(request.scope["state"], exc)
+        return error_response(RequestState.of(request.scope), exc)
 
     async def http(request: Request, exc: Exception) -> JSONResponse:
         assert isinstance(exc, HTTPException)  # noqa: S101 - registered for this class only, below
-        if exc.status_code == _NOT_FOUND:  # only the router raises it: ours are ``NotFoundError``
-            return route_not_found(request.scope["state"])
-        return http_problem(
-            exc.status_code, exc.detail, scope_state=request.scope["state"], headers=exc.headers
-        )
+        if exc.status_code == _NOT_FOUND:  # raised by the router only; our own is ``NotFoundError``
+            return route_not_found(RequestState.of(request.scope))
+        state = RequestState.of(request.scope)
+        return http_problem(exc.status_code, exc.detail, state=state, headers=exc.headers)
 
     async def validation(request: Request, exc: Exception) -> JSONResponse:
         assert isinstance(exc, RequestValidationError)  # noqa: S101 - registered for this class only, below
-        state, found = request.scope["state"], exc.errors()
+        state, found = RequestState.of(request.scope), exc.errors()
         if found[0]["type"] == "json_invalid":
-            detail = f"The body is not JSON; it goes wrong at character {found[0]['loc'][-1]}."
-            return http_problem(400, detail, scope_state=state)
+            detail = f"The body is not valid JSON: error at character {found[0]['loc'][-1]}."
+            return http_problem(400, detail, state=state)
         if isinstance(exc.body, bytes):  # FastAPI leaves a body unread that is not declared as JSON
             detail = "Send the body as JSON, with Content-Type: application/json."
-            return http_problem(415, detail, scope_state=state)
-        return problem_response(_validation_problem(found, state["request_id"]), state)
+            return http_problem(415, detail, state=state)
+        return problem_response(_validation_problem(found, state.request_id), state)
 
     app.add_exception_handler(VectorForgeError, own)
     app.add_exception_handler(HTTPException, http)
@@ -258,7 +256,7 @@ def _validation_problem(errors: Sequence[Mapping[str, Any]], request_id: str) ->
 
 
 def _field_problem(error: Mapping[str, Any]) -> FieldProblem:
-    """Field, message and limit of one pydantic error; never the value, which may be a secret or huge."""
+    """Return field, message and limit of a pydantic error, without the value, which may be secret or huge."""
     location = [str(part) for part in error["loc"]]
     if len(location) > 1 and location[0] in ("body", "query", "path", "header"):
         location = location[1:]

@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from vectorforge.api.dependencies import application_of, tenant_services_of
 from vectorforge.api.problems import http_problem
+from vectorforge.api.request_state import RequestState
 
 _OWN_PARAMETERS = frozenset({"request", "body", "application", "tenant"})
 _IDEMPOTENCY_KEY = "idempotency-key"
@@ -50,9 +51,9 @@ class QueryRoute(APIRoute):
         request = Request(scope, receive)
         try:
             body = await _body(receive)
-        except HTTPException as exc:  # from ``middleware.BodyLimit``
-            state = scope["state"]
-            problem = http_problem(exc.status_code, exc.detail, scope_state=state, headers=exc.headers)
+        except HTTPException as exc:  # of ``middleware.BodyLimit``
+            state = RequestState.of(scope)
+            problem = http_problem(exc.status_code, exc.detail, state=state, headers=exc.headers)
             await problem(scope, receive, send)
             return
         query = self._parse(request, body)

@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from fastapi import Request, Response
 
 from vectorforge.api.dependencies import check_at_most, check_provider
 from vectorforge.api.middleware.limits import LAMBDA_MARGIN_S, invocation_time_s
-from vectorforge.api.native.dry_run import DryRunResponse
+from vectorforge.api.native.query_bodies import DryRunResponse
+from vectorforge.api.request_state import RequestState
 from vectorforge.api.streaming.answer_buffer import AnswerBuffer
 from vectorforge.api.streaming.client_stream import cancelled_on_disconnect
 from vectorforge.api.streaming.sse import EventEncoder
@@ -28,9 +28,6 @@ from vectorforge.pipeline.types import QueryConfig, QueryResult
 from vectorforge.retriever.base import CollectionChoice
 from vectorforge.types import Collection
 from vectorforge.vectorstore.filters.parse import parse
-
-if TYPE_CHECKING:  # imported for the first request that has a key
-    from vectorforge.api.streaming.stored_response import StoredResponse
 
 
 async def find_requested_collection(
@@ -115,7 +112,7 @@ def check_config(application: Application, config: QueryConfig, names: Mapping[s
 
 def deadline_of(request: Request, application: Application) -> Deadline:
     """Return the time limit from the request's arrival, on Lambda cut to the rest of the invocation."""
-    at = request.scope["state"]["arrived"] + application.config.query.query_timeout_s
+    at = RequestState.of(request.scope).arrived_at + application.config.query.query_timeout_s
     left_s = invocation_time_s(request.scope)
     if left_s is not None:
         at = min(at, Deadline.after(left_s - LAMBDA_MARGIN_S).at)
@@ -148,7 +145,7 @@ async def answer_whole(
             query,
             collection,
             _with_cache_control(request, config),
-            request_id=request.scope["state"]["query_id"],
+            request_id=RequestState.of(request.scope).query_id,
             deadline=deadline_of(request, application),
         )
 
@@ -191,22 +188,22 @@ async def answer_as_stream(
     Raises:
         VectorForgeError: The query failed before its answer began.
     """
-    state = request.scope["state"]
-    kept: StoredResponse | None = state.get("kept_answer")
+    state = RequestState.of(request.scope)
+    kept = state.stored_response
     stop = StopSignal() if kept is None else kept.stop
     deadline = deadline_of(request, application)
     run = await tenant.query_service.begin(
         query,
         collection,
         _with_cache_control(request, config),
-        request_id=state["query_id"],
+        request_id=state.query_id,
         deadline=deadline,
         stop=stop,
     )
     events = tenant.query_service.events(run)
     encoder = encoder or EventEncoder(
-        request_id=state["request_id"],
-        problem_prefix=state.get("problem_prefix", ""),
+        request_id=state.request_id,
+        problem_prefix=state.problem_prefix,
         with_sources=with_sources,
     )
     ping_interval_s: float = request.app.state.ping_interval_s
@@ -218,7 +215,7 @@ async def answer_as_stream(
     settings = application.config.streams
     buffer = AnswerBuffer(
         tenant.answer_streams,
-        state["query_id"],
+        state.query_id,
         stop,
         deadline=deadline,
         max_bytes=settings.stream_buffer_bytes,

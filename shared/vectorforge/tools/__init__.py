@@ -1,1 +1,1 @@
-"""What an agent may call: searches of one profile, and their descriptions for language models."""
+"""Tools for agents: search of one profile, and the tools' schemas for language models."""

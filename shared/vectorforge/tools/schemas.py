@@ -1,4 +1,4 @@
-"""The tools as OpenAI, Anthropic and Amazon Bedrock want them described.
+"""Arguments of the profile tools as models, and their schemas for OpenAI, Anthropic and Amazon Bedrock.
 
 OpenAI: https://platform.openai.com/docs/guides/function-calling,
 Anthropic: https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/implement-tool-use,
@@ -6,47 +6,61 @@ Bedrock: https://docs.aws.amazon.com/bedrock/latest/userguide/tool-use.html.
 No schema has a ``profile_id``: the application binds it, see ``toolbox``.
 """
 
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from vectorforge.pipeline.presets import MIN_CONTEXT_CHARS, PROFILE_CONTEXT_CHARS
 from vectorforge.types import SearchMode
 
 MAX_TOP_K: Final = 20
-"""Passages a model may ask for."""
+"""Passages a model may request."""
 MAX_CONTEXT_CHARS: Final = 20_000
-"""Characters of context a model may ask for."""
+"""Characters of context a model may request."""
 MAX_QUERY_CHARS: Final = 10_000
-
-_QUERY: Final = {
-    "type": "string",
-    "minLength": 1,
-    "maxLength": MAX_QUERY_CHARS,
-    "description": "What to look for, as a question or in the words of the answer.",
-}
-_TOP_K: Final = {
-    "type": "integer",
-    "minimum": 1,
-    "maximum": MAX_TOP_K,
-    "default": 5,
-    "description": "How many passages to return at most.",
-}
-_MAX_LENGTH: Final = {
-    "type": "integer",
-    "minimum": MIN_CONTEXT_CHARS,
-    "maximum": MAX_CONTEXT_CHARS,
-    "default": PROFILE_CONTEXT_CHARS,
-    "description": "How many characters the text may have at most.",
-}
-_SEARCH_MODE: Final = {
-    "type": "string",
-    "enum": [mode.value for mode in SearchMode],
-    "default": SearchMode.DENSE.value,
-    "description": "How to search: by meaning (dense), by the words of the query (lexical: for names and "
-    "numbers), or by both (hybrid).",
-}
 
 SEMANTIC_SEARCH: Final = "semantic_search"
 SEMANTIC_SEARCH_WITH_CONTEXT: Final = "semantic_search_with_context"
+
+
+class SearchArguments(BaseModel):
+    """Arguments of ``semantic_search``."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
+
+    query: str = Field(
+        min_length=1,
+        max_length=MAX_QUERY_CHARS,
+        description="What to look for, as a question or in the words of the answer.",
+    )
+    top_k: int = Field(default=5, ge=1, le=MAX_TOP_K, description="How many passages to return at most.")
+    search_mode: Annotated[
+        SearchMode, WithJsonSchema({"type": "string", "enum": [mode.value for mode in SearchMode]})
+    ] = Field(
+        default=SearchMode.DENSE,
+        strict=False,
+        description="How to search: by meaning (dense), by the words of the query (lexical: for names and "
+        "numbers), or by both (hybrid).",
+    )
+
+
+class ContextArguments(SearchArguments):
+    """Arguments of ``semantic_search_with_context``."""
+
+    max_length: int = Field(
+        default=PROFILE_CONTEXT_CHARS,
+        ge=MIN_CONTEXT_CHARS,
+        le=MAX_CONTEXT_CHARS,
+        description="How many characters the text may have at most.",
+    )
+
+
+ARGUMENTS: Final[Mapping[str, type[SearchArguments]]] = {
+    SEMANTIC_SEARCH: SearchArguments,
+    SEMANTIC_SEARCH_WITH_CONTEXT: ContextArguments,
+}
+"""Model of each tool's arguments."""
 
 _DESCRIPTIONS: Final = {
     SEMANTIC_SEARCH: (
@@ -60,30 +74,35 @@ _DESCRIPTIONS: Final = {
         "a label such as [Source 1] that can be cited."
     ),
 }
-PARAMETERS: Final[dict[str, dict[str, Any]]] = {
-    SEMANTIC_SEARCH: {
-        "type": "object",
-        "properties": {"query": _QUERY, "top_k": _TOP_K, "search_mode": _SEARCH_MODE},
-        "required": ["query"],
-        "additionalProperties": False,
-    },
-    SEMANTIC_SEARCH_WITH_CONTEXT: {
-        "type": "object",
-        "properties": {
-            "query": _QUERY,
-            "top_k": _TOP_K,
-            "max_length": _MAX_LENGTH,
-            "search_mode": _SEARCH_MODE,
-        },
-        "required": ["query"],
-        "additionalProperties": False,
-    },
-}
+
+
+def tool_schema(schema: Any) -> Any:
+    """Return a model's JSON schema without titles and null defaults.
+
+    Titles repeat the names and cost a model tokens. A property named ``title`` stays, since its schema is an
+    object.
+    """
+    if isinstance(schema, dict):
+        return {
+            key: tool_schema(value)
+            for key, value in schema.items()
+            if not (key == "title" and isinstance(value, str)) and not (key == "default" and value is None)
+        }
+    return [tool_schema(item) for item in schema] if isinstance(schema, list) else schema
+
+
+def _parameters(arguments: type[SearchArguments]) -> dict[str, Any]:
+    schema: dict[str, Any] = tool_schema(arguments.model_json_schema())
+    del schema["description"]  # the docstring
+    return schema
+
+
+PARAMETERS: Final[dict[str, dict[str, Any]]] = {name: _parameters(model) for name, model in ARGUMENTS.items()}
 """JSON Schema of each tool's arguments."""
 
 
 def openai_tools() -> list[dict[str, Any]]:
-    """Both tools for the parameter ``tools`` of OpenAI's chat completions (and servers shaped like it)."""
+    """Return both tools for ``tools`` of OpenAI's chat completions and compatible servers."""
     return [
         {
             "type": "function",
@@ -94,7 +113,7 @@ def openai_tools() -> list[dict[str, Any]]:
 
 
 def anthropic_tools() -> list[dict[str, Any]]:
-    """Both tools for the parameter ``tools`` of Anthropic's messages."""
+    """Return both tools for ``tools`` of Anthropic's messages."""
     return [
         {"name": name, "description": _DESCRIPTIONS[name], "input_schema": parameters}
         for name, parameters in PARAMETERS.items()
@@ -102,7 +121,7 @@ def anthropic_tools() -> list[dict[str, Any]]:
 
 
 def bedrock_tools() -> list[dict[str, Any]]:
-    """Both tools for ``toolConfig.tools`` of Amazon Bedrock's Converse."""
+    """Return both tools for ``toolConfig.tools`` of Amazon Bedrock's Converse."""
     return [
         {
             "toolSpec": {

@@ -1,4 +1,4 @@
-"""The two tools of an agent. Whether a search is needed is the agent's decision; how it is done is not."""
+"""The two search tools of an agent, on one profile."""
 
 from vectorforge.pipeline.presets import PROFILE_CONTEXT_CHARS
 from vectorforge.pipeline.profile import RAGRetrievalPipeline, RetrievedChunk
@@ -13,15 +13,15 @@ async def semantic_search(
     *,
     search_mode: SearchMode = SearchMode.DENSE,
 ) -> list[RetrievedChunk]:
-    """Passages of a profile for a question, best first, with where they come from.
+    """Return the passages of a profile for a query, best first, with their sources.
 
     Args:
-        query: The question.
-        profile_id: The profile. It is for the application to say, never for the model: a text that a model
-            has read could ask for another one.
-        retrieval_pipeline: Searches.
-        top_k: Passages at most.
-        search_mode: What passages are found by.
+        query: Text of the query.
+        profile_id: The profile. Set it in the application, never from a model's output: a text that the model
+            has read could name another profile.
+        retrieval_pipeline: Runs the search.
+        top_k: Maximum number of passages.
+        search_mode: Dense, lexical or hybrid.
 
     Raises:
         VectorForgeError: As ``RAGRetrievalPipeline.retrieve``.
@@ -38,14 +38,14 @@ async def semantic_search_with_context(
     *,
     search_mode: SearchMode = SearchMode.DENSE,
 ) -> str:
-    """The same passages as one text for a model; empty when nothing was found.
+    """Return the same passages as one text for a model; empty if nothing was found.
 
     Args:
-        query: The question.
+        query: Text of the query.
         profile_id: The profile; see ``semantic_search``.
-        retrieval_pipeline: Searches.
-        top_k: Passages at most.
-        max_length: Characters at most; whole passages only.
+        retrieval_pipeline: Runs the search.
+        top_k: Maximum number of passages.
+        max_length: Maximum number of characters; whole passages only.
         search_mode: What passages are found by.
 
     Raises:

@@ -1,1 +1,1 @@
-"""Administration: API keys, erasure, embedding switch, cache."""
+"""Administration: API keys, erasure and embedding switch."""

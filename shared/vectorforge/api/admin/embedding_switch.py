@@ -1,7 +1,4 @@
-"""Bodies of ``/v1/collections/{collection_id}/embedding-switch``.
-
-``/v1/collections/{collection_id}/embedding-switch``: another embedding model, without a pause.
-"""
+"""``/v1/collections/{collection_id}/embedding-switch``: change of the embedding model without downtime."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -12,9 +9,7 @@ from fastapi import APIRouter, Depends
 from pydantic import BaseModel, BeforeValidator, Field
 
 from vectorforge.api.dependencies import AdmittedTenant, ApplicationDep, Tenant, check_provider
-from vectorforge.api.responses import problems
-from vectorforge.api.schemas import ModelName, ProviderName, RequestBody
-from vectorforge.embedding_switch.service import EmbeddingEstimate
+from vectorforge.api.schemas import Body, ModelName, ProviderName, RequestBody, problems
 from vectorforge.embedding_switch.types import EmbeddingSwitch, SwitchState
 from vectorforge.errors import NotFoundError
 from vectorforge.evaluation.embedding_gate import MAX_NDCG_LOSS, MAX_QUESTIONS, EmbeddingGate, GateThresholds
@@ -23,7 +18,7 @@ from vectorforge.types import Collection
 
 
 class SwitchRequest(RequestBody):
-    """The model to come; what is left out comes from the embedding provider."""
+    """The new model; omitted fields come from the embedding provider."""
 
     embedding_provider: ProviderName | None = None
     embedding_model: ModelName | None = None
@@ -33,12 +28,12 @@ class SwitchRequest(RequestBody):
 
 
 def _of_name(value: Any) -> Any:
-    """A source's name alone is a whole document."""
+    """Turn the name of a source into a reference to the whole document."""
     return {"source": value} if isinstance(value, str) else value
 
 
 class JudgedQuestion(RequestBody):
-    """A question, and what is known to be relevant to it."""
+    """A query and its known relevant documents."""
 
     question: Annotated[str, Field(min_length=1, max_length=100_000)]
     relevant: list[Annotated[Relevant, BeforeValidator(_of_name)]] = Field(
@@ -47,7 +42,7 @@ class JudgedQuestion(RequestBody):
 
 
 class ComparisonRequest(RequestBody):
-    """What the two models are compared by before the new one answers."""
+    """Queries and thresholds for the comparison of the two models."""
 
     questions: list[JudgedQuestion] | None = Field(
         default=None,
@@ -70,7 +65,7 @@ class ComparisonRequest(RequestBody):
     skip_comparison: bool = Field(default=False, description="True: let the new model answer unseen.")
 
     def asked(self) -> list[Question] | None:
-        """The questions as the gate takes them."""
+        """Return the queries for the gate."""
         if self.questions is None:
             return None
         return [
@@ -79,12 +74,12 @@ class ComparisonRequest(RequestBody):
         ]
 
     def thresholds(self) -> GateThresholds:
-        """The thresholds as the gate takes them."""
+        """Return the thresholds for the gate."""
         return GateThresholds(self.k, self.min_overlap, self.max_ndcg_loss)
 
 
-class EstimateBody(BaseModel):
-    """What it takes to embed the collection by the model to come."""
+class EstimateBody(Body):
+    """Effort to embed the collection with the new model."""
 
     provider: str
     model: str
@@ -95,13 +90,8 @@ class EstimateBody(BaseModel):
     seconds: float | None
     cost_usd: float | None = Field(description="By the price list; null: it does not have the model.")
 
-    @classmethod
-    def of(cls, estimate: EmbeddingEstimate) -> Self:
-        """The body for the estimate."""
-        return cls.model_validate(estimate, from_attributes=True)
 
-
-class SwitchBody(BaseModel):
+class SwitchBody(Body):
     """A change of a collection's embedding model."""
 
     id: UUID
@@ -119,27 +109,21 @@ class SwitchBody(BaseModel):
     switched_at: datetime | None
 
     @classmethod
-    def of(cls, switch: EmbeddingSwitch) -> Self:
-        """The body for the change."""
-        return cls(
-            id=switch.id,
-            state=switch.state,
-            other_provider=switch.other.provider,
-            other_model=switch.other.model,
-            other_dimension=switch.other.dimension,
-            passages=switch.passages,
-            vectors=switch.vectors,
-            failures=switch.failures,
-            error_code=switch.error_code,
-            error_message=switch.error_message,
-            comparison=None if switch.gate is None else dict(switch.gate),
-            created_at=switch.created_at,
-            switched_at=switch.switched_at,
+    def of(cls, source: Any, /, **given: Any) -> Self:
+        """Return the body of an ``EmbeddingSwitch``."""
+        other = source.other
+        return super().of(
+            source,
+            other_provider=other.provider,
+            other_model=other.model,
+            other_dimension=other.dimension,
+            comparison=source.gate,
+            **given,
         )
 
 
 class StartedSwitch(BaseModel):
-    """What beginning a change did, or would do."""
+    """Result of starting a change, or of its dry run."""
 
     estimate: EstimateBody
     change: SwitchBody | None = Field(description="Null after a dry run.")
@@ -164,7 +148,7 @@ CollectionInPath = Annotated[Collection, Depends(_collection)]
 async def start_switch(
     body: SwitchRequest, collection: CollectionInPath, application: ApplicationDep, tenant: AdmittedTenant
 ) -> StartedSwitch:
-    """Begin to embed the collection by another model, in the background; the old one answers meanwhile."""
+    """Start embedding the collection with another model in the background, without downtime."""
     check_provider(
         "embedding_provider", body.embedding_provider, application.embedding_registry.list_providers()
     )
@@ -184,7 +168,7 @@ async def start_switch(
 
 @router.get("", responses=problems(404))
 async def show_switch(collection: CollectionInPath, tenant: Tenant) -> SwitchBody:
-    """How far the change has come; 404 when none is open."""
+    """Return the progress of the open change; 404 if there is none."""
     return SwitchBody.of(await tenant.model_changes.stored.get(collection.id))
 
 
@@ -192,7 +176,7 @@ async def show_switch(collection: CollectionInPath, tenant: Tenant) -> SwitchBod
 async def switch_model(
     body: ComparisonRequest, collection: CollectionInPath, tenant: AdmittedTenant
 ) -> SwitchBody:
-    """Compare the models by questions, and let the new one answer if it finds enough of the same."""
+    """Compare the models, and switch to the new one if its results are similar enough."""
     gate, stored = EmbeddingGate(tenant, collection), tenant.model_changes.stored
     if body.dry_run:
         await gate.measure(body.asked(), body.thresholds())
@@ -205,13 +189,13 @@ async def switch_model(
 
 @router.post("/rollback", responses=_STEP_PROBLEMS)
 async def roll_back(collection: CollectionInPath, tenant: Tenant) -> SwitchBody:
-    """Let the model before answer again, at once; the change stays open."""
+    """Switch back to the previous model at once; the change stays open."""
     return SwitchBody.of(await tenant.model_changes.stored.rollback(collection.id))
 
 
 @router.post("/finish", status_code=202, responses=_STEP_PROBLEMS)
 async def finish_switch(collection: CollectionInPath, tenant: Tenant) -> SwitchBody:
-    """End a change that was switched; the vectors of the model before are deleted in the background."""
+    """Finish a switched change; the previous model's vectors are deleted in the background."""
     stored = tenant.model_changes.stored
     found = await stored.get(collection.id)
     await stored.finish(collection.id)
@@ -220,7 +204,7 @@ async def finish_switch(collection: CollectionInPath, tenant: Tenant) -> SwitchB
 
 @router.post("/cancel", status_code=202, responses=_STEP_PROBLEMS)
 async def cancel_switch(collection: CollectionInPath, tenant: Tenant) -> SwitchBody:
-    """End a change that was not switched; the vectors of the model to come are deleted in the background."""
+    """Cancel a change before its switch; the new model's vectors are deleted in the background."""
     stored = tenant.model_changes.stored
     found = await stored.get(collection.id)
     await stored.cancel(collection.id)
@@ -228,6 +212,6 @@ async def cancel_switch(collection: CollectionInPath, tenant: Tenant) -> SwitchB
 
 
 async def _removing(found: EmbeddingSwitch, tenant: Tenant) -> SwitchBody:
-    """The change as it has begun to end: it may be over before it could be read again."""
+    """Return the change as ending, since it may be deleted before it can be read again."""
     await tenant.model_changes.announce()
     return SwitchBody.of(replace(found, state=SwitchState.REMOVING))

@@ -1,8 +1,7 @@
-"""Bodies of ``/v1/erasures``, and of what deletes documents, profiles, collections and tenants.
+"""``/v1/erasures``: erasures and their certificates, and the erasure of the tenant.
 
-What routes that delete do: erase with all traces, and answer with the certificate or where it will be.
-
-``/v1/erasures``: what was erased, and its certificates; and the erasure of the tenant itself.
+Routes that delete documents, profiles, collections or tenants erase all traces, and return the certificate
+or its location.
 """
 
 import json
@@ -17,13 +16,14 @@ from pydantic import BaseModel, Field
 
 from vectorforge.api.dependencies import ApplicationDep, Limit, Tenant
 from vectorforge.api.querying import deadline_of
-from vectorforge.api.responses import problems
+from vectorforge.api.request_state import RequestState
+from vectorforge.api.schemas import Body, problems
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.erasure.repo import Erasure, Kind, Subject
 from vectorforge.errors import InvalidInputError, NotFoundError, ObjectStoreError
 
 
-class ErasureBody(BaseModel):
+class ErasureBody(Body):
     """An erasure, and at its end what proves it."""
 
     id: UUID
@@ -44,19 +44,15 @@ class ErasureBody(BaseModel):
     )
 
     @classmethod
-    def of(cls, erasure: Erasure) -> Self:
-        """The body for an erasure."""
-        return cls(
-            id=erasure.id,
-            kind=erasure.kind,
-            status="done" if erasure.is_done else "running",
-            stage=erasure.stage,
-            erased=erasure.counts,
-            requested_by=erasure.requested_by,
-            begun_at=erasure.begun_at,
-            finished_at=erasure.finished_at,
-            certificate=json.loads(erasure.certificate) if erasure.certificate else None,
-            sha256=erasure.certificate_sha256,
+    def of(cls, source: Any, /, **given: Any) -> Self:
+        """Return the body of an ``Erasure``."""
+        return super().of(
+            source,
+            status="done" if source.is_done else "running",
+            erased=source.counts,
+            certificate=json.loads(source.certificate) if source.certificate else None,
+            sha256=source.certificate_sha256,
+            **given,
         )
 
 
@@ -72,7 +68,7 @@ ERASURE_RESPONSES = {
     **problems(404, 409),
     202: {
         "model": ErasureBody,
-        "description": "It goes on in the background; what Location names tells how far it is.",
+        "description": "It continues in the background; Location has its progress.",
     },
 }
 
@@ -80,10 +76,10 @@ ERASURE_RESPONSES = {
 async def erase(
     request: Request, response: Response, application: Application, tenant: TenantServices, subject: Subject
 ) -> ErasureBody:
-    """Erase, and answer with the certificate; or with 202, and with where it will be.
+    """Erase, and return the certificate, or 202 with its future location.
 
     Raises:
-        NotFoundError: There is nothing of the kind.
+        NotFoundError: The subject does not exist.
     """
     done = await erase_in_time(request, application, tenant, subject)
     response.headers["Location"] = f"/v1/erasures/{done.id}"
@@ -98,7 +94,7 @@ async def erase_in_time(
     """Erase as much as the request's time allows; a worker does the rest.
 
     Raises:
-        NotFoundError: There is nothing of the kind.
+        NotFoundError: The subject does not exist.
     """
     eraser = tenant.eraser
     logs = application.config.database.erased_logs
@@ -114,9 +110,9 @@ async def erase_in_time(
 
 
 def requester_of(request: Request) -> str:
-    """The id of the credential that asks, never the credential itself."""
-    principal = request.scope["state"].get("principal")
-    return str(getattr(principal, "credential", None) or "api")
+    """Return the id of the request's credential, never the credential itself."""
+    principal = RequestState.of(request.scope).principal
+    return "api" if principal is None else principal.credential
 
 
 router = APIRouter(prefix="/v1", tags=["erasures"])
@@ -124,14 +120,14 @@ router = APIRouter(prefix="/v1", tags=["erasures"])
 
 @router.get("/erasures", responses=problems())
 async def list_erasures(tenant: Tenant, limit: Limit = 50) -> ErasureList:
-    """The tenant's erasures, newest first; also of a time before the tenant was erased itself."""
+    """List the tenant's erasures, newest first, including those from before an erasure of the tenant."""
     found = await tenant.eraser.erasures.list(limit)
     return ErasureList(erasures=[ErasureBody.of(erasure) for erasure in found])
 
 
 @router.get("/erasures/{erasure_id}", responses=problems(404))
 async def show_erasure(erasure_id: UUID, tenant: Tenant) -> ErasureBody:
-    """How far an erasure is, and its certificate. Answers also while the tenant is being erased."""
+    """Return the progress of an erasure and its certificate; works while the tenant is being erased."""
     found = await tenant.eraser.erasures.find_by_id(erasure_id)
     if found is None:
         raise NotFoundError(f"Erasure {erasure_id} not found")
@@ -146,10 +142,10 @@ async def erase_tenant(
     tenant: Tenant,
     confirm: Annotated[str, Query(description="The tenant's name, so that nobody does this by mistake.")],
 ) -> ErasureBody:
-    """Erase everything that belongs to the tenant: documents, questions, conversations, jobs, keys, settings.
+    """Erase everything that belongs to the tenant: documents, queries, conversations, jobs, keys, settings.
 
-    Until it is done every other request of the tenant is refused (409 `tenant_being_erased`).
+    Until it is done, every other request of the tenant is rejected (409 `tenant_being_erased`).
     """
     if confirm != tenant.tenant_id:
-        raise InvalidInputError("confirm must be the name of the tenant whose key this is.", field="confirm")
+        raise InvalidInputError("`confirm` must be the name of the tenant of this key.", field="confirm")
     return await erase(request, response, application, tenant, Subject("tenant"))

@@ -1,7 +1,4 @@
-"""Bodies of ``/v1/keys``.
-
-``/v1/keys``: the tenant's API keys.
-"""
+"""``/v1/keys``: the tenant's API keys."""
 
 from datetime import date, datetime, timedelta
 from typing import Annotated, Self
@@ -11,14 +8,12 @@ from pydantic import BaseModel, Field
 
 from vectorforge.api.dependencies import Limit, Offset, Tenant
 from vectorforge.api.identity.issued_keys import IssuedKeys
-from vectorforge.api.responses import problems
-from vectorforge.api.schemas import MAX_PAGE, RequestBody
+from vectorforge.api.schemas import MAX_PAGE, Body, RequestBody, problems
 from vectorforge.db.repositories.api_key_repo import (
     DEFAULT_OVERLAP,
     MAX_KEY_NAME_CHARS,
     MAX_LIFETIME,
     MAX_OVERLAP,
-    ApiKey,
     NewApiKey,
 )
 from vectorforge.types import Scope
@@ -47,8 +42,8 @@ class RotationRequest(RequestBody):
     )
 
 
-class KeyBody(BaseModel):
-    """What is known of a key."""
+class KeyBody(Body):
+    """A key without its secret."""
 
     id: str
     name: str
@@ -59,20 +54,6 @@ class KeyBody(BaseModel):
     successor: str | None = Field(description="Id of the key that takes its place, once it was rotated.")
     last_used_on: date | None = Field(description="In UTC.")
 
-    @classmethod
-    def of(cls, key: ApiKey) -> Self:
-        """The body for the key."""
-        return cls(
-            id=key.id,
-            name=key.name,
-            scope=key.scope,
-            created_at=key.created_at,
-            expires_at=key.expires_at,
-            revoked_at=key.revoked_at,
-            successor=key.successor,
-            last_used_on=key.last_used_on,
-        )
-
 
 class NewKeyBody(KeyBody):
     """A key that was just made."""
@@ -81,7 +62,7 @@ class NewKeyBody(KeyBody):
 
     @classmethod
     def of_new(cls, made: NewApiKey) -> Self:
-        """The body for the key, with the key."""
+        """Return the body of a key with its secret."""
         return cls(**KeyBody.of(made.key).model_dump(), key=made.secret)
 
 
@@ -100,7 +81,7 @@ KeyId = Annotated[str, Path(max_length=64, description="16 hex digits: the part 
 
 @router.get("", responses=problems())
 async def list_keys(tenant: Tenant, limit: Limit = MAX_PAGE, offset: Offset = 0) -> KeyList:
-    """A page of the keys, the newest first; those that ended go after 90 days."""
+    """List the keys, newest first; keys are deleted 90 days after they end."""
     found = await tenant.api_keys.list(limit=limit, offset=offset)
     return KeyList(keys=[KeyBody.of(key) for key in found], limit=limit, offset=offset)
 
@@ -125,7 +106,7 @@ async def rotate_key(
 
 @router.delete("/{key_id}", responses=problems(404))
 async def revoke_key(request: Request, key_id: KeyId, tenant: Tenant) -> KeyBody:
-    """End a key now, in every process; requests that have begun go on."""
+    """Revoke a key now, in every process; running requests continue."""
     ended = await tenant.api_keys.revoke(key_id)
     _issued(request).forget(key_id)
     return KeyBody.of(ended)

@@ -1,1 +1,1 @@
-"""Who is asking, and what they may do: keys, access tokens and AWS's front doors."""
+"""Authentication and scopes: API keys, access tokens and AWS front doors."""

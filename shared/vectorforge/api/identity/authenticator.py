@@ -1,9 +1,9 @@
-"""Who is asking: the tenant comes from the credential and from nowhere else.
+"""Authentication of requests; the tenant comes from the credential only.
 
-A credential is a key of ours, an access token, or an identity that one of AWS's front doors has checked.
-docs/identity.md has the rules as a table: a key that is nobody's is refused, unless it may be the one that
-API Gateway has checked; all credentials of a request have to name the same tenant, and the request may do
-what all of them may.
+A credential is a key of ours, an access token, or an identity that an AWS front door has checked.
+docs/identity.md has the rules as a table: an unknown key is rejected, unless it may be the one that API
+Gateway has checked; all credentials of a request must belong to one tenant, and the request has the scopes
+that all of them have.
 """
 
 import hashlib
@@ -14,8 +14,12 @@ from typing import TYPE_CHECKING
 
 from starlette.datastructures import Headers
 
-from vectorforge.api.identity.front_doors import FrontDoorCaller, FrontDoorIdentities
-from vectorforge.api.identity.gateway_keys import API_KEY_ID, StoredGatewayKeys
+from vectorforge.api.identity.front_doors import (
+    API_KEY_ID,
+    FrontDoorCaller,
+    FrontDoorIdentities,
+    StoredGatewayKeys,
+)
 from vectorforge.api.identity.issued_keys import IssuedKeys
 from vectorforge.config import ServerSettings
 from vectorforge.db.errors import WRONG_KEY
@@ -23,33 +27,33 @@ from vectorforge.db.types import checked_tenant
 from vectorforge.errors import AuthenticationError, ConfigurationError, InvalidInputError
 from vectorforge.types import Principal, Scope
 
-if TYPE_CHECKING:  # where there is an identity provider
+if TYPE_CHECKING:  # needed with an identity provider only
     from vectorforge.api.identity.access_tokens import AccessTokens
 
 MAX_KEY_CHARS = 512
-"""Longer credentials that are no access tokens are refused unread."""
+"""Longer credentials, except access tokens, are rejected unread."""
 
 _SECOND_CREDENTIAL = re.compile(r",\s*[A-Za-z][A-Za-z0-9-]*\s+\S")
-"""Of ``Authorization`` headers that a front door has joined; signatures of AWS have commas, too."""
+"""Second credential in ``Authorization`` headers joined by a front door; AWS signatures have commas, too."""
 _SHA256_HEX = re.compile(r"[0-9a-fA-F]{64}")
 _NO_CREDENTIAL = "An API key is required: Authorization: Bearer <key>."
-_NOBODY_S = "The front door knows the caller, but the caller is assigned to no tenant here."
+_NO_TENANT = "The caller is authenticated by the front door but not assigned to a tenant."
 _SEVERAL = "The request's credentials belong to different tenants."
 
 
 class Authenticator:
-    """Finds out who sends a request.
+    """Authenticates requests.
 
     Args:
-        settings: In mode ``api_key`` the tenants and scopes of keys, by their sha256, and of those whom AWS's
-            front doors let in; in mode ``local`` everyone is ``local_tenant`` and may do everything.
-        issued: Keys of the database; None: there are none.
-        tokens: Checks access tokens; None: they are taken for keys, which they are not.
-        gateway_keys: Keys of API Gateway that the settings do not hold; None: there are none.
+        settings: In mode ``api_key`` the tenants and scopes of keys, by their SHA-256, and of identities
+            checked by AWS front doors; in mode ``local`` every request has ``local_tenant`` and all scopes.
+        issued: Keys in the database, if any.
+        tokens: Verifier of access tokens; without one they are treated as keys.
+        gateway_keys: Keys of API Gateway outside of the settings, if any.
 
     Raises:
-        ConfigurationError: A key is not a sha256 in hex, an identity is none that AWS gives, a tenant is not
-            one that the database can hold, or a scope is given to nobody.
+        ConfigurationError: A key is not a SHA-256 in hex, an AWS identity is malformed, a tenant is invalid,
+            or a scope belongs to an unknown credential.
     """
 
     def __init__(
@@ -82,17 +86,16 @@ class Authenticator:
             )
 
     async def authenticate(self, headers: Mapping[str, str], event: object = None) -> Principal:
-        """Who sends a request.
+        """Return the principal of a request.
 
         Args:
-            headers: Of the request, names in lower case. ``authorization: Bearer`` must be a key of ours or
-                an access token, and ``x-api-key`` a key of ours where there is no Bearer key. But API
-                Gateway's own keys come in both headers: when it has checked one, a key that is not ours is
-                taken for its.
-            event: What AWS's front door made of the request (``scope["aws.event"]``); None elsewhere.
+            headers: Request headers, names in lower case. ``authorization: Bearer`` must be one of our keys
+                or an access token, and ``x-api-key`` one of our keys if there is no Bearer key. Both may
+                have a key of API Gateway: if it has checked one, an unknown key is assumed to be its own.
+            event: Event of the AWS front door (``scope["aws.event"]``); None elsewhere.
 
         Raises:
-            AuthenticationError: There is no credential, one that is not ours, or two of different tenants.
+            AuthenticationError: No credential, an unknown one, or two of different tenants.
             DatabaseUnavailableError: A key cannot be looked up.
             GatewayKeysUnavailableError: A key of API Gateway cannot be looked up.
             IdentityProviderUnavailableError: A token cannot be checked.
@@ -105,16 +108,16 @@ class Authenticator:
             return found[0]
         if not found:
             known = caller != FrontDoorCaller()
-            raise AuthenticationError(_NOBODY_S if known else _NO_CREDENTIAL, presented=known)
+            raise AuthenticationError(_NO_TENANT if known else _NO_CREDENTIAL, presented=known)
         return _together(found)
 
     def forget(self, key_id: str) -> None:
-        """Look a key of the database up when it comes next: it was found to be over."""
+        """Drop a key from the cache, since it was found to be revoked."""
         if self._issued is not None:
             self._issued.forget(key_id)
 
     async def _of_keys(self, headers: Mapping[str, str], caller: FrontDoorCaller) -> list[Principal]:
-        """Whom the keys of ours and the access token stand for."""
+        """Return the principals of our keys and of the access token."""
         checked = caller.api_key_id is not None
         bearer, key = _bearer_key(headers), headers.get("x-api-key", "").strip()
         found: list[Principal | None] = []
@@ -145,17 +148,17 @@ class Authenticator:
             return None
         digest = hashlib.sha256(key.encode("utf-8", "replace")).hexdigest().encode()
         found: Principal | None = None
-        for known, principal in self._configured:  # all of them, so that the time tells nothing
+        for known, principal in self._configured:  # all of them, so that the time reveals nothing
             if hmac.compare_digest(known, digest):
                 found = principal
         return found
 
 
 def check_credential_headers(headers: Headers) -> None:
-    """Refuse requests whose credential is ambiguous: each reader on the way may take another.
+    """Reject ambiguous credentials, of which two components could read different ones.
 
     Raises:
-        AuthenticationError: There is more than one ``Authorization`` or ``X-Api-Key`` header.
+        AuthenticationError: More than one ``Authorization`` or ``X-Api-Key`` header.
     """
     for name in ("Authorization", "X-Api-Key"):
         values = headers.getlist(name)
@@ -167,7 +170,7 @@ def check_credential_headers(headers: Headers) -> None:
 
 
 def _together(found: Collection[Principal]) -> Principal:
-    """One that may do what all of them may.
+    """Return one principal with the scopes that all of them have.
 
     Raises:
         AuthenticationError: They belong to different tenants.
@@ -192,11 +195,11 @@ def _check_tenants(settings: ServerSettings) -> None:
             try:
                 checked_tenant(tenant)
             except InvalidInputError as exc:
-                raise ConfigurationError(f"{variable} names a tenant that cannot be: {exc.message}") from exc
+                raise ConfigurationError(f"{variable} has an invalid tenant: {exc.message}") from exc
 
 
 def _check_scopes(settings: ServerSettings, *, keys_are_stored: bool) -> None:
-    """A misspelt name would leave a credential with every scope.
+    """Check the names, since a misspelled one would leave a credential with every scope.
 
     Names of stored keys are checked when these are read (``StoredGatewayKeys``).
     """
@@ -213,6 +216,6 @@ def _check_scopes(settings: ServerSettings, *, keys_are_stored: bool) -> None:
 
 
 def _bearer_key(headers: Mapping[str, str]) -> str | None:
-    """None when there is no Bearer credential; a signature of AWS (SigV4) is none."""
+    """Return the Bearer credential, or None; an AWS signature (SigV4) does not count."""
     scheme, _, key = headers.get("authorization", "").partition(" ")
     return key.strip() if scheme.lower() == "bearer" else None

@@ -1,19 +1,140 @@
-"""Whom AWS's front doors have let in, and which tenant that is.
+"""Tenants of callers that an AWS front door has authenticated: API Gateway's keys, and IAM roles and users.
 
-API Gateway and function URLs check a caller before the function runs, and say in the event, in its
-``requestContext``, who it is. They alone write there: what a client sends (headers, query, body) has other
-places. Whoever may invoke the function without a front door writes the whole event; see docs/identity.md.
+API Gateway and function URLs check a caller before the function runs, and describe it in ``requestContext``
+of the event. Only they write there; headers, query and body of a client are elsewhere. A caller that may
+invoke the function directly writes the whole event; see docs/identity.md.
 """
 
+import asyncio
+import logging
 import re
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Final, Self
 
-from vectorforge.api.identity.gateway_keys import API_KEY_ID, StoredGatewayKeys, holder_of
 from vectorforge.config import ServerSettings
-from vectorforge.errors import ConfigurationError
+from vectorforge.db.types import MAX_TENANT_BYTES, checked_tenant
+from vectorforge.errors import (
+    ConfigurationError,
+    GatewayKeysUnavailableError,
+    InvalidInputError,
+    VectorForgeError,
+)
 from vectorforge.types import Principal, Scope
+
+logger = logging.getLogger(__name__)
+
+API_KEY_ID: Final = re.compile(r"[A-Za-z0-9]{1,19}")
+"""Shorter than a key's value (at least 20 characters), so a key entered by mistake is rejected.
+https://docs.aws.amazon.com/apigateway/latest/developerguide/api-gateway-api-usage-plans.html"""
+
+_PAUSE_S = 30.0
+"""Longest time between two attempts to read."""
+_GRACE_S = 3600.0
+"""Time for which the last map is used beyond its age while the store is unavailable."""
+_LONGEST_READING_S = 5.0
+_UNAVAILABLE = (
+    "The tenant of the API Gateway key cannot be looked up. Retry in a minute; the "
+    "operator finds the cause in the function's log."
+)
+
+
+class StoredGatewayKeys:
+    """Tenants of API Gateway's keys, stored outside of the settings and read again when they age.
+
+    Args:
+        read: Returns key ids and their tenants. Called in a thread, one call at a time.
+        settings: ``credential_scopes``, which may refer to these and to ``api_gateway_keys``.
+        max_age_s: Seconds after which they are read again.
+    """
+
+    def __init__(
+        self, read: Callable[[], Mapping[str, object]], settings: ServerSettings, *, max_age_s: float
+    ) -> None:
+        self._read = read
+        self._settings = settings
+        self._max_age_s = max_age_s
+        self._holders: Mapping[str, Principal] | None = None
+        # Not the monotonic clock, which may stand still while a function is frozen between invocations.
+        self._read_at = self._tried_at = 0.0
+        self._reading = asyncio.Lock()
+
+    async def find(self, key_id: str) -> Principal | None:
+        """Return the holder of a key, or None if it belongs to no tenant. May wait 5 s for the map.
+
+        Raises:
+            GatewayKeysUnavailableError: The map cannot be read or is invalid.
+        """
+        async with self._reading:  # one read for many requests
+            if self._is_due():
+                await self._read_again()
+        if self._holders is None:
+            raise GatewayKeysUnavailableError(_UNAVAILABLE)
+        return self._holders.get(key_id)
+
+    async def preload(self) -> None:
+        """Read the map in the init phase; requests report failures."""
+        async with self._reading:
+            if self._is_due():
+                await self._read_again()
+
+    def _is_due(self) -> bool:
+        now, pause_s = time.time(), min(_PAUSE_S, self._max_age_s)
+        is_young = self._holders is not None and 0 <= now - self._read_at < self._max_age_s
+        return not is_young and not 0 <= now - self._tried_at < pause_s
+
+    async def _read_again(self) -> None:
+        self._tried_at = time.time()
+        try:
+            async with asyncio.timeout(_LONGEST_READING_S):
+                self._holders = self._checked(await asyncio.to_thread(self._read))
+            self._read_at = self._tried_at
+        except ConfigurationError as exc:  # permanent, and the last map may be wrong
+            self._holders = None
+            logger.error("Failed to read the tenants of API Gateway's keys: %s", exc.message)
+        except (VectorForgeError, TimeoutError) as exc:
+            if not 0 <= self._tried_at - self._read_at < self._max_age_s + _GRACE_S:
+                self._holders = None
+            reason = exc.message if isinstance(exc, VectorForgeError) else "the store answers slowly."
+            last = "no earlier map" if self._holders is None else "using the last map"
+            logger.warning("Failed to read the tenants of API Gateway's keys; %s: %s", last, reason)
+
+    def _checked(self, fields: Mapping[str, object]) -> dict[str, Principal]:
+        """Validate all entries, since one invalid entry makes all doubtful. Errors contain no value."""
+        scopes = self._settings.credential_scopes
+        holders: dict[str, Principal] = {}
+        for position, (key_id, tenant) in enumerate(fields.items(), start=1):
+            if not API_KEY_ID.fullmatch(key_id):
+                raise ConfigurationError(
+                    "VECTORFORGE_GATEWAY_KEY_SECRET_ID: the secret maps the id of an API Gateway key (1 to "
+                    "19 letters and digits, not the key itself) to a tenant; the name of entry "
+                    f"{position} is no id."
+                )
+            holders[key_id] = holder_of(key_id, _tenant(tenant, position), scopes)
+        known = holders.keys() | self._settings.api_gateway_keys.keys()
+        if any(API_KEY_ID.fullmatch(name) and name not in known for name in scopes):
+            raise ConfigurationError(
+                "VECTORFORGE_CREDENTIAL_SCOPES names the id of an API Gateway key that is neither in "
+                "VECTORFORGE_API_GATEWAY_KEYS nor in the secret of VECTORFORGE_GATEWAY_KEY_SECRET_ID."
+            )
+        return holders
+
+
+def holder_of(key_id: str, tenant: str, scopes: Mapping[str, Scope]) -> Principal:
+    """Return the principal of an API Gateway key, with all scopes unless ``scopes`` has its id."""
+    return Principal(tenant, scopes.get(key_id, Scope.ADMIN).included, f"api-gateway:{key_id}")
+
+
+def _tenant(value: object, position: int) -> str:
+    try:
+        return checked_tenant(value if isinstance(value, str) else "")
+    except InvalidInputError:
+        raise ConfigurationError(
+            "VECTORFORGE_GATEWAY_KEY_SECRET_ID: the secret has an invalid tenant in entry "
+            f"{position}; a tenant is a text of 1 to {MAX_TENANT_BYTES} bytes."
+        ) from None
+
 
 # https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_identifiers.html#identifiers-arns
 _NAME = r"(?P<name>[A-Za-z0-9_+=,.@-]{1,64})"
@@ -29,8 +150,8 @@ _SESSION = re.compile(
 class IamPrincipal:
     """A role or a user of IAM.
 
-    Without its path, which the ARN of an assumed role does not tell. Names are unique within an account
-    whatever their paths: https://docs.aws.amazon.com/IAM/latest/APIReference/API_CreateRole.html
+    It has no path, which the ARN of an assumed role lacks. Names are unique within an account regardless of
+    paths: https://docs.aws.amazon.com/IAM/latest/APIReference/API_CreateRole.html
     """
 
     partition: str
@@ -41,15 +162,15 @@ class IamPrincipal:
 
     @classmethod
     def named(cls, arn: str) -> Self | None:
-        """The role or user that an ARN of IAM names; None when it names something else."""
+        """Return the role or user of an IAM ARN, or None for other ARNs."""
         found = _STORED.fullmatch(arn)
         return cls(**found.groupdict()) if found else None
 
     @classmethod
     def calling(cls, arn: object) -> Self | None:
-        """The user, or the role whose session calls, by the ARN in an event.
+        """Return the user, or the role of the session, for the ARN in an event.
 
-        None for anybody else: an account's root, a federated user, an AWS service, nobody.
+        None for an account's root, a federated user, an AWS service, or no caller.
         """
         if not isinstance(arn, str):
             return None
@@ -59,16 +180,16 @@ class IamPrincipal:
 
 @dataclass(frozen=True, slots=True)
 class FrontDoorCaller:
-    """Who is asking, as far as a front door knows."""
+    """Caller as identified by a front door."""
 
     api_key_id: str | None = None
     """Id of the API Gateway key that was required and sent; not the key."""
     principal: IamPrincipal | None = None
-    """Who signed the request, where the front door demands a signature (AWS_IAM)."""
+    """Signer of the request, if the front door requires a signature (AWS_IAM)."""
 
     @classmethod
     def of(cls, event: object) -> Self:
-        """From an event of payload format 1.0 (REST API) or 2.0 (function URL, HTTP API); nobody without one.
+        """Read the caller from an event of payload format 1.0 (REST API) or 2.0 (function URL, HTTP API).
 
         Sources: https://docs.aws.amazon.com/apigateway/latest/developerguide/set-up-lambda-proxy-integrations.html
         and https://docs.aws.amazon.com/lambda/latest/dg/urls-invocation.html.
@@ -90,11 +211,11 @@ class FrontDoorIdentities:
 
     Args:
         settings: ``api_gateway_keys``, ``iam_tenants`` and ``credential_scopes``.
-        stored: Further keys of API Gateway; None: there are none.
+        stored: Additional keys of API Gateway, if any.
 
     Raises:
-        ConfigurationError: An id is none of API Gateway's, an ARN names no role or user, or two ARNs name the
-            same one and different tenants or scopes.
+        ConfigurationError: An id or an ARN is malformed, or two ARNs name the same role or user with
+            different tenants or scopes.
     """
 
     def __init__(self, settings: ServerSettings, stored: StoredGatewayKeys | None = None) -> None:
@@ -114,7 +235,7 @@ class FrontDoorIdentities:
             if named is None:
                 raise ConfigurationError(
                     "VECTORFORGE_IAM_TENANTS maps the ARN of an IAM role or user, such as "
-                    f"arn:aws:iam::123456789012:role/name, to a tenant; entry {position} is none."
+                    f"arn:aws:iam::123456789012:role/name, to a tenant; entry {position} is not one."
                 )
             scope = scopes.get(arn, Scope.ADMIN)
             principal = Principal(tenant, scope.included, f"iam:{named.account}:{named.kind}/{named.name}")
@@ -125,7 +246,7 @@ class FrontDoorIdentities:
                 )
 
     async def of(self, caller: FrontDoorCaller) -> list[Principal]:
-        """Whom the caller's identities stand for; empty when none is assigned to a tenant.
+        """Return the principals of the caller's identities; empty if none is assigned to a tenant.
 
         Raises:
             GatewayKeysUnavailableError: A key of API Gateway cannot be looked up.
@@ -144,6 +265,6 @@ class FrontDoorIdentities:
 
 
 def _part(whole: object, name: str) -> Mapping[str, Any]:
-    """An object inside a JSON object; an empty one where there is none."""
+    """Return an object inside a JSON object, or an empty one."""
     found = whole.get(name) if isinstance(whole, Mapping) else None
     return found if isinstance(found, Mapping) else {}

@@ -1,4 +1,4 @@
-"""Keys that were made with `vectorforge keys`: looked up in the database, and remembered for a moment."""
+"""API keys issued by `vectorforge keys`: looked up in the database and cached for a short time."""
 
 import asyncio
 import hmac
@@ -15,24 +15,24 @@ from vectorforge.types import Principal
 Value = TypeVar("Value")
 
 REMEMBERED_S = 30.0
-"""For how long a key is not looked up again, nor one that is none. Whether it is still good is asked all the
-same, in the request's first transaction (``KeyCheck``)."""
+"""Seconds for which a key, valid or not, is not looked up again. The request's first transaction checks its
+validity in any case (``db.tenant_database.KeyCheck``)."""
 MAX_KEYS = 10_000
 MAX_WRONG_KEYS = 1_000
-"""Anybody can send wrong keys, so these push out none that are good."""
+"""Separate bound, so that unknown keys do not evict valid ones."""
 MAX_LOOK_UPS = 2
-"""At a time: a storm of wrong keys must not take the connections from those who are in."""
+"""Concurrent look-ups: a flood of unknown keys must not exhaust the connections."""
 
 
 class IssuedKeys:
-    """Finds out whose key it is. Belongs to one event loop.
+    """Authenticates issued keys. Belongs to one event loop.
 
-    What takes time is the same for every key that is not remembered, good or not: one look-up by its SHA-256.
+    Every key that is not cached takes the same time, valid or not: one look-up by its SHA-256.
 
     Args:
-        look_up: Finds the key in use that has this SHA-256.
-        clock: Seconds that only grow.
-        max_wait_s: Longest time for a look-up, with the wait for those before it.
+        look_up: Finds the active key with this SHA-256.
+        clock: Monotonic seconds.
+        max_wait_s: Longest time for a look-up, including the wait for others.
     """
 
     def __init__(
@@ -50,10 +50,10 @@ class IssuedKeys:
         self._wrong: OrderedDict[bytes, float] = OrderedDict()
 
     async def find(self, key: str) -> Principal | None:
-        """Whose key it is; None when it is nobody's.
+        """Return the principal of a key, or None if it is unknown.
 
         Raises:
-            DatabaseUnavailableError: The key is not remembered, and cannot be looked up in time.
+            DatabaseUnavailableError: The key is not cached and cannot be looked up in time.
         """
         if not is_issued_key(key):
             return None
@@ -63,7 +63,7 @@ class IssuedKeys:
             return principal
         try:
             async with asyncio.timeout(self._max_wait_s), self._looking:
-                remembered, principal = self._remembered(digest)  # by who was here before
+                remembered, principal = self._remembered(digest)  # by an earlier request
                 if remembered:
                     return principal
                 return self._remember(digest, await self._look_up(digest))
@@ -71,7 +71,7 @@ class IssuedKeys:
             raise DatabaseUnavailableError("The key could not be looked up in time.") from None
 
     def forget(self, key_id: str) -> None:
-        """Look the key up when it comes next: it was revoked or rotated."""
+        """Drop a revoked or rotated key from the cache."""
         name = credential_of(key_id)
         found = [digest for digest, (_, whose) in self._good.items() if whose.credential == name]
         for digest in found:
@@ -98,12 +98,12 @@ class IssuedKeys:
 
 
 def credential_of(key_id: str) -> str:
-    """The name of a key in logs."""
+    """Return the name of a key in logs."""
     return f"vf_{key_id}"
 
 
 def _put(remembered: "OrderedDict[bytes, Value]", digest: bytes, value: Value, most: int) -> None:
-    """Remember it as the newest, and forget the oldest when there are too many."""
+    """Cache a value as the newest, and evict the oldest above the limit."""
     remembered[digest] = value
     remembered.move_to_end(digest)
     if len(remembered) > most:

@@ -1,6 +1,6 @@
-"""What each route needs; ``middleware.Authentication`` looks here before the body is read.
+"""Required scope of each route; ``middleware.guards.Authentication`` checks it before the body is read.
 
-A route that is not here cannot be served: ``doors`` refuses to open its module.
+A route must be listed here: ``routers`` does not include a module with an undeclared route.
 """
 
 from collections import defaultdict
@@ -12,7 +12,7 @@ from starlette.routing import compile_path
 from vectorforge.types import Scope
 
 PUBLIC_PATHS = frozenset({"/", "/health", "/openapi.json", "/statistics"})
-"""Need no credential: they hold no tenant's data. ``/health?deep=1`` asks for one itself."""
+"""Paths without authentication and tenant data; ``/health?deep=1`` requires a credential itself."""
 
 ROUTES: Mapping[Scope, tuple[str, ...]] = {
     Scope.READ: (
@@ -34,7 +34,7 @@ ROUTES: Mapping[Scope, tuple[str, ...]] = {
         "POST /v1/docrag/query",
         "POST /v1/profiles/{profile_id}/search",
         "POST /v1/profiles/{profile_id}/query",
-        # whoever has the id of an answer asked for it
+        # only the requester has the id of an answer
         "GET /v1/queries/{query_id}/events",
         "POST /v1/queries/{query_id}/stop",
         "GET /v1/conversations",
@@ -74,7 +74,7 @@ ROUTES: Mapping[Scope, tuple[str, ...]] = {
         "DELETE /v1/vector_stores/{vector_store_id}",
         "POST /v1/vector_stores/{vector_store_id}/files",
         "DELETE /v1/vector_stores/{vector_store_id}/files/{file_id}",
-        # whoever may delete may see what became of it
+        # results of deletions, which require the same scope
         "GET /v1/erasures",
         "GET /v1/erasures/{erasure_id}",
     ),
@@ -84,13 +84,13 @@ ROUTES: Mapping[Scope, tuple[str, ...]] = {
         "POST /v1/keys/{key_id}/rotate",
         "DELETE /v1/keys/{key_id}",
         "DELETE /v1/tenant",
-        # what everybody asked, and what it cost
+        # all queries and their cost
         "GET /v1/queries",
         "GET /v1/queries/{query_id}",
         "GET /v1/stats",
         "GET /v1/stats/usage",
         "GET /metrics",
-        # embeds a whole collection anew
+        # re-embeds a whole collection
         "POST /v1/collections/{collection_id}/embedding-switch",
         "POST /v1/collections/{collection_id}/embedding-switch/switch",
         "POST /v1/collections/{collection_id}/embedding-switch/rollback",
@@ -102,13 +102,13 @@ ROUTES: Mapping[Scope, tuple[str, ...]] = {
 
 _SCOPES: Mapping[str, Scope] = {route: scope for scope, routes in ROUTES.items() for route in routes}
 _FIRST_SEGMENTS = 2
-"""Which no route takes from a caller: by them and by the number of slashes its pattern is found."""
+"""Leading segments without parameters in all routes; with the number of slashes they index the patterns."""
 
 
 def _indexed() -> Mapping[tuple[str, str, int | None], Sequence[tuple[Pattern[str], Scope]]]:
-    """The patterns of all routes; of those that take any number of segments, the number is None.
+    """Index the patterns of all routes; the number of slashes is None for ``:path`` parameters.
 
-    Those without parameters are among them, for the router's patterns let a newline stand at the end.
+    Routes without parameters are included, because the router's patterns allow a newline at the end.
     """
     index = defaultdict[tuple[str, str, int | None], list[tuple[Pattern[str], Scope]]](list)
     for route, scope in _SCOPES.items():
@@ -129,15 +129,15 @@ _PATTERNS = _indexed()
 
 
 def required_scope(method: str, path: str) -> Scope | None:
-    """What a request needs.
+    """Return the scope that a request requires.
 
     Args:
-        method: Of HTTP.
-        path: Without where the app is mounted.
+        method: HTTP method.
+        path: Path without the prefix at which the app is mounted.
 
     Returns:
-        The scope; of several routes that match, the one that includes the others. None when no route of
-        ``ROUTES`` matches: it is public, or the router knows none either.
+        The scope; if several routes match, the widest. None if no route of ``ROUTES`` matches: the path is
+        public or unknown.
     """
     exact = _SCOPES.get(f"{method} {path}")
     if exact is not None:
@@ -153,7 +153,7 @@ def required_scope(method: str, path: str) -> Scope | None:
 
 
 def undeclared(routes: Iterable[tuple[str, str]]) -> list[str]:
-    """Those of these routes, by method and path, that are neither public nor in ``ROUTES``."""
+    """Return the routes, by method and path, that are neither public nor in ``ROUTES``."""
     return [
         f"{method} {path}"
         for method, path in routes

@@ -1,10 +1,8 @@
-"""The tools over streamable HTTP without sessions: each POST is answered by itself, as one JSON document.
+"""``/mcp``: the tools over streamable HTTP without sessions; each POST gets one JSON document.
 
-Protocol 2026-07-28, and 2025-11-25 and its forerunners with their handshake
-(https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http). As nothing is
-kept between two requests, any process and any Lambda function can answer any of them.
-
-``/mcp``: tools for agents, over the Model Context Protocol.
+Protocol 2026-07-28, and 2025-11-25 and its predecessors with their handshake
+(https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http). No state remains
+between requests, so any process and any Lambda function can serve any of them.
 """
 
 import asyncio
@@ -21,24 +19,23 @@ from starlette.exceptions import HTTPException
 from starlette.types import Message, Receive
 
 from vectorforge.api.dependencies import find_tenant_services
-from vectorforge.api.mcp.caller import Caller
 from vectorforge.api.mcp.server import make_server
-from vectorforge.api.responses import problems
+from vectorforge.api.mcp.tools import Caller
+from vectorforge.api.schemas import problems
 from vectorforge.api.streaming.client_stream import cancelled_on_disconnect
 
 MAX_MESSAGE_BYTES = 1024 * 1024
-"""Largest message: the longest question and filters, escaped, and room for what clients add."""
+"""Largest message: the longest query and filters, escaped, and margin for additions of clients."""
 
-# What it has to say of each request is of no use here; it logs "manager started" for every one.
+# The package logs "manager started" for every request.
 logging.getLogger("mcp").setLevel(logging.WARNING)
 
 
 async def answer_message(request: Request) -> Response:
     """Answer one message; its body must not have been read.
 
-    The package's manager of sessions serves this one request and ends with it. So nothing outlives a request
-    that Lambda would freeze, nobody has to start or stop it, and what a request has begun ends when its
-    client goes.
+    The package's session manager serves this one request and ends with it, so that nothing outlives a request
+    that Lambda would freeze, and a disconnect ends the request's work.
 
     Raises:
         HTTPException: The body is too large (413), or its type is not JSON (415).
@@ -69,7 +66,7 @@ def _server() -> Server[Any]:
 
 
 def _receive_once(body: bytes) -> Receive:
-    """The body that has been read; whether the client goes away is looked at elsewhere."""
+    """Return a ``receive`` for a body that is read already; disconnects are detected elsewhere."""
     messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive() -> Message:
@@ -82,7 +79,7 @@ def _receive_once(body: bytes) -> Receive:
 
 
 class _CollectedResponse:
-    """What an ASGI app sends, as a response."""
+    """Messages of an ASGI app, collected into a response."""
 
     def __init__(self) -> None:
         self._start: Message = {}
@@ -121,7 +118,7 @@ _MESSAGE: dict[str, Any] = {
     dependencies=[Depends(find_tenant_services)],
     responses={
         200: {
-            "description": "The message's answer. A tool that fails says so in its result (`isError`).",
+            "description": "The response to the message. A failed tool call has `isError` in its result.",
             "content": {"application/json": {"schema": {"type": "object"}}},
         },
         202: {"description": "It was a notification."},
@@ -141,9 +138,9 @@ async def mcp(request: Request) -> Response:
     """Call tools over the Model Context Protocol: streamable HTTP, one message and one JSON answer a request.
 
     The tools are `semantic_search`, `semantic_search_with_context` and `ask`; `tools/list` describes them.
-    There are no sessions, so GET and DELETE are refused with 405.
+    There are no sessions, so GET and DELETE return 405.
     """
-    # The package is imported with the first request, beside the loop: others are being answered.
+    # Import the package in a thread, since the loop serves other requests.
     answer_message = await asyncio.to_thread(_load)
     return await answer_message(request)
 

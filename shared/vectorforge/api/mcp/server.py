@@ -1,13 +1,16 @@
-"""The tools as a server of the official ``mcp`` package, whatever carries its messages."""
+"""The tools as a server of the official ``mcp`` package, and its transport over stdin and stdout."""
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Any
+import os
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from typing import Any, cast
 
 import anyio
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     INVALID_PARAMS,
@@ -22,10 +25,11 @@ from mcp_types import (
 from pydantic import BaseModel, ValidationError
 
 from vectorforge import __version__
-from vectorforge.api.mcp.caller import Caller
-from vectorforge.api.mcp.tools import INSTRUCTIONS, TOOLS, Answered, ToolDefinition
+from vectorforge.api.mcp.tools import INSTRUCTIONS, TOOLS, Answered, Caller, ToolDefinition
 from vectorforge.api.problems import problem_of, retry_after_s
+from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.errors import InvalidInputError, VectorForgeError, log_unexpected
+from vectorforge.tools.schemas import tool_schema
 
 logger = logging.getLogger(__name__)
 
@@ -34,10 +38,10 @@ _MAX_PLACE_CHARS = 100
 
 
 def make_server(find_caller: Callable[[Any], Caller]) -> Server[Any]:
-    """A server of the tools, without state of its own.
+    """Return a stateless server of the tools.
 
     Args:
-        find_caller: Who calls, by the HTTP request that brought the call; None elsewhere.
+        find_caller: Returns the caller of an HTTP request; the argument is None elsewhere.
     """
     tools = [_describe(tool) for tool in TOOLS.values()]
     schemas = {tool.name: tool.input_schema for tool in tools}
@@ -48,7 +52,7 @@ def make_server(find_caller: Callable[[Any], Caller]) -> Server[Any]:
     async def call_tool(context: ServerRequestContext[Any], params: CallToolRequestParams) -> CallToolResult:
         tool = TOOLS.get(params.name)
         if tool is None:
-            raise MCPError(INVALID_PARAMS, f"There is no such tool; there are: {', '.join(TOOLS)}.")
+            raise MCPError(INVALID_PARAMS, f"Unknown tool; available: {', '.join(TOOLS)}.")
         return await _undisturbed(_call(tool, find_caller(context.request), params.arguments or {}))
 
     return Server(
@@ -68,8 +72,8 @@ def _describe(tool: ToolDefinition[Any]) -> Tool:
         name=tool.name,
         title=tool.title,
         description=tool.description,
-        input_schema=_without_titles(tool.arguments.model_json_schema()),
-        output_schema=_without_titles(tool.result.model_json_schema(mode="serialization")),
+        input_schema=tool_schema(tool.arguments.model_json_schema()),
+        output_schema=tool_schema(tool.result.model_json_schema(mode="serialization")),
         annotations=ToolAnnotations(
             title=tool.title,
             read_only_hint=True,
@@ -78,20 +82,6 @@ def _describe(tool: ToolDefinition[Any]) -> Tool:
             open_world_hint=False,
         ),
     )
-
-
-def _without_titles(schema: Any) -> Any:
-    """The schema without what pydantic makes of the names: it tells a model nothing and costs it tokens.
-
-    A property of the name ``title`` stays, for its schema is no text.
-    """
-    if isinstance(schema, dict):
-        return {
-            key: _without_titles(value)
-            for key, value in schema.items()
-            if not (key == "title" and isinstance(value, str)) and not (key == "default" and value is None)
-        }
-    return [_without_titles(item) for item in schema] if isinstance(schema, list) else schema
 
 
 async def _call(tool: ToolDefinition[Any], caller: Caller, arguments: Mapping[str, Any]) -> CallToolResult:
@@ -108,22 +98,22 @@ def _checked(tool: ToolDefinition[Any], arguments: Mapping[str, Any]) -> BaseMod
     try:
         checked: BaseModel = tool.arguments.model_validate(dict(arguments))
     except ValidationError as exc:
-        # that null would do is no advice
+        # "or null" would be no useful advice
         errors = [error for error in exc.errors() if error["type"] != "none_required"][:_MAX_PLACES]
         places = "; ".join(f"{_place(error['loc'])}: {error['msg']}" for error in errors)
         raise InvalidInputError(
-            f"The arguments of {tool.name} do not fit its schema: {places}. Correct them and call again."
+            f"Invalid arguments of {tool.name}: {places}. Correct them and call again."
         ) from exc
     return checked
 
 
 def _place(location: tuple[int | str, ...]) -> str:
-    """The argument; the name of an unknown one is the caller's, and so bounded."""
+    """Return the name of the argument, bounded since unknown names are the caller's."""
     return str(location[0])[:_MAX_PLACE_CHARS] if location else "arguments"
 
 
 def _advice(error: Exception, caller: Caller) -> str:
-    """What went wrong, and what to do about it; nothing of an exception that is not ours."""
+    """Describe an error and its remedy; exceptions of other libraries stay hidden."""
     problem = problem_of(error, request_id=caller.request_id)
     if problem.status == 500:
         log_unexpected(logger, f"Tool call {caller.request_id} failed", error)
@@ -136,10 +126,9 @@ def _advice(error: Exception, caller: Caller) -> str:
 
 
 async def _undisturbed(call: Coroutine[Any, Any, CallToolResult]) -> CallToolResult:
-    """The call's result; cancelled, the call is cancelled once and its end awaited.
+    """Await a call; on cancellation, cancel it once and wait for its end.
 
-    The package's own scopes cancel whatever is awaited in them again and again, and a query that is given up
-    still has to be logged.
+    The package's cancel scopes cancel repeatedly, and a cancelled query still has to be logged.
     """
     task = asyncio.create_task(call)
     try:
@@ -149,3 +138,45 @@ async def _undisturbed(call: Coroutine[Any, Any, CallToolResult]) -> CallToolRes
         with anyio.CancelScope(shield=True):
             await asyncio.wait([task])
         raise
+
+
+_STDIN = 0
+_PIECE_BYTES = 64 * 1024
+
+
+async def serve_stdio(application: Application, tenant: TenantServices) -> None:
+    """Serve messages from stdin on stdout until stdin ends; other output goes to stderr."""
+    server = make_server(lambda _: Caller.on_this_machine(application, tenant))
+    lines = cast("anyio.AsyncFile[str]", _read_lines(_STDIN))  # it is only iterated over
+    async with stdio_server(stdin=lines) as (incoming, outgoing):
+        await server.run(incoming, outgoing, server.create_initialization_options())
+
+
+async def _read_lines(file: int) -> AsyncIterator[str]:
+    """Yield the lines of a file that another thread reads.
+
+    The package's own thread cannot be interrupted: a signal would end the process only after the next line.
+    """
+    loop = asyncio.get_running_loop()
+    pieces: asyncio.Queue[bytes] = asyncio.Queue()
+
+    def read() -> None:
+        piece = b"more"
+        while piece:
+            try:
+                piece = os.read(file, _PIECE_BYTES)
+            except OSError:
+                piece = b""
+            try:
+                loop.call_soon_threadsafe(pieces.put_nowait, piece)
+            except RuntimeError:  # the loop has been closed
+                return
+
+    threading.Thread(target=read, name="stdin", daemon=True).start()
+    rest = b""
+    while piece := await pieces.get():
+        *whole, rest = (rest + piece).split(b"\n")
+        for line in whole:
+            yield line.decode("utf-8", "replace")
+    if rest:
+        yield rest.decode("utf-8", "replace")

@@ -1,67 +1,34 @@
-"""What a response says of the tenant's limits: the RateLimit fields of IETF's HTTPAPI working group.
-
-https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-10: ``q`` is a quota, ``w`` its
-window, ``r`` what is left, ``t`` when there is more; seconds.
-
-A client that takes its response too slowly counts as gone; plain ASGI, as ``middleware``.
-
-The time that an invocation has on Lambda, and an answer before it is over.
-"""
+"""Time limits of a response: slow clients, Lambda's timeout, and start of the application on demand."""
 
 import asyncio
 import logging
 import math
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from vectorforge.api.problems import error_response
-from vectorforge.errors import DeadlineExceededError
-from vectorforge.limits.settings import LimitState
-
-_MINUTE_S, _DAY_S = 60, 86_400
-
-
-def limit_headers(state: LimitState) -> list[tuple[bytes, bytes]]:
-    """Header fields as in ASGI; none where nothing but cost and streams is limited, which have no window."""
-    policies, left = [], []
-    limits = state.limits
-    if limits.requests_per_minute is not None:
-        policies.append(f'"requests";q={limits.requests_per_minute};w={_MINUTE_S}')
-        left.append(_service_limit("requests", state.requests_left, state.minute_reset_s))
-    if limits.tokens_per_day is not None:
-        policies.append(f'"tokens";q={limits.tokens_per_day};w={_DAY_S}')
-        left.append(_service_limit("tokens", state.tokens_left, state.day_reset_s))
-    if not policies:
-        return []
-    return [
-        (b"ratelimit-policy", ", ".join(policies).encode()),
-        (b"ratelimit", ", ".join(left).encode()),
-    ]
-
-
-def _service_limit(name: str, left: int | None, reset_s: float | None) -> str:
-    more = "" if reset_s is None else f";t={max(1, math.ceil(reset_s))}"
-    return f'"{name}";r={left or 0}{more}'
-
+from vectorforge.api.request_state import RequestState, route_path
+from vectorforge.errors import DeadlineExceededError, VectorForgeError
 
 logger = logging.getLogger(__name__)
 
 PART_BYTES = 64 * 1024
-"""Given to the server at a time: it keeps for a slow client what it was given, as long as that takes."""
+"""Bytes of one message to the server, which buffers a whole message for a slow client."""
 _STALL_S = 10.0
 _SLOWEST_BYTES_PER_S = 16 * 1024
-_TOO_SLOW = "the client takes its response too slowly"
+_TOO_SLOW = "the client reads its response too slowly"
 
 
 class ReadingPace:
-    """Sends large bodies in parts, and ends the response of a client that does not take one in time.
+    """Sends large bodies in parts, and ends the response if the client does not read a part in time.
 
     Args:
         app: The next app.
-        stall_s: Seconds a client has for a part, however small; up to as many pass before it is looked at.
-        slowest_bytes_per_s: What it has to take in each second more.
+        stall_s: Seconds a client has for a part of any size; detection takes up to as long again.
+        slowest_bytes_per_s: Minimum rate at which it must read a larger part.
     """
 
     def __init__(
@@ -86,15 +53,16 @@ class ReadingPace:
         except (OSError, ClientDisconnect):
             if not watch.has_gone:
                 raise
-            logger.info("A client took its response too slowly.")
+            logger.info("Disconnected a client that read its response too slowly.")
         finally:
             watch.end()
 
 
 class _Watch:
-    """One response on its way.
+    """Supervision of one response.
 
-    It looks now and then: a timeout around each message would cost a stream as much as the message.
+    One timer per response checks progress: ``asyncio.timeout`` around each message would cost a stream as
+    much as the message itself.
     """
 
     def __init__(self, send: Send, stall_s: float, slowest_bytes_per_s: float) -> None:
@@ -104,15 +72,15 @@ class _Watch:
         self._slowest_bytes_per_s = slowest_bytes_per_s
         self._due = math.inf
         self._sending: asyncio.Task[object] | None = None
-        """Not always the request's own task; that one may have more to do than to send."""
+        """Task that sends, which is not always the request's own."""
         self._loop = asyncio.get_running_loop()
-        self._timer = self._loop.call_later(stall_s, self._look)
+        self._timer = self._loop.call_later(stall_s, self._check)
 
     async def send(self, message: Message) -> None:
         """Send a message, a large body in parts.
 
         Raises:
-            OSError: The client does not take it.
+            OSError: The client does not read it.
         """
         if self.has_gone:
             raise OSError(_TOO_SLOW)
@@ -125,49 +93,49 @@ class _Watch:
 
     async def _send_part(self, message: Message) -> None:
         self._sending = task = asyncio.current_task()
-        assert task is not None  # noqa: S101 - whoever awaits is in a task
+        assert task is not None  # noqa: S101 - a coroutine runs in a task
         cancelled_before = task.cancelling()
         size = len(message.get("body", b""))
         self._due = self._loop.time() + self._stall_s + size / self._slowest_bytes_per_s
         try:
             await self._send(message)
         except asyncio.CancelledError:
-            # As asyncio.timeout knows its own cancellation.
+            # Tell this cancellation from others as asyncio.timeout does.
             if not self.has_gone or task.uncancel() > cancelled_before:
                 raise
-            raise OSError(_TOO_SLOW) from None  # as servers say it
+            raise OSError(_TOO_SLOW) from None  # as servers report a disconnect
         finally:
             self._due = math.inf
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         if self._due > self._loop.time():
-            self._timer = self._loop.call_later(self._stall_s, self._look)
+            self._timer = self._loop.call_later(self._stall_s, self._check)
         elif self._sending is not None:
             self.has_gone = self._sending.cancel()
 
     def end(self) -> None:
-        """Look no more."""
+        """Stop the supervision."""
         self._timer.cancel()
 
 
 LAMBDA_MARGIN_S = 2.0
-"""Kept back of an invocation's time by a query, to end its answer in good order and to log it."""
+"""Seconds of an invocation that a query reserves for ending its answer and logging it."""
 
-_LAST_WORD_S = 1.0
-"""Kept back for the answer that there is no answer."""
+_ERROR_MARGIN_S = 1.0
+"""Seconds reserved for the error response."""
 
 
 def invocation_time_s(scope: Scope) -> float | None:
-    """Seconds until Lambda stops the process; None elsewhere."""
+    """Return the seconds until Lambda stops the process; None elsewhere."""
     context: Any = scope.get("aws.context")  # set by Mangum and by our runtime
     return None if context is None else context.get_remaining_time_in_millis() / 1000
 
 
 class TimeLimit:
-    """Ends what is not answered a second before Lambda's timeout: with 504, or cut off if it has begun.
+    """Ends a request one second before Lambda's timeout: with 504, or by cutting a response that has started.
 
-    Queries end by themselves before that; this is for what comes before them, such as a database that does
-    not answer, and for all other routes.
+    Queries end earlier by their own deadline; this covers everything before a query, such as an unresponsive
+    database, and all other routes.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -179,13 +147,13 @@ class TimeLimit:
         if time_s is None:
             await self.app(scope, receive, send)
             return
-        limit = asyncio.timeout(time_s - _LAST_WORD_S)
+        limit = asyncio.timeout(time_s - _ERROR_MARGIN_S)
         has_begun = is_complete = False
 
         async def limited_send(message: Message) -> None:
             nonlocal has_begun, is_complete
             if limit.expired():
-                # What the app makes of its cancellation comes too late: the answer is given below.
+                # Too late: the response is sent below.
                 return
             has_begun = True
             await send(message)
@@ -199,8 +167,34 @@ class TimeLimit:
             if not limit.expired():
                 raise
             failure = exc
-        if not limit.expired() or is_complete:  # what a whole answer leaves at work is a background task
+        if not limit.expired() or is_complete:  # a complete response may leave a background task
             return
-        if has_begun:  # its status has left; whoever serves it cuts it off
+        if has_begun:  # its status is sent; the server cuts the connection
             raise DeadlineExceededError from failure
-        await error_response(scope["state"], DeadlineExceededError())(scope, receive, send)
+        await error_response(RequestState.of(scope), DeadlineExceededError())(scope, receive, send)
+
+
+class LazyStartup:
+    """Opens the application with the first request, instead of the lifespan on Lambda.
+
+    Args:
+        app: The next app.
+        open_application: Opens the application; does nothing if it is open.
+    """
+
+    def __init__(self, app: ASGIApp, *, open_application: Callable[[], Awaitable[None]]) -> None:
+        self.app = app
+        self._open_application = open_application
+        self._opening = asyncio.Lock()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request; 503 while the database cannot be reached."""
+        if scope["type"] == "http":
+            try:
+                async with self._opening:
+                    await self._open_application()
+            except VectorForgeError as exc:
+                if route_path(scope) != "/health":  # which reports the same in more detail
+                    await error_response(RequestState.of(scope), exc)(scope, receive, send)
+                    return
+        await self.app(scope, receive, send)

@@ -1,7 +1,4 @@
-"""Bodies of ``/v1/collections``.
-
-``/v1/collections``.
-"""
+"""``/v1/collections``: collections and their search settings."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -13,19 +10,24 @@ from pydantic import BaseModel, Field, StringConstraints, model_validator
 
 from vectorforge.api.admin.erasures import ERASURE_RESPONSES, ErasureBody, erase
 from vectorforge.api.dependencies import AdmittedTenant, ApplicationDep, Limit, Offset, Tenant, check_provider
-from vectorforge.api.responses import problems
-from vectorforge.api.schemas import MAX_NAME_CHARS, MAX_PAGE, ModelName, ProviderName, RequestBody
+from vectorforge.api.schemas import (
+    MAX_NAME_CHARS,
+    MAX_PAGE,
+    Body,
+    ModelName,
+    ProviderName,
+    RequestBody,
+    problems,
+)
 from vectorforge.erasure.repo import Subject
 from vectorforge.errors import NotFoundError
-from vectorforge.types import Collection, DistanceMetric, SearchMode, SearchSettings, VectorIndex
+from vectorforge.types import DistanceMetric, SearchMode, SearchSettings, VectorIndex
 
 
 class SearchSettingsFields(RequestBody):
-    """How a collection is searched."""
+    """Search settings of a collection."""
 
-    search_mode: SearchMode | None = Field(
-        default=None, description="How questions are searched that do not say it themselves."
-    )
+    search_mode: SearchMode | None = Field(default=None, description="Search mode of queries that set none.")
     dense_weight: float | None = Field(
         default=None,
         ge=0,
@@ -40,12 +42,12 @@ class SearchSettingsFields(RequestBody):
     )
 
     def search_settings(self) -> SearchSettings:
-        """What is set, and None for the rest."""
+        """Return the given settings, and None for the others."""
         return SearchSettings(self.search_mode, self.dense_weight, self.language)
 
 
 class CollectionChange(SearchSettingsFields):
-    """What to change of a collection; what is left out stays."""
+    """Changes of a collection; omitted fields stay unchanged."""
 
     @model_validator(mode="after")
     def _something(self) -> Self:
@@ -55,7 +57,7 @@ class CollectionChange(SearchSettingsFields):
 
 
 class CollectionRequest(SearchSettingsFields):
-    """A collection to be made; what is left out comes from the embedding provider."""
+    """A new collection; omitted fields come from the embedding provider."""
 
     name: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_NAME_CHARS)]
     description: str = Field(default="", max_length=2000)
@@ -78,11 +80,11 @@ class CollectionRequest(SearchSettingsFields):
     )
 
     def search_settings(self) -> SearchSettings:
-        """What is given, as the repository takes it."""
+        """Return the given settings for the repository."""
         return replace(super().search_settings(), keeps_words=self.keeps_words)
 
 
-class CollectionBody(BaseModel):
+class CollectionBody(Body):
     """A set of documents that share one embedding model."""
 
     id: UUID
@@ -94,7 +96,7 @@ class CollectionBody(BaseModel):
     distance_metric: DistanceMetric
     vector_index: VectorIndex
     by_profile: bool = Field(
-        description="True: every document belongs to a profile, and every question and search names one."
+        description="True: every document belongs to a profile, and every query names one."
     )
     search_mode: SearchMode
     dense_weight: float
@@ -108,32 +110,9 @@ class CollectionBody(BaseModel):
     chunk_count: int
     created_at: datetime | None
 
-    @classmethod
-    def of(cls, collection: Collection) -> Self:
-        """The body for the collection."""
-        return cls(
-            id=collection.id,
-            name=collection.name,
-            description=collection.description,
-            embedding_provider=collection.embedding_provider,
-            embedding_model=collection.embedding_model,
-            dimension=collection.dimension,
-            distance_metric=collection.distance_metric,
-            vector_index=collection.vector_index,
-            by_profile=collection.by_profile,
-            search_mode=collection.search_mode,
-            dense_weight=collection.dense_weight,
-            language=collection.language,
-            keeps_words=collection.keeps_words,
-            terms_complete=collection.terms_complete,
-            document_count=collection.document_count,
-            chunk_count=collection.chunk_count,
-            created_at=collection.created_at,
-        )
-
 
 class CollectionList(BaseModel):
-    """A page of the collections, by name."""
+    """List the collections by name."""
 
     collections: list[CollectionBody]
     limit: int
@@ -145,7 +124,7 @@ router = APIRouter(prefix="/v1/collections", tags=["collections"])
 
 @router.get("", responses=problems())
 async def list_collections(tenant: Tenant, limit: Limit = MAX_PAGE, offset: Offset = 0) -> CollectionList:
-    """A page of the collections, by name."""
+    """List the collections by name."""
     found = await tenant.collections.list(limit=limit, offset=offset)
     bodies = [CollectionBody.of(collection) for collection in found]
     return CollectionList(collections=bodies, limit=limit, offset=offset)
@@ -155,7 +134,7 @@ async def list_collections(tenant: Tenant, limit: Limit = MAX_PAGE, offset: Offs
 async def create_collection(
     body: CollectionRequest, response: Response, application: ApplicationDep, tenant: AdmittedTenant
 ) -> CollectionBody:
-    """Make a collection."""
+    """Create a collection."""
     check_provider(
         "embedding_provider", body.embedding_provider, application.embedding_registry.list_providers()
     )
@@ -167,7 +146,7 @@ async def create_collection(
 
 @router.get("/{collection_id}", responses=problems(404))
 async def show_collection(collection_id: UUID, tenant: Tenant) -> CollectionBody:
-    """One collection."""
+    """Return one collection."""
     collection = await tenant.collections.find_by_id(collection_id)
     if collection is None:
         raise NotFoundError(f"Collection {collection_id} not found")
@@ -176,9 +155,9 @@ async def show_collection(collection_id: UUID, tenant: Tenant) -> CollectionBody
 
 @router.patch("/{collection_id}", responses=problems(404, 413, 415))
 async def change_collection(collection_id: UUID, body: CollectionChange, tenant: Tenant) -> CollectionBody:
-    """Change how a collection is searched.
+    """Change the search settings of a collection.
 
-    After a change of the language, the passages' words are read anew in the background.
+    After a change of the language, the passages are indexed again in the background.
     """
     collection = await tenant.collections.set_search(collection_id, body.search_settings())
     if collection is None:

@@ -1,31 +1,27 @@
-"""Bodies of ``/v1/conversations``.
-
-``/v1/conversations``: stored ones, which questions name by ``conversation_id``.
-"""
+"""``/v1/conversations``: stored conversations, which queries refer to by ``conversation_id``."""
 
 from datetime import datetime
-from typing import Literal, Self
+from typing import Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
 from vectorforge.api.dependencies import Limit, Offset, PartsLimit, Tenant, principal_of
-from vectorforge.api.responses import problems
-from vectorforge.api.schemas import RequestBody
-from vectorforge.db.repositories.conversation_repo import MAX_TITLE_CHARS, Conversation, ConversationMessage
+from vectorforge.api.schemas import Body, RequestBody, problems
+from vectorforge.db.repositories.conversation_repo import MAX_TITLE_CHARS
 from vectorforge.errors import NotFoundError
 
 
 class ConversationRequest(RequestBody):
-    """A conversation to be begun."""
+    """A new conversation."""
 
     title: str = Field(
-        default="", max_length=MAX_TITLE_CHARS, description="Empty: the start of the first question."
+        default="", max_length=MAX_TITLE_CHARS, description="Empty: the start of the first query."
     )
 
 
-class ConversationBody(BaseModel):
+class ConversationBody(Body):
     """A stored conversation without its messages."""
 
     id: UUID
@@ -34,35 +30,14 @@ class ConversationBody(BaseModel):
     created_at: datetime
     updated_at: datetime = Field(description="When the last exchange was added.")
 
-    @classmethod
-    def of(cls, conversation: Conversation) -> Self:
-        """The body for the conversation."""
-        return cls(
-            id=conversation.id,
-            title=conversation.title,
-            message_count=conversation.message_count,
-            created_at=conversation.created_at,
-            updated_at=conversation.updated_at,
-        )
 
-
-class MessageBody(BaseModel):
-    """Something that was said."""
+class MessageBody(Body):
+    """A message of a conversation."""
 
     role: Literal["user", "assistant"]
     content: str
-    query_id: UUID | None = Field(description="Id in the query log of the question it asks or answers.")
+    query_id: UUID | None = Field(description="Id in the query log of its query.")
     created_at: datetime
-
-    @classmethod
-    def of(cls, message: ConversationMessage) -> Self:
-        """The body for the message."""
-        return cls(
-            role=message.role,
-            content=message.content,
-            query_id=message.query_id,
-            created_at=message.created_at,
-        )
 
 
 class ConversationWithMessages(ConversationBody):
@@ -86,7 +61,7 @@ router = APIRouter(prefix="/v1/conversations", tags=["conversations"])
 async def create_conversation(
     request: Request, response: Response, tenant: Tenant, body: ConversationRequest | None = None
 ) -> ConversationBody:
-    """Begin a conversation."""
+    """Create a conversation."""
     conversation = await tenant.conversations.create(
         (body or ConversationRequest()).title, credential=principal_of(request).credential
     )
@@ -96,33 +71,27 @@ async def create_conversation(
 
 @router.get("", responses=problems())
 async def list_conversations(tenant: Tenant, limit: Limit = 50, offset: Offset = 0) -> ConversationList:
-    """A page of the conversations, the one last used first."""
+    """List the conversations, most recently used first."""
     found = await tenant.conversations.list(limit=limit, offset=offset)
-    return ConversationList(
-        conversations=[ConversationBody.of(conversation) for conversation in found],
-        limit=limit,
-        offset=offset,
-    )
+    bodies = [ConversationBody.of(conversation) for conversation in found]
+    return ConversationList(conversations=bodies, limit=limit, offset=offset)
 
 
 @router.get("/{conversation_id}", responses=problems(404))
 async def show_conversation(
     conversation_id: UUID, tenant: Tenant, limit: PartsLimit = 100
 ) -> ConversationWithMessages:
-    """One conversation with its last messages."""
+    """Return one conversation with its last messages."""
     conversation = await tenant.conversations.find_by_id(conversation_id)
     if conversation is None:
         raise _not_found(conversation_id)
     messages = await tenant.conversations.last_messages(conversation_id, limit)
-    return ConversationWithMessages(
-        **ConversationBody.of(conversation).model_dump(),
-        messages=[MessageBody.of(message) for message in messages],
-    )
+    return ConversationWithMessages.of(conversation, messages=messages)
 
 
 @router.delete("/{conversation_id}", status_code=204, responses=problems(404))
 async def delete_conversation(conversation_id: UUID, tenant: Tenant) -> None:
-    """Delete a conversation with its messages; the query log keeps its questions."""
+    """Delete a conversation with its messages; its queries stay in the query log."""
     if not await tenant.conversations.delete(conversation_id):
         raise _not_found(conversation_id)
 

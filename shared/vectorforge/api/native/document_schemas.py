@@ -6,9 +6,8 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field, StringConstraints
 
-from vectorforge.api.schemas import Filters, Metadata, ProfileId, RequestBody
+from vectorforge.api.schemas import Body, Filters, Metadata, ProfileId, RequestBody
 from vectorforge.db.repositories.document_repo import CitedChunk, Document
-from vectorforge.types import Chunk
 
 MAX_SOURCE_CHARS = 2000
 
@@ -36,7 +35,7 @@ class DocumentsRequest(RequestBody):
 
 
 class DocumentsDeletion(RequestBody):
-    """Which documents are to be deleted."""
+    """Selection of documents to delete."""
 
     filters: Annotated[Filters, Field(min_length=1)]
     profile_id: ProfileId | None = None
@@ -44,7 +43,7 @@ class DocumentsDeletion(RequestBody):
 
 
 class DeletedDocuments(BaseModel):
-    """What a deletion did."""
+    """Result of a deletion."""
 
     matched: int = Field(description="Documents that matched before.")
     deleted: int = Field(description="Documents deleted, with their passages; in a dry run none.")
@@ -54,7 +53,7 @@ class DeletedDocuments(BaseModel):
     )
 
 
-class DocumentBody(BaseModel):
+class DocumentBody(Body):
     """A stored document, without its text."""
 
     id: UUID
@@ -69,23 +68,6 @@ class DocumentBody(BaseModel):
     created_at: datetime | None
     updated_at: datetime | None
 
-    @classmethod
-    def of(cls, document: Document) -> Self:
-        """The body for the document."""
-        return cls(
-            id=document.id,
-            collection_id=document.collection_id,
-            source=document.source,
-            title=document.title,
-            media_type=document.media_type,
-            metadata=dict(document.metadata),
-            version=document.version,
-            chunk_count=document.chunk_count,
-            size_chars=document.size_chars,
-            created_at=document.created_at,
-            updated_at=document.updated_at,
-        )
-
 
 class DocumentList(BaseModel):
     """A page of documents."""
@@ -96,7 +78,7 @@ class DocumentList(BaseModel):
     offset: int
 
 
-class DocumentText(BaseModel):
+class DocumentText(Body):
     """A document's extracted text; the offsets of chunks and citations point into it."""
 
     id: UUID
@@ -106,7 +88,7 @@ class DocumentText(BaseModel):
     text: str
 
 
-class ChunkBody(BaseModel):
+class ChunkBody(Body):
     """A passage of a document."""
 
     id: UUID
@@ -118,11 +100,6 @@ class ChunkBody(BaseModel):
     token_count: int
     metadata: dict[str, Any]
 
-    @classmethod
-    def of(cls, chunk: Chunk) -> Self:
-        """The body for the chunk."""
-        return cls(**_chunk_fields(chunk))
-
 
 class ChunkList(BaseModel):
     """A page of a document's passages, in order."""
@@ -133,7 +110,7 @@ class ChunkList(BaseModel):
     offset: int
 
 
-class ChunkDocument(BaseModel):
+class ChunkDocument(Body):
     """The document a passage is from."""
 
     id: UUID
@@ -153,24 +130,7 @@ class ChunkWithDocument(ChunkBody):
 
     @classmethod
     def of_document(cls, cited: CitedChunk, document: Document) -> Self:
-        """The body for the chunk of this document."""
-        origin = ChunkDocument(id=document.id, source=document.source, title=document.title)
-        return cls(
-            **_chunk_fields(cited.chunk),
-            retired=cited.retired,
-            document_version=cited.document_version,
-            document=origin,
+        """Return the body of a chunk with its document."""
+        return cls.of(
+            cited.chunk, retired=cited.retired, document_version=cited.document_version, document=document
         )
-
-
-def _chunk_fields(chunk: Chunk) -> dict[str, Any]:
-    return {
-        "id": chunk.id,
-        "index": chunk.index,
-        "text": chunk.text,
-        "start_offset": chunk.start_offset,
-        "end_offset": chunk.end_offset,
-        "heading": chunk.heading,
-        "token_count": chunk.token_count,
-        "metadata": dict(chunk.metadata),
-    }

@@ -43,19 +43,19 @@ REQUEST_BODY: dict[str, Any] = {
         "application/json": {"schema": {"$ref": f"#/components/schemas/{DocumentsRequest.__name__}"}},
     },
 }
-"""For OpenAPI: FastAPI knows one body type for each route only."""
+"""OpenAPI description: FastAPI supports one body type per route only."""
 _MAX_NAMED_SOURCES = 5
 
 
 async def read_job_items(request: Request, settings: IngestionSettings) -> list[NewJobItem]:
-    """The documents in the request's body.
+    """Read the documents in the request's body.
 
     Raises:
         HTTPException: 415, the body is neither JSON nor multipart; 413, a document is too large; 400, the
             body is malformed.
         RequestValidationError: The JSON is not a ``DocumentsRequest``.
-        InvalidInputError: There is no file, there are too many documents, two have the same name, or the
-            metadata is not an object.
+        InvalidInputError: No file, too many documents, two of the same name, or metadata that is not an
+            object.
     """
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type == "multipart/form-data":
@@ -83,7 +83,7 @@ async def _read_form(request: Request, settings: IngestionSettings) -> FormData:
 
 
 class _WholeForm(MultiPartParser):
-    """Refuses a body without its last boundary: the file before it would be left out without a word."""
+    """Rejects a body without its last boundary, which would silently lose the last file."""
 
     def __init__(self, request: Request, **limits: int) -> None:
         super().__init__(request.headers, self._body(request), **limits)
@@ -103,7 +103,7 @@ async def _items_of_form(form: FormData, settings: IngestionSettings) -> list[Ne
     unknown = set(form) - {"files", "metadata"}
     if unknown:
         name = min(unknown)[:100]
-        raise InvalidInputError("Only the parts files and metadata are known.", field=name)
+        raise InvalidInputError("Unknown part; only `files` and `metadata` are supported.", field=name)
     uploads = [part for part in form.getlist("files") if isinstance(part, UploadFile)]
     if not uploads:
         raise InvalidInputError("At least one file is required, as a part named files.", field="files")
@@ -114,14 +114,12 @@ async def _items_of_form(form: FormData, settings: IngestionSettings) -> list[Ne
 
 
 def _check_sources(sources: Iterable[str], *, field: str) -> None:
-    """Refuse documents of one request that would replace each other."""
+    """Reject documents of one request that would replace each other."""
     repeated = [source[:100] for source, times in Counter(sources).items() if times > 1]
     if repeated:
         names = ", ".join(repr(source) for source in repeated[:_MAX_NAMED_SOURCES])
         more = " and others" if len(repeated) > _MAX_NAMED_SOURCES else ""
-        raise InvalidInputError(
-            f"Each document needs a name of its own; more than one is called {names}{more}.", field=field
-        )
+        raise InvalidInputError(f"Document names must be unique; repeated: {names}{more}.", field=field)
 
 
 def _metadata_of(form: FormData) -> dict[str, Any]:
@@ -145,7 +143,7 @@ async def _item_of_upload(
 ) -> NewJobItem:
     source = source_of(upload.filename or "")
     if not source:
-        raise InvalidInputError("Every file needs a name.", field="files")
+        raise InvalidInputError("Every file needs a file name.", field="files")
     if (upload.size or 0) > settings.max_document_bytes:
         raise HTTPException(413, f"{source!r} is larger than {settings.max_document_bytes} bytes.")
     return NewJobItem(
@@ -158,7 +156,7 @@ async def _item_of_upload(
 
 
 def source_of(file_name: str) -> str:
-    """The last component of a file's name, without control characters; empty when nothing is left."""
+    """Return the last component of a file name without control characters; may be empty."""
     last = file_name.replace("\\", "/").rsplit("/", 1)[-1]
     printable = "".join(c for c in storable(last) if c.isprintable()).strip()
     return "" if printable in (".", "..") else printable[:MAX_SOURCE_CHARS]
@@ -177,7 +175,7 @@ async def _read_json(request: Request) -> DocumentsRequest:
 def _items_of_json(body: DocumentsRequest, settings: IngestionSettings) -> list[NewJobItem]:
     limit = settings.max_documents_per_request
     if len(body.documents) > limit:
-        raise InvalidInputError(f"At most {limit} documents fit into one request.", field="documents")
+        raise InvalidInputError(f"At most {limit} documents are allowed in one request.", field="documents")
     _check_sizes(body.documents, settings.max_document_bytes)
     _check_sources((document.source for document in body.documents), field="documents")
     return [

@@ -1,8 +1,10 @@
 """Documents of a collection, single documents and chunks."""
 
+from typing import Annotated, Any, Final
 from uuid import UUID
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
+from pydantic import TypeAdapter
 
 from vectorforge.api.admin.erasures import ERASURE_RESPONSES, ErasureBody, erase
 from vectorforge.api.dependencies import AdmittedTenant, ApplicationDep, Limit, Offset, PartsLimit, Tenant
@@ -18,16 +20,35 @@ from vectorforge.api.native.document_schemas import (
 )
 from vectorforge.api.native.document_uploads import REQUEST_BODY, read_job_items
 from vectorforge.api.native.jobs import JobWithDocuments
-from vectorforge.api.native.query_filters import FilteredDocuments
 from vectorforge.api.querying import deadline_of
-from vectorforge.api.responses import problems
-from vectorforge.api.schemas import MAX_PARTS
+from vectorforge.api.schemas import MAX_FILTERS_BYTES, MAX_PARTS, parse_query_filters, problems
 from vectorforge.bootstrap import TenantServices
 from vectorforge.db.repositories.document_repo import Document
+from vectorforge.db.repositories.paging import SqlCondition
 from vectorforge.erasure.repo import Subject
 from vectorforge.errors import NotFoundError
+from vectorforge.vectorstore.filters.documents import condition_on_documents
 
 router = APIRouter(prefix="/v1", tags=["documents"])
+
+_FILTERS: Final = TypeAdapter(dict[str, Any])
+
+
+async def _read_filters(
+    filters: Annotated[
+        str | None,
+        Query(
+            max_length=MAX_FILTERS_BYTES,
+            description="JSON of a condition on the documents' metadata, as `filters` of a query.",
+            examples=['{"year": {"$gte": 2024}}'],
+        ),
+    ] = None,
+) -> SqlCondition:
+    parsed = None if filters is None else parse_query_filters(_FILTERS, filters)
+    return condition_on_documents(parsed)
+
+
+FilteredDocuments = Annotated[SqlCondition, Depends(_read_filters)]
 
 
 async def _find_document(tenant: TenantServices, document_id: UUID) -> Document:
@@ -50,7 +71,7 @@ async def list_documents(
     limit: Limit = 50,
     offset: Offset = 0,
 ) -> DocumentList:
-    """A page of the collection's documents."""
+    """List the documents of a collection."""
     await _require_collection(tenant, collection_id)
     found, total = await tenant.documents.list(collection_id, limit=limit, offset=offset, condition=filtered)
     return DocumentList(
@@ -71,7 +92,7 @@ async def add_documents(
     application: ApplicationDep,
     tenant: AdmittedTenant,
 ) -> JobWithDocuments:
-    """Take in documents, as files or as JSON. The work is done afterwards; the job tells how far it is."""
+    """Ingest documents, as files or as JSON, in the background; the job has the progress."""
     await _require_collection(tenant, collection_id)
     new_items = await read_job_items(request, application.config.ingestion)
     job = await tenant.jobs.create(collection_id, new_items)
@@ -89,7 +110,7 @@ async def delete_documents(
     application: ApplicationDep,
     tenant: Tenant,
 ) -> DeletedDocuments:
-    """Delete the documents whose metadata match, or count them. Large deletions take several requests."""
+    """Delete the documents whose metadata matches, or count them. Large deletions need several requests."""
     deadline = deadline_of(request, application)
     store, chosen = tenant.vector_store, (collection_id, body.filters)
     matched = await store.count_documents(*chosen, profile_id=body.profile_id)
@@ -106,7 +127,7 @@ async def delete_documents(
 
 @router.get("/documents/{document_id}", responses=problems(404))
 async def show_document(document_id: UUID, tenant: Tenant) -> DocumentBody:
-    """One document, without its text."""
+    """Return one document without its text."""
     return DocumentBody.of(await _find_document(tenant, document_id))
 
 
@@ -121,7 +142,7 @@ async def delete_document(
 
 @router.get("/documents/{document_id}/text", responses=problems(404))
 async def show_text(document_id: UUID, tenant: Tenant) -> DocumentText:
-    """The document's extracted text."""
+    """Return the document's extracted text."""
     document = await _find_document(tenant, document_id)
     text = await tenant.documents.text(document_id)
     if text is None:
@@ -139,7 +160,7 @@ async def show_text(document_id: UUID, tenant: Tenant) -> DocumentText:
 async def list_chunks(
     document_id: UUID, tenant: Tenant, limit: PartsLimit = MAX_PARTS, offset: Offset = 0
 ) -> ChunkList:
-    """A page of the document's passages, in order."""
+    """List the document's passages in order."""
     document = await _find_document(tenant, document_id)
     found = await tenant.documents.chunks(document_id, limit=limit, offset=offset)
     return ChunkList(
@@ -152,7 +173,7 @@ async def list_chunks(
 
 @router.get("/chunks/{chunk_id}", responses=problems(404))
 async def show_chunk(chunk_id: UUID, tenant: Tenant) -> ChunkWithDocument:
-    """One passage and the document it is from; also one that the document no longer holds (`retired`)."""
+    """Return one passage and its document, including passages of earlier versions (`retired`)."""
     cited = await tenant.documents.chunk(chunk_id)
     if cited is None:
         raise NotFoundError(f"Chunk {chunk_id} not found")

@@ -1,32 +1,37 @@
-"""Bodies of ``/v1/jobs``.
-
-``/v1/jobs``: how far ingestions are.
-"""
+"""``/v1/jobs``: progress of ingestions; ``/v1/collections/{id}/uploads``: direct uploads of files to S3."""
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 from uuid import UUID
 
 from fastapi import APIRouter, Query
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field, StringConstraints
 
-from vectorforge.api.dependencies import Limit, Offset, PartsLimit, Tenant
+from vectorforge.api.dependencies import (
+    AdmittedTenant,
+    ApplicationDep,
+    Limit,
+    Offset,
+    PartsLimit,
+    Tenant,
+    check_at_most,
+)
 from vectorforge.api.native.document_schemas import MAX_SOURCE_CHARS
-from vectorforge.api.responses import problems
-from vectorforge.api.schemas import MAX_PARTS, storable
+from vectorforge.api.schemas import MAX_PARTS, Body, RequestBody, problems, storable
+from vectorforge.aws.uploads import UploadKey, source_of
 from vectorforge.db.repositories.job_types import IngestionJob, IngestionJobItem
-from vectorforge.errors import NotFoundError
+from vectorforge.errors import ConfigurationError, NotFoundError
 
 
-class JobError(BaseModel):
-    """Why something failed."""
+class JobError(Body):
+    """Reason of a failure."""
 
     code: str
     message: str
 
 
-class JobDocument(BaseModel):
+class JobDocument(Body):
     """One document of a job."""
 
     source: str
@@ -40,25 +45,9 @@ class JobDocument(BaseModel):
     chunks_kept: int
     chunks_removed: int
 
-    @classmethod
-    def of(cls, item: IngestionJobItem) -> Self:
-        """The body for the item."""
-        return cls(
-            source=item.source,
-            media_type=item.media_type,
-            status=item.status,
-            stage=item.stage,
-            error=JobError(code=item.error.code, message=item.error.message) if item.error else None,
-            document_id=item.document_id,
-            warnings=list(item.warnings),
-            chunks_added=item.chunks_added,
-            chunks_kept=item.chunks_kept,
-            chunks_removed=item.chunks_removed,
-        )
 
-
-class JobBody(BaseModel):
-    """An ingestion, as far as it has come."""
+class JobBody(Body):
+    """An ingestion and its progress."""
 
     id: UUID
     collection_id: UUID
@@ -75,26 +64,6 @@ class JobBody(BaseModel):
     started_at: datetime | None
     finished_at: datetime | None
 
-    @classmethod
-    def of(cls, job: IngestionJob) -> Self:
-        """The body for the job."""
-        return cls(
-            id=job.id,
-            collection_id=job.collection_id,
-            status=job.status,
-            stage=job.stage,
-            documents_total=job.documents_total,
-            documents_done=job.documents_done,
-            documents_failed=job.documents_failed,
-            chunks_added=job.chunks_added,
-            chunks_kept=job.chunks_kept,
-            chunks_removed=job.chunks_removed,
-            error=JobError(code=job.error.code, message=job.error.message) if job.error else None,
-            created_at=job.created_at,
-            started_at=job.started_at,
-            finished_at=job.finished_at,
-        )
-
 
 class JobWithDocuments(JobBody):
     """A job and a page of its documents, in the order they were sent; ``documents_total`` counts all."""
@@ -107,13 +76,8 @@ class JobWithDocuments(JobBody):
     def with_items(
         cls, job: IngestionJob, items: Sequence[IngestionJobItem], *, limit: int, offset: int
     ) -> Self:
-        """The body for the job and a page of its items."""
-        return cls(
-            **JobBody.of(job).model_dump(),
-            documents=[JobDocument.of(item) for item in items],
-            documents_limit=limit,
-            documents_offset=offset,
-        )
+        """Return the body of a job with a page of its items."""
+        return cls.of(job, documents=items, documents_limit=limit, documents_offset=offset)
 
 
 class JobList(BaseModel):
@@ -124,7 +88,7 @@ class JobList(BaseModel):
     offset: int
 
 
-router = APIRouter(prefix="/v1/jobs", tags=["documents"])
+router = APIRouter(tags=["documents"])
 
 _Source = Annotated[
     str,
@@ -137,7 +101,7 @@ _Source = Annotated[
 ]
 
 
-@router.get("", responses=problems())
+@router.get("/v1/jobs", responses=problems())
 async def list_jobs(
     tenant: Tenant,
     collection_id: Annotated[UUID | None, Query()] = None,
@@ -145,18 +109,90 @@ async def list_jobs(
     limit: Limit = 50,
     offset: Offset = 0,
 ) -> JobList:
-    """A page of the ingestion jobs, newest first; all, or those of a collection or a document."""
+    """List ingestion jobs, newest first; all, or those of a collection or a document."""
     found = await tenant.jobs.list(collection_id, source=source, limit=limit, offset=offset)
     return JobList(jobs=[JobBody.of(job) for job in found], limit=limit, offset=offset)
 
 
-@router.get("/{job_id}", responses=problems(404))
+@router.get("/v1/jobs/{job_id}", responses=problems(404))
 async def show_job(
     job_id: UUID, tenant: Tenant, documents_limit: PartsLimit = MAX_PARTS, documents_offset: Offset = 0
 ) -> JobWithDocuments:
-    """One job with a page of its documents."""
+    """Return one job with a page of its documents."""
     job = await tenant.jobs.find_by_id(job_id)
     if job is None:
         raise NotFoundError(f"Job {job_id} not found")
     items = await tenant.jobs.items(job_id, limit=documents_limit, offset=documents_offset)
     return JobWithDocuments.with_items(job, items, limit=documents_limit, offset=documents_offset)
+
+
+# RFC 6838, 4.2, without "$", which starts a variable in S3 forms
+_NAME = r"[A-Za-z0-9!#&^_.+-]+"
+_MEDIA_TYPE = rf"^{_NAME}/{_NAME}(; ?{_NAME}=[\x20-\x23\x25-\x7e]+)?$"
+
+
+class UploadRequest(RequestBody):
+    """A file to be uploaded."""
+
+    path: str = Field(
+        min_length=1,
+        max_length=1000,
+        description="The file's name below the collection, e.g. handbook.pdf or policies/refunds.md. "
+        "Uploaded again, it is a new version.",
+    )
+    content_type: Annotated[str, StringConstraints(max_length=200, pattern=_MEDIA_TYPE)] | None = Field(
+        default=None, description="Media type; without it the format is told by the name, or by the content."
+    )
+    size_bytes: int | None = Field(
+        default=None, ge=1, description="The file's size, if it is known; then S3 takes no other."
+    )
+
+
+class UploadFormBody(BaseModel):
+    """Upload form: POST the fields and then the part ``file``, as multipart/form-data."""
+
+    url: str
+    method: Literal["POST"] = "POST"
+    fields: dict[str, str]
+    expires_at: datetime = Field(description="S3 refuses the form after this time, or before.")
+    max_bytes: int = Field(description="S3 refuses a larger file.")
+    key: str
+    source: str = Field(
+        description="The document's name in its collection; `GET /v1/jobs?source=` finds its jobs."
+    )
+
+
+@router.post("/v1/collections/{collection_id}/uploads", responses=problems(404, 409, 413, 415, 429))
+async def prepare_upload(
+    collection_id: UUID, body: UploadRequest, application: ApplicationDep, tenant: AdmittedTenant
+) -> UploadFormBody:
+    """Sign a form that uploads one file to S3, valid for some minutes.
+
+    The ingest function ingests the uploaded file.
+    """
+    forms = application.aws.upload_forms
+    if forms is None:
+        raise ConfigurationError(
+            "Direct uploads are not configured (VECTORFORGE_UPLOADS_BUCKET); send documents to "
+            "/v1/collections/{id}/documents."
+        )
+    collection = await tenant.collections.find_by_id(collection_id)
+    if collection is None:
+        raise NotFoundError(f"Collection {collection_id} not found")
+    limit = application.config.ingestion.max_document_bytes
+    check_at_most("size_bytes", body.size_bytes or 0, limit)
+    key = UploadKey.make(tenant.tenant_id, collection.name, body.path).key
+    form = await forms.sign(
+        key,
+        min_bytes=body.size_bytes or 1,
+        max_bytes=body.size_bytes or limit,
+        media_type=body.content_type,
+    )
+    return UploadFormBody(
+        url=form.url,
+        fields=dict(form.fields),
+        expires_at=form.expires_at,
+        max_bytes=body.size_bytes or limit,
+        key=key,
+        source=source_of(forms.bucket, key),
+    )

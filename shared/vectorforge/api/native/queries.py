@@ -1,26 +1,87 @@
-"""Bodies of ``/v1/queries``: the query log.
-
-``/v1/queries``: the log of every question.
-"""
+"""``/v1/queries``: the query log, and the query parameters that its list and its statistics share."""
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from datetime import UTC, datetime
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 from uuid import UUID
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+)
 
 from vectorforge.api.dependencies import Tenant
-from vectorforge.api.native.query_filters import LogParameters
-from vectorforge.api.responses import problems
-from vectorforge.api.schemas import MAX_OFFSET, MAX_PAGE
+from vectorforge.api.schemas import (
+    MAX_OFFSET,
+    MAX_PAGE,
+    Body,
+    ModelName,
+    ProviderName,
+    problems,
+    storable,
+)
+from vectorforge.db.repositories.paging import QueryFilter
 from vectorforge.db.repositories.query_log_repo import QueryLog
 from vectorforge.errors import InvalidInputError, NotFoundError
+from vectorforge.pipeline.types import LoggedOutcome
 
 
-class QueryLogBody(BaseModel):
-    """One question, its answer, and how it went."""
+def _in_utc(value: datetime) -> datetime:
+    try:
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("beyond the years 1 to 9999") from None
+
+
+Moment = Annotated[datetime, AfterValidator(_in_utc)]
+
+
+def _clean(value: Any) -> Any:
+    return storable(value)
+
+
+class RangeParameters(BaseModel):
+    """A range of time, and which of its queries."""
+
+    model_config = ConfigDict(hide_input_in_errors=True)
+
+    since: Moment | None = Field(default=None, description="Not before; ISO 8601, UTC without an offset.")
+    until: Moment | None = Field(default=None, description="Before; ISO 8601, UTC without an offset.")
+    collection_id: UUID | None = None
+    provider: Annotated[ProviderName, BeforeValidator(_clean)] | None = None
+    model: Annotated[ModelName, BeforeValidator(_clean)] | None = Field(
+        default=None, description="The name that the vendor answered with."
+    )
+    variant: Annotated[str, BeforeValidator(_clean), Field(min_length=1, max_length=100)] | None = None
+
+    def matching(self) -> QueryFilter:
+        """Return the filter of these parameters."""
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        return QueryFilter(
+            **{name: fields[name] for name in QueryFilter.__dataclass_fields__ if name in fields}
+        )
+
+
+class LogParameters(RangeParameters):
+    """Filters of the query log."""
+
+    outcome: LoggedOutcome | None = Field(
+        default=None,
+        description='How the query ended; "started": it is still running, or was killed before its end.',
+    )
+    cached: bool | None = Field(default=None, description="Whether the answer came from the cache.")
+    degraded: bool | None = Field(default=None, description="Whether the answer came down any step.")
+    text: Annotated[str, BeforeValidator(_clean), Field(min_length=1, max_length=200)] | None = Field(
+        default=None, description="Part of the question, in upper or lower case."
+    )
+
+
+class QueryLogBody(Body):
+    """One query, its answer and its figures."""
 
     id: UUID
     collection_id: UUID
@@ -50,40 +111,13 @@ class QueryLogBody(BaseModel):
     cost_usd: float | None
 
     @classmethod
-    def of(cls, log: QueryLog) -> Self:
-        """The body for the record."""
-        return cls(
-            id=log.id,
-            collection_id=log.collection_id,
-            query_text=log.query_text,
-            retrieved_chunk_ids=list(log.retrieved_chunk_ids),
-            used_chunk_ids=list(log.used_chunk_ids),
-            generated_response=log.generated_response,
-            latency_ms=log.latency_ms,
-            retrieval_ms=log.retrieval_ms,
-            generation_ms=log.generation_ms,
-            outcome=log.outcome,
-            provider=log.provider,
-            model=log.model,
-            prompt_tokens=log.prompt_tokens,
-            completion_tokens=log.completion_tokens,
-            error_code=log.error_code,
-            error_stage=log.error_stage,
-            created_at=log.created_at,
-            preset=log.preset,
-            variant=log.variant,
-            conversation_id=log.conversation_id,
-            cached=log.cached,
-            degraded=list(log.degraded),
-            quality=dict(log.quality) if log.quality else None,
-            context_ms=log.context_ms,
-            first_token_ms=log.first_token_ms,
-            cost_usd=log.cost_usd,
-        )
+    def of(cls, source: Any, /, **given: Any) -> Self:
+        """Return the body of a ``QueryLog``."""
+        return super().of(source, quality=source.quality or None, **given)
 
 
 class QueryLogList(BaseModel):
-    """A page of the query log, newest first."""
+    """List the query log, newest first."""
 
     queries: list[QueryLogBody]
     limit: int
@@ -94,14 +128,14 @@ class QueryLogList(BaseModel):
 
 
 def cursor_after(log: QueryLog) -> str:
-    """Names the place behind a log that was read from the table."""
+    """Return the cursor of the page after a log."""
     assert log.created_at is not None  # noqa: S101 - the table has no row without
     place = f"{log.created_at.astimezone(UTC).isoformat()}/{log.id}"
     return urlsafe_b64encode(place.encode()).decode().rstrip("=")
 
 
 def read_cursor(cursor: str) -> tuple[datetime, UUID]:
-    """The time and id that ``cursor_after`` was given.
+    """Return the time and id that ``cursor_after`` encoded.
 
     Raises:
         InvalidInputError: It was not made by ``cursor_after``.
@@ -111,14 +145,14 @@ def read_cursor(cursor: str) -> tuple[datetime, UUID]:
         moment, _, log_id = place.partition("/")
         return datetime.fromisoformat(moment).astimezone(UTC), UUID(log_id)
     except (ValueError, OverflowError):
-        raise InvalidInputError("after must be the `next` of a page of queries.", field="after") from None
+        raise InvalidInputError("`after` must be the `next` of a page of queries.", field="after") from None
 
 
 router = APIRouter(prefix="/v1/queries", tags=["query log"])
 
 
 class PageParameters(LogParameters):
-    """Of ``/v1/queries``."""
+    """Query parameters of ``/v1/queries``."""
 
     limit: int = Field(default=50, ge=1, le=MAX_PAGE, description="Rows to return.")
     offset: int = Field(
@@ -134,9 +168,9 @@ class PageParameters(LogParameters):
 
 @router.get("", responses=problems())
 async def list_queries(tenant: Tenant, parameters: Annotated[PageParameters, Query()]) -> QueryLogList:
-    """A page of the query log, newest first."""
+    """List the query log, newest first."""
     if parameters.after is not None and parameters.offset:
-        raise InvalidInputError("after and offset exclude each other.", field="offset")
+        raise InvalidInputError("`after` and `offset` cannot be combined.", field="offset")
     found = await tenant.query_logs.find(
         parameters.matching(),
         limit=parameters.limit,
@@ -153,7 +187,7 @@ async def list_queries(tenant: Tenant, parameters: Annotated[PageParameters, Que
 
 @router.get("/{query_id}", responses=problems(404))
 async def show_query(query_id: UUID, tenant: Tenant) -> QueryLogBody:
-    """One question and its answer."""
+    """Return one query and its answer."""
     log = await tenant.query_logs.find_by_id(query_id)
     if log is None:
         raise NotFoundError(f"Query {query_id} not found")

@@ -1,18 +1,37 @@
-"""``/v1/rag/query`` and ``/v1/collections/{id}/query``: questions and cited answers."""
+"""``/v1/rag/query`` and ``/v1/collections/{id}/query``: queries and cited answers."""
 
 import time
-from typing import Any
+from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
 from fastapi import APIRouter, Request, Response
+from pydantic import Field
 
 from vectorforge.api.dependencies import ApplicationDep, Tenant
-from vectorforge.api.native.dry_run import DryRunResponse
-from vectorforge.api.native.rag_schemas import (
-    CollectionQueryRequest,
-    CollectionQueryResponse,
-    RAGQueryRequest,
-    RAGQueryResponse,
+from vectorforge.api.native.answers import (
+    AnswerDetails,
+    CitationBody,
+    ContextEntry,
+    Latency,
+    RetrievalStats,
+    SourceBody,
+    Usage,
+    numbered_sources,
+)
+from vectorforge.api.native.query_bodies import (
+    ALLOW_UNGROUNDED,
+    NO_SETTINGS,
+    ConversationReference,
+    DryRunFlag,
+    DryRunResponse,
+    Messages,
+    ResumableFlag,
+    Rewrite,
+    SystemPrompt,
+    Temperature,
+    VariantReference,
+    given,
+    history,
 )
 from vectorforge.api.query_route import QueryRoute
 from vectorforge.api.querying import (
@@ -23,8 +42,151 @@ from vectorforge.api.querying import (
     is_extractive,
     requested_collection,
 )
-from vectorforge.api.responses import ANSWER_PROBLEMS, event_stream_content
+from vectorforge.api.request_state import RequestState
+from vectorforge.api.schemas import (
+    ANSWER_PROBLEMS,
+    MAX_QUERY_CHARS,
+    CollectionReference,
+    Filters,
+    ModelName,
+    ProfileId,
+    ProviderName,
+    RequestBody,
+    SearchModeName,
+)
+from vectorforge.api.streaming.sse import event_stream_content
+from vectorforge.pipeline.presets import RAG_QUERY, VECTORFORGE
+from vectorforge.pipeline.types import QueryConfig
+from vectorforge.pipeline.variants import Variant
 from vectorforge.retriever.base import CollectionChoice
+
+
+class RAGQueryRequest(RequestBody):
+    """A query to the default collection."""
+
+    query: str = Field(max_length=MAX_QUERY_CHARS, description="Query text")
+    k: int = Field(default=5, ge=1, le=20, description="Top-k results")
+    filters: Filters | None = None
+    messages: Messages | None = Field(default=None, description="The conversation so far, oldest first.")
+    temperature: Temperature | None = 0.7
+    top_p: Annotated[float, Field(ge=0, le=1)] | None = 0.9
+    max_tokens: Annotated[int, Field(ge=1)] | None = 2048
+    include_context: bool | None = Field(default=True, description="Return the retrieved passages.")
+    stream: bool = Field(default=False, description="Stream the answer as server-sent events.")
+    resumable: ResumableFlag = False
+    collection: CollectionReference | None = None
+    profile_id: ProfileId | None = None
+    search_mode: SearchModeName | None = None
+    provider: ProviderName | None = None
+    model: ModelName | None = None
+    variant: VariantReference | None = None
+    conversation_id: ConversationReference | None = None
+    rewrite: Rewrite = False
+    dry_run: DryRunFlag = False
+    allow_ungrounded: bool = Field(default=False, description=ALLOW_UNGROUNDED)
+
+    def config(self, variant: Variant | None = None) -> QueryConfig:
+        """Return the query settings: explicit fields of the request override the variant."""
+        explicit = given(self, but={"collection", "include_context", *NO_SETTINGS})
+        for own, field in (("k", "top_k"), ("provider", "llm_provider"), ("model", "llm_model")):
+            if own in explicit:
+                explicit[field] = explicit.pop(own)
+        if self.max_tokens is None:  # null selects the default
+            explicit.pop("max_tokens", None)
+        return RAG_QUERY.config(variant, **explicit, history=history(self.messages))
+
+    @property
+    def wants_context(self) -> bool:
+        """Whether to return the passages; null selects the default, True."""
+        return self.include_context is not False
+
+
+class RAGQueryResponse(AnswerDetails):
+    """The answer and the retrieved passages."""
+
+    id: str
+    object: Literal["rag.query.completion"] = "rag.query.completion"
+    created: int = Field(description="Unix time in seconds.")
+    query: str
+    context: list[ContextEntry] | None = Field(description="Best first; null if include_context was false.")
+    response: str
+    usage: Usage
+    retrieval_stats: RetrievalStats
+    citations: list[CitationBody]
+    provider: str | None
+    model: str | None
+    extractive: bool = Field(description="True: the answer quotes the documents; no model wrote it.")
+    finish_reason: str
+    outcome: str
+
+    @classmethod
+    def of(cls, source: Any, /, **given: Any) -> Self:
+        """Return the body of a ``QueryResult``."""
+        labels = {id_: f"[Context {n}]" for n, id_ in enumerate(source.used_chunk_ids, start=1)}
+        context = [
+            ContextEntry.of(chunk, label=labels.get(chunk.chunk.id)) for chunk in source.retrieved_chunks
+        ]
+        own = {"id": f"ragq_{source.request_id}", "context": context, "response": source.answer}
+        return super().of(source, **{**own, **given})
+
+
+class CollectionQueryRequest(RequestBody):
+    """A query to one collection."""
+
+    query: str = Field(max_length=MAX_QUERY_CHARS)
+    top_k: int = Field(default=10, ge=1, description="Passages to retrieve; at most the server's max_top_k.")
+    min_score: float | None = Field(default=0.0, description="Minimum score of a passage; null keeps all.")
+    filters: Filters | None = None
+    profile_id: ProfileId | None = None
+    search_mode: SearchModeName | None = None
+    llm_provider: ProviderName | None = None
+    llm_model: ModelName | None = None
+    embedding_provider: ProviderName | None = None
+    temperature: Temperature | None = 0.7
+    max_tokens: int = Field(default=1024, ge=1)
+    include_sources: bool = True
+    stream: bool = Field(default=False, description="Stream the answer as server-sent events.")
+    resumable: ResumableFlag = False
+    messages: Messages | None = Field(default=None, description="The conversation so far, oldest first.")
+    system_prompt: SystemPrompt | None = Field(
+        default=None, description="Template of the system message; must contain {context}."
+    )
+    variant: VariantReference | None = None
+    conversation_id: ConversationReference | None = None
+    rewrite: Rewrite = False
+    dry_run: DryRunFlag = False
+    allow_ungrounded: bool = Field(default=False, description=ALLOW_UNGROUNDED)
+
+    def config(self, variant: Variant | None = None) -> QueryConfig:
+        """Return the query settings: explicit fields of the request override the variant."""
+        return VECTORFORGE.config(variant, **given(self, but=NO_SETTINGS), history=history(self.messages))
+
+
+class CollectionQueryResponse(AnswerDetails):
+    """The answer and its sources."""
+
+    id: UUID
+    query: str
+    answer: str
+    sources: list[SourceBody] = Field(
+        description="In the order of the labels; empty without include_sources."
+    )
+    citations: list[CitationBody]
+    provider: str | None
+    model: str | None
+    extractive: bool
+    usage: Usage
+    latency: Latency
+    finish_reason: str
+    outcome: str
+    invalid_citations: int = Field(description="Labels in the answer that refer to no source.")
+
+    @classmethod
+    def of(cls, source: Any, /, **given: Any) -> Self:
+        """Return the body of a ``QueryResult``."""
+        sources = numbered_sources(source.sources)
+        return super().of(source, id=source.request_id, sources=sources, **given)
+
 
 router = APIRouter(prefix="/v1", tags=["query"], route_class=QueryRoute)
 
@@ -44,8 +206,8 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
 async def rag_query(
     request: Request, body: RAGQueryRequest, application: ApplicationDep, tenant: Tenant
 ) -> Response | RAGQueryResponse | DryRunResponse:
-    """Answer a question from the default collection (or the one named), with citations."""
-    request.scope["state"]["problem_prefix"] = RAG_QUERY_ERROR_PREFIX
+    """Answer a query from the default collection (or the one named), with citations."""
+    RequestState.of(request.scope).problem_prefix = RAG_QUERY_ERROR_PREFIX
     config = body.config(tenant.choose_variant(body.variant, body.conversation_id))
     check_config(application, config, {"top_k": "k", "llm_provider": "provider"})
     collection = requested_collection(application, body.collection)
@@ -63,11 +225,9 @@ async def rag_query(
             resumable=body.resumable,
         )
     result = await answer_whole(request, application, tenant, body.query, collection, config)
+    without_context = {} if body.wants_context else {"context": None}
     return RAGQueryResponse.of(
-        result,
-        created=int(time.time()),
-        extractive=is_extractive(result),
-        with_context=body.wants_context,
+        result, created=int(time.time()), extractive=is_extractive(result), **without_context
     )
 
 
@@ -83,7 +243,7 @@ async def collection_query(
     application: ApplicationDep,
     tenant: Tenant,
 ) -> Response | CollectionQueryResponse | DryRunResponse:
-    """Answer a question from this collection, with sources and citations."""
+    """Answer a query from this collection, with sources and citations."""
     config = body.config(tenant.choose_variant(body.variant, body.conversation_id))
     check_config(application, config, {})
     collection = CollectionChoice((str(collection_id),))

@@ -11,27 +11,27 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 
 from vectorforge.api.dependencies import AdmittedTenant, ApplicationDep, check_at_most
-from vectorforge.api.native.answer_figures import SCAN, SCAN_REASON
-from vectorforge.api.native.answer_schemas import RELEVANCE
+from vectorforge.api.native.answers import RELEVANCE, SCAN, SCAN_REASON, retrieved_fields
 from vectorforge.api.querying import deadline_of, find_requested_collection
-from vectorforge.api.responses import problems
 from vectorforge.api.schemas import (
     MAX_QUERY_CHARS,
+    Body,
     CollectionReference,
     Filters,
     ProfileId,
     RequestBody,
     SearchModeName,
+    problems,
 )
 from vectorforge.retriever.base import RetrievedChunks
-from vectorforge.types import RetrievedChunk, ScanReason, SearchMode
+from vectorforge.types import ScanReason, SearchMode
 from vectorforge.vectorstore.filters.parse import parse
 
-SEARCH_DEGRADED = '["lexical"]: the question could not be embedded, and was searched for by its words only.'
+SEARCH_DEGRADED = '["lexical"]: the query could not be embedded, so the search was lexical only.'
 
 
 class SearchRequest(RequestBody):
-    """A search without an answer; no language model is asked."""
+    """A search without an answer and without a language model."""
 
     query: str = Field(max_length=MAX_QUERY_CHARS)
     collection: CollectionReference | None = None
@@ -42,7 +42,7 @@ class SearchRequest(RequestBody):
     min_score: float | None = Field(default=None, description="Passages below are dropped; null drops none.")
 
 
-class SearchResult(BaseModel):
+class SearchResult(Body):
     """A passage that was found."""
 
     chunk_id: UUID
@@ -52,32 +52,18 @@ class SearchResult(BaseModel):
     heading: str | None
     index: int
     text: str
-    score: float = Field(description="By vectors; of a search by words only, the relevance.")
+    score: float = Field(description="Vector similarity; the relevance in a lexical search.")
     relevance: float | None = Field(description=RELEVANCE)
-    lexical_score: float | None = Field(description="BM25; null: not asked for.")
+    lexical_score: float | None = Field(description="BM25; null without a lexical search.")
     start_offset: int
     end_offset: int
     metadata: dict[str, Any]
 
     @classmethod
-    def of(cls, found: RetrievedChunk) -> Self:
-        """The body for the passage."""
-        chunk = found.chunk
-        return cls(
-            chunk_id=chunk.id,
-            document_id=chunk.document_id,
-            source=found.document_source,
-            title=found.document_title,
-            heading=chunk.heading,
-            index=chunk.index,
-            text=chunk.text,
-            score=found.score,
-            relevance=found.relevance,
-            lexical_score=found.lexical_score,
-            start_offset=chunk.start_offset,
-            end_offset=chunk.end_offset,
-            metadata=dict(chunk.metadata),
-        )
+    def of(cls, source: Any, /, **given: Any) -> Self:
+        """Return the body of a ``RetrievedChunk``."""
+        scores = {"relevance": source.relevance, "lexical_score": source.lexical_score}
+        return super().of(source.chunk, **retrieved_fields(source), **scores, **given)
 
 
 class SearchResponse(BaseModel):
@@ -90,13 +76,13 @@ class SearchResponse(BaseModel):
     degraded: list[str] = Field(description=SEARCH_DEGRADED)
     scan: Literal["exact", "index"] | None = Field(description=SCAN)
     scan_reason: ScanReason | None = Field(description=SCAN_REASON)
-    matched: int | None = Field(description="Passages that collection, profile and filters let through.")
+    matched: int | None = Field(description="Passages that match collection, profile and filters.")
     matched_is_at_least: bool = Field(description="Counting stopped at `matched`: there are more.")
     latency_ms: float
 
     @classmethod
     def of(cls, query: str, collection_id: UUID, found: RetrievedChunks, latency_ms: float) -> Self:
-        """The body for the passages."""
+        """Return the body of retrieved passages."""
         return cls(
             query=query,
             collection_id=collection_id,
@@ -118,7 +104,7 @@ router = APIRouter(prefix="/v1", tags=["search"])
 async def search(
     request: Request, body: SearchRequest, application: ApplicationDep, tenant: AdmittedTenant
 ) -> SearchResponse:
-    """Find the passages that answer a question best, best first."""
+    """Return the best passages for a query, best first."""
     check_at_most("top_k", body.top_k, application.config.query.max_top_k)
     parse(body.filters)  # before the embedding is paid for
     collection = await find_requested_collection(application, tenant, body.collection)

@@ -1,21 +1,24 @@
-"""Bodies of ``/``, ``/health`` and ``/v1/providers``.
+"""Server routes: web pages, ``/health`` and ``/v1/providers``.
 
-``/health``: is it working.
-
-``/v1/providers``: what is configured, and which models the vendors offer.
-
-``/``: the web page for browsers, a description for everyone else.
+Each page is sent as one file, under a policy that allows nothing but its own script and style.
 """
 
+import hashlib
+import re
+from base64 import b64encode
+from functools import lru_cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import Annotated, Any, Literal, Self
 
 from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi.responses import HTMLResponse
 from pydantic import BaseModel, Field
 
 from vectorforge import __version__
 from vectorforge.api.dependencies import ApplicationDep, Tenant
-from vectorforge.api.pages import page_response
-from vectorforge.api.responses import problems
+from vectorforge.api.request_state import RequestState
+from vectorforge.api.schemas import problems
 from vectorforge.embedding.base import EmbeddingProvider
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import AuthenticationError, NotFoundError
@@ -23,9 +26,60 @@ from vectorforge.health import HealthChecker
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.llm.types import ProviderCapability, ProviderInfo
 
+_INLINE = re.compile(r"<(script|style)[^>]*>(.*?)</\1>", re.DOTALL | re.IGNORECASE)
+_SCRIPT_FILE = re.compile(r'<script src="([\w/]+\.js)"></script>')
+_STYLE_FILE = re.compile(r'<link rel="stylesheet" href="([\w/]+\.css)">')
+
+
+def page_response(name: str) -> HTMLResponse:
+    """Return a page of ``api/page`` with its scripts and styles inlined."""
+    html, policy = _page(name)
+    return HTMLResponse(
+        html,
+        headers={
+            "Content-Security-Policy": policy,
+            "X-Frame-Options": "DENY",
+            "Cache-Control": "no-cache",
+        },
+    )
+
+
+@lru_cache
+def _page(name: str) -> tuple[str, str]:
+    """Return the page and a policy that allows exactly its own script and style."""
+    folder = files("vectorforge.api").joinpath("page")
+    html = _with_its_files(folder.joinpath(name).read_text(encoding="utf-8"), folder)
+    hashes: dict[str, list[str]] = {"script": [], "style": []}
+    for kind, text in _INLINE.findall(html):
+        digest = b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        hashes[kind.lower()].append(f"'sha256-{digest}'")
+    policy = (
+        "default-src 'none'; "
+        f"script-src {_sources(hashes['script'])}; "
+        f"style-src {_sources(hashes['style'])}; "
+        "connect-src 'self'; img-src 'self' data:; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+        "require-trusted-types-for 'script'; trusted-types 'none'"  # no text becomes markup or script
+    )
+    return html, policy
+
+
+def _with_its_files(html: str, folder: Traversable) -> str:
+    """Inline scripts and styles: one request, and each part is checked against its hash."""
+
+    def text_of(match: re.Match[str]) -> str:
+        return "\n" + folder.joinpath(match[1]).read_text(encoding="utf-8")
+
+    html = _STYLE_FILE.sub(lambda match: f"<style>{text_of(match)}</style>", html)
+    return _SCRIPT_FILE.sub(lambda match: f"<script>{text_of(match)}</script>", html)
+
+
+def _sources(hashes: list[str]) -> str:
+    return " ".join(hashes) or "'none'"
+
 
 class Component(BaseModel):
-    """What the probe of one part found."""
+    """Result of the probe of one component."""
 
     name: str
     healthy: bool
@@ -52,7 +106,7 @@ class LLMProviderBody(BaseModel):
 
     @classmethod
     def of(cls, info: ProviderInfo) -> Self:
-        """The body for the description."""
+        """Return the body of a ``ProviderInfo``."""
         return cls(
             name=info.name,
             default_model=info.default_model,
@@ -72,7 +126,7 @@ class EmbeddingProviderBody(BaseModel):
 
     @classmethod
     def of(cls, provider: EmbeddingProvider, *, is_default: bool) -> Self:
-        """The body for the provider."""
+        """Return the body of a provider."""
         return cls(
             name=provider.provider_name(),
             default_model=provider.default_model,
@@ -82,7 +136,7 @@ class EmbeddingProviderBody(BaseModel):
 
 
 class ProvidersResponse(BaseModel):
-    """What is configured."""
+    """Configured providers."""
 
     llm: list[LLMProviderBody]
     embedding: list[EmbeddingProviderBody]
@@ -90,7 +144,7 @@ class ProvidersResponse(BaseModel):
 
     @classmethod
     def of(cls, llm: LLMProviderRegistry, embedding: EmbeddingProviderRegistry) -> Self:
-        """The body for what is registered."""
+        """Return the body of the registered providers."""
         default = embedding.get_default()
         providers = [embedding.get(name) for name in embedding.list_providers()]
         writers = [LLMProviderBody.of(info) for info in llm.infos()]
@@ -102,16 +156,16 @@ class ProvidersResponse(BaseModel):
 
 
 class ModelsResponse(BaseModel):
-    """What a vendor offers to the key that is configured."""
+    """Models that a vendor offers to the configured key."""
 
     provider: str
-    default_model: str = Field(description="Asked when a request names none.")
-    default_is_offered: bool = Field(description="Whether it is in the list.")
+    default_model: str = Field(description="Used if a request names no model.")
+    default_is_offered: bool = Field(description="True if it is in the list.")
     models: list[str] = Field(description="In the vendor's order.")
 
 
 class RootResponse(BaseModel):
-    """What this server is and what it can be asked."""
+    """Description of this server and its endpoints."""
 
     name: str
     version: str
@@ -127,7 +181,7 @@ DATABASE_TIMEOUT_S = 3.0
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     status: response for status, response in problems().items() if status in (401, 422, 500)
 }
-_RESPONSES[503] = {"model": HealthResponse, "description": "The database does not answer."}
+_RESPONSES[503] = {"model": HealthResponse, "description": "The database is not available."}
 
 
 @router.head("/health", include_in_schema=False)
@@ -139,7 +193,7 @@ async def health(
     deep: Annotated[bool, Query(description="Also ask the providers; needs a credential.")] = False,
 ) -> HealthResponse:
     """Probe the database; with `deep=1` every provider too, and how transactions are sent."""
-    if deep and "tenant_id" not in request.scope["state"]:
+    if deep and RequestState.of(request.scope).principal is None:
         raise AuthenticationError(
             "An API key is required for the deep check, because it calls the providers."
         )
@@ -160,21 +214,21 @@ async def health(
 
 @router.get("/v1/providers", responses=problems())
 async def list_providers(application: ApplicationDep, tenant: Tenant) -> ProvidersResponse:
-    """The configured language and embedding models. Nothing is asked of them, and no secret is shown."""
+    """List the configured language and embedding models, without calling them and without secrets."""
     return ProvidersResponse.of(application.llm_registry, application.embedding_registry)
 
 
 @router.get("/v1/providers/{name}/models", responses=problems(404, 429, 502, 504))
 async def list_models(
-    name: Annotated[str, Path(max_length=100, description="Of a provider that writes answers.")],
+    name: Annotated[str, Path(max_length=100, description="Name of an LLM provider.")],
     application: ApplicationDep,
     tenant: Tenant,
 ) -> ModelsResponse:
-    """The models that a vendor offers to the configured key. The vendor is asked once for each request."""
+    """List the models that a vendor offers to the configured key; calls the vendor once per request."""
     registry = application.llm_registry
     if name not in registry.list_providers():
         there = ", ".join(registry.list_providers()) or "none"
-        raise NotFoundError(f"No provider of this name writes answers. There are: {there}.")
+        raise NotFoundError(f"Unknown LLM provider; configured: {there}.")
     provider = registry.get(name)
     models = await provider.list_models()
     return ModelsResponse(
@@ -186,17 +240,17 @@ async def list_models(
 
 
 ENDPOINTS = {
-    "POST /v1/rag/query": "Ask the default collection: an answer with citations, whole or streamed.",
-    "POST /v1/collections/{id}/query": "Ask one collection.",
-    "POST /v1/search": "Find passages without an answer.",
-    "POST /v1/collections": "Make a collection.",
+    "POST /v1/rag/query": "Query the default collection: an answer with citations, whole or streamed.",
+    "POST /v1/collections/{id}/query": "Query one collection.",
+    "POST /v1/search": "Search passages without an answer.",
+    "POST /v1/collections": "Create a collection.",
     "POST /v1/collections/{id}/documents": "Add documents, as files or as JSON.",
-    "GET /v1/jobs/{id}": "How far an ingestion is.",
-    "GET /v1/queries": "The log of every question.",
-    "GET /v1/stats": "How many questions, how fast, how dear, how good.",
+    "GET /v1/jobs/{id}": "Progress of an ingestion.",
+    "GET /v1/queries": "The query log.",
+    "GET /v1/stats": "Usage, latency, cost and quality.",
     "GET /v1/providers": "The configured models.",
     "GET /v1/providers/{name}/models": "The models that a vendor offers.",
-    "GET /health": "Whether it works.",
+    "GET /health": "Health check.",
 }
 
 
@@ -212,7 +266,7 @@ ENDPOINTS = {
     },
 )
 async def root(request: Request) -> Response | RootResponse:
-    """What this server is."""
+    """Describe this server."""
     if "text/html" in request.headers.get("accept", ""):
         response = page_response("index.html")
         response.headers["Vary"] = "Accept"
@@ -220,3 +274,10 @@ async def root(request: Request) -> Response | RootResponse:
     return RootResponse(
         name="VectorForge", version=__version__, documentation="/openapi.json", endpoints=ENDPOINTS
     )
+
+
+@router.head("/statistics", include_in_schema=False)
+@router.get("/statistics", include_in_schema=False)
+async def statistics_page() -> HTMLResponse:
+    """Return the statistics page, which has no data and prompts for a key."""
+    return page_response("statistics.html")

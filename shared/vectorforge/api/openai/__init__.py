@@ -1,1 +1,1 @@
-"""OpenAI's API over our own: model names, formats and errors that its clients know."""
+"""OpenAI's API on top of the native one: model names, formats and errors of its clients."""

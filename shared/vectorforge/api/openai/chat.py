@@ -1,10 +1,7 @@
-"""``/v1/chat/completions``: OpenAI's API over questions to a collection.
-
-Answers as chat completions, whole and in chunks.
-"""
+"""``/v1/chat/completions``: OpenAI's chat completions as queries to a collection, whole and in chunks."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 from uuid import UUID
@@ -12,24 +9,29 @@ from uuid import UUID
 from fastapi import APIRouter, Request, Response
 
 from vectorforge.api.dependencies import ApplicationDep, Tenant
-from vectorforge.api.native.answer_figures import Usage
-from vectorforge.api.native.answer_schemas import SourceBody
-from vectorforge.api.openai.chat_schemas import (
+from vectorforge.api.native.answers import Usage, numbered_sources
+from vectorforge.api.openai.errors import openai_error, openai_problems
+from vectorforge.api.openai.labels import LabelRewriter, rewrite_labels, sources_footer
+from vectorforge.api.openai.models import (
+    Conversation,
+    RequestedModel,
+    answering_collection,
+    url_citations,
+)
+from vectorforge.api.openai.request_schemas import (
     AnswerChoice,
     AnswerMessage,
     ChatCompletion,
     ChatCompletionRequest,
     OwnDetails,
 )
-from vectorforge.api.openai.conversation import Conversation, url_citations
-from vectorforge.api.openai.errors import openai_error, openai_problems, refuse_impossible
-from vectorforge.api.openai.labels import LabelRewriter, rewrite_labels, sources_footer
-from vectorforge.api.openai.models import RequestedModel, answering_collection
 from vectorforge.api.problems import problem_of
 from vectorforge.api.query_route import QueryRoute
 from vectorforge.api.querying import answer_as_stream, answer_whole, check_config, is_extractive
-from vectorforge.api.responses import nameless_events_content
+from vectorforge.api.request_state import RequestState
+from vectorforge.api.schemas import nameless_events_content
 from vectorforge.api.streaming.sse import encode_json, json_event
+from vectorforge.errors import InvalidInputError
 from vectorforge.pipeline.types import (
     Citation,
     DoneEvent,
@@ -60,7 +62,7 @@ async def create_chat_completion(
     request: Request, body: ChatCompletionRequest, application: ApplicationDep, tenant: Tenant
 ) -> Response | ChatCompletion:
     """Answer the last message from a collection, with citations as `[n]` and as annotations."""
-    refuse_impossible(body)
+    reject_unsupported(body)
     asked = RequestedModel.parse(body.model)
     conversation = Conversation.of(body.messages)
     config = asked.preset.config(
@@ -78,7 +80,7 @@ async def create_chat_completion(
         include_usage=bool(body.stream_options and body.stream_options.include_usage),
     )
     if body.stream:
-        encoder = ChatChunkEncoder(wanted, request_id=request.scope["state"]["request_id"])
+        encoder = ChatChunkEncoder(wanted, request_id=RequestState.of(request.scope).request_id)
         return await answer_as_stream(
             request, application, tenant, question, collection, config, encoder=encoder
         )
@@ -86,10 +88,47 @@ async def create_chat_completion(
     return await off_event_loop(len(result.answer), lambda: chat_completion(result, wanted))
 
 
+_NO_TOOLS = "Tool calls are not supported; omit this field, or use `auto` or `none`."
+
+
+def _forces_a_tool(choice: Any) -> bool:
+    return choice not in (None, "auto", "none")
+
+
+def _is_structured(response_format: Any) -> bool:
+    return response_format is not None and response_format != {"type": "text"}
+
+
+_REFUSED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "n": (lambda n: n not in (None, 1), "Only n=1 is supported."),
+    "tool_choice": (_forces_a_tool, _NO_TOOLS),
+    "function_call": (_forces_a_tool, _NO_TOOLS),
+    "modalities": (lambda kinds: bool(kinds) and kinds != ["text"], "Only text answers are supported."),
+    "audio": (bool, "Only text answers are supported."),
+    "logprobs": (bool, "`logprobs` is not supported."),
+    "top_logprobs": (bool, "`top_logprobs` is not supported."),
+    "logit_bias": (bool, "`logit_bias` is not supported."),
+    "response_format": (_is_structured, "Only text answers are supported; other formats are not."),
+    "stop": (bool, "Stop sequences are not supported."),
+    "web_search_options": (bool, "Web search is not supported."),
+}
+
+
+def reject_unsupported(body: ChatCompletionRequest) -> None:
+    """Reject unsupported options that would change the answer.
+
+    Raises:
+        InvalidInputError: The request has one; the error has its field.
+    """
+    for field, (is_refused, reason) in _REFUSED.items():
+        if is_refused(getattr(body, field)):
+            raise InvalidInputError(reason, field=field)
+
+
 FinishReason = Literal["stop", "length", "content_filter"]
 _FINISH_REASONS: Mapping[str, FinishReason] = {
     "length": "length",
-    "deadline": "length",  # cut off, too
+    "deadline": "length",  # also incomplete
     "content_filter": "content_filter",
 }
 _END = b"data: [DONE]\n\n"
@@ -97,18 +136,18 @@ _END = b"data: [DONE]\n\n"
 
 @dataclass(frozen=True, slots=True)
 class ChatFormat:
-    """What one request wants its answer to look like."""
+    """Format of one answer."""
 
     model: str
-    """As it was asked for."""
+    """As requested."""
     base_url: str
-    """Of this server, without a slash at the end; for sources that have no web address."""
+    """Base URL of this server without a final slash, for sources without a web address."""
     append_sources: bool = False
     include_usage: bool = False
 
 
 def chat_completion(result: QueryResult, wanted: ChatFormat) -> ChatCompletion:
-    """A whole answer."""
+    """Return a whole answer."""
     passages = result.retrieved_chunks[: len(result.sources)]
     answer, citations = rewrite_labels(result.answer, result.citations, passages)
     footer = sources_footer(citations, result.sources) if wanted.append_sources else ""
@@ -126,14 +165,14 @@ def chat_completion(result: QueryResult, wanted: ChatFormat) -> ChatCompletion:
 
 
 class ChatChunkEncoder:
-    """An answer in chunks; what the chunks say together is what ``chat_completion`` says.
+    """Encodes an answer in chunks, which together equal the result of ``chat_completion``.
 
-    The first chunk has the role, the last ones are: annotations and ``vectorforge``, the finish reason, and
-    the usage if it is wanted. A failure is one event with ``error``; ``[DONE]`` ends both.
+    The first chunk has the role. The last ones have annotations and ``vectorforge``, the finish reason, and
+    the usage if requested. A failure is one event with ``error``; ``[DONE]`` ends both.
 
     Args:
-        wanted: The request's wishes.
-        request_id: Names the request in our logs.
+        wanted: Format of the answer.
+        request_id: Id of the request in the logs.
     """
 
     headers: Mapping[str, str] = {}
@@ -147,7 +186,7 @@ class ChatChunkEncoder:
         self._usage: UsageEvent | None = None
 
     def encode(self, event: QueryEvent) -> bytes:
-        """The event as chunks; none of citations, which come together at the end."""
+        """Encode an event as chunks; citations are sent together at the end."""
         match event:
             case MetaEvent():
                 self._id = _completion_id(event.request_id)
@@ -168,7 +207,7 @@ class ChatChunkEncoder:
                 return b""
 
     def encode_failure(self, error: Exception, partial_answer: str) -> bytes:
-        """The end of a stream that an unforeseen exception broke off; its text stays here."""
+        """Encode the end of a stream after an unexpected exception, without its message."""
         return self._failure(error)
 
     def _end(self, result: QueryResult) -> Iterator[bytes]:
@@ -234,14 +273,11 @@ def _finish_reason(result: QueryResult) -> FinishReason:
 
 
 def own_details(result: QueryResult) -> OwnDetails:
-    """What other servers of OpenAI's API do not say of an answer."""
-    response = result.llm_response
-    return OwnDetails(
+    """Return the details of an answer that OpenAI's API does not have."""
+    return OwnDetails.of(
+        result,
         query_id=result.request_id,
-        provider=response.provider if response else None,
-        llm_model=response.model if response else None,
+        llm_model=result.llm_response and result.llm_response.model,
         extractive=is_extractive(result),
-        outcome=result.outcome,
-        sources=[SourceBody.of(number, source) for number, source in enumerate(result.sources, start=1)],
-        **OwnDetails.fields_of(result),
+        sources=numbered_sources(result.sources),
     )

@@ -1,8 +1,6 @@
-"""Bodies of ``/v1/embeddings``: https://platform.openai.com/docs/api-reference/embeddings.
+"""``/v1/embeddings``: vectors of texts by the providers that collections use.
 
-Texts to vectors: which provider a model's name means, and vectors as OpenAI's packages read them.
-
-``/v1/embeddings``: the vectors of texts, by the same providers that collections use.
+https://platform.openai.com/docs/api-reference/embeddings
 """
 
 import asyncio
@@ -16,8 +14,8 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, BeforeValidator, Field
 
 from vectorforge.api.dependencies import ApplicationDep, Tenant
-from vectorforge.api.openai.chat_schemas import OpenAIBody
 from vectorforge.api.openai.errors import openai_problems
+from vectorforge.api.openai.request_schemas import OpenAIBody
 from vectorforge.api.querying import deadline_of
 from vectorforge.api.streaming.client_stream import cancelled_on_disconnect
 from vectorforge.deadline import Deadline
@@ -35,14 +33,14 @@ from vectorforge.tokens import estimate_tokens
 MAX_INPUTS = 2048
 MAX_INPUT_CHARS = 100_000
 MAX_TOTAL_CHARS = 1_000_000
-"""Of all inputs together: about the 300,000 tokens that OpenAI takes in one request."""
+"""Characters of all inputs: about the 300,000 tokens that OpenAI accepts in one request."""
 
 
 def _no_tokens(value: Any) -> Any:
-    """Refuse token numbers: each model has its own, and which tokeniser made these is not known.
+    """Reject token numbers, whose tokenizer is unknown.
 
     Raises:
-        ValueError: There are some.
+        ValueError: The input has token numbers.
     """
     first = value[0] if isinstance(value, list) and value else None
     if isinstance(first, int | list):
@@ -95,7 +93,7 @@ class EmbeddingUsage(BaseModel):
 
 
 class EmbeddingList(BaseModel):
-    """The vectors, in the order of the inputs."""
+    """Return the vectors in the order of the inputs."""
 
     object: Literal["list"] = "list"
     data: list[EmbeddingBody]
@@ -104,13 +102,13 @@ class EmbeddingList(BaseModel):
 
 
 def find_embedder(registry: EmbeddingProviderRegistry, name: str) -> tuple[EmbeddingProvider, str]:
-    """The provider and the model that a name means: ``local``, ``openai/text-embedding-3-large``.
+    """Return the provider and model of a name such as ``local`` or ``openai/text-embedding-3-large``.
 
-    The name of a provider's default model means that one, the default provider's first.
+    The name of a default model selects its provider, the default provider first.
 
     Raises:
-        AnsweringModelNotFoundError: There is no such provider; the text lists those that are there.
-        ConfigurationError: There is none at all.
+        AnsweringModelNotFoundError: Unknown provider; the message lists the configured ones.
+        ConfigurationError: No provider is configured.
     """
     default = registry.get_default()
     names = registry.list_providers()
@@ -123,34 +121,34 @@ def find_embedder(registry: EmbeddingProviderRegistry, name: str) -> tuple[Embed
         if name == provider.default_model:
             return provider, name
     raise AnsweringModelNotFoundError(
-        f"There is no such embedding model; name a provider, or one and its model, as in {names[0]}/..., "
+        f"Unknown embedding model; use a provider, or a provider and its model as in {names[0]}/..., "
         f"of: {', '.join(names)}."
     )
 
 
 def check_size(body: EmbeddingsRequest) -> None:
-    """Hold all inputs together to their limit.
+    """Check the total length of the inputs.
 
     Raises:
-        InvalidInputError: They are longer.
+        InvalidInputError: It is above the limit.
     """
     if sum(map(len, body.input)) > MAX_TOTAL_CHARS:
         raise InvalidInputError(
-            f"All inputs together may hold {MAX_TOTAL_CHARS} characters at most.", field="input"
+            f"All inputs together must have at most {MAX_TOTAL_CHARS} characters.", field="input"
         )
 
 
 async def embed(
     provider: EmbeddingProvider, model: str, body: EmbeddingsRequest, deadline: Deadline
 ) -> list[list[float]]:
-    """The vectors, in the order of the inputs.
+    """Return the vectors in the order of the inputs.
 
     Raises:
-        InvalidInputError: An input is blank, too long or refused, or the model's vectors have another
-            length than the one asked for.
-        AnsweringModelNotFoundError: The provider knows that it has no such model.
+        InvalidInputError: An input is blank, too long or rejected, or the model has another dimension than
+            requested.
+        AnsweringModelNotFoundError: The provider does not have the model.
         EmbeddingError: The provider failed.
-        DeadlineExceededError: The time ran out.
+        DeadlineExceededError: The deadline was exceeded.
     """
     _check_dimensions(body.dimensions, provider.dimension(model))
     try:
@@ -165,7 +163,7 @@ async def embed(
 
 
 def as_base64(vector: Sequence[float]) -> str:
-    """Little-endian float32 bytes of the vector, as OpenAI's packages decode them."""
+    """Return the vector as base64 of little-endian float32, as OpenAI's packages decode it."""
     values = array("f", vector)
     if sys.byteorder == "big":
         values.byteswap()
@@ -173,7 +171,7 @@ def as_base64(vector: Sequence[float]) -> str:
 
 
 def count_tokens(texts: Sequence[str], model: str) -> int:
-    """Tokens of all texts, as we count them."""
+    """Return the estimated number of tokens of all texts."""
     return sum(estimate_tokens(text, model) for text in texts)
 
 
@@ -189,7 +187,7 @@ router = APIRouter(prefix="/v1", tags=["openai"])
 async def create_embeddings(
     request: Request, body: EmbeddingsRequest, application: ApplicationDep, tenant: Tenant
 ) -> EmbeddingList:
-    """Embed texts as passages are: no prefix of a collection is put before them."""
+    """Embed texts as documents, without the prefix of a collection."""
     check_size(body)
     provider, model = find_embedder(tenant.embeddings, body.model)
     async with cancelled_on_disconnect(request.receive):

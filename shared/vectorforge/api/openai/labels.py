@@ -1,10 +1,8 @@
-"""The sources of an answer as text below it, for clients that show nothing but text.
+"""Labels and sources of answers in the form that clients of other APIs expect.
 
-Labels as other APIs' clients know them: ``[Source 2]`` becomes ``[2]`` while the answer is being written.
-
-Each preset names passages in its own way: ``[Source 1, 3]``, ``[Context 2]``, ``Source: https://... - A``.
-Here all read ``[n]``: ``[Source 1, 3]`` becomes ``[1][3]``, and behind a source that is named by its address
-``[n]`` is added. What is code stays as it is.
+Each preset has its own labels: ``[Source 1, 3]``, ``[Context 2]``, ``Source: https://... - A``. All become
+``[n]`` while the answer streams: ``[Source 1, 3]`` becomes ``[1][3]``, and a source named by its address is
+followed by ``[n]``. Code stays unchanged.
 """
 
 import re
@@ -23,10 +21,10 @@ _NO_ADDRESS = str.maketrans({" ": "%20", "(": "%28", ")": "%29", "<": "%3C", ">"
 
 
 def sources_footer(citations: Iterable[Citation], sources: Sequence[SourceCitation]) -> str:
-    """The cited sources as a Markdown list to be put below the answer; empty when none is cited.
+    """Return the cited sources as a Markdown list for the end of the answer; empty if none is cited.
 
     Args:
-        citations: Of the answer.
+        citations: Citations of the answer.
         sources: In the order of their labels.
     """
     numbers = sorted({citation.source_number for citation in citations})
@@ -35,7 +33,7 @@ def sources_footer(citations: Iterable[Citation], sources: Sequence[SourceCitati
 
 
 def without_sources_footer(text: str) -> str:
-    """An earlier answer that a client sends back, without such a list: its numbers meant other passages."""
+    """Remove such a list from an earlier answer that a client sends back; its numbers are outdated."""
     return _FOOTER.sub("", text)
 
 
@@ -47,7 +45,7 @@ def _named(source: SourceCitation) -> str:
 
 
 def _plain(text: str) -> str:
-    """One line, in which nothing is Markdown."""
+    """Return the text on one line with Markdown escaped."""
     return _MARKDOWN.sub(r"\\\1", " ".join(text.split()))
 
 
@@ -58,25 +56,25 @@ def _plain_address(url: str) -> str:
 _FENCE = re.compile(r"[ \t]{0,100}```")
 _FENCE_BEGUN = re.compile(r"[ \t]{0,100}`{0,2}\Z")
 _LONGEST_CODE = 500
-"""Characters; a backtick that is closed later, or not at all, begins no code."""
+"""Characters; a backtick closed later than this starts no code."""
 _LONGEST_LABEL = 200
 _WORDS = ("source", "sources", "context")
 _LABEL_BEGUN = re.compile(
     r"\[(?:(?P<word>[a-z]{0,7})|(?:sources?|context)\s+[\w\s,;&]*|\d[\d\s,]*\]?)\Z", re.IGNORECASE
 )
-"""A label that has not ended, or that is none if a parenthesis follows: a link."""
+"""An incomplete label, or a link if a parenthesis follows."""
 _SOURCE_BEGUN = re.compile(r"\b(?:source:|s(?:o(?:u(?:r(?:ce?)?)?)?)?\Z)", re.IGNORECASE)
 _SPACES_IN_SOURCE = 16
-"""Characters of a label by source beside the source and its title."""
+"""Characters of a label by source in addition to the source and its title."""
 
 
 class LabelRewriter:
-    """Rewrites the labels of one answer piece by piece, and knows where each came to stand.
+    """Rewrites the labels of one answer piece by piece, and maps their positions.
 
-    A piece may end within a label; what may yet become one is held back until that is known.
+    A piece may end within a label; text that may become a label is held back.
 
     Args:
-        passages: In the order of their labels, as the model was given them; for labels by source.
+        passages: Passages in the prompt in the order of their labels; for labels by source.
     """
 
     def __init__(self, passages: Sequence[RetrievedChunk] = ()) -> None:
@@ -84,35 +82,35 @@ class LabelRewriter:
         self._longest_source = max((_label_chars(passage) for passage in passages), default=0)
         self._answer = ""
         self._done = 0
-        """Offset in the answer up to which it has been given out."""
+        """Offset in the answer up to which it is emitted."""
         self._scan_from = 0
-        """Offset in the line that is being written behind which no code is open."""
+        """Offset in the current line after which no code is open."""
         self._at_line_start = True
         self._is_code_line = False
         self._in_fence = False
         self._written = 0
-        """Characters given out."""
+        """Emitted characters."""
         self._ranges: dict[tuple[int, int], tuple[int, int]] = {}
         self._shifted_from: list[int] = [0]
         self._shifts: list[int] = [0]
 
     def feed(self, text: str) -> str:
-        """What can be given out with the next piece of the answer; may be empty."""
+        """Return the text that is final after the next piece of the answer; may be empty."""
         self._answer += text
         return self._advance(is_whole=False)
 
     def finish(self) -> str:
-        """The rest, when the answer is complete or has broken off."""
+        """Return the remaining text at the end of the answer."""
         return self._advance(is_whole=True)
 
-    def has_given_out(self, citation: Citation) -> bool:
-        """Whether the text of the citation's label has been given out, so that it can be located."""
+    def has_emitted(self, citation: Citation) -> bool:
+        """Return True if the citation's label has been emitted and can be located."""
         return citation.end <= self._done
 
     def locate(self, citation: Citation) -> Citation:
-        """The citation with the offsets of its ``[n]`` in what was given out, in characters (code points).
+        """Return the citation with the offsets of its ``[n]`` in the emitted text, in code points.
 
-        Only after the text of its label has been given out; after ``finish`` it has in any case.
+        Call it after the label is emitted; after ``finish`` all are.
         """
         if new := self._ranges.get((citation.start, citation.source_number)):
             return replace(citation, start=new[0], end=new[1])
@@ -128,7 +126,7 @@ class LabelRewriter:
             if self._at_line_start and not self._read_line_start(end, is_line_whole=is_line_whole):
                 break
             if self._is_code_line:
-                parts.append(self._give_out(end))
+                parts.append(self._emit(end))
             else:
                 parts += self._rewrite_line(end, is_line_whole=is_line_whole)
             if line_break < 0:
@@ -137,7 +135,7 @@ class LabelRewriter:
         return "".join(parts)
 
     def _read_line_start(self, end: int, *, is_line_whole: bool) -> bool:
-        """Whether it can be told yet if the line is code, as ``answer_sentences.is_fence`` understands it."""
+        """Return True once it is known whether the line is code, by the rule of ``is_fence``."""
         if not is_line_whole and _FENCE_BEGUN.match(self._answer, self._done, end):
             return False
         is_fence = _FENCE.match(self._answer, self._done, end) is not None
@@ -148,19 +146,19 @@ class LabelRewriter:
         return True
 
     def _rewrite_line(self, end: int, *, is_line_whole: bool) -> list[str]:
-        """What can be given out of a line of text, which may not be whole."""
+        """Return the final parts of a line of text, which may be incomplete."""
         held_from = end if is_line_whole else self._held_from(end)
         scan = self._scan(end, is_line_whole=is_line_whole)
         sources = self._source_labels.find(self._answer, self._done, end)
         parts: list[str] = []
         for label in sorted([*scan.labels, *sources], key=lambda label: label.start):
             if label.start < self._done:
-                continue  # given out already, or a part of the one before
+                continue  # emitted, or a part of the previous label
             if label.end > held_from or label.start > scan.open_code:
-                held_from = min(held_from, label.start)  # in open code it is none if that is closed
+                held_from = min(held_from, label.start)  # no label if the open code is closed
                 break
             parts += self._write_label(label)
-        parts.append(self._give_out(max(held_from, self._done)))
+        parts.append(self._emit(max(held_from, self._done)))
         self._scan_from = scan.restart(self._done)
         return parts
 
@@ -185,11 +183,11 @@ class LabelRewriter:
                 yield label
 
     def _write_label(self, label: Label) -> Iterable[str]:
-        yield self._give_out(label.start)
+        yield self._emit(label.start)
         if self._answer[label.start] == "[":
             self._done = label.end
-        else:  # a source by its address, which says more than a number
-            yield self._give_out(label.end)
+        else:  # keep a source's address, which is more useful than a number
+            yield self._emit(label.end)
             self._written += 1
             yield " "
         for number in label.numbers:
@@ -200,14 +198,14 @@ class LabelRewriter:
         self._shifted_from.append(label.end)
         self._shifts.append(self._written - self._done)
 
-    def _give_out(self, end: int) -> str:
+    def _emit(self, end: int) -> str:
         text = self._answer[self._done : end]
         self._done = end
         self._written += len(text)
         return text
 
     def _held_from(self, end: int) -> int:
-        """Where that begins which may yet become a label; ``end``: nothing may."""
+        """Return the start of text that may become a label; ``end`` if there is none."""
         held_from = end
         bracket = self._answer.rfind("[", max(self._done, end - _LONGEST_LABEL), end)
         begun = _LABEL_BEGUN.match(self._answer, bracket, end) if bracket >= 0 else None
@@ -227,11 +225,11 @@ class _Scan:
     starts: list[int]
     """Where its parts without code begin."""
     open_code: int
-    """A backtick that another one may yet make code; the end of the answer: there is none."""
+    """Offset of a backtick that a later one may close; the end of the answer if there is none."""
     labels: list[Label] = field(default_factory=list)
 
     def restart(self, done: int) -> int:
-        """Where the next scan may begin, when what lies before ``done`` is given out: outside of code."""
+        """Return the start of the next scan, outside of code, after emission up to ``done``."""
         last = max((start for start in self.starts if start <= done), default=self.starts[0])
         return done if last == self.starts[-1] and done <= self.open_code else last
 
@@ -239,7 +237,7 @@ class _Scan:
 def rewrite_labels(
     answer: str, citations: Iterable[Citation], passages: Sequence[RetrievedChunk] = ()
 ) -> tuple[str, list[Citation]]:
-    """A whole answer with labels that read ``[n]``, and its citations with their offsets in that text."""
+    """Return a whole answer with labels ``[n]`` and its citations with offsets in that text."""
     rewriter = LabelRewriter(passages)
     text = rewriter.feed(answer) + rewriter.finish()
     return text, [rewriter.locate(citation) for citation in citations]

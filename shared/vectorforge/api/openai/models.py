@@ -1,12 +1,9 @@
-"""``model`` in OpenAI's words: a preset of ours and, after a slash, a collection.
+"""``/v1/models`` and the contents of OpenAI requests: model names, messages and citations.
 
-Bodies of ``/v1/models``: https://platform.openai.com/docs/api-reference/models.
-
-Which collection a model's name means, and which models there are.
-
-``/v1/models``: what the ``model`` of a question may be.
+A model is a preset and, after a slash, a collection. https://platform.openai.com/docs/api-reference/models
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Self
 
@@ -15,27 +12,39 @@ from pydantic import BaseModel, Field
 
 from vectorforge.api.dependencies import ApplicationDep, Tenant
 from vectorforge.api.openai.errors import openai_problems
-from vectorforge.api.querying import find_requested_collection, requested_collection
+from vectorforge.api.openai.labels import without_sources_footer
+from vectorforge.api.openai.request_schemas import (
+    MAX_TEXT_CHARS,
+    Annotation,
+    ClientMessage,
+    ContentPart,
+    UrlCitation,
+)
+from vectorforge.api.querying import (
+    find_requested_collection,
+    requested_collection,
+)
 from vectorforge.api.schemas import MAX_NAME_CHARS
 from vectorforge.bootstrap import Application, TenantServices
-from vectorforge.errors import AnsweringModelNotFoundError, NotFoundError
+from vectorforge.errors import AnsweringModelNotFoundError, InvalidInputError, NotFoundError
 from vectorforge.pipeline.presets import DEFAULT_COLLECTION, DOCRAG, RAG_QUERY, VECTORFORGE, Preset
+from vectorforge.pipeline.types import Citation, HistoryMessage, SourceCitation
 from vectorforge.retriever.base import CollectionChoice
 from vectorforge.types import Collection
 
-ASKABLE = {preset.name: preset for preset in (VECTORFORGE, RAG_QUERY, DOCRAG)}
-"""Presets that a model's name may begin with; profiles need a number and have a door of their own."""
+MODEL_PRESETS = {preset.name: preset for preset in (VECTORFORGE, RAG_QUERY, DOCRAG)}
+"""Presets for model names; profiles need a number and have a router of their own."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestedModel:
-    """What a model's name asks for."""
+    """Preset and collection of a model name."""
 
     name: str
-    """As it was asked for, to be said again in the answer."""
+    """As requested, repeated in the answer."""
     preset: Preset
     collection: str | None
-    """Name or id; None: the default collection."""
+    """Name or id; None selects the default collection."""
 
     @classmethod
     def parse(cls, name: str) -> "RequestedModel":
@@ -46,14 +55,14 @@ class RequestedModel:
                 have the name that follows.
         """
         prefix, slash, collection = name.partition("/")
-        preset = ASKABLE.get(prefix)
+        preset = MODEL_PRESETS.get(prefix)
         if preset is None or (slash and not collection) or len(collection) > MAX_NAME_CHARS:
             raise AnsweringModelNotFoundError
         return cls(name, preset, collection or None)
 
 
 def model_name(preset: str, collection: str | None = None) -> str:
-    """The name of the model that answers from this collection."""
+    """Return the name of the model that answers from this collection."""
     return f"{preset}/{collection}" if collection else preset
 
 
@@ -67,7 +76,7 @@ class ModelBody(BaseModel):
 
     @classmethod
     def of(cls, name: str, collection: Collection) -> Self:
-        """The body of the model of this name."""
+        """Return the body of the model with this name."""
         made = collection.created_at
         return cls(id=name, created=int(made.timestamp()) if made else 0)
 
@@ -82,11 +91,11 @@ class ModelList(BaseModel):
 async def find_answering_collection(
     application: Application, tenant: TenantServices, asked: RequestedModel
 ) -> Collection:
-    """The collection that the model answers from.
+    """Return the collection that the model answers from.
 
     Raises:
-        AnsweringModelNotFoundError: The tenant has none of this name.
-        NotFoundError: None is named, and there is no default one; the text says how to make it.
+        AnsweringModelNotFoundError: The tenant has no collection of this name.
+        NotFoundError: No collection is named, and the default one does not exist.
     """
     if asked.collection is None and asked.preset is DOCRAG:
         own = await tenant.collections.find_by_name(DEFAULT_COLLECTION)
@@ -117,7 +126,7 @@ async def list_models(tenant: TenantServices) -> list[ModelBody]:
     collections = [c for c in await tenant.collections.list() if not c.by_profile]
     return [
         ModelBody.of(model_name(preset, collection.name), collection)
-        for preset in ASKABLE
+        for preset in MODEL_PRESETS
         for collection in collections
     ]
 
@@ -127,12 +136,111 @@ router = APIRouter(prefix="/v1/models", tags=["openai"])
 
 @router.get("", responses=openai_problems())
 async def list_answering_models(tenant: Tenant) -> ModelList:
-    """Presets and collections that can be asked."""
+    """List the presets and collections that can be queried."""
     return ModelList(data=await list_models(tenant))
 
 
 @router.get("/{model:path}", responses=openai_problems(404))
 async def show_answering_model(model: str, application: ApplicationDep, tenant: Tenant) -> ModelBody:
-    """One of them; its name has a slash, which need not be encoded."""
+    """Return one model; the slash in its name need not be encoded."""
     asked = RequestedModel.parse(model)
     return ModelBody.of(asked.name, await find_answering_collection(application, tenant, asked))
+
+
+def url_citations(
+    citations: Iterable[Citation], sources: Sequence[SourceCitation], base_url: str
+) -> list[Annotation]:
+    """Return one annotation for each citation, in the order of the answer.
+
+    ``url_citation`` is the only kind that all clients accept. A source without a web address gets the address
+    of its text on this server.
+
+    Args:
+        citations: Citations with the offsets of ``[n]`` in the sent text.
+        sources: In the order of their labels.
+        base_url: Base URL of this server as used by the client, without a final slash.
+    """
+    return [_annotation(citation, sources[citation.source_number - 1], base_url) for citation in citations]
+
+
+def _annotation(citation: Citation, source: SourceCitation, base_url: str) -> Annotation:
+    cited = UrlCitation(
+        start_index=citation.start,
+        end_index=citation.end,
+        title=source.title or source.document_source,
+        url=source.source_url or f"{base_url}/v1/documents/{source.document_id}/text",
+        source_number=citation.source_number,
+        document_id=citation.document_id,
+        chunk_id=citation.chunk_id,
+        verdict=citation.verdict,
+    )
+    return Annotation(url_citation=cited)
+
+
+_ROLES: dict[str, Literal["user", "assistant", "system"]] = {
+    "user": "user",
+    "assistant": "assistant",
+    "system": "system",
+    "developer": "system",
+}
+_TEXT_PARTS = ("text", "input_text", "output_text")
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """A query and the conversation before it."""
+
+    question: str
+    history: tuple[HistoryMessage, ...] = ()
+    """Oldest first, including the client's ``system`` and ``developer`` messages, which do not replace the
+    prompt with the passages."""
+
+    @classmethod
+    def of(cls, messages: Sequence[ClientMessage], *, field: str = "messages") -> "Conversation":
+        """Split messages into the query (the user's last message) and the conversation before it.
+
+        Args:
+            messages: Oldest first.
+            field: How the request calls them, for errors.
+
+        Raises:
+            InvalidInputError: No message of the user holds text, an answer follows the last one, or a
+                message holds what is no text: an image, audio, a file, a tool's result.
+        """
+        said = [_read(message, f"{field}.{index}") for index, message in enumerate(messages)]
+        asked = next((i for i in range(len(said) - 1, -1, -1) if said[i].role != "system"), None)
+        if asked is None or said[asked].role != "user":
+            raise InvalidInputError("The last message must be the user's.", field=field)
+        question = said.pop(asked).content
+        if not question.strip():
+            raise InvalidInputError("The query must not be blank.", field=f"{field}.{asked}.content")
+        return cls(question, tuple(message for message in said if message.content.strip()))
+
+
+def _read(message: ClientMessage, field: str) -> HistoryMessage:
+    role = _ROLES.get(message.role)
+    if role is None:
+        raise InvalidInputError(
+            "Messages of the roles user, assistant, system and developer are read; tools are not supported.",
+            field=f"{field}.role",
+        )
+    text = _text(message.content or (), f"{field}.content")
+    return HistoryMessage(role, without_sources_footer(text) if role == "assistant" else text)
+
+
+def _text(parts: Sequence[ContentPart], field: str) -> str:
+    """Return the text of a message, with its parts on separate lines."""
+    text = "\n".join(_part_text(part, f"{field}.{index}") for index, part in enumerate(parts))
+    if len(text) > MAX_TEXT_CHARS:
+        raise InvalidInputError(f"{field} may hold {MAX_TEXT_CHARS} characters at most.", field=field)
+    return text
+
+
+def _part_text(part: ContentPart, field: str) -> str:
+    if part.type == "refusal":
+        return part.refusal or ""
+    if part.type not in _TEXT_PARTS:
+        raise InvalidInputError("Only text is read: no images, audio or files.", field=f"{field}.type")
+    if part.text is None:
+        raise InvalidInputError("A part of text has its text in `text`.", field=f"{field}.text")
+    return part.text

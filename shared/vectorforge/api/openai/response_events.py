@@ -10,14 +10,14 @@ from pydantic import BaseModel
 
 from vectorforge.api.openai.errors import openai_error
 from vectorforge.api.openai.labels import LabelRewriter
-from vectorforge.api.openai.response_object_schemas import (
+from vectorforge.api.openai.response_objects import ResponseFormat, ResponseParts, file_citation
+from vectorforge.api.openai.response_schemas import (
     FileCitation,
     FileSearchCall,
     OutputMessage,
     OutputText,
     ResponseFailure,
 )
-from vectorforge.api.openai.response_objects import ResponseFormat, ResponseParts, file_citation
 from vectorforge.api.problems import problem_of
 from vectorforge.api.streaming.sse import encode_json, json_event
 from vectorforge.errors import LLMRateLimitError
@@ -52,23 +52,23 @@ EVENT_TYPES = (
     "error",
     "response.failed",
 )
-"""All that a stream may hold, in the order in which they come first."""
+"""Types of all events of a stream, in the order of their first occurrence."""
 
 _SEARCH, _MESSAGE = 0, 1
 """Places of the two items in the output."""
 
 
 class ResponseEventEncoder:
-    """A response, event by event; the last one holds what ``whole_response`` says.
+    """Encodes a response event by event; the last one equals the result of ``whole_response``.
 
     Order: ``response.created``, ``response.in_progress``, the item of the search with its own events, the
     item of the message with its text and annotations, and last ``response.completed`` or
-    ``response.incomplete``. An annotation comes when its sentence has ended and its ``[n]`` was sent. A
-    failure is ``error``, for which clients have an exception, and ``response.failed``.
+    ``response.incomplete``. An annotation follows the end of its sentence and its ``[n]``. A failure
+    is ``error``, for which clients have an exception, and ``response.failed``.
 
     Args:
-        wanted: The request's wishes.
-        request_id: Names the request in our logs.
+        wanted: Format of the response.
+        request_id: Id of the request in the logs.
     """
 
     headers: Mapping[str, str] = {}
@@ -83,15 +83,15 @@ class ResponseEventEncoder:
         self._rewriter = LabelRewriter()
         self._text: list[str] = []
         self._waiting: list[Citation] = []
-        """Citations whose label has not been sent."""
+        """Citations whose label is not sent yet."""
         self._annotations: list[FileCitation] = []
 
     def encode(self, event: QueryEvent) -> bytes:
-        """What the event is in a streamed response: several events, one, or none."""
+        """Encode an event as any number of events of a streamed response."""
         return b"".join(self._events(event))
 
     def encode_failure(self, error: Exception, partial_answer: str) -> bytes:
-        """The end of a stream that an unforeseen exception broke off; its text stays here."""
+        """Encode the end of a stream after an unexpected exception, without its message."""
         return b"".join(self._failure(error))
 
     def _events(self, event: QueryEvent) -> Iterator[bytes]:
@@ -139,7 +139,7 @@ class ResponseEventEncoder:
         yield from self._annotate()
 
     def _annotate(self) -> Iterator[bytes]:
-        while self._waiting and self._rewriter.has_given_out(self._waiting[0]):
+        while self._waiting and self._rewriter.has_emitted(self._waiting[0]):
             citation = self._rewriter.locate(self._waiting.pop(0))
             annotation = file_citation(citation, self._sources)
             number = len(self._annotations)
@@ -163,7 +163,7 @@ class ResponseEventEncoder:
     def _failure(self, error: Exception) -> Iterator[bytes]:
         yield from self._say(self._rewriter.finish())
         said = openai_error(problem_of(error, request_id=self.request_id))["error"]
-        # Beside `error`, as is documented, and in it, as OpenAI sends them: of that its clients raise.
+        # At the top level, as documented, and in `error`, as OpenAI sends them and its clients read them.
         beside = {name: said[name] for name in ("code", "message", "param")}
         yield self._event("error", **beside, error=said)
         if self._parts is not None:

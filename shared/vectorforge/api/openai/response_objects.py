@@ -1,4 +1,4 @@
-"""Answers as responses: the objects, and the whole of one."""
+"""Objects of ``/v1/responses`` made from answers."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,13 +7,11 @@ from typing import Any, Literal
 from uuid import UUID
 
 from vectorforge.api.openai.chat import own_details
-from vectorforge.api.openai.file_schemas import attributes_of
 from vectorforge.api.openai.labels import rewrite_labels
-from vectorforge.api.openai.response_object_schemas import (
+from vectorforge.api.openai.response_schemas import (
     EchoedRequest,
     FileCitation,
     FileSearchCall,
-    FoundPassage,
     IncompleteDetails,
     ItemStatus,
     OutputMessage,
@@ -22,7 +20,8 @@ from vectorforge.api.openai.response_object_schemas import (
     ResponseFailure,
     ResponseUsage,
 )
-from vectorforge.api.openai.response_requests import ResponseIds
+from vectorforge.api.openai.vector_store_schemas import FoundPassage, attributes_of
+from vectorforge.errors import InvalidInputError
 from vectorforge.pipeline.types import Citation, QueryResult, SourceCitation, UsageEvent
 from vectorforge.types import RetrievedChunk
 
@@ -33,16 +32,43 @@ _INCOMPLETE: Mapping[str, Literal["max_output_tokens", "content_filter"]] = {
 }
 
 
+class ResponseIds:
+    """Names of responses: the query's id and, of a stored response, its conversation's."""
+
+    _PREFIX = "resp_"
+
+    @classmethod
+    def make(cls, query_id: UUID, conversation_id: UUID | None) -> str:
+        """Return the id of a response."""
+        return cls._PREFIX + query_id.hex + (conversation_id.hex if conversation_id else "")
+
+    @classmethod
+    def parse(cls, response_id: str) -> tuple[UUID, UUID]:
+        """Query and conversation of a stored response.
+
+        Raises:
+            InvalidInputError: The response was not stored, or the id is malformed.
+        """
+        ids = response_id.removeprefix(cls._PREFIX)
+        try:
+            return UUID(ids[:32]), UUID(ids[32:])
+        except ValueError:
+            raise InvalidInputError(
+                "This response was not stored: use `store: true`, or send the conversation in `input`.",
+                field="previous_response_id",
+            ) from None
+
+
 @dataclass(frozen=True, slots=True)
 class ResponseFormat:
-    """What one request wants its response to look like."""
+    """Format of one response."""
 
     question: str
     echo: EchoedRequest
     conversation_id: UUID | None = None
     """Stored conversation of the exchange."""
     with_results: bool = False
-    """Whether the search tells its passages."""
+    """True if the search item includes its passages."""
 
 
 @dataclass(slots=True)
@@ -56,12 +82,12 @@ class ResponseParts:
 
     @property
     def search_id(self) -> str:
-        """Of the item with the search."""
+        """Id of the search item."""
         return f"fs_{self.query_id.hex}"
 
     @property
     def message_id(self) -> str:
-        """Of the item with the answer."""
+        """Id of the message item."""
         return f"msg_{self.query_id.hex}"
 
     def search(
@@ -70,7 +96,7 @@ class ResponseParts:
         sources: Sequence[SourceCitation] = (),
         retrieved: Iterable[RetrievedChunk] = (),
     ) -> FileSearchCall:
-        """The item with the search; its results only where they are wanted."""
+        """Return the search item, with results only if requested."""
         metadata = {found.chunk.id: found.chunk.metadata for found in retrieved}
         results = [_found(source, metadata.get(source.chunk_id, {})) for source in sources]
         return FileSearchCall(
@@ -83,24 +109,24 @@ class ResponseParts:
     def message(
         self, status: ItemStatus, text: str, annotations: Sequence[FileCitation] = ()
     ) -> OutputMessage:
-        """The item with the answer."""
+        """Return the message item."""
         content = [OutputText(text=text, annotations=list(annotations))] if status != "in_progress" else []
         return OutputMessage(id=self.message_id, status=status, content=content)
 
     def begun(self) -> ResponseBody:
-        """The response before there is anything in it."""
+        """Return the response without output."""
         return self._response("in_progress", [])
 
     def failed(
         self, failure: ResponseFailure, output: Sequence[FileSearchCall | OutputMessage]
     ) -> ResponseBody:
-        """The response of a query that failed; what had been said stays in it."""
+        """Return the response of a failed query with its partial output."""
         return self._response("failed", output, error=failure)
 
     def answered(
         self, result: QueryResult, search: FileSearchCall, text: str, annotations: Sequence[FileCitation]
     ) -> ResponseBody:
-        """The response with the answer, which may have been cut off."""
+        """Return the response with its answer, which may be incomplete."""
         reason = _INCOMPLETE.get(result.finish_reason)
         status: Literal["completed", "incomplete"] = "incomplete" if reason else "completed"
         return self._response(
@@ -125,7 +151,7 @@ class ResponseParts:
 
 
 def whole_response(result: QueryResult, wanted: ResponseFormat) -> ResponseBody:
-    """A whole answer."""
+    """Return a whole answer."""
     parts = ResponseParts(wanted, result.request_id, result.rewritten_query)
     passages = result.retrieved_chunks[: len(result.sources)]
     text, citations = rewrite_labels(result.answer, result.citations, passages)
@@ -135,7 +161,7 @@ def whole_response(result: QueryResult, wanted: ResponseFormat) -> ResponseBody:
 
 
 def file_citation(citation: Citation, sources: Sequence[SourceCitation]) -> FileCitation:
-    """The annotation of a citation.
+    """Return the annotation of a citation.
 
     Args:
         citation: With the offsets of ``[n]`` in the text that the client gets.

@@ -1,5 +1,7 @@
-"""``/v1/responses`` of OpenAI's API: a question, the search for it and the cited answer."""
+"""``/v1/responses`` of OpenAI's API: a query, its search and the cited answer."""
 
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -8,22 +10,176 @@ from fastapi import APIRouter, Request, Response
 
 from vectorforge.api.dependencies import ApplicationDep, Tenant, principal_of
 from vectorforge.api.openai.errors import openai_problems
-from vectorforge.api.openai.models import RequestedModel
+from vectorforge.api.openai.models import Conversation, RequestedModel, find_answering_collection
+from vectorforge.api.openai.request_schemas import ClientMessage
 from vectorforge.api.openai.response_events import EVENT_TYPES, ResponseEventEncoder
-from vectorforge.api.openai.response_object_schemas import EchoedRequest, ResponseBody, ResponseConversation
-from vectorforge.api.openai.response_objects import ResponseFormat, whole_response
-from vectorforge.api.openai.response_requests import (
-    conversation_for,
-    find_searched_collection,
-    find_stored_conversation,
-    read_conversation,
-    refuse_impossible,
+from vectorforge.api.openai.response_objects import ResponseFormat, ResponseIds, whole_response
+from vectorforge.api.openai.response_schemas import (
+    FILE_SEARCH,
+    EchoedRequest,
+    InputItem,
+    ResponseBody,
+    ResponseConversation,
+    ResponseRequest,
 )
-from vectorforge.api.openai.response_schemas import ResponseRequest
 from vectorforge.api.query_route import QueryRoute
 from vectorforge.api.querying import answer_as_stream, answer_whole, check_config
-from vectorforge.pipeline.types import QueryConfig
+from vectorforge.api.request_state import RequestState
+from vectorforge.bootstrap import Application, TenantServices
+from vectorforge.errors import InvalidInputError
+from vectorforge.pipeline.types import HistoryMessage, QueryConfig
 from vectorforge.threads import off_event_loop
+from vectorforge.types import Collection
+
+_IGNORED_ITEMS = ("file_search_call", "reasoning")
+"""Items of an earlier response that are not part of the conversation."""
+
+_REFUSED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "background": (bool, "`background` is not supported."),
+    "prompt": (bool, "Stored prompts are not supported; send `input`."),
+    "text": (
+        lambda text: (text or {}).get("format") not in (None, {"type": "text"}),
+        "Only text answers are supported; other formats are not.",
+    ),
+    "top_logprobs": (bool, "`top_logprobs` is not supported."),
+    "include": (
+        lambda include: "message.output_text.logprobs" in (include or ()),
+        "Log probabilities are not supported.",
+    ),
+}
+
+
+def reject_unsupported(body: ResponseRequest) -> None:
+    """Reject unsupported options that would change the answer.
+
+    Raises:
+        InvalidInputError: The request has one; the error has its field.
+    """
+    for field, (is_refused, reason) in _REFUSED.items():
+        if is_refused(getattr(body, field)):
+            raise InvalidInputError(reason, field=field)
+    if not _may_choose(body.tool_choice, searches=body.file_search is not None):
+        raise InvalidInputError(
+            "Only `file_search` is supported, and every query runs it.",
+            field="tool_choice",
+        )
+    if sum(tool.type == FILE_SEARCH for tool in body.tools or ()) > 1:
+        raise InvalidInputError("Only one `file_search` tool is supported.", field="tools")
+
+
+def _may_choose(choice: Any, *, searches: bool) -> bool:
+    """Return True if the tool choice allows a search, which always runs."""
+    if choice in (None, "auto"):
+        return True
+    if choice == "none":
+        return not searches
+    return searches and choice in ("required", {"type": FILE_SEARCH})
+
+
+def read_conversation(body: ResponseRequest) -> Conversation:
+    """Return the query and the conversation before it in the request.
+
+    Raises:
+        InvalidInputError: The query is missing, or an item is not supported.
+    """
+    messages = [_message(item, f"input.{index}") for index, item in enumerate(body.input)]
+    said = Conversation.of(messages, field="input")
+    if not body.instructions:
+        return said
+    return Conversation(said.question, (HistoryMessage("system", body.instructions), *said.history))
+
+
+def _message(item: InputItem, field: str) -> ClientMessage:
+    if item.type in _IGNORED_ITEMS:
+        return ClientMessage(role="developer")  # blank, so skipped; the others keep their index
+    if item.type != "message":
+        raise InvalidInputError(
+            "Only messages are supported; tools, their results and item references are not.",
+            field=f"{field}.type",
+        )
+    return item
+
+
+async def find_searched_collection(
+    application: Application, tenant: TenantServices, asked: RequestedModel, body: ResponseRequest
+) -> Collection:
+    """Return the collection named by the model or by the tool ``file_search``.
+
+    Raises:
+        InvalidInputError: They name two different ones.
+        NotFoundError: It does not exist.
+    """
+    if body.file_search is None:
+        return await find_answering_collection(application, tenant, asked)
+    found = await tenant.find_collection(body.file_search.vector_store_ids[0])
+    if asked.collection is not None:
+        answering = await find_answering_collection(application, tenant, asked)
+        if answering.id != found.id:
+            raise InvalidInputError(
+                f"The model answers from {answering.name!r}, file_search names {found.name!r}; "
+                f"use model {asked.preset.name!r} to let the tool decide.",
+                field="tools",
+            )
+    return found
+
+
+async def find_stored_conversation(
+    tenant: TenantServices, body: ResponseRequest, said: Conversation
+) -> UUID | None:
+    """Return the id of the stored conversation that the query continues, or None.
+
+    Raises:
+        InvalidInputError: Several are named, the response is not the last of its conversation, the request
+            has messages of its own, or ``store`` is false.
+    """
+    names = ("previous_response_id", "conversation", "conversation_id")
+    given = [name for name in names if getattr(body, name) is not None]
+    if len(given) > 1:
+        raise InvalidInputError(f"Send {given[0]} or {given[1]}, not both.", field=given[1])
+    if not given:
+        return None
+    if any(message.role != "system" for message in said.history):
+        raise InvalidInputError(
+            f"The conversation is given by {given[0]}; send only the query.", field="input"
+        )
+    if body.store is False:
+        raise InvalidInputError(
+            "Continuing a stored conversation requires `store: true`; else send it in `input`.",
+            field="store",
+        )
+    if body.previous_response_id is None:
+        return body.conversation.id if body.conversation else body.conversation_id
+    query_id, conversation_id = ResponseIds.parse(body.previous_response_id)
+    last = await tenant.conversations.last_messages(conversation_id, 1)
+    if not last or last[0].query_id != query_id:
+        raise InvalidInputError(
+            "Only the last response of a stored conversation can be continued.",
+            field="previous_response_id",
+        )
+    return conversation_id
+
+
+@asynccontextmanager
+async def conversation_for(
+    tenant: TenantServices, body: ResponseRequest, continued: UUID | None, credential: str
+) -> AsyncIterator[UUID | None]:
+    """Yield the id of the conversation for the exchange; ``store: true`` creates one.
+
+    A new conversation is deleted if the block raises, since it stays empty.
+
+    Raises:
+        ConflictError: The tenant or the credential has the maximum number of conversations.
+    """
+    if continued is not None or not body.store:
+        yield continued
+        return
+    begun = await tenant.conversations.create(credential=credential)
+    try:
+        yield begun.id
+    except Exception:
+        await tenant.conversations.delete(begun.id)
+        raise
+
 
 router = APIRouter(prefix="/v1", tags=["openai"], route_class=QueryRoute)
 
@@ -49,8 +205,8 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
 async def create_response(
     request: Request, body: ResponseRequest, application: ApplicationDep, tenant: Tenant
 ) -> Response | ResponseBody:
-    """Answer a question from a collection, with citations as `[n]` and as annotations."""
-    refuse_impossible(body)
+    """Answer a query from a collection, with citations as `[n]` and as annotations."""
+    reject_unsupported(body)
     asked = RequestedModel.parse(body.model)
     said = read_conversation(body)
     conversation_id = await find_stored_conversation(tenant, body, said)
@@ -72,7 +228,7 @@ async def create_response(
         asking = (request, application, tenant, said.question, collection)
         config = replace(config, conversation_id=kept_in)
         if body.stream:
-            encoder = ResponseEventEncoder(wanted, request_id=request.scope["state"]["request_id"])
+            encoder = ResponseEventEncoder(wanted, request_id=RequestState.of(request.scope).request_id)
             return await answer_as_stream(*asking, config, encoder=encoder)
         result = await answer_whole(*asking, config)
         return await off_event_loop(len(result.answer), lambda: whole_response(result, wanted))

@@ -1,30 +1,198 @@
-"""Bodies of ``/v1/vector_stores`` and its search: a vector store is a collection."""
+"""Bodies of ``/v1/vector_stores``: a vector store is a collection, and a file is a document.
 
+Unknown fields of requests are ignored, as OpenAI's clients send more than is used here; unsupported options
+that would change the result are rejected by name.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, Field, StringConstraints
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    StringConstraints,
+)
 
 from vectorforge.api.native.search import SEARCH_DEGRADED
-from vectorforge.api.openai.chat_schemas import OpenAIBody
-from vectorforge.api.openai.file_schemas import (
+from vectorforge.api.openai.request_schemas import (
+    MAX_RESULTS,
     AttributeFilter,
-    ChunkingStrategy,
-    CursorList,
-    SearchResultBody,
-    refused,
-    unix_time,
+    OpenAIBody,
+    RankingOptions,
+    unsupported,
 )
 from vectorforge.api.schemas import MAX_NAME_CHARS, MAX_QUERY_CHARS, ProfileId, SearchModeName
-from vectorforge.db.repositories.collection_listing import ListedCollection
+from vectorforge.db.repositories.collection_listing import ListedCollection, ListedDocument
+from vectorforge.types import RetrievedChunk
 
-MAX_QUERIES = 8
-"""Questions of one search."""
-MAX_RESULTS = 50
-"""Of OpenAI's own search: ``max_num_results``."""
+Attributes = dict[str, str | int | float | bool]
+
+
+def _no_chunking(value: dict[str, Any] | None) -> dict[str, Any] | None:
+    if value is not None and value.get("type") != "auto":
+        raise ValueError("only auto is supported; chunking is a setting of the server")
+    return value
+
+
+ChunkingStrategy = Annotated[dict[str, Any], AfterValidator(_no_chunking)]
+
+
+class VectorStoreFileRequest(OpenAIBody):
+    """A document that belongs to the vector store; no other can be attached."""
+
+    file_id: Annotated[str, Field(min_length=1, max_length=200)]
+    attributes: (
+        Annotated[dict[str, Any], unsupported("set a document's metadata when ingesting it")] | None
+    ) = None
+    chunking_strategy: ChunkingStrategy | None = None
+
+
+class CursorList(BaseModel):
+    """A page of a list, with the cursors of its neighbors."""
+
+    object: Literal["list"] = "list"
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
+
+    @classmethod
+    def of(cls, data: Sequence[Any], *, has_more: bool) -> Self:
+        """Return the page of these objects, which have an ``id``."""
+        first_id, last_id = (data[0].id, data[-1].id) if data else (None, None)
+        return cls.model_validate(
+            {"data": data, "has_more": has_more, "first_id": first_id, "last_id": last_id}
+        )
+
+
+class OtherStrategy(BaseModel):
+    """Chunking strategy without a name in OpenAI's API."""
+
+    type: Literal["other"] = "other"
+
+
+class VectorStoreFileBody(BaseModel):
+    """A document."""
+
+    id: str
+    object: Literal["vector_store.file"] = "vector_store.file"
+    created_at: int = Field(description="Unix time in seconds.")
+    vector_store_id: str
+    filename: str = Field(description="The document's source. Not in OpenAI's own object.")
+    status: Literal["completed"] = "completed"
+    last_error: None = None
+    usage_bytes: int = Field(description="Of the text as UTF-8.")
+    attributes: Attributes = Field(description="The document's metadata, flat.")
+    chunking_strategy: OtherStrategy = Field(default_factory=OtherStrategy)
+
+    @classmethod
+    def of(cls, found: ListedDocument) -> Self:
+        """Return the body of a document."""
+        document = found.document
+        return cls(
+            id=str(document.id),
+            created_at=unix_time(document.created_at),
+            vector_store_id=str(document.collection_id),
+            filename=document.source,
+            usage_bytes=found.text_bytes,
+            attributes=attributes_of(document.metadata),
+        )
+
+
+class VectorStoreFileList(CursorList):
+    """A page of documents."""
+
+    data: list[VectorStoreFileBody]
+
+
+class VectorStoreFileDeleted(BaseModel):
+    """A document that was deleted."""
+
+    id: str
+    object: Literal["vector_store.file.deleted"] = "vector_store.file.deleted"
+    deleted: Literal[True] = True
+
+
+class TextContent(BaseModel):
+    """A text."""
+
+    type: Literal["text"] = "text"
+    text: str
+
+
+class FileContentPage(BaseModel):
+    """The whole extracted text of a document."""
+
+    object: Literal["vector_store.file_content.page"] = "vector_store.file_content.page"
+    data: list[TextContent]
+    has_more: Literal[False] = False
+    next_page: None = None
+
+
+class FoundPassage(BaseModel):
+    """A passage in the prompt."""
+
+    file_id: str
+    filename: str = Field(description="The document's source.")
+    score: float
+    attributes: Attributes
+    text: str
+    chunk_id: str
+
+
+class SearchResultBody(BaseModel):
+    """A retrieved passage; several may come from the same file."""
+
+    file_id: str
+    filename: str = Field(description="The document's source.")
+    score: float
+    attributes: Attributes
+    content: list[TextContent]
+    chunk_id: str = Field(description="For GET /v1/chunks/{id}. Not in OpenAI's own object.")
+
+    @classmethod
+    def of(cls, found: RetrievedChunk) -> Self:
+        """Return the body of a passage."""
+        chunk = found.chunk
+        return cls(
+            file_id=str(chunk.document_id),
+            filename=found.document_source,
+            score=found.score,
+            attributes=attributes_of(chunk.metadata),
+            content=[TextContent(text=chunk.text)],
+            chunk_id=str(chunk.id),
+        )
+
+
+def unix_time(moment: datetime | None) -> int:
+    """Return whole seconds; 0 for an unknown time."""
+    return int(moment.timestamp()) if moment else 0
+
+
+def attributes_of(metadata: Mapping[str, Any], prefix: str = "") -> Attributes:
+    """Return metadata in the form that OpenAI's clients read: strings, numbers and booleans.
+
+    A nested object becomes dotted keys, which filters accept; a list becomes its JSON; nulls are omitted.
+    """
+    flat: Attributes = {}
+    for name, value in metadata.items():
+        if isinstance(value, Mapping):
+            flat.update(attributes_of(value, f"{prefix}{name}."))
+        elif isinstance(value, str | int | float):
+            flat[prefix + name] = value
+        elif value is not None:
+            flat[prefix + name] = json.dumps(value, ensure_ascii=False)
+    return flat
+
+
+MAX_QUERIES = 8  # of one search
 
 
 class VectorStoreRequest(OpenAIBody):
-    """A vector store to be made: a collection with the server's embedding model."""
+    """A new vector store: a collection with the server's embedding model."""
 
     name: (
         Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_NAME_CHARS)]
@@ -32,19 +200,13 @@ class VectorStoreRequest(OpenAIBody):
     ) = Field(default=None, description="Unique within the tenant; without one, it is made up.")
     description: Annotated[str, Field(max_length=2000)] | None = None
     file_ids: (
-        Annotated[list[str], refused("a document is added with POST /v1/collections/{id}/documents")] | None
+        Annotated[list[str], unsupported("add documents with POST /v1/collections/{id}/documents")] | None
     ) = None
-    metadata: Annotated[dict[str, Any], refused("no metadata is kept of a vector store")] | None = None
-    expires_after: Annotated[dict[str, Any], refused("vector stores do not expire")] | None = None
+    metadata: Annotated[dict[str, Any], unsupported("metadata of vector stores is not supported")] | None = (
+        None
+    )
+    expires_after: Annotated[dict[str, Any], unsupported("vector stores do not expire")] | None = None
     chunking_strategy: ChunkingStrategy | None = None
-
-
-class RankingOptions(OpenAIBody):
-    """How passages are chosen."""
-
-    ranker: Literal["none", "auto"] = Field(default="auto", description="Both: by similarity alone.")
-    score_threshold: float | None = Field(default=None, description="Passages below are dropped.")
-    hybrid_search: Annotated[Any, refused("there is no keyword search to weigh")] = None
 
 
 def _listed(value: Any) -> Any:
@@ -64,13 +226,13 @@ class VectorStoreSearchRequest(OpenAIBody):
     filters: AttributeFilter | None = None
     max_num_results: int = Field(default=10, ge=1, le=MAX_RESULTS)
     ranking_options: RankingOptions | None = None
-    rewrite_query: Annotated[bool, refused("questions are searched for as they are")] | None = None
+    rewrite_query: Annotated[bool, unsupported("query rewriting is not supported")] | None = None
     profile_id: ProfileId | None = None
     search_mode: SearchModeName | None = None
 
 
 class FileCounts(BaseModel):
-    """Documents by what has become of them; those that failed are told by their jobs."""
+    """Documents by status; failed ones are listed by their jobs."""
 
     in_progress: int
     completed: int
@@ -99,7 +261,7 @@ class VectorStoreBody(BaseModel):
 
     @classmethod
     def of(cls, found: ListedCollection) -> Self:
-        """The body for the collection."""
+        """Return the body of a collection."""
         collection, waiting = found.collection, found.documents_waiting
         stored = collection.document_count
         return cls(
@@ -117,12 +279,6 @@ class VectorStoreList(CursorList):
     """A page of collections."""
 
     data: list[VectorStoreBody]
-
-    @classmethod
-    def of(cls, data: list[VectorStoreBody], *, has_more: bool) -> Self:
-        """The page with these."""
-        first_id, last_id = (data[0].id, data[-1].id) if data else (None, None)
-        return cls(data=data, has_more=has_more, first_id=first_id, last_id=last_id)
 
 
 class VectorStoreDeleted(BaseModel):

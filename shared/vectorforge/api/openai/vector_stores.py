@@ -1,35 +1,46 @@
-"""Query parameters of OpenAI's lists (https://developers.openai.com/api/reference/resources/vector_stores).
+"""``/v1/vector_stores`` of OpenAI's API: a vector store is a collection, and a file is a document.
 
-``/v1/vector_stores`` of OpenAI's API: a vector store is a collection.
+https://developers.openai.com/api/reference/resources/vector_stores
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 from uuid import UUID, uuid4
 
 from fastapi import APIRouter, Depends, Query, Request
+from pydantic import TypeAdapter
 
 from vectorforge.api.admin.erasures import erase_in_time
 from vectorforge.api.dependencies import AdmittedTenant, ApplicationDep, Tenant, check_at_most
 from vectorforge.api.openai.errors import openai_problems
-from vectorforge.api.openai.file_schemas import SearchResultBody
+from vectorforge.api.openai.request_schemas import AttributeFilter
 from vectorforge.api.openai.vector_store_schemas import (
+    FileContentPage,
+    SearchResultBody,
     SearchResultsPage,
+    TextContent,
     VectorStoreBody,
     VectorStoreDeleted,
+    VectorStoreFileBody,
+    VectorStoreFileDeleted,
+    VectorStoreFileList,
+    VectorStoreFileRequest,
     VectorStoreList,
     VectorStoreRequest,
     VectorStoreSearchRequest,
 )
 from vectorforge.api.querying import deadline_of
-from vectorforge.bootstrap import TenantServices
-from vectorforge.db.repositories.paging import CursorPage
+from vectorforge.api.schemas import MAX_FILTERS_BYTES, parse_query_filters
+from vectorforge.bootstrap import Application, TenantServices
+from vectorforge.db.repositories.collection_listing import ListedDocument
+from vectorforge.db.repositories.paging import CursorPage, SqlCondition
 from vectorforge.deadline import Deadline
 from vectorforge.erasure.repo import Subject
 from vectorforge.errors import InvalidInputError, NotFoundError
 from vectorforge.types import Collection, RetrievedChunk
+from vectorforge.vectorstore.filters.documents import condition_on_documents
 from vectorforge.vectorstore.filters.parse import parse
 
 MAX_CURSOR_PAGE = 100
@@ -37,13 +48,13 @@ MAX_CURSOR_PAGE = 100
 
 @dataclass(frozen=True, slots=True)
 class RequestedPage:
-    """A page, and the parameter that says where it begins."""
+    """A page, and the parameter of its cursor."""
 
     page: CursorPage
     field: Literal["after", "before"]
 
     @contextmanager
-    def naming_the_cursor(self) -> Iterator[None]:
+    def cursor_errors(self) -> Iterator[None]:
         """Make the block's ``NotFoundError`` one of the parameter.
 
         Raises:
@@ -61,10 +72,10 @@ async def read_page(
     after: Annotated[str | None, Query(description="Id of the last object of the page before.")] = None,
     before: Annotated[str | None, Query(description="Id of the first object of the page behind.")] = None,
 ) -> RequestedPage:
-    """The page that the parameters ask for.
+    """Return the requested page.
 
     Raises:
-        InvalidInputError: There are two cursors, or one that is no id.
+        InvalidInputError: Two cursors, or a malformed one.
     """
     if after is not None and before is not None:
         raise InvalidInputError("Send after or before, not both.", field="before")
@@ -80,13 +91,33 @@ async def read_page(
 Page = Annotated[RequestedPage, Depends(read_page)]
 
 
+_FILTERS: Final = TypeAdapter(AttributeFilter)
+
+
+async def _read_filters(
+    filters: Annotated[
+        str | None,
+        Query(
+            max_length=MAX_FILTERS_BYTES,
+            description="JSON of a filter as the search takes it. Not in OpenAI's own API.",
+            examples=['{"type": "gte", "key": "year", "value": 2024}'],
+        ),
+    ] = None,
+) -> SqlCondition:
+    parsed = None if filters is None else parse_query_filters(_FILTERS, filters).translated()
+    return condition_on_documents(parsed)
+
+
+FilteredFiles = Annotated[SqlCondition, Depends(_read_filters)]
+
+
 router = APIRouter(prefix="/v1/vector_stores", tags=["openai"])
 
 
 @router.get("", responses=openai_problems())
 async def list_vector_stores(tenant: Tenant, asked: Page) -> VectorStoreList:
-    """A page of the collections, by the time they were made."""
-    with asked.naming_the_cursor():
+    """List the collections by creation time."""
+    with asked.cursor_errors():
         found = await tenant.listing.collections(asked.page)
     return VectorStoreList.of([VectorStoreBody.of(row) for row in found.rows], has_more=found.has_more)
 
@@ -101,7 +132,7 @@ async def create_vector_store(body: VectorStoreRequest, tenant: AdmittedTenant) 
 
 @router.get("/{vector_store_id}", responses=openai_problems(404))
 async def retrieve_vector_store(vector_store_id: str, tenant: Tenant) -> VectorStoreBody:
-    """One collection, by its id or name."""
+    """Return one collection by its id or name."""
     return await _body(tenant, await tenant.find_collection(vector_store_id))
 
 
@@ -123,29 +154,24 @@ async def search_vector_store(
     application: ApplicationDep,
     tenant: AdmittedTenant,
 ) -> SearchResultsPage:
-    """Find the passages nearest to a question, or to one of several, best first."""
+    """Return the passages nearest to a query, or to any of several, best first."""
     check_at_most("max_num_results", body.max_num_results, application.config.query.max_top_k)
     if body.filters is not None:
         parse(body.filters.translated())  # before the embedding is paid for
     collection = await tenant.find_collection(vector_store_id)
-    allow_lexical_fallback = application.config.query.degraded_answers
-    deadline = deadline_of(request, application)
-    found, degraded = await _search(
-        tenant, collection, body, deadline, allow_lexical_fallback=allow_lexical_fallback
-    )
+    found, degraded = await _search(application, tenant, collection, body, deadline_of(request, application))
     data = [SearchResultBody.of(chunk) for chunk in found]
     return SearchResultsPage(search_query=body.query, data=data, degraded=degraded)
 
 
 async def _search(
+    application: Application,
     tenant: TenantServices,
     collection: Collection,
     body: VectorStoreSearchRequest,
     deadline: Deadline,
-    *,
-    allow_lexical_fallback: bool,
 ) -> tuple[list[RetrievedChunk], list[str]]:
-    """Passages, best first, and what the search of one question or more came down to."""
+    """Return the passages, best first, and the degradation of the searches."""
     best: dict[object, RetrievedChunk] = {}
     degraded: list[str] = []
     for query in dict.fromkeys(body.query):
@@ -158,7 +184,7 @@ async def _search(
             profile_id=body.profile_id,
             deadline=deadline,
             search_mode=body.search_mode,
-            allow_lexical_fallback=allow_lexical_fallback,
+            allow_lexical_fallback=application.config.query.degraded_answers,
         )
         degraded = degraded or found.degraded
         for passage in found:
@@ -178,3 +204,92 @@ async def _body(tenant: TenantServices, collection: Collection) -> VectorStoreBo
     if found is None:  # it was deleted in between
         raise NotFoundError(f"Collection {collection.id} not found")
     return VectorStoreBody.of(found)
+
+
+_Status = Annotated[
+    Literal["in_progress", "completed", "failed", "cancelled"] | None,
+    Query(alias="filter", description="Every document is completed; of the others only their jobs know."),
+]
+
+
+@router.get("/{vector_store_id}/files", responses=openai_problems(404))
+async def list_vector_store_files(
+    vector_store_id: str, tenant: Tenant, asked: Page, filtered: FilteredFiles, status: _Status = None
+) -> VectorStoreFileList:
+    """List the collection's documents by creation time."""
+    collection = await tenant.find_collection(vector_store_id)
+    if status not in (None, "completed"):
+        return VectorStoreFileList.of([], has_more=False)
+    with asked.cursor_errors():
+        found = await tenant.listing.documents(collection.id, asked.page, condition=filtered)
+    return VectorStoreFileList.of(
+        [VectorStoreFileBody.of(row) for row in found.rows], has_more=found.has_more
+    )
+
+
+@router.post("/{vector_store_id}/files", responses=openai_problems(404, 413, 415))
+async def create_vector_store_file(
+    vector_store_id: str, body: VectorStoreFileRequest, tenant: Tenant
+) -> VectorStoreFileBody:
+    """Return the document if it belongs to the collection; documents cannot be attached to another one."""
+    collection = await tenant.find_collection(vector_store_id)
+    asked = _uuid(body.file_id)
+    found = asked and await tenant.listing.document(collection.id, asked)
+    if found:
+        return VectorStoreFileBody.of(found)
+    elsewhere = asked and await tenant.documents.find_by_id(asked)
+    said = "belongs to another vector store" if elsewhere else "does not exist"
+    raise InvalidInputError(
+        f"{body.file_id} {said}; documents are added with POST /v1/collections/{collection.id}/documents.",
+        field="file_id",
+    )
+
+
+@router.get("/{vector_store_id}/files/{file_id}", responses=openai_problems(404))
+async def retrieve_vector_store_file(
+    vector_store_id: str, file_id: str, tenant: Tenant
+) -> VectorStoreFileBody:
+    """Return one document without its text."""
+    return VectorStoreFileBody.of(await _find(tenant, vector_store_id, file_id))
+
+
+@router.delete("/{vector_store_id}/files/{file_id}", responses=openai_problems(404))
+async def delete_vector_store_file(
+    request: Request, vector_store_id: str, file_id: str, application: ApplicationDep, tenant: Tenant
+) -> VectorStoreFileDeleted:
+    """Erase a document with all traces, as `DELETE /v1/documents/{id}` does."""
+    found = await _find(tenant, vector_store_id, file_id)
+    await erase_in_time(request, application, tenant, Subject("document", document_id=found.document.id))
+    return VectorStoreFileDeleted(id=str(found.document.id))
+
+
+@router.get("/{vector_store_id}/files/{file_id}/content", responses=openai_problems(404))
+async def retrieve_vector_store_file_content(
+    vector_store_id: str, file_id: str, tenant: Tenant
+) -> FileContentPage:
+    """Return the document's extracted text."""
+    found = await _find(tenant, vector_store_id, file_id)
+    text = await tenant.documents.text(found.document.id)
+    if text is None:  # it was deleted in between
+        raise _not_found(file_id)
+    return FileContentPage(data=[TextContent(text=text)])
+
+
+async def _find(tenant: TenantServices, vector_store_id: str, file_id: str) -> ListedDocument:
+    collection = await tenant.find_collection(vector_store_id)
+    asked = _uuid(file_id)
+    found = await tenant.listing.document(collection.id, asked) if asked else None
+    if found is None:
+        raise _not_found(file_id)
+    return found
+
+
+def _uuid(file_id: str) -> UUID | None:
+    try:
+        return UUID(file_id)
+    except ValueError:
+        return None
+
+
+def _not_found(file_id: str) -> NotFoundError:
+    return NotFoundError(f"File {file_id} not found")

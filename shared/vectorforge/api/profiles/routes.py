@@ -7,8 +7,8 @@ from fastapi import APIRouter, Path, Request, Response
 
 from vectorforge.api.admin.erasures import ERASURE_RESPONSES, ErasureBody, erase
 from vectorforge.api.dependencies import AdmittedTenant, ApplicationDep, Tenant, check_at_most
-from vectorforge.api.native.dry_run import DryRunResponse
-from vectorforge.api.native.rag_schemas import CollectionQueryResponse
+from vectorforge.api.native.query_bodies import DryRunResponse
+from vectorforge.api.native.rag import CollectionQueryResponse
 from vectorforge.api.profiles.schemas import (
     Chunking,
     ProfileDocumentRequest,
@@ -29,7 +29,8 @@ from vectorforge.api.querying import (
     deadline_of,
     is_extractive,
 )
-from vectorforge.api.responses import ANSWER_PROBLEMS, event_stream_content, problems
+from vectorforge.api.schemas import ANSWER_PROBLEMS, problems
+from vectorforge.api.streaming.sse import event_stream_content
 from vectorforge.erasure.repo import Subject
 from vectorforge.ingestion.chunk import ChunkingConfig
 from vectorforge.vectorstore.validation import MAX_PROFILE_ID
@@ -58,7 +59,7 @@ async def ingest_profile(
 async def reingest_profile(
     profile_id: ProfileInPath, body: WholeProfileRequest, tenant: AdmittedTenant
 ) -> ProfileResult:
-    """Replace a profile: whoever searches sees all of the old one or all of the new one."""
+    """Replace a profile atomically: a search sees the whole old one or the whole new one."""
     pipeline = await tenant.profiles.ingestion(_sizes(body.chunking))
     documents = None if body.documents is None else [document.document() for document in body.documents]
     done = await pipeline.reingest_profile(profile_id, **body.rows(), documents=documents)
@@ -91,7 +92,7 @@ async def search_profile(
     application: ApplicationDep,
     tenant: AdmittedTenant,
 ) -> ProfileSearchResponse:
-    """Find the passages of a profile that answer a question best, and write them as a context for a model."""
+    """Return the best passages of a profile for a query, and as one context for a model."""
     check_at_most("top_k", body.top_k, application.config.query.max_top_k)
     pipeline = await tenant.profiles.retrieval()
     started = time.perf_counter()
@@ -120,7 +121,7 @@ async def query_profile(
     application: ApplicationDep,
     tenant: Tenant,
 ) -> Response | CollectionQueryResponse | DryRunResponse:
-    """Answer a question from a profile, with sources and citations."""
+    """Answer a query from a profile, with sources and citations."""
     config = body.config_for(profile_id, tenant.choose_variant(body.variant))
     check_config(application, config, {})
     collection = tenant.profiles.choice

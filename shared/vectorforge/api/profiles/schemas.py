@@ -1,17 +1,16 @@
 """Bodies of ``/v1/profiles``."""
 
 import json
-from dataclasses import asdict
 from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, Field, StringConstraints
 
-from vectorforge.api.native.rag_schemas import NO_SETTINGS, CollectionQueryRequest, given, history
+from vectorforge.api.native.query_bodies import NO_SETTINGS, given, history
+from vectorforge.api.native.rag import CollectionQueryRequest
 from vectorforge.api.native.search import SearchResult
-from vectorforge.api.schemas import MAX_QUERY_CHARS, Filters, Metadata, RequestBody
+from vectorforge.api.schemas import MAX_QUERY_CHARS, Body, Filters, Metadata, RequestBody
 from vectorforge.errors import InvalidInputError
 from vectorforge.ingestion.chunk import ChunkingConfig
-from vectorforge.ingestion.profile import IngestedProfile
 from vectorforge.ingestion.profile_text import ProfileDocument
 from vectorforge.pipeline.presets import MIN_CONTEXT_CHARS, PROFILE, PROFILE_CONTEXT_CHARS
 from vectorforge.pipeline.types import QueryConfig
@@ -28,7 +27,7 @@ MAX_CONTEXT_CHARS = 100_000
 
 def _small(row: dict[str, Any]) -> dict[str, Any]:
     if len(json.dumps(row)) > MAX_ROW_BYTES:
-        raise ValueError(f"a row may take {MAX_ROW_BYTES} bytes of JSON at most")
+        raise ValueError(f"a row must be at most {MAX_ROW_BYTES} bytes of JSON")
     return row
 
 
@@ -48,7 +47,7 @@ class Chunking(RequestBody):
     )
 
     def config(self) -> ChunkingConfig:
-        """The sizes, checked."""
+        """Return the validated sizes."""
         overlap = self.chunk_overlap
         if overlap is None:
             overlap = min(ChunkingConfig().chunk_overlap, self.chunk_size // 2)
@@ -56,7 +55,7 @@ class Chunking(RequestBody):
 
 
 class ProfileRequest(RequestBody):
-    """What the rows of a database say about a profile."""
+    """Database rows of a profile."""
 
     profile_summary: str = Field(default="", max_length=MAX_TEXT_CHARS)
     experiences: Rows = Field(
@@ -72,7 +71,7 @@ class ProfileRequest(RequestBody):
     chunking: Chunking | None = Field(default=None, description="Null: the server's sizes.")
 
     def rows(self) -> dict[str, Any]:
-        """The arguments that both ways to ingest have in common."""
+        """Return the arguments that both ingestion routes share."""
         return {
             "profile_summary": self.profile_summary,
             "experiences": self.experiences,
@@ -97,7 +96,7 @@ class NewProfileDocument(BaseModel):
     metadata: Metadata = Field(default_factory=dict)
 
     def document(self) -> ProfileDocument:
-        """The same for the pipeline."""
+        """Return the document for the pipeline."""
         return ProfileDocument(
             self.source_type, self.source_id, self.text, self.title, self.media_type, self.metadata
         )
@@ -110,15 +109,15 @@ class ProfileDocumentRequest(NewProfileDocument, RequestBody):
 
 
 class WholeProfileRequest(ProfileRequest):
-    """A profile that takes the place of the stored one, at once."""
+    """A profile that atomically replaces the stored one."""
 
     documents: Annotated[list[NewProfileDocument], Field(max_length=MAX_ROWS)] | None = Field(
         default=None, description="Null: the stored CVs and other texts stay; a list takes their place."
     )
 
 
-class ProfileResult(BaseModel):
-    """What was done to a profile."""
+class ProfileResult(Body):
+    """Result of the ingestion of a profile."""
 
     profile_id: int
     documents: int = Field(description="Rows and texts of the request that say something.")
@@ -128,14 +127,9 @@ class ProfileResult(BaseModel):
     chunks_kept: int
     chunks_removed: int
 
-    @classmethod
-    def of(cls, done: IngestedProfile) -> Self:
-        """The body for the result."""
-        return cls(**asdict(done))
-
 
 class ProfileSearchRequest(RequestBody):
-    """A search in one profile; no language model is asked."""
+    """A search in one profile, without a language model."""
 
     query: str = Field(max_length=MAX_QUERY_CHARS)
     top_k: int = Field(default=5, ge=1, description="Passages to return; the server's max_top_k at most.")
@@ -162,9 +156,8 @@ class ProfileSearchResult(SearchResult):
 
     @classmethod
     def of_profile(cls, found: RetrievedChunk) -> Self:
-        """The body for the passage."""
-        result = SearchResult.of(found.found)
-        return cls(**result.model_dump(), source_type=found.source_type, source_id=found.source_id)
+        """Return the body of a passage."""
+        return cls.of(found.found, source_type=found.source_type, source_id=found.source_id)
 
 
 class ProfileSearchResponse(BaseModel):
@@ -178,7 +171,7 @@ class ProfileSearchResponse(BaseModel):
 
 
 class ProfileQueryRequest(CollectionQueryRequest):
-    """A question to one profile."""
+    """A query to one profile."""
 
     top_k: int = Field(
         default=PROFILE.defaults["top_k"],
@@ -188,12 +181,12 @@ class ProfileQueryRequest(CollectionQueryRequest):
     min_score: float | None = Field(default=None, description="Passages below are dropped; null drops none.")
 
     def config_for(self, profile_id: int, variant: Variant | None = None) -> QueryConfig:
-        """How the question is to be answered: what the request says goes over the variant.
+        """Return the query settings: explicit fields of the request override the variant.
 
         Raises:
             InvalidInputError: The body names another profile than the path.
         """
         if self.profile_id not in (None, profile_id):
-            raise InvalidInputError("profile_id is not the one in the path.", field="profile_id")
+            raise InvalidInputError("`profile_id` differs from the one in the path.", field="profile_id")
         explicit = {**given(self, but=NO_SETTINGS), "profile_id": profile_id}
         return PROFILE.config(variant, **explicit, history=history(self.messages))

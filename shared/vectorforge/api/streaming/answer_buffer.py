@@ -1,8 +1,8 @@
-"""Keeps the events of a streamed answer beside the stream, so that a reader who was cut off can go on.
+"""Storage of a streamed answer's events, so that a disconnected client can resume.
 
-Events go to the client first. A task writes what has gathered since its last write as one batch, at most ten
-times a second, so that neither a token nor a client ever waits for the database. Each write brings back
-what happened elsewhere: somebody reads the answer there, or wants it stopped.
+Events go to the client first. A task writes the events since its last write as one batch, at most ten times a
+second, so that neither a token nor a client waits for the database. Each write returns what happened in other
+processes: a reader, or a request to stop.
 """
 
 import asyncio
@@ -23,32 +23,32 @@ from vectorforge.pipeline.stopping import StopSignal
 logger = logging.getLogger(__name__)
 
 HEARTBEAT_S = 0.5
-"""Longest time between two writes: readers know that the writer is there, and a stop is heard of soon."""
+"""Longest time between two writes, which show readers a live writer and return requests to stop."""
 _BATCH_S = 0.1
 """Shortest time between two writes."""
 _BATCH_BYTES = 1024 * 1024
-"""A batch grows no further, except by one whole event."""
+"""Size at which a batch is closed; the last event may exceed it."""
 _RETRY_S = 0.5
 _LAST_WRITE_S = 5.0
 _LATE_WRITE_S = 0.5
-"""For the last write of a query that has used up its time: on Lambda little is left of the invocation's."""
+"""Time for the last write after the query's deadline; on Lambda little is left of the invocation."""
 
 
 class AnswerStreams(Protocol):
-    """Where the events are kept, bound to the tenant (``AnswerStreamRepository``)."""
+    """Store of a tenant's events (``AnswerStreamRepository``)."""
 
     async def open(self, query_id: UUID) -> None:
-        """Begin a stream."""
+        """Create a stream."""
         ...
 
     async def write(
         self, query_id: UUID, batch: EventBatch, state: StreamState = "running"
     ) -> Readership | None:
-        """Add events; None when the stream takes nothing any more."""
+        """Add events; None if the stream is closed."""
         ...
 
     async def give_up(self, query_id: UUID) -> bool:
-        """Say that there will be no end."""
+        """Mark the stream as lost."""
         ...
 
 
@@ -56,12 +56,12 @@ class AnswerBuffer:
     """The events of one query; as a context manager it writes until the last one is stored.
 
     Args:
-        streams: Where they are kept.
-        query_id: Names the stream.
-        stop: Ends the query, when it was asked for elsewhere or nobody reads it any more.
-        deadline: Of the query.
-        max_bytes: Of all events; more are not kept.
-        grace_s: Seconds without any reader after which the query is stopped.
+        streams: Store of the events.
+        query_id: Id of the stream.
+        stop: Stops the query on request of another process, or without readers.
+        deadline: Deadline of the query.
+        max_bytes: Maximum bytes of all events; later ones are not stored.
+        grace_s: Seconds without a reader after which the query is stopped.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class AnswerBuffer:
         self._writing: asyncio.Task[None] | None = None
 
     async def open(self) -> bool:
-        """Begin; False when the database does not take it in time, and the answer is nobody's to resume."""
+        """Create the stream; False if the database is not available in time, so that it cannot be resumed."""
         try:
             async with asyncio.timeout(max(self.deadline.remaining_s(), 0.0)):
                 await self._streams.open(self._query_id)
@@ -102,7 +102,7 @@ class AnswerBuffer:
         return True
 
     async def __aenter__(self) -> Self:
-        if self._writing is None:  # a response may enter again what has been kept since before its search
+        if self._writing is None:  # entered before the search, and again by the response
             self._writing = asyncio.create_task(self._write_all())
         return self
 
@@ -120,7 +120,7 @@ class AnswerBuffer:
                 await self._give_up()
 
     def add(self, event: bytes, *, last: bool) -> None:
-        """Keep the next event; returns at once."""
+        """Add the next event without waiting."""
         self._room -= len(event)
         if self._room >= 0:
             self._waiting.append(event)
@@ -133,7 +133,7 @@ class AnswerBuffer:
         self._news.set()
 
     def lose_client(self) -> None:
-        """Say that the client that asked has gone."""
+        """Note the disconnect of the original client."""
         if self._alone_since is None:
             self._alone_since = time.monotonic()
             self._stop_if_unread()
@@ -141,8 +141,8 @@ class AnswerBuffer:
     async def _write_all(self) -> None:
         try:
             await self._write()
-        except Exception as exc:  # noqa: BLE001 - whatever is wrong with the copy, the answer goes on
-            log_unexpected(logger, f"Query {self._query_id} is not kept any more", exc)
+        except Exception as exc:  # noqa: BLE001 - a failed copy must not end the answer
+            log_unexpected(logger, f"Failed to store the events of query {self._query_id}", exc)
             self._lose_stream()
 
     async def _write(self) -> None:
@@ -155,7 +155,7 @@ class AnswerBuffer:
                 seen = await self._streams.write(self._query_id, batch, state)
             except VectorForgeError as exc:
                 if not failed:
-                    logger.warning("Events of query %s wait to be kept: %s", self._query_id, exc.message)
+                    logger.warning("Retrying to store events of query %s: %s", self._query_id, exc.message)
                 failed = True
                 await asyncio.sleep(_RETRY_S)
             else:
@@ -196,7 +196,7 @@ class AnswerBuffer:
             self._stop.request()
 
     def _stop_if_unread(self) -> None:
-        """Stop the query when nobody has read for too long, or nobody can who is not here."""
+        """Stop the query if it has no reader for too long, or cannot have one."""
         if self._alone_since is None:
             return
         unread_s = time.monotonic() - max(self._alone_since, self._last_read)
@@ -208,7 +208,7 @@ class AnswerBuffer:
         self._stop_if_unread()
 
     async def _give_up(self) -> None:
-        """Tell readers that there will be no end, as far as the database still listens."""
+        """Mark the stream as lost, if the database is available."""
         with suppress(VectorForgeError, TimeoutError):
             async with asyncio.timeout(_LATE_WRITE_S):
                 await self._streams.give_up(self._query_id)

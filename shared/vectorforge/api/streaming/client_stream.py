@@ -14,23 +14,23 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Send
 
 _UNWATCHED_S = 0.05
-"""An answer that comes sooner needs no task that looks for the client."""
+"""Seconds before a task starts to watch for the disconnect; faster answers need none."""
 
 
 async def disconnected(receive: Receive) -> None:
-    """Wait until the client is gone; the request's own body must have been read."""
+    """Wait for the disconnect; the request's body must have been read."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
 class cancelled_on_disconnect:  # noqa: N801 - read as the statement that it makes with "async with"
-    """Cancels the body when the client goes away; the request's own body must have been read.
+    """Cancels the block on disconnect; the request's body must have been read.
 
-    The task itself is cancelled once, as ``asyncio.timeout`` does, and not a scope that cancels again and
-    again: what is being closed still has to await, for example to log that the query was aborted.
+    It cancels the task once, as ``asyncio.timeout`` does, since clean-up code still has to await, for example
+    to log the aborted query.
 
     Raises:
-        ClientDisconnect: The client went away and the body was cancelled.
+        ClientDisconnect: The client disconnected and the block was cancelled.
     """
 
     __slots__ = ("_gone", "_host", "_listener", "_receive", "_timer")
@@ -72,28 +72,28 @@ PING_INTERVAL_S = 15.0
 """Silence after which a comment is sent, as the specification of server-sent events suggests."""
 
 STREAM_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-"""Of every event stream; the second one keeps nginx from collecting it."""
+"""Headers of every event stream; the second one disables buffering in nginx."""
 
 
 _MOST_WAITING_BYTES = 16 * 1024
-"""Beyond which whoever sends waits for the client; servers keep 64 KiB more."""
+"""Limit above which the sender waits for the client; servers buffer 64 KiB more."""
 
 
 class ClientStream:
     """The body of one response; as a context manager between its headers and its end.
 
-    Events that come in one go leave in one message: for a server, and for the system below it, a message for
-    each token costs more than all else that a token costs.
+    Events put without a pause are sent as one message: a message for each token would cost the server and the
+    operating system more than everything else about a token.
 
     Args:
-        send: Of the ASGI connection.
-        headers: Of the response.
+        send: ``send`` of the ASGI connection.
+        headers: Headers of the response.
         ping_interval_s: Seconds of silence between keep-alive comments.
     """
 
     def __init__(self, send: Send, headers: Sequence[tuple[bytes, bytes]], *, ping_interval_s: float) -> None:
         self.has_gone = False
-        """Set by whoever learns it: nothing is sent any more."""
+        """True after a disconnect; nothing more is sent."""
         self._asgi_send = send
         self._headers = headers
         self._ping_interval_s = ping_interval_s
@@ -114,32 +114,32 @@ class ClientStream:
         if exc is not None or self.has_gone:
             await end(self._writing)
             return
-        async with self._turn:  # what is on its way gets there
+        async with self._turn:  # after a send in progress
             await end(self._writing)
             await self._send_message("http.response.body", body=bytes(self._waiting), more_body=False)
 
     async def send(self, data: bytes, *, at_once: bool = False) -> None:
-        """Send events; nothing when there are none, or nobody.
+        """Send events, if there are any and the client is connected.
 
         Args:
             data: Whole events.
-            at_once: Return when the client's connection has them.
+            at_once: Return after the connection has accepted them.
 
         Raises:
-            ClientDisconnect: The client has gone.
+            ClientDisconnect: The client disconnected.
         """
         if self.put(data, last=at_once):
             await self.flush()
 
     def put(self, data: bytes, *, last: bool = False) -> bool:
-        """Take events that are to be sent soon; whether whoever sends has to ``flush`` before going on.
+        """Queue events; returns True if the sender must ``flush`` before the next ones.
 
         Args:
             data: Whole events.
-            last: There are no more, and the client shall have them.
+            last: True for the final events, which must be flushed.
 
         Raises:
-            ClientDisconnect: The client has gone.
+            ClientDisconnect: The client disconnected.
         """
         if self._writing is not None and self._writing.done():
             raise ClientDisconnect
@@ -151,7 +151,7 @@ class ClientStream:
         return last or len(self._waiting) > _MOST_WAITING_BYTES
 
     async def _write(self) -> None:
-        """Send what waits as soon as whoever writes events waits for the next one, and fill silences."""
+        """Send queued events whenever the sender pauses, and a comment after each silence."""
         while True:
             try:
                 async with asyncio.timeout(self._ping_interval_s):
@@ -162,10 +162,10 @@ class ClientStream:
             await self.flush()
 
     async def flush(self) -> None:
-        """Return when the client's connection has what was put.
+        """Send the queued events and wait until the connection accepts them.
 
         Raises:
-            ClientDisconnect: The client has gone.
+            ClientDisconnect: The client disconnected.
         """
         async with self._turn:
             if self._waiting and not self.has_gone:
@@ -176,12 +176,12 @@ class ClientStream:
     async def _send_message(self, kind: str, **fields: Any) -> None:
         try:
             await self._asgi_send({"type": kind, **fields})
-        except OSError as exc:  # how servers say from ASGI 2.4 on that the client has gone
+        except OSError as exc:  # a disconnect, since ASGI 2.4
             raise ClientDisconnect from exc
 
 
 async def end(task: asyncio.Task[None]) -> None:
-    """Cancel a task and wait for it; what it makes of a client that has gone does not matter."""
+    """Cancel a task and wait for its end, ignoring a disconnect."""
     task.cancel()
     with suppress(asyncio.CancelledError, ClientDisconnect):
         await task

@@ -1,7 +1,4 @@
-"""What a request says of itself: its key, and what it is told apart by from another under the same key.
-
-The response to a request with a key: its answer, made once, and given again to who asks again.
-"""
+"""Idempotent responses: a request with an ``Idempotency-Key`` is answered once and then replayed."""
 
 import asyncio
 import hashlib
@@ -16,6 +13,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from vectorforge.api.dependencies import application_of, tenant_services_of
 from vectorforge.api.querying import deadline_of
+from vectorforge.api.request_state import RequestState
 from vectorforge.api.streaming.client_stream import cancelled_on_disconnect
 from vectorforge.api.streaming.stored_response import StoredResponse
 from vectorforge.db.repositories.idempotent_answer_repo import IdempotentAnswerRepository, KeyedAnswer
@@ -33,10 +31,10 @@ _KEY = re.compile(rf"[\x21-\x7e]{{1,{MAX_CHARS}}}")
 
 
 def key_of(headers: Headers) -> bytes:
-    """SHA-256 of the request's key.
+    """Return the SHA-256 of the request's key.
 
     Raises:
-        InvalidInputError: There are several, or it is empty, too long or not visible ASCII.
+        InvalidInputError: The key is repeated, empty, too long or not visible ASCII.
     """
     given = headers.getlist(HEADER)
     if len(given) != 1 or not _KEY.fullmatch(given[0]):
@@ -47,81 +45,82 @@ def key_of(headers: Headers) -> bytes:
 
 
 def fingerprint_of(method: str, path: str, body: bytes) -> bytes:
-    """SHA-256 of a request, 32 bytes.
+    """Return the SHA-256 of a request, 32 bytes.
 
     Args:
-        method: Has no blank.
-        path: Without where the app is mounted; has no line break.
-        body: As it came.
+        method: HTTP method, without a blank.
+        path: Path below the mount point, without a line break.
+        body: Bytes of the body.
     """
     return hashlib.sha256(f"{method} {path}\n".encode() + body).digest()
 
 
 REPLAYED = ("idempotent-replayed", "true")
 MAX_WAITING = 16
-"""Requests that wait for one answer in this process; each asks the database up to ten times a second."""
+"""Requests that wait for one answer in this process; each polls the database up to ten times a second."""
 
 _SHORTEST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 0.5
 _PAUSE_GROWTH = 1.5
 _JSON = {"content-type": "application/json"}
 
-Ask = Callable[[Request], Awaitable[Response]]
-"""Answers the request that it is given."""
+AnswerRequest = Callable[[Request], Awaitable[Response]]
+"""Function that answers a request."""
 
 
 class IdempotentResponse(Response):
-    """The first request under a key is answered even if its client goes; the others wait for its answer.
+    """Response under a key: the first request is answered even after a disconnect, the others wait for it.
 
     Args:
-        request: Checked, but not begun to be answered.
+        request: Validated request.
         body: Its body.
-        ask: Answers it.
+        answer: Answers it.
 
     Raises:
-        InvalidInputError: The key is none.
+        InvalidInputError: The key is invalid.
     """
 
-    def __init__(self, request: Request, body: bytes, ask: Ask) -> None:
+    def __init__(self, request: Request, body: bytes, answer: AnswerRequest) -> None:
         super().__init__()
         scope = request.scope
         path = scope["path"].removeprefix(scope.get("root_path", ""))
         self._key = key_of(request.headers)
         self._fingerprint = fingerprint_of(scope["method"], path, body)
         self._request = request
-        self._query_id = scope["state"]["query_id"]
-        self._ask = ask
+        self._query_id = RequestState.of(scope).query_id
+        self._answer_request = answer
         self._application = application_of(request)
         self._tenant = tenant_services_of(request)
         self._answers: IdempotentAnswerRepository = self._tenant.idempotent_answers
         self._deadline = deadline_of(request, self._application)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer.
+        """Generate or replay the answer.
 
         Raises:
-            IdempotencyKeyReusedError: The key came with another request.
-            IdempotentAnswerPendingError: The first request has not been answered by the deadline of this one.
-            IdempotentAnswerTooLongError: It has, but the answer could not be kept.
+            IdempotencyKeyReusedError: The key was used with another request.
+            IdempotentAnswerPendingError: The first request has no answer by the deadline of this one.
+            IdempotentAnswerTooLongError: The answer was too long to be stored.
             VectorForgeError: The query failed before its answer began; the key is free again.
         """
-        found = await self._look()
+        found = await self._claim()
         if found is None:
-            with self._one_more_waiting():
+            with self._count_waiting():
                 found = await self._wait(receive)
         if found.query_id == self._query_id:
             await self._answer(scope, receive, send)
         else:
-            await self._give_again(found, send)
+            await self._replay(found, send)
 
-    async def _look(self) -> KeyedAnswer | None:
-        """The whole answer, or the one to make; None while somebody else makes it."""
+    async def _claim(self) -> KeyedAnswer | None:
+        """Return the complete answer or this request's claim; None while another request generates it."""
         found = await self._answers.claim(self._key, self._fingerprint, self._query_id)
         if found is None:
             return None
         if not found.is_same:
             raise IdempotencyKeyReusedError(
-                f"This {HEADER} came with another path or body; use a new one for each request.", field=HEADER
+                f"This {HEADER} was used with another path or body; use a new one for each request.",
+                field=HEADER,
             )
         if found.state == "overflowed":
             raise IdempotentAnswerTooLongError
@@ -133,13 +132,13 @@ class IdempotentResponse(Response):
         while self._deadline.remaining_s() > pause_s:
             async with cancelled_on_disconnect(receive):
                 await asyncio.sleep(pause_s)
-            if (found := await self._look()) is not None:
+            if (found := await self._claim()) is not None:
                 return found
             pause_s = min(pause_s * _PAUSE_GROWTH, _LONGEST_PAUSE_S)
         raise IdempotentAnswerPendingError
 
     @contextmanager
-    def _one_more_waiting(self) -> Iterator[None]:
+    def _count_waiting(self) -> Iterator[None]:
         state = self._request.app.state
         if not hasattr(state, "waiting_for_answers"):
             state.waiting_for_answers = Counter[tuple[str, bytes]]()
@@ -156,25 +155,25 @@ class IdempotentResponse(Response):
                 del waiting[name]
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        kept = StoredResponse(
+        stored = StoredResponse(
             self._answers,
             self._query_id,
             deadline=self._deadline,
             max_bytes=self._application.config.streams.stream_buffer_bytes,
         )
-        scope["state"]["kept_answer"] = kept
-        async with kept.buffer:
-            response = await self._ask(Request(scope, _client_stays))
-            if kept.is_streamed:
+        RequestState.of(scope).stored_response = stored
+        async with stored.buffer:
+            response = await self._answer_request(Request(scope, _client_stays))
+            if stored.is_streamed:
                 await response(scope, receive, send)
                 return
-            kept.buffer.add(bytes(response.body), last=True)
-        await response(scope, receive, send)  # when it is kept: who does not get it asks for it again
+            stored.buffer.add(bytes(response.body), last=True)
+        await response(scope, receive, send)  # after storing it, so that a client can retry
 
-    async def _give_again(self, found: KeyedAnswer, send: Send) -> None:
+    async def _replay(self, found: KeyedAnswer, send: Send) -> None:
         parts = await self._answers.read(found.query_id, 0)
         if not parts:
-            raise AnswerStreamLostError  # it was forgotten or erased a moment ago
+            raise AnswerStreamLostError  # it expired or was erased meanwhile
         headers = dict([*(found.headers or _JSON).items(), REPLAYED])
         if parts[-1][0] == found.last_id:
             headers["content-length"] = str(sum(len(events) for _, events in parts))
@@ -194,4 +193,4 @@ class IdempotentResponse(Response):
 async def _client_stays() -> Message:
     """``receive`` of a request that is answered whether its client is there or not."""
     await asyncio.Event().wait()
-    raise AssertionError("nobody sets it")
+    raise AssertionError("never set")

@@ -1,4 +1,4 @@
-"""An answer while it is made under a key: it is kept, whole or as a stream, and needs no client to go on."""
+"""Storage of an answer under an ``Idempotency-Key``, whole or as a stream, independent of its client."""
 
 import math
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -16,20 +16,20 @@ from vectorforge.pipeline.types import ErrorEvent, QueryEvent
 
 
 class StoredResponse:
-    """What makes an answer one that can be given again; the query doors find it in their request's state.
+    """Recorder of an answer for replay; attached to the request state.
 
     Args:
-        answers: Where it is kept; the caller has claimed its key.
-        query_id: Of the question.
-        deadline: Of the question.
-        max_bytes: Of the answer; a longer one is not kept.
+        answers: Store; the caller has claimed the key.
+        query_id: Id of the query.
+        deadline: Deadline of the query.
+        max_bytes: Maximum bytes of the answer; a longer one is not stored.
     """
 
     def __init__(
         self, answers: IdempotentAnswerRepository, query_id: UUID, *, deadline: Deadline, max_bytes: int
     ) -> None:
         self.stop = StopSignal()
-        """Ends a stream that is asked to end by its query's id."""
+        """Stops the stream on request."""
         self.is_streamed = False
         self._query_id = query_id
         self._storage = _Storage(answers)
@@ -39,7 +39,7 @@ class StoredResponse:
             self.stop,
             deadline=deadline,
             max_bytes=max_bytes,
-            grace_s=math.inf,  # a client that asks again may come at any time
+            grace_s=math.inf,  # a client may retry at any time
         )
 
     async def stream(
@@ -50,7 +50,7 @@ class StoredResponse:
         resumable: bool,
         ping_interval_s: float,
     ) -> ResumableQueryResponse:
-        """The answer as server-sent events; returns when the search is done.
+        """Return the answer as server-sent events, once the search is done.
 
         Raises:
             VectorForgeError: The query failed before its answer began.
@@ -60,14 +60,14 @@ class StoredResponse:
         noting = _FailureNoting(encoder, self._storage.note_failure)
         response = ResumableQueryResponse(opened, noting, self.buffer, ping_interval_s=ping_interval_s)
         self._storage.head = StreamHead(dict(response.headers), resumable)
-        if resumable:  # whoever reads its first event may ask for the next ones elsewhere
-            with suppress(VectorForgeError):  # else it is said with the first events
+        if resumable:  # its reader may resume in another process
+            with suppress(VectorForgeError):  # else written with the first events
                 await self._storage.write(self._query_id, EventBatch(1, b"", 0))
         return response
 
 
 class _Storage:
-    """The repository as the buffer knows it."""
+    """Adapter of the repository for the buffer."""
 
     def __init__(self, answers: IdempotentAnswerRepository) -> None:
         self.head: StreamHead | None = None
@@ -76,7 +76,7 @@ class _Storage:
         self._has_begun = False
 
     def note_failure(self) -> None:
-        """The answer ends with an error: who asks again has it made anew."""
+        """Note that the answer ends with an error, so that a retry generates it again."""
         self._has_failed = True
 
     async def open(self, query_id: UUID) -> None:
@@ -96,7 +96,7 @@ class _Storage:
 
 
 class _FailureNoting:
-    """An encoder that says when it encodes a failure."""
+    """Encoder that reports a failure."""
 
     def __init__(self, encoder: QueryEventEncoder, note: Callable[[], None]) -> None:
         self._encoder = encoder

@@ -1,8 +1,8 @@
-"""The response that sends a query's events while they come in.
+"""Responses that send a query's events while they arrive.
 
-FastAPI's own server-sent events belong to routes that do nothing else; these serve the same path as the JSON
-answer, so the response is made by hand with FastAPI's encoder: same headers, same pings, and the query is
-closed the moment the client goes, unless its events are kept for a client that comes back.
+FastAPI's own server-sent events need a route of their own; these share a path with the JSON answer, so the
+response is built with FastAPI's encoder: same headers, same pings. The query is closed on disconnect, unless
+its events are stored for a client that resumes.
 """
 
 import asyncio
@@ -31,50 +31,50 @@ from vectorforge.pipeline.types import DoneEvent, ErrorEvent, QueryEvent, Source
 logger = logging.getLogger(__name__)
 
 _STALL_S = 10.0
-"""After which a client that takes nothing counts as gone, so that readers elsewhere need not wait for it."""
+"""Seconds after which a client that reads nothing counts as disconnected."""
 _LATE_S = 0.4
-"""What a client has, that has to make room for it first, for what is sent at the deadline or later."""
+"""Seconds that a slow client has for events at or after the deadline."""
 
 _LAST_EVENTS = (DoneEvent, ErrorEvent)
 
 
 class Delivery(Protocol):
-    """Where a stream's events go; what ``ClientStream`` does with them."""
+    """Destination of a stream's events, such as ``ClientStream``."""
 
     def put(self, data: bytes, *, last: bool = False) -> bool:
-        """Take whole events; whether ``flush`` has to be awaited before the next."""
+        """Queue whole events; True if ``flush`` must be awaited before the next."""
 
     async def flush(self) -> None:
-        """Return when what was put has been taken."""
+        """Return after the queued events are accepted."""
 
 
 class QueryEventEncoder(Protocol):
-    """Makes one door's wire format of a query's events; one for each stream."""
+    """Encoder of one stream's events in the wire format of its surface."""
 
     @property
     def request_id(self) -> str:
-        """Names the request in our logs."""
+        """Id of the request in the logs."""
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Headers of the response beside those of every event stream."""
+        """Headers in addition to those of every event stream."""
 
     def encode(self, event: QueryEvent) -> bytes:
-        """The event as it goes over the wire: whole server-sent events, none where the format has none.
+        """Encode an event as whole server-sent events; empty if the format has none for it.
 
-        ``DoneEvent`` and ``ErrorEvent`` are the last ones, and end what the format wants ended.
+        ``DoneEvent`` and ``ErrorEvent`` are last, and also encode the end of the stream.
         """
 
     def encode_failure(self, error: Exception, partial_answer: str) -> bytes:
-        """The end of a stream that an unforeseen exception broke off; its text stays here."""
+        """Encode the end of a stream after an unexpected exception, without its message."""
 
 
 class OpenedQuery:
-    """A query whose search has been done and whose answer has not begun.
+    """A query after its search and before its answer.
 
     Args:
-        first: The events up to ``SourcesEvent``.
-        rest: Yields the others; closing it aborts the query.
+        first: Events up to ``SourcesEvent``.
+        rest: Later events; closing it aborts the query.
     """
 
     def __init__(self, first: Sequence[QueryEvent], rest: AsyncGenerator[QueryEvent, None]) -> None:
@@ -83,7 +83,7 @@ class OpenedQuery:
 
     @classmethod
     async def open(cls, events: AsyncGenerator[QueryEvent, None]) -> "OpenedQuery":
-        """Wait for the search, so that whatever fails until then still gets its own HTTP status.
+        """Wait for the search, so that errors until then have their own HTTP status.
 
         Raises:
             VectorForgeError: The query failed before its answer began.
@@ -104,10 +104,10 @@ class QueryEventResponse(EventSourceResponse):
 
     Args:
         query: Owned by the response from here on.
-        encoder: Makes bytes of events.
+        encoder: Encodes the events.
         ping_interval_s: Seconds of silence between keep-alive comments.
-        deadline: Of the query. A client that has not taken by then what was sent to it counts as gone.
-        stall_s: The time that it has for that without a deadline.
+        deadline: Deadline of the query, by which the client must have read the sent events.
+        stall_s: Seconds the client has for that without a deadline.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class QueryEventResponse(EventSourceResponse):
         self._stall_s = stall_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the events; return when all are sent or the client has gone."""
+        """Send the events; return when all are sent or on disconnect."""
         client = ClientStream(send, self.raw_headers, ping_interval_s=self._ping_interval_s)
         try:
             with suppress(ClientDisconnect):
@@ -151,7 +151,7 @@ class QueryEventResponse(EventSourceResponse):
                     answer.append(event.text)
                 if last:
                     return
-            error: Exception = VectorForgeError("The answer broke off.")
+            error: Exception = VectorForgeError("The answer was interrupted.")
         except ClientDisconnect:
             raise
         except Exception as exc:  # noqa: BLE001 - after the first byte every failure becomes the one error event
@@ -166,17 +166,17 @@ class QueryEventResponse(EventSourceResponse):
         try:
             async with asyncio.timeout(limit_s):
                 await delivery.flush()
-        except TimeoutError as exc:  # it reads a byte now and then, and would hold its query for ever
+        except TimeoutError as exc:  # a client that reads a byte now and then would hold its query for ever
             raise ClientDisconnect from exc
 
 
 class ResumableQueryResponse(QueryEventResponse):
-    """Server-sent events of one query, which goes on when its client has gone.
+    """Server-sent events of one query, which continues after a disconnect.
 
     Args:
         query: Owned by the response from here on.
-        encoder: Makes bytes of events, some of each.
-        buffer: Keeps them; opened.
+        encoder: Encodes each event as at least one.
+        buffer: Stores them; opened.
         ping_interval_s: Seconds of silence between keep-alive comments.
     """
 
@@ -192,12 +192,12 @@ class ResumableQueryResponse(QueryEventResponse):
         self._buffer = buffer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send and keep the events; return when all are kept, whether the client is there or not."""
+        """Send and store the events; return when all are stored, even after a disconnect."""
         client = ClientStream(send, self.raw_headers, ping_interval_s=self._ping_interval_s)
         delivery = _StoredDelivery(client, self._buffer)
-        listening = asyncio.create_task(_call_when_gone(receive, delivery.lose_client))
+        listening = asyncio.create_task(_call_on_disconnect(receive, delivery.lose_client))
         try:
-            with suppress(ClientDisconnect):  # at the very end, when all is kept
+            with suppress(ClientDisconnect):  # at the very end, when all is stored
                 async with client, self._buffer:
                     try:
                         await self._deliver_events(delivery)
@@ -205,11 +205,11 @@ class ResumableQueryResponse(QueryEventResponse):
                         await self._query.rest.aclose()
         finally:
             await end(listening)
-            await self._query.rest.aclose()  # of a response that could not even begin
+            await self._query.rest.aclose()  # of a response that never started
 
 
 class _StoredDelivery:
-    """Events that go to a client as long as it is there, and are kept in any case."""
+    """Delivery to a client while it is connected, and to the buffer always."""
 
     def __init__(self, client: ClientStream, buffer: AnswerBuffer) -> None:
         self._client = client
@@ -238,6 +238,6 @@ class _StoredDelivery:
         self._buffer.lose_client()
 
 
-async def _call_when_gone(receive: Receive, lose_client: Callable[[], None]) -> None:
+async def _call_on_disconnect(receive: Receive, lose_client: Callable[[], None]) -> None:
     await disconnected(receive)
     lose_client()

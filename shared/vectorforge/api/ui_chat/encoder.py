@@ -1,15 +1,20 @@
 """Query events as a UI message stream, version 1, of Vercel's AI SDK.
 
-The labels of the text read ``[n]``, whatever the preset calls them; n is the number of a source.
+https://ai-sdk.dev/docs/ai-sdk-ui/stream-protocol (``ai`` 7). Names in our own data and metadata are in camel
+case, as the AI SDK's. Labels in the text are ``[n]`` for every preset; n is the number of a source.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Any, TypeAlias
 
+from pydantic.alias_generators import to_camel
+
+from vectorforge.api.native.answers import AnswerDetails, Latency, RetrievalStats, Structured
 from vectorforge.api.openai.labels import LabelRewriter
 from vectorforge.api.problems import problem_of
+from vectorforge.api.schemas import Problem
 from vectorforge.api.streaming.sse import encode_json, json_event
-from vectorforge.api.ui_chat import parts
-from vectorforge.api.ui_chat.parts import Part
 from vectorforge.errors import VectorForgeError
 from vectorforge.pipeline.types import (
     Citation,
@@ -19,11 +24,178 @@ from vectorforge.pipeline.types import (
     ErrorEvent,
     MetaEvent,
     QueryEvent,
+    QueryResult,
     SourceCitation,
     SourcesEvent,
     TokenEvent,
     UsageEvent,
 )
+
+Part: TypeAlias = dict[str, Any]
+
+_FINISH_REASONS: Mapping[str, str] = {
+    "stop": "stop",
+    "empty": "stop",
+    "length": "length",
+    "content_filter": "content-filter",
+    "deadline": "interrupted",
+}
+_UNKNOWN_FINISH = "other"
+_MEDIA_TYPES: Mapping[str, str] = {
+    ".md": "text/markdown",
+    ".markdown": "text/markdown",
+    ".html": "text/html",
+    ".htm": "text/html",
+    ".pdf": "application/pdf",
+    ".docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+    ".csv": "text/csv",
+    ".jsonl": "application/x-ndjson",
+}
+"""Media type by extension, since a source has a name only; other extensions are text."""
+
+
+def _start(event: MetaEvent) -> Part:
+    """Return the start of the message, with its id and the answering model."""
+    metadata = {
+        "requestId": str(event.request_id),
+        "collectionId": str(event.collection_id),
+        "provider": event.provider,
+        "model": event.model,
+        "extractive": event.extractive,
+        "cached": event.cached,
+        "variant": event.variant,
+        "conversationId": str(event.conversation_id) if event.conversation_id else None,
+        "rewrittenQuery": event.rewritten_query,
+        "queryTruncated": event.query_truncated,
+    }
+    return {"type": "start", "messageId": str(event.request_id), "messageMetadata": metadata}
+
+
+def _retrieval(event: SourcesEvent) -> Part:
+    """Return the figures of the search, which do not become part of the message."""
+    data = {
+        "found": len(event.retrieved_chunks),
+        "used": len(event.sources),
+        "retrievalMs": event.retrieval_latency_ms,
+    }
+    return {"type": "data-retrieval", "data": data, "transient": True}
+
+
+def _source(number: int, passage: SourceCitation) -> Part:
+    """Return a source as ``source-url`` or ``source-document``; its id is the passage's.
+
+    Args:
+        number: The n of its label ``[n]``, from 1.
+        passage: The passage.
+    """
+    described = _described(passage)
+    ours = {
+        "number": number,
+        "documentId": str(passage.document_id),
+        "documentSource": passage.document_source,
+        "heading": passage.heading,
+        "score": passage.score,
+        "snippet": passage.snippet,
+        "startOffset": passage.start_offset,
+        "endOffset": passage.end_offset,
+    }
+    kind = "source-url" if passage.source_url else "source-document"
+    return {
+        "type": kind,
+        "sourceId": str(passage.chunk_id),
+        **described,
+        "providerMetadata": {"vectorforge": ours},
+    }
+
+
+def _judged(found: Citation) -> Part:
+    """Return a citation for ``onData`` while the text streams; not part of the message."""
+    data = {"number": found.source_number, "sourceId": str(found.chunk_id), "verdict": found.verdict}
+    return {"type": "data-citation", "data": data, "transient": True}
+
+
+def _citation(found: Citation, passage: SourceCitation, span: tuple[int, int]) -> Part:
+    """Return a member of a text part's ``citations``.
+
+    Args:
+        found: The citation.
+        passage: What it cites.
+        span: Where its label is in the text, in UTF-16 code units: as JavaScript counts.
+    """
+    cited = {
+        "type": "source",
+        "sourceType": "url" if passage.source_url else "document",
+        "id": str(passage.chunk_id),
+        **_described(passage),
+        "providerMetadata": {"vectorforge": {"number": found.source_number, "verdict": found.verdict}},
+    }
+    return {"source": cited, "startIndex": span[0], "endIndex": span[1], "citedText": passage.text}
+
+
+def _degraded(event: DegradedEvent) -> Part:
+    """Return a degradation step, which becomes part of the message."""
+    data = {
+        "step": event.step,
+        "reason": event.reason,
+        "provider": event.provider,
+        "model": event.model,
+        "extractive": event.extractive,
+    }
+    return {"type": "data-degraded", "data": data}
+
+
+def _problem_data(problem: Problem, stage: str) -> Part:
+    """Return an error for programs, sent before ``error``, which has a text only; not part of the message."""
+    data = {**problem.model_dump(mode="json", exclude_none=True), "stage": stage}
+    return {"type": "data-problem", "data": camel_case(data), "transient": True}
+
+
+def _finish(result: QueryResult, usage: UsageEvent | None) -> Part:
+    """Return the end of the answer: reason, tokens and details."""
+    details = AnswerDetails.of(result)
+    structured = result.structured and Structured.of(result.structured)
+    metadata = {
+        **details.model_dump(mode="json"),
+        "outcome": result.outcome,
+        "invalid_citations": result.invalid_citations,
+        "latency": Latency.of(result).model_dump(),
+        "retrieval_stats": RetrievalStats.of(result).model_dump(),
+        "structured": structured.model_dump() if structured else None,
+    }
+    counted = {"usage": _usage(usage)} if usage else {}
+    return {
+        "type": "finish",
+        "finishReason": _FINISH_REASONS.get(result.finish_reason, _UNKNOWN_FINISH),
+        "messageMetadata": {**camel_case(metadata), **counted},
+    }
+
+
+def camel_case(value: Any) -> Any:
+    """Return the JSON value with the keys of its objects in camel case."""
+    if isinstance(value, Mapping):
+        return {to_camel(key): camel_case(item) for key, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [camel_case(item) for item in value]
+    return value
+
+
+def _usage(event: UsageEvent) -> Part:
+    return {
+        "inputTokens": event.prompt_tokens,
+        "outputTokens": event.completion_tokens,
+        "totalTokens": event.total_tokens,
+        "estimated": event.estimated,
+    }
+
+
+def _described(passage: SourceCitation) -> Part:
+    title = passage.title or passage.document_source
+    if passage.source_url:
+        return {"url": passage.source_url, "title": title}
+    extension = PurePosixPath(passage.document_source).suffix.lower()
+    media_type = _MEDIA_TYPES.get(extension, "text/plain")
+    return {"mediaType": media_type, "title": title, "filename": passage.document_source}
+
 
 _TEXT_ID = "answer"
 _DONE = b"data: [DONE]\n\n"
@@ -46,33 +218,33 @@ class UIMessageEncoder:
         self._usage: UsageEvent | None = None
 
     def encode(self, event: QueryEvent) -> bytes:
-        """The parts that say what the event says; those of the last event end the stream."""
+        """Encode an event as parts; those of the last event end the stream."""
         encoded = b"".join(_encoded(part) for part in self._parts(event))
         return encoded + _DONE if isinstance(event, DoneEvent | ErrorEvent) else encoded
 
     def encode_failure(self, error: Exception, partial_answer: str) -> bytes:
-        """The end of a stream that an unforeseen exception broke off; its text stays here."""
+        """Encode the end of a stream after an unexpected exception, without its message."""
         own = error if isinstance(error, VectorForgeError) else VectorForgeError()
         return self.encode(ErrorEvent(own, "generate", partial_answer))
 
     def _parts(self, event: QueryEvent) -> Iterator[Part]:
         match event:
             case MetaEvent():
-                yield parts.start(event)
+                yield _start(event)
             case SourcesEvent():
                 yield from self._sources_found(event)
             case DegradedEvent():
-                yield parts.degraded(event)
+                yield _degraded(event)
             case TokenEvent():
                 yield from self._text(self._labels.feed(event.text))
             case CitationEvent():
                 self._citations.append(event.citation)
-                yield parts.judged(event.citation)
+                yield _judged(event.citation)
             case UsageEvent():
                 self._usage = event
             case DoneEvent():
                 yield from self._text_end()
-                yield parts.finish(event.result, self._usage)
+                yield _finish(event.result, self._usage)
             case ErrorEvent():
                 yield from self._failure(event)
 
@@ -80,12 +252,12 @@ class UIMessageEncoder:
         self._sources = event.sources
         found = {passage.chunk.id: passage for passage in event.retrieved_chunks}
         self._labels = LabelRewriter([found[s.chunk_id] for s in event.sources if s.chunk_id in found])
-        yield parts.retrieval(event)
+        yield _retrieval(event)
         for number, passage in enumerate(event.sources, start=1):
-            yield parts.source(number, passage)
+            yield _source(number, passage)
 
     def _text(self, text: str) -> Iterator[Part]:
-        if not text:  # what may become a label is held back
+        if not text:  # a possible label is held back
             return
         if not self._text_sent:
             yield {"type": "text-start", "id": _TEXT_ID}
@@ -97,13 +269,13 @@ class UIMessageEncoder:
         if not self._text_sent:
             return
         citations = [
-            parts.citation(found, self._sources[found.source_number - 1], self._span(found))
+            _citation(found, self._sources[found.source_number - 1], self._span(found))
             for found in map(self._labels.locate, self._citations)
         ]
         yield {"type": "text-end", "id": _TEXT_ID, "citations": citations}
 
     def _span(self, found: Citation) -> tuple[int, int]:
-        """Where its label is, in UTF-16 code units."""
+        """Return the position of its label, in UTF-16 code units."""
         start = _utf16_length(self._text_sent[: found.start])
         return start, start + _utf16_length(self._text_sent[found.start : found.end])
 
@@ -111,7 +283,7 @@ class UIMessageEncoder:
         """``useChat`` reads nothing after ``error``, so the text is ended before it."""
         yield from self._text_end()
         problem = problem_of(event.error, request_id=self.request_id)
-        yield parts.problem_data(problem, event.stage)
+        yield _problem_data(problem, event.stage)
         yield {"type": "error", "errorText": problem.detail}
         yield {"type": "finish", "finishReason": "error"}
 

@@ -1,9 +1,4 @@
-"""The body of ``/api/chat``: what ``useChat`` of Vercel's AI SDK 7 sends, and our own fields beside it.
-
-The messages of ``useChat`` as a question and what was said before it.
-
-``/api/chat``: the route that ``useChat`` of Vercel's AI SDK asks when it is told nothing else.
-"""
+"""``/api/chat``: the default route of ``useChat`` of Vercel's AI SDK 7, with additional fields of our own."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
@@ -12,7 +7,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from vectorforge.api.dependencies import ApplicationDep, Tenant
-from vectorforge.api.native.rag_schemas import (
+from vectorforge.api.native.query_bodies import (
     ALLOW_UNGROUNDED,
     MAX_MESSAGES,
     ConversationReference,
@@ -21,11 +16,12 @@ from vectorforge.api.native.rag_schemas import (
     VariantReference,
     given,
 )
-from vectorforge.api.openai.models import ASKABLE
+from vectorforge.api.openai.models import MODEL_PRESETS
 from vectorforge.api.query_route import QueryRoute
 from vectorforge.api.querying import answer_as_stream, check_config, requested_collection
-from vectorforge.api.responses import ANSWER_PROBLEMS, nameless_events_content
+from vectorforge.api.request_state import RequestState
 from vectorforge.api.schemas import (
+    ANSWER_PROBLEMS,
     MAX_PARTS,
     MAX_QUERY_CHARS,
     CollectionReference,
@@ -35,6 +31,7 @@ from vectorforge.api.schemas import (
     ProviderName,
     RequestBody,
     SearchModeName,
+    nameless_events_content,
 )
 from vectorforge.api.ui_chat.encoder import UIMessageEncoder
 from vectorforge.errors import InvalidInputError
@@ -42,7 +39,7 @@ from vectorforge.pipeline.types import HistoryMessage, QueryConfig
 from vectorforge.pipeline.variants import Variant
 
 MAX_CHAT_MESSAGES = 1000
-"""``useChat`` sends the whole chat with every question."""
+"""``useChat`` sends the whole chat with every query."""
 
 _OWN_FIELDS = {"id", "trigger", "message_id", "collection", "preset"}
 
@@ -78,33 +75,33 @@ class UIMessage(BaseModel):
 
 
 class UIChatRequest(RequestBody):
-    """A chat whose last message is the question. Fields that are not named here are ignored."""
+    """A chat whose last message is the query. Other fields are ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
-    id: str | None = Field(default=None, max_length=200, description="The chat's, as the client names it.")
+    id: str | None = Field(default=None, max_length=200, description="The client's id of the chat.")
     messages: list[UIMessage] = Field(
         min_length=1,
         max_length=MAX_CHAT_MESSAGES,
-        description="Oldest first. The last one is the user's question; its text counts, and that of the "
+        description="Oldest first. The last one is the user's query; its text is used, and that of the "
         "100 messages before it.",
     )
     trigger: Literal["submit-message", "regenerate-message"] = Field(
         default="submit-message",
-        description="`regenerate-message` never takes the answer from the cache.",
+        description="`regenerate-message` bypasses the answer cache.",
     )
     message_id: str | None = Field(default=None, alias="messageId", max_length=200, description="Not used.")
 
     collection: CollectionReference | None = None
     preset: Literal["vectorforge", "rag_query", "docrag"] = Field(
-        default="vectorforge", description="Whose defaults and formats apply."
+        default="vectorforge", description="Defaults and formats."
     )
     filters: Filters | None = None
     profile_id: ProfileId | None = None
     search_mode: SearchModeName | None = None
     top_k: Annotated[int, Field(ge=1)] | None = None
     min_score: float | None = Field(
-        default=None, description="Passages below are dropped; an explicit null drops none."
+        default=None, description="Minimum score of a passage; an explicit null keeps all."
     )
     llm_provider: ProviderName | None = None
     llm_model: ModelName | None = None
@@ -113,23 +110,23 @@ class UIChatRequest(RequestBody):
     variant: VariantReference | None = None
     conversation_id: ConversationReference | None = Field(
         default=None,
-        description="A stored conversation, whose messages count instead of those sent before the question.",
+        description="A stored conversation, whose messages replace those sent before the query.",
     )
     rewrite: Rewrite = False
     allow_ungrounded: bool = Field(default=False, description=ALLOW_UNGROUNDED)
 
     def config(self, history: tuple[HistoryMessage, ...], variant: Variant | None = None) -> QueryConfig:
-        """How the question is to be answered: what the request says goes over the variant.
+        """Return the query settings: explicit fields of the request override the variant.
 
         Args:
-            history: What was said before, as the client remembers it.
+            history: Conversation before the query, as sent by the client.
             variant: Named set of settings.
         """
         explicit = given(self, but=_OWN_FIELDS)
         for name in ("top_k", "max_tokens"):  # null means the default
             if explicit.get(name, 0) is None:
                 del explicit[name]
-        return ASKABLE[self.preset].config(
+        return MODEL_PRESETS[self.preset].config(
             variant,
             **explicit,
             stream=True,
@@ -139,16 +136,16 @@ class UIChatRequest(RequestBody):
 
 
 def question_of(messages: Sequence[UIMessage]) -> str:
-    """What the last message asks.
+    """Return the query in the last message.
 
     Raises:
-        InvalidInputError: It is not the user's, has no text, or has a file, which nobody here can read.
+        InvalidInputError: It is not the user's, has no text, or has a file.
     """
     last, field = messages[-1], f"messages.{len(messages) - 1}"
     if last.role != "user":
-        raise InvalidInputError("The last message must be the user's: it is the question.", field=field)
+        raise InvalidInputError("The last message must be the user's.", field=field)
     if any(part.type == "file" for part in last.parts):
-        raise InvalidInputError("Files cannot be read here; send text.", field=f"{field}.parts")
+        raise InvalidInputError("Files are not supported; send text.", field=f"{field}.parts")
     question = _text(last)
     if not question.strip():
         raise InvalidInputError("The last message has no text.", field=f"{field}.parts")
@@ -156,7 +153,7 @@ def question_of(messages: Sequence[UIMessage]) -> str:
 
 
 def history_of(messages: Sequence[UIMessage]) -> tuple[HistoryMessage, ...]:
-    """What was said before the question, oldest first: the last 100 messages that have text.
+    """Return the conversation before the query, oldest first: the last 100 messages with text.
 
     ``useChat`` sends all of a chat, also answers that broke off before their first word.
     """
@@ -190,5 +187,5 @@ async def ui_chat(
     config = body.config(history_of(body.messages), variant)
     check_config(application, config, {})
     collection = requested_collection(application, body.collection)
-    encoder = UIMessageEncoder(request_id=request.scope["state"]["request_id"])
+    encoder = UIMessageEncoder(request_id=RequestState.of(request.scope).request_id)
     return await answer_as_stream(request, application, tenant, question, collection, config, encoder=encoder)

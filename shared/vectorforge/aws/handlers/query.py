@@ -80,7 +80,7 @@ class QueryFunction:
             try:
                 application = Application.build(config, metrics=telemetry.metrics, tracer=telemetry.tracer)
             except NotConfiguredError:
-                from vectorforge.api.unconfigured import create_unconfigured_app
+                from vectorforge.api.app import create_unconfigured_app
 
                 # A key may come at any time, and this process may live for hours: it looks again.
                 app = create_unconfigured_app(_not_configured(config.aws))
@@ -92,19 +92,19 @@ class QueryFunction:
             run_in_loop(application.preload())
             if app.state.gateway_keys is not None:
                 run_in_loop(app.state.gateway_keys.preload())
-            _open_routers(app.state.doors)
+            _open_routers(app.state.routers)
             if os.environ.get("AWS_LAMBDA_INITIALIZATION_TYPE") == "snap-start":
                 _prepare_for_snapshot(application)
             self._started = _Started(telemetry, adapter)
         return self._started
 
 
-def _open_routers(doors: Routers) -> None:
-    """Return all routers if the init phase can load them, else those of queries."""
+def _open_routers(routers: Routers) -> None:
+    """Include all routers if the init phase can load them, else those of queries."""
     if os.environ.get("AWS_LAMBDA_INITIALIZATION_TYPE") in ("snap-start", "provisioned-concurrency"):
-        doors.open_all()
+        routers.include_all()
     else:
-        doors.open(*QUERY_ROUTERS)
+        routers.include(*QUERY_ROUTERS)
 
 
 def _prepare_for_snapshot(application: Application) -> None:

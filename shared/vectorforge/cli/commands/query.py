@@ -125,7 +125,7 @@ def ask(
 
     result = context.run(work)
     if context.terminal.json_output:
-        from vectorforge.api.native.rag_schemas import CollectionQueryResponse
+        from vectorforge.api.native.rag import CollectionQueryResponse
         from vectorforge.api.querying import is_extractive
 
         context.terminal.json(CollectionQueryResponse.of(result, extractive=is_extractive(result)))

@@ -150,7 +150,7 @@ def _with_default_collection(config: "VectorForgeConfig", collection: str | None
 def _serve_stdio(terminal: Terminal, setup: "LocalSetup") -> None:
     import asyncio
 
-    from vectorforge.api.mcp.stdio import serve_stdio
+    from vectorforge.api.mcp.server import serve_stdio
     from vectorforge.cli.session import open_session
 
     async def serve() -> None:

@@ -12,6 +12,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from vectorforge.api.problems import http_problem
+from vectorforge.api.request_state import RequestState
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -189,9 +190,10 @@ class BoundedConnection(HttpToolsProtocol):
             self.transport.abort()
             return
         self.lingering.add(self)
-        state = {"request_id": str(uuid4())}
-        headers = {"Connection": "close", "X-Request-Id": state["request_id"], **headers}
-        response = http_problem(status, detail, scope_state=state, code=code, headers=headers)
+        request_id = uuid4()
+        state = RequestState(request_id, str(request_id))
+        headers = {"Connection": "close", "X-Request-Id": state.request_id, **headers}
+        response = http_problem(status, detail, state=state, code=code, headers=headers)
         fields = b"".join(b"%b: %b\r\n" % field for field in response.raw_headers)
         self.transport.write(b"%b%b\r\n%b" % (STATUS_LINE[status], fields, bytes(response.body)))
         self.transport.write_eof()

@@ -13,7 +13,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from vectorforge.api.app import create_app
-from vectorforge.api.middleware import observability as access_log
+from vectorforge.api.middleware import context as access_log
 from vectorforge.api.routers import QUERY_ROUTERS
 from vectorforge.bootstrap import Application
 from vectorforge.cli.commands.addresses import reachable_url
@@ -93,7 +93,7 @@ async def load_ahead(application: Application, app: FastAPI) -> None:
         app: The API of the application; the query routers are loaded into it.
     """
     await application.preload()
-    app.state.doors.open(*QUERY_ROUTERS)
+    app.state.routers.include(*QUERY_ROUTERS)
     gc.freeze()
     gc.enable()
 

@@ -1,18 +1,104 @@
-"""What the tools return: for programs an object of a published schema, for a model the same as text."""
+"""Arguments and results of the MCP tools.
 
+Results are objects of a published schema for programs, and the same as text for a model.
+"""
+
+import json
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Annotated, Any, Self, TypeAlias, TypeVar
 from uuid import UUID
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, BeforeValidator, Field
+from pydantic.json_schema import SkipJsonSchema
 
-from vectorforge.api.native.answer_figures import Usage
-from vectorforge.api.native.answer_schemas import CitationBody
+from vectorforge.api.native.answers import CitationBody, Usage
 from vectorforge.api.native.search import SEARCH_DEGRADED
+from vectorforge.api.schemas import Body, CollectionReference, Filters, ProfileId, RequestBody, SearchModeName
 from vectorforge.pipeline.citations.labels import neutralise_labels
 from vectorforge.pipeline.context import ContextFormat, ContextPayload, cite
-from vectorforge.pipeline.types import QueryResult, SourceCitation
+from vectorforge.pipeline.presets import MIN_CONTEXT_CHARS
+from vectorforge.pipeline.types import QueryResult
+from vectorforge.tools.schemas import MAX_CONTEXT_CHARS, MAX_QUERY_CHARS, MAX_TOP_K
 from vectorforge.types import Collection, RetrievedChunk
+
+CONTEXT_CHARS = 6_000
+"""Default characters of a context: about 1,500 tokens."""
+
+T = TypeVar("T")
+
+
+def _object_in_a_text(value: Any) -> Any:
+    """Some hosts send objects as a text of JSON."""
+    if isinstance(value, str):
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError):
+            return value  # rejected by the next check
+    return value
+
+
+# Null selects the default; the schema omits it, since some hosts cannot read a choice of types.
+Optional: TypeAlias = T | SkipJsonSchema[None]
+
+
+class _WhereArguments(RequestBody):
+    collection: Optional[CollectionReference] = Field(
+        default=None,
+        description="Name or id of the collection to search. Left out: the default one. An unknown name is "
+        "answered with the names there are.",
+    )
+    filters: Optional[Annotated[Filters, BeforeValidator(_object_in_a_text)]] = None
+    profile_id: Optional[ProfileId] = Field(
+        default=None,
+        description="Only passages of the profile (a person's CV and the like) with this number. Without a "
+        "collection, that of the profiles is searched.",
+    )
+    search_mode: Optional[SearchModeName] = None
+
+
+class SearchArguments(_WhereArguments):
+    """Arguments of ``semantic_search``."""
+
+    query: str = Field(
+        min_length=1,
+        max_length=MAX_QUERY_CHARS,
+        description="What to look for: a whole question, or words that the answer would hold. It is compared "
+        "by meaning, so say it in full and in any language; operators such as AND or quotation marks mean "
+        "nothing.",
+    )
+    top_k: int = Field(
+        default=5,
+        ge=1,
+        le=MAX_TOP_K,
+        description="Passages at most. 3 to 8 suit most questions; take more to compare or to collect.",
+    )
+
+
+class ContextArguments(SearchArguments):
+    """Arguments of ``semantic_search_with_context``."""
+
+    max_length: int = Field(
+        default=CONTEXT_CHARS,
+        ge=MIN_CONTEXT_CHARS,
+        le=MAX_CONTEXT_CHARS,
+        description="Characters of the context at most; whole passages only, best first.",
+    )
+
+
+class AskArguments(_WhereArguments):
+    """Arguments of ``ask``."""
+
+    query: str = Field(
+        min_length=1,
+        max_length=MAX_QUERY_CHARS,
+        description="The question, in full: nothing of your conversation is known here, so put names where "
+        "it has pronouns.",
+    )
+    top_k: Optional[Annotated[int, Field(ge=1, le=MAX_TOP_K)]] = Field(
+        default=None,
+        description="Passages that the answer may rest on, at most. Left out: as the server is set.",
+    )
+
 
 NOTHING_FOUND = (
     "Nothing was found. Ask in other words, with fewer filters, or in another collection; if that finds "
@@ -26,15 +112,15 @@ class NamedPassages(ContextFormat):
     """Each passage under its label and its origin: ``[Source 1] handbook.md › Refunds``."""
 
     def write(self, number: int, chunk: RetrievedChunk, *, include_score: bool) -> str:
-        """The passage; nothing in it can be taken for a label."""
+        """Return the passage with neutralized labels."""
         origin = _origin(chunk.document_source, chunk.chunk.heading or chunk.document_title)
         relevance = f" (score {chunk.score:.2f})" if include_score else ""
         head = f"{self.label_of(number)} {neutralise_labels(origin)}{relevance}"
         return f"{head}\n{neutralise_labels(chunk.chunk.text)}"
 
 
-class FoundSource(BaseModel):
-    """Where a passage is from."""
+class FoundSource(Body):
+    """Source of a passage."""
 
     number: int = Field(description="The N of its label [Source N], from 1.")
     source: str = Field(description="Path, address or key of the document.")
@@ -45,24 +131,10 @@ class FoundSource(BaseModel):
     document_id: UUID
     chunk_id: UUID
 
-    @staticmethod
-    def fields_of(number: int, source: SourceCitation) -> dict[str, Any]:
-        """The values of these fields."""
-        return {
-            "number": number,
-            "source": source.document_source,
-            "url": source.source_url,
-            "title": source.title,
-            "heading": source.heading,
-            "score": source.score,
-            "document_id": source.document_id,
-            "chunk_id": source.chunk_id,
-        }
-
     @classmethod
-    def of(cls, number: int, source: SourceCitation) -> Self:
-        """The source with this number."""
-        return cls(**cls.fields_of(number, source))
+    def of(cls, source: Any, /, **given: Any) -> Self:
+        """Return the body of a ``SourceCitation``, whose number is given."""
+        return super().of(source, source=source.document_source, url=source.source_url, **given)
 
 
 class FoundPassage(FoundSource):
@@ -77,14 +149,9 @@ class QuotedSource(FoundSource):
 
     snippet: str
 
-    @classmethod
-    def of(cls, number: int, source: SourceCitation) -> Self:
-        """The source with this number."""
-        return cls(**cls.fields_of(number, source), snippet=source.snippet)
-
 
 class SearchResult(BaseModel):
-    """Of ``semantic_search``."""
+    """Result of ``semantic_search``."""
 
     collection: str = Field(description="Name of the collection searched.")
     passages: list[FoundPassage] = Field(description="Best first; empty when nothing was found.")
@@ -92,20 +159,16 @@ class SearchResult(BaseModel):
 
     @classmethod
     def of(cls, collection: Collection, found: Sequence[RetrievedChunk], degraded: list[str]) -> Self:
-        """The result for these passages, best first."""
+        """Return the result for these passages, best first."""
         passages = [
-            FoundPassage(
-                **FoundPassage.fields_of(number, cite(chunk)),
-                text=chunk.chunk.text,
-                metadata=dict(chunk.chunk.metadata),
-            )
+            FoundPassage.of(cite(chunk), number=number, metadata=chunk.chunk.metadata)
             for number, chunk in enumerate(found, start=1)
         ]
         return cls(collection=collection.name, passages=passages, degraded=degraded)
 
 
 class ContextResult(BaseModel):
-    """Of ``semantic_search_with_context``."""
+    """Result of ``semantic_search_with_context``."""
 
     collection: str = Field(description="Name of the collection searched.")
     context: str = Field(description="The passages as one text; empty when nothing was found.")
@@ -115,18 +178,20 @@ class ContextResult(BaseModel):
 
     @classmethod
     def of(cls, collection: Collection, found: ContextPayload, degraded: list[str]) -> Self:
-        """The result for a context within ``max_length``."""
+        """Return the result for a context within ``max_length``."""
         return cls(
             collection=collection.name,
             context=found.assembled_context if found.used else "",
-            sources=[FoundSource.of(number, source) for number, source in enumerate(found.sources, start=1)],
+            sources=[
+                FoundSource.of(source, number=number) for number, source in enumerate(found.sources, start=1)
+            ],
             left_out=found.chunks_truncated,
             degraded=degraded,
         )
 
 
-class AskResult(BaseModel):
-    """Of ``ask``."""
+class AskResult(Body):
+    """Result of ``ask``."""
 
     query_id: UUID = Field(description="Names the question in the query log.")
     collection: str = Field(description="Name of the collection asked.")
@@ -143,28 +208,23 @@ class AskResult(BaseModel):
     outcome: str = Field(description='How it ended; "empty": the documents hold nothing about it.')
 
     @classmethod
-    def of(cls, collection: Collection, result: QueryResult, *, extractive: bool) -> Self:
-        """The result for an answer."""
+    def of_answer(cls, collection: Collection, result: QueryResult, *, extractive: bool) -> Self:
+        """Return the tool result of an answer."""
         response = result.llm_response
-        return cls(
+        return cls.of(
+            result,
             query_id=result.request_id,
             collection=collection.name,
-            answer=result.answer,
-            citations=[CitationBody.of(citation) for citation in result.citations],
-            sources=[QuotedSource.of(number, source) for number, source in enumerate(result.sources, 1)],
+            sources=[QuotedSource.of(source, number=n) for n, source in enumerate(result.sources, start=1)],
             usage=Usage.of(result),
-            degraded=list(result.degraded),
             extractive=extractive,
-            cached=result.cached,
-            provider=response.provider if response else None,
-            model=response.model if response else None,
-            finish_reason=result.finish_reason,
-            outcome=result.outcome,
+            provider=response and response.provider,
+            model=response and response.model,
         )
 
 
 def answer_text(result: AskResult) -> str:
-    """The answer and the sources it cites (all it was given, where it cites none)."""
+    """Return the answer and its cited sources as text (all sources, if it cites none)."""
     cited = {citation.source_number for citation in result.citations}
     shown = [source for source in result.sources if source.number in cited or not cited]
     parts = [result.answer]
@@ -194,6 +254,6 @@ def _source_line(source: FoundSource) -> str:
 
 
 def _origin(source: str, heading: str | None) -> str:
-    """For a headline: of a long one the end, which says most; the whole is in ``sources``."""
+    """Return source and heading for a headline; a long one keeps its end."""
     origin = f"{source} › {heading}" if heading else source
     return origin if len(origin) <= _LONGEST_ORIGIN else f"…{origin[1 - _LONGEST_ORIGIN :]}"

@@ -1,16 +1,15 @@
-"""Messages as OpenAI's API takes them; what they hold beside is ignored, as its servers do.
+"""Request fields that the OpenAI routers share, and the bodies of ``/v1/chat/completions``.
 
-Bodies of ``/v1/chat/completions``: https://platform.openai.com/docs/api-reference/chat.
+Unknown fields are ignored, as OpenAI's servers do. https://platform.openai.com/docs/api-reference/chat
 """
 
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from vectorforge.api.native.answer_figures import Usage
-from vectorforge.api.native.answer_schemas import AnswerDetails, SourceBody
-from vectorforge.api.native.rag_schemas import (
+from vectorforge.api.native.answers import AnswerDetails, SourceBody, Usage
+from vectorforge.api.native.query_bodies import (
     ALLOW_UNGROUNDED,
     ConversationReference,
     Rewrite,
@@ -28,9 +27,10 @@ from vectorforge.api.schemas import (
     storable,
 )
 from vectorforge.pipeline.types import CitationVerdict
+from vectorforge.vectorstore.filters.parse import MAX_CONDITIONS, MAX_KEY_LENGTH, MAX_LIST_LENGTH
 
 MAX_CLIENT_MESSAGES = 1000
-"""Of one request: clients send their whole conversation again; its end is what goes into the prompt."""
+"""Messages of one request: clients send the whole conversation; its end becomes part of the prompt."""
 MAX_CONTENT_PARTS = 100
 MAX_TEXT_CHARS = MAX_QUERY_CHARS
 
@@ -49,7 +49,7 @@ class OpenAIBody(BaseModel):
 
 
 class ContentPart(BaseModel):
-    """A part of a message: text, or what is refused by its ``type``."""
+    """A part of a message: text, or a part rejected by its ``type``."""
 
     model_config = ConfigDict(extra="ignore", hide_input_in_errors=True)
 
@@ -90,13 +90,79 @@ AnsweringModel = Annotated[
         min_length=1,
         max_length=MAX_MODEL_CHARS,
         description="A preset and a collection: `vectorforge/handbook`; `vectorforge`, `rag_query` or "
-        "`docrag` alone ask the default collection. `GET /v1/models` lists them.",
+        "`docrag` alone query the default collection. `GET /v1/models` lists them.",
     ),
 ]
 
 
+_COMPOUND = ("and", "or")
+_OF_LISTS = ("in", "nin")
+
+
+class AttributeFilter(BaseModel):
+    """``{"type": "eq", "key": "year", "value": 2024}``, or several such in ``and`` and ``or``."""
+
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+    type: Literal["eq", "ne", "gt", "gte", "lt", "lte", "in", "nin", "and", "or"]
+    key: Annotated[str, Field(min_length=1, max_length=MAX_KEY_LENGTH)] | None = Field(
+        default=None, description="Of a comparison: the attribute; a dot leads into a nested object."
+    )
+    value: Any = Field(
+        default=None, description="Of a comparison: string, number or boolean; of in and nin, a list of them."
+    )
+    filters: Annotated[list["AttributeFilter"], Field(min_length=1, max_length=MAX_CONDITIONS)] | None = (
+        Field(default=None, description="Of and, or: the conditions.")
+    )
+
+    @model_validator(mode="after")
+    def _usable(self) -> "AttributeFilter":
+        if self.type in _COMPOUND:
+            if self.filters is None or not {"key", "value"}.isdisjoint(self.model_fields_set):
+                raise ValueError(f"{self.type} has filters, and neither key nor value")
+            return self
+        if self.key is None or self.filters is not None:
+            raise ValueError(f"{self.type} has key and value, and no filters")
+        if self.key.startswith("$"):
+            raise ValueError("key must not begin with $")
+        if self.type in _OF_LISTS:
+            if not isinstance(self.value, list) or len(self.value) > MAX_LIST_LENGTH:
+                raise ValueError(f"{self.type} requires a list of at most {MAX_LIST_LENGTH} values")
+        elif not isinstance(self.value, str | int | float):
+            raise ValueError(f"{self.type} requires a string, a number or a boolean")
+        return self
+
+    def translated(self) -> dict[str, Any]:
+        """Return the condition as a native filter; ``vectorstore.filters`` checks the values of lists."""
+        if self.filters is not None:
+            return {f"${self.type}": [part.translated() for part in self.filters]}
+        return {str(self.key): {f"${self.type}": self.value}}
+
+
+def unsupported(reason: str) -> Any:
+    """Return the validator of an unsupported field, which may only be empty."""
+
+    def check(value: Any) -> Any:
+        if value:
+            raise ValueError(reason)
+        return value
+
+    return AfterValidator(check)
+
+
+MAX_RESULTS = 50  # as in OpenAI's API
+
+
+class RankingOptions(OpenAIBody):
+    """Selection of passages."""
+
+    ranker: Literal["none", "auto"] = Field(default="auto", description="Both: by similarity alone.")
+    score_threshold: float | None = Field(default=None, description="Passages below are dropped.")
+    hybrid_search: Annotated[Any, unsupported("hybrid search weights are not supported")] = None
+
+
 class RetrievalOptions(OpenAIBody):
-    """What OpenAI's clients may say about the search; in ``extra_body`` of its Python package."""
+    """Search options of OpenAI requests; ``extra_body`` in OpenAI's Python package."""
 
     top_k: Annotated[int, Field(ge=1, description="Passages to retrieve.")] | None = None
     min_score: float | None = Field(default=None, description="Passages scoring lower are dropped.")
@@ -111,7 +177,7 @@ class RetrievalOptions(OpenAIBody):
     allow_ungrounded: bool | None = Field(default=None, description=ALLOW_UNGROUNDED)
 
     def search_options(self) -> dict[str, Any]:
-        """Those given, as fields of ``QueryConfig``; null is the same as not given."""
+        """Return the given options as fields of ``QueryConfig``; null counts as omitted."""
         return self.model_dump(include=set(RetrievalOptions.model_fields) - {"variant"}, exclude_none=True)
 
 
@@ -124,7 +190,7 @@ class StreamOptions(OpenAIBody):
 
 
 class ChatCompletionRequest(RetrievalOptions):
-    """A conversation whose last message is a question. What is not listed here is ignored."""
+    """A conversation whose last message is the query. Other fields are ignored."""
 
     model: AnsweringModel
     messages: ClientMessages
@@ -139,7 +205,7 @@ class ChatCompletionRequest(RetrievalOptions):
     append_sources: bool | None = Field(
         default=None, description="True: the cited sources follow the answer as a Markdown list."
     )
-    # What is refused, because the answer would not be what was asked for; see ``api/openai/errors.py``.
+    # Rejected if set, because the answer would differ from the request: ``api/openai/chat.py``.
     n: int | None = None
     tools: list[Any] | None = None
     tool_choice: Any = None
@@ -155,7 +221,7 @@ class ChatCompletionRequest(RetrievalOptions):
     web_search_options: Any = None
 
     def options(self) -> dict[str, Any]:
-        """How the question is to be answered: fields of ``QueryConfig`` that the request says."""
+        """Return the query settings of the request as fields of ``QueryConfig``."""
         limit = self.max_completion_tokens or self.max_tokens
         sampling = {"temperature": self.temperature, "top_p": self.top_p, "max_tokens": limit}
         given = {name: value for name, value in sampling.items() if value is not None}
@@ -163,12 +229,12 @@ class ChatCompletionRequest(RetrievalOptions):
 
     @property
     def limit_field(self) -> str:
-        """Which of its two names the longest answer has in this request."""
+        """Name of the field that limits the answer's length in this request."""
         return "max_completion_tokens" if self.max_completion_tokens else "max_tokens"
 
 
 class UrlCitation(BaseModel):
-    """A place in the answer that cites a source."""
+    """Position in the answer that cites a source."""
 
     start_index: int = Field(
         description="Offset of `[n]` in the content, in characters (Unicode code points)."
@@ -208,14 +274,14 @@ class AnswerChoice(BaseModel):
 
 
 class OwnDetails(AnswerDetails):
-    """What other servers of this API do not say: ``vectorforge`` in the answer."""
+    """Details beyond OpenAI's API: ``vectorforge`` in the answer."""
 
     query_id: UUID = Field(description="Of the log: `GET /v1/queries/{query_id}`.")
     provider: str | None
     llm_model: str | None
-    extractive: bool = Field(description="True: the answer quotes the documents and is written by no model.")
+    extractive: bool = Field(description="True: the answer quotes the documents; no model wrote it.")
     outcome: str
-    sources: list[SourceBody] = Field(description="The passages that the model was given, by number.")
+    sources: list[SourceBody] = Field(description="The passages in the prompt, by number.")
 
 
 class ChatCompletion(BaseModel):
@@ -224,7 +290,7 @@ class ChatCompletion(BaseModel):
     id: str
     object: Literal["chat.completion"] = "chat.completion"
     created: int = Field(description="Unix time in seconds.")
-    model: str = Field(description="As it was asked for.")
+    model: str = Field(description="As requested.")
     choices: list[AnswerChoice]
     usage: Usage
     vectorforge: OwnDetails

@@ -1,4 +1,4 @@
-"""Doors are opened by the paths that lead to them, and only by these."""
+"""Inclusion of routers by the paths of requests."""
 
 import re
 import subprocess
@@ -14,13 +14,13 @@ from starlette.testclient import TestClient
 
 from vectorforge import api
 from vectorforge.api.app import create_app
-from vectorforge.api.routers import DOORS, Routers, load_router
+from vectorforge.api.routers import ROUTERS, Routers, load_router
 from vectorforge.bootstrap.application import Application
 from vectorforge.config import DatabaseSettings, ServerSettings, VectorForgeConfig
 
 
 def _routes() -> Iterator[tuple[str, str]]:
-    for name in DOORS:
+    for name in ROUTERS:
         for route in load_router(name).router.routes:
             yield name, route.path
 
@@ -36,61 +36,66 @@ def test_every_module_with_a_router_is_listed() -> None:
         for path in package.rglob("*.py")
         if re.search(r"^router = ", path.read_text(), re.MULTILINE)
     }
-    assert modules == set(DOORS)
+    assert modules == set(ROUTERS)
 
 
 @pytest.mark.parametrize(("name", "path"), sorted(set(_routes())))
-def test_a_path_opens_the_door_that_serves_it(name: str, path: str) -> None:
+def test_path_of_a_route_includes_its_router(name: str, path: str) -> None:
     app = FastAPI(openapi_url=None)
-    # What stands for a parameter in the template stands for itself in a path.
-    Routers(app).open_for(path)
+    # A parameter of the template matches its own placeholder.
+    Routers(app).include_for(path)
     assert path in _paths_of(app), name
 
 
-def test_a_path_that_nothing_serves_opens_no_door() -> None:
+def test_unknown_path_includes_no_router() -> None:
     app = FastAPI(openapi_url=None)
-    doors = Routers(app)
+    routers = Routers(app)
     for path in ("/wp-login.php", "/v1", "/v1/ragged", "/v1/collection", "/docs"):
-        doors.open_for(path)
+        routers.include_for(path)
     assert app.routes == []
 
 
-def test_a_door_is_opened_once() -> None:
+def test_router_is_included_once() -> None:
     app = FastAPI(openapi_url=None)
-    doors = Routers(app)
-    doors.open_for("/v1/search")
+    routers = Routers(app)
+    routers.include_for("/v1/search")
     opened = list(app.routes)
-    doors.open_for("/v1/search")
-    doors.open("vectorforge.api.native.search")
+    routers.include_for("/v1/search")
+    routers.include("vectorforge.api.native.search")
     assert app.routes == opened
-    doors.open_all()
-    doors.open_all()
-    assert len(app.routes) == len(DOORS)
+    routers.include_all()
+    routers.include_all()
+    assert len(app.routes) == len(ROUTERS)
 
 
-def test_importing_the_api_builds_the_models_of_no_door() -> None:
+def test_import_of_the_query_handler_loads_no_router() -> None:
     code = "import sys, functions.query.handler; print(*sys.modules)"
     root = Path(__file__).parents[2]
     found = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root
     ).stdout.split()
     assert "vectorforge.api.app" in found
-    later = ("vectorforge.api.routes.", "vectorforge.ingestion.", "vectorforge.bootstrap.tenant")
+    later = (
+        *ROUTERS,
+        "vectorforge.api.native.",
+        "vectorforge.ingestion.",
+        "vectorforge.bootstrap.tenant",
+    )
     assert [name for name in found if name.startswith(later)] == []
 
 
-def test_paths_that_are_remembered_are_few() -> None:  # callers choose them
+def test_seen_paths_are_bounded() -> None:  # callers choose them
     app = FastAPI(openapi_url=None)
-    doors = Routers(app)
+    routers = Routers(app)
     for number in range(1000):
-        doors.open_for(f"/v1/jobs/{number}")
-    doors.open_for("/v1/search")
+        routers.include_for(f"/v1/jobs/{number}")
+    routers.include_for("/v1/search")
     assert {"/v1/jobs/{job_id}", "/v1/search"} <= _paths_of(app)
-    assert len(doors._asked_for) <= 100
+    assert len(routers._seen_paths) <= 100
 
 
-# security 10: what no scope is written for is served to nobody, even if the router knows it
-def test_a_route_without_a_scope_is_no_route() -> None:
+# security 10: a route without a declared scope is not served, even if the router matches it
+def test_route_without_a_scope_returns_404() -> None:
     database = DatabaseSettings(database_url=SecretStr("postgresql://nobody@127.0.0.1:1/none"))
     config = VectorForgeConfig(database=database, server=ServerSettings(auth="local"))
     app = create_app(Application.build(config))

@@ -1,0 +1,181 @@
+"""``/v1/docrag/query``: answers from documentation with examples, sources and the model's confidence."""
+
+from typing import Annotated, Any, Literal, Self
+from uuid import UUID
+
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel, Field
+
+from vectorforge.api.dependencies import ApplicationDep, Tenant
+from vectorforge.api.native.answers import (
+    AnswerDetails,
+    CitationBody,
+    DocRagQuality,
+    RetrievalStats,
+    SourceBody,
+    Structured,
+    Usage,
+    numbered_sources,
+)
+from vectorforge.api.native.query_bodies import (
+    ALLOW_UNGROUNDED,
+    NO_SETTINGS,
+    ConversationReference,
+    DryRunFlag,
+    DryRunResponse,
+    ResumableFlag,
+    Rewrite,
+    Temperature,
+    VariantReference,
+    given,
+)
+from vectorforge.api.query_route import QueryRoute
+from vectorforge.api.querying import (
+    answer_as_stream,
+    answer_dry,
+    answer_whole,
+    check_config,
+    is_extractive,
+    requested_collection,
+)
+from vectorforge.api.schemas import (
+    ANSWER_PROBLEMS,
+    MAX_QUERY_CHARS,
+    CollectionReference,
+    Filters,
+    ModelName,
+    ProfileId,
+    ProviderName,
+    RequestBody,
+    SearchModeName,
+)
+from vectorforge.api.streaming.sse import event_stream_content
+from vectorforge.pipeline.presets import DEFAULT_COLLECTION, DOCRAG, history_of
+from vectorforge.pipeline.types import QueryConfig
+from vectorforge.pipeline.variants import Variant
+
+MAX_EXCHANGES = 50
+
+
+class Exchange(BaseModel):
+    """An earlier query and its answer."""
+
+    model_config = {"extra": "forbid"}
+
+    user_query: str = Field(max_length=100_000)
+    ai_response: str = Field(max_length=100_000)
+
+
+class DocRagQueryRequest(RequestBody):
+    """A query to the documentation."""
+
+    query: str = Field(max_length=MAX_QUERY_CHARS)
+    conversation_history: Annotated[list[Exchange], Field(max_length=MAX_EXCHANGES)] | None = Field(
+        default=None,
+        description="Oldest first. The model sees the last three, of each answer the first 200 characters.",
+    )
+    n_results: int = Field(default=5, ge=1, description="Passages to retrieve; max_top_k at most.")
+    min_score: float | None = Field(
+        default=None,
+        description="Chunks that score less are dropped, which retrieval_stats counts; null drops none.",
+    )
+    filters: Filters | None = None
+    temperature: Temperature | None = 0.3
+    max_tokens: int = Field(default=1000, ge=1)
+    stream: bool = Field(default=False, description="True: the answer comes as server-sent events.")
+    resumable: ResumableFlag = False
+    collection: CollectionReference | None = Field(
+        default=None, description="Default: `docrag_embeddings` if there is one, else the default collection."
+    )
+    profile_id: ProfileId | None = None
+    search_mode: SearchModeName | None = None
+    provider: ProviderName | None = None
+    model: ModelName | None = None
+
+    variant: VariantReference | None = None
+    conversation_id: ConversationReference | None = None
+    rewrite: Rewrite = False
+    dry_run: DryRunFlag = False
+    allow_ungrounded: bool = Field(default=False, description=ALLOW_UNGROUNDED)
+
+    def config(self, variant: Variant | None = None) -> QueryConfig:
+        """Return the query settings: explicit fields of the request override the variant."""
+        explicit = given(self, but={"collection", "conversation_history", *NO_SETTINGS})
+        for own, field in (("n_results", "top_k"), ("provider", "llm_provider"), ("model", "llm_model")):
+            if own in explicit:
+                explicit[field] = explicit.pop(own)
+        exchanges = [(e.user_query, e.ai_response) for e in self.conversation_history or ()]
+        return DOCRAG.config(variant, **explicit, history=history_of(exchanges))
+
+
+class DocRagQueryResponse(AnswerDetails):
+    """The answer with the model's structured output."""
+
+    id: UUID
+    query: str
+    answer: str
+    examples: list[str] = Field(description="Code examples.")
+    sources: list[str] = Field(description="Sources named by the model, limited to those in the prompt.")
+    dropped_sources: int = Field(description="Sources named by the model that are not in the prompt.")
+    confidence: Literal["high", "medium", "low"] = Field(
+        description="As stated by the model; low if it states none."
+    )
+    response_time: float = Field(description="Seconds.")
+    passages: list[SourceBody] = Field(description="Passages in the prompt, best first.")
+    citations: list[CitationBody]
+    quality: DocRagQuality | None
+    provider: str | None
+    model: str | None
+    extractive: bool = Field(description="True: the answer quotes the documents; no model wrote it.")
+    usage: Usage
+    retrieval_stats: RetrievalStats
+    finish_reason: str
+    outcome: str
+    error: Literal["service_unavailable"] | None = Field(
+        description="No model is available: fixed answer, and `degraded` ends with `template`."
+    )
+
+    @classmethod
+    def of(cls, source: Any, /, **given: Any) -> Self:
+        """Return the body of a ``QueryResult`` with structured output."""
+        structured = Structured.of(source.structured)
+        return super().of(
+            source,
+            id=source.request_id,
+            **structured.model_dump(),
+            response_time=source.total_latency_ms / 1000,
+            passages=numbered_sources(source.sources),
+            error="service_unavailable" if "template" in source.degraded else None,
+            **given,
+        )
+
+
+router = APIRouter(prefix="/v1", tags=["query"], route_class=QueryRoute)
+
+
+@router.post(
+    "/docrag/query",
+    response_model=DocRagQueryResponse | DryRunResponse,
+    responses={
+        200: {
+            "description": "The answer: JSON, or with `stream: true` server-sent events.",
+            "content": event_stream_content(),
+        },
+        **ANSWER_PROBLEMS,
+    },
+)
+async def docrag_query(
+    request: Request, body: DocRagQueryRequest, application: ApplicationDep, tenant: Tenant
+) -> Response | DocRagQueryResponse | DryRunResponse:
+    """Answer a query from documentation. The model returns JSON; a stream has its answer as text."""
+    config = body.config(tenant.choose_variant(body.variant, body.conversation_id))
+    check_config(application, config, {"top_k": "n_results", "llm_provider": "provider"})
+    collection = requested_collection(application, body.collection, preferred=DEFAULT_COLLECTION)
+    if body.dry_run:
+        return await answer_dry(request, application, tenant, body.query, collection, config)
+    if body.stream:
+        return await answer_as_stream(
+            request, application, tenant, body.query, collection, config, resumable=body.resumable
+        )
+    result = await answer_whole(request, application, tenant, body.query, collection, config)
+    return DocRagQueryResponse.of(result, extractive=is_extractive(result))

@@ -1,0 +1,172 @@
+"""Request state, response headers, error responses, access log and HTTP metrics.
+
+The RateLimit header fields follow IETF's HTTPAPI working group
+(https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-10): ``q`` is a quota, ``w`` its
+window, ``r`` the remainder and ``t`` the time until more is available, in seconds.
+"""
+
+import logging
+import math
+import time
+from typing import Final
+
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from vectorforge.api.problems import error_response
+from vectorforge.api.request_state import RequestState
+from vectorforge.limits.settings import LimitState
+from vectorforge.telemetry import REQUEST_ID, MetricsCollector
+
+logger = logging.getLogger(__name__)
+
+_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_NO_ROUTE: Final = "unmatched"
+_CLIENT_GONE: Final = 499  # nginx's number for a disconnect before the response
+_INTERNAL_ERROR: Final = 500
+_HEADERS: Final = ((b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer"))
+"""Headers of every response; no route sets them itself."""
+_MINUTE_S, _DAY_S = 60, 86_400
+
+
+class RequestMetrics:
+    """Measures every request from its first byte to the last byte of its response.
+
+    Tags hold the route's template and never the path, which callers choose. A streamed answer that fails
+    after its first byte has status 200 here; ``pipeline.query.errors`` counts it.
+
+    Args:
+        app: The next app. Requests rejected before a route matches count as route "unmatched".
+        metrics: Receives ``http.requests``, ``http.errors`` and ``http.request.duration_ms``.
+    """
+
+    def __init__(self, app: ASGIApp, *, metrics: MetricsCollector) -> None:
+        self.app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        started = time.perf_counter()
+        status = _CLIENT_GONE
+        failed = True
+
+        async def watching_send(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self.app(scope, receive, watching_send)
+            failed = False
+        except Exception:
+            status = _INTERNAL_ERROR if status == _CLIENT_GONE else status
+            raise
+        finally:
+            self._record(scope, status, (time.perf_counter() - started) * 1000, failed=failed)
+
+    def _record(self, scope: Scope, status: int, duration_ms: float, *, failed: bool) -> None:
+        method = scope["method"] if scope["method"] in _METHODS else "other"
+        place = {"route": _route_of(scope), "method": method}
+        self._metrics.increment("http.requests", tags={**place, "status": str(status)})
+        if failed or status >= 400:
+            self._metrics.increment("http.errors", tags={**place, "status": str(status)})
+        self._metrics.observe("http.request.duration_ms", duration_ms, place)
+
+
+class RequestContext:
+    """Creates the request state, adds the headers of every response, and turns errors into responses."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        state = RequestState.begin(scope)
+        token = REQUEST_ID.set(state.request_id)
+        try:
+            await self._respond(state, scope, receive, send)
+        finally:
+            if (admission := state.admission) is not None:
+                await admission.end()  # settles whatever the request left unsettled
+            log_access(scope)
+            REQUEST_ID.reset(token)
+
+    async def _respond(self, state: RequestState, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                state.status = message["status"]
+                headers = message["headers"] = [*message.get("headers", ()), *_HEADERS]
+                headers.append((b"x-request-id", state.request_id.encode("latin-1")))
+                if b"cache-control" not in [name for name, _ in headers]:
+                    headers.append((b"cache-control", b"no-store"))
+                admission = state.admission
+                if admission is not None and admission.state is not None:
+                    headers.extend(limit_headers(admission.state))
+            await send(message)
+
+        try:
+            await self.app(scope, receive, send_with_headers)
+        except ClientDisconnect:
+            return  # no client to respond to
+        except Exception as exc:
+            if state.status is not None:
+                raise  # the server cuts the connection, so a partial response is not mistaken for a whole one
+            await error_response(state, exc)(scope, receive, send_with_headers)
+
+
+def log_access(scope: Scope) -> None:
+    """Log the credential, route and status of a request at INFO, if it was authenticated.
+
+    The line holds the route's template instead of the path, and the credential's name. Its query id is that
+    of the query log, if the request was a query.
+    """
+    state = RequestState.of(scope)
+    principal = state.principal
+    if principal is None or not logger.isEnabledFor(logging.INFO):
+        return
+    logger.info(
+        "%s %s: %s in %.0f ms, by %s of %r",
+        scope["method"],
+        _route_of(scope),
+        state.status or "no answer",
+        (time.monotonic() - state.arrived_at) * 1000,
+        principal.credential,
+        principal.tenant,
+        extra={"credential": principal.credential, "query_id": str(state.query_id)},
+    )
+
+
+def limit_headers(state: LimitState) -> list[tuple[bytes, bytes]]:
+    """Return the RateLimit header fields; empty if only cost and streams, without a window, are limited."""
+    policies, left = [], []
+    limits = state.limits
+    if limits.requests_per_minute is not None:
+        policies.append(f'"requests";q={limits.requests_per_minute};w={_MINUTE_S}')
+        left.append(_service_limit("requests", state.requests_left, state.minute_reset_s))
+    if limits.tokens_per_day is not None:
+        policies.append(f'"tokens";q={limits.tokens_per_day};w={_DAY_S}')
+        left.append(_service_limit("tokens", state.tokens_left, state.day_reset_s))
+    if not policies:
+        return []
+    return [
+        (b"ratelimit-policy", ", ".join(policies).encode()),
+        (b"ratelimit", ", ".join(left).encode()),
+    ]
+
+
+def _service_limit(name: str, left: int | None, reset_s: float | None) -> str:
+    more = "" if reset_s is None else f";t={max(1, math.ceil(reset_s))}"
+    return f'"{name}";r={left or 0}{more}'
+
+
+def _route_of(scope: Scope) -> str:
+    """Return the template of the matched route, such as "/v1/jobs/{job_id}"."""
+    path: str = getattr(scope.get("route"), "path", _NO_ROUTE)
+    return path

@@ -1,0 +1,259 @@
+"""Parts of answers that all query routers share: figures, sources, citations and details."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, Self
+from uuid import UUID
+
+from pydantic import BaseModel, Field, SerializeAsAny
+
+from vectorforge.api.schemas import Body
+from vectorforge.pipeline.presets import accuracy_indicators
+from vectorforge.pipeline.types import CitationVerdict, QueryResult, SourceCitation
+from vectorforge.types import ScanReason, SearchMode
+
+SCAN = "`exact`: all matching passages were compared; `index`: approximate index; null: unknown."
+SCAN_REASON = (
+    "Reason for `scan`: few or many matches; sparse, a small part of the index matches; unindexed, there is "
+    "no index; short, the index returned fewer than match; words, an exact lexical search."
+)
+RELEVANCE = "Rank criterion of a hybrid or lexical search or of a reranker; null: ranked by score."
+
+
+class Usage(Body):
+    """Tokens as counted by the vendor; zeros if no model was called."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    total_tokens: int = 0
+
+    @classmethod
+    def of(cls, source: Any, /, **given: Any) -> Self:
+        """Return the usage of a ``QueryResult``."""
+        return cls() if source.llm_response is None else super().of(source.llm_response, **given)
+
+
+class Quality(Body):
+    """Quality of an answer, measured without a model."""
+
+    relevance: float = Field(description="Share of the answer's words found in the passages, 0 to 1.")
+    completeness: float = Field(description="Share of the query's words answered from passages, 0 to 1.")
+    supported_citations: int
+    unsupported_citations: int
+    low: bool
+
+
+class DocRagQuality(Quality):
+    """Quality of a structured answer, with the DocRag engine's names in addition."""
+
+    relevance_score: float = Field(description="`relevance`.")
+    completeness_score: float = Field(description="`completeness`.")
+    accuracy_indicators: list[str] = Field(description="Any of `sources_provided` and `examples_provided`.")
+
+
+def quality_of(result: QueryResult) -> Quality | None:
+    """Return the quality of an answer, or None without chunks to measure it by."""
+    quality, structured = result.quality, result.structured
+    if quality is None:
+        return None
+    if structured is None:
+        return Quality.of(quality)
+    return DocRagQuality.of(
+        quality,
+        relevance_score=quality.relevance,
+        completeness_score=quality.completeness,
+        accuracy_indicators=accuracy_indicators(structured.examples, structured.source_urls),
+    )
+
+
+class FunnelBody(Body):
+    """Passages left by each step; candidates = below_min_score + dropped_by_budget + used."""
+
+    matched: int | None = Field(
+        description="Passages that match collection, profile and filters; null: no search was made."
+    )
+    matched_is_at_least: bool = Field(description="Counting stopped at `matched`: there are more.")
+    candidates: int = Field(description="Nearest of them, as many as requested.")
+    below_min_score: int = Field(description="Candidates below the minimum score.")
+    dropped_by_budget: int = Field(description="Candidates that did not fit into the prompt.")
+    used: int = Field(description="Passages in the prompt.")
+    cited: int = Field(description="Distinct passages that the answer cites.")
+    search_mode: SearchMode | None = Field(description="Mode of the search; null: no search was made.")
+    scan: Literal["exact", "index"] | None = Field(description=SCAN)
+    scan_reason: ScanReason | None = Field(description=SCAN_REASON)
+
+    @classmethod
+    def of(cls, source: Any, /, **given: Any) -> Self:
+        """Return the body of a ``Funnel``."""
+        scan = source.scan
+        return super().of(
+            source, scan=scan.method if scan else None, scan_reason=scan.reason if scan else None, **given
+        )
+
+
+class Latency(BaseModel):
+    """Milliseconds; the total is at least the sum of retrieval, context and generation."""
+
+    retrieval_ms: float
+    context_ms: float
+    generation_ms: float
+    total_ms: float
+    first_token_ms: float | None = Field(description="From the start of the query; null without a token.")
+
+    @classmethod
+    def of(cls, result: QueryResult) -> Self:
+        """Return the latency of a result."""
+        fields = {name: name.removesuffix("ms") + "latency_ms" for name in cls.model_fields}
+        return cls(**{name: getattr(result, own_name) for name, own_name in fields.items()})
+
+
+class RetrievalStats(BaseModel):
+    """Figures of the search; scores are null if nothing was found."""
+
+    chunks_retrieved: int
+    retrieval_time_ms: float = Field(description="Rounded to 2 decimals.")
+    generation_time_ms: float = Field(description="Rounded to 2 decimals.")
+    top_score: float | None = Field(description="Rounded to 4 decimals.")
+    avg_score: float | None
+    min_score: float | None
+    below_min_score: int = Field(description="Passages near the query that scored too low to be used.")
+
+    @classmethod
+    def of(cls, result: QueryResult) -> Self:
+        """Return the figures of a result."""
+        scores = [chunk.score for chunk in result.retrieved_chunks]
+        return cls(
+            chunks_retrieved=len(scores),
+            retrieval_time_ms=round(result.retrieval_latency_ms, 2),
+            generation_time_ms=round(result.generation_latency_ms, 2),
+            top_score=round(max(scores), 4) if scores else None,
+            avg_score=round(sum(scores) / len(scores), 4) if scores else None,
+            min_score=round(min(scores), 4) if scores else None,
+            below_min_score=result.funnel.below_min_score,
+        )
+
+
+class SourceBody(Body):
+    """A passage in the prompt."""
+
+    number: int = Field(description="N of its label, from 1.")
+    document_source: str
+    source_url: str | None = Field(description="The source, if it is a web address.")
+    title: str | None
+    heading: str | None
+    chunk_id: UUID
+    document_id: UUID
+    chunk_index: int
+    score: float
+    relevance: float | None = Field(description=RELEVANCE)
+    snippet: str
+    truncated: bool
+    start_offset: int
+    end_offset: int
+    text: str
+
+
+def numbered_sources(sources: Sequence[SourceCitation]) -> list[SourceBody]:
+    """Return the bodies of the sources in the order of their labels."""
+    return [SourceBody.of(source, number=number) for number, source in enumerate(sources, start=1)]
+
+
+class CitationBody(Body):
+    """A label in the answer that refers to a source."""
+
+    source_number: int
+    start: int = Field(description="Offset of the label in the answer, in characters.")
+    end: int
+    chunk_id: UUID
+    document_id: UUID
+    verdict: CitationVerdict = Field(
+        description="`supported` if the passage has the numbers and names of the citing sentence."
+    )
+
+
+class Structured(Body):
+    """Additional output of a model that was requested to return JSON."""
+
+    examples: list[str] = Field(description="Code examples.")
+    sources: list[str] = Field(description="Sources named by the model, limited to those in the prompt.")
+    dropped_sources: int = Field(description="Sources named by the model that are not in the prompt.")
+    confidence: Literal["high", "medium", "low"] = Field(
+        description="As stated by the model; low if it states none."
+    )
+
+    @classmethod
+    def of(cls, source: Any, /, **given: Any) -> Self:
+        """Return the body of a ``StructuredAnswer``."""
+        return super().of(
+            source, sources=source.source_urls, dropped_sources=source.dropped_source_urls, **given
+        )
+
+
+_DERIVED: Mapping[str, Callable[[QueryResult], Any]] = {
+    "quality": quality_of,
+    "funnel": lambda result: FunnelBody.of(result.funnel),
+    "usage": Usage.of,
+    "latency": Latency.of,
+    "retrieval_stats": RetrievalStats.of,
+    "structured": lambda result: result.structured and Structured.of(result.structured),
+    "provider": lambda result: result.llm_response and result.llm_response.provider,
+    "model": lambda result: result.llm_response and result.llm_response.model,
+}
+"""Fields of answers that are no attributes of ``QueryResult``."""
+
+
+class AnswerDetails(Body):
+    """Origin and cost of an answer, with the same names in all routers."""
+
+    cached: bool = Field(description="The answer comes from the cache.")
+    degraded: list[str] = Field(description="Steps of the degradation ladder, in order; empty: full answer.")
+    variant: str | None
+    conversation_id: UUID | None
+    rewritten_query: str | None = Field(description="Text that was searched for instead of the query.")
+    quality: SerializeAsAny[Quality] | None
+    funnel: FunnelBody
+    cost_usd: float | None = Field(description="Null if the price list does not have the model.")
+    dropped_parameters: list[str] = Field(
+        description="Parameters that the model does not support and the request therefore omitted."
+    )
+
+    @classmethod
+    def of(cls, source: Any, /, **given: Any) -> Self:
+        """Return the body of a ``QueryResult``; fields that it derives need not be given."""
+        derived = {
+            name: derive(source)
+            for name, derive in _DERIVED.items()
+            if name in cls.model_fields and name not in given
+        }
+        return super().of(source, **derived, **given)
+
+
+class ContextEntry(Body):
+    """A retrieved passage."""
+
+    text: str
+    score: float
+    chunk_id: UUID
+    document_id: UUID
+    source: str
+    title: str | None
+    heading: str | None
+    index: int
+    start_offset: int
+    end_offset: int
+    metadata: dict[str, Any]
+    label: str | None = Field(description="Label in the prompt; null if the passage is not in the prompt.")
+
+    @classmethod
+    def of(cls, source: Any, /, **given: Any) -> Self:
+        """Return the body of a ``RetrievedChunk``."""
+        return super().of(source.chunk, **retrieved_fields(source), **given)
+
+
+def retrieved_fields(found: Any) -> dict[str, Any]:
+    """Return the fields of a ``RetrievedChunk`` that its chunk does not have under the same name."""
+    return {
+        "chunk_id": found.chunk.id,
+        "source": found.document_source,
+        "title": found.document_title,
+        "score": found.score,
+    }
