@@ -22,23 +22,23 @@ run: $(UV) $(TOKEN_TABLES) ## Serve the page and the API on http://localhost:800
 	@$(UV) run --frozen vectorforge up $(ARGS)
 
 $(TOKEN_TABLES): | $(UV)
-	-@UV=$(UV) $(UV) run --frozen python -m infra.token_tables
+	-@UV=$(UV) $(UV) run --frozen python -m infra.bundling.token_tables
 
 local-aws: $(UV) ## Run the Lambda functions locally, with an emulator of AWS services
 	@$(RUN) python -m infra.emulator.aws $(ARGS)
 
 synth: $(UV) ## Synthesize the stacks of STAGE (dev) without an AWS account, and check the functions' sizes
-	@started=$$(date +%s); $(MAKE) --silent --no-print-directory $(CDK) && $(RUN) python -m infra.synth --stage $(STAGE) $(ARGS) \
+	@started=$$(date +%s); $(MAKE) --silent --no-print-directory $(CDK) && $(RUN) python -m infra.deployment.synth --stage $(STAGE) $(ARGS) \
 		&& echo "With all installations: $$(( $$(date +%s) - started )) s."
 
 diff: $(UV) $(CDK) ## Compare the stacks of STAGE with the deployed ones
-	@$(RUN) python -m infra.synth --stage $(STAGE) && $(CDK) diff --app cdk.out $(ARGS)
+	@$(RUN) python -m infra.deployment.synth --stage $(STAGE) && $(CDK) diff --app cdk.out $(ARGS)
 
 deploy: $(UV) $(CDK) ## Check the AWS account, then deploy STAGE (dev) with CDK
-	@$(RUN) python -m infra.deploy --stage $(STAGE) $(ARGS)
+	@$(RUN) python -m infra.deployment.deploy --stage $(STAGE) $(ARGS)
 
 destroy: $(UV) $(CDK) ## Delete STAGE (dev), and list leftovers
-	@$(RUN) python -m infra.destroy --stage $(STAGE) $(ARGS)
+	@$(RUN) python -m infra.deployment.destroy --stage $(STAGE) $(ARGS)
 
 deploy-local: $(UV) $(CDK) ## Deploy the stacks into LocalStack on this machine, and print the URL
 	@$(RUN) python -m infra.emulator.deployment deploy $(ARGS)
@@ -76,7 +76,7 @@ fuzz: $(UV) ## Fuzz the API with 10,000 requests, state machines and the parsers
 	@$(RUN) --group fuzz python -m tests.fuzz $(ARGS)
 
 audit: $(UV) ## Check for known vulnerabilities, and write bills of materials to sbom/; needs the network
-	@UV=$(UV) $(RUN) --group audit python -m infra.audit $(ARGS)
+	@UV=$(UV) $(RUN) --group audit python -m infra.deployment.audit $(ARGS)
 
 bench: $(UV) ## Benchmark against other frameworks, and write docs/results/performance.md; ARGS="--help"
 	@UV=$(UV) $(RUN) python tests/benchmarks/bench.py $(ARGS)

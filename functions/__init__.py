@@ -1,1 +1,1 @@
-"""One folder for each Lambda function; each handler translates an event and thinks nothing."""
+"""One folder for each Lambda function; handlers only translate events."""

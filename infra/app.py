@@ -1,27 +1,88 @@
-"""The CDK app: ``cdk synth -c stage=dev``. Asks AWS nothing, so it needs no credentials.
+"""The CDK app: ``cdk synth -c stage=dev``. It calls no AWS service and needs no credentials.
 
 Context: ``stage`` (infra/settings.py), ``architecture`` and ``python`` (for machines other than Lambda's),
 ``canary=off`` (a new version gets all questions at once, also in a stage with ``canary``).
 """
 
 import sys
+from typing import Any
 
-from aws_cdk import App, Tags
+from aws_cdk import App, Stack, Tags
+from constructs import Construct
 
-from infra.app_stack import AppStack
-from infra.data_stack import DataStack
-from infra.rules import hold_to_rules
-from infra.settings import CodeSettings, SettingsError, StageSettings, choose
+from infra.constructs.buckets import AccessLogs
+from infra.data.data_stack import DataStack
+from infra.front_doors.function_url import QueryUrl
+from infra.front_doors.gateway_keys import TenantKeys
+from infra.front_doors.rest_api import RestApi
+from infra.functions.bulk_load import BulkLoad
+from infra.functions.ingestion import Ingestion
+from infra.functions.migration import Migration
+from infra.functions.query_function import QueryFunction
+from infra.functions.query_log import QueryLog
+from infra.monitoring.alarms import Alarms
+from infra.monitoring.dashboard import Dashboard
+from infra.nag_rules import hold_to_rules
+from infra.setting_types import CodeSettings, SettingsError
+from infra.settings import StageSettings, choose
+
+
+class AppStack(Stack):
+    """The functions and their triggers; a new version of the code updates this stack only."""
+
+    def __init__(
+        self, scope: Construct, construct_id: str, *, stage: StageSettings, data: DataStack, **kwargs: Any
+    ) -> None:
+        super().__init__(scope, construct_id, **kwargs)
+        access_logs = AccessLogs(self, "AccessLogs", stage)
+        self.migration = Migration(self, "Migration", stage=stage, data=data)
+        self.query_log = QueryLog(self, "QueryLog", stage=stage, data=data, access_logs=access_logs)
+        self.ingestion = Ingestion(self, "Ingestion", stage=stage, data=data, access_logs=access_logs)
+        self.bulk_load = BulkLoad(
+            self, "BulkLoad", stage=stage, ingestion=self.ingestion, access_logs=access_logs
+        )
+        keys = TenantKeys(self, "TenantKeys", stage) if stage.front_door != "function_url" else None
+        self.query = QueryFunction(
+            self,
+            "Query",
+            stage=stage,
+            data=data,
+            query_log=self.query_log,
+            ingestion=self.ingestion,
+            environment=keys.environment if keys else {},
+        )
+        if keys:
+            keys.allow_reading(self.query.function)
+        self.rest_api = (
+            RestApi(self, "RestApi", stage=stage, function=self.query.function, keys=keys) if keys else None
+        )
+        self.query_url = (
+            QueryUrl(self, "QueryUrl", stage=stage, function=self.query.function)
+            if stage.front_door != "rest_api"
+            else None
+        )
+        self.migration.before(self.query_log.writer, self.ingestion.function, self.query.function)
+        self.alarms = Alarms(
+            self,
+            "Alarms",
+            stage=stage,
+            query=self.query.function,
+            ingest=self.ingestion.function,
+            bulk_load=self.bulk_load,
+        )
+        self.query.roll_back_on(self.alarms.deployment_alarms)
+        Dashboard(self, "Dashboard", stage=stage, alarms=self.alarms)
+
 
 _CONTEXT = {
     "@aws-cdk/core:defaultCrossStackReferences": "strong",  # the default, which warns where nobody says it
     "@aws-cdk/core:validateAgainstDefaultRules": True,  # CDK's own findings are errors
 }
-"""Here, not in cdk.json: so nothing decides about templates that the tests do not see."""
+"""Here, not in cdk.json, so that tests synthesize with the same context."""
 
 
 def build(app: App, stage: StageSettings) -> tuple[DataStack, AppStack]:
-    """Both stacks of a stage, tagged."""
+    """Create both stacks of a stage, tagged."""
     name = f"VectorForge-{stage.stage}"
     data = DataStack(
         app, f"{name}-Data", stage=stage, description=f"VectorForge ({stage.stage}): network, database, keys"
@@ -41,12 +102,12 @@ def build(app: App, stage: StageSettings) -> tuple[DataStack, AppStack]:
 
 def _canary(context: str | None) -> bool | None:
     if context not in (None, "off"):
-        raise SettingsError(f'The context canary is "off" or not given, not {context!r}.')
+        raise SettingsError(f'The context canary must be "off" or absent, not {context!r}.')
     return False if context else None
 
 
 def main() -> int:
-    """Synthesize; 0, or 1 with the reason on stderr."""
+    """Synthesize; return 0, or 1 with the reason on stderr."""
     app = App(post_cli_context=_CONTEXT)
     try:
         stage = choose(

@@ -1,9 +1,8 @@
-"""Hands the caller's key to API Gateway, which alone knows whether it is one.
+"""Passes the caller's key to API Gateway, which checks it.
 
-API Gateway reads keys from ``x-api-key``, or takes them from an authorizer; clients of OpenAI and of MCP send
-``Authorization: Bearer <key>`` and nothing else. So this function passes on what it finds, and decides
-nothing: a key that is in no usage plan is refused by API Gateway. It imports nothing, so that a new process
-begins at once.
+API Gateway reads keys from ``x-api-key`` or from an authorizer; clients of OpenAI and of MCP only send
+``Authorization: Bearer <key>``. This function passes the key on without a decision: API Gateway rejects a key
+that is in no usage plan. It imports no packages, for a short cold start.
 
 https://docs.aws.amazon.com/apigateway/latest/developerguide/api-gateway-api-key-source.html
 """
@@ -13,16 +12,15 @@ from typing import Any
 
 
 def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
-    """The answer of a Lambda authorizer.
+    """Return the answer of a Lambda authorizer.
 
     Args:
-        event: Of a REQUEST authorizer, payload 1.0.
-        context: Of Lambda.
+        event: Event of a REQUEST authorizer, payload 1.0.
+        context: Context of Lambda.
 
     Returns:
-        ``usageIdentifierKey`` is the key that was sent. ``x-api-key`` comes first: a client that sends both
-        has put something else into ``Authorization``, such as a key of the application's own. Without any
-        there is nothing to check, and the policy is "Deny".
+        ``usageIdentifierKey`` is the key that was sent. ``x-api-key`` has precedence: a client that sends
+        both may use ``Authorization`` for a key of the application. Without a key the policy is "Deny".
 
         https://docs.aws.amazon.com/apigateway/latest/developerguide/api-gateway-lambda-authorizer-output.html
     """

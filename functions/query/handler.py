@@ -2,10 +2,10 @@
 
 import gc
 
-gc.disable()  # nothing that imports make is garbage, and looking for it takes time
+gc.disable()  # imports create no garbage, and collections take time
 
-from vectorforge.aws.handlers.query import QueryFunction  # noqa: E402 - as said above
+from vectorforge.aws.handlers.query import QueryFunction  # noqa: E402 - after gc.disable
 
 handler = QueryFunction()
-gc.freeze()  # https://docs.python.org/3/library/gc.html#gc.freeze: later collections need not look again
+gc.freeze()  # https://docs.python.org/3/library/gc.html#gc.freeze: later collections skip these objects
 gc.enable()

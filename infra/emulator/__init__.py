@@ -1,4 +1,4 @@
-"""The AWS account of a laptop: emulators, and a deployment of the CDK app to them.
+"""Emulated AWS on one machine: the Lambda service, and deployments into moto and LocalStack.
 
 The only part of infra that imports the library.
 """

@@ -10,8 +10,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from infra.emulator.announcement import announcement, note
 from infra.emulator.aws_resources import MAX_RECEIVE_COUNT
-from infra.emulator.aws_system import Places, System, running_system
+from infra.emulator.aws_system import LocalPaths, RunningStack, running_system
 from vectorforge.config import VectorForgeConfig
 from vectorforge.errors import ConfigurationError, VectorForgeError
 from vectorforge.local.laptop import LocalSetup, data_folder, local_setup, sample_documents
@@ -19,7 +20,7 @@ from vectorforge.local.laptop import LocalSetup, data_folder, local_setup, sampl
 _HELP = """\
 Run VectorForge on this machine as it runs on AWS, without Docker, a key or an account.
 
-The four Lambda functions run as processes under a Lambda service of our own: the query function
+The four Lambda functions run as processes under an emulated Lambda service: the query function
 streams its answers through a function URL; query logs and documents go through SQS; uploads to an
 S3 bucket are ingested; the schema is made by the migrate function in an embedded PostgreSQL.
 SQS, S3 and Secrets Manager come from an emulator, which is started and stopped with the rest.
@@ -28,21 +29,19 @@ _EXAMPLES = """\
 examples:
   make local-aws
   make local-aws ARGS="--port 9000 --no-sample"
-  make local-aws ARGS="--emulator localstack"        LocalStack 4.13.1, installed at first (320 MB)
   make local-aws ARGS="--endpoint-url http://localhost:4566"      an emulator that runs already
 
-Without a key answers are quoted from the documents. VECTORFORGE_OPENAI_API_KEY and the other keys
-are put into the emulator's Secrets Manager, where the functions find them as on AWS; all other
-VECTORFORGE_* settings are passed on. docs/local-aws.md tells more.
+Without a key, answers quote the documents. VECTORFORGE_OPENAI_API_KEY and the other keys
+are stored in the emulator's Secrets Manager, where the functions find them as on AWS; all other
+VECTORFORGE_* settings are passed on. See docs/local-aws.md.
 """
-_ROW = "  {:<14}{}\n"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run until Ctrl-C or SIGTERM.
 
     Returns:
-        0; or 1 when it cannot start, with the reason on stderr.
+        0; or 1 if it cannot start, with the reason on stderr.
     """
     chosen = _parser().parse_args(arguments)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
@@ -50,11 +49,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         config = VectorForgeConfig.from_environment()
         folder = data_folder(config, chosen.data_dir) / "aws"
-        _note("Starting the database ...")
+        note("Starting the database ...")
         with local_setup(config, data_dir=folder, supervised=True) as setup:
             asyncio.run(_serve(setup, chosen, folder))
     except KeyboardInterrupt:
-        _note("Stopped.")
+        note("Stopped.")
     except VectorForgeError as exc:
         sys.stderr.write(f"{exc.message}\n")
         return 1
@@ -63,16 +62,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 async def _serve(setup: LocalSetup, chosen: argparse.Namespace, folder: Path) -> None:
     try:
-        places = Places(folder, _cache(), chosen.port, chosen.aws_port)
+        places = LocalPaths(folder, chosen.port, chosen.aws_port)
     except OSError as exc:
-        raise ConfigurationError(f"{folder} cannot be written; choose another with --data-dir.") from exc
+        raise ConfigurationError(f"{folder} is not writable; choose another with --data-dir.") from exc
     system = running_system(
         setup,
         places,
-        emulator=chosen.emulator,
         endpoint_url=chosen.endpoint_url,
         sample=_sample(setup.config) if chosen.sample else None,
-        note=_note,
+        note=note,
     )
     async with system as running:
         described = _as_json(running) if chosen.json else _announcement(running, setup, places)
@@ -89,18 +87,15 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "--port", type=int, default=8000, help="of the API and the page; 0 takes a free one (%(default)s)"
+        "--port", type=int, default=8000, help="port of API and page; 0 takes a free one (%(default)s)"
     )
     parser.add_argument(
-        "--aws-port", type=int, default=4566, help="of the emulator; 0 takes a free one (%(default)s)"
-    )
-    parser.add_argument(
-        "--emulator", choices=["moto", "localstack"], default="moto", help="what to start (%(default)s)"
+        "--aws-port", type=int, default=4566, help="port of the emulator; 0 takes a free one (%(default)s)"
     )
     parser.add_argument(
         "--endpoint-url",
         default=os.environ.get("AWS_ENDPOINT_URL") or None,
-        help="of an emulator that runs already; none is started then (AWS_ENDPOINT_URL)",
+        help="use a running emulator instead of starting one (AWS_ENDPOINT_URL)",
     )
     parser.add_argument(
         "--no-sample", dest="sample", action="store_false", help="do not upload the project's README and docs"
@@ -108,19 +103,19 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--data-dir", type=Path, help="folder of the database and the logs (its subfolder aws/ is used)"
     )
-    parser.add_argument("--json", action="store_true", help="tell the addresses as one line of JSON")
+    parser.add_argument("--json", action="store_true", help="print the addresses as one line of JSON")
     return parser
 
 
 def _sample(config: VectorForgeConfig) -> dict[str, Path]:
-    """The project's own documents by key; none where tenants have keys."""
+    """Return the project's own documents by key; none if tenants have keys."""
     if config.server.api_keys:
         return {}
     prefix = f"{config.server.local_tenant}/{config.query.default_collection}"
     return {f"{prefix}/{source}": file for source, file in sample_documents()}
 
 
-def _as_json(system: System) -> str:
+def _as_json(system: RunningStack) -> str:
     described = {
         "url": system.url,
         "endpoint_url": system.endpoint_url,
@@ -129,7 +124,7 @@ def _as_json(system: System) -> str:
     return f"{json.dumps(described)}\n"
 
 
-def _announcement(system: System, setup: LocalSetup, places: Places) -> str:
+def _announcement(system: RunningStack, setup: LocalSetup, places: LocalPaths) -> str:
     url, resources = system.url.replace("127.0.0.1", "localhost"), system.resources
     tries = f"after {MAX_RECEIVE_COUNT} tries: "
     tenant = "TENANT" if setup.config.server.api_keys else setup.config.server.local_tenant
@@ -148,27 +143,8 @@ def _announcement(system: System, setup: LocalSetup, places: Places) -> str:
         "Logs": f"{places.logs}/*.log",
     }
     login = "-H 'authorization: Bearer KEY' " if setup.config.server.api_keys else ""
-    body = json.dumps({"query": "How are tenants kept apart?", "stream": True})
-    lines = [
-        "VectorForge runs as on AWS. Ctrl-C stops it.\n",
-        *(_ROW.format(name, value) for name, value in rows.items()),
-        "\nUpload, ask, and look at the log:\n",
-        f"  curl -T README.md {uploads.replace('COLLECTION/FILE', 'default/README.md')}\n",
-        f"  curl -sN {url}/v1/rag/query {login}-H 'content-type: application/json' -d '{body}'\n",
-        f"  curl -s {login}'{url}/v1/queries?limit=1'\n\n",
-    ]
-    return "".join(lines)
-
-
-def _cache() -> Path:
-    """For what can be made again (https://specifications.freedesktop.org/basedir-spec/)."""
-    home = os.environ.get("XDG_CACHE_HOME")
-    return (Path(home) if home else Path.home() / ".cache") / "vectorforge"
-
-
-def _note(text: str) -> None:
-    sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()
+    title = "VectorForge runs as on AWS. Ctrl-C stops it.\n"
+    return announcement(title, rows, url=url, uploads=uploads, login=login, curl="curl -sN")
 
 
 if __name__ == "__main__":

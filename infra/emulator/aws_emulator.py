@@ -1,4 +1,4 @@
-"""An emulator of AWS services in a process of its own: moto's server, or LocalStack without Docker."""
+"""moto's server as a process, which emulates the AWS services."""
 
 import asyncio
 import os
@@ -12,12 +12,6 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from infra.emulator.localstack import (
-    HEALTH_PATH,
-    LOCALSTACK_MODULE,
-    install_localstack,
-    localstack_variables,
-)
 from vectorforge.errors import ConfigurationError
 
 ACCOUNT_ID = "000000000000"
@@ -31,21 +25,21 @@ def end_with_us():
 threading.Thread(target=end_with_us, daemon=True).start()
 runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
 """
-"""Runs a module until its standard input closes, so that none is left behind when this process is killed."""
+"""Runs a module until its standard input closes, so that it ends when this process is killed."""
 _START_TIMEOUT_S = 120.0
 _STOP_TIMEOUT_S = 10.0
 
 
 @asynccontextmanager
 async def moto(port: int, log: Path) -> AsyncIterator[str]:
-    """A server of moto on 127.0.0.1; gives its address. What it holds ends with it.
+    """Run a server of moto on 127.0.0.1 and yield its address. Its state is lost at the end.
 
     Args:
         port: 0 takes a free one.
-        log: File for what it writes.
+        log: File for its output.
 
     Raises:
-        ConfigurationError: moto is not installed, the port is taken, or it does not start.
+        ConfigurationError: moto is not installed, the port is taken, or the start fails.
     """
     port = _free(port)
     command = [sys.executable, "-c", _WHILE_WE_LIVE, "moto.server", "--host", "127.0.0.1"]
@@ -54,37 +48,15 @@ async def moto(port: int, log: Path) -> AsyncIterator[str]:
         yield address
 
 
-@asynccontextmanager
-async def localstack(port: int, folder: Path, log: Path) -> AsyncIterator[str]:
-    """LocalStack as a process of this machine; gives its address. It is installed into ``folder`` at first.
-
-    Its own Lambda service stays unused: here the functions are run by ``lambda_service``.
-
-    Args:
-        port: 0 takes a free one.
-        folder: Kept: a virtual environment (320 MB), and its state.
-        log: File for what it writes.
-
-    Raises:
-        ConfigurationError: There is no uv to install it with, the port is taken, or it does not start.
-    """
-    python = await asyncio.to_thread(install_localstack, folder)
-    port = _free(port)
-    variables = localstack_variables(port, folder / "state", REGION)
-    command = [str(python), "-c", _WHILE_WE_LIVE, LOCALSTACK_MODULE]
-    async with _serving(command, variables, port, HEALTH_PATH, log) as address:
-        yield address
-
-
 def free_port(port: int, advice: str) -> int:
-    """The port, or a free one for 0.
+    """Return the port, or a free one for 0.
 
     Args:
-        port: Of 127.0.0.1.
-        advice: What to do when it is taken; the end of the error's text.
+        port: Port of 127.0.0.1.
+        advice: Remedy if it is taken; end of the error's text.
 
     Raises:
-        ConfigurationError: It is taken, or needs other rights.
+        ConfigurationError: The port is taken or privileged.
     """
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -137,11 +109,11 @@ async def _ready(process: asyncio.subprocess.Process, url: str, log: Path) -> No
                 await asyncio.sleep(0.1)
     except TimeoutError:
         pass
-    raise ConfigurationError(f"The emulator of AWS services does not start; see {log}.")
+    raise ConfigurationError(f"The emulator of AWS services failed to start; see {log}.")
 
 
 def answers(url: str) -> bool:
-    """Whether a server of ours answers there with status 200."""
+    """Return whether a local server answers with status 200."""
     try:
         with urllib.request.urlopen(url, timeout=5) as response:  # noqa: S310 - our own address
             return bool(response.status == 200)

@@ -1,4 +1,4 @@
-"""The four functions as a stack deploys them, configured for an emulator and the embedded PostgreSQL."""
+"""The four functions of a stack, configured for an emulator and the embedded PostgreSQL."""
 
 import json
 import os
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pydantic import SecretStr
 
-from infra.bundling import ROOT
+from infra.bundling.bundle import ROOT
 from infra.emulator.aws_emulator import REGION
 from infra.emulator.aws_resources import AwsResources
 from infra.emulator.lambda_service.function_configuration import FunctionConfiguration
@@ -21,7 +21,7 @@ LOG_WRITER_TIMEOUT_S = 30
 INGEST_TIMEOUT_S = 900
 MIGRATE_TIMEOUT_S = 300
 SLOW_EMULATOR = {"VECTORFORGE_QUERY_LOG_TIMEOUT_S": "2"}
-"""Emulators take longer than SQS for their first calls."""
+"""First calls of emulators take longer than those of SQS."""
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _INIT_TIMEOUT_S = 60.0  # AWS gives 10 s, on a machine that does nothing else
@@ -39,7 +39,7 @@ class LocalFunctions:
 
 
 def provider_keys(config: VectorForgeConfig) -> dict[str, SecretStr]:
-    """The providers' keys of this environment; they belong into the secret, as on AWS."""
+    """Return the providers' keys of this environment, which are stored in the secret as on AWS."""
     found = {}
     for name in sorted(KEY_SETTINGS):
         key = getattr(config.llm, name, None) or getattr(config.embedding, name, None)
@@ -51,16 +51,16 @@ def provider_keys(config: VectorForgeConfig) -> dict[str, SecretStr]:
 def configure_functions(
     config: VectorForgeConfig, migrator_url: str, resources: AwsResources, *, endpoint_url: str
 ) -> LocalFunctions:
-    """What each function is told; settings of this environment are passed on, keys are not.
+    """Configure each function with the settings of this environment, without keys.
 
     Args:
         config: With the database's URLs.
         migrator_url: Connection string of the role that owns the schema.
         resources: Queues, buckets, secret.
-        endpoint_url: Of the emulator.
+        endpoint_url: URL of the emulator.
 
     Raises:
-        ConfigurationError: There is no log writer's URL.
+        ConfigurationError: The URL of the log writer is missing.
     """
     folders = {name: os.environ[name] for name in _FOLDERS if os.environ.get(name)}
     shared = {
@@ -108,14 +108,14 @@ def configure_functions(
 
 
 def passed_on() -> Mapping[str, str]:
-    """Settings of this environment without its secrets and its database."""
+    """Return the settings of this environment without secrets and database URLs."""
     keys = {f"VECTORFORGE_{name.upper()}" for name in KEY_SETTINGS}
     names = {name for name in known_variables() - keys if not name.endswith("_DATABASE_URL")}
     return {name: os.environ[name] for name in sorted(names) if os.environ.get(name)}
 
 
 def _login(config: VectorForgeConfig) -> dict[str, str]:
-    """As ``vectorforge up``: without API keys whoever sits at this machine is the one tenant."""
+    """Return the settings of authentication: without API keys the local tenant, as ``vectorforge up``."""
     server = config.server
     auth = "api_key" if server.api_keys else "local"
     names = list(dict.fromkeys([*_LOOPBACK, *server.allowed_hosts]))
@@ -124,5 +124,5 @@ def _login(config: VectorForgeConfig) -> dict[str, str]:
 
 def _url(url: SecretStr | None, variable: str) -> str:
     if url is None:
-        raise ConfigurationError(f"With a database of your own, set {variable}, too.")
+        raise ConfigurationError(f"{variable} is required with an external database.")
     return url.get_secret_value()

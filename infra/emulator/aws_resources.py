@@ -1,4 +1,4 @@
-"""The queues, buckets and the secret of a deployment, made in an emulator through ``localstack-client``."""
+"""Queues, buckets and secret of a deployment in an emulator, created through ``localstack-client``."""
 
 import json
 from collections.abc import Mapping
@@ -11,14 +11,14 @@ from pydantic import SecretStr
 from vectorforge.errors import ConfigurationError
 
 MAX_RECEIVE_COUNT = 5
-"""Deliveries of a message before it goes to the dead-letter queue."""
+"""Deliveries of a message before it is moved to the dead-letter queue."""
 
 _RETENTION_S = 14 * 24 * 3600
 
 
 @dataclass(frozen=True, slots=True)
 class AwsResources:
-    """What the functions are told, and what a user may look into."""
+    """Queues, buckets and secret of a deployment."""
 
     query_log_queue_url: str
     query_log_dead_letter_queue_url: str
@@ -32,16 +32,16 @@ class AwsResources:
 def create_resources(
     keys: Mapping[str, SecretStr], *, log_writer_timeout_s: int, ingest_timeout_s: int
 ) -> AwsResources:
-    """Make what is missing, and bring what is there up to date. ``AWS_ENDPOINT_URL`` says where.
+    """Create or update the resources in the emulator at ``AWS_ENDPOINT_URL``.
 
     Args:
         keys: Providers' keys by the name of their setting; the content of the secret.
         log_writer_timeout_s: Timeout of the function behind the queue: messages stay out of sight six times
             as long (https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html).
-        ingest_timeout_s: Of the other one.
+        ingest_timeout_s: Timeout of the ingest function.
 
     Raises:
-        ConfigurationError: localstack-client is not installed, or the emulator refuses something.
+        ConfigurationError: localstack-client is not installed, or a call failed.
     """
     from botocore.exceptions import BotoCoreError, ClientError
 
@@ -82,7 +82,7 @@ def _client(service: str) -> Any:
 
 
 def _queue_pair(sqs: Any, name: str, visibility_timeout_s: int) -> tuple[str, str]:
-    """URLs of a queue and of its dead-letter queue."""
+    """Return the URLs of a queue and of its dead-letter queue."""
     dead = sqs.create_queue(QueueName=f"{name}-dead")["QueueUrl"]
     redrive = {"deadLetterTargetArn": _arn(sqs, dead), "maxReceiveCount": str(MAX_RECEIVE_COUNT)}
     url = sqs.create_queue(QueueName=name)["QueueUrl"]

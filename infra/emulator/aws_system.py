@@ -1,4 +1,4 @@
-"""Everything that a stack deploys, running: emulator, schema, functions, event sources, front door."""
+"""Running system of what a stack deploys: emulator, schema, functions, event sources, front door."""
 
 import asyncio
 import contextlib
@@ -7,9 +7,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeAlias
 
-from infra.emulator.aws_emulator import REGION, free_port, localstack, moto
+from infra.emulator.aws_emulator import REGION, free_port, moto
 from infra.emulator.aws_functions import (
     INGEST_TIMEOUT_S,
     LOG_WRITER_TIMEOUT_S,
@@ -29,17 +28,15 @@ from infra.emulator.lambda_service.queue_event_source import BatchResult, QueueE
 from vectorforge.errors import ConfigurationError
 from vectorforge.local.laptop import LocalSetup
 
-Emulator: TypeAlias = Literal["moto", "localstack"]
-
 _QUERY_CONCURRENCY = 3
-"""Questions at one time; each process holds a model of its own."""
+"""Concurrent queries; each process loads the model."""
 _SCHEDULE_S = 60.0
-"""Between two looks for jobs that nobody announced."""
+"""Seconds between two polls for jobs without a message."""
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """Where things are to be, and are to be kept.
+class LocalPaths:
+    """Folders and ports.
 
     Raises:
         OSError: The folders cannot be made.
@@ -47,59 +44,55 @@ class Places:
 
     data: Path
     """Logs."""
-    cache: Path
-    """What can be made again: LocalStack's installation."""
     port: int = 8000
-    """Of the API; 0 takes a free one."""
+    """Port of the API; 0 takes a free one."""
     aws_port: int = 4566
-    """Of the emulator."""
+    """Port of the emulator."""
 
     def __post_init__(self) -> None:
         self.logs.mkdir(parents=True, exist_ok=True)
 
     @property
     def logs(self) -> Path:
-        """One file for each function and for the emulator, of this run."""
+        """Folder with one log for each function and for the emulator."""
         return self.data / "logs"
 
 
 @dataclass(frozen=True, slots=True)
-class System:
-    """What runs, by address."""
+class RunningStack:
+    """Addresses and resources of a running system."""
 
     url: str
-    """Of the API and the page: the query function's URL."""
+    """URL of the API and the page: the query function's URL."""
     endpoint_url: str
-    """Of AWS services."""
+    """URL of the AWS services."""
     resources: AwsResources
     keys: tuple[str, ...]
-    """Names of the settings that are in the secret."""
+    """Names of the settings in the secret."""
     migrations: tuple[str, ...]
-    """Names of those just applied."""
+    """Names of the migrations just applied."""
 
 
 @asynccontextmanager
 async def running_system(
     setup: LocalSetup,
-    places: Places,
+    places: LocalPaths,
     *,
-    emulator: Emulator = "moto",
     endpoint_url: str | None = None,
     sample: Mapping[str, Path] | None = None,
     note: Callable[[str], None] = lambda _: None,
-) -> AsyncIterator[System]:
-    """Start all of it, and stop it in the opposite order.
+) -> AsyncIterator[RunningStack]:
+    """Start everything, and stop it in reverse order.
 
     Args:
         setup: Settings with a database in them.
         places: Folders and ports.
-        emulator: Which one to start.
-        endpoint_url: Of one that runs already; then none is started.
-        sample: Files to upload, by key; they are ingested when this gives.
-        note: Told what is being done.
+        endpoint_url: URL of a running emulator; None starts one.
+        sample: Files to upload and ingest before this yields, by key.
+        note: Called with each step.
 
     Raises:
-        ConfigurationError: Something is missing, or does not start; the text says what to do.
+        ConfigurationError: A prerequisite is missing or a start failed; the text says what to do.
     """
     free_port(places.port, "Choose another with --port.")  # told now rather than after the functions' start
     async with AsyncExitStack() as stack:
@@ -107,12 +100,7 @@ async def running_system(
         if endpoint_url is None:
             log = places.logs / "emulator.log"
             log.unlink(missing_ok=True)
-            started = (
-                moto(places.aws_port, log)
-                if emulator == "moto"
-                else localstack(places.aws_port, places.cache, log)
-            )
-            endpoint_url = await stack.enter_async_context(started)
+            endpoint_url = await stack.enter_async_context(moto(places.aws_port, log))
         keys = provider_keys(setup.config)
         os.environ["AWS_ENDPOINT_URL"] = endpoint_url  # where localstack-client looks first
         resources = await asyncio.to_thread(
@@ -123,7 +111,7 @@ async def running_system(
         )
         if setup.migrator_url is None:
             raise ConfigurationError(
-                "With a database of your own, set VECTORFORGE_MIGRATOR_DATABASE_URL, too."
+                "VECTORFORGE_MIGRATOR_DATABASE_URL is required with an external database."
             )
         functions = configure_functions(
             setup.config, setup.migrator_url, resources, endpoint_url=endpoint_url
@@ -145,11 +133,11 @@ async def running_system(
             note("Uploading and ingesting the sample ...")
             await asyncio.to_thread(upload, resources.uploads_bucket, sample)
             await ingestion.reach(len(sample))
-        yield System(door.url, endpoint_url, resources, tuple(keys), migrations)
+        yield RunningStack(door.url, endpoint_url, resources, tuple(keys), migrations)
 
 
 class _Progress:
-    """Counts messages that are done with."""
+    """Counter of processed messages."""
 
     def __init__(self, patience_s: float = 120.0) -> None:
         self._done = 0
@@ -163,13 +151,13 @@ class _Progress:
             self._changed.notify_all()
 
     async def reach(self, count: int) -> None:
-        """Wait for so many, or until patience ends."""
+        """Wait for a number of messages, or until the timeout."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._patience_s), self._changed:
                 await self._changed.wait_for(lambda: self._done >= count)
 
 
-async def _migrate(configuration: FunctionConfiguration, places: Places) -> tuple[str, ...]:
+async def _migrate(configuration: FunctionConfiguration, places: LocalPaths) -> tuple[str, ...]:
     async with FunctionProcess(configuration, on_log=_log_to(configuration, places)) as process:
         invocation = await process.invoke({"action": "migrate"})
         try:
@@ -180,7 +168,7 @@ async def _migrate(configuration: FunctionConfiguration, places: Places) -> tupl
 
 
 async def _function(
-    stack: AsyncExitStack, configuration: FunctionConfiguration, places: Places, concurrency: int = 1
+    stack: AsyncExitStack, configuration: FunctionConfiguration, places: LocalPaths, concurrency: int = 1
 ) -> LambdaFunction:
     function = LambdaFunction(configuration, concurrency=concurrency, on_log=_log_to(configuration, places))
     return await stack.enter_async_context(function)
@@ -207,13 +195,13 @@ async def _source(
     await stack.enter_async_context(source)
 
 
-async def _warm(function: LambdaFunction, places: Places) -> None:
-    """Start one process ahead, so that a wrong setting is told now and the first question does not wait."""
+async def _warm(function: LambdaFunction, places: LocalPaths) -> None:
+    """Start one process in advance: wrong settings fail now, and the first query has no cold start."""
     try:
         await function.processes[0].start()
     except FunctionFailedError as exc:
         file = _log_file(function.configuration, places)
-        raise ConfigurationError(f"The query function does not start: {exc}; see {file}.") from exc
+        raise ConfigurationError(f"The query function failed to start: {exc}; see {file}.") from exc
 
 
 async def _listen(stack: AsyncExitStack, function: LambdaFunction, port: int) -> FunctionUrl:
@@ -221,7 +209,7 @@ async def _listen(stack: AsyncExitStack, function: LambdaFunction, port: int) ->
 
 
 async def _schedule(ingest: LambdaFunction) -> None:
-    """The rule that wakes the ingest function to find jobs whose message was lost."""
+    """Invoke the ingest function periodically, as EventBridge does, to find jobs without a message."""
     while True:
         with contextlib.suppress(TooManyRequestsError):  # it works
             await ingest.invoke({"source": "aws.events", "detail-type": "Scheduled Event"})
@@ -233,12 +221,12 @@ async def _end(task: "asyncio.Task[None]") -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-def _log_file(configuration: FunctionConfiguration, places: Places) -> Path:
+def _log_file(configuration: FunctionConfiguration, places: LocalPaths) -> Path:
     return places.logs / f"{configuration.name}.log"
 
 
-def _log_to(configuration: FunctionConfiguration, places: Places) -> Callable[[str], None]:
-    """Writes lines into the function's file, which is empty at first."""
+def _log_to(configuration: FunctionConfiguration, places: LocalPaths) -> Callable[[str], None]:
+    """Return a writer of lines to the function's log, which it empties first."""
     file = _log_file(configuration, places)
     file.write_text("")
 

@@ -29,11 +29,11 @@ _TABLES = {
 _TABLE_URL = "https://openaipublic.blob.core.windows.net/encodings/{table}.tiktoken"
 
 _BUNDLED = Path(__file__).resolve().parents[1] / "tiktoken_cache"
-"""Tables in the bundle of a Lambda function (infra/bundling.py)."""
+"""Tables in the bundle of a Lambda function (infra/bundling/bundle.py)."""
 
 
 def _user_folder() -> Path:
-    """Return the folder where ``make run`` stores the tables (infra/token_tables.py)."""
+    """Return the folder where ``make run`` stores the tables (infra/bundling/token_tables.py)."""
     import os
 
     home = os.environ.get("XDG_CACHE_HOME")

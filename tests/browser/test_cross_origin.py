@@ -16,11 +16,11 @@ import pytest_asyncio
 from aiohttp import web
 from playwright.async_api import Browser, Page, expect
 
-from infra.emulator.lambda_service.front_doors import RestApi
 from infra.emulator.lambda_service.function_process import FunctionProcess
 from tests.clients.npm import installed_modules
 from tests.support.aws.live_query_function import QuerySurroundings, query_surroundings
 from tests.support.aws.query_events import query_function
+from tests.support.aws.rest_api import RestApi
 from tests.support.http.live_api import key_of
 from tests.support.http.live_server import serve
 from tests.support.vendors.fake_vendor import Reply

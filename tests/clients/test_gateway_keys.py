@@ -9,11 +9,11 @@ import pytest
 from openai import AsyncOpenAI
 
 from functions.authorizer.handler import handler as authorize
-from infra.emulator.lambda_service.front_doors import RestApi
 from infra.emulator.lambda_service.function_process import FunctionProcess
 from infra.emulator.lambda_service.proxy_events import ProxyRequest
 from tests.support.aws.live_query_function import query_surroundings
 from tests.support.aws.query_events import query_function
+from tests.support.aws.rest_api import RestApi
 from vectorforge.local.postgres import EmbeddedPostgres
 
 GATEWAY_KEY, GATEWAY_KEY_ID = "ExampleKeyOfApiGateway0123456789", "k3yidacm3e"

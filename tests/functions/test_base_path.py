@@ -7,10 +7,11 @@ from dataclasses import replace
 import aiohttp
 import pytest
 
-from infra.emulator.lambda_service.front_doors import HttpApi, RestApi
 from infra.emulator.lambda_service.function_process import FunctionProcess
+from tests.support.aws.http_api import HttpApi
 from tests.support.aws.live_query_function import QuerySurroundings, query_surroundings
 from tests.support.aws.query_events import Mode, query_function
+from tests.support.aws.rest_api import RestApi
 from tests.support.http.live_api import key_of
 from vectorforge.local.postgres import EmbeddedPostgres
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from infra.emulator.lambda_service.bucket_event_source import object_created_event
+from tests.support.aws.bucket_event_source import object_created_event
 from tests.support.aws.fake_aws import FakeAws
 from tests.support.aws.sqs_events import Queue
 from tests.support.http.live_api import settings_for

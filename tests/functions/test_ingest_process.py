@@ -12,7 +12,6 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from infra.emulator.lambda_service.bucket_event_source import object_created_event
 from infra.emulator.lambda_service.front_doors import FunctionUrl
 from infra.emulator.lambda_service.function_configuration import (
     AWSLAMBDARIC_COMMAND,
@@ -23,11 +22,11 @@ from infra.emulator.lambda_service.function_process import FunctionProcess
 from infra.emulator.lambda_service.lambda_function import LambdaFunction
 from infra.emulator.lambda_service.queue_event_source import (
     BatchResult,
-    DeliveryFaults,
-    QueueEventSource,
 )
 from infra.emulator.lambda_service.recursion import count_hop, total_hops
+from tests.support.aws.bucket_event_source import object_created_event
 from tests.support.aws.fake_aws import REGION, FakeAws
+from tests.support.aws.faulty_queue import DeliveryFaults, FaultyQueueEventSource
 from tests.support.aws.live_query_function import QuerySurroundings, query_surroundings
 from tests.support.aws.sqs_events import Queue
 from tests.support.aws.sqs_proxy import SqsProxy
@@ -82,13 +81,14 @@ class Cloud:
             **options,
         )
 
-    def events_for(self, function: LambdaFunction, **options: Any) -> QueueEventSource:
+    def events_for(
+        self, function: LambdaFunction, *, faults: DeliveryFaults | None = None, **options: Any
+    ) -> FaultyQueueEventSource:
         async def note(result: BatchResult) -> None:
             self.batches.append(result)
 
-        return QueueEventSource(
-            function, self.queue.url, endpoint_url=self.aws.url, region=REGION, on_batch=note, **options
-        )
+        options |= {"endpoint_url": self.aws.url, "region": REGION, "on_batch": note}
+        return FaultyQueueEventSource(function, self.queue.url, faults=faults or DeliveryFaults(), **options)
 
     async def job(self, *texts: str) -> UUID:
         """A stored job and its message, in the queue."""

@@ -1,27 +1,26 @@
-"""Function URL, REST API and HTTP API: events as AWS documents them, answers buffered and streamed."""
+"""Buffered front doors: events as AWS documents them, and answers."""
 
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Unpack
 
 import httpx2
 import pytest
 
-from infra.emulator.lambda_service.front_door import FrontDoor
-from infra.emulator.lambda_service.front_doors import FunctionUrl, HttpApi, RestApi
+from infra.emulator.lambda_service.front_doors import FrontDoor, FunctionUrl
 from infra.emulator.lambda_service.function_configuration import (
     AWSLAMBDARIC_COMMAND,
-    Function,
     FunctionConfiguration,
     TooManyRequestsError,
 )
 from infra.emulator.lambda_service.function_process import FunctionProcess
 from infra.emulator.lambda_service.invocation import Invocation, InvocationOptions
-from infra.emulator.lambda_service.runtime_api import RuntimeApi
-from tests.functions.raw_runtime import RawRuntime
+from tests.functions.scripted_function import DOORS, ScriptedFunction
+from tests.support.aws.http_api import HttpApi
+from tests.support.aws.rest_api import RestApi
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
@@ -41,53 +40,11 @@ async def mangum() -> AsyncIterator[FunctionProcess]:
         yield process
 
 
-@pytest.fixture
-async def client() -> AsyncIterator[httpx2.AsyncClient]:
-    async with httpx2.AsyncClient(timeout=120) as http:
-        yield http
-
-
-class ScriptedFunction:
-    """A function whose runtime is the test."""
-
-    def __init__(self, api: RuntimeApi, runtime: RawRuntime) -> None:
-        self.api = api
-        self.runtime = runtime
-        self.invocations: list[Invocation] = []
-
-    async def invoke(self, event: object, **options: Unpack[InvocationOptions]) -> Invocation:
-        self.invocations.append(self.api.invoke(event, **options))
-        return self.invocations[-1]
-
-    async def next(self) -> tuple[str, dict[str, Any]]:
-        """Request id and event of the next invocation."""
-        headers, body = await self.runtime.next()
-        return headers["lambda-runtime-aws-request-id"], json.loads(body)
-
-    async def answer(self, answer: object) -> dict[str, Any]:
-        """Give an answer to the next event; bytes go as they are."""
-        request_id, event = await self.next()
-        body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
-        await self.runtime.request("POST", f"/invocation/{request_id}/response", body)
-        return event
-
-
-@pytest.fixture
-async def scripted() -> AsyncIterator[ScriptedFunction]:
-    async with RuntimeApi() as api, RawRuntime(api.address) as runtime:
-        yield ScriptedFunction(api, runtime)
-
-
-Door = Callable[[Function], FrontDoor]
-DOORS: dict[str, Door] = {
-    "function_url": lambda function: FunctionUrl(function, response_mode="buffered"),
-    "rest_api": lambda function: RestApi(function, response_mode="buffered"),
-    "http_api": HttpApi,
-}
+JSON = {"content-type": "application/json"}
 
 
 @pytest.mark.parametrize("name", DOORS)
-async def test_a_buffered_app_behind_each_door(
+async def test_buffered_app_behind_each_front_door_gets_the_whole_request(
     name: str, mangum: FunctionProcess, client: httpx2.AsyncClient
 ) -> None:
     async with DOORS[name](mangum) as door:
@@ -119,7 +76,7 @@ async def test_a_buffered_app_behind_each_door(
         assert mangum.starts == 1
 
 
-async def test_a_function_url_event_has_the_documented_shape(
+async def test_function_url_event_has_the_documented_shape(
     scripted: ScriptedFunction, client: httpx2.AsyncClient
 ) -> None:
     documented = json.loads((ROOT / "events" / "query_function_url_query.json").read_text())
@@ -145,7 +102,7 @@ async def test_a_function_url_event_has_the_documented_shape(
         assert "body" not in event
 
 
-async def test_a_rest_event_has_the_documented_shape(
+async def test_rest_api_event_has_the_documented_shape(
     scripted: ScriptedFunction, client: httpx2.AsyncClient
 ) -> None:
     documented = json.loads((ROOT / "events" / "query_apigateway_rest_health.json").read_text())
@@ -170,9 +127,7 @@ async def test_a_rest_event_has_the_documented_shape(
         assert (event["body"], event["isBase64Encoded"]) == (base64.b64encode(b"\xff").decode(), True)
 
 
-async def test_an_http_api_event_names_its_stage(
-    scripted: ScriptedFunction, client: httpx2.AsyncClient
-) -> None:
+async def test_http_api_event_names_its_stage(scripted: ScriptedFunction, client: httpx2.AsyncClient) -> None:
     async with HttpApi(scripted, stage="dev") as door:
         request = asyncio.create_task(client.get(f"{door.url}/health"))
         event = await scripted.answer({"statusCode": 200})
@@ -180,9 +135,6 @@ async def test_an_http_api_event_names_its_stage(
         assert event["rawPath"] == event["requestContext"]["http"]["path"] == "/dev/health"
         assert event["requestContext"]["stage"] == "dev"
         assert "authentication" not in event["requestContext"]
-
-
-JSON = {"content-type": "application/json"}
 
 
 def shape(value: Any) -> Any:
@@ -214,7 +166,7 @@ ANSWERS: list[tuple[str, object, int]] = [
 
 
 @pytest.mark.parametrize(("name", "answer", "status"), ANSWERS)
-async def test_malformed_answers(
+async def test_malformed_answer_has_the_status_of_its_front_door(
     name: str, answer: object, status: int, scripted: ScriptedFunction, client: httpx2.AsyncClient
 ) -> None:
     async with DOORS[name](scripted) as door:
@@ -228,7 +180,9 @@ async def test_malformed_answers(
             assert response.json() == answer
 
 
-async def test_headers_of_a_rest_answer(scripted: ScriptedFunction, client: httpx2.AsyncClient) -> None:
+async def test_rest_api_answer_keeps_repeated_headers(
+    scripted: ScriptedFunction, client: httpx2.AsyncClient
+) -> None:
     async with RestApi(scripted, response_mode="buffered") as door:
         request = asyncio.create_task(client.get(door.url))
         headers = {"X-A": "single", "X-B": 7, "X-C": True, "Content-Length": "999"}
@@ -241,131 +195,6 @@ async def test_headers_of_a_rest_answer(scripted: ScriptedFunction, client: http
         assert (response.status_code, response.text) == (201, "b")
 
 
-STREAMING = [FunctionUrl, RestApi]
-
-
-@pytest.mark.parametrize("make", STREAMING)
-async def test_a_stream_passes_in_lock_step(
-    make: type[FunctionUrl | RestApi], scripted: ScriptedFunction, client: httpx2.AsyncClient
-) -> None:
-    runtime = scripted.runtime
-    async with make(scripted) as door:
-        request = asyncio.create_task(client.send(client.build_request("GET", door.url), stream=True))
-        request_id, _ = await scripted.next()
-        await runtime.stream(request_id)
-        prelude = {
-            "statusCode": 418,
-            "headers": {"content-type": "text/plain", "content-length": "3"},
-            "cookies": ["a=1", "b=2"],
-        }
-        await runtime.send_chunk(json.dumps(prelude).encode() + b"\0" * 5)
-        await runtime.send_chunk(b"\0" * 3)
-        response = await request  # before there is a body
-        assert (response.status_code, response.headers["content-type"]) == (418, "text/plain")
-        assert response.headers["transfer-encoding"] == "chunked"
-        assert response.headers.get_list("set-cookie") == ["a=1", "b=2"]
-        pieces = response.aiter_raw()
-        for number in range(20):
-            await runtime.send_chunk(b"token %d" % number)
-            assert await anext(pieces) == b"token %d" % number
-        await runtime.end_chunks()
-        assert [piece async for piece in pieces] == []
-
-
-@pytest.mark.parametrize("make", STREAMING)
-@pytest.mark.parametrize("ending", ["trailers", "truncated", "limit"])
-async def test_a_failure_on_the_way_cuts_the_connection(
-    make: type[FunctionUrl | RestApi], ending: str, client: httpx2.AsyncClient
-) -> None:
-    async with RuntimeApi(streaming_limit=100) as api, RawRuntime(api.address) as runtime:
-        scripted = ScriptedFunction(api, runtime)
-        async with make(scripted) as door:
-            request = asyncio.create_task(client.send(client.build_request("GET", door.url), stream=True))
-            request_id, _ = await scripted.next()
-            await runtime.stream(request_id)
-            await runtime.send_chunk(b'{"statusCode": 200}' + b"\0" * 8 + b"begun")
-            pieces = (await request).aiter_raw()
-            assert await anext(pieces) == b"begun"
-            if ending == "trailers":
-                await runtime.end_chunks([("Lambda-Runtime-Function-Error-Type", "ValueError")])
-            elif ending == "limit":
-                await runtime.send_chunk(b"x" * 100)
-            else:
-                runtime.writer.transport.abort()
-            with pytest.raises((httpx2.RemoteProtocolError, httpx2.ReadError)):
-                await anext(pieces)
-
-
-@pytest.mark.parametrize("make", STREAMING)
-@pytest.mark.parametrize("problem", ["error", "prelude", "endless", "short"])
-async def test_a_failure_before_the_prelude_is_502(
-    make: type[FunctionUrl | RestApi],
-    problem: str,
-    scripted: ScriptedFunction,
-    client: httpx2.AsyncClient,
-) -> None:
-    runtime = scripted.runtime
-    async with make(scripted) as door:
-        request = asyncio.create_task(client.get(door.url))
-        request_id, _ = await scripted.next()
-        if problem == "error":
-            await runtime.request("POST", f"/invocation/{request_id}/error", b'{"errorType": "E"}')
-        else:
-            await runtime.stream(request_id)
-            begin = {"prelude": b"no json" + b"\0" * 8, "endless": b"x" * 17_000, "short": b'{"statusCode'}
-            await runtime.send_chunk(begin[problem])
-            await runtime.end_chunks()
-        assert (await request).status_code == 502
-
-
-async def test_an_answer_without_the_content_type_is_opaque_at_a_function_url(
-    scripted: ScriptedFunction, client: httpx2.AsyncClient
-) -> None:
-    async with FunctionUrl(scripted) as door:
-        request = asyncio.create_task(client.get(door.url))
-        await scripted.answer({"statusCode": 404})
-        response = await request
-        assert (response.status_code, response.json()) == (200, {"statusCode": 404})
-        assert response.headers["content-type"] == "application/octet-stream"
-
-
-async def test_a_client_that_goes_away_does_not_stop_the_function(
-    scripted: ScriptedFunction, client: httpx2.AsyncClient
-) -> None:  # faults 15
-    runtime = scripted.runtime
-    async with FunctionUrl(scripted) as door:
-        request = asyncio.create_task(client.send(client.build_request("GET", door.url), stream=True))
-        request_id, _ = await scripted.next()
-        await runtime.stream(request_id)
-        await runtime.send_chunk(b'{"statusCode": 200}' + b"\0" * 8 + b"begun")
-        await (await request).aclose()
-        for _ in range(50):
-            await runtime.send_chunk(b"x" * 10_000)
-        assert (await runtime.end_chunks())[0] == 202
-        (invocation,) = scripted.invocations
-        assert invocation.error is None
-        assert len(invocation.body) > 500_000
-
-
-@pytest.mark.parametrize("head", ["HEAD / HTTP/1.1", "GET / HTTP/1.1"])
-async def test_a_stream_without_a_body_keeps_the_connection(scripted: ScriptedFunction, head: str) -> None:
-    runtime = scripted.runtime
-    status = 200 if head.startswith("HEAD") else 204
-    async with FunctionUrl(scripted) as door:
-        host, port = door.address.split(":")
-        reader, writer = await asyncio.open_connection(host, int(port))
-        for _ in range(2):
-            writer.write(f"{head}\r\nHost: x\r\n\r\n".encode())
-            request_id, _ = await scripted.next()
-            await runtime.stream(request_id)
-            await runtime.send_chunk(json.dumps({"statusCode": status}).encode() + b"\0" * 8 + b"dropped")
-            await runtime.end_chunks()
-            received = (await reader.readuntil(b"\r\n\r\n")).decode()
-            assert received.startswith(f"HTTP/1.1 {status} ")
-            assert "transfer-encoding" not in received
-        writer.close()
-
-
 class BusyFunction:
     """A function without free concurrency."""
 
@@ -374,20 +203,22 @@ class BusyFunction:
 
 
 @pytest.mark.parametrize(("name", "status"), [("function_url", 429), ("rest_api", 500), ("http_api", 503)])
-async def test_throttling(name: str, status: int, client: httpx2.AsyncClient) -> None:  # faults 46
+async def test_throttled_function_has_the_status_of_its_front_door(
+    name: str, status: int, client: httpx2.AsyncClient
+) -> None:  # faults 46
     async with DOORS[name](BusyFunction()) as door:
         assert (await client.get(door.url)).status_code == status
 
 
 @pytest.mark.parametrize(("make", "status"), [(RestApi, 504), (HttpApi, 503)])
-async def test_an_api_does_not_wait_for_ever(
+async def test_api_over_its_timeout_answers_with_an_error(
     make: type[RestApi | HttpApi], status: int, scripted: ScriptedFunction, client: httpx2.AsyncClient
 ) -> None:
     async with make(scripted, timeout_s=0.05) as door:
         assert (await client.get(door.url)).status_code == status
 
 
-async def test_requests_have_a_limit(scripted: ScriptedFunction, client: httpx2.AsyncClient) -> None:
+async def test_request_over_the_limit_is_413(scripted: ScriptedFunction, client: httpx2.AsyncClient) -> None:
     class Narrow(FunctionUrl):
         request_limit = 10
 
@@ -403,7 +234,7 @@ async def test_requests_have_a_limit(scripted: ScriptedFunction, client: httpx2.
     assert limits == {"FunctionUrl": 6 << 20, "RestApi": 10 << 20, "HttpApi": 10 << 20}
 
 
-async def test_nonsense_is_refused(scripted: ScriptedFunction) -> None:
+async def test_malformed_request_is_400(scripted: ScriptedFunction) -> None:
     async with FunctionUrl(scripted) as door:
         host, port = door.address.split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
@@ -411,5 +242,5 @@ async def test_nonsense_is_refused(scripted: ScriptedFunction) -> None:
         assert (await reader.read()).startswith(b"HTTP/1.1 400 ")
         writer.close()
     assert isinstance(door, FrontDoor)
-    with pytest.raises(RuntimeError, match="does not listen"):
+    with pytest.raises(RuntimeError, match="is not listening"):
         _ = door.url

@@ -1,11 +1,10 @@
-"""The rules of the Runtime API, on raw sockets."""
+"""Events and responses of the Runtime API, on raw sockets."""
 
 import asyncio
 import base64
 import json
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,29 +16,7 @@ from tests.functions.raw_runtime import RawRuntime
 Connect = Callable[[RuntimeApi], Any]
 
 
-@pytest.fixture
-async def api() -> AsyncIterator[RuntimeApi]:
-    async with RuntimeApi() as server:
-        yield server
-
-
-@pytest.fixture
-async def runtime(api: RuntimeApi) -> AsyncIterator[RawRuntime]:
-    async with RawRuntime(api.address) as client:
-        yield client
-
-
-@pytest.fixture
-async def connect() -> AsyncIterator[Connect]:
-    async with AsyncExitStack() as stack:
-        yield lambda api: stack.enter_async_context(RawRuntime(api.address))
-
-
-def error_type(body: bytes) -> str:
-    return str(json.loads(body)["errorType"])
-
-
-async def test_an_event_and_its_sized_response(api: RuntimeApi, runtime: RawRuntime) -> None:
+async def test_event_and_its_sized_response_carry_all_headers(api: RuntimeApi, runtime: RawRuntime) -> None:
     invocation = api.invoke(
         {"a": "ü"},
         deadline_s=3,
@@ -74,7 +51,9 @@ async def test_an_event_and_its_sized_response(api: RuntimeApi, runtime: RawRunt
     assert invocation.completed.is_set()
 
 
-async def test_chunks_arrive_one_by_one_with_their_trailers(api: RuntimeApi, runtime: RawRuntime) -> None:
+async def test_chunked_response_arrives_piece_by_piece_with_trailers(
+    api: RuntimeApi, runtime: RawRuntime
+) -> None:
     invocation = api.invoke({})
     await runtime.next()
     await runtime.stream(invocation.request_id)
@@ -103,7 +82,7 @@ async def test_chunks_arrive_one_by_one_with_their_trailers(api: RuntimeApi, run
         await invocation.result()
 
 
-async def test_an_error_is_the_answer(api: RuntimeApi, runtime: RawRuntime) -> None:
+async def test_reported_error_is_the_answer(api: RuntimeApi, runtime: RawRuntime) -> None:
     invocation = api.invoke({})
     await runtime.next()
     body = b'{"errorMessage": "no", "errorType": "KeyError"}'
@@ -112,124 +91,6 @@ async def test_an_error_is_the_answer(api: RuntimeApi, runtime: RawRuntime) -> N
     assert status == 202
     assert invocation.error is not None
     assert (invocation.error.error_type, invocation.error.payload) == ("KeyError", body)
-
-
-@pytest.mark.parametrize("kind", ["response", "error"])
-async def test_a_second_post_for_an_id_is_refused(
-    api: RuntimeApi, runtime: RawRuntime, connect: Connect, kind: str
-) -> None:
-    invocation = api.invoke({})
-    await runtime.next()
-    path = f"/invocation/{invocation.request_id}"
-    assert (await runtime.request("POST", f"{path}/response", b"1"))[0] == 202
-    second = await connect(api)
-    status, _, body = await second.request("POST", f"{path}/{kind}", b"2")
-    assert (status, error_type(body)) == (403, "InvalidStateTransition")
-    assert await invocation.result() == 1
-
-
-async def test_a_streamed_second_post_is_refused_before_its_body_ends(
-    api: RuntimeApi, runtime: RawRuntime
-) -> None:
-    invocation = api.invoke({})
-    await runtime.next()
-    await runtime.request("POST", f"/invocation/{invocation.request_id}/response", b"1")
-    await runtime.stream(invocation.request_id)
-    assert (await runtime.answer())[0] == 403  # nothing of the body is sent yet
-
-
-async def test_a_stale_invocation_id_is_gone(api: RuntimeApi, runtime: RawRuntime, connect: Connect) -> None:
-    invocation = api.invoke({})
-    old = (await runtime.next())[0]["lambda-runtime-invocation-id"]
-    invocation.expire()
-    await runtime.stream(invocation.request_id, {"Lambda-Runtime-Invocation-Id": old})
-    status, _, body = await runtime.answer()
-    assert (status, error_type(body)) == (410, "InvocationIdExpired")
-    other = await connect(api)
-    path = f"/invocation/{invocation.request_id}/response"
-    current = {"Lambda-Runtime-Invocation-Id": invocation.invocation_id}
-    assert (await other.request("POST", path, b"3", current))[0] == 202
-    assert await invocation.result() == 3
-
-
-async def test_any_other_response_mode_is_an_error(api: RuntimeApi, runtime: RawRuntime) -> None:
-    invocation = api.invoke({})
-    await runtime.next()
-    path = f"/invocation/{invocation.request_id}/response"
-    headers = {"Lambda-Runtime-Function-Response-Mode": "Streaming"}
-    status, _, body = await runtime.request("POST", path, b"1", headers)
-    assert (status, error_type(body)) == (400, "InvalidFunctionResponseMode")
-    assert invocation.error is not None
-    assert invocation.error.error_type == "Runtime.InvalidResponseModeHeader"
-
-
-@pytest.mark.parametrize("mode", ["buffered", "streaming"])
-async def test_a_response_over_the_limit(mode: str, connect: Connect) -> None:
-    buffered, streaming = (100, 10**9) if mode == "buffered" else (1, 100)
-    async with RuntimeApi(buffered_limit=buffered, streaming_limit=streaming) as api:
-        fits, too_large = api.invoke({}), api.invoke({})
-        runtime = await connect(api)
-        for invocation, size, expected in ((fits, 100, 202), (too_large, 101, 413)):
-            await runtime.next()
-            path = f"/invocation/{invocation.request_id}/response"
-            if mode == "buffered":
-                status, _, body = await runtime.request("POST", path, b"x" * size)
-            else:
-                await runtime.stream(invocation.request_id)
-                await runtime.send_chunk(b"x" * 60)
-                await runtime.send_chunk(b"x" * (size - 60))
-                status, _, body = await (runtime.answer() if size > 100 else runtime.end_chunks())
-            assert status == expected
-        assert error_type(body) == "RequestEntityTooLarge"
-        assert (fits.body, fits.error) == (b"x" * 100, None)
-        assert too_large.error is not None
-        assert too_large.error.error_type == "Function.ResponseSizeTooLarge"
-        assert len(too_large.body) <= 100
-
-
-async def test_the_real_limits() -> None:
-    from infra.emulator.lambda_service.runtime_replies import BUFFERED_LIMIT_BYTES, STREAMING_LIMIT_BYTES
-
-    assert (BUFFERED_LIMIT_BYTES, STREAMING_LIMIT_BYTES) == (6_291_556, 209_715_200)
-
-
-async def test_unknown_ids_and_paths(api: RuntimeApi, connect: Connect) -> None:
-    first, second, third = [await connect(api) for _ in range(3)]
-    status, _, body = await first.request("POST", "/invocation/nobody/response", b"1")
-    assert (status, error_type(body)) == (400, "InvalidRequestID")
-    assert (await second.request("GET", "/elsewhere"))[0] == 404
-    assert (await third.request("GET", "/restore/next"))[0] == 404  # no SnapStart here
-
-
-async def test_next_without_an_answer_is_refused(api: RuntimeApi, runtime: RawRuntime) -> None:
-    api.invoke({})
-    await runtime.next()
-    status, _, body = await runtime.request("GET", "/invocation/next")
-    assert (status, error_type(body)) == (403, "InvalidStateTransition")
-
-
-async def test_a_cut_response_is_truncated(api: RuntimeApi, runtime: RawRuntime) -> None:
-    invocation = api.invoke({})
-    await runtime.next()
-    await runtime.stream(invocation.request_id)
-    await runtime.send_chunk(b"begun")
-    runtime.writer.transport.abort()
-    await invocation.ended.wait()
-    assert invocation.error is not None
-    assert (invocation.error.error_type, invocation.body) == ("Runtime.TruncatedResponse", b"begun")
-
-
-async def test_the_service_can_slam_the_door(api: RuntimeApi, runtime: RawRuntime) -> None:
-    invocation = api.invoke({}, abort_after=6)
-    await runtime.next()
-    await runtime.stream(invocation.request_id)
-    await runtime.send_chunk(b"123")
-    assert not invocation.ended.is_set()
-    await runtime.send_chunk(b"456")
-    with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
-        await runtime.answer()
-    assert invocation.body == b"123456"
-    assert invocation.error is not None
 
 
 async def test_several_pollers_share_the_events(connect: Connect) -> None:
@@ -246,7 +107,7 @@ async def test_several_pollers_share_the_events(connect: Connect) -> None:
         assert all(invocation.completed.is_set() for invocation in invocations)
 
 
-async def test_an_event_is_not_lost_with_a_poller_that_went_away(api: RuntimeApi, connect: Connect) -> None:
+async def test_event_after_a_poller_went_away_reaches_the_next_one(api: RuntimeApi, connect: Connect) -> None:
     dead = await connect(api)
     await dead.send_head("GET", "/invocation/next", {})
     await api.ready.wait()
@@ -258,7 +119,7 @@ async def test_an_event_is_not_lost_with_a_poller_that_went_away(api: RuntimeApi
 
 
 @pytest.mark.parametrize("steps", range(8))
-async def test_no_event_is_lost_while_a_poller_goes_away(
+async def test_event_while_a_poller_goes_away_is_not_lost(
     api: RuntimeApi, connect: Connect, steps: int
 ) -> None:
     dead = await connect(api)
@@ -272,7 +133,7 @@ async def test_no_event_is_lost_while_a_poller_goes_away(
     assert invocation.dispatched.is_set() or api.withdraw(invocation)
 
 
-async def test_init_and_restore_errors(connect: Connect) -> None:
+async def test_init_and_restore_errors_are_kept(connect: Connect) -> None:
     async with RuntimeApi(snap_start=True) as api:
         api.restored.clear()
         runtime, other = await connect(api), await connect(api)
@@ -289,7 +150,7 @@ async def test_init_and_restore_errors(connect: Connect) -> None:
             assert (api.init_error.error_type, api.init_error.message) == (f"Of{path}", "m")
 
 
-async def test_hooks_hold_the_service_at_their_points() -> None:
+async def test_hooks_are_called_in_the_order_of_an_invocation() -> None:
     seen: list[str] = []
 
     def recorder(point: HookPoint) -> Any:
@@ -331,7 +192,7 @@ async def test_hooks_hold_the_service_at_their_points() -> None:
     ]
 
 
-async def test_a_hook_holds_the_reply(api: RuntimeApi, runtime: RawRuntime) -> None:
+async def test_hook_before_the_reply_holds_it(api: RuntimeApi, runtime: RawRuntime) -> None:
     release = asyncio.Event()
 
     async def hold(invocation: Invocation, data: bytes) -> None:
@@ -346,7 +207,7 @@ async def test_a_hook_holds_the_reply(api: RuntimeApi, runtime: RawRuntime) -> N
     assert (await post)[0] == 202
 
 
-async def test_a_large_body_is_announced_first(api: RuntimeApi, runtime: RawRuntime) -> None:
+async def test_expect_continue_is_answered_first(api: RuntimeApi, runtime: RawRuntime) -> None:
     invocation = api.invoke({})
     await runtime.next()
     head = {"Content-Length": "3", "Expect": "100-continue"}
@@ -354,19 +215,3 @@ async def test_a_large_body_is_announced_first(api: RuntimeApi, runtime: RawRunt
     assert (await runtime.reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 100 ")
     runtime.writer.write(b"[1]")
     assert (await runtime.answer())[0] == 202
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        b"what is this\r\n\r\n",
-        b"GET / HTTP/1.1\r\nno colon\r\n\r\n",
-        b"POST /2018-06-01/runtime/init/error HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
-        b"POST /2018-06-01/runtime/init/error HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
-        b"POST /2018-06-01/runtime/init/error HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nab\r\n",
-    ],
-)
-async def test_nonsense_is_answered_with_400(runtime: RawRuntime, message: bytes) -> None:
-    runtime.writer.write(message)
-    assert (await runtime.answer())[0] == 400
-    assert await runtime.reader.read() == b""  # and the connection is closed

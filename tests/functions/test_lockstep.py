@@ -9,16 +9,17 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from infra.emulator.lambda_service.front_door import FrontDoor
-from infra.emulator.lambda_service.front_doors import FunctionUrl, HttpApi, RestApi
+from infra.emulator.lambda_service.front_doors import FrontDoor, FunctionUrl
 from infra.emulator.lambda_service.function_configuration import AWSLAMBDARIC_COMMAND
 from infra.emulator.lambda_service.function_process import FunctionProcess
+from tests.support.aws.http_api import HttpApi
 from tests.support.aws.live_query_function import (
     QUERY_PATH,
     LockStep,
     QuerySurroundings,
     query_surroundings,
 )
+from tests.support.aws.rest_api import RestApi
 from tests.support.http.event_stream import ReceivedEvent, check_order, read_events
 from tests.support.vendors.fake_vendor import Reply
 from vectorforge.local.postgres import EmbeddedPostgres

@@ -7,11 +7,11 @@ import jsonschema
 import pytest
 from mcp_types import CallToolResult, TextContent
 
-from infra.emulator.lambda_service.front_door import FrontDoor
-from infra.emulator.lambda_service.front_doors import FunctionUrl, RestApi
+from infra.emulator.lambda_service.front_doors import FrontDoor, FunctionUrl
 from infra.emulator.lambda_service.function_process import FunctionProcess
 from tests.support.aws.live_query_function import QuerySurroundings, query_surroundings
 from tests.support.aws.query_events import Mode, query_function
+from tests.support.aws.rest_api import RestApi
 from tests.support.http.mcp_client import MODES, mcp_client
 from tests.support.vendors.fake_vendor import Reply
 from vectorforge.local.postgres import EmbeddedPostgres

@@ -7,11 +7,12 @@ from typing import Any
 import httpx2
 import pytest
 
-from infra.emulator.lambda_service.front_door import FrontDoor
-from infra.emulator.lambda_service.front_doors import FunctionUrl, HttpApi, RestApi
+from infra.emulator.lambda_service.front_doors import FrontDoor, FunctionUrl
 from infra.emulator.lambda_service.function_process import FunctionProcess
+from tests.support.aws.http_api import HttpApi
 from tests.support.aws.live_query_function import QuerySurroundings, query_surroundings
 from tests.support.aws.query_events import Mode, load_event, query_function, response_of
+from tests.support.aws.rest_api import RestApi
 from tests.support.http.live_api import key_of, live_api, settings_for
 from vectorforge.local.postgres import EmbeddedPostgres
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
-from infra.emulator.lambda_service.front_doors import FunctionUrl, RestApi
+from infra.emulator.lambda_service.front_doors import FunctionUrl
 from infra.emulator.lambda_service.function_process import FunctionProcess
 from infra.emulator.lambda_service.invocation import Invocation
 from tests.functions.runtime_driver import (
@@ -19,6 +19,7 @@ from tests.functions.runtime_driver import (
     prelude_and_body,
     reported_error,
 )
+from tests.support.aws.rest_api import RestApi
 from vectorforge.runtime.invocation import ResponseLostError
 from vectorforge.runtime.invocation import StreamingInvocation as RuntimeInvocation
 from vectorforge.runtime.response_stream import ResponseStream

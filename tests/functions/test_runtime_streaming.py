@@ -7,10 +7,11 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
-from infra.emulator.lambda_service.front_door import FrontDoor
-from infra.emulator.lambda_service.front_doors import FunctionUrl, HttpApi, RestApi
+from infra.emulator.lambda_service.front_doors import FrontDoor, FunctionUrl
 from infra.emulator.lambda_service.function_configuration import AWSLAMBDARIC_COMMAND
 from tests.functions.runtime_driver import Gate, answer, function, http_event, json_body, prelude_and_body
+from tests.support.aws.http_api import HttpApi
+from tests.support.aws.rest_api import RestApi
 
 TOKENS = [f"token {number}" for number in range(20)]
 

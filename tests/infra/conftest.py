@@ -13,12 +13,13 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import pytest
 
-from infra.bundling import Bundle, make_bundle
-from infra.settings import DEV, PROD, CustomDomain, StageSettings
+from infra.bundling.bundle import Bundle, make_bundle
+from infra.setting_types import CustomDomain
+from infra.settings import DEV, PROD, StageSettings
 from tests.infra.stack_template import StackTemplate
 from tests.support.aws.scripted_aws import ScriptedAws
 
@@ -176,6 +177,30 @@ def _templates(assembly: Path, stack: str) -> dict[str, StackTemplate]:
         return StackTemplate(json.loads(file.read_text()))
 
     return {stage.stage: read(stage) for stage in VARIANTS}
+
+
+@pytest.fixture(params=VARIANTS, ids=lambda stage: stage.stage)
+def stage(request: pytest.FixtureRequest) -> StageSettings:
+    return cast("StageSettings", request.param)
+
+
+@pytest.fixture
+def template(stage: StageSettings, app_templates: dict[str, StackTemplate]) -> StackTemplate:
+    return app_templates[stage.stage]
+
+
+@pytest.fixture(
+    params=[stage for stage in VARIANTS if stage.front_door != "function_url"], ids=lambda stage: stage.stage
+)
+def rest(request: pytest.FixtureRequest, app_templates: dict[str, StackTemplate]) -> StackTemplate:
+    return app_templates[request.param.stage]
+
+
+@pytest.fixture(
+    params=[stage for stage in VARIANTS if stage.front_door != "rest_api"], ids=lambda stage: stage.stage
+)
+def url(request: pytest.FixtureRequest, app_templates: dict[str, StackTemplate]) -> StackTemplate:
+    return app_templates[request.param.stage]
 
 
 @pytest.fixture(scope="session")

@@ -91,8 +91,8 @@ class Commands:
         self, module: str, *arguments: str, code: int = 0, typed: str | None = None
     ) -> "subprocess.CompletedProcess[str]":
         """Run it, at a terminal when something is typed."""
-        command = [sys.executable, "-m", f"infra.{module}", "--cdk", str(self.folder / "cdk"), *arguments]
-        command += ["--assembly", str(self.folder / "cdk.out")]
+        command = [sys.executable, "-m", f"infra.deployment.{module}", *arguments]
+        command += ["--cdk", str(self.folder / "cdk"), "--assembly", str(self.folder / "cdk.out")]
         stdin, terminal = subprocess.DEVNULL, -1
         if typed is not None:
             terminal, stdin = pty.openpty()

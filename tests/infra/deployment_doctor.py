@@ -1,4 +1,4 @@
-"""``vectorforge doctor --aws`` in a clone, over a cloud assembly of CDK and an account over HTTP."""
+"""``infra.doctor`` in a clone, over a cloud assembly of CDK and an account over HTTP."""
 
 import json
 import shutil
@@ -14,8 +14,8 @@ from aws_cdk import aws_rds as rds
 from aws_cdk import aws_secretsmanager as secretsmanager
 from aws_cdk import aws_sqs as sqs
 
+from infra.doctor.__main__ import main
 from tests.support.aws.scripted_aws import CANARY, ScriptedAws
-from vectorforge.cli.app import run
 
 ROOT = Path(__file__).parents[2]
 PINNED = json.loads((ROOT / "infra" / "package.json").read_text())["devDependencies"]["aws-cdk"]
@@ -104,7 +104,7 @@ class Doctor:
             for name, value in variables.items():
                 patch.setenv(name, value)
             assembly = str(self.assemblies / stage)
-            code = run(["doctor", "--aws", "--stage", stage, "--assembly", assembly, *arguments])
+            code = main(["--stage", stage, "--assembly", assembly, *arguments])
         printed = self.capsys.readouterr()
         assert "Traceback" not in printed.err
         for secret in (CANARY, "testing"):  # the latter are the keys of ``aws_environment``

@@ -15,8 +15,14 @@ from typing import Any, TypeVar
 
 import aiohttp
 import boto3
+from aiohttp import web
+
+from tests.support.vendors.fake_openai import FakeOpenAI
+from tests.support.vendors.fake_vendor import Reply
 
 T = TypeVar("T")
+OLD, NEW = "sk-old-canary-0123456789", "sk-new-canary-0123456789"
+ANSWER = ("It sings every Tuesday", " at noon [Context 1].")
 PATIENCE_S = 180
 DEPLOY_PATIENCE_S = 1200
 """Of a machine on which other tests run, too."""
@@ -115,3 +121,39 @@ async def eventually(look: Callable[[], Awaitable[T | None]], patience_s: float 
         assert time.monotonic() < give_up_at, "It did not happen."
         await asyncio.sleep(0.2)
     return found
+
+
+class Vendor(FakeOpenAI):
+    """While keys are exchanged, a vendor accepts two."""
+
+    def __init__(self) -> None:
+        super().__init__(api_key=OLD)
+        self.accepted = {OLD}
+        self.refusals = 0
+        self.unscripted = Reply(texts=ANSWER)
+
+    def accepts(self, request: web.Request, data: bytes) -> bool:
+        accepted = request.headers.get("Authorization", "").removeprefix("Bearer ") in self.accepted
+        self.refusals += not accepted
+        return accepted
+
+
+def deploy(folder: Path, vendor: Vendor, **variables: str) -> subprocess.CompletedProcess[str]:
+    """The key is put into the deployment's secret; the vendor's address is no secret."""
+    variables |= {
+        "VECTORFORGE_OPENAI_API_KEY": OLD,
+        "VECTORFORGE_OPENAI_BASE_URL": vendor.base_url,
+        "VECTORFORGE_DEFAULT_LLM_PROVIDER": "openai",
+    }
+    return run(folder, "deploy", "--json", "--port", "0", **variables)
+
+
+async def logged(api: Any, question: str) -> dict[str, Any] | None:
+    """The ended row of a question."""
+    rows = (await api.get("/v1/queries?limit=100"))["queries"]
+    return next((r for r in rows if r["query_text"] == question and r["outcome"] != "started"), None)
+
+
+async def lines_of(text: str) -> Any:
+    for line in text.split("\n"):
+        yield line

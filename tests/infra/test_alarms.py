@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import pytest
 
-from infra.idle_bill import alarm_metrics as billed_alarm_metrics
-from infra.service_metrics import KEYS_UNREADABLE, RECORDS_PRINTED
+from infra.costs.bill import alarm_metrics as billed_alarm_metrics
+from infra.monitoring.metrics import KEYS_UNREADABLE, RECORDS_PRINTED
 from infra.settings import DEV, PROD, StageSettings
 from tests.infra.conftest import VARIANTS
 from tests.infra.stack_template import StackTemplate, text
@@ -80,7 +80,7 @@ def test_whoever_is_to_be_told_is_a_setting() -> None:
     from aws_cdk import App, Stack
     from aws_cdk.assertions import Template
 
-    from infra.alarm_topic import AlarmTopic
+    from infra.monitoring.alarms import AlarmTopic
 
     stack = Stack(App(), "Told")
     AlarmTopic(stack, "Topic", dataclasses.replace(DEV, alarm_email="on-call@example.org"))
@@ -143,7 +143,7 @@ def rings(alarm: dict[str, Any], **values: float) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("rule", "minutes", "failed", "asked", "expected"),
+    ("rule", "minutes", "failed", "total", "expected"),
     [
         # all of few questions: query-faults, which wants two in a minute, does not see one in five minutes
         ("query-failing", 15, 3, 3, True),
@@ -163,13 +163,13 @@ def rings(alarm: dict[str, Any], **values: float) -> bool:
     ],
 )
 def test_failures_ring_by_their_share_and_number(
-    rule: str, minutes: int, failed: int, asked: int, expected: bool, app_templates: dict[str, StackTemplate]
+    rule: str, minutes: int, failed: int, total: int, expected: bool, app_templates: dict[str, StackTemplate]
 ) -> None:
     found = app_templates["both"].of_kind("AWS::CloudWatch::Alarm").values()
     (alarm,) = [one for one in found if one["AlarmName"] == f"vectorforge-both-{rule}"]
     measured = [one["MetricStat"] for one in alarm["Metrics"] if "MetricStat" in one]
     assert {(one["Period"], one["Stat"]) for one in measured} == {(60 * minutes, "Sum")}
-    assert rings(alarm, failed=failed, asked=asked) is expected
+    assert rings(alarm, failed=failed, total=total) is expected
 
 
 UNREADABLE = """\

@@ -9,11 +9,12 @@ from aws_cdk import App
 from aws_cdk.assertions import Template
 
 from infra.app import build
-from infra.bedrock_models import NamedModel, named_model, named_models
-from infra.data_stack import DataStack
-from infra.idle_bill import egress_bill
-from infra.rules import acknowledge
-from infra.settings import DEV, NetworkSettings, SettingsError, StageSettings
+from infra.constructs.bedrock import NamedModel, named_model, named_models
+from infra.costs.bill import egress_bill
+from infra.data.data_stack import DataStack
+from infra.nag_rules import acknowledge
+from infra.setting_types import NetworkSettings, SettingsError
+from infra.settings import DEV, StageSettings
 from tests.infra.stack_template import StackTemplate
 from tests.infra.test_rules import findings
 

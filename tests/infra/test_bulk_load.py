@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from infra.bulk_load import definition
+from infra.functions.bulk_load import definition
 from infra.settings import PROD, STAGES, StageSettings
 from tests.infra.stack_template import StackTemplate, text
 from vectorforge import errors

@@ -15,8 +15,9 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from infra.bundling import BUDGET_BYTES, COUNTS_TOKENS, LAMBDA_LIMIT_BYTES, STANDS_ALONE, Bundle, main
-from infra.token_tables import TABLES, TokenTableError, cached_name, copy_token_tables
+from infra.bundling.__main__ import main
+from infra.bundling.bundle import BUDGET_BYTES, COUNTS_TOKENS, LAMBDA_LIMIT_BYTES, STANDS_ALONE, Bundle
+from infra.bundling.token_tables import TABLES, TokenTableError, cached_name, copy_token_tables
 from tests.infra.reachable_imports import reachable_imports
 
 ROOT = Path(__file__).parents[2]
@@ -153,7 +154,9 @@ def test_laptop_counts_with_the_same_tables_without_a_network(tmp_path: Path, uv
     """As `make run` does it before it starts the server."""
     kept = {name: value for name, value in os.environ.items() if name != "TIKTOKEN_CACHE_DIR"}
     environment = {**kept, "XDG_CACHE_HOME": str(tmp_path), "UV": uv, "TMPDIR": str(tmp_path)}
-    subprocess.run([sys.executable, "-m", "infra.token_tables"], env=environment, cwd=ROOT, check=True)
+    subprocess.run(
+        [sys.executable, "-m", "infra.bundling.token_tables"], env=environment, cwd=ROOT, check=True
+    )
     command = [sys.executable, "-c", COUNTING, "2 + 2 = 4"]
     process = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60)
     assert json.loads(process.stdout) == {"counts": [7, 7, 7], "connections": []}
@@ -162,7 +165,7 @@ def test_laptop_counts_with_the_same_tables_without_a_network(tmp_path: Path, uv
 def test_make_run_fetches_the_tables_once(tmp_path: Path) -> None:
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
     command = ["make", "--dry-run", "run"]
-    fetching = "python -m infra.token_tables"
+    fetching = "python -m infra.bundling.token_tables"
     first = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=True)
     (tmp_path / "vectorforge" / "tiktoken").mkdir(parents=True)
     second = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=True)
@@ -176,7 +179,7 @@ def test_a_damaged_table_is_fetched_again_and_a_missing_one_is_an_error(tmp_path
     copy_token_tables(tmp_path / "tables", uv=uv, python=sys.executable, cache_dir=cache)
     assert {path.name for path in (tmp_path / "tables").iterdir()} == {cached_name(name) for name in TABLES}
     copy_token_tables(tmp_path / "again", uv="/bin/false", python=sys.executable, cache_dir=cache)
-    with pytest.raises(TokenTableError, match="cannot be had"):
+    with pytest.raises(TokenTableError, match="unavailable"):
         copy_token_tables(
             tmp_path / "x", uv="/bin/false", python=sys.executable, cache_dir=tmp_path / "empty"
         )

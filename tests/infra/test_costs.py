@@ -6,13 +6,26 @@ from typing import Any
 
 import pytest
 
-from infra.bill import ASSUMED, MEASURED, QUESTIONS, BillLine, total
-from infra.bundling import ROOT
-from infra.costs import DOCUMENT, filled, main, tables
-from infra.idle_bill import ENDPOINTS, SECRETS, WEB_ACL_RULES, ZONES, idle_bill
-from infra.prices import PRICES, PriceError
-from infra.question_bill import question_bill, stage_models, token_bill
-from infra.settings import DEV, PROD, STAGES, NetworkSettings, StageSettings
+from infra.bundling.bundle import ROOT
+from infra.costs.__main__ import DOCUMENT, filled, main, tables
+from infra.costs.bill import (
+    ASSUMED,
+    ENDPOINTS,
+    MEASURED,
+    QUESTIONS,
+    SECRETS,
+    WEB_ACL_RULES,
+    ZONES,
+    BillLine,
+    idle_bill,
+    question_bill,
+    stage_models,
+    token_bill,
+    total,
+)
+from infra.costs.prices import PRICES, PriceError
+from infra.setting_types import NetworkSettings
+from infra.settings import DEV, PROD, STAGES, StageSettings
 from tests.infra.stack_template import StackTemplate
 from tests.infra.watched_metrics import dashboard_body
 from vectorforge.config import LLMSettings
@@ -83,7 +96,7 @@ def test_without_a_way_out_endpoints_are_billed_in_each_zone() -> None:
     from aws_cdk import App, Stack
     from aws_cdk.assertions import Template
 
-    from infra.network import Network
+    from infra.data.network import Network
 
     alone = dataclasses.replace(DEV, network=NetworkSettings(egress="none"))
     stack = Stack(App(), "Alone")
@@ -118,7 +131,7 @@ def test_settings_move_the_bill() -> None:
 
 def test_what_has_no_price_is_said_or_left_out() -> None:
     unknown = dataclasses.replace(DEV, database=dataclasses.replace(DEV.database, instance_type="z9.large"))
-    with pytest.raises(PriceError, match=r"infra/prices.py has no price for db\.z9\.large"):
+    with pytest.raises(PriceError, match=r"infra/costs/prices.py has no price for db\.z9\.large"):
         idle_bill(unknown)
     own = dataclasses.replace(DEV, environment={"VECTORFORGE_DEFAULT_LLM_MODEL": "my-own"})
     assert set(stage_models(own)) == {"anthropic", "google"}
@@ -162,7 +175,7 @@ def test_the_dashboard_computes_what_the_bill_says(
         "n_logwriter": batches,
         "ms_logwriter": batches * MEASURED.writer_ms,
         "requests": QUESTIONS,
-        "log_query": lines["CloudWatch Logs"] / PRICES.log_gb.each * 1e9,
+        "log_query": lines["CloudWatch Logs"] / PRICES["log_gb"].each * 1e9,
         "in_openai": QUESTIONS * MEASURED.prompt_tokens,
         "out_openai": QUESTIONS * ASSUMED.answer_tokens,
     }

@@ -8,8 +8,9 @@ import pytest
 from aws_cdk import App
 from aws_cdk.assertions import Match, Template
 
-from infra.data_stack import DataStack
-from infra.settings import DEV, PROD, NetworkSettings, StageSettings
+from infra.data.data_stack import DataStack
+from infra.setting_types import NetworkSettings
+from infra.settings import DEV, PROD, StageSettings
 
 NONE = dataclasses.replace(DEV, stage="closed", network=NetworkSettings(egress="none"))
 

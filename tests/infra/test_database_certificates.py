@@ -10,8 +10,8 @@ from botocore.session import Session
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 
-from infra.bundling import BUDGET_BYTES, STANDS_ALONE, Bundle
-from infra.database_certificates import (
+from infra.bundling.bundle import BUDGET_BYTES, STANDS_ALONE, Bundle
+from infra.bundling.database_certificates import (
     AMAZON_ROOTS,
     RDS_ROOTS,
     DatabaseCertificateError,

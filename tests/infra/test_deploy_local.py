@@ -16,39 +16,32 @@ from urllib.parse import quote
 import psutil
 import psycopg
 import pytest
-from aiohttp import web
 
 from infra.emulator.cloudformation.resources import DROPPED, KEPT, is_listed
 from infra.emulator.deployment.background import BackgroundProcesses
-from tests.infra.local_deployment import Deployment, command_line, environment, eventually, run
+from tests.infra.local_deployment import (
+    ANSWER,
+    NEW,
+    OLD,
+    Deployment,
+    Vendor,
+    command_line,
+    deploy,
+    environment,
+    eventually,
+    lines_of,
+    logged,
+    run,
+)
 from tests.support.http.event_stream import check_order, read_events
-from tests.support.vendors.fake_openai import FakeOpenAI
-from tests.support.vendors.fake_vendor import Reply
 from vectorforge.db.schema.migrate import read_migrations
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.threads import LoopThread
 
 ROOT = Path(__file__).parents[2]
-OLD, NEW = "sk-old-canary-0123456789", "sk-new-canary-0123456789"
 FACT = "The teapot of Quibblestone sings every Tuesday at noon."
 QUESTION = "When does the teapot of Quibblestone sing?"
-ANSWER = ("It sings every Tuesday", " at noon [Context 1].")
 MESSAGES = 30
-
-
-class Vendor(FakeOpenAI):
-    """While keys are exchanged, a vendor accepts two."""
-
-    def __init__(self) -> None:
-        super().__init__(api_key=OLD)
-        self.accepted = {OLD}
-        self.refusals = 0
-        self.unscripted = Reply(texts=ANSWER)
-
-    def accepts(self, request: web.Request, data: bytes) -> bool:
-        accepted = request.headers.get("Authorization", "").removeprefix("Bearer ") in self.accepted
-        self.refusals += not accepted
-        return accepted
 
 
 @pytest.fixture(scope="module")
@@ -74,17 +67,7 @@ def deployment(folder: Path, vendor: Vendor) -> Deployment:
     return Deployment.of(folder, done.stdout)
 
 
-def deploy(folder: Path, vendor: Vendor, **variables: str) -> subprocess.CompletedProcess[str]:
-    """The key is put into the deployment's secret; the vendor's address is no secret."""
-    variables |= {
-        "VECTORFORGE_OPENAI_API_KEY": OLD,
-        "VECTORFORGE_OPENAI_BASE_URL": vendor.base_url,
-        "VECTORFORGE_DEFAULT_LLM_PROVIDER": "openai",
-    }
-    return run(folder, "deploy", "--json", "--port", "0", **variables)
-
-
-def test_the_stacks_are_complete(deployment: Deployment) -> None:
+def test_deployed_stacks_are_complete(deployment: Deployment) -> None:
     with deployment.client("cloudformation") as cloudformation:
         stacks = cloudformation.describe_stacks()["Stacks"]
         statuses = {stack["StackName"]: stack["StackStatus"] for stack in stacks}
@@ -99,7 +82,7 @@ def test_the_stacks_are_complete(deployment: Deployment) -> None:
     assert all(is_listed(name, KEPT) and not is_listed(name, DROPPED) for name in types)
 
 
-def test_the_migration_ran_as_a_custom_resource(deployment: Deployment) -> None:
+def test_migration_runs_as_a_custom_resource(deployment: Deployment) -> None:
     """CloudFormation's event, its response URL, and the role of RDS's master user."""
     with deployment.client("cloudformation") as cloudformation:
         found = cloudformation.describe_stack_resources(StackName="VectorForge-dev-App")["StackResources"]
@@ -117,8 +100,8 @@ def test_the_migration_ran_as_a_custom_resource(deployment: Deployment) -> None:
     assert owner == ("vectorforge_owner", False)
 
 
-async def test_without_a_key_nobody_gets_in(deployment: Deployment) -> None:
-    """API Gateway refuses; infra/gateway_responses.py makes its 403 a 401."""
+async def test_request_without_a_valid_key_is_401(deployment: Deployment) -> None:
+    """API Gateway refuses; infra/front_doors/gateway_responses.py makes its 403 a 401."""
     async with deployment.http(key="") as nobody, deployment.http(key="wrong" * 8) as stranger:
         assert (await nobody.request("GET", "/health"))[0] == 200
         for caller in (nobody, stranger):
@@ -126,7 +109,7 @@ async def test_without_a_key_nobody_gets_in(deployment: Deployment) -> None:
             assert (await caller.request("POST", "/v1/rag/query", json={"query": QUESTION}))[0] == 401
 
 
-async def test_upload_ask_and_find_the_log_row(deployment: Deployment) -> None:
+async def test_uploaded_document_is_cited_and_the_query_logged(deployment: Deployment) -> None:
     bucket = deployment.told["uploads_bucket"]
     key = f"{deployment.tenant}/default/teapot-{uuid.uuid4().hex[:8]}.md"
     source = f"s3://{bucket}/{key}"
@@ -144,7 +127,7 @@ async def test_upload_ask_and_find_the_log_row(deployment: Deployment) -> None:
         body = {"query": question, "stream": True}
         status, stream = await api.request("POST", "/v1/rag/query", json=body)
         assert status == 200
-        events = [event async for event in read_events(_lines(stream))]
+        events = [event async for event in read_events(lines_of(stream))]
         check_order(events)
         done = events[-1].data
         assert (done["outcome"], done["answer"]) == ("answered", "".join(ANSWER))
@@ -161,18 +144,7 @@ async def test_upload_ask_and_find_the_log_row(deployment: Deployment) -> None:
         assert found["provider"] == "openai"
 
 
-async def logged(api: Any, question: str) -> dict[str, Any] | None:
-    """The ended row of a question."""
-    rows = (await api.get("/v1/queries?limit=100"))["queries"]
-    return next((r for r in rows if r["query_text"] == question and r["outcome"] != "started"), None)
-
-
-async def _lines(text: str) -> Any:
-    for line in text.split("\n"):
-        yield line
-
-
-async def test_one_poison_message_among_thirty(deployment: Deployment) -> None:
+async def test_poison_message_among_thirty_reaches_the_dead_letter_queue(deployment: Deployment) -> None:
     """29 rows, and one message in the dead-letter queue, after five deliveries, as the stack says.
 
     Between two deliveries lie the queue's 181 s. They are made shorter here, on the emulator's queue; the
@@ -198,7 +170,7 @@ async def test_one_poison_message_among_thirty(deployment: Deployment) -> None:
         attributes = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=names)["Attributes"]
         assert int(attributes["VisibilityTimeout"]) >= 6 * 30  # of the function's timeout
         assert int(json.loads(attributes["RedrivePolicy"])["maxReceiveCount"]) == 5
-        sqs.set_queue_attributes(QueueUrl=queue, Attributes={"VisibilityTimeout": "2"})
+        sqs.set_queue_attributes(QueueUrl=queue, Attributes={"VisibilityTimeout": "1"})
         try:
             for body in [*bodies[:10], poison, *bodies[10:]]:
                 sqs.send_message(QueueUrl=queue, MessageBody=body)
@@ -220,7 +192,7 @@ async def test_one_poison_message_among_thirty(deployment: Deployment) -> None:
             sqs.set_queue_attributes(QueueUrl=queue, Attributes=shown)
 
 
-async def test_a_key_is_exchanged_while_questions_are_asked(deployment: Deployment, vendor: Vendor) -> None:
+async def test_key_rotated_during_queries_fails_no_query(deployment: Deployment, vendor: Vendor) -> None:
     """The vendor takes old and new, then the new one only; no question fails."""
     statuses: list[int] = []
     stop = asyncio.Event()
@@ -262,7 +234,7 @@ async def test_a_key_is_exchanged_while_questions_are_asked(deployment: Deployme
     assert NEW not in deployment.logs
 
 
-async def test_a_second_deployment_updates_the_first(
+async def test_second_deployment_updates_the_first(
     deployment: Deployment, folder: Path, vendor: Vendor
 ) -> None:
     async with deployment.http() as api:
@@ -279,7 +251,7 @@ async def test_a_second_deployment_updates_the_first(
     assert (status, problem["errors"][0]["field"]) == (422, "k"), problem  # the changed setting arrived
 
 
-def test_destroy_ends_what_was_started_and_nothing_else(deployment: Deployment) -> None:
+def test_destroy_stops_what_was_started_and_nothing_else(deployment: Deployment) -> None:
     root = deployment.folder / "deployment"
     # As like the deployment's own as can be: same folder, same session and parent as its commands.
     bystander = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, cwd=root)
@@ -289,20 +261,20 @@ def test_destroy_ends_what_was_started_and_nothing_else(deployment: Deployment) 
         started.append(psutil.Process(EmbeddedPostgres(root / "postgres").running_pid()))
         family = [*started, *(child for process in started for child in process.children(recursive=True))]
         assert len(started) == 4
-        assert any("bootstrap.py" in " ".join(process.cmdline()) for process in family)
+        assert any("managed_runtime.py" in " ".join(process.cmdline()) for process in family)
         done = run(deployment.folder, "destroy")
-        assert (done.returncode, done.stderr.splitlines()[0]) == (0, "Ended.")
+        assert (done.returncode, done.stderr.splitlines()[0]) == (0, "Stopped.")
         assert psutil.wait_procs(family, timeout=10)[1] == []
         assert bystander.poll() is None
         assert (root / "postgres").exists()
         again = run(deployment.folder, "destroy", "--delete-data")
-        assert again.stderr.splitlines()[0] == "Nothing of a deployment runs."
+        assert again.stderr.splitlines()[0] == "No deployment is running."
         assert not root.exists()
     finally:
         bystander.communicate()
 
 
-def test_destroy_after_a_command_that_was_killed(private_dir: Callable[[str], Path]) -> None:
+def test_destroy_after_a_killed_deploy_stops_its_processes(private_dir: Callable[[str], Path]) -> None:
     folder = private_dir("killed")
     command = subprocess.Popen(
         command_line(folder, "deploy", "--port", "0"), env=environment(), stderr=subprocess.PIPE
@@ -318,6 +290,6 @@ def test_destroy_after_a_command_that_was_killed(private_dir: Callable[[str], Pa
     started = [psutil.Process(processes.pid(name)) for name in processes.names()]
     assert len(started) >= 2
     done = run(folder, "destroy", "--delete-data")
-    assert (done.returncode, done.stderr.splitlines()[0]) == (0, "Ended.")
+    assert (done.returncode, done.stderr.splitlines()[0]) == (0, "Stopped.")
     assert psutil.wait_procs(started, timeout=10)[1] == []
     assert not (folder / "deployment").exists()

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from botocore.exceptions import ReadTimeoutError
 
+from infra.doctor.account import DeployedStack, check_stacks
+from infra.doctor.aws import understand
 from tests.infra.deployment_doctor import BOOTSTRAP, ORDER, Doctor
 from tests.support.aws.fake_aws import REGION
 from tests.support.aws.scripted_aws import EVERY
-from vectorforge.cli.doctor.aws_failures import understand
-from vectorforge.cli.doctor.deployed_stacks import DeployedStack, check_stacks
 
 VECTORFORGE = Path(sys.executable).with_name("vectorforge")
 

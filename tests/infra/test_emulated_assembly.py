@@ -1,8 +1,7 @@
-"""Cloud assemblies are read, and written with the emulator's templates and packed code."""
+"""Cloud assemblies are read, and written with the emulator's templates."""
 
 import hashlib
 import json
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,14 @@ def assembly(tmp_path: Path) -> Path:
     (folder / "asset.abc" / "package" / "wrapper").chmod(0o755)
     artifacts: dict[str, Any] = {"Tree": {"type": "cdk:tree", "properties": {"file": "tree.json"}}}
     templates: dict[str, Any] = {
-        "App": {"Resources": {"Query": {"Type": "AWS::Lambda::Function", "Properties": {"VpcConfig": {}}}}},
+        "App": {
+            "Resources": {
+                "Query": {
+                    "Type": "AWS::Lambda::Function",
+                    "Properties": {"VpcConfig": {}, "Code": {"S3Bucket": "b", "S3Key": "abc.zip"}},
+                }
+            }
+        },
         "Data": {"Resources": {"Proxy": {"Type": "AWS::RDS::DBProxy", "Properties": {}}}},
     }
     for name, template in templates.items():
@@ -54,13 +60,11 @@ def test_stacks_are_read_in_the_order_of_deployment(assembly: Path) -> None:
     assert list(read_templates(assembly)) == ["Data", "App"]
 
 
-def test_the_command_writes_an_assembly_that_names_what_it_holds(
+def test_written_assembly_names_what_it_holds(
     assembly: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     values, output = tmp_path / "values.json", tmp_path / "out"
     values.write_text(json.dumps({"references": {}, "environment": {"A": "1"}}))
-    output.mkdir()
-    (output / "asset.old.zip").write_text("of an earlier version")
     assert main([str(assembly), "--output", str(output), "--values", str(values)]) == 0
     assert "dropped 1:" in capsys.readouterr().out
     artifacts = json.loads((output / "manifest.json").read_text())["artifacts"]
@@ -71,21 +75,26 @@ def test_the_command_writes_an_assembly_that_names_what_it_holds(
         files = json.loads((output / f"{name}.assets.json").read_text())["files"]
         assert files[digest]["destinations"]["here"]["objectKey"] == f"{digest}.json"
         assert files[digest]["source"]["path"] == f"{name}.template.json"
-    source = json.loads((output / "App.assets.json").read_text())["files"]["abc"]["source"]
-    assert source == {"path": "asset.abc.zip", "packaging": "file"}
-    with zipfile.ZipFile(output / "asset.abc.zip") as archive:
-        assert archive.getinfo("package/wrapper").external_attr >> 16 & 0o777 == 0o755
-    assert not (output / "asset.old.zip").exists()
+        assert list(files) == [digest]
 
 
-def test_a_folder_without_an_assembly_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_function_of_a_written_assembly_runs_from_the_folder_of_its_bundle(
+    assembly: Path, tmp_path: Path
+) -> None:
+    write_assembly(assembly, tmp_path / "out", read_templates(assembly))
+    written = read_templates(tmp_path / "out")["App"]["Resources"]["Query"]["Properties"]
+    code = {"S3Bucket": "hot-reload", "S3Key": str(assembly / "asset.abc")}
+    assert written == {"VpcConfig": {}, "Code": code}
+
+
+def test_folder_without_an_assembly_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     values = tmp_path / "values.json"
     values.write_text("{}")
     assert main([str(tmp_path), "--output", str(tmp_path / "out"), "--values", str(values)]) == 1
     assert "manifest.json is not there: cdk synth first." in capsys.readouterr().err
 
 
-def test_assets_of_another_kind_are_an_error(assembly: Path, tmp_path: Path) -> None:
+def test_asset_of_another_kind_is_an_error(assembly: Path, tmp_path: Path) -> None:
     listed = json.loads((assembly / "App.assets.json").read_text())
     listed["files"]["abc"]["source"]["packaging"] = "container"
     (assembly / "App.assets.json").write_text(json.dumps(listed))

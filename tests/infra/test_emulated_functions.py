@@ -18,7 +18,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 from psycopg.rows import dict_row
 
-from infra.bundling import Bundle
+from infra.bundling.bundle import Bundle
 from tests.infra.emulated_function import EmulatedFunction
 from tests.infra.test_local_template import SAM
 from tests.support.aws.fake_aws import FakeAws

@@ -127,7 +127,7 @@ def test_an_alarm_about_what_is_left_out_goes_with_it_and_so_does_what_sums_it_u
     }
     found, report = turned(resources)
     assert sorted(found) == ["Alone", "Late", "Queue"]
-    assert report.dropped["AWS::CloudWatch::Alarm", "what it is about is dropped"] == 1
+    assert report.dropped["AWS::CloudWatch::Alarm", "its subject is dropped"] == 1
 
 
 def test_nobody_waits_for_what_is_left_out() -> None:

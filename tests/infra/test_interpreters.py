@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.bundling import Bundle
-from infra.interpreters import find_interpreter
+from infra.bundling.bundle import Bundle
+from infra.bundling.interpreters import find_interpreter
 
 DOWNLOADING_UV = """#!/bin/sh
 [ "$1 $2" = "python install" ] || exit 2

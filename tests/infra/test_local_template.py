@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from cfnlint.decode import cfn_yaml
 
-from infra.bundling import Bundle
+from infra.bundling.bundle import Bundle
 from tests.support.aws.fake_aws import FakeAws
 from vectorforge.config import known_variables
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.migration import MIGRATIONS, fingerprint
+from infra.functions.migration import MIGRATIONS, fingerprint
 from infra.settings import STAGES, StageSettings
 from tests.infra.stack_template import StackTemplate, text
 

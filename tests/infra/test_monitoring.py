@@ -5,8 +5,8 @@ from typing import Any, cast
 
 import pytest
 
-from infra.idle_bill import CUSTOM_METRICS
-from infra.service_metrics import KEYS_UNREADABLE, RECORDS_PRINTED
+from infra.costs.bill import CUSTOM_METRICS
+from infra.monitoring.metrics import KEYS_UNREADABLE, RECORDS_PRINTED
 from infra.settings import DEV, StageSettings
 from tests.infra.conftest import VARIANTS
 from tests.infra.stack_template import StackTemplate, text
@@ -154,14 +154,14 @@ def test_the_metrics_of_aws_are_those_of_resources_that_are_there(
             assert value in there[dimension], one
 
 
-def test_the_dashboard_answers_three_questions_in_this_order(template: StackTemplate) -> None:
+def test_dashboard_shows_health_latency_and_cost_in_this_order(template: StackTemplate) -> None:
     widgets = dashboard_body(template)["widgets"]
     headings = [
         widget["properties"]["markdown"].splitlines()[0]
         for widget in widgets
         if widget["type"] == "text" and widget["properties"]["markdown"].startswith("# ")
     ]
-    assert headings == ["# Is it healthy?", "# Is it fast?", "# Is it cheap?"]
+    assert headings == ["# Health", "# Latency", "# Cost"]
     places = set[tuple[int, int]]()
     for widget in widgets:
         area = {

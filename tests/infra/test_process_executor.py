@@ -3,19 +3,19 @@
 import json
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import psutil
 import pytest
 
-from infra.bundling import Bundle
-from infra.emulator.localstack_plugins.process_output import ProcessOutput
-from infra.emulator.localstack_plugins.runtime_api import Event, InitError, Outcome
-from infra.emulator.localstack_plugins.sandbox import Sandbox, SandboxConfiguration
+from infra.bundling.bundle import Bundle
+from infra.emulator.lambda_service.invocation import FunctionFailedError
+from infra.emulator.localstack_plugins.function_sandbox import FunctionSandbox, SandboxConfiguration
 from infra.emulator.localstack_plugins.streamed_response import as_proxy_response
+
+Start: TypeAlias = Callable[..., FunctionSandbox]
 
 HANDLER = """\
 import json, os, signal, sys, time
@@ -86,21 +86,20 @@ def code(bundle: Callable[[str], tuple[Path, Bundle]], tmp_path_factory: pytest.
 
 
 @pytest.fixture
-def output(tmp_path: Path) -> ProcessOutput:
-    return ProcessOutput(tmp_path / "function.log")
-
-
-@pytest.fixture
-def start(code: Path, output: ProcessOutput) -> Iterator[Callable[..., Sandbox]]:
+def start(code: Path, tmp_path: Path) -> Iterator[Start]:
     """Starts a function's process, whose init phase has ended well when this gives it."""
-    started: list[Sandbox] = []
+    started: list[FunctionSandbox] = []
 
-    def make(*, handler: str = "sample.handler", ready: bool = True, **variables: object) -> Sandbox:
+    def make(
+        *, handler: str = "sample.handler", ready: bool = True, timeout_s: float = 30, **variables: object
+    ) -> FunctionSandbox:
         mounts = {"/var/task/certificates/database.pem": "/somewhere/root.pem"}
-        configuration = SandboxConfiguration(code, {"_HANDLER": handler, **variables}, mounts=mounts)
-        started.append(Sandbox(configuration, output))
+        configuration = SandboxConfiguration(
+            code, {"_HANDLER": handler, **variables}, timeout_s=timeout_s, mounts=mounts
+        )
+        started.append(FunctionSandbox(configuration, tmp_path / "function.log"))
         if ready:
-            started[-1].wait_until_ready()
+            started[-1].start()
         return started[-1]
 
     yield make
@@ -108,32 +107,29 @@ def start(code: Path, output: ProcessOutput) -> Iterator[Callable[..., Sandbox]]
         sandbox.stop()
 
 
-def event(payload: object, request_id: str = "request-1") -> Event:
-    headers = {
-        "Lambda-Runtime-Deadline-Ms": str(int((time.time() + 30) * 1000)),
-        "Lambda-Runtime-Invoked-Function-Arn": "arn:aws:lambda:us-east-1:000000000000:function:sample",
-        "Lambda-Runtime-Trace-Id": "Root=1-5759e988-bd862e3fe1be46a994272793",
-    }
-    return Event(request_id, json.dumps(payload).encode(), headers)
+ARN = "arn:aws:lambda:us-east-1:000000000000:function:sample:live"
 
 
-def answer(sandbox: Sandbox, payload: object, *, timeout_s: float = 30) -> Any:
-    outcome = sandbox.invoke(event(payload), timeout_s)
-    assert outcome is not None
-    assert not outcome.is_error, outcome
+def invoke(sandbox: FunctionSandbox, payload: object, *, fails: bool) -> Any:
+    trace = "Root=1-5759e988-bd862e3fe1be46a994272793"
+    outcome = sandbox.invoke(
+        json.dumps(payload).encode(), request_id="request-1", function_arn=ARN, trace_id=trace
+    )
+    assert outcome.is_error is fails, outcome
     return json.loads(outcome.payload)
 
 
-def error(sandbox: Sandbox, payload: object, *, timeout_s: float = 30) -> dict[str, Any]:
-    outcome = sandbox.invoke(event(payload), timeout_s)
-    assert outcome is not None
-    assert outcome.is_error, outcome
-    failure: dict[str, Any] = json.loads(outcome.payload)
+def answer(sandbox: FunctionSandbox, payload: object) -> Any:
+    return invoke(sandbox, payload, fails=False)
+
+
+def error(sandbox: FunctionSandbox, payload: object) -> dict[str, Any]:
+    failure: dict[str, Any] = invoke(sandbox, payload, fails=True)
     return failure
 
 
 def test_a_process_sees_its_code_and_nothing_of_this_machine(
-    start: Callable[..., Sandbox], code: Path, monkeypatch: pytest.MonkeyPatch
+    start: Start, code: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SECRET_OF_THIS_MACHINE", "canary")
     sandbox = start(
@@ -159,86 +155,85 @@ def test_a_process_sees_its_code_and_nothing_of_this_machine(
     assert not any("site-packages" in entry for entry in seen["path"])
     assert "pytest" not in seen["modules"]
     assert 0 < seen["remaining"] <= 30_000
-    assert seen["arn"].endswith(":function:sample")
+    assert seen["arn"] == ARN
 
 
-def test_the_wrapper_of_production_is_what_starts_it(start: Callable[..., Sandbox]) -> None:
+def test_the_wrapper_of_production_is_what_starts_it(start: Start) -> None:
     """Our runtime runs, and not awslambdaric's own loop: its clients take streams."""
     wrapped = start(AWS_LAMBDA_EXEC_WRAPPER="/var/task/vectorforge/runtime/exec_wrapper")
     assert "vectorforge.runtime.client" in answer(wrapped, {})["modules"]
     assert "vectorforge.runtime.client" not in answer(start(), {})["modules"]
 
 
-def test_one_process_answers_one_event_after_the_other(start: Callable[..., Sandbox]) -> None:
+def test_one_process_answers_one_event_after_the_other(start: Start) -> None:
     sandbox = start()
     first = answer(sandbox, {})["argv"]
     assert first == answer(sandbox, {})["argv"]
     assert error(sandbox, {"do": "raise"})["errorType"] == "ValueError"
     assert answer(sandbox, {})
-    assert sandbox.is_running
+    assert sandbox.process.starts == 1
 
 
 @pytest.mark.parametrize(
     ("do", "reason"), [("exit", "exit status 3"), ("kill", "signal: killed")]
 )  # fmt: skip
-def test_a_process_that_ends_fails_its_event(start: Callable[..., Sandbox], do: str, reason: str) -> None:
+def test_a_process_that_ends_fails_its_event(start: Start, do: str, reason: str) -> None:
     sandbox = start()
     assert error(sandbox, {"do": do}) == {
         "errorType": "Runtime.ExitError",
         "errorMessage": f"RequestId: request-1 Error: Runtime exited with error: {reason}",
     }
-    assert not sandbox.is_running
-    # Who hands it another event learns that the process did not get it.
-    assert sandbox.invoke(event({}), 30) is None
+    assert not sandbox.process.is_running
+    assert answer(sandbox, {})  # by another process
+    assert sandbox.process.starts == 2
 
 
-def test_a_function_that_takes_too_long_is_killed_with_its_children(start: Callable[..., Sandbox]) -> None:
-    sandbox = start()
+def test_a_function_that_takes_too_long_is_killed_with_its_children(
+    start: Start,
+) -> None:
+    sandbox = start(timeout_s=1.5)
     child = psutil.Process(answer(sandbox, {"do": "child"})["pid"])
-    assert error(sandbox, {"do": "sleep"}, timeout_s=0.5) == {
+    assert error(sandbox, {"do": "sleep"}) == {
         "errorType": "Sandbox.Timedout",
-        "errorMessage": "RequestId: request-1 Error: Task timed out after 0.50 seconds",
+        "errorMessage": "RequestId: request-1 Error: Task timed out after 1.50 seconds",
     }
-    assert not sandbox.is_running
+    assert not sandbox.process.is_running
     assert psutil.wait_procs([child], timeout=10)[1] == []
 
 
 @pytest.mark.parametrize(
     ("fail", "error_type"), [("init", "RuntimeError"), ("exit", "Runtime.ExitError")]
 )  # fmt: skip
-def test_an_init_phase_that_fails_says_why(start: Callable[..., Sandbox], fail: str, error_type: str) -> None:
-    with pytest.raises(InitError) as failed:
+def test_an_init_phase_that_fails_says_why(start: Start, fail: str, error_type: str) -> None:
+    with pytest.raises(FunctionFailedError) as failed:
         start(FAIL=fail)
-    assert json.loads(failed.value.payload)["errorType"] == error_type
+    assert json.loads(failed.value.error.payload)["errorType"] == error_type
 
 
-def test_an_interpreter_that_is_not_there_is_an_init_error(code: Path, output: ProcessOutput) -> None:
-    configuration = SandboxConfiguration(
-        code, {"_HANDLER": "sample.handler", "AWS_LAMBDA_EXEC_WRAPPER": "/var/task/missing"}
-    )
-    with pytest.raises(InitError, match=r"Runtime\.InvalidEntrypoint"):
-        Sandbox(configuration, output)
+def test_an_interpreter_that_is_not_there_is_an_init_error(start: Start) -> None:
+    with pytest.raises(FunctionFailedError, match=r"Runtime\.InvalidEntrypoint"):
+        start(AWS_LAMBDA_EXEC_WRAPPER="/var/task/missing")
 
 
-def test_stopping_ends_whoever_waits_for_the_init_phase(
-    start: Callable[..., Sandbox], tmp_path: Path
-) -> None:
+def test_stopping_ends_whoever_waits_for_the_init_phase(start: Start, tmp_path: Path) -> None:
     """LocalStack stops an environment that takes too long, from another thread."""
     wrapper = tmp_path / "sleeps"
     wrapper.write_text("#!/bin/sh\nexec sleep 600\n")
     wrapper.chmod(0o755)
     sandbox = start(ready=False, AWS_LAMBDA_EXEC_WRAPPER=str(wrapper))
     threading.Timer(0.2, sandbox.stop).start()
-    with pytest.raises(InitError):
-        sandbox.wait_until_ready()
+    with pytest.raises(FunctionFailedError):
+        sandbox.start()
 
 
-def test_a_response_over_the_limit_is_an_error_of_the_event_alone(start: Callable[..., Sandbox]) -> None:
+def test_a_response_over_the_limit_is_an_error_of_the_event_alone(
+    start: Start,
+) -> None:
     sandbox = start()
     assert error(sandbox, {"do": "large"})["errorType"] == "Function.ResponseSizeTooLarge"
 
 
-def test_a_streamed_response_arrives_whole(start: Callable[..., Sandbox]) -> None:
+def test_a_streamed_response_arrives_whole(start: Start) -> None:
     sandbox = start(
         handler="streaming.handler", AWS_LAMBDA_EXEC_WRAPPER="/var/task/vectorforge/runtime/exec_wrapper"
     )
@@ -275,21 +270,12 @@ def test_a_streamed_response_with_cookies_that_is_no_text() -> None:
     }
 
 
-def test_what_a_function_writes_is_told_with_its_event_and_kept(
-    start: Callable[..., Sandbox], output: ProcessOutput, tmp_path: Path
-) -> None:
+def test_what_a_function_writes_is_told_with_its_event_and_kept(start: Start, tmp_path: Path) -> None:
     sandbox = start()
-    output.take()
+    sandbox.take_output()
     for number in range(20):
         answer(sandbox, {"number": number})
-        assert output.take() == f"got {{'number': {number}}}\n"
+        assert sandbox.take_output() == f"got {{'number': {number}}}\n"
     error(sandbox, {"do": "exit"})
-    assert output.take() == "got {'do': 'exit'}\n"
+    assert sandbox.take_output() == "got {'do': 'exit'}\n"
     assert (tmp_path / "function.log").read_text().count("got ") == 21
-
-
-def test_an_answer_to_another_event_is_refused(start: Callable[..., Sandbox]) -> None:
-    sandbox = start()
-    assert not sandbox.runtime_api.take("unknown", Outcome(b"{}", is_error=False))
-    assert answer(sandbox, {})
-    assert not sandbox.runtime_api.take("request-1", Outcome(b"{}", is_error=False))  # it has one

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from infra.bundling import ROOT
+from infra.bundling.bundle import ROOT
 from infra.settings import MAX_GATEWAY_TENANTS, PROD, StageSettings
 from tests.infra.conftest import VARIANTS
 from tests.infra.stack_template import StackTemplate, text
@@ -230,7 +230,7 @@ def test_without_its_canary_a_stage_s_alias_moves_at_once(tmp_path: Path) -> Non
 
 def test_a_canary_is_off_or_as_the_stage_has_it(tmp_path: Path) -> None:
     done = synthesized(tmp_path, stage="prod", canary="on")
-    assert (done.returncode, done.stderr) == (1, "The context canary is \"off\" or not given, not 'on'.\n")
+    assert (done.returncode, done.stderr) == (1, "The context canary must be \"off\" or absent, not 'on'.\n")
 
 
 def test_codedeploy_may_move_this_alias_and_look_at_its_alarms(

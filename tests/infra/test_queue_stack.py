@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from infra.database_certificates import write_database_certificates
+from infra.bundling.database_certificates import write_database_certificates
 from infra.settings import STAGES, StageSettings
 from tests.infra.stack_template import StackTemplate, as_list, text
 from vectorforge.config import known_variables

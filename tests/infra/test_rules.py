@@ -11,8 +11,8 @@ from aws_cdk import aws_iam as iam
 from cdk_nag import AwsSolutionsChecks, ServerlessChecks
 from constructs import IConstruct
 
-from infra.data_stack import DataStack
-from infra.rules import ACKNOWLEDGED, Acknowledged, acknowledge, hold_to_rules, places
+from infra.data.data_stack import DataStack
+from infra.nag_rules import ACKNOWLEDGED, Acknowledged, acknowledge, hold_to_rules, places
 from infra.settings import DEV, StageSettings
 from tests.infra.conftest import VARIANTS
 

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from infra.alarms import RUNBOOK
-from infra.bundling import ROOT
+from infra.bundling.bundle import ROOT
+from infra.monitoring.alarms import RUNBOOK
 from infra.settings import PROD
 from tests.infra.conftest import VARIANTS
 from tests.infra.stack_template import StackTemplate, text

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from infra.settings import DEV, PROD, STAGES, CustomDomain, NetworkSettings, SettingsError, choose
+from infra.setting_types import CustomDomain, NetworkSettings, SettingsError
+from infra.settings import DEV, PROD, STAGES, choose
 
 ROLE = "arn:aws:iam::123456789012:role/acme-reader"
 
@@ -32,13 +33,13 @@ def test_a_stage_is_chosen_by_name_and_can_be_made_for_another_machine() -> None
         ({"environment": {"VECTORFORGE_OPENAI_API_KEY": "sk-1"}}, "VECTORFORGE_OPENAI_API_KEY"),
         ({"environment": {"PATH": "/bin"}}, "PATH"),
         ({"tenants": ("acme corp",)}, "acme corp"),
-        ({"tenants": ("acme", "beta", "acme")}, "twice"),
-        ({"tenants": ("acme-1", "acme1")}, "twice"),
+        ({"tenants": ("acme", "beta", "acme")}, "differ in more"),
+        ({"tenants": ("acme-1", "acme1")}, "differ in more"),
         ({"tenants": tuple(f"t{n}" for n in range(91))}, "at most 90.*`vectorforge keys create"),
         ({"iam_tenants": {ROLE: "acme"}}, "function URL"),
         ({"front_door": "both", "iam_tenants": {ROLE: ""}}, "tenant ''"),
-        ({"front_door": "both", "iam_tenants": {f"{ROLE}/*": "acme"}}, "no ARN"),
-        ({"front_door": "both", "iam_tenants": {"arn:aws:iam::123456789012:root": "acme"}}, "no ARN"),
+        ({"front_door": "both", "iam_tenants": {f"{ROLE}/*": "acme"}}, "must be ARNs"),
+        ({"front_door": "both", "iam_tenants": {"arn:aws:iam::123456789012:root": "acme"}}, "must be ARNs"),
         ({"front_door": "function_url"}, "web_acl"),
         ({"cloudfront_domain": CustomDomain("ask.example.org", "arn:...")}, "cloudfront_domain"),
         ({"uploads_kept_days": 14}, "uploads_kept_days"),

@@ -141,7 +141,7 @@ class TestDestroy:
             f"""\
             There are no stacks of the stage dev in {REGION}.
 
-            Nothing of it is left, but CDK's own bootstrap stack and the code in its bucket.
+            Nothing is left except CDK's bootstrap stack and the code in its bucket.
             """
         )
         assert commands.calls == []
@@ -170,7 +170,7 @@ class TestDestroy:
         assert done.stderr == "error: AWS refused DescribeStacks (AccessDenied).\n"
         deployed.environment["AWS_ENDPOINT_URL"] = "http://127.0.0.1:9"
         done = deployed.run("destroy", "--yes", code=1)
-        assert done.stderr == "error: AWS cannot be asked (EndpointConnectionError).\n"
+        assert done.stderr == "error: AWS is unreachable (EndpointConnectionError).\n"
 
     def test_wants_a_region(self, commands: Commands) -> None:
         del commands.environment["AWS_REGION"], commands.environment["AWS_DEFAULT_REGION"]

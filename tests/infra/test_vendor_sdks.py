@@ -11,9 +11,10 @@ import pytest
 from aws_cdk import App
 
 from infra.app import build
-from infra.bundling import BUDGET_BYTES, LAMBDA_LIMIT_BYTES, SDK_BYTES, make_bundle
-from infra.settings import DEV, SettingsError, StageSettings
-from infra.vendor_sdks import VENDOR_SDKS, needed_sdks
+from infra.bundling.bundle import BUDGET_BYTES, LAMBDA_LIMIT_BYTES, SDK_BYTES, make_bundle
+from infra.constructs.function_code import VENDOR_SDKS, needed_sdks
+from infra.setting_types import SettingsError
+from infra.settings import DEV, StageSettings
 from tests.infra.conftest import PLATFORM
 from tests.infra.stack_template import StackTemplate
 
@@ -60,7 +61,7 @@ def test_stage_on_azure_ships_other_code_in_the_functions_that_ask(tmp_path: Pat
 
 
 def test_token_in_a_stages_environment_is_refused() -> None:
-    with pytest.raises(SettingsError, match="keys belong into the secret"):
+    with pytest.raises(SettingsError, match="keys belong in the secret"):
         dataclasses.replace(DEV, environment={"VECTORFORGE_AZURE_OPENAI_AD_TOKEN": "x"})
 
 

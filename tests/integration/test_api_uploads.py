@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from infra.emulator.lambda_service.bucket_event_source import object_created_event
+from tests.support.aws.bucket_event_source import object_created_event
 from tests.support.aws.fake_aws import REGION, FakeAws
 from tests.support.aws.sqs_events import Queue
 from tests.support.http.live_api import LiveApi, finished_job, live_api, new_collection, settings_for

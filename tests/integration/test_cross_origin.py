@@ -11,10 +11,11 @@ import httpx2
 import pytest
 from fastapi import APIRouter
 
-from infra.emulator.lambda_service.front_doors import FunctionUrl, RestApi
+from infra.emulator.lambda_service.front_doors import FunctionUrl
 from infra.emulator.lambda_service.function_process import FunctionProcess
 from tests.support.aws.live_query_function import QuerySurroundings, query_surroundings
 from tests.support.aws.query_events import query_function
+from tests.support.aws.rest_api import RestApi
 from tests.support.http.live_api import LiveApi, build_application, key_of, live_api, settings_for
 from tests.support.http.live_server import serve
 from vectorforge.api.app import create_app

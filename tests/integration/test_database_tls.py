@@ -17,7 +17,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 from trustme import CA, LeafCert
 
-from infra.database_certificates import write_database_certificates
+from infra.bundling.database_certificates import write_database_certificates
 from tests.conftest import ObservedPostgres
 from tests.support.postgres.pgbouncer import PGBOUNCER
 from vectorforge.db.connection import Database

@@ -24,7 +24,7 @@ def base_url() -> Iterator[str]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     process = subprocess.Popen(
-        [sys.executable, "-m", "infra.emulator.embeddings_server", "--port", str(port)]
+        [sys.executable, "-m", "infra.emulator.deployment.embeddings_server", "--port", str(port)]
     )
     give_up_at = time.monotonic() + 60
     while True:

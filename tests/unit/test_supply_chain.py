@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from infra.audit import NPM_LOCKS
-from infra.bill_of_materials import bill_of_materials, functions_with_packages
-from infra.bundling import export_locked, find_uv
+from infra.bundling.bundle import export_locked, find_uv
+from infra.deployment.audit import NPM_LOCKS, bill_of_materials, functions_with_packages
 
 ROOT = Path(__file__).parents[2]
 INDEX = "https://pypi.org/simple"

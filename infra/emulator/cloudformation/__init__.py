@@ -1,1 +1,1 @@
-"""The production templates, changed to what the emulators can deploy."""
+"""Production templates, changed for LocalStack."""

@@ -1,4 +1,4 @@
-"""Variables of this machine for every function of a template, and new versions where they differ."""
+"""Additional variables for every function of a template, and new versions if they differ."""
 
 import hashlib
 import json
@@ -17,9 +17,7 @@ def add_environment(template: dict[str, Any], environment: Mapping[str, str]) ->
     (https://docs.aws.amazon.com/cdk/api/v2/docs/aws-cdk-lib.aws_lambda-readme.html#currentversion-updated-hashing-logic).
     CDK does not know these variables: their hash is put behind its own.
 
-    Args:
-        template: Of CloudFormation, as CDK made it.
-        environment: By name; empty: nothing is changed.
+    Without variables nothing is changed.
     """
     if not environment:
         return
@@ -36,7 +34,7 @@ def add_environment(template: dict[str, Any], environment: Mapping[str, str]) ->
 
 
 def _renamed(value: Any, ids: Mapping[str, str]) -> Any:
-    """The value with references to these resources under their new ids."""
+    """Rename references to resources."""
     if isinstance(value, list):
         return [_renamed(inner, ids) for inner in value]
     if not isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""References to what is left out of the emulator's templates become the values that stand for it.
+"""References to dropped resources, replaced by values.
 
 A value with a port replaces host and port ("<endpoint>:5432"), since production's port is a part of the text
 around the reference.
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 PLACEHOLDER = "dropped:"
-"""What a reference begins with for which there is no value."""
+"""Prefix of a reference without a value."""
 
 _POSTGRES_PORT = ":5432"
 _SUBSTITUTED = re.compile(r"\$\{([^}!]+)\}")
@@ -18,20 +18,20 @@ _SUBSTITUTED = re.compile(r"\$\{([^}!]+)\}")
 
 @dataclass(slots=True)
 class References:
-    """Resolves references of one stack.
+    """References of one stack.
 
     https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/intrinsic-function-reference.html
     """
 
     values: Mapping[str, str]
-    """By "<type>.<attribute>", or "<type>" for a Ref."""
+    """Values by "<type>.<attribute>", or "<type>" for a Ref."""
     exports: Mapping[str, Any] = field(default_factory=dict)
-    """What other stacks told of something that is left out, by the export's name."""
+    """Exports of other stacks that refer to dropped resources, by name."""
     dropped: dict[str, str] = field(default_factory=dict)
-    """Types of what is left out, by logical id."""
+    """Types of dropped resources by logical id."""
 
     def resolved(self, value: Any) -> Any:
-        """The same with every reference to what is left out replaced."""
+        """Replace every reference to a dropped resource."""
         if isinstance(value, list):
             return [self.resolved(inner) for inner in value]
         if not isinstance(value, dict):
@@ -45,7 +45,7 @@ class References:
         return self._folded(resolved) if len(resolved) == 1 else resolved
 
     def _reference(self, name: str, argument: Any) -> Any:
-        """What an intrinsic function that names something left out comes to; None: it names nothing such."""
+        """Return the value of an intrinsic function that refers to a dropped resource, or None."""
         if name == "Ref" and argument in self.dropped:
             return self._value(argument, None)
         if name == "Fn::GetAtt":
@@ -68,7 +68,7 @@ class References:
         return self.values.get(name, f"{PLACEHOLDER}{name}")
 
     def _folded(self, call: dict[str, Any]) -> Any:
-        """A Join of texts is a text; any other function of a placeholder is that placeholder."""
+        """Fold a Join of texts into a text, and any other function of a placeholder into the placeholder."""
         ((name, argument),) = call.items()
         if name == "Fn::Join" and argument[0] == "" and isinstance(argument[1], list):
             parts = [self._with_port(part) for part in _merged(argument[1])]
@@ -86,7 +86,7 @@ class References:
 
 
 def texts(value: Any) -> Iterator[str]:
-    """Every text in a value."""
+    """Yield every text in a value."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list | dict):
@@ -95,7 +95,7 @@ def texts(value: Any) -> Iterator[str]:
 
 
 def _merged(parts: list[Any]) -> list[Any]:
-    """The same parts with texts that follow each other as one."""
+    """Join adjacent texts."""
     merged: list[Any] = []
     for part in parts:
         if merged and isinstance(part, str) and isinstance(merged[-1], str):

@@ -1,7 +1,7 @@
-"""What LocalStack 4.13.1 cannot deploy, as tables: the whole difference between production and emulator.
+"""Tables of everything that LocalStack 4.13.1 cannot deploy: the difference between production and emulator.
 
-A resource type must stand in one of the first two tables. One that stands in neither is an error, because
-LocalStack would mark it as complete without making it.
+A resource type must be in one of the first two tables; any other is an error, because LocalStack would mark
+it as complete without creating it.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ DROPPED: Mapping[str, str] = MappingProxyType(
         "AWS::ApiGateway::Authorizer": NOT_THERE,
         "AWS::ApplicationAutoScaling::*": NOT_THERE,
         "AWS::Budgets::*": NOT_THERE,
-        "AWS::CDK::Metadata": "tells AWS what CDK is used for",
+        "AWS::CDK::Metadata": "usage statistics for AWS",
         "AWS::CertificateManager::*": "no certificate authority: the emulator's front door speaks HTTP",
         "AWS::CloudFront::*": NOT_THERE,
         "AWS::CloudWatch::Dashboard": NOT_THERE,
@@ -33,68 +33,37 @@ DROPPED: Mapping[str, str] = MappingProxyType(
         "AWS::WAFv2::*": NOT_THERE,
     }
 )
-"""Types that are left out, and why; a name may end in ``*``."""
+"""Dropped types with the reason; a name may end in ``*``."""
 
-KEPT = frozenset(
-    {
-        "AWS::ApiGateway::ApiKey",
-        "AWS::ApiGateway::Deployment",
-        "AWS::ApiGateway::GatewayResponse",
-        "AWS::ApiGateway::Method",
-        "AWS::ApiGateway::Model",
-        "AWS::ApiGateway::RequestValidator",
-        "AWS::ApiGateway::Resource",
-        "AWS::ApiGateway::RestApi",
-        "AWS::ApiGateway::Stage",
-        "AWS::ApiGateway::UsagePlan",
-        "AWS::ApiGateway::UsagePlanKey",
-        "AWS::CloudFormation::CustomResource",
-        "AWS::CloudWatch::Alarm",
-        "AWS::CloudWatch::CompositeAlarm",
-        "AWS::Events::Rule",
-        "AWS::IAM::ManagedPolicy",
-        "AWS::IAM::Policy",
-        "AWS::IAM::Role",
-        "AWS::Lambda::Alias",
-        "AWS::Lambda::EventInvokeConfig",
-        "AWS::Lambda::EventSourceMapping",
-        "AWS::Lambda::Function",
-        "AWS::Lambda::Permission",
-        "AWS::Lambda::Url",
-        "AWS::Lambda::Version",
-        "AWS::Logs::LogGroup",
-        "AWS::S3::Bucket",
-        "AWS::S3::BucketPolicy",
-        "AWS::SNS::Subscription",
-        "AWS::SNS::Topic",
-        "AWS::SNS::TopicPolicy",
-        "AWS::SQS::Queue",
-        "AWS::SQS::QueuePolicy",
-        "AWS::SSM::Parameter",
-        "AWS::SecretsManager::ResourcePolicy",
-        "AWS::SecretsManager::Secret",
-        "AWS::StepFunctions::StateMachine",
-        "Custom::*",
-    }
-)
-"""Types that LocalStack makes, custom resources with a plug-in of ours."""
+_KEPT = """
+    ApiGateway::ApiKey ApiGateway::Deployment ApiGateway::GatewayResponse ApiGateway::Method
+    ApiGateway::Model ApiGateway::RequestValidator ApiGateway::Resource ApiGateway::RestApi
+    ApiGateway::Stage ApiGateway::UsagePlan ApiGateway::UsagePlanKey CloudFormation::CustomResource
+    CloudWatch::Alarm CloudWatch::CompositeAlarm Events::Rule IAM::ManagedPolicy IAM::Policy IAM::Role
+    Lambda::Alias Lambda::EventInvokeConfig Lambda::EventSourceMapping Lambda::Function
+    Lambda::Permission Lambda::Url Lambda::Version Logs::LogGroup S3::Bucket S3::BucketPolicy
+    SNS::Subscription SNS::Topic SNS::TopicPolicy SQS::Queue SQS::QueuePolicy SSM::Parameter
+    SecretsManager::ResourcePolicy SecretsManager::Secret StepFunctions::StateMachine
+"""
+KEPT = frozenset({"Custom::*", *(f"AWS::{name}" for name in _KEPT.split())})
+"""Types that LocalStack creates; custom resources by our plug-in."""
 
 DROPPED_WITH_THEIR_SUBJECT = frozenset(
     {"AWS::CloudWatch::Alarm", "AWS::CloudWatch::CompositeAlarm", "AWS::Lambda::Permission"}
 )
-"""Types of which a resource is left out, too, when it refers to one that is."""
+"""Types of which a resource is dropped if it refers to a dropped one."""
 
 MAY_NAME_WHAT_IS_DROPPED = frozenset({"AWS::IAM::ManagedPolicy", "AWS::IAM::Policy", "AWS::IAM::Role"})
-"""Types in which the name of a dropped resource stands for itself: the emulator enforces no permissions."""
+"""Types that may refer to dropped resources: the emulator enforces no permissions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """A part of a resource that is left out."""
+    """A dropped part of a resource."""
 
     resource_type: str
     path: tuple[str, ...]
-    """Keys from the resource's ``Properties``, or from ``UpdatePolicy``, to the part."""
+    """Keys from the resource to the part."""
     reason: str
 
 
@@ -117,15 +86,15 @@ REMOVALS = (
         "LocalStack's API Gateway passes on whole answers only",
     ),
 )
-"""Parts that are left out of resources that stay."""
+"""Dropped parts of kept resources."""
 
 WHOLE_ANSWERS = MappingProxyType(
     {"2021-11-15/functions/": "2015-03-31/functions/", "/response-streaming-invocations": "/invocations"}
 )
-"""In the address of a method's integration: from the streaming invocation to the other one."""
+"""Replacements in the URI of a method's integration: from streaming to buffered invocation."""
 
 
 def is_listed(resource_type: str, names: frozenset[str] | Mapping[str, str]) -> str | None:
-    """The name in a table that covers a type; None: there is none."""
+    """Return the entry of a table that covers a type, or None."""
     service = resource_type.rpartition("::")[0]
     return next((name for name in (resource_type, f"{service}::*") if name in names), None)

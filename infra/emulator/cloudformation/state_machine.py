@@ -1,4 +1,4 @@
-"""A state machine's definition in the part of Amazon States Language that LocalStack 4.13.1 knows."""
+"""State machines in the subset of Amazon States Language that LocalStack 4.13.1 supports."""
 
 import json
 from collections.abc import Iterator
@@ -10,16 +10,16 @@ _ONE_ITEM = "States.Array($)"
 
 
 def emulated_definition(text: str) -> tuple[str, int]:
-    """The same definition without ``ItemBatcher``; what took a batch's items gets a list of one.
+    """Remove ``ItemBatcher``: functions get lists of one item instead of batches.
 
-    https://docs.aws.amazon.com/step-functions/latest/dg/input-output-itembatcher.html. LocalStack also takes
-    no whole number for a percentage.
+    https://docs.aws.amazon.com/step-functions/latest/dg/input-output-itembatcher.html. LocalStack also
+    rejects integers for percentages.
 
     Args:
-        text: JSON; what CloudFormation substitutes is still in it.
+        text: JSON with CloudFormation's placeholders.
 
     Returns:
-        The definition, and how many batchers were left out.
+        The definition, and the number of removed batchers.
     """
     definition = json.loads(text)
     left_out = 0
@@ -33,7 +33,7 @@ def emulated_definition(text: str) -> tuple[str, int]:
 
 
 def _states(machine: Any) -> Iterator[dict[str, Any]]:
-    """Every state, also those inside of others."""
+    """Yield every state, including nested ones."""
     if isinstance(machine, dict):
         yield from machine.get("States", {}).values()
         for inner in machine.values():

@@ -1,14 +1,13 @@
-"""Turns the production templates into ones that LocalStack can deploy; nothing else differs.
+"""Changes the production templates into ones that LocalStack can deploy; nothing else differs.
 
     python -m infra.emulator.cloudformation.template cdk.out --output cdk.out.local --values values.json
 
-The tables of what is left out are in ``resources.py`` beside this module. References to what is left out
-become the values given; one without a value is an error, unless it only names the resource in a
-permission. The values file is a JSON object:
+``resources`` has the tables of dropped resources. References to them become the given values; one without a
+value is an error, except in permissions. The values file is a JSON object:
 
     {"references": {"AWS::RDS::DBProxy.Endpoint": "localhost:6432"}, "environment": {"NAME": "value"}}
 
-"environment" is added to every function's variables; other values make other versions of the functions.
+"environment" is added to every function's variables; changed values create new versions of the functions.
 """
 
 import argparse
@@ -41,33 +40,33 @@ _STATE_MACHINE = "AWS::StepFunctions::StateMachine"
 
 
 class EmulationError(Exception):
-    """The templates cannot be turned; the text says which resource and what to do."""
+    """The templates cannot be changed; the text says which resource and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocalValues:
-    """What stands on this machine for what is left out."""
+    """Local values for dropped resources."""
 
     references: Mapping[str, str] = field(default_factory=dict)
-    """By "<type>.<attribute>", or "<type>" for a Ref."""
+    """Values by "<type>.<attribute>", or "<type>" for a Ref."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Variables that are added to every function."""
+    """Variables added to every function."""
 
 
 @dataclass(slots=True)
 class Report:
-    """What was done, to be printed."""
+    """Report of the changes."""
 
     kept: Counter[str] = field(default_factory=Counter)
     dropped: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """By type and reason."""
+    """Counts by type and reason."""
     removed: Counter[tuple[str, str, str]] = field(default_factory=Counter)
-    """Parts of resources, by type, path and reason."""
+    """Counts of dropped parts by type, path and reason."""
     outputs: list[str] = field(default_factory=list)
-    """Names of outputs that told of what is left out."""
+    """Names of dropped outputs."""
 
     def lines(self) -> Iterator[str]:
-        """As text."""
+        """Yield the report as lines of text."""
         yield f"kept {self.kept.total()}:"
         yield from (f"  {number:3} {name}" for name, number in sorted(self.kept.items()))
         yield f"dropped {self.dropped.total()}:"
@@ -76,19 +75,18 @@ class Report:
         for (name, path, why), number in sorted(self.removed.items()):
             yield f"  {number:3} {name} without {path}: {why}"
         if self.outputs:
-            yield f"outputs left out: {', '.join(sorted(self.outputs))}"
+            yield f"dropped outputs: {', '.join(sorted(self.outputs))}"
 
 
 def emulate(templates: Mapping[str, Template], values: LocalValues) -> tuple[dict[str, Template], Report]:
-    """The same stacks for the emulator.
+    """Change the stacks for the emulator.
 
     Args:
         templates: By stack, in the order of deployment.
-        values: What stands for what is left out.
+        values: Values for dropped resources.
 
     Raises:
-        EmulationError: A resource type is in no table, or something that stays needs a value that is not
-            given.
+        EmulationError: A resource type is in no table, or a value is missing.
     """
     report = Report()
     exports: dict[str, Any] = {}
@@ -101,7 +99,7 @@ def emulate(templates: Mapping[str, Template], values: LocalValues) -> tuple[dic
 
 
 class _Stack:
-    """One template on its way."""
+    """One template in progress."""
 
     def __init__(
         self, template: Template, values: LocalValues, exports: dict[str, Any], report: Report
@@ -144,17 +142,17 @@ class _Stack:
         if unknown:
             raise EmulationError(
                 f"Not in infra/emulator/cloudformation/resources.py: {', '.join(sorted(unknown))}. "
-                "Try whether LocalStack makes it, and put it into KEPT or DROPPED."
+                "Check whether LocalStack creates it, and add it to KEPT or DROPPED."
             )
 
     def _drop_dependents(self) -> None:
-        """Leave out what makes no sense without what is left out; that may again leave something out."""
+        """Drop what depends on dropped resources, repeatedly."""
         before = -1
         while before != len(self._references.dropped):
             before = len(self._references.dropped)
             for logical_id, resource in list(self._resources.items()):
                 if resource["Type"] in DROPPED_WITH_THEIR_SUBJECT and self._names_dropped(resource):
-                    self._drop(logical_id, "what it is about is dropped")
+                    self._drop(logical_id, "its subject is dropped")
 
     def _drop(self, logical_id: str, reason: str) -> None:
         resource_type = self._resources.pop(logical_id)["Type"]
@@ -179,7 +177,7 @@ class _Stack:
             self._report.removed[_STATE_MACHINE, "ItemBatcher", BATCHES] += left_out
 
     def _resolve_outputs(self) -> None:
-        """Leave out what told of something left out; other stacks get the value instead."""
+        """Drop outputs of dropped resources; other stacks get the value instead."""
         outputs = self._template.get("Outputs", {})
         for name, output in list(outputs.items()):
             value = self._references.resolved(output["Value"])
@@ -199,7 +197,7 @@ def _without_dependencies(resource: dict[str, Any], dropped: Mapping[str, str]) 
 
 
 def _invoke_buffered(resource: dict[str, Any]) -> None:
-    """Let a method invoke its function for a whole answer; the function itself streams as in production."""
+    """Invoke the function of a method for a buffered answer; the function itself streams as in production."""
     if resource["Type"] != "AWS::ApiGateway::Method":
         return
     integration = resource["Properties"].get("Integration", {})
@@ -208,7 +206,7 @@ def _invoke_buffered(resource: dict[str, Any]) -> None:
 
 
 def _authorize_nobody(resource: dict[str, Any]) -> None:
-    """A method without its authorizer; the key it wants is still checked."""
+    """Remove the authorizer of a method; its key is still checked."""
     properties = resource.get("Properties", {})
     if resource["Type"] == "AWS::ApiGateway::Method" and properties.get("AuthorizationType") == "CUSTOM":
         properties["AuthorizationType"] = "NONE"
@@ -239,12 +237,12 @@ def _check_values(stack: str, template: Template) -> None:
                 needed = text.partition(PLACEHOLDER)[2]
                 raise EmulationError(
                     f"{logical_id} ({resource['Type']}, {stack}) needs a value for {needed!r}, which is "
-                    'left out: give one in "references".'
+                    'dropped: add one to "references".'
                 )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Turn an assembly; 0, or 1 with the reason on stderr."""
+    """Change an assembly; return 0, or 1 with the reason on stderr."""
     summary, _, description = __doc__.partition("\n")
     parser = argparse.ArgumentParser(
         prog="python -m infra.emulator.cloudformation.template",
@@ -252,10 +250,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         epilog=description,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("assembly", type=Path, help="what cdk synth made")
+    parser.add_argument("assembly", type=Path, help="output of cdk synth")
     parser.add_argument("--output", type=Path, required=True, help="folder of the assembly to deploy")
     parser.add_argument(
-        "--values", type=Path, required=True, help="JSON file with what stands for what is left out"
+        "--values", type=Path, required=True, help="JSON file with values for dropped resources"
     )
     chosen = parser.parse_args(arguments)
     try:

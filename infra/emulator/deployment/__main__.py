@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from infra.emulator.announcement import announcement, note
 from infra.emulator.deployment.emulated_account import Deployed
 from infra.emulator.deployment.local_deployment import LocalDeployment
 from vectorforge.config import VectorForgeConfig
@@ -17,11 +18,11 @@ from vectorforge.local.laptop import data_folder
 _HELP = """\
 Deploy the production stacks on this machine, without Docker, an account or a key.
 
-"deploy" synthesizes the CDK app, leaves out what no emulator has
+"deploy" synthesizes the CDK app, drops what no emulator has
 (infra/emulator/cloudformation/resources.py), and deploys the rest with cdk deploy into LocalStack,
 which runs the functions as processes. The database is the embedded PostgreSQL behind PgBouncer.
-All of it runs on when the command has ended; a second "deploy" brings it up to date. "destroy" ends
-what was started here, and nothing else.
+Everything keeps running after the command; another "deploy" updates it. "destroy" stops what was
+started here, and nothing else.
 """
 _EXAMPLES = """\
 examples:
@@ -31,35 +32,34 @@ examples:
   make destroy-local ARGS="--delete-data"
 
 It needs Node.js 20 or newer and PgBouncer (apt-get install pgbouncer). LocalStack 4.13.1 is
-installed at first (320 MB). Without a key answers are quoted from the documents;
-VECTORFORGE_OPENAI_API_KEY and the other keys are put into the deployment's secret, and all other
-VECTORFORGE_* settings into the functions' environment. docs/local-aws.md tells more.
+installed at first (320 MB). Without a key, answers quote the documents;
+VECTORFORGE_OPENAI_API_KEY and the other keys are stored in the deployment's secret, and all other
+VECTORFORGE_* settings in the functions' environment. See docs/local-aws.md.
 """
-_ROW = "  {:<14}{}\n"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Deploy or destroy.
 
     Returns:
-        0; or 1 when it fails, with the reason on stderr; 130 after Ctrl-C.
+        0; or 1 on failure, with the reason on stderr; 130 after Ctrl-C.
     """
     chosen = _parser().parse_args(arguments)
     try:
         config = VectorForgeConfig.from_environment()
         folder = data_folder(config, chosen.data_dir) / "deployment"
-        deployment = LocalDeployment(folder, _note)
+        deployment = LocalDeployment(folder, note)
         if chosen.command == "destroy":
             return _destroy(deployment, delete_data=chosen.delete_data)
         deployed = deployment.deploy(config, stage=chosen.stage, port=chosen.port, cache=_cache())
     except KeyboardInterrupt:
-        _note("Stopped in the middle: repeat the command, or make destroy-local.")
+        note("Interrupted: repeat the command, or run make destroy-local.")
         return 130
     except VectorForgeError as exc:
-        _note(exc.message)
+        note(exc.message)
         return 1
     except OSError as exc:
-        _note(f"{exc.strerror}: {exc.filename}")
+        note(f"{exc.strerror}: {exc.filename}")
         return 1
     described = _as_json(deployed, deployment) if chosen.json else _announcement(deployed, deployment)
     sys.stdout.write(described)
@@ -68,9 +68,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _destroy(deployment: LocalDeployment, *, delete_data: bool) -> int:
     ended = deployment.destroy(delete_data=delete_data)
-    _note("Ended." if ended else "Nothing of a deployment runs.")
+    note("Stopped." if ended else "No deployment is running.")
     if not delete_data and deployment.folder.exists():
-        _note(f"Database and logs are kept in {deployment.folder}; --delete-data deletes them.")
+        note(f"Database and logs are kept in {deployment.folder}; --delete-data deletes them.")
     return 0
 
 
@@ -82,17 +82,17 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    deploy = commands.add_parser("deploy", help="start, deploy, and tell where it is")
-    deploy.add_argument("--stage", default="dev", help="of infra/settings.py (%(default)s)")
+    deploy = commands.add_parser("deploy", help="start, deploy, and print the addresses")
+    deploy.add_argument("--stage", default="dev", help="stage of infra/settings.py (%(default)s)")
     deploy.add_argument(
         "--port",
         type=int,
         default=4566,
-        help="of LocalStack at its first start; 0 takes a free one (%(default)s)",
+        help="port of LocalStack at its first start; 0 takes a free one (%(default)s)",
     )
-    deploy.add_argument("--json", action="store_true", help="tell the addresses as one line of JSON")
-    destroy = commands.add_parser("destroy", help="end what deploy started")
-    destroy.add_argument("--delete-data", action="store_true", help="delete database and logs, too")
+    deploy.add_argument("--json", action="store_true", help="print the addresses as one line of JSON")
+    destroy = commands.add_parser("destroy", help="stop what deploy started")
+    destroy.add_argument("--delete-data", action="store_true", help="also delete database and logs")
     for command in (deploy, destroy):
         command.add_argument(
             "--data-dir",
@@ -118,31 +118,18 @@ def _announcement(deployed: Deployed, deployment: LocalDeployment) -> str:
         "Ingestion": deployed.ingestion_queue_url,
         " ": f"dead letters: {deployed.ingestion_dead_letter_queue_url}",
         "Secret": deployed.provider_secret_id,
-        "Left out": str(deployment.report),
+        "Dropped": str(deployment.report),
         "Logs": f"{deployment.logs}/*.log",
     }
-    body = json.dumps({"query": "How are tenants kept apart?", "stream": True})
-    login = f"-H 'x-api-key: {key}'"
-    lines = [
-        "VectorForge is deployed, and runs until: make destroy-local\n",
-        *(_ROW.format(name, value) for name, value in rows.items()),
-        "\nUpload, ask, and look at the log:\n",
-        f"  curl -T README.md {uploads.replace('COLLECTION/FILE', 'default/README.md')}\n",
-        f"  curl -s {deployed.url}/v1/rag/query {login} -H 'content-type: application/json' -d '{body}'\n",
-        f"  curl -s {login} '{deployed.url}/v1/queries?limit=1'\n\n",
-    ]
-    return "".join(lines)
+    title = "VectorForge is deployed, and runs until: make destroy-local\n"
+    login = f"-H 'x-api-key: {key}' "
+    return announcement(title, rows, url=deployed.url, uploads=uploads, login=login)
 
 
 def _cache() -> Path:
-    """For what can be made again (https://specifications.freedesktop.org/basedir-spec/)."""
+    """Return the cache folder (https://specifications.freedesktop.org/basedir-spec/)."""
     home = os.environ.get("XDG_CACHE_HOME")
     return (Path(home) if home else Path.home() / ".cache") / "vectorforge"
-
-
-def _note(text: str) -> None:
-    sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Processes that outlive the command that started them, and are ended by a later one; no other is."""
+"""Processes that outlive the command that started them, until a later one stops them."""
 
 import contextlib
 import json
@@ -18,8 +18,8 @@ _KILL_TIMEOUT_S = 5.0
 _START_TIME = 19
 """Field 22 of /proc/<pid>/stat, counted after the name."""
 
-# Nobody's child, in a session of its own, so that the terminal's Ctrl-C does not reach it. It waits for a
-# word on fd 3 before it becomes the program: if we end before the process is on record, it ends, too.
+# An orphan in its own session, so that the terminal's Ctrl-C does not reach it. It waits for a line on fd 3
+# before it becomes the program: if we end before the process is recorded, it ends, too.
 _GATED = 'exec 3<&0; { read -r go <&3 && exec "$@" 3<&-; } </dev/null >>"$0" 2>&1 & echo $!'
 
 
@@ -27,14 +27,14 @@ _GATED = 'exec 3<&0; { read -r go <&3 && exec "$@" 3<&-; } </dev/null >>"$0" 2>&
 class _Record:
     pid: int
     started: str
-    """Which boot of the machine, and how many clock ticks after it: numbers are given again."""
+    """Boot of the machine, and clock ticks since then: process ids are reused."""
 
 
 class BackgroundProcesses:
-    """The processes on record in a file, by name.
+    """Processes recorded in a file, by name.
 
     Args:
-        file: Made when the first process is started; its folder must be there.
+        file: Created with the first process; its folder must exist.
     """
 
     def __init__(self, file: Path) -> None:
@@ -48,7 +48,7 @@ class BackgroundProcesses:
         Args:
             name: In the record.
             command: Program and arguments.
-            log: File at whose end its output goes.
+            log: File to append its output to.
             environment: All of it; None: this process's.
         """
         if self.is_running(name):
@@ -71,24 +71,24 @@ class BackgroundProcesses:
                 gate.write(b"go\n")
 
     def is_running(self, name: str) -> bool:
-        """Whether the process of this name runs."""
+        """Return whether the process of this name is running."""
         record = self._recorded().get(name)
         return record is not None and _find(record) is not None
 
     def pid(self, name: str) -> int:
-        """Of the process of this name, running or not.
+        """Return the id of the process of this name, running or not.
 
         Raises:
-            KeyError: It is not on record.
+            KeyError: It is not recorded.
         """
         return self._recorded()[name].pid
 
     def names(self) -> list[str]:
-        """Of all on record, running or not, in the order of their start."""
+        """Return the names of all recorded processes, running or not, in the order of their start."""
         return list(self._recorded())
 
     def stop(self, name: str, *, timeout_s: float = 15.0) -> bool:
-        """End a process and those that it started.
+        """Stop a process and its children.
 
         Args:
             name: In the record.
@@ -126,14 +126,14 @@ class BackgroundProcesses:
             ) from exc
 
     def _record(self, records: Mapping[str, _Record]) -> None:
-        """Whole or not at all: what is not on record is never ended."""
+        """Write the record atomically: what it lacks is never stopped."""
         written = self._file.with_suffix(".new")
         written.write_text(json.dumps({name: asdict(record) for name, record in records.items()}))
         written.replace(self._file)
 
 
 def _find(record: _Record) -> "psutil.Process | None":
-    """The process, unless it has ended."""
+    """Return the process, or None if it has ended."""
     import psutil
 
     with contextlib.suppress(psutil.NoSuchProcess):
@@ -144,7 +144,7 @@ def _find(record: _Record) -> "psutil.Process | None":
 
 
 def _started(pid: int) -> str | None:
-    """When a process was started; None if there is none.
+    """Return the start of a process, or None if it does not exist.
 
     https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html
     """

@@ -1,4 +1,4 @@
-"""The commands of a deployment: synthesize the production templates, turn them, deploy them."""
+"""Commands of a deployment: synthesize the production templates, change and deploy them."""
 
 import json
 import os
@@ -22,10 +22,10 @@ class Cdk:
     """CDK's command line, over this checkout.
 
     Attributes:
-        root: Of the checkout.
-        folder: Of the deployment: assemblies go below it.
-        log: Takes what the commands write.
-        stage: Of infra/settings.py.
+        root: Root of the checkout.
+        folder: Folder of the deployment, with the assemblies.
+        log: File for the output of commands.
+        stage: A stage of infra/settings.py.
     """
 
     root: Path
@@ -35,19 +35,19 @@ class Cdk:
 
     @property
     def production(self) -> Path:
-        """The assembly that ``synthesize`` makes."""
+        """Assembly that ``synthesize`` writes."""
         return self.folder / "cdk.out"
 
     @property
     def emulated(self) -> Path:
-        """The assembly that ``turn`` makes."""
+        """Assembly that ``turn`` writes."""
         return self.folder / "cdk.out.local"
 
     def synthesize(self) -> None:
-        """Make the production templates, and the functions' bundles for this machine and Python.
+        """Write the production templates, and the functions' bundles for this machine and Python.
 
         Raises:
-            ConfigurationError: It fails.
+            ConfigurationError: The command failed.
         """
         architecture = {"aarch64": "arm64"}.get(platform.machine(), platform.machine())
         context = {
@@ -59,23 +59,19 @@ class Cdk:
         for name, value in context.items():
             arguments += ["--context", f"{name}={value}"]
         self._cdk(arguments, _environment())
-        listed = "".join(file.read_text() for file in self.production.glob("*.assets.json"))
-        for folder in self.production.glob("asset.*"):
-            if folder.name not in listed:  # of an earlier version of the code
-                shutil.rmtree(folder)
 
     def turn(self, references: Mapping[str, str], environment: Mapping[str, str]) -> str:
-        """Make the emulator's templates out of the production ones (``infra.emulator.cloudformation``).
+        """Write the emulator's templates from the production ones (``infra.emulator.cloudformation``).
 
         Args:
-            references: What stands for attributes of resources that are left out.
-            environment: Variables that are added to the functions'.
+            references: Values for attributes of dropped resources.
+            environment: Variables added to the functions.
 
         Returns:
-            What was kept and left out.
+            A report of the changes.
 
         Raises:
-            ConfigurationError: It fails.
+            ConfigurationError: The command failed.
         """
         values = self.folder / "values.json"
         values.write_text(json.dumps({"references": dict(references), "environment": dict(environment)}))
@@ -87,14 +83,21 @@ class Cdk:
         """Deploy all stacks into LocalStack.
 
         Raises:
-            ConfigurationError: It fails.
+            ConfigurationError: The command failed.
         """
         arguments = ["deploy", "--all", "--app", str(self.emulated), "--method", "direct"]
         arguments += ["--require-approval", "never", "--progress", "events"]
         self._cdk(arguments, _environment(endpoint_url))
 
+    def delete_former_code(self) -> None:
+        """Delete the bundles of earlier deployments, from which no function runs any more."""
+        listed = "".join(file.read_text() for file in self.production.glob("*.assets.json"))
+        for folder in self.production.glob("asset.*"):
+            if folder.name not in listed:
+                shutil.rmtree(folder)
+
     def stacks(self) -> list[str]:
-        """Names of the emulator's stacks."""
+        """Return the names of the emulator's stacks."""
         ending = ".template.json"
         return [file.name.removesuffix(ending) for file in sorted(self.emulated.glob(f"*{ending}"))]
 
@@ -128,7 +131,7 @@ class Cdk:
 
 
 def _environment(endpoint_url: str | None = None) -> dict[str, str]:
-    """Of the commands: nothing that could lead to a real account."""
+    """Return the environment of the commands, without anything that leads to a real account."""
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "VECTORFORGE_"))
     }

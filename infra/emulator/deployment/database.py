@@ -1,4 +1,4 @@
-"""In place of RDS and RDS Proxy: the embedded PostgreSQL, set up as RDS does, behind PgBouncer with TLS."""
+"""Embedded PostgreSQL set up as RDS, behind PgBouncer with TLS in place of RDS Proxy."""
 
 import os
 import pwd
@@ -15,7 +15,7 @@ from vectorforge.local.account import account_for
 from vectorforge.local.postgres import DATABASE, EmbeddedPostgres
 
 OWNER = "vectorforge_owner"
-"""RDS's master user, as infra/database.py names it: no superuser, but may make roles."""
+"""RDS's master user, as infra/data/database.py names it: no superuser, but may make roles."""
 
 _PGBOUNCER = "pgbouncer"
 _SERVER_CONNECTIONS = 20
@@ -35,14 +35,14 @@ END $$;
 ALTER DATABASE {DATABASE} OWNER TO {OWNER};
 CREATE EXTENSION IF NOT EXISTS vector WITH SCHEMA public;
 """  # noqa: S608 - our own names
-"""RDS lets its master user make the extension; elsewhere only a superuser may."""
+"""RDS lets its master user create the extension; elsewhere that needs a superuser."""
 
 
 def start_database(folder: Path) -> tuple[EmbeddedPostgres, Certificates]:
-    """Start PostgreSQL, which runs on when this process ends, and make the certificates for its proxy.
+    """Start PostgreSQL, which outlives this process, and create the certificates of its proxy.
 
     Args:
-        folder: Of the deployment.
+        folder: Folder of the deployment.
 
     Raises:
         ConfigurationError: The folder cannot hold a database.
@@ -61,7 +61,7 @@ def start_database(folder: Path) -> tuple[EmbeddedPostgres, Certificates]:
 
 
 def embedded(folder: Path) -> EmbeddedPostgres:
-    """The server of a deployment, started or not."""
+    """Return the server of a deployment, started or not."""
     return EmbeddedPostgres(folder / "postgres")
 
 
@@ -72,18 +72,17 @@ def start_proxy(
     certificates: Certificates,
     port: int,
 ) -> None:
-    """Start PgBouncer before the server, unless it runs.
+    """Start PgBouncer before the server, unless it is running.
 
-    In transaction mode, with TLS and nothing else, as RDS Proxy; for the owner, who reaches RDS directly, a
-    client has a server connection of its own. Who logs in is believed: the tokens that functions make for a
-    password are of this machine's fake credentials.
+    Transaction mode with TLS only, as RDS Proxy; session mode for the owner, who reaches RDS directly on AWS.
+    Passwords are not checked: the functions' tokens come from fake credentials.
 
     Args:
         processes: That it becomes one of.
-        folder: Of the deployment.
+        folder: Folder of the deployment.
         server: Is running.
         certificates: For 127.0.0.1.
-        port: Of 127.0.0.1; free.
+        port: Free port of 127.0.0.1.
 
     Raises:
         ConfigurationError: It is not installed.
@@ -91,7 +90,7 @@ def start_proxy(
     """
     program = shutil.which(_PGBOUNCER) or shutil.which(_PGBOUNCER, path="/usr/sbin")
     if program is None:
-        raise ConfigurationError("PgBouncer stands for RDS Proxy here: apt-get install pgbouncer")
+        raise ConfigurationError("PgBouncer is required: apt-get install pgbouncer")
     configuration = _write_configuration(folder, server, certificates, port)
     command = [program, str(configuration)]
     if os.geteuid() == 0:
@@ -101,7 +100,7 @@ def start_proxy(
     give_up_at = time.monotonic() + _START_TIMEOUT_S
     while not _listens(port):
         if time.monotonic() > give_up_at or not processes.is_running(_PGBOUNCER):
-            raise DatabaseUnavailableError(f"PgBouncer does not start; see {log}.")
+            raise DatabaseUnavailableError(f"PgBouncer failed to start; see {log}.")
         time.sleep(0.05)
 
 

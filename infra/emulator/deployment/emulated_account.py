@@ -1,4 +1,4 @@
-"""LocalStack's account: what it needs before ``cdk deploy``, and what is in it afterwards."""
+"""LocalStack's account: preparation for ``cdk deploy``, and the deployed parts."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -21,14 +21,14 @@ _OWNER_SECRET = "vectorforge/database-owner"  # noqa: S105 - its name
 
 @dataclass(frozen=True, slots=True)
 class Deployed:
-    """Where the parts of a deployment are."""
+    """Addresses and names of a deployment's parts."""
 
     endpoint_url: str
-    """Of AWS services."""
+    """URL of the AWS services."""
     url: str
-    """Of the API, with the stage; without a slash at the end."""
+    """URL of the API with the stage, without a slash at the end."""
     api_keys: Mapping[str, str]
-    """By tenant."""
+    """Keys by tenant."""
     uploads_bucket: str
     query_log_queue_url: str
     query_log_dead_letter_queue_url: str
@@ -38,17 +38,17 @@ class Deployed:
 
 
 class EmulatedAccount:
-    """The account behind an address of this machine; it takes any credentials.
+    """Account of a local emulator, which accepts any credentials.
 
     Args:
-        endpoint_url: Of LocalStack.
+        endpoint_url: URL of LocalStack.
     """
 
     def __init__(self, endpoint_url: str) -> None:
         self.endpoint_url = endpoint_url
 
     def client(self, service: str) -> Any:
-        """A client of boto3 that reaches nothing else."""
+        """Return a client of boto3 for this account."""
         import boto3
 
         return boto3.client(
@@ -60,7 +60,7 @@ class EmulatedAccount:
         )
 
     def bootstrap(self) -> None:
-        """Make what ``cdk bootstrap`` would: the bucket for assets, and the note of its version."""
+        """Create the assets bucket and the version parameter of ``cdk bootstrap``."""
         self.client("s3").create_bucket(Bucket=f"cdk-{_QUALIFIER}-assets-{ACCOUNT_ID}-{REGION}")
         self.client("ssm").put_parameter(
             Name=f"/cdk-bootstrap/{_QUALIFIER}/version",
@@ -70,7 +70,7 @@ class EmulatedAccount:
         )
 
     def owner_secret(self) -> str:
-        """ARN of a secret as RDS makes it for its master user. The database believes any password."""
+        """Create a secret as RDS does for its master user (any password works). Return its ARN."""
         secrets = self.client("secretsmanager")
         try:
             made = secrets.create_secret(
@@ -82,19 +82,19 @@ class EmulatedAccount:
         return arn
 
     def store_keys(self, secret_id: str, keys: Mapping[str, SecretStr]) -> None:
-        """Put providers' keys, by the name of their setting, into the deployment's secret; none: leave it."""
+        """Store providers' keys in the deployment's secret by the name of their setting, if there are any."""
         if keys:
             content = json.dumps({setting: key.get_secret_value() for setting, key in keys.items()})
             self.client("secretsmanager").put_secret_value(SecretId=secret_id, SecretString=content)
 
     def check_stacks(self, stacks: Sequence[str]) -> None:
-        """Make sure that nothing failed: LocalStack calls an update complete that was not.
+        """Check that nothing failed: LocalStack reports failed updates as complete.
 
         Args:
             stacks: Names.
 
         Raises:
-            ConfigurationError: Something failed when a stack was last created or updated.
+            ConfigurationError: The last creation or update of a stack failed.
         """
         pages = self.client("cloudformation").get_paginator("describe_stack_events")
         for stack in stacks:
@@ -112,10 +112,10 @@ class EmulatedAccount:
                 raise ConfigurationError(f"{stack}: {name} failed: {reasons[name]}")
 
     def look(self, stage: str) -> Deployed:
-        """Find the parts of a stage's deployment, as its query function is told of them.
+        """Find the parts of a stage's deployment by the settings of its query function.
 
         Raises:
-            ConfigurationError: They are not there.
+            ConfigurationError: They do not exist.
         """
         from botocore.exceptions import ClientError
 
@@ -125,7 +125,7 @@ class EmulatedAccount:
             # LocalStack knows no alias here.
             found = functions.get_function_configuration(FunctionName=name, Qualifier=version)
         except ClientError as exc:
-            raise ConfigurationError(f"There is no function {name}; deploy first.") from exc
+            raise ConfigurationError(f"The function {name} does not exist; deploy first.") from exc
         told = found["Environment"]["Variables"]
         query_log, ingestion = (
             told["VECTORFORGE_QUERY_LOG_QUEUE_URL"],
@@ -144,19 +144,19 @@ class EmulatedAccount:
         )
 
     def _api_url(self, stage: str) -> str:
-        """By host name: a path before the stage's would be missing from the links that the API makes.
+        """Return the URL by host name: links of the API would lack a path before the stage.
 
         Browsers and curl find every name below localhost on this machine (RFC 6761).
         """
         apis = self.client("apigateway").get_rest_apis()["items"]
         api_id = next((api["id"] for api in apis if api["name"] == f"vectorforge-{stage}"), None)
         if api_id is None:
-            raise ConfigurationError(f"There is no REST API vectorforge-{stage}; deploy first.")
+            raise ConfigurationError(f"The REST API vectorforge-{stage} does not exist; deploy first.")
         port = self.endpoint_url.rpartition(":")[2]
         return f"http://{api_id}.execute-api.localhost:{port}/{stage}"
 
     def _tenants(self, secret_id: str) -> dict[str, str]:
-        """By the id of their API Gateway key."""
+        """Return the tenants by the id of their API Gateway key."""
         found = self.client("secretsmanager").get_secret_value(SecretId=secret_id)
         tenants: dict[str, str] = json.loads(found["SecretString"])
         return tenants

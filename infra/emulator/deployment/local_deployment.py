@@ -1,4 +1,4 @@
-"""A deployment on this machine, from its first start to its end."""
+"""Life cycle of a deployment on this machine."""
 
 import fcntl
 import json
@@ -13,14 +13,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from infra.bundling import ROOT
+from infra.bundling.bundle import ROOT
 from infra.emulator.aws_emulator import REGION, answers, free_port
 from infra.emulator.aws_functions import SLOW_EMULATOR, passed_on, provider_keys
 from infra.emulator.deployment.background import BackgroundProcesses
 from infra.emulator.deployment.cdk import Cdk
 from infra.emulator.deployment.database import embedded, start_database, start_proxy
 from infra.emulator.deployment.emulated_account import Deployed, EmulatedAccount
-from infra.emulator.localstack import (
+from infra.emulator.deployment.localstack import (
     HEALTH_PATH,
     MODULE_WITH_PLUGINS,
     FunctionProcesses,
@@ -34,10 +34,12 @@ from vectorforge.errors import ConfigurationError
 from vectorforge.local.account import account_for, make_folder
 
 ROOTS = ("/var/task/certificates/database.pem", "/var/task/certificates/proxy.pem")
-"""Where functions look for the database's certificate authority (infra/database.py)."""
+"""Paths of the root certificates in the functions' database URLs (infra/data/database.py)."""
 
 _START_TIMEOUT_S = 120.0
 _ANSWER_TIMEOUT_S = 120.0
+_STOP_TIMEOUT_S = 3.0
+"""Before SIGKILL: none of the processes has a state to save, and LocalStack takes ten seconds to end."""
 _MODEL = "all-MiniLM-L6-v2"
 _PORTS = ("aws", "database", "embeddings")
 _EMULATOR, _EMBEDDINGS = "localstack", "embeddings"
@@ -45,11 +47,11 @@ _EMULATOR, _EMBEDDINGS = "localstack", "embeddings"
 
 @dataclass(frozen=True, slots=True)
 class LocalDeployment:
-    """One deployment; everything of it lies in its folder.
+    """A deployment; everything of it is in its folder.
 
     Attributes:
         folder: Absolute.
-        note: Told what is being done.
+        note: Called with each step.
     """
 
     folder: Path
@@ -57,31 +59,31 @@ class LocalDeployment:
 
     @property
     def logs(self) -> Path:
-        """One file for each process and each function."""
+        """Folder with one log for each process and each function."""
         return self.folder / "logs"
 
     @property
     def report(self) -> Path:
-        """What of the production templates was kept and left out."""
+        """Report of the changes to the production templates."""
         return self.logs / "emulated_template.txt"
 
     @property
     def _complete(self) -> Path:
-        """A file that is there when the last deployment ended well."""
+        """Marker of a successful last deployment."""
         return self.folder / "complete"
 
     def deploy(self, config: VectorForgeConfig, *, stage: str, port: int, cache: Path) -> Deployed:
-        """Start what does not run, and bring the stacks up to date.
+        """Start what is not running, and update the stacks.
 
         Args:
-            config: Of this environment: its providers' keys are put into the deployment's secret.
-            stage: Of infra/settings.py.
-            port: Of LocalStack when it is first started; 0 takes a free one.
+            config: Settings of this environment; the providers' keys are stored in the deployment's secret.
+            stage: A stage of infra/settings.py.
+            port: Port of LocalStack at its first start; 0 takes a free one.
             cache: For what can be made again: LocalStack's installation.
 
         Raises:
-            ConfigurationError: Something is missing, or fails; the text says what to do.
-            DatabaseUnavailableError: The database does not start.
+            ConfigurationError: A prerequisite is missing or a step failed; the text says what to do.
+            DatabaseUnavailableError: The database failed to start.
         """
         make_folder(self.folder, account_for(self.folder / "postgres"))
         self.logs.mkdir(exist_ok=True)
@@ -100,7 +102,7 @@ class LocalDeployment:
             except ConfigurationError as exc:
                 if is_new:
                     raise
-                self.note(f"{exc.message}\nLocalStack cannot do every update; making the stacks anew ...")
+                self.note(f"{exc.message}\nLocalStack cannot apply every update; recreating the stacks ...")
                 self._start_emulator(ports["aws"], cache, roots)
                 self._deploy_stacks(cdk, account, ports)
             deployed = account.look(stage)
@@ -110,22 +112,26 @@ class LocalDeployment:
         return deployed
 
     def destroy(self, *, delete_data: bool = False) -> bool:
-        """End the processes that ``deploy`` started, and no other; delete what only they needed.
+        """Stop the processes that ``deploy`` started, and delete their temporary files.
 
         Args:
             delete_data: Delete database and logs, too.
 
         Returns:
-            Whether there was something to end.
+            Whether anything was running.
 
         Raises:
-            DatabaseUnavailableError: The database does not stop.
+            DatabaseUnavailableError: The database failed to stop.
         """
         if not self.folder.exists():
             return False
         with self._lock():
             processes = self._processes()
-            ended = [name for name in reversed(processes.names()) if processes.stop(name)]
+            ended = [
+                name
+                for name in reversed(processes.names())
+                if processes.stop(name, timeout_s=_STOP_TIMEOUT_S)
+            ]
             server = embedded(self.folder)
             if server.running_pid() is not None:
                 server.stop(force=True)
@@ -133,8 +139,14 @@ class LocalDeployment:
             for name in ("emulator", "plugins", "cdk.out.local"):
                 shutil.rmtree(self.folder / name, ignore_errors=True)
         if delete_data:
-            shutil.rmtree(self.folder)
+            self._delete()
         return bool(ended)
+
+    def _delete(self) -> None:
+        """Delete the folder, also while the synthesis of a killed command still writes to it."""
+        give_up_at = time.monotonic() + _STOP_TIMEOUT_S
+        while self.folder.exists():
+            shutil.rmtree(self.folder, ignore_errors=time.monotonic() < give_up_at)
 
     # -- processes
 
@@ -145,15 +157,15 @@ class LocalDeployment:
         return certificates.root
 
     def _start_embeddings(self, port: int) -> None:
-        """The local model is in no bundle."""
+        """Start the local model, which no bundle holds."""
         self.note("Starting the embedding model ...")
         log = self.logs / f"{_EMBEDDINGS}.log"
-        command = [sys.executable, "-m", "infra.emulator.embeddings_server", "--port", str(port)]
+        command = [sys.executable, "-m", "infra.emulator.deployment.embeddings_server", "--port", str(port)]
         self._processes().start(_EMBEDDINGS, command, log=log)
         self._wait_for(_EMBEDDINGS, f"http://127.0.0.1:{port}/health", log)
 
     def _start_emulator(self, port: int, cache: Path, roots: Path) -> bool:
-        """One that runs already is kept, unless its stacks were left half-way, which it cannot mend.
+        """Start LocalStack unless it is running; restart it after a failed deployment.
 
         Returns:
             Whether it was started.
@@ -162,14 +174,14 @@ class LocalDeployment:
         if processes.is_running(_EMULATOR):
             if self._complete.exists():
                 return False
-            processes.stop(_EMULATOR)
+            processes.stop(_EMULATOR, timeout_s=_STOP_TIMEOUT_S)
         self.note("Starting LocalStack ...")
         python = install_localstack(cache)
         state = self.folder / "emulator"
         shutil.rmtree(state, ignore_errors=True)
         (state / "tmp").mkdir(parents=True)
         functions = FunctionProcesses(
-            install_plugins(python, self.folder / "plugins"), self.logs, dict.fromkeys(ROOTS, str(roots))
+            install_plugins(self.folder / "plugins"), self.logs, dict.fromkeys(ROOTS, str(roots))
         )
         environment = {
             "PATH": os.environ.get("PATH", os.defpath),
@@ -191,11 +203,11 @@ class LocalDeployment:
         give_up_at = time.monotonic() + _START_TIMEOUT_S
         while not answers(url):
             if time.monotonic() > give_up_at or not self._processes().is_running(name):
-                raise ConfigurationError(f"{name} does not start; see {log}.")
+                raise ConfigurationError(f"{name} failed to start; see {log}.")
             time.sleep(0.1)
 
     def _ports(self, port: int) -> dict[str, int]:
-        """As at the first start, so that what is told of them stays true."""
+        """Return the ports of the first start, so that printed addresses stay valid."""
         file = self.folder / "ports.json"
         if file.exists():
             found: dict[str, int] = json.loads(file.read_text())
@@ -210,12 +222,12 @@ class LocalDeployment:
 
     @contextmanager
     def _lock(self) -> Iterator[None]:
-        """One command at a time."""
+        """Allow one command at a time."""
         with (self.folder / ".lock").open("w") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as exc:
-                raise ConfigurationError(f"Another command is at work on {self.folder}.") from exc
+                raise ConfigurationError(f"Another command is using {self.folder}.") from exc
             yield
 
     # -- stacks
@@ -227,6 +239,7 @@ class LocalDeployment:
         self._complete.unlink(missing_ok=True)
         cdk.deploy(account.endpoint_url)
         account.check_stacks(cdk.stacks())
+        cdk.delete_former_code()
         self._complete.touch()
 
     def _turn(self, cdk: Cdk, account: EmulatedAccount, ports: Mapping[str, int]) -> None:
@@ -248,7 +261,7 @@ class LocalDeployment:
         told = cdk.turn(references, environment)
         self.report.write_text(told)
         counts = [line.rstrip(":") for line in told.splitlines() if line.endswith(":")]
-        self.note(f"Turned the templates for the emulator: {', '.join(counts)}; see {self.report}")
+        self.note(f"Changed the templates for the emulator: {', '.join(counts)}; see {self.report}")
 
     def _wait_for_answer(self, deployed: Deployed) -> None:
         api, _, path = deployed.url.removeprefix("http://").partition("/")

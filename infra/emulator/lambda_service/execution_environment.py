@@ -1,4 +1,4 @@
-"""One execution environment: a process and the Runtime API that only it talks to."""
+"""Execution environment: a process with its own Runtime API."""
 
 import asyncio
 import contextlib
@@ -8,22 +8,22 @@ from collections.abc import Mapping
 
 from infra.emulator.lambda_service.function_configuration import FunctionConfiguration
 from infra.emulator.lambda_service.invocation import FunctionError, Hook, HookPoint
-from infra.emulator.lambda_service.process_output import ProcessOutput
+from infra.emulator.lambda_service.process_output import OutputPipe, ProcessOutput
 from infra.emulator.lambda_service.runtime_api import RuntimeApi
 
 _SHUTDOWN_S = 2.0
 """Between SIGTERM and SIGKILL: https://docs.aws.amazon.com/lambda/latest/dg/lambda-runtime-environment.html"""
 _LAST_BYTES_S = 2.0
-"""For what a dead process left in its sockets."""
+"""Time to read what a dead process left in its sockets."""
 
 
 class ExecutionEnvironment:
-    """Lives from one process's start to its end; ``open`` first.
+    """One process from start to end; call ``open`` first.
 
     Args:
-        configuration: Of the function.
+        configuration: Configuration of the function.
         hooks: For its Runtime API.
-        output: Takes the lines it writes.
+        output: Receives the lines of the process.
     """
 
     def __init__(
@@ -40,8 +40,8 @@ class ExecutionEnvironment:
         )
         self._configuration = configuration
         self._output = output
+        self._pipe: OutputPipe | None = None
         self._process: asyncio.subprocess.Process | None = None
-        self._reading: list[asyncio.Task[None]] = []
         self._exit: asyncio.Task[int] | None = None
         self._closing = asyncio.Lock()
 
@@ -60,27 +60,32 @@ class ExecutionEnvironment:
 
     async def _start(self) -> None:
         configuration = self._configuration
-        process = await asyncio.create_subprocess_exec(
-            *configuration.command,
-            configuration.handler,
-            env=configuration.variables(self.runtime_api.address),
-            cwd=configuration.task_root,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,  # signals reach its children, too, as in a sandbox
-        )
+        pipe = self._pipe = OutputPipe(self._output)
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *configuration.command,
+                configuration.handler,
+                env=configuration.variables(self.runtime_api.address),
+                cwd=configuration.task_root,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=pipe.write_end,
+                stderr=pipe.write_end,
+                start_new_session=True,  # signals reach its children, too, as in a sandbox
+            )
+        except OSError:
+            pipe.close()
+            raise
+        finally:
+            pipe.started()
         self._process = process
-        streams = [stream for stream in (process.stdout, process.stderr) if stream is not None]
-        self._reading = [asyncio.create_task(self._output.read(stream)) for stream in streams]
         self._exit = asyncio.create_task(process.wait())
 
     @property
     def exit(self) -> "asyncio.Task[int]":
-        """Done when the process has ended; its return code.
+        """Task that ends with the process; its result is the return code.
 
         Raises:
-            RuntimeError: It was not opened.
+            RuntimeError: ``open`` was not called.
         """
         if self._exit is None:
             raise RuntimeError("The execution environment is not open.")
@@ -88,10 +93,10 @@ class ExecutionEnvironment:
 
     @property
     def pid(self) -> int:
-        """Of the process, which is also its group.
+        """Id of the process, which is also its group.
 
         Raises:
-            RuntimeError: It was not opened.
+            RuntimeError: ``open`` was not called.
         """
         if self._process is None:
             raise RuntimeError("The execution environment is not open.")
@@ -99,7 +104,7 @@ class ExecutionEnvironment:
 
     @property
     def is_running(self) -> bool:
-        """Whether the process lives; a frozen one does."""
+        """True while the process is alive, running or frozen."""
         return self._process is not None and self._process.returncode is None
 
     def freeze(self) -> None:
@@ -123,8 +128,13 @@ class ExecutionEnvironment:
             await asyncio.wait([self.exit], timeout=_SHUTDOWN_S)
         await self.close()
 
+    def read_output(self) -> None:
+        """Collect what the process has written so far."""
+        if self._pipe is not None:
+            self._pipe.catch_up()
+
     async def close(self) -> None:
-        """End what is left of it, read its last bytes and stop listening."""
+        """Kill the rest of it, read its last bytes and stop listening."""
         async with self._closing:
             await self._close()
 
@@ -136,10 +146,11 @@ class ExecutionEnvironment:
         await self.runtime_api.drain(_LAST_BYTES_S)
         self.runtime_api.fail_outstanding(self.exit_error(""))
         await self.runtime_api.__aexit__()
-        await asyncio.gather(*self._reading)
+        if self._pipe is not None:
+            self._pipe.close()
 
     def exit_error(self, request_id: str) -> FunctionError:
-        """The error of an invocation whose process ended before it answered."""
+        """Return the error of an invocation whose process ended before it answered."""
         if (reported := self.runtime_api.init_error) is not None:
             return reported
         code = self.exit.result() if self.exit.done() else 0

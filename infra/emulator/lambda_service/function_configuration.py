@@ -1,4 +1,4 @@
-"""What a function is, and the variables that Lambda sets in its process."""
+"""Configuration of a function, and the variables that Lambda sets in its process."""
 
 import os
 import sys
@@ -15,41 +15,41 @@ RUNTIME_COMMAND = (sys.executable, "-m", "vectorforge.runtime")
 AWSLAMBDARIC_COMMAND = (sys.executable, "-m", "awslambdaric")
 """AWS's own runtime: buffered."""
 ACCOUNT_ID = "000000000000"
-"""Of every ARN and event; LocalStack's and moto's habit."""
+"""Account id in ARNs and events, as LocalStack and moto use it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionConfiguration:
-    """What CreateFunction takes, as far as it means something on a laptop.
+    """Parameters of CreateFunction that apply on a laptop.
 
     Raises:
-        ValueError: It would freeze an environment that serves several events at a time.
+        ValueError: Freezing is combined with concurrent events.
     """
 
     handler: str
     """``package.module.name``."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Added to what Lambda sets; may replace it."""
+    """Variables added to those of Lambda, which they may replace."""
     command: Sequence[str] = RUNTIME_COMMAND
-    """What is started, with the handler as its last argument."""
+    """Command to start; the handler is its last argument."""
     name: str = "function"
     timeout_s: float = 30.0
-    """From the moment an event is handed out until the runtime asks for the next one."""
+    """Time from the dispatch of an event to the runtime's next poll."""
     init_timeout_s: float = 10.0
-    """From the process's start to its first poll; AWS gives 10 s."""
+    """Time from the process's start to its first poll; 10 s on AWS."""
     memory_mb: int = 512
-    """What the function is told; not enforced."""
+    """Reported to the function, not enforced."""
     task_root: Path = field(default_factory=Path.cwd)
     """Working directory and LAMBDA_TASK_ROOT."""
     freeze_between_invocations: bool = False
-    """Stop the process (SIGSTOP) when it waits for an event and let it go on (SIGCONT) before it gets one:
-    work after the response stands still, as on Lambda."""
+    """Stop the process (SIGSTOP) while it waits for an event, and continue it (SIGCONT) before one: work
+    after the response is suspended, as on Lambda."""
     snap_start: bool = False
     """Initialize as for a SnapStart snapshot."""
     max_concurrency: int = 1
-    """Events at one time in one environment (AWS_LAMBDA_MAX_CONCURRENCY)."""
+    """Concurrent events in one environment (AWS_LAMBDA_MAX_CONCURRENCY)."""
     recursive_loop: Literal["Terminate", "Allow"] = "Terminate"
-    """Whether a chain of events may reach the function more than ``MAX_HOPS`` times."""
+    """Policy for a chain of events that reaches the function more than ``MAX_HOPS`` times."""
     buffered_limit: int = BUFFERED_LIMIT_BYTES
     streaming_limit: int = STREAMING_LIMIT_BYTES
 
@@ -59,7 +59,7 @@ class FunctionConfiguration:
 
     @property
     def region(self) -> str:
-        """AWS_REGION of the function."""
+        """Region of the function (AWS_REGION)."""
         return self.environment.get("AWS_REGION", "us-east-1")
 
     @property
@@ -68,10 +68,10 @@ class FunctionConfiguration:
         return f"arn:aws:lambda:{self.region}:{ACCOUNT_ID}:function:{self.name}"
 
     def variables(self, runtime_api: str) -> dict[str, str]:
-        """Environment of the process: nothing of this one but PATH.
+        """Return the environment of the process, which has only PATH of this one.
 
-        https://docs.aws.amazon.com/lambda/latest/dg/configuration-envvars.html; the credentials are fake ones
-        that emulators take.
+        https://docs.aws.amazon.com/lambda/latest/dg/configuration-envvars.html; emulators
+        accept the fake credentials.
 
         Args:
             runtime_api: Address of its Runtime API.
@@ -104,20 +104,20 @@ class FunctionConfiguration:
 
 
 class Function(Protocol):
-    """Takes events."""
+    """A function that accepts events."""
 
     async def invoke(self, event: object, **options: Unpack[InvocationOptions]) -> Invocation:
-        """Hand an event (a JSON value, or bytes) to the function.
+        """Send an event (a JSON value, or bytes) to the function.
 
         Returns:
             The invocation, before its response begins.
 
         Raises:
-            TooManyRequestsError: The function's concurrency is used up.
-            RecursionStoppedError: The event's trace has been here too often.
+            TooManyRequestsError: The function's concurrency is exhausted.
+            RecursionStoppedError: The event's trace has reached the function too often.
         """
         ...
 
 
 class TooManyRequestsError(Exception):
-    """Lambda's TooManyRequestsException: the function's reserved concurrency is used up."""
+    """Lambda's TooManyRequestsException: the function's reserved concurrency is exhausted."""

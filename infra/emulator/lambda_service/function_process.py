@@ -1,4 +1,4 @@
-"""A function that runs in one process at a time, as Lambda runs one execution environment."""
+"""A function in one process at a time, like one execution environment of Lambda."""
 
 import asyncio
 import json
@@ -21,24 +21,23 @@ from infra.emulator.lambda_service.recursion import MAX_HOPS, RecursionStoppedEr
 from infra.emulator.lambda_service.runtime_api import RuntimeApi
 
 ProcessHook: TypeAlias = Callable[["FunctionProcess", Invocation, bytes], Awaitable[None]]
-"""Like ``Hook``, with the process, so that it can be frozen or killed exactly there."""
+"""Like ``Hook``, with the process, to freeze or kill it there."""
 
 _KEPT_INVOCATIONS = 100
 _LAST_BYTES_S = 2.0
 
 
 class FunctionProcess:
-    """Started by the first event, reused, and replaced by the next event when it died.
+    """Process that the first event starts; reused, and replaced by the next event after it died.
 
-    An event waits while another one is under way. A function that reports an init error, dies, or takes
-    longer than its timeout fails the invocation as on AWS, and its process is gone afterwards. (AWS repeats
-    a failed init once within the invocation; here its error comes at once.) Leave it with ``stop`` or as an
-    async context manager.
+    Events are queued while another one runs. A function that reports an init error, dies, or exceeds its
+    timeout fails the invocation as on AWS and loses its process. (AWS retries a failed init once within the
+    invocation; here its error is returned at once.) Close it with ``stop`` or as an async context manager.
 
     Args:
-        configuration: Of the function.
-        hooks: Called at the points of every invocation; the service waits for them.
-        on_log: Called with each line that the function writes.
+        configuration: Configuration of the function.
+        hooks: Awaited at the points of every invocation.
+        on_log: Called with each line of output.
     """
 
     def __init__(
@@ -50,7 +49,7 @@ class FunctionProcess:
     ) -> None:
         self.configuration = configuration
         self.output = ProcessOutput(on_log)
-        """What the function wrote, over all its processes."""
+        """Output of the function, over all its processes."""
         self.invocations: deque[Invocation] = deque(maxlen=_KEPT_INVOCATIONS)
         """The last ones, oldest first."""
         self.starts = 0
@@ -73,7 +72,7 @@ class FunctionProcess:
         """The current process and its Runtime API.
 
         Raises:
-            RuntimeError: None has been started, or it was stopped.
+            RuntimeError: No process was started, or it was stopped.
         """
         if self._environment is None:
             raise RuntimeError("The function has no process.")
@@ -81,31 +80,34 @@ class FunctionProcess:
 
     @property
     def runtime_api(self) -> RuntimeApi:
-        """Of the current process; see ``environment``."""
+        """Runtime API of the current process; see ``environment``."""
         return self.environment.runtime_api
 
     @property
     def pid(self) -> int | None:
-        """Of the running process; None when there is none."""
+        """Id of the running process, or None."""
         return self.environment.pid if self.is_running else None
 
     @property
     def is_running(self) -> bool:
-        """Whether there is a process; a frozen one counts."""
+        """True while a process is alive, running or frozen."""
         return self._environment is not None and self._environment.is_running
 
     @property
     def is_busy(self) -> bool:
-        """Whether an event would have to wait."""
+        """True if another event would wait."""
         return self._slots.locked()
 
     async def start(self) -> None:
         """Start the process before its first event (provisioned concurrency) and wait until it polls.
 
         Raises:
-            FunctionFailedError: Its init failed or took too long.
+            FunctionFailedError: The init phase failed or timed out.
         """
-        environment, _ = await self._warm()
+        try:
+            environment, _ = await self._warm()
+        except OSError as exc:
+            raise FunctionFailedError(_not_started(exc)) from exc
         reached = await _first(environment.runtime_api.ready, environment, self.configuration.init_timeout_s)
         if reached != "event":
             await environment.close()
@@ -114,20 +116,22 @@ class FunctionProcess:
             )
 
     async def invoke(self, event: object, **options: Unpack[InvocationOptions]) -> Invocation:
-        """Hand an event (a JSON value, or bytes) to the function, as soon as it is free.
+        """Send an event (a JSON value, or bytes) to the function as soon as it is free.
 
         Returns:
             The invocation, before its response begins.
 
         Raises:
-            RuntimeError: It was stopped.
-            RecursionStoppedError: The event's trace has been here too often.
+            RuntimeError: The function was stopped.
+            RecursionStoppedError: The event's trace has reached the function too often.
         """
         payload = event if isinstance(event, bytes) else json.dumps(event).encode()
         invocation = Invocation(payload, self.configuration.timeout_s, **options)
         invocation.trace_id, hops = count_hop(invocation.trace_id, self.configuration.name)
         if hops > MAX_HOPS and self.configuration.recursive_loop == "Terminate":
-            raise RecursionStoppedError(f"{self.configuration.name} was reached {MAX_HOPS} times before.")
+            raise RecursionStoppedError(
+                f"A chain of events reached {self.configuration.name} {MAX_HOPS} times."
+            )
         await self._slots.acquire()
         if self._stopped:
             self._slots.release()
@@ -139,7 +143,7 @@ class FunctionProcess:
         return invocation
 
     async def kill(self) -> None:
-        """SIGKILL, and wait for the end; an invocation under way fails with Runtime.ExitError."""
+        """Send SIGKILL and wait for the end; a running invocation fails with Runtime.ExitError."""
         if self._environment is not None:
             await self._environment.kill()
 
@@ -152,7 +156,7 @@ class FunctionProcess:
         self.environment.thaw()
 
     async def stop(self) -> None:
-        """SIGTERM, after two seconds SIGKILL; an invocation under way fails. It cannot be started again."""
+        """Send SIGTERM, after two seconds SIGKILL; a running invocation and further events fail."""
         self._stopped = True
         async with self._starting:
             environment = self._environment
@@ -168,12 +172,11 @@ class FunctionProcess:
             self._slots.release()
 
     async def _run(self, invocation: Invocation) -> bool:
-        """See an invocation through. False: the process was dead before it got the event."""
+        """Run an invocation to its end. False: the process had died before it got the event."""
         try:
             environment, was_warm = await self._warm()
-        except OSError:  # the command cannot be run
-            text = f"RequestId: {invocation.request_id} Error: the runtime could not be started"
-            invocation.fail(FunctionError.of("Runtime.InvalidEntrypoint", text))
+        except OSError as exc:
+            invocation.fail(_not_started(exc))
             invocation.completed.set()
             return True
         environment.thaw()
@@ -201,7 +204,7 @@ class FunctionProcess:
         return True
 
     async def _warm(self) -> tuple[ExecutionEnvironment, bool]:
-        """The environment, and whether it was there already."""
+        """Return the environment, and whether it existed."""
         async with self._starting:
             if self._environment is not None and self._environment.is_running:
                 return self._environment, True
@@ -229,10 +232,15 @@ class FunctionProcess:
         return call
 
 
+def _not_started(exc: OSError) -> FunctionError:
+    text = f"Error: the runtime could not be started: {exc.strerror}: {exc.filename}"
+    return FunctionError.of("Runtime.InvalidEntrypoint", text)
+
+
 async def _first(
     event: asyncio.Event, environment: ExecutionEnvironment, timeout_s: float
 ) -> Literal["event", "exit", "timeout"]:
-    """What comes first: the event, the end of the process, or the end of the time."""
+    """Wait for the first of: the event, the end of the process, the timeout."""
     waiting = asyncio.create_task(event.wait())
     both: tuple[asyncio.Future[object], ...] = (waiting, environment.exit)  # type: ignore[assignment]
     try:

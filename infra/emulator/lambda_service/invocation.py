@@ -1,4 +1,4 @@
-"""One invocation of a function: what the service hands out and everything that comes back."""
+"""One invocation of a function: its event and its response."""
 
 import asyncio
 import base64
@@ -18,29 +18,29 @@ HookPoint: TypeAlias = Literal[
     "before_response_reply",  # the response is complete for the caller; the runtime has no answer yet
     "after_response",  # the runtime has its 202
     "error_reported",  # POST /error has been read and answered
-    "next_polled_again",  # the runtime asks for the next event: the invocation is over
+    "next_polled_again",  # the runtime polls for the next event: the invocation is over
 ]
-"""Where the service stops and waits for a caller's callback, in the order of an invocation."""
+"""Points at which the service awaits a callback, in the order of an invocation."""
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionError:
-    """How an invocation failed."""
+    """Failure of an invocation."""
 
     error_type: str
-    """As AWS names it: ``Runtime.ExitError``, ``Sandbox.Timedout``, or the exception's class."""
+    """AWS's name: ``Runtime.ExitError``, ``Sandbox.Timedout``, or the exception's class."""
     payload: bytes
-    """What an Invoke caller gets: JSON with errorMessage and errorType; empty when there is none."""
+    """Payload for the caller of Invoke: JSON with errorMessage and errorType, or empty."""
 
     @classmethod
     def of(cls, error_type: str, message: str) -> "FunctionError":
-        """An error that the service itself finds."""
+        """Return an error raised by the service."""
         payload = json.dumps({"errorType": error_type, "errorMessage": message}).encode()
         return cls(error_type, payload)
 
     @property
     def message(self) -> str:
-        """``errorMessage`` of the payload; empty when there is none."""
+        """``errorMessage`` of the payload, or empty."""
         try:
             body = json.loads(self.payload)
         except ValueError:
@@ -59,12 +59,12 @@ class Chunk:
 
 @dataclass(eq=False, slots=True)
 class Invocation:
-    """Async iteration gives the pieces of the response's body as they arrive, to any number of readers."""
+    """An invocation; async iteration yields the pieces of its response's body, for any number of readers."""
 
     payload: bytes
     """The event, encoded."""
     timeout_s: float
-    """Time the function has, from the moment the event is handed out."""
+    """Timeout from the dispatch of the event."""
     request_id: str = field(default_factory=lambda: str(uuid.uuid4()))
     trace_id: str = field(default_factory=lambda: _new_trace_id())
     """X-Ray header: ``Root=1-...;Parent=...;Sampled=...``."""
@@ -73,48 +73,50 @@ class Invocation:
     cognito_identity: str | None = None
     """JSON with cognitoIdentityId and cognitoIdentityPoolId."""
     tenant_id: str | None = None
+    function_arn: str | None = None
+    """Invoked ARN; None: the unqualified ARN of the function."""
     abort_after: int | None = None
     """The service cuts the runtime's connection when it has this many bytes of the response."""
     hooks: "Mapping[HookPoint, Hook]" = field(default_factory=dict)
     """Called before those of the Runtime API."""
     invocation_id: str = field(default_factory=lambda: uuid.uuid4().hex)
-    """One for each delivery of an event; the runtime echoes it."""
+    """Id of each delivery of an event, echoed by the runtime."""
 
     deadline_ms: int | None = None
     """Epoch milliseconds; set when the event is handed out."""
     request_headers: dict[str, str] = field(default_factory=dict)
-    """Of POST /response or /error, by lower-case name."""
+    """Headers of POST /response or /error by lower-case name."""
     chunks: list[Chunk] = field(default_factory=list)
     trailers: dict[str, str] = field(default_factory=dict)
-    """By lower-case name."""
+    """Trailers by lower-case name."""
     error: FunctionError | None = None
     reply_status: int | None = None
-    """What the runtime's POST was answered."""
+    """Status sent to the runtime's POST."""
     claimed: bool = False
-    """Whether a POST has begun to answer it: the next one is refused."""
+    """True once a POST has started to answer it; further ones are refused."""
     dispatched: asyncio.Event = field(default_factory=asyncio.Event)
     """The event is with the runtime."""
     opened: asyncio.Event = field(default_factory=asyncio.Event)
     """The response's head is known, or it failed."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
-    """The caller has everything it will get."""
+    """The response is complete for the caller, or failed."""
     completed: asyncio.Event = field(default_factory=asyncio.Event)
     """The environment is free again: the runtime polled for the next event, or died."""
     _arrival: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def body(self) -> bytes:
-        """What has arrived of the response."""
+        """Bytes of the response so far."""
         return b"".join(chunk.data for chunk in self.chunks)
 
     @property
     def content_type(self) -> str:
-        """Of the response, or empty."""
+        """Content type of the response, or empty."""
         return self.request_headers.get("content-type", "")
 
     @property
     def is_streamed(self) -> bool:
-        """Whether the runtime chose the streaming response mode."""
+        """True if the runtime uses the streaming response mode."""
         return self.request_headers.get("lambda-runtime-function-response-mode") == "streaming"
 
     async def result(self) -> Any:
@@ -142,12 +144,12 @@ class Invocation:
                 await arrival.wait()
 
     def add(self, data: bytes) -> None:
-        """Pass on a piece of the response."""
+        """Add a piece of the response."""
         self.chunks.append(Chunk(time.monotonic(), data))
         self._wake()
 
     def finish(self) -> None:
-        """The response is complete; what its trailers report becomes the error."""
+        """Complete the response; an error in its trailers becomes the invocation's."""
         error_type = self.trailers.get("lambda-runtime-function-error-type")
         if error_type and self.error is None:
             encoded = self.trailers.get("lambda-runtime-function-error-body", "")
@@ -159,13 +161,13 @@ class Invocation:
         self._end()
 
     def fail(self, error: FunctionError) -> None:
-        """End it with an error, unless it has ended."""
+        """Fail the invocation, unless it has ended."""
         if not self.ended.is_set():
             self.error = error
             self._end()
 
     def expire(self) -> None:
-        """Give the delivery another id, as when the event was delivered again: the old one is stale (410)."""
+        """Replace the delivery id, as when the event is delivered again: the old one is stale (410)."""
         self.invocation_id = uuid.uuid4().hex
 
     def _end(self) -> None:
@@ -183,7 +185,7 @@ class FunctionFailedError(Exception):
     """An invocation ended with an error.
 
     Args:
-        error: How it failed.
+        error: Cause.
     """
 
     def __init__(self, error: FunctionError) -> None:
@@ -192,13 +194,15 @@ class FunctionFailedError(Exception):
 
 
 Hook: TypeAlias = Callable[[Invocation, bytes], Awaitable[None]]
-"""Gets the invocation and, at ``chunk``, the piece of the body (else empty)."""
+"""Callback with the invocation and, at ``chunk``, the piece of the body."""
 
 
 class InvocationOptions(TypedDict, total=False):
-    """What may come with an event; see ``Invocation``."""
+    """Options of an event; see ``Invocation``."""
 
+    request_id: str
     trace_id: str
+    function_arn: str | None
     client_context: str | None
     cognito_identity: str | None
     tenant_id: str | None

@@ -1,4 +1,4 @@
-"""A function with its reserved concurrency: several execution environments, and no more."""
+"""A function with reserved concurrency: several execution environments."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -16,13 +16,13 @@ _GRACE_S = 0.2
 
 
 class LambdaFunction:
-    """Each event gets an idle environment, else a new one, up to ``concurrency``; beyond it, none.
+    """Function that runs each event in an idle or new environment, up to ``concurrency``.
 
     Args:
-        configuration: Of the function.
+        configuration: Configuration of the function.
         concurrency: Environments at one time (reserved concurrency); 0 refuses every event.
         hooks: Called at the points of every invocation.
-        on_log: Called with each line that the function writes.
+        on_log: Called with each line of output.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class LambdaFunction:
         self.processes = [
             FunctionProcess(configuration, hooks=hooks, on_log=on_log) for _ in range(concurrency)
         ]
-        """All that may run; started when needed, the first ones first."""
+        """All processes, started on demand in this order."""
         self.throttles = 0
         """Events refused so far."""
         self._arriving = 0
@@ -53,14 +53,14 @@ class LambdaFunction:
         await self.stop()
 
     async def invoke(self, event: object, **options: Unpack[InvocationOptions]) -> Invocation:
-        """Hand an event (a JSON value, or bytes) to an environment.
+        """Send an event (a JSON value, or bytes) to an environment.
 
         Returns:
             The invocation, before its response begins.
 
         Raises:
-            TooManyRequestsError: As many events as ``concurrency`` allows have no answer yet.
-            RecursionStoppedError: The event's trace has been here too often.
+            TooManyRequestsError: ``concurrency`` events are unanswered.
+            RecursionStoppedError: The event's trace has reached the function too often.
         """
         unanswered = sum(not invocation.ended.is_set() for invocation in self._active)
         if self._arriving + unanswered >= len(self.processes) * self.configuration.max_concurrency:
@@ -82,12 +82,12 @@ class LambdaFunction:
         return invocation
 
     async def stop(self) -> None:
-        """Stop every process; invocations under way fail."""
+        """Stop every process; running invocations fail."""
         await asyncio.gather(*(process.stop() for process in self.processes))
         await asyncio.gather(*self._watchers)
 
     async def _reserve(self) -> FunctionProcess:
-        """Warm and free; else warm and soon free; else new; else the first that gets free."""
+        """Reserve a process: warm and free, warm and soon free, new, or the first to become free."""
         patient = True
         while True:
             free = [process for process in self.processes if self._has_room(process)]

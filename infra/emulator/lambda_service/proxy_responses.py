@@ -1,4 +1,4 @@
-"""What front doors make of a function's answer.
+"""Responses of front doors from a function's answer.
 
 Buffered: a JSON object with statusCode, headers and body. Streamed: that object without the body as a
 prelude, eight NUL bytes, then the body as it comes:
@@ -17,11 +17,11 @@ from infra.emulator.lambda_service.invocation import Invocation
 DELIMITER = b"\0" * 8
 STREAM_CONTENT_TYPE = "application/vnd.awslambda.http-integration-response"
 MAX_PRELUDE_BYTES = 16 * 1024
-"""Within which API Gateway wants the delimiter."""
+"""Limit of API Gateway for the position of the delimiter."""
 
 
 class MalformedResponseError(Exception):
-    """The function's answer is not what the front door understands."""
+    """The function's answer is malformed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +34,10 @@ class HttpAnswer:
 
 
 def read_answer(answer: Any) -> HttpAnswer:
-    """Status, headers and body of a proxy integration's JSON object, or of a prelude.
+    """Read status, headers and body of a proxy integration's JSON object, or of a prelude.
 
     Raises:
-        MalformedResponseError: It is no such object.
+        MalformedResponseError: The object is malformed.
     """
     if not isinstance(answer, dict):
         raise MalformedResponseError("The answer is not an object.")
@@ -88,14 +88,14 @@ def _body(answer: dict[str, Any]) -> bytes:
 
 
 async def read_prelude(invocation: Invocation, pieces: AsyncIterator[bytes]) -> HttpAnswer:
-    """Status and headers of a streamed answer, with what follows the delimiter in the same pieces.
+    """Read status and headers of a streamed answer, and the bytes after the delimiter in the same piece.
 
     Args:
-        invocation: Whose answer it is.
-        pieces: Of its body; stands behind the prelude afterwards.
+        invocation: Invocation of the answer.
+        pieces: Pieces of its body; positioned after the prelude on return.
 
     Raises:
-        MalformedResponseError: It ended, failed or went on for 16 KB before the delimiter.
+        MalformedResponseError: The answer ended, failed or exceeded 16 KB before the delimiter.
     """
     begun = b""
     async for piece in pieces:

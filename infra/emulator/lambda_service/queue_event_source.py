@@ -5,9 +5,8 @@ import contextlib
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from random import Random
 from typing import Any, Self, TypeVar
 
 from infra.emulator.lambda_service.function_configuration import Function, TooManyRequestsError
@@ -24,49 +23,32 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class DeliveryFaults:
-    """What a standard queue may do at any time, done often.
-
-    A message is only touched on its first two receives, so that none reaches a dead-letter queue by chance.
-    """
-
-    redelivered: float = 0.0
-    """Share of processed messages that are delivered again instead of deleted."""
-    postponed: float = 0.0
-    """Share of messages that go back to the queue unprocessed: others overtake them."""
-    shuffled: bool = False
-    """Whether the records of an event are in random order."""
-    random: Random = field(default_factory=Random)
-
-
-@dataclass(frozen=True, slots=True)
 class BatchResult:
-    """What became of one event."""
+    """Result of one event."""
 
     records: Sequence[dict[str, Any]]
     failed: frozenset[str]
     """Message ids that stay in the queue."""
     error: FunctionError | None
     throttled: bool = False
-    """The function took no event until the messages became visible again."""
+    """The function was throttled until the visibility timeout."""
     recursion_stopped: bool = False
-    """The messages were dropped, into the dead-letter queue if there is one."""
+    """The messages were dropped, or moved to the dead-letter queue."""
 
 
 class QueueEventSource:
-    """Runs while it is an entered context manager.
+    """Event source that polls inside its context manager.
 
     Args:
-        function: Gets the events.
-        queue_url: Of the queue.
-        endpoint_url: Of an emulator; None is AWS.
-        region: Of the queue.
+        function: Receives the events.
+        queue_url: URL of the queue.
+        endpoint_url: URL of an emulator; None: AWS.
+        region: Region of the queue.
         batch_size: Most messages of an event.
         batching_window_s: Longest wait for a full batch; 0 takes what one receive gives (at most 10).
-        maximum_concurrency: Events at one time.
+        maximum_concurrency: Concurrent events.
         reports_failures: ``ReportBatchItemFailures``.
-        faults: For tests.
-        on_batch: Called after each event, when what succeeded is deleted.
+        on_batch: Called after each event, once processed messages are deleted.
     """
 
     def __init__(
@@ -80,7 +62,6 @@ class QueueEventSource:
         batching_window_s: float = 0.0,
         maximum_concurrency: int = 2,
         reports_failures: bool = True,
-        faults: DeliveryFaults | None = None,
         on_batch: Callable[[BatchResult], Awaitable[None]] | None = None,
     ) -> None:
         self._function = function
@@ -91,7 +72,6 @@ class QueueEventSource:
         self._batching_window_s = batching_window_s
         self._maximum_concurrency = maximum_concurrency
         self._reports_failures = reports_failures
-        self._faults = faults or DeliveryFaults()
         self._on_batch = on_batch
         self._stopping = False
         self._pollers: list[asyncio.Task[None]] = []
@@ -115,10 +95,10 @@ class QueueEventSource:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Finish the events under way, then stop.
+        """Finish running events, then stop.
 
         Raises:
-            Exception: What ended a poller: ``on_batch`` raised.
+            Exception: ``on_batch`` raised it.
         """
         self._stopping = True
         ends = await asyncio.gather(*self._pollers, return_exceptions=True)
@@ -157,13 +137,13 @@ class QueueEventSource:
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
     async def _gather(self) -> list[Message]:
-        """A batch: until it is full, or until the window has passed since its first message."""
+        """Receive a batch until it is full, or until the window since its first message has passed."""
         loop = asyncio.get_running_loop()
         messages = await self._receive(self._batch_size)
         give_up_at = loop.time() + self._batching_window_s
         while messages and len(messages) < self._batch_size and loop.time() < give_up_at:
             messages += await self._receive(self._batch_size - len(messages))
-        return await self._postpone(messages) if self._faults.postponed else messages
+        return messages
 
     async def _receive(self, most: int) -> list[Message]:
         answer = await self._call(
@@ -179,8 +159,6 @@ class QueueEventSource:
         return messages
 
     async def _deliver(self, records: list[dict[str, Any]]) -> None:
-        if self._faults.shuffled:
-            self._faults.random.shuffle(records)
         try:
             invocation = await self._invoke({"Records": records})
         except RecursionStoppedError:
@@ -201,9 +179,9 @@ class QueueEventSource:
         return BatchResult(records, frozenset(failed), invocation.error)
 
     async def _invoke(self, event: dict[str, Any]) -> Invocation | None:
-        """Hand an event over, trying again while the function is throttled; None when it is too late.
+        """Send an event, with retries while throttled; return None after the visibility timeout.
 
-        The trace is that of the message which came through most functions.
+        The trace is that of the message with the most hops.
         """
         traces = [one["attributes"].get("AWSTraceHeader", "") for one in event["Records"]]
         trace = max(traces, key=total_hops)
@@ -220,10 +198,7 @@ class QueueEventSource:
 
     async def _settle(self, result: BatchResult) -> None:
         done = [one for one in result.records if one["messageId"] not in result.failed]
-        again = [one for one in done if self._is_hit(one["attributes"], self._faults.redelivered)]
-        for one in again:
-            await self._show(one["receiptHandle"])
-        handles = [one["receiptHandle"] for one in done if one not in again]
+        handles = [one["receiptHandle"] for one in done]
         for start in range(0, len(handles), _RECEIVE_LIMIT):
             entries = [
                 {"Id": str(index), "ReceiptHandle": handle}
@@ -233,30 +208,10 @@ class QueueEventSource:
             await self._call(delete)
 
     async def _drop(self, records: list[dict[str, Any]]) -> None:
-        """Move messages of a loop to the dead-letter queue, as Lambda does, if there is one."""
+        """Move messages of a loop to the dead-letter queue, if any, as Lambda does."""
         if not self._dead_letters:
             return
         found = await self._call(lambda: self._sqs.get_queue_url(QueueName=self._dead_letters))
         for one in records:
             send = partial(self._sqs.send_message, QueueUrl=found["QueueUrl"], MessageBody=one["body"])
             await self._call(send)
-
-    async def _postpone(self, messages: list[Message]) -> list[Message]:
-        kept = []
-        for message in messages:
-            if self._is_hit(message["Attributes"], self._faults.postponed):
-                await self._show(message["ReceiptHandle"])
-            else:
-                kept.append(message)
-        return kept
-
-    async def _show(self, receipt_handle: str) -> None:
-        """Make a message visible at once."""
-        await self._call(
-            lambda: self._sqs.change_message_visibility(
-                QueueUrl=self._queue_url, ReceiptHandle=receipt_handle, VisibilityTimeout=0
-            )
-        )
-
-    def _is_hit(self, attributes: dict[str, str], share: float) -> bool:
-        return int(attributes["ApproximateReceiveCount"]) <= 2 and self._faults.random.random() < share

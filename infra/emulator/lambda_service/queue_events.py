@@ -1,4 +1,4 @@
-"""Events of an SQS event source mapping, and what a function's answer to one means.
+"""Events of an SQS event source mapping, and the failures in a function's answer.
 
 https://docs.aws.amazon.com/lambda/latest/dg/with-sqs.html and
 https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-errorhandling.html
@@ -12,13 +12,13 @@ from typing import Any, TypeAlias
 from infra.emulator.lambda_service.invocation import Invocation
 
 Message: TypeAlias = dict[str, Any]
-"""As ReceiveMessage gives it."""
+"""Message of ReceiveMessage."""
 MAX_EVENT_BYTES = 6 * 1024 * 1024
-"""Of one event; a batch that would be larger is cut."""
+"""Limit of one event in bytes; larger batches are split."""
 
 
 def record(message: Message, queue_arn: str) -> dict[str, Any]:
-    """One record of the event."""
+    """Return one record of the event."""
     made: dict[str, Any] = {
         "messageId": message["MessageId"],
         "receiptHandle": message["ReceiptHandle"],
@@ -47,7 +47,7 @@ def _attribute(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def cut(records: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """Batches that fit into an event, in order; a record that does not fit into one goes alone."""
+    """Yield batches that fit into an event, in order; a larger record has its own batch."""
     batch: list[dict[str, Any]] = []
     size = 0
     for one in records:
@@ -62,13 +62,13 @@ def cut(records: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
 
 
 def failed_ids(invocation: Invocation, ids: Sequence[str], *, reports_failures: bool) -> set[str]:
-    """Message ids of a batch that stay in the queue.
+    """Return the ids of a batch's messages that stay in the queue.
 
     Args:
         invocation: Has ended.
-        ids: Of the batch.
-        reports_failures: Whether the mapping has ``ReportBatchItemFailures``; without it an answer that is
-            not an error deletes all.
+        ids: Message ids of the batch.
+        reports_failures: The mapping has ``ReportBatchItemFailures``; without it every answer that is not an
+            error deletes all.
     """
     if invocation.error is not None:
         return set(ids)

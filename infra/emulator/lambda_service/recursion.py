@@ -1,7 +1,7 @@
-"""Recursive loop detection: how often a chain of events has reached a function.
+"""Recursive loop detection: counts the events of a chain that reach a function.
 
-The trace header names the functions that an event came through. SDKs send it with each call inside a
-function, SQS keeps it with the message, and Lambda counts the next hop.
+The trace header lists the functions of an event's chain. SDKs send it with each call inside a function, SQS
+stores it with the message, and Lambda counts the next hop.
 
 https://docs.aws.amazon.com/lambda/latest/dg/invocation-recursion.html
 """
@@ -10,7 +10,7 @@ import hashlib
 from urllib.parse import unquote
 
 MAX_HOPS = 16
-"""Of one chain to one function; the next event is dropped unless the function allows loops."""
+"""Limit of one chain and function; the next event is dropped unless the function allows loops."""
 _LINEAGE = "Lineage"
 
 
@@ -23,10 +23,10 @@ def count_hop(trace_header: str, function_name: str) -> tuple[str, int]:
 
     Args:
         trace_header: ``Root=...;Parent=...;Sampled=...``, with or without ``Lineage=<hash>:<hops>|...``.
-        function_name: Of the function that gets the event.
+        function_name: Function that receives the event.
 
     Returns:
-        The header for the function, and how often the chain has reached it, from 1.
+        The header for the function, and the number of times that the chain has reached it.
     """
     fields, lineage = _split(trace_header)
     key = hashlib.sha256(function_name.encode()).hexdigest()[:8]
@@ -36,7 +36,7 @@ def count_hop(trace_header: str, function_name: str) -> tuple[str, int]:
 
 
 def total_hops(trace_header: str) -> int:
-    """Count the hops of a chain through all functions; 0 for one that began outside of Lambda."""
+    """Count the hops of a chain through all functions; 0 if it started outside of Lambda."""
     return sum(_split(trace_header)[1].values())
 
 

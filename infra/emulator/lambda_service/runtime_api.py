@@ -11,8 +11,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Unpack
 
-from infra.emulator.lambda_service.http_messages import RequestHead
-from infra.emulator.lambda_service.http_server import HttpServer
+from infra.emulator.lambda_service.http_server import HttpServer, RequestHead
 from infra.emulator.lambda_service.invocation import (
     FunctionError,
     Hook,
@@ -37,16 +36,16 @@ _FALLBACK_ARN = "arn:aws:lambda:us-east-1:000000000000:function:function"
 
 
 class RuntimeApi(HttpServer):
-    """Serves one execution environment.
+    """Runtime API of one execution environment.
 
     Args:
-        function_arn: Told to the function as its invoked ARN.
-        hooks: Callbacks at named points of every invocation; the service waits for each.
+        function_arn: Reported to the function as its invoked ARN.
+        hooks: Callbacks awaited at the points of every invocation.
         buffered_limit: Bytes of a buffered response; more is 413.
         streaming_limit: Bytes of a streamed response; more is 413.
-        concurrency: Events out at one time (multi-concurrent environments poll several times).
+        concurrency: Concurrent events (multi-concurrent environments poll several times).
         snap_start: Serves the restore endpoints; without it they are 404, as on AWS.
-        on_idle: Called when a poll begins to wait: nothing is left to do until the next event.
+        on_idle: Called when a poll starts to wait: the environment is idle.
     """
 
     def __init__(
@@ -62,13 +61,13 @@ class RuntimeApi(HttpServer):
     ) -> None:
         super().__init__()
         self.init_error: FunctionError | None = None
-        """What POST /init/error or /restore/error reported."""
+        """Error of POST /init/error or /restore/error."""
         self.ready = asyncio.Event()
-        """Set by the first GET /next: the init phase is over."""
+        """Set by the first GET /next, which ends the init phase."""
         self.restore_polled = asyncio.Event()
         """Set by GET /restore/next: this is where the snapshot is taken."""
         self.restored = asyncio.Event()
-        """GET /restore/next is answered once it is set; it is, until a test clears it to hold the runtime."""
+        """GET /restore/next waits for it; set unless a test clears it."""
         self.restored.set()
         self._arn = function_arn
         self._hooks = dict(hooks or {})
@@ -88,7 +87,7 @@ class RuntimeApi(HttpServer):
 
         Args:
             event: A JSON value, or bytes as they are.
-            deadline_s: Time the function is told to have, from the moment the event is handed out.
+            deadline_s: Remaining time reported to the function, from the dispatch of the event.
             options: Fields of the invocation.
         """
         payload = event if isinstance(event, bytes) else json.dumps(event).encode()
@@ -106,14 +105,14 @@ class RuntimeApi(HttpServer):
         self._pending.append(invocation)
 
     def withdraw(self, invocation: Invocation) -> bool:
-        """Take back an invocation that no poll has got. False: one has."""
+        """Withdraw an undispatched invocation. False: it was dispatched."""
         if invocation not in self._pending:
             return False
         self._pending.remove(invocation)
         return True
 
     def fail_outstanding(self, error: FunctionError) -> None:
-        """The environment is gone: every invocation that its runtime has ends with ``error``."""
+        """Fail every dispatched invocation with ``error``."""
         for invocation in self._known.values():
             invocation.fail(error)
             invocation.completed.set()
@@ -145,7 +144,7 @@ class RuntimeApi(HttpServer):
                 await refuse(reader, writer, head, 404, "NotFound", "404 page not found")
 
     def _release(self, invocation: Invocation) -> None:
-        """With several events out at a time, an answer ends its invocation; else the next poll does."""
+        """Complete an invocation by its answer with concurrent events; otherwise the next poll does."""
         if self._concurrency > 1 and invocation.ended.is_set():
             invocation.completed.set()
             if len(self._known) > _KNOWN_LIMIT:
@@ -177,7 +176,7 @@ class RuntimeApi(HttpServer):
         await self._call("after_next_reply", invocation)
 
     async def _take(self, reader: asyncio.StreamReader) -> Invocation | None:
-        """The next event; None when the poller went away while it waited."""
+        """Return the next event, or None if the poller disconnected."""
         if self._pending:
             return self._pending.popleft()
         waiting: asyncio.Future[Invocation] = asyncio.get_running_loop().create_future()
@@ -209,7 +208,7 @@ def _event_headers(invocation: Invocation, arn: str) -> list[tuple[str, str]]:
         "Content-Type": "application/json",
         "Lambda-Runtime-Aws-Request-Id": invocation.request_id,
         "Lambda-Runtime-Deadline-Ms": str(invocation.deadline_ms),
-        "Lambda-Runtime-Invoked-Function-Arn": arn,
+        "Lambda-Runtime-Invoked-Function-Arn": invocation.function_arn or arn,
         "Lambda-Runtime-Trace-Id": invocation.trace_id,
         "Lambda-Runtime-Invocation-Id": invocation.invocation_id,
         "Lambda-Runtime-Client-Context": invocation.client_context,

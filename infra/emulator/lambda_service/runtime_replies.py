@@ -1,11 +1,11 @@
-"""What the Runtime API does with POST /response and /error, and what it answers."""
+"""POST /response and /error of the Runtime API, and its replies."""
 
 import asyncio
 import json
 from collections.abc import Awaitable, Iterable
 from typing import Literal, Protocol
 
-from infra.emulator.lambda_service.http_messages import (
+from infra.emulator.lambda_service.http_server import (
     MalformedMessageError,
     RequestHead,
     read_body,
@@ -14,9 +14,9 @@ from infra.emulator.lambda_service.http_messages import (
 from infra.emulator.lambda_service.invocation import FunctionError, HookPoint, Invocation
 
 BUFFERED_LIMIT_BYTES = 6 * 1024 * 1024 + 100
-"""Of a buffered response: 6 MB and some room for wrapping (MaxPayloadSize in AWS's emulator)."""
+"""Limit of a buffered response: 6 MB and room for wrapping (MaxPayloadSize in AWS's emulator)."""
 STREAMING_LIMIT_BYTES = 200 * 1024 * 1024
-"""Of a streamed response: https://docs.aws.amazon.com/lambda/latest/dg/configuration-response-streaming.html"""
+"""Limit of a streamed response: https://docs.aws.amazon.com/lambda/latest/dg/configuration-response-streaming.html"""
 _DRAIN_LIMIT_BYTES = 16 * 1024 * 1024
 _ERROR_LIMIT_BYTES = 6 * 1024 * 1024
 
@@ -26,7 +26,7 @@ class _Call(Protocol):
 
 
 class ResponseReceiver:
-    """Takes the answers of a runtime.
+    """Receiver of a runtime's responses and errors.
 
     Args:
         call: Calls the hook of a point.
@@ -47,7 +47,7 @@ class ResponseReceiver:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
-        """Read one POST for a known request id and answer it."""
+        """Read one POST for a known request id and reply to it."""
         echoed = head.get("lambda-runtime-invocation-id")
         if echoed and echoed != invocation.invocation_id:
             text = "The invocation id is stale: the event was delivered again."
@@ -117,7 +117,7 @@ class ResponseReceiver:
     async def _copy(
         self, invocation: Invocation, head: RequestHead, reader: asyncio.StreamReader, limit: int
     ) -> bool | None:
-        """Pass the body on. False: it is longer than ``limit``; None: ``abort_after`` is reached."""
+        """Copy the body. False: it exceeds ``limit``; None: ``abort_after`` is reached."""
         total = 0
         async for piece in read_body(reader, head, invocation.trailers):
             total += len(piece)
@@ -139,13 +139,13 @@ _TRUNCATED = FunctionError.of("Runtime.TruncatedResponse", "The response ended b
 
 
 def state_refusal(state: str, wanted: str) -> str:
-    """Text of a 403 InvalidStateTransition."""
+    """Return the text of a 403 InvalidStateTransition."""
     transition = f"State transition from {state} to {wanted} failed for runtime"
     return f"{transition}. Error: State transition is not allowed"
 
 
 async def read_error(reader: asyncio.StreamReader, head: RequestHead) -> FunctionError:
-    """The error that a runtime reports: its type from the header, its body as it is.
+    """Read the error that a runtime reports: its type from the header, its body unchanged.
 
     Raises:
         MalformedMessageError: The framing is broken, or the body is over 6 MB.
@@ -178,7 +178,7 @@ def reply(
 
 
 def reply_error(writer: asyncio.StreamWriter, status: int, error_type: str, text: str) -> None:
-    """Write an error as the Runtime API words it."""
+    """Write an error in the format of the Runtime API."""
     body = json.dumps({"errorMessage": text, "errorType": error_type}).encode()
     reply(writer, status, body)
 
@@ -193,7 +193,7 @@ async def refuse(
     *,
     body_begun: bool = False,
 ) -> None:
-    """Answer before the body has been read, so that a runtime that streams can see it at once.
+    """Reply before the body has been read, so that a streaming runtime sees it at once.
 
     The rest of the body is read and dropped: closing with unread bytes would reset the connection, and the
     runtime might never see the answer.

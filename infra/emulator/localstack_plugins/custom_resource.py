@@ -1,4 +1,4 @@
-"""Custom resources, which LocalStack of this edition marks as complete without asking anybody.
+"""Custom resources, which this edition of LocalStack marks as complete without invoking their function.
 
 The function behind a resource gets the event that CloudFormation sends, and answers to a pre-signed URL of
 the emulated S3. https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/crpg-ref.html
@@ -25,7 +25,7 @@ _PROPERTIES = "_ResourceProperties"
 
 
 class CustomResourcePlugin(CloudFormationResourceProviderPlugin):  # type: ignore[misc]  # LocalStack is not installed here
-    """Makes the provider known to LocalStack, for ``Custom::*`` also."""
+    """Registers the provider, also for ``Custom::*``."""
 
     name = "AWS::CloudFormation::CustomResource"
 
@@ -33,12 +33,12 @@ class CustomResourcePlugin(CloudFormationResourceProviderPlugin):  # type: ignor
         self.factory: type[CustomResourceProvider] | None = None
 
     def load(self) -> None:
-        """Called before the factory is used."""
+        """Set the factory."""
         self.factory = CustomResourceProvider
 
 
 class CustomResourceProvider(ResourceProvider):  # type: ignore[misc]  # LocalStack is not installed here
-    """Asks the function behind a resource; the stack fails as it does.
+    """Invokes the function behind a resource; the stack fails with it.
 
     A resource whose physical id changes in an update is not deleted afterwards under its old one.
     """
@@ -47,15 +47,15 @@ class CustomResourceProvider(ResourceProvider):  # type: ignore[misc]  # LocalSt
     SCHEMA = {"typeName": TYPE, "primaryIdentifier": ["/properties/Id"], "properties": {"Id": {}}}  # noqa: RUF012 - LocalStack's shape
 
     def create(self, request: Any) -> Any:
-        """Ask to Create."""
+        """Invoke the function for Create."""
         return _ask(request, "Create")
 
     def update(self, request: Any) -> Any:
-        """Ask to Update."""
+        """Invoke the function for Update."""
         return _ask(request, "Update")
 
     def delete(self, request: Any) -> Any:
-        """Ask to Delete."""
+        """Invoke the function for Delete."""
         return _ask(request, "Delete")
 
 
@@ -88,7 +88,7 @@ def _ask(request: Any, kind: str) -> Any:
 
 
 def as_strings(value: Any) -> Any:
-    """As CloudFormation passes properties on: numbers and truth values become strings."""
+    """Convert numbers and booleans to strings, as CloudFormation passes properties."""
     if isinstance(value, dict):
         return {name: as_strings(inner) for name, inner in value.items()}
     if isinstance(value, list):
@@ -99,7 +99,7 @@ def as_strings(value: Any) -> Any:
 
 
 def _answer(event: dict[str, Any], request: Any) -> dict[str, Any]:
-    """Invoke the function, and read what it put to the response URL."""
+    """Invoke the function, and read its response from the response URL."""
     s3, functions = _client("s3", request), _client("lambda", request)
     s3.create_bucket(Bucket=_BUCKET)
     place = {"Bucket": _BUCKET, "Key": event["RequestId"]}
@@ -121,7 +121,7 @@ def _answer(event: dict[str, Any], request: Any) -> dict[str, Any]:
 
 
 def _client(service: str, request: Any) -> Any:
-    """A client that does not repeat a request, nor give a migration up after a minute."""
+    """Return a client without retries, and with a timeout for long migrations."""
     import boto3
     from botocore.config import Config
 

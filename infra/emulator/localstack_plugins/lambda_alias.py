@@ -1,18 +1,18 @@
-"""Lets LocalStack move an alias to another version of its function, as CloudFormation does in every update.
+"""Patch that lets LocalStack move an alias to another version, as CloudFormation does in every update.
 
-LocalStack 4.13 takes the alias for one of another function whenever the function's code has changed, tries to
-make a second one of the same name, and gives up.
+LocalStack 4.13 mistakes an alias for one of another function if the function's code has changed, and fails to
+create a second one of the same name.
 """
 
 from typing import Any
 
 _NEW_ALIAS = ["/properties/Name"]
-"""Properties whose change makes another alias; in LocalStack's also ``FunctionName``, a reference."""
+"""Properties whose change replaces the alias; LocalStack adds ``FunctionName``, a reference."""
 _UPDATED = ("FunctionName", "FunctionVersion", "Name", "Description", "RoutingConfig")
 
 
 def let_aliases_move() -> None:
-    """Mend LocalStack's provider of ``AWS::Lambda::Alias`` in this process."""
+    """Patch LocalStack's provider of ``AWS::Lambda::Alias`` in this process."""
     from localstack.services.lambda_.resource_providers.lambda_alias import LambdaAliasProvider
 
     LambdaAliasProvider.SCHEMA = {**LambdaAliasProvider.SCHEMA, "createOnlyProperties": _NEW_ALIAS}

@@ -1,7 +1,7 @@
-"""Runs Lambda functions as processes of this machine, in place of LocalStack's Docker containers.
+"""Lambda functions as processes of this machine, in place of LocalStack's Docker containers.
 
-LocalStack keeps one executor for each execution environment, starts another one when all are busy, and
-stops one that has been idle for ten minutes.
+LocalStack keeps one executor for each execution environment, starts another when all are busy, and stops one
+that has been idle for ten minutes.
 """
 
 import time
@@ -15,94 +15,95 @@ from localstack.services.lambda_.invocation.runtime_executor import (
     RuntimeExecutor,
 )
 
-from .process_output import ProcessOutput
-from .runtime_api import Event, InitError, Outcome
-from .sandbox import Sandbox, SandboxConfiguration, python_version
-from .settings import Settings
+from infra.emulator.lambda_service.invocation import FunctionFailedError
+from infra.emulator.localstack_plugins.function_sandbox import (
+    FunctionSandbox,
+    SandboxConfiguration,
+    python_version,
+)
+from infra.emulator.localstack_plugins.settings import Settings
 
 _HOST = "127.0.0.1"
-_STARTS_PER_EVENT = 3
-"""Processes that may die one after another before one takes the event."""
 
 
 class ProcessRuntimeExecutorPlugin(RuntimeExecutorPlugin):  # type: ignore[misc]  # LocalStack is not installed here
-    """Makes the executor known to LocalStack as ``LAMBDA_RUNTIME_EXECUTOR=process``."""
+    """Registers the executor as ``LAMBDA_RUNTIME_EXECUTOR=process``."""
 
     name = "process"
 
     def load(self, *_: Any, **__: Any) -> type["ProcessRuntimeExecutor"]:
-        """The executor's class."""
+        """Return the class of the executor."""
         return ProcessRuntimeExecutor
 
 
 class ProcessRuntimeExecutor(RuntimeExecutor):  # type: ignore[misc]  # LocalStack is not installed here
-    """One execution environment. A process that died or was killed is replaced by the next event.
-
-    Its methods are LocalStack's: see ``localstack.services.lambda_.invocation.runtime_executor``.
-    """
+    """One execution environment, with the interface of LocalStack's ``RuntimeExecutor``."""
 
     def __init__(self, id: str, function_version: Any) -> None:  # noqa: A002 - LocalStack's name
         super().__init__(id, function_version)
-        logs = Settings.from_environment().logs
-        name = function_version.id.function_name
-        self._output = ProcessOutput(logs / f"{name}.log" if logs else None)
-        self._configuration: SandboxConfiguration | None = None
-        self._sandbox: Sandbox | None = None
-        self._stopped = False
+        self._sandbox: FunctionSandbox | None = None
 
     def start(self, env_vars: dict[str, Any]) -> None:
-        """Start a process and wait for the end of its init phase; LocalStack ends one that takes too long."""
-        settings = Settings.from_environment()
-        code = self.function_version.config.code.get_unzipped_code_location()
-        self._configuration = SandboxConfiguration(code, env_vars, settings.python, settings.mounts)
+        """Start a process and wait for the end of its init phase."""
+        settings, configuration = Settings.from_environment(), self.function_version.config
+        name = self.function_version.id.function_name
+        self._sandbox = FunctionSandbox(
+            SandboxConfiguration(
+                code=configuration.code.get_unzipped_code_location(),
+                variables=env_vars,
+                name=name,
+                timeout_s=float(configuration.timeout),
+                python=settings.python,
+                mounts=settings.mounts,
+            ),
+            settings.logs / f"{name}.log" if settings.logs else None,
+        )
         try:
-            self._ready_sandbox()
-        except InitError as exc:
-            raise StatusErrorException("The init phase failed", payload=exc.payload) from exc
+            self._sandbox.start()
+        except FunctionFailedError as exc:
+            raise StatusErrorException("The init phase failed", payload=exc.error.payload) from exc
 
     def stop(self) -> None:
-        """End the process."""
-        self._stopped = True
+        """Stop the process."""
         if self._sandbox is not None:
             self._sandbox.stop()
 
     def invoke(self, payload: dict[str, str]) -> InvocationResult:
-        """Hand over an event and wait for its end, at most for the function's timeout."""
-        request_id = payload["invoke-id"]
-        timeout_s = float(self.function_version.config.timeout)
-        event = Event(
-            request_id,
-            payload["payload"].encode(),
-            {
-                "Lambda-Runtime-Deadline-Ms": str(int((time.time() + timeout_s) * 1000)),
-                "Lambda-Runtime-Invoked-Function-Arn": payload["invoked-function-arn"],
-                "Lambda-Runtime-Trace-Id": payload["trace-id"],
-            },
-        )
-        qualifier = self.function_version.id.qualifier
-        self._output.add(f"START RequestId: {request_id} Version: {qualifier}\n".encode())
+        """Pass an event to the function and wait for its result, at most for its timeout."""
+        sandbox, request_id = self._sandbox, payload["invoke-id"]
+        if sandbox is None:
+            raise LambdaRuntimeException("The execution environment is not running.")
+        sandbox.write(f"START RequestId: {request_id} Version: {self.function_version.id.qualifier}")
         started = time.monotonic()
-        outcome = self._outcome(event, timeout_s)
-        milliseconds = (time.monotonic() - started) * 1000
-        self._output.add(_report(request_id, milliseconds, self.function_version.config.memory_size))
-        return InvocationResult(
-            request_id, outcome.payload, is_error=outcome.is_error, logs=self._output.take()
+        outcome = sandbox.invoke(
+            payload["payload"].encode(),
+            request_id=request_id,
+            function_arn=payload["invoked-function-arn"],
+            trace_id=payload["trace-id"],
         )
+        duration_ms = (time.monotonic() - started) * 1000
+        memory_mb = self.function_version.config.memory_size
+        sandbox.write(f"END RequestId: {request_id}")
+        sandbox.write(
+            f"REPORT RequestId: {request_id}\tDuration: {duration_ms:.2f} ms\tMemory Size: {memory_mb} MB"
+        )
+        logs = sandbox.take_output()
+        return InvocationResult(request_id, outcome.payload, is_error=outcome.is_error, logs=logs)
 
     def get_logs(self) -> str:
-        """What was written since the last invocation."""
-        return self._output.take()
+        """Return the output since the last invocation."""
+        return self._sandbox.take_output() if self._sandbox is not None else ""
 
     def get_address(self) -> str:
-        """Of the process."""
+        """Return the host of the process."""
         return _HOST
 
     def get_endpoint_from_executor(self) -> str:
-        """Host of LocalStack, as the process sees it."""
+        """Return LocalStack's host as the process sees it."""
         return _HOST
 
     def get_runtime_endpoint(self) -> str:
-        """Where LocalStack's own containers report to; these processes do not."""
+        """Return the address that LocalStack's own containers report to; these processes do not."""
         return "http://127.0.0.1/unused"
 
     @classmethod
@@ -110,52 +111,19 @@ class ProcessRuntimeExecutor(RuntimeExecutor):  # type: ignore[misc]  # LocalSta
         """Unzip the code.
 
         Raises:
-            LambdaRuntimeException: It is a container image, or was made for another interpreter.
+            LambdaRuntimeException: The function is a container image, or was made for another interpreter.
         """
         configuration = function_version.config
         if configuration.code is None:
-            raise LambdaRuntimeException("Functions in container images cannot be run as processes.")
-        here = f"python{python_version(Settings.from_environment().python)}"
-        if configuration.runtime != here:
+            raise LambdaRuntimeException("Functions in container images cannot run as processes.")
+        local = f"python{python_version(Settings.from_environment().python)}"
+        if configuration.runtime != local:
             raise LambdaRuntimeException(
-                f"{function_version.id.function_name} is made for {configuration.runtime}; "
-                f"functions are run by {here} here."
+                f"{function_version.id.function_name} is made for {configuration.runtime}; this machine runs "
+                f"functions with {local}."
             )
         configuration.code.prepare_for_execution()
 
     @classmethod
     def cleanup_version(cls, function_version: Any) -> None:
-        """Nothing: other versions may have the same code."""
-
-    def _outcome(self, event: Event, timeout_s: float) -> Outcome:
-        try:
-            for _ in range(_STARTS_PER_EVENT):
-                outcome = self._ready_sandbox().invoke(event, timeout_s)
-                if outcome is not None:
-                    return outcome
-                event = Event(event.request_id, event.payload, event.headers)
-        except InitError as exc:
-            return Outcome(exc.payload, is_error=True)
-        raise LambdaRuntimeException(
-            f"The function's process ended {_STARTS_PER_EVENT} times without a word."
-        )
-
-    def _ready_sandbox(self) -> Sandbox:
-        """The process; a new one in place of one that died."""
-        if self._sandbox is not None and self._sandbox.is_running:
-            return self._sandbox
-        if self._sandbox is not None:
-            self._sandbox.stop()
-        if self._configuration is None or self._stopped:
-            raise LambdaRuntimeException("The execution environment does not run.")
-        self._sandbox = Sandbox(self._configuration, self._output)
-        self._sandbox.wait_until_ready()
-        return self._sandbox
-
-
-def _report(request_id: str, milliseconds: float, memory_mb: int) -> bytes:
-    lines = [
-        f"END RequestId: {request_id}",
-        f"REPORT RequestId: {request_id}\tDuration: {milliseconds:.2f} ms\tMemory Size: {memory_mb} MB",
-    ]
-    return ("\n".join(lines) + "\n").encode()
+        """Do nothing: other versions may have the same code."""

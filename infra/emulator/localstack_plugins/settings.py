@@ -1,4 +1,4 @@
-"""What the process that starts LocalStack tells these plug-ins, in LocalStack's own environment."""
+"""Settings of the plug-ins, in the environment variables of LocalStack."""
 
 import json
 import os
@@ -14,18 +14,18 @@ MOUNTS = "PROCESS_EXECUTOR_MOUNTS"
 
 @dataclass(frozen=True)
 class Settings:
-    """How functions are run."""
+    """Interpreter, logs and mounts of functions."""
 
     python: str = sys.executable
-    """The interpreter of every function; its version is the one that the functions are bundled for."""
+    """Interpreter of every function, of the version that the functions are bundled for."""
     logs: Path | None = None
-    """Folder with one file a function; without it output is in the emulated CloudWatch Logs only."""
+    """Folder with one log for each function; None: emulated CloudWatch Logs only."""
     mounts: Mapping[str, str] = field(default_factory=dict)
-    """Files of this machine by the path at which a function looks for them."""
+    """Files of this machine by the path that a function reads."""
 
     @classmethod
     def from_environment(cls) -> "Settings":
-        """As the environment says."""
+        """Read the settings."""
         logs = os.environ.get(LOGS)
         return cls(
             python=os.environ.get(PYTHON, sys.executable),

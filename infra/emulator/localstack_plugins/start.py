@@ -1,4 +1,4 @@
-"""``python -m vectorforge_localstack.start``: LocalStack, with what is mended in it before it begins.
+"""``python -m infra.emulator.localstack_plugins.start``: LocalStack with two of its bugs fixed.
 
 From Python 3.13 on ``threading.Lock`` is a class (https://docs.python.org/3/library/threading.html#threading.Lock).
 LocalStack 4.13 writes ``Lock | None`` without saying that it needs 3.13, so Step Functions would not start.
@@ -9,16 +9,16 @@ import sys
 import threading
 from typing import Any
 
-from .lambda_alias import let_aliases_move
+from infra.emulator.localstack_plugins.lambda_alias import let_aliases_move
 
 _allocate = threading.Lock
 
 
 class Lock:
-    """A class to name in annotations; making one gives a plain lock."""
+    """A class for annotations; its instances are plain locks."""
 
     def __new__(cls) -> Any:
-        """A lock."""
+        """Return a lock."""
         return _allocate()
 
 

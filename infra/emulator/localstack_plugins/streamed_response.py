@@ -1,4 +1,4 @@
-"""What API Gateway makes of a streamed response, for a front door that can only pass on a whole one.
+"""Buffered form of a streamed response, for a front door without streaming.
 
 The format: "Lambda proxy integration format for response streaming",
 https://docs.aws.amazon.com/apigateway/latest/developerguide/response-transfer-mode-lambda.html
@@ -15,10 +15,9 @@ _DELIMITER = b"\0" * 8
 
 
 def as_proxy_response(stream: bytes) -> bytes:
-    """The same response as a function answers that does not stream.
+    """Convert a streamed response into a buffered one.
 
-    LocalStack invokes functions for a whole response only, so that its API Gateway could do nothing with
-    the bytes of a stream.
+    LocalStack's API Gateway does not support streams.
 
     Args:
         stream: Status and headers as JSON, eight NULs, body.

@@ -11,8 +11,7 @@ from figures.database import fresh_database
 from figures.measuring import Table, percentile, progress
 from rich.progress import track
 
-from infra.emulator.lambda_service.front_door import ResponseMode
-from infra.emulator.lambda_service.front_doors import FunctionUrl
+from infra.emulator.lambda_service.front_doors import FunctionUrl, ResponseMode
 from infra.emulator.lambda_service.function_configuration import (
     AWSLAMBDARIC_COMMAND,
     RUNTIME_COMMAND,

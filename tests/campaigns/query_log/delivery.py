@@ -14,8 +14,9 @@ from infra.emulator.lambda_service.function_configuration import FunctionConfigu
 from infra.emulator.lambda_service.function_process import FunctionProcess
 from infra.emulator.lambda_service.invocation import Invocation
 from infra.emulator.lambda_service.lambda_function import LambdaFunction
-from infra.emulator.lambda_service.queue_event_source import BatchResult, DeliveryFaults, QueueEventSource
+from infra.emulator.lambda_service.queue_event_source import BatchResult
 from tests.support.aws.fake_aws import REGION, aws_client, aws_environment
+from tests.support.aws.faulty_queue import DeliveryFaults, FaultyQueueEventSource
 from tests.support.aws.sqs_events import Queue
 
 MAX_RECEIVE_COUNT = 5
@@ -171,7 +172,7 @@ async def log_writer(
     faults = DeliveryFaults(redelivered=0.1, postponed=0.1, shuffled=True, random=rng)
     async with (
         LambdaFunction(configuration, concurrency=concurrency, hooks=hooks) as function,  # type: ignore[arg-type]  # literals
-        QueueEventSource(
+        FaultyQueueEventSource(
             function,
             queue.url,
             endpoint_url=queue.endpoint,

@@ -56,8 +56,10 @@ def doctor(
 
         vectorforge doctor --aws --stage dev --region eu-central-1
     """
+    if aws:
+        raise typer.Exit(_check_account(stage, region, assembly, json_output=context.terminal.json_output))
     checks = []
-    for check in _aws_checks(stage, region, assembly) if aws else _laptop_checks(context.data_dir, port):
+    for check in _laptop_checks(context.data_dir, port):
         checks.append(check)
         if not context.terminal.json_output:
             check.print(context.terminal)
@@ -76,7 +78,31 @@ def _laptop_checks(data_dir: Path | None, port: int) -> Iterable[Check]:
     return run_checks(data_dir, port)
 
 
-def _aws_checks(stage: str, region: str | None, assembly: Path | None) -> Iterable[Check]:
-    from vectorforge.cli.doctor.aws_checks import run_aws_checks
+def _check_account(stage: str, region: str | None, assembly: Path | None, *, json_output: bool) -> int:
+    """Run ``python -m infra.doctor`` of the checkout, which deploys; return its exit code.
 
-    return run_aws_checks(stage, region, assembly)
+    Raises:
+        ConfigurationError: This is an installation without a checkout.
+    """
+    import os
+    import subprocess
+    import sys
+
+    import vectorforge
+    from vectorforge.errors import ConfigurationError
+
+    here = Path.cwd()
+    candidates = (here, *here.parents, *Path(vectorforge.__file__).parents)
+    checkout = next((one for one in candidates if (one / "infra" / "doctor" / "__main__.py").is_file()), None)
+    if checkout is None:
+        raise ConfigurationError(
+            "--aws needs a checkout of VectorForge, which holds infra/: clone it, and run the command there."
+        )
+    arguments = ["--stage", stage, *(["--region", region] if region else [])]
+    arguments += [*(["--assembly", str(assembly)] if assembly else []), *(["--json"] if json_output else [])]
+    paths = [str(checkout), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return subprocess.run(  # noqa: S603 - fixed words and the options of this command
+        [sys.executable, "-m", "infra.doctor", *arguments],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        check=False,
+    ).returncode

@@ -1,0 +1,1 @@
+"""Building blocks of the stacks: functions, their code, queues, buckets, Bedrock access."""

@@ -1,0 +1,101 @@
+"""Private S3 buckets with access logs, and the retention of data and logs."""
+
+from collections.abc import Sequence
+
+from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_s3 as s3
+from constructs import Construct
+
+from infra.settings import StageSettings
+
+_RETENTION = {
+    1: logs.RetentionDays.ONE_DAY,
+    7: logs.RetentionDays.ONE_WEEK,
+    14: logs.RetentionDays.TWO_WEEKS,
+    30: logs.RetentionDays.ONE_MONTH,
+    90: logs.RetentionDays.THREE_MONTHS,
+    365: logs.RetentionDays.ONE_YEAR,
+}
+
+
+def retention(days: int) -> logs.RetentionDays:
+    """Return CloudWatch's constant for a number of days.
+
+    Raises:
+        ValueError: CloudWatch does not offer this retention.
+    """
+    if days not in _RETENTION:
+        raise ValueError(f"log retention must be one of {', '.join(map(str, _RETENTION))} days, not {days}.")
+    return _RETENTION[days]
+
+
+def removal(stage: StageSettings) -> RemovalPolicy:
+    """Return the removal policy of data when its stack is deleted.
+
+    A stage that keeps data retains everything except the resources of a failed first deployment, whose names
+    would block the next one. https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/aws-attribute-deletionpolicy.html
+    """
+    return RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if stage.keep_data else RemovalPolicy.DESTROY
+
+
+_ABORT_AFTER = Duration.days(1)
+"""Parts of an abandoned upload are invisible, and billed."""
+
+
+class AccessLogs(Construct):
+    """S3's server access logs of the other buckets; delivery is free, storage is billed.
+
+    Attributes:
+        bucket: The bucket; one prefix for each that it is told of.
+    """
+
+    def __init__(self, scope: Construct, construct_id: str, stage: StageSettings) -> None:
+        super().__init__(scope, construct_id)
+        # Else CDK lets S3 in with an ACL, which the bucket does not have.
+        self.node.set_context("@aws-cdk/aws-s3:serverAccessLogsUseBucketPolicy", True)
+        self.bucket = private_bucket(self, "Bucket", stage, expires_days=stage.log_retention_days)
+
+
+def private_bucket(
+    scope: Construct,
+    construct_id: str,
+    stage: StageSettings,
+    *,
+    expires_days: int | None,
+    access_logs: AccessLogs | None = None,
+    cors: Sequence[s3.CorsRule] | None = None,
+) -> s3.Bucket:
+    """Create a bucket. CloudFormation names it, so that a stack can be recreated beside a retained bucket.
+
+    Without versions: what a tenant deletes or a rule expires has to be gone.
+
+    Args:
+        scope: Parent construct.
+        construct_id: Id; also the prefix in the access logs.
+        stage: Says whether it outlives its stack.
+        expires_days: Days after which an object is deleted; None: never.
+        access_logs: Destination of access logs.
+        cors: Rules for web pages.
+    """
+    return s3.Bucket(
+        scope,
+        construct_id,
+        encryption=s3.BucketEncryption.S3_MANAGED,
+        enforce_ssl=True,
+        minimum_tls_version=1.2,
+        block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+        object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
+        versioned=False,
+        server_access_logs_bucket=access_logs.bucket if access_logs else None,
+        server_access_logs_prefix=f"{construct_id.lower()}/" if access_logs else None,
+        cors=cors,
+        lifecycle_rules=[
+            s3.LifecycleRule(
+                id="expire",
+                abort_incomplete_multipart_upload_after=_ABORT_AFTER,
+                expiration=None if expires_days is None else Duration.days(expires_days),
+            )
+        ],
+        removal_policy=removal(stage),
+    )

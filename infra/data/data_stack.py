@@ -1,0 +1,47 @@
+"""The data stack, which outlives deployments of the functions."""
+
+from typing import Any
+
+from aws_cdk import Stack
+from constructs import Construct
+
+from infra.constructs.python_function import Place
+from infra.data.database import Database
+from infra.data.network import Network
+from infra.data.provider_keys import ProviderKeys
+from infra.settings import StageSettings
+
+CLIENTS = {
+    "query": "Query function: reaches RDS Proxy, AWS services and vendors",
+    "log_writer": "Log writer: reaches RDS Proxy and AWS services",
+    "ingest": "Ingest function: reaches RDS Proxy, AWS services and vendors",
+    "migrate": "Migrate function: reaches PostgreSQL itself and AWS services",
+}
+"""Functions that log in to the database, with the purpose of their security groups."""
+
+
+class DataStack(Stack):
+    """Network, database, secret.
+
+    Attributes:
+        network: The VPC.
+        database: Instance and proxy.
+        provider_keys: The secret with the vendors' keys.
+        places: Network of each function by its folder in ``functions/``.
+    """
+
+    def __init__(self, scope: Construct, construct_id: str, *, stage: StageSettings, **kwargs: Any) -> None:
+        super().__init__(scope, construct_id, **kwargs)
+        self.network = Network(self, "Network", stage)
+        self.database = Database(self, "Database", stage=stage, network=self.network)
+        self.provider_keys = ProviderKeys(self, "ProviderKeys", stage)
+        self.places = {
+            function: Place(
+                self.network.vpc,
+                self.network.function_subnets,
+                self.database.client_group(
+                    f"{function.title().replace('_', '')}Group", description, direct=function == "migrate"
+                ),
+            )
+            for function, description in CLIENTS.items()
+        }

@@ -1,0 +1,231 @@
+"""PostgreSQL with pgvector behind RDS Proxy, with IAM authentication from end to end."""
+
+from aws_cdk import ArnFormat, Duration, RemovalPolicy, Stack
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_rds as rds
+from aws_cdk import aws_secretsmanager as secretsmanager
+from constructs import Construct
+
+from infra.constructs.buckets import removal, retention
+from infra.constructs.python_function import PythonFunction
+from infra.data.network import Network
+from infra.settings import StageSettings
+
+DATABASE = "vectorforge"
+APP_ROLE = "vectorforge_app"
+LOG_WRITER_ROLE = "vectorforge_log_writer"
+OWNER_ROLE = "vectorforge_owner"
+
+_PORT = 5432
+_REFUSED_TOKENS = "iam-db-auth-error"
+"""https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/UsingWithRDS.IAMDBAuth.Troubleshooting.html"""
+_ROOTS = "/var/task/certificates"  # infra/bundling/database_certificates.py
+_ENGINE = rds.DatabaseInstanceEngine.postgres(version=rds.PostgresEngineVersion.VER_17)
+"""Major version only: RDS installs minor versions itself, and cannot downgrade to one named here."""
+_SLOW_STATEMENT_MS = 500
+_PARAMETERS = {
+    "rds.force_ssl": "1",
+    "ssl_min_protocol_version": "TLSv1.2",
+    "log_min_duration_statement": str(_SLOW_STATEMENT_MS),
+    "log_parameter_max_length": "0",  # bound values are tenants' texts
+    "log_lock_waits": "1",
+    # For blue/green upgrades to the next major version. Turned on later, it would need a restart.
+    "rds.logical_replication": "1",
+}
+
+
+class Database(Construct):
+    """The instance in isolated subnets, reached through its proxy, and directly by the migrate function only.
+
+    Attributes:
+        instance: The instance.
+        proxy: The proxy.
+    """
+
+    def __init__(
+        self, scope: Construct, construct_id: str, *, stage: StageSettings, network: Network
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self._stage = stage
+        self._network = network
+        self._instance_group = self._group("InstanceGroup", "PostgreSQL: reached by its proxy and migrations")
+        self._proxy_group = self._group("ProxyGroup", "RDS Proxy: reached by functions, reaches PostgreSQL")
+        self.instance = self._make_instance()
+        self.proxy = self._make_proxy()  # CDK lets its group reach the instance's; twice would be an error
+
+    def proxy_url(self, role: str) -> str:
+        """Return the URL of a role at the proxy. The password is a token, created for each connection."""
+        return f"postgresql://{role}@{self.proxy.endpoint}:{_PORT}/{DATABASE}?{_tls('proxy.pem')}"
+
+    @property
+    def instance_url(self) -> str:
+        """URL of the migrate function at the instance; user and password are in ``master_secret``."""
+        endpoint = self.instance.instance_endpoint
+        return f"postgresql://{endpoint.hostname}:{_PORT}/{DATABASE}?{_tls('database.pem')}"
+
+    @property
+    def master_secret(self) -> secretsmanager.ISecret:
+        """Secret that RDS creates and rotates; only the migrate function reads it."""
+        secret = self.instance.secret
+        if secret is None:
+            raise RuntimeError("RDS manages the master user's password, so there is a secret.")
+        return secret
+
+    def client_group(self, construct_id: str, description: str, *, direct: bool = False) -> ec2.SecurityGroup:
+        """Create the security group of one function, with access to the database and to HTTPS hosts.
+
+        It is part of this stack because two stacks must not depend on each other.
+
+        Args:
+            construct_id: Id of the group.
+            description: Description of the group.
+            direct: To the instance, past the proxy.
+        """
+        group = self._group(construct_id, description)
+        _connect(group, self._instance_group if direct else self._proxy_group)
+        group.add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(443), "AWS services and vendors")
+        if self._stage.network.egress == "dual_stack":
+            group.add_egress_rule(ec2.Peer.any_ipv6(), ec2.Port.tcp(443), "AWS services and vendors")
+        return group
+
+    def allow_login(self, client: PythonFunction, role: str) -> None:
+        """Let a function log in to the proxy as a role of the database."""
+        self.proxy.grant_connect(client.role, role)
+
+    def allow_owner_login(self, client: PythonFunction) -> None:
+        """Let a function log in to the instance, past the proxy, as its master user.
+
+        With its password in ``master_secret`` at first, and with a token once the database's roles have
+        ``rds_iam``, which PostgreSQL then counts as the master user's, too.
+        """
+        secret = iam.PolicyStatement(
+            actions=["secretsmanager:GetSecretValue"], resources=[self.master_secret.secret_arn]
+        )
+        token = iam.PolicyStatement(actions=["rds-db:connect"], resources=[self._database_user(OWNER_ROLE)])
+        client.role.add_to_policy(secret)
+        client.role.add_to_policy(token)
+
+    def _group(self, construct_id: str, description: str) -> ec2.SecurityGroup:
+        return ec2.SecurityGroup(
+            self, construct_id, vpc=self._network.vpc, description=description, allow_all_outbound=False
+        )
+
+    def _make_instance(self) -> rds.DatabaseInstance:
+        settings = self._stage.database
+        instance = rds.DatabaseInstance(
+            self,
+            "Instance",
+            instance_identifier=self._stage.prefix,
+            engine=_ENGINE,
+            database_name=DATABASE,
+            instance_type=ec2.InstanceType(settings.instance_type),
+            credentials=rds.Credentials.from_username(OWNER_ROLE),
+            manage_master_user_password=True,
+            iam_authentication=True,
+            vpc=self._network.vpc,
+            vpc_subnets=self._network.database_subnets,
+            security_groups=[self._instance_group],
+            multi_az=settings.multi_az,
+            storage_type=rds.StorageType.GP3,
+            allocated_storage=settings.storage_gib,
+            max_allocated_storage=settings.max_storage_gib,
+            storage_encrypted=True,
+            backup_retention=Duration.days(settings.backup_days),
+            preferred_backup_window=settings.backup_window,
+            preferred_maintenance_window=settings.maintenance_window,
+            deletion_protection=settings.deletion_protection,
+            removal_policy=RemovalPolicy.SNAPSHOT,
+            copy_tags_to_snapshot=True,
+            auto_minor_version_upgrade=True,
+            ca_certificate=rds.CaCertificate.RDS_CA_RSA2048_G1,
+            cloudwatch_logs_exports=["postgresql", _REFUSED_TOKENS],
+            enable_performance_insights=settings.performance_insights,
+            database_insights_mode=rds.DatabaseInsightsMode.STANDARD
+            if settings.performance_insights
+            else None,
+            parameter_group=rds.ParameterGroup(
+                self,
+                "Parameters",
+                engine=_ENGINE,
+                description="VectorForge: TLS only, slow statements are logged",
+                parameters=_PARAMETERS,
+            ),
+        )
+        prefix = f"/aws/rds/instance/{self._stage.prefix}"
+        instance.node.add_dependency(
+            self._make_log_group("Logs", f"{prefix}/postgresql"),
+            self._make_log_group("LoginLogs", f"{prefix}/{_REFUSED_TOKENS}"),
+        )
+        return instance
+
+    def _make_log_group(self, construct_id: str, name: str) -> logs.LogGroup:
+        """Create the log group before RDS does, which would never expire its lines."""
+        return logs.LogGroup(
+            self,
+            construct_id,
+            log_group_name=name,
+            retention=retention(self._stage.database.log_retention_days),
+            removal_policy=removal(self._stage),
+        )
+
+    def _make_proxy(self) -> rds.DatabaseProxy:
+        role = iam.Role(
+            self,
+            "ProxyRole",
+            assumed_by=iam.ServicePrincipal("rds.amazonaws.com"),
+            description="Lets RDS Proxy log in to PostgreSQL with IAM",
+        )
+        proxy = rds.DatabaseProxy(
+            self,
+            "Proxy",
+            db_proxy_name=self._stage.prefix,
+            proxy_target=rds.ProxyTarget.from_instance(self.instance),
+            default_auth_scheme=rds.DefaultAuthScheme.IAM_AUTH,
+            iam_auth=True,
+            require_tls=True,
+            role=role,
+            vpc=self._network.vpc,
+            vpc_subnets=self._network.database_subnets,
+            security_groups=[self._proxy_group],
+            max_connections_percent=self._stage.database.proxy_max_connections_percent,
+            borrow_timeout=Duration.seconds(8),  # less than VECTORFORGE_DATABASE_TIMEOUT_S
+            idle_client_timeout=Duration.minutes(30),
+        )
+        proxy.node.add_dependency(self._make_log_group("ProxyLogs", f"/aws/rds/proxy/{self._stage.prefix}"))
+        self._open_way_before_targets(proxy)
+        # CDK leaves this out: https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/rds-proxy-iam-setup.html
+        users = [self._database_user(name) for name in (APP_ROLE, LOG_WRITER_ROLE)]
+        role.add_to_policy(iam.PolicyStatement(actions=["rds-db:connect"], resources=users))
+        return proxy
+
+    def _open_way_before_targets(self, proxy: rds.DatabaseProxy) -> None:
+        """Create the security rules first: CloudFormation waits until the proxy reaches the instance."""
+        rules = [
+            rule
+            for group in (self._instance_group, self._proxy_group)
+            for rule in group.node.find_all()
+            if isinstance(rule, ec2.CfnSecurityGroupIngress | ec2.CfnSecurityGroupEgress)
+        ]
+        for target_group in proxy.node.find_all():
+            if isinstance(target_group, rds.CfnDBProxyTargetGroup):
+                target_group.node.add_dependency(*rules)
+
+    def _database_user(self, name: str) -> str:
+        return Stack.of(self).format_arn(
+            service="rds-db",
+            resource="dbuser",
+            resource_name=f"{self.instance.instance_resource_id}/{name}",
+            arn_format=ArnFormat.COLON_RESOURCE_NAME,
+        )
+
+
+def _tls(roots: str) -> str:
+    return f"sslmode=verify-full&sslrootcert={_ROOTS}/{roots}"
+
+
+def _connect(client: ec2.SecurityGroup, server: ec2.SecurityGroup) -> None:
+    """Allow one group to reach the other's PostgreSQL port, with a rule on both sides."""
+    client.add_egress_rule(server, ec2.Port.tcp(_PORT), "PostgreSQL")
+    server.add_ingress_rule(client, ec2.Port.tcp(_PORT), "PostgreSQL")

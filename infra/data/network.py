@@ -1,0 +1,89 @@
+"""The VPC: functions in private subnets, the database in isolated ones, no ingress."""
+
+from aws_cdk import RemovalPolicy
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_logs as logs
+from constructs import Construct
+
+from infra.constructs.bedrock import named_models
+from infra.settings import StageSettings
+
+_ZONES = 2  # RDS and its proxy want two; more cost more NAT gateways and endpoints
+
+
+class Network(Construct):
+    """Two zones, egress by ``NetworkSettings.egress``, and no ingress from the internet.
+
+    Attributes:
+        vpc: The VPC.
+        function_subnets: Subnets of Lambda's network interfaces.
+        database_subnets: Subnets of the instance and its proxy, without a route to the internet.
+    """
+
+    def __init__(self, scope: Construct, construct_id: str, stage: StageSettings) -> None:
+        super().__init__(scope, construct_id)
+        settings = stage.network
+        dual_stack = settings.egress == "dual_stack"
+        functions = (
+            ec2.SubnetType.PRIVATE_ISOLATED
+            if settings.egress == "none"
+            else ec2.SubnetType.PRIVATE_WITH_EGRESS
+        )
+        subnets = [
+            ec2.SubnetConfiguration(name="functions", subnet_type=functions, cidr_mask=20),
+            ec2.SubnetConfiguration(
+                name="database", subnet_type=ec2.SubnetType.PRIVATE_ISOLATED, cidr_mask=26
+            ),
+        ]
+        if settings.egress == "nat":
+            subnets.append(
+                ec2.SubnetConfiguration(
+                    name="nat",
+                    subnet_type=ec2.SubnetType.PUBLIC,
+                    cidr_mask=28,
+                    map_public_ip_on_launch=False,
+                )
+            )
+        self.vpc = ec2.Vpc(
+            self,
+            "Vpc",
+            vpc_name=stage.prefix,
+            availability_zones=list(settings.zones) or None,
+            max_azs=None if settings.zones else _ZONES,
+            nat_gateways=settings.nat_gateways,
+            ip_protocol=ec2.IpProtocol.DUAL_STACK if dual_stack else ec2.IpProtocol.IPV4_ONLY,
+            create_internet_gateway=settings.egress == "nat",
+            subnet_configuration=subnets,
+            # Free of charge; uploads and CloudFormation's answers do not pay for NAT.
+            gateway_endpoints={
+                "S3": ec2.GatewayVpcEndpointOptions(service=ec2.GatewayVpcEndpointAwsService.S3)
+            },
+        )
+        self.function_subnets = ec2.SubnetSelection(subnet_group_name="functions")
+        self.database_subnets = ec2.SubnetSelection(subnet_group_name="database")
+        if settings.egress == "none":
+            self._add_endpoints(with_models=bool(named_models(stage)))
+        if settings.flow_logs:
+            self._log_rejected_packets()
+
+    def _add_endpoints(self, *, with_models: bool) -> None:
+        """Add endpoints of the AWS services that functions call, each billed by zone and hour."""
+        services = {
+            "SecretsManager": ec2.InterfaceVpcEndpointAwsService.SECRETS_MANAGER,
+            "Sqs": ec2.InterfaceVpcEndpointAwsService.SQS,
+        }
+        if with_models:
+            services["Bedrock"] = ec2.InterfaceVpcEndpointAwsService.BEDROCK
+            services["BedrockRuntime"] = ec2.InterfaceVpcEndpointAwsService.BEDROCK_RUNTIME
+        for name, service in services.items():
+            self.vpc.add_interface_endpoint(name, service=service, subnets=self.function_subnets)
+
+    def _log_rejected_packets(self) -> None:
+        group = logs.LogGroup(
+            self, "FlowLogs", retention=logs.RetentionDays.ONE_MONTH, removal_policy=RemovalPolicy.DESTROY
+        )
+        self.vpc.add_flow_log(
+            "Rejected",
+            destination=ec2.FlowLogDestination.to_cloud_watch_logs(group),
+            traffic_type=ec2.FlowLogTrafficType.REJECT,
+        )

@@ -1,0 +1,1 @@
+"""Commands behind ``make synth``, ``deploy``, ``destroy`` and ``audit``, over the pinned CDK."""

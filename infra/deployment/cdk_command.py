@@ -1,0 +1,114 @@
+"""The pinned CDK command line."""
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from infra.bundling.bundle import ROOT
+from infra.settings import STAGES
+
+PINNED = ROOT / "infra" / "node_modules" / ".bin" / "cdk"
+ASSEMBLY = ROOT / "cdk.out"
+
+
+class DeploymentError(Exception):
+    """A step of a deployment or teardown failed; the text says which and what to do.
+
+    Attributes:
+        exit_code: 1: it ran and failed. 2: the command line is wrong, and nothing was tried.
+    """
+
+    def __init__(self, message: str, *, exit_code: int = 1) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+@dataclass(frozen=True, slots=True)
+class Cdk:
+    """The program with its stage, region and folder.
+
+    Attributes:
+        program: Path of ``cdk``.
+        stage: Stage for the app.
+        region: Region of stacks without one; None: the CDK's choice.
+        assembly: Folder of the synthesized stacks.
+        all_at_once: Skip the canary of the stage.
+    """
+
+    program: Path
+    stage: str
+    region: str | None
+    assembly: Path
+    all_at_once: bool = False
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Environment of the program, and of every command for the same region."""
+        # `cdk.json` says "python": this one, with the locked packages, also outside of `uv run`.
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+        variables: Mapping[str, str] = {
+            "PATH": path,
+            # Said by `vectorforge doctor --aws` in one line instead of in a box for each run.
+            "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "20",
+            **({"AWS_REGION": self.region, "AWS_DEFAULT_REGION": self.region} if self.region else {}),
+        }
+        return {**os.environ, **variables}
+
+    def run(self, *arguments: str) -> None:
+        """Run a command; its output goes to ours.
+
+        Raises:
+            DeploymentError: It is not there, or it failed; it has said why.
+        """
+        command = [str(self.program), *arguments]
+        try:
+            done = subprocess.run(command, cwd=ROOT, env=self.environment, check=False)  # noqa: S603 - our own words
+        except OSError:
+            raise DeploymentError(
+                f"There is no CDK command line at {self.program}: run `npm ci --prefix infra`.", exit_code=2
+            ) from None
+        if done.returncode:
+            raise DeploymentError(f"`cdk {arguments[0]}` failed (exit code {done.returncode}); see above.")
+
+    def synthesize(self) -> None:
+        """Write the stage's stacks to ``assembly``, without any call of AWS.
+
+        Raises:
+            DeploymentError: As ``run``.
+        """
+        context = ["--context", f"stage={self.stage}"]
+        if self.all_at_once:
+            context += ["--context", "canary=off"]
+        self.run("synth", "--quiet", "--no-notices", "--no-lookups", *context, "--output", str(self.assembly))
+
+
+def argument_parser(program: str, description: str) -> argparse.ArgumentParser:
+    """Return a parser with the options that all commands share."""
+    parser = argparse.ArgumentParser(prog=f"python -m {program}", description=description)
+    parser.add_argument("--stage", default="dev", choices=list(STAGES), help="default: %(default)s")
+    parser.add_argument("--region", help="default: AWS_REGION, AWS_DEFAULT_REGION or the profile's")
+    parser.add_argument("--cdk", type=Path, default=PINNED, metavar="PROGRAM", help="default: the pinned one")
+    parser.add_argument("--assembly", type=Path, default=ASSEMBLY, metavar="FOLDER", help="default: cdk.out")
+    return parser
+
+
+def chosen_cdk(options: argparse.Namespace) -> Cdk:
+    """Return the program that the command line selects."""
+    return Cdk(options.cdk.absolute(), options.stage, options.region, options.assembly.absolute())
+
+
+def guarded(work: Callable[[], None]) -> int:
+    """Run the work and return its exit code; an error is printed as one line on stderr."""
+    try:
+        work()
+    except DeploymentError as exc:
+        sys.stderr.write(f"error: {exc}\n")
+        return exc.exit_code
+    except KeyboardInterrupt:
+        sys.stderr.write("error: Interrupted. CloudFormation goes on with what it has begun.\n")
+        return 130
+    return 0

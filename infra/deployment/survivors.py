@@ -1,0 +1,116 @@
+"""Resources left in an account by a stage whose stacks are deleted, with the commands that remove them.
+
+Found by the names that the stacks assign, so the list is available at any time.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from infra.settings import StageSettings
+
+
+def survivors(session: Any, stage: StageSettings) -> Iterator[tuple[str, str]]:
+    """Yield each resource that is left, with the command that removes it.
+
+    Raises:
+        botocore.exceptions.ClientError: AWS refused a call.
+        botocore.exceptions.BotoCoreError: AWS is unreachable.
+    """
+    where = f"--region {session.region_name}"
+    yield from _snapshots(session, stage, where)
+    yield from _buckets(session, stage, where)
+    yield from _secret(session, stage, where)
+    yield from _queues(session, stage, where)
+    yield from _log_groups(session, stage, where)
+    yield from _log_role(session, stage)
+
+
+def _snapshots(session: Any, stage: StageSettings, where: str) -> Iterator[tuple[str, str]]:
+    pages = (
+        session.client("rds")
+        .get_paginator("describe_db_snapshots")
+        .paginate(DBInstanceIdentifier=stage.prefix, SnapshotType="manual")
+    )
+    for snapshot in (found for page in pages for found in page["DBSnapshots"]):
+        name = snapshot["DBSnapshotIdentifier"]
+        yield (
+            f"Snapshot of the database, {snapshot['AllocatedStorage']} GiB",
+            f"aws rds delete-db-snapshot {where} --db-snapshot-identifier {name}",
+        )
+
+
+def _buckets(session: Any, stage: StageSettings, where: str) -> Iterator[tuple[str, str]]:
+    """Yield buckets; CloudFormation derives their names from stack and construct, in lower case."""
+    pages = (
+        session.client("s3")
+        .get_paginator("list_buckets")
+        .paginate(Prefix=f"{stage.prefix}-", BucketRegion=session.region_name)
+    )
+    for bucket in (found for page in pages for found in page["Buckets"]):
+        if bucket["Name"].startswith((f"{stage.prefix}-app-", f"{stage.prefix}-data-")):
+            yield "Bucket with its objects", f"aws s3 rb {where} --force s3://{bucket['Name']}"
+
+
+def _secret(session: Any, stage: StageSettings, where: str) -> Iterator[tuple[str, str]]:
+    secrets = session.client("secretsmanager")
+    name = stage.provider_secret
+    try:
+        found = secrets.describe_secret(SecretId=name)
+    except secrets.exceptions.ResourceNotFoundException:
+        return
+    waiting = ", which waits for its deletion and blocks its name" if found.get("DeletedDate") else ""
+    yield (
+        f"Secret with the vendors' keys{waiting}",
+        f"aws secretsmanager delete-secret {where} --secret-id {name} --force-delete-without-recovery",
+    )
+
+
+def _queues(session: Any, stage: StageSettings, where: str) -> Iterator[tuple[str, str]]:
+    pages = session.client("sqs").get_paginator("list_queues").paginate(QueueNamePrefix=f"{stage.prefix}-")
+    for url in (found for page in pages for found in page.get("QueueUrls", [])):
+        yield "Queue with its messages", f"aws sqs delete-queue {where} --queue-url {url}"
+
+
+def _log_groups(session: Any, stage: StageSettings, where: str) -> Iterator[tuple[str, str]]:
+    logs = session.client("logs")
+    ours = re.compile(rf"VectorForge-{stage.stage}-.*|(.*/)?{stage.prefix}([-/].*)?")
+    found = [
+        group
+        for page in logs.get_paginator("describe_log_groups").paginate()
+        for group in page["logGroups"]
+        if ours.fullmatch(group["logGroupName"]) or _is_of_our_api(logs, stage, group)
+    ]
+    for group in found:
+        yield (
+            "Log group",
+            f"aws logs delete-log-group {where} --log-group-name '{group['logGroupName']}'",
+        )
+
+
+def _is_of_our_api(logs: Any, stage: StageSettings, group: Mapping[str, Any]) -> bool:
+    """Return whether execution logs are ours by their tags: API Gateway names them after the API's id."""
+    name = str(group["logGroupName"])
+    if not (name.startswith("API-Gateway-Execution-Logs_") and name.endswith(f"/{stage.stage}")):
+        return False
+    tags = logs.list_tags_for_resource(resourceArn=str(group["arn"]).removesuffix(":*"))["tags"]
+    return (tags.get("application"), tags.get("stage")) == ("vectorforge", stage.stage)
+
+
+def _log_role(session: Any, stage: StageSettings) -> Iterator[tuple[str, str]]:
+    """Yield the role for API Gateway's logs, on which other APIs may rely (infra/front_doors/rest_api.py)."""
+    iam = session.client("iam")
+    pages = iam.get_paginator("list_roles").paginate()
+    for role in (found for page in pages for found in page["Roles"]):
+        name = role["RoleName"]
+        if not name.startswith(f"VectorForge-{stage.stage}-App-RestApiLogRole"):
+            continue
+        attached = iam.list_attached_role_policies(RoleName=name)["AttachedPolicies"]
+        detach = "".join(
+            f"aws iam detach-role-policy --role-name {name} --policy-arn {policy['PolicyArn']} && "
+            for policy in attached
+        )
+        yield (
+            "Role with which API Gateway writes logs, perhaps those of other APIs, too",
+            f"{detach}aws iam delete-role --role-name {name}",
+        )

@@ -1,0 +1,103 @@
+"""Migrations of the database by CloudFormation before new code serves, and daily builds of vector indexes."""
+
+import hashlib
+from pathlib import Path
+
+from aws_cdk import CustomResource, Duration
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
+from constructs import Construct
+
+from infra.bundling.bundle import ROOT
+from infra.constructs.python_function import PythonFunction
+from infra.data.data_stack import DataStack
+from infra.settings import StageSettings
+
+MIGRATIONS = ROOT / "shared" / "vectorforge" / "db" / "migrations"
+
+_MARGIN_S = 300
+"""Time for a process to start, and for Lambda to retry one that died before it answered."""
+_INDEX_EVERY = Duration.days(1)
+"""A build that exceeds the function's timeout is dropped, and costs the database that time each day."""
+
+
+class Migration(Construct):
+    """Migrates the schema if migrations are new or the database was replaced.
+
+    CloudFormation calls the alias, which by then points to the new code. When an update is rolled back it is
+    the other way round: the old code is asked to update a newer schema, changes nothing and agrees. Deleting
+    the stack leaves the data alone.
+
+    Once a day the function builds the indexes that collections have outgrown the lack of (docs/storage.md).
+
+    Attributes:
+        function: The migrate function.
+        schema: The custom resource.
+    """
+
+    def __init__(self, scope: Construct, construct_id: str, *, stage: StageSettings, data: DataStack) -> None:
+        super().__init__(scope, construct_id)
+        database = data.database
+        self.function = PythonFunction(
+            self,
+            "Migrate",
+            function="migrate",
+            description="VectorForge: brings the database schema up to date",
+            stage=stage,
+            settings=stage.migrate,
+            place=data.places["migrate"],
+            environment={
+                "VECTORFORGE_DATABASE_AUTH": "iam",
+                "VECTORFORGE_MIGRATOR_DATABASE_URL": database.instance_url,
+                "VECTORFORGE_MIGRATOR_SECRET_ID": database.master_secret.secret_arn,
+            },
+        )
+        database.allow_owner_login(self.function)
+        wait = Duration.seconds(min(stage.migrate.timeout_s + _MARGIN_S, 3600))
+        # What CloudFormation does not wait for any more must not begin.
+        self.function.alias.configure_async_invoke(max_event_age=wait)
+        self.schema = CustomResource(
+            self,
+            "Schema",
+            resource_type="Custom::DatabaseSchema",
+            # Never a version: CloudFormation does not let a service token change.
+            service_token=self.function.alias.function_arn,
+            service_timeout=wait,
+            properties={
+                "Migrations": fingerprint(MIGRATIONS),
+                "Database": database.instance.instance_resource_id,
+            },
+        )
+        self._build_indexes(stage)
+
+    def before(self, *functions: PythonFunction) -> None:
+        """Publish new versions of functions only after the migration."""
+        for function in functions:
+            function.function.current_version.node.add_dependency(self.schema)
+            function.alias.node.add_dependency(self.schema)
+
+    def _build_indexes(self, stage: StageSettings) -> None:
+        """Build missing indexes daily. EventBridge does not retry; the next day does."""
+        rule = events.Rule(
+            self,
+            "Index",
+            rule_name=f"{stage.prefix}-index",
+            description="VectorForge: has the migrate function build the vector indexes that are missing",
+            schedule=events.Schedule.rate(_INDEX_EVERY),
+            targets=[
+                targets.LambdaFunction(
+                    self.function.alias,
+                    event=events.RuleTargetInput.from_object({"action": "index"}),
+                    retry_attempts=0,
+                )
+            ],
+        )
+        rule.node.add_dependency(self.schema)
+
+
+def fingerprint(directory: Path) -> str:
+    """Return the SHA-256 of all migrations of a folder, names and texts, in hex."""
+    digest = hashlib.sha256()
+    for file in sorted(directory.glob("*.sql")):
+        digest.update(f"{file.name}\n{hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
+    return digest.hexdigest()

@@ -1,0 +1,77 @@
+"""Query log: a queue for records, a bucket for large ones, and the function that stores them."""
+
+from constructs import Construct
+
+from infra.constructs.buckets import AccessLogs, private_bucket
+from infra.constructs.message_queue import MessageQueue
+from infra.constructs.python_function import PythonFunction
+from infra.data.data_stack import DataStack
+from infra.data.database import LOG_WRITER_ROLE
+from infra.setting_types import MESSAGE_DAYS
+from infra.settings import StageSettings
+
+_BATCH = 100
+_WINDOW_S = 1
+"""Lambda wants one of at least a second for batches above ten."""
+_KEPT_DAYS = 3 * MESSAGE_DAYS
+"""Retention of a message restarts when the dead-letter queue is redriven; its object must outlive it."""
+_OBJECTS = "query-logs/*"
+
+
+class QueryLog(Construct):
+    """Accepts records and stores them within seconds.
+
+    Attributes:
+        queue: Queue of records.
+        dead_letter_queue: Records that could not be stored.
+        overflow_bucket: Records that are larger than a message.
+        writer: The log writer.
+        environment: Variables of functions that send records.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        stage: StageSettings,
+        data: DataStack,
+        access_logs: AccessLogs,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self._messages = MessageQueue(
+            self, "Records", stage=stage, name="query-log", consumer=stage.log_writer, window_s=_WINDOW_S
+        )
+        self.queue = self._messages.queue
+        self.dead_letter_queue = self._messages.dead_letter_queue
+        self.overflow_bucket = private_bucket(
+            self, "Overflow", stage, expires_days=_KEPT_DAYS, access_logs=access_logs
+        )
+        self.environment = {
+            "VECTORFORGE_QUERY_LOG_QUEUE_URL": self.queue.queue_url,
+            "VECTORFORGE_QUERY_LOG_OVERFLOW_BUCKET": self.overflow_bucket.bucket_name,
+        }
+        self.writer = PythonFunction(
+            self,
+            "Writer",
+            function="log_writer",
+            description="VectorForge: query logs from the queue into the table",
+            stage=stage,
+            settings=stage.log_writer,
+            place=data.places["log_writer"],
+            environment={
+                "VECTORFORGE_DATABASE_AUTH": "iam",
+                "VECTORFORGE_LOG_WRITER_DATABASE_URL": data.database.proxy_url(LOG_WRITER_ROLE),
+                **self.environment,
+            },
+        )
+        data.database.allow_login(self.writer, LOG_WRITER_ROLE)
+        # It puts a record back without its texts, once the table has them.
+        for action in ("s3:GetObject", "s3:PutObject"):
+            self.writer.allow(action, on=[self.overflow_bucket.arn_for_objects(_OBJECTS)])
+        self._messages.feed(self.writer, batch_size=_BATCH)
+
+    def allow_sending(self, function: PythonFunction) -> None:
+        """Allow a function to send records, not to read them."""
+        self._messages.allow_sending(function)
+        function.allow("s3:PutObject", on=[self.overflow_bucket.arn_for_objects(_OBJECTS)])

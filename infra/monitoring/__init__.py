@@ -1,0 +1,1 @@
+"""Alarms, their topic and the dashboard, over the metrics of AWS services and of the functions."""

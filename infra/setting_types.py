@@ -1,0 +1,112 @@
+"""Parts of a stage's settings: runtime, functions, network, database, domain."""
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Egress: TypeAlias = Literal["nat", "dual_stack", "none"]
+"""Egress of the functions, to vendors and AWS services.
+
+"nat": a NAT gateway in ``NetworkSettings.nat_gateways`` zones, to everything. "dual_stack": IPv6 through an
+egress-only gateway, free of charge, to hosts that have IPv6 addresses. "none": interface endpoints of the AWS
+services that functions use, and no vendor on the internet.
+"""
+
+Start: TypeAlias = Literal["on_demand", "snap_start", "provisioned"]
+"""Start of a process of the query function: cold, from a snapshot, or provisioned."""
+
+FrontDoor: TypeAlias = Literal["rest_api", "function_url", "both"]
+"""Front door of the query function. "function_url" and "both" put CloudFront before a URL with IAM."""
+
+Architecture: TypeAlias = Literal["arm64", "x86_64"]
+
+MESSAGE_DAYS = 14
+"""Longest retention of SQS."""
+
+
+class SettingsError(Exception):
+    """The settings of a stage contradict each other; the text says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class CodeSettings:
+    """Runtime of the functions."""
+
+    python_version: str = "3.14"
+    architecture: Architecture = "arm64"
+
+    @property
+    def platform(self) -> str:
+        """Platform of wheels in uv's notation: Amazon Linux 2023 has glibc 2.34."""
+        return f"{'aarch64' if self.architecture == 'arm64' else 'x86_64'}-manylinux_2_34"
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionSettings:
+    """Memory, timeout and concurrency of one function."""
+
+    memory_mb: int
+    """1,769 MB are one whole vCPU: https://docs.aws.amazon.com/lambda/latest/dg/configuration-memory.html"""
+    timeout_s: int
+    max_concurrency: int | None = None
+    """Concurrent invocations; 2 to 1,000 for functions behind a queue. None: the account's limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkSettings:
+    """The VPC."""
+
+    egress: Egress
+    nat_gateways: int = 0
+    """One for all zones, or one in each, which survives the loss of a zone."""
+    flow_logs: bool = False
+    """Log rejected packets."""
+    zones: tuple[str, ...] = ()
+    """Names of two availability zones; empty: the region's first two.
+
+    RDS Proxy is not offered in every zone (use1-az3, for one), and a name means another zone in each account.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseSettings:
+    """RDS for PostgreSQL."""
+
+    instance_type: str
+    """Without "db.": "t4g.micro"."""
+    storage_gib: int
+    max_storage_gib: int
+    """Limit of storage autoscaling."""
+    multi_az: bool
+    backup_days: int
+    deletion_protection: bool
+    """Refuse to delete the instance. A snapshot is taken in any case."""
+    performance_insights: bool
+    log_retention_days: int
+    backup_window: str = "02:00-02:45"
+    """UTC, at least half an hour at low traffic; RDS would choose a random one."""
+    maintenance_window: str = "sun:03:00-sun:04:00"
+    """UTC; minor versions of PostgreSQL are installed in it. Must not overlap ``backup_window``."""
+    proxy_max_connections_percent: int = 90
+    """Share of the instance's ``max_connections``; the rest is for the migrate function and operators."""
+
+    @property
+    def memory_gib(self) -> float:
+        """Memory of the instance by its size: https://aws.amazon.com/rds/instance-types/."""
+        small = {"micro": 1.0, "small": 2.0, "medium": 4.0}
+        large = 16.0 if self.instance_type.startswith(("r", "x")) else 8.0
+        return small.get(self.instance_type.partition(".")[2]) or large * self.vcpus / 2
+
+    @property
+    def vcpus(self) -> int:
+        """Virtual CPUs of the instance, by which RDS Proxy is billed: two, and four in each "xlarge"."""
+        _, _, size = self.instance_type.partition(".")
+        return 4 * int(size.removesuffix("xlarge") or 1) if size.endswith("xlarge") else 2
+
+
+@dataclass(frozen=True, slots=True)
+class CustomDomain:
+    """A custom domain name; its DNS entry is not part of the stack."""
+
+    name: str
+    certificate_arn: str
+    """Certificate of AWS Certificate Manager in us-east-1."""
