@@ -39,9 +39,9 @@ class Application(BackgroundWork):
     """Everything a process shares. Use it as an async context manager.
 
     Args:
-        vector_store: Makes the store of a tenant's chunks, by the tenant's name; None: PostgreSQL, where
-            collections, jobs and the query log are kept in any case. Deletion over HTTP and erasure reach
-            PostgreSQL only: chunks of another store are deleted by its own methods.
+        vector_store: Makes the store of a tenant's chunks, by the tenant's name; the 256 used last are kept.
+            None: PostgreSQL, where collections, jobs and the query log are kept in any case. Deletion over
+            HTTP and erasure reach PostgreSQL only: chunks of another store are deleted by its own methods.
 
     Raises:
         ConfigurationError: A variant of the settings cannot be used with what is given.
@@ -62,7 +62,7 @@ class Application(BackgroundWork):
     ) -> None:
         super().__init__(config, database, embedding_registry)
         self._store = store
-        self.vector_store = vector_store
+        self.vector_store = lru_cache(maxsize=_KEPT_TENANTS)(vector_store) if vector_store else None
         self.llm_registry = llm_registry
         self.metrics: MetricsCollector = metrics or InMemoryMetrics()
         self.tracer: Tracer = tracer or NoTracer()
