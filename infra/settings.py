@@ -2,7 +2,7 @@
 
     python -m infra.app            reads the stage from CDK's context: cdk synth -c stage=prod
 
-Prices behind the defaults: docs/costs.md.
+Prices behind the defaults: docs/operate/costs.md.
 """
 
 import dataclasses
@@ -139,7 +139,7 @@ def _caller_problems(stage: StageSettings) -> Iterator[str]:
         yield (
             f"tenants has {len(stage.tenants)} entries; with the REST API it must have at most "
             f"{MAX_GATEWAY_TENANTS}. Give further tenants keys of the database instead: "
-            "`vectorforge keys create NAME --tenant TENANT` (docs/identity.md)."
+            "`vectorforge keys create NAME --tenant TENANT` (docs/operate/identity.md)."
         )
     for arn in stage.iam_tenants:
         if not _IAM_ARN.fullmatch(arn):

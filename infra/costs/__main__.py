@@ -1,4 +1,4 @@
-"""Print, check or write the tables of docs/costs.md."""
+"""Print, check or write the tables of docs/operate/costs.md."""
 
 import argparse
 import dataclasses
@@ -25,7 +25,7 @@ from infra.costs.prices import AS_OF, MODELS, PRICES, REGION, instance_hour
 from infra.setting_types import NetworkSettings
 from infra.settings import STAGES, StageSettings
 
-DOCUMENT: Final = ROOT / "docs" / "costs.md"
+DOCUMENT: Final = ROOT / "docs" / "operate" / "costs.md"
 
 _BLOCK = re.compile(r"<!-- costs: (?P<name>[a-z-]+) -->\n(?P<table>.*?)<!-- end -->", re.DOTALL)
 _PROD = STAGES["prod"]
@@ -78,7 +78,7 @@ def filled(document: str) -> str:
     wanted = tables()
     found = {match["name"] for match in _BLOCK.finditer(document)}
     if found != set(wanted):
-        raise ValueError(f"docs/costs.md has places for {sorted(found)}, not for {sorted(wanted)}.")
+        raise ValueError(f"docs/operate/costs.md has places for {sorted(found)}, not for {sorted(wanted)}.")
     return _BLOCK.sub(
         lambda match: f"<!-- costs: {match['name']} -->\n{wanted[match['name']]}\n<!-- end -->", document
     )
@@ -121,8 +121,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print, check or write the tables; return 0, or 1 with the reason on stderr."""
     parser = argparse.ArgumentParser(prog="python -m infra.costs", description=__doc__)
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--check", action="store_true", help="compare docs/costs.md with the settings")
-    which.add_argument("--write", action="store_true", help="write the tables into docs/costs.md")
+    which.add_argument("--check", action="store_true", help="compare docs/operate/costs.md with the settings")
+    which.add_argument("--write", action="store_true", help="write the tables into docs/operate/costs.md")
     chosen = parser.parse_args(arguments)
     if not (chosen.check or chosen.write):
         sys.stdout.write("\n\n".join(tables().values()) + "\n")
@@ -132,7 +132,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if chosen.write:
         DOCUMENT.write_text(wanted, encoding="utf-8")
     elif found != wanted:
-        sys.stderr.write("docs/costs.md differs from the settings: run python -m infra.costs --write.\n")
+        sys.stderr.write("docs/operate/costs.md is outdated: run python -m infra.costs --write.\n")
         return 1
     return 0
 

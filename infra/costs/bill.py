@@ -40,7 +40,7 @@ class BillLine:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Usage of one query as measured; docs/performance.md."""
+    """Usage of one query as measured; docs/results/performance.md."""
 
     own_ms: float = 19.2  # CPU of the query function, which otherwise waits for the model
     log_bytes: int = 4_200

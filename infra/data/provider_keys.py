@@ -10,7 +10,7 @@ from infra.settings import StageSettings
 
 
 class ProviderKeys(Construct):
-    """Keys of LLM and embedding vendors as a JSON object, empty at first (docs/secrets.md).
+    """Keys of LLM and embedding vendors as a JSON object, empty at first (docs/operate/secrets.md).
 
     Attributes:
         secret: The secret.

@@ -33,7 +33,7 @@ examples:
 
 Without a key, answers quote the documents. VECTORFORGE_OPENAI_API_KEY and the other keys
 are stored in the emulator's Secrets Manager, where the functions find them as on AWS; all other
-VECTORFORGE_* settings are passed on. See docs/local-aws.md.
+VECTORFORGE_* settings are passed on. See docs/operate/local-aws.md.
 """
 
 

@@ -1,6 +1,7 @@
 """Bulk loads: a Step Functions Distributed Map over a prefix of the uploads bucket.
 
-Started with ``{"prefix": "acme/handbook/"}``; docs/ingestion-on-aws.md says how, and how to read its report.
+Started with ``{"prefix": "acme/handbook/"}``.
+docs/operate/ingestion-on-aws.md describes how to start it and to read its report.
 """
 
 import json

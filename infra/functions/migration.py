@@ -28,7 +28,8 @@ class Migration(Construct):
     the other way round: the old code is asked to update a newer schema, changes nothing and agrees. Deleting
     the stack leaves the data alone.
 
-    Once a day the function builds the indexes that collections have outgrown the lack of (docs/storage.md).
+    Once a day the function builds the indexes of collections that have become large enough
+    (docs/operate/storage.md).
 
     Attributes:
         function: The migrate function.

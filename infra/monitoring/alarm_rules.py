@@ -1,4 +1,4 @@
-"""Alarms of the query function, front doors, queues and ingestion. Actions: docs/runbook.md.
+"""Alarms of the query function, front doors, queues and ingestion. Actions: docs/operate/runbook.md.
 
 Alarms on failure counts treat missing data as good: nothing is counted without traffic. Gauges that AWS
 always reports keep their state through a gap. Latencies use three periods, since one slow vendor or one cold
@@ -31,7 +31,7 @@ class AlarmRule:
     """
 
     name: str
-    """Without the stage's prefix; a heading of docs/runbook.md."""
+    """Without the stage's prefix; a heading of docs/operate/runbook.md."""
     meaning: str
     metric: cloudwatch.IMetric
     threshold: float

@@ -18,7 +18,7 @@ from infra.monitoring.database_alarm_rules import database_alarm_rules
 from infra.monitoring.metrics import FIVE_MINUTES, LogMetrics, ServiceMetrics
 from infra.settings import StageSettings
 
-RUNBOOK = "docs/runbook.md"
+RUNBOOK = "docs/operate/runbook.md"
 
 
 class Alarms(Construct):

@@ -32,7 +32,7 @@ def cost_widgets(stage: StageSettings, metrics: ServiceMetrics) -> list[list[clo
             graph("Dollars an hour", dollars.parts(), unit="$", width=WIDTH // 2, stacked=True),
             cloudwatch.TextWidget(
                 markdown=f"**Estimated** at list prices of {REGION}: {priced}. Other vendors, queues, "
-                "traces and traffic are not included: see `docs/costs.md`.",
+                "traces and traffic are not included: see `docs/operate/costs.md`.",
                 width=_QUARTER,
                 height=HEIGHT,
             ),

@@ -1,4 +1,4 @@
-"""Alarms of PostgreSQL and RDS Proxy. Actions: docs/runbook.md."""
+"""Alarms of PostgreSQL and RDS Proxy. Actions: docs/operate/runbook.md."""
 
 from collections.abc import Iterator
 

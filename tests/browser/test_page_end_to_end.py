@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable
 
+import httpx2
 import pytest
 import pytest_asyncio
 from playwright.async_api import FilePayload, expect
@@ -67,4 +68,28 @@ async def test_from_an_empty_server_to_a_checked_answer(server_url: str, visit: 
     await page.get_by_role("button", name="Delete", exact=True).click()
     await expect(page.locator("#document-list li")).to_have_count(1)
     await page.reload()
+    await expect(page.locator("#document-count")).to_have_text("1")
+
+
+async def test_picker_of_250_collections_offers_each_and_queries_the_last(
+    server_url: str, visit: Visit
+) -> None:
+    """The API lists 200 a page."""
+    names = [f"topic-{number:03d}" for number in range(250)]
+    async with httpx2.AsyncClient(base_url=server_url) as client:
+        for name in names:
+            (await client.post("/v1/collections", json={"name": name})).raise_for_status()
+    page = await visit(server_url)
+    picker = page.get_by_label("Collection", exact=True)
+    await expect(picker.locator("option")).to_have_text(names)
+    await picker.select_option("topic-249")
+    await page.set_input_files(
+        "#files", {"name": "bread.md", "mimeType": "text/markdown", "buffer": BREAD.encode()}
+    )
+    await expect(page.locator("#uploads li")).to_contain_text("Added, 1 passage", timeout=30_000)
+    await ask(page, "How long must the dough rise?")
+    await ended(page)
+    await expect(page.locator(".answer")).to_contain_text("two hours")
+    await page.reload()
+    await expect(picker.locator("option:checked")).to_have_text("topic-249")
     await expect(page.locator("#document-count")).to_have_text("1")

@@ -42,7 +42,7 @@ async def test_route_needs_a_gateway_key_where_the_application_needs_a_credentia
 def test_alias_without_a_url_is_called_by_api_gateway_alone(
     template: StackTemplate,
 ) -> None:
-    """Whoever invokes a function writes the whole event, and so could be any tenant (docs/identity.md)."""
+    """A direct invocation writes the whole event: any tenant (docs/operate/identity.md)."""
     calls = [
         p for p in template.of_kind("AWS::Lambda::Permission").values() if text(p["FunctionName"]) == ALIAS
     ]

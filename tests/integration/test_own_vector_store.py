@@ -12,6 +12,7 @@ from tests.support.http.live_api import (
     LiveApi,
     add_documents,
     build_application,
+    finished_job,
     new_collection,
     settings_for,
 )
@@ -146,6 +147,45 @@ async def test_profiles_in_a_store_of_three_methods_are_replaced_and_deleted(
     assert (await client.post("/v1/profiles/7/search", json={"query": "builds"})).json()["results"] == []
     others = (await client.post("/v1/profiles/8/search", json={"query": "bread"})).json()["results"]
     assert [result["text"] for result in others] == ["Bakes bread."]
+
+
+async def test_rows_left_out_of_a_profile_in_a_store_of_three_methods_are_gone(
+    client: httpx2.AsyncClient, tenant: str
+) -> None:
+    row = {"id": 1, "title": "Pilot", "description": "Flies mail planes."}
+    whole = {"profile_summary": "Builds bridges.", "experiences": [row]}
+    (await client.put("/v1/profiles/7", json=whole)).raise_for_status()
+    store = DictStore.tenants[tenant]
+    assert {source for _, source in store.documents} == {
+        "profiles/7/summary/1",
+        "profiles/7/experience/1",
+    }
+    (await client.put("/v1/profiles/7", json={**whole, "experiences": []})).raise_for_status()
+    assert {source for _, source in store.documents} == {"profiles/7/summary/1"}
+
+
+async def test_file_of_several_documents_is_kept_in_a_store_of_three_methods(
+    client: httpx2.AsyncClient, tenant: str
+) -> None:
+    collection = await new_collection(client)
+    lines = b'{"id": "a", "text": "Alpha."}\n{"id": "b", "text": "Beta."}\n'
+    files = [("files", ("letters.jsonl", lines))]
+    posted = await client.post(f"/v1/collections/{collection}/documents", files=files)
+    job = await finished_job(client, posted.raise_for_status().json()["id"])
+    assert (job["status"], job["error"]) == ("succeeded", None)
+    assert sorted(source for _, source in DictStore.tenants[tenant].documents) == [
+        "letters.jsonl#a",
+        "letters.jsonl#b",
+    ]
+
+
+def test_built_application_with_a_store_makes_it_once_for_each_tenant(
+    postgres_server: EmbeddedPostgres,
+) -> None:
+    application = Application.build(settings_for(postgres_server.app_url), vector_store=DictStore)
+    acme, beta = (application.for_tenant(name).vector_store for name in ("acme", "beta"))
+    assert [acme, beta] == [DictStore.tenants["acme"], DictStore.tenants["beta"]]
+    assert application.for_tenant("acme", uuid4()).vector_store is acme  # a request held to its limits
 
 
 async def test_store_of_three_methods_refuses_what_it_cannot_do() -> None:

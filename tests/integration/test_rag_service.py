@@ -289,7 +289,13 @@ def test_search_mode_decides_what_results_are_ordered_by(service: RAGService) ->
     assert scores == sorted(scores, reverse=True)
     assert service.search_documents(query, search_mode="dense") == by_default
     assert sources(service.search_documents("invoice", search_mode="lexical")) == ["tax.md"]
-    assert len(service.search_documents(query, search_mode=SearchMode.HYBRID)) == 3
+    dogs_often = "dogs " * 4 + "cats sleep most of"  # often for the vector, once for BM25
+    ranked = {mode: sources(service.search_documents(dogs_often, search_mode=mode)) for mode in SearchMode}
+    assert ranked == {
+        SearchMode.DENSE: ["dogs.md", "cats.md", "tax.md"],
+        SearchMode.HYBRID: ["cats.md", "dogs.md", "tax.md"],
+        SearchMode.LEXICAL: ["cats.md", "dogs.md"],
+    }
     with pytest.raises(InvalidInputError, match="search_mode"):
         service.search_documents(query, search_mode="fuzzy")
 

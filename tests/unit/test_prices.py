@@ -28,6 +28,10 @@ from vectorforge.types import RetrievedChunk
         ("anthropic", "claude-sonnet-4-20250514", (900, 12), 0.00288),  # the default model's dated name
         ("anthropic", "claude-haiku-5-5", (100_000, 1000), 0.0105),
         ("anthropic", "claude-haiku-5-5", (100_001, 1000), 0.0525005),
+        ("openai", "gpt-4o", (1_000_000, 10_000), 2.50 + 0.10),
+        ("openai", "gpt-4o-mini", (1_000_000, 10_000), 0.15 + 0.006),
+        ("google", "gemini-2.5-flash", (1_000_000, 10_000), 0.30 + 0.025),
+        ("cohere", "command-a-03-2025", (1_000_000, 10_000), 2.50 + 0.10),
         ("ollama", "llama3.3", (900, 12), 0.0),
         ("max_serve", "meta-llama/Llama-3.3-70B-Instruct", (900, 12), 0.0),
         ("extractive", "extractive-v1", (900, 12), 0.0),
@@ -65,13 +69,13 @@ def test_default_model_of_every_provider_has_a_price(provider: str) -> None:
 def test_own_prices_go_first() -> None:
     prices = PriceList(
         {
-            "gpt-4o": ModelPrice(input=2.5, output=10),
+            "gpt-4o": ModelPrice(input=7, output=10),
             "bedrock/claude-sonnet-4": ModelPrice(input=3.3, output=16.5),
             "ollama/llama3.3": ModelPrice(input=1, output=1),
             "claude-sonnet-4-20250514": ModelPrice(input=9, output=9),
         }
     )
-    assert prices.estimate_cost("openai", "gpt-4o-2024-08-06", 1_000_000, 0) == 2.5
+    assert prices.estimate_cost("openai", "gpt-4o-2024-08-06", 1_000_000, 0) == 7
     assert prices.estimate_cost("bedrock", "claude-sonnet-4", 1_000_000, 0) == 3.3
     assert prices.estimate_cost("ollama", "llama3.3", 1_000_000, 1_000_000) == 2
     assert prices.estimate_cost("anthropic", "claude-sonnet-4-20250514", 1_000_000, 0) == 9
@@ -79,9 +83,9 @@ def test_own_prices_go_first() -> None:
 
 
 def test_own_prices_come_from_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VECTORFORGE_MODEL_PRICES", '{"gpt-4o": {"input": 2.5, "output": 10}}')
+    monkeypatch.setenv("VECTORFORGE_MODEL_PRICES", '{"gpt-4o": {"input": 7, "output": 30}}')
     prices = PriceList(VectorForgeConfig.from_environment().llm.model_prices)
-    assert prices.estimate_cost("openai", "gpt-4o", 1000, 100) == pytest.approx(0.0035)
+    assert prices.estimate_cost("openai", "gpt-4o", 1000, 100) == pytest.approx(0.01)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ from vectorforge.pipeline.context import ContextBuilder
 from vectorforge.pipeline.presets import RAG_QUERY
 from vectorforge.pipeline.prompts import DEFAULT_SYSTEM_PROMPT
 from vectorforge.pipeline.rag import QueryService
-from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.types import (
     CitationEvent,
     DoneEvent,
@@ -273,29 +272,6 @@ async def test_a_model_that_does_not_keep_to_max_tokens_is_cut(streamed: bool) -
     assert (len(result.answer), result.finish_reason) == (6400, "length")
     assert [c.chunk_id for c in result.citations] == [PASSAGES[0].chunk.id]
     assert setup.log.rows[-1].generated_response == result.answer
-
-
-async def test_service_works_through_the_members_of_the_design() -> None:
-    setup, other = Setup(), Setup()
-    service, parts = setup.service, other.service
-    service._retriever = parts._retriever
-    service._context_builder = ContextBuilder()
-    service._llm_registry = parts._llm_registry
-    assert service._query_log_repo is setup.log
-    await service.query("When does water boil?", COLLECTION)
-    assert (len(setup.retriever.calls), len(other.retriever.calls)) == (0, 1)
-    assert (len(setup.llm.calls), len(other.llm.calls)) == (0, 1)
-    logged: list[str] = []
-
-    class Watched(QueryService):
-        async def _log_query(self, run: QueryRun) -> None:
-            logged.append(run.outcome)
-            await super()._log_query(run)
-
-    watched = Watched(parts._retriever, ContextBuilder(), parts._llm_registry, other.log)
-    await watched.query("When does water boil?", COLLECTION)
-    assert logged == ["answered"]
-    assert [row.outcome for row in other.log.rows] == ["answered"]
 
 
 async def test_query_without_passages_lasts_as_long_as_its_search() -> None:

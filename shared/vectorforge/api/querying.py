@@ -182,8 +182,8 @@ async def answer_as_stream(
     """Return the answer as server-sent events when the search has ended.
 
     ``Cache-Control: no-cache`` bypasses the cache. ``encoder`` replaces our own format; a ``resumable``
-    answer has ours, and is stored for a client that reconnects (docs/streams.md), as is any answer with an
-    ``Idempotency-Key``.
+    answer has ours, and is stored for a client that reconnects (docs/use/streams.md), as is any answer
+    with an ``Idempotency-Key``.
 
     Raises:
         VectorForgeError: The query failed before its answer began.

@@ -37,8 +37,8 @@ class Application:
         background: Ingestion, erasures and embedding model switches behind requests.
 
     Args:
-        vector_store: Factory of a tenant's vector store, by tenant id; None for PostgreSQL, which stores
-            collections, jobs and the query log in any case. Deletion over HTTP and erasure reach PostgreSQL
+        vector_store: Factory of a tenant's vector store, by tenant id; the last 256 stores are
+            reused. None for PostgreSQL, which stores collections, jobs and the query log in any case. Deletion over HTTP and erasure reach PostgreSQL
             only: delete chunks of another store through its own methods.
 
     Raises:
@@ -74,7 +74,7 @@ class Application:
             tracer or NoTracer(),
             self.health_checker,
             credential_store=store,
-            vector_store=vector_store,
+            vector_store=lru_cache(maxsize=_CACHED_TENANTS)(vector_store) if vector_store else None,
         )
         self.variants = self.shared.variants
         self.aws = self.shared.aws

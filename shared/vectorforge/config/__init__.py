@@ -77,7 +77,7 @@ class VectorForgeConfig(BaseModel):
             name = _variable(field[1]) if field else "A VECTORFORGE_* variable"
             # Not "from exc": the parser's error contains the value.
             raise ConfigurationError(
-                f'{name} is not valid JSON; see docs/configuration.md, e.g. ["example.com"] for a list.'
+                f'{name} is not valid JSON, e.g. ["a.com"] for a list; see docs/operate/configuration.md.'
             ) from None
 
 

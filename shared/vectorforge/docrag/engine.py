@@ -1,4 +1,4 @@
-"""DocRag's synchronous surface over the one pipeline, on an event loop in a thread. See docs/docrag.md."""
+"""DocRag's synchronous engine over the pipeline, on an event loop in a thread. See docs/use/docrag.md."""
 
 import logging
 import time

@@ -18,7 +18,7 @@ and errors work as usual, and plain handlers run unchanged. Only the loop's clie
 a handler has streamed its response, nothing more is posted for that invocation. Mangum's code converts events
 to ASGI scopes.
 
-Details: ``docs/streaming-on-lambda.md``. This package imports nothing else of the library.
+Details: ``docs/design/streaming-on-lambda.md``. This package imports nothing else of the library.
 """
 
 from vectorforge.runtime.event_loop import event_loop, run_in_loop

@@ -1,7 +1,8 @@
 """HTTP requests to model vendors: key rotation, unread responses, and our transport over aiohttp.
 
 Our transport is the default: with the vendors' SDKs (``vectorforge.vendors.sdk``) a request takes several
-times the CPU time, and their imports most of a cold start (docs/decisions.md). Providers make the bodies.
+times the CPU time, and their imports most of a cold start (docs/decisions/providers.md).
+Providers make the bodies.
 """
 
 import asyncio

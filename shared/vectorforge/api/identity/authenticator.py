@@ -1,8 +1,8 @@
 """Authentication of requests; the tenant comes from the credential only.
 
 A credential is a key of ours, an access token, or an identity that an AWS front door has checked.
-docs/identity.md has the rules as a table: an unknown key is rejected, unless it may be the one that API
-Gateway has checked; all credentials of a request must belong to one tenant, and the request has the scopes
+docs/operate/identity.md has the rules as a table: an unknown key is rejected, unless it may be the one that
+API Gateway has checked; all credentials of a request must belong to one tenant, and the request has the scopes
 that all of them have.
 """
 

@@ -2,7 +2,7 @@
 
 API Gateway and function URLs check a caller before the function runs, and describe it in ``requestContext``
 of the event. Only they write there; headers, query and body of a client are elsewhere. A caller that may
-invoke the function directly writes the whole event; see docs/identity.md.
+invoke the function directly writes the whole event; see docs/operate/identity.md.
 """
 
 import asyncio

@@ -97,7 +97,7 @@ def _keys(config: VectorForgeConfig, store: CredentialStore | None) -> Check:
     try:
         found = {name: find_credentials(name, value, store) for name, value in settings.items()}
     except VectorForgeError as exc:
-        return Check("keys", "fail", exc.message, "See docs/secrets.md for the permissions and the form.")
+        return Check("keys", "fail", exc.message, "See docs/operate/secrets.md for permissions and format.")
     origins = [f"{name} from {key.origin}" for name, key in sorted(found.items()) if key is not None]
     return Check("keys", "ok", ", ".join(origins) or "none set; the local model needs none")
 
@@ -126,7 +126,7 @@ def _unknown_variables() -> Iterator[Check]:
     for name in sorted(os.environ):
         if name.upper().startswith("VECTORFORGE_") and name.upper() not in known:
             near = difflib.get_close_matches(name.upper(), known, n=1)
-            remedy = f"Did you mean {near[0]}?" if near else "See docs/configuration.md for all of them."
+            remedy = f"Did you mean {near[0]}?" if near else "See docs/operate/configuration.md."
             yield Check("settings", "warn", f"{name} is not a setting and is ignored", remedy)
 
 

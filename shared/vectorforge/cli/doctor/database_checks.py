@@ -79,7 +79,8 @@ async def _storage(setup: LocalSetup) -> list[Check]:
         look = partial(storage_checks, larger_than=EXACT_SCAN_LIMIT)
         return await as_migrator(setup.config.database, look)
     except VectorForgeError as exc:
-        return [Check("vector indexes", "warn", f"not checked: {exc.message}", "See docs/storage.md.")]
+        detail = f"not checked: {exc.message}"
+        return [Check("vector indexes", "warn", detail, "See docs/operate/storage.md.")]
 
 
 async def _migrations(setup: LocalSetup) -> Check:

@@ -78,7 +78,7 @@ GRANT SELECT ON vectorforge.chunk_terms, vectorforge.packed_postings, vectorforg
     TO vectorforge_app, vectorforge_eraser;
 
 -- Index chunks: title and heading count as part of the text, as they do for embeddings. A word of the title counts
--- three times: docs/retrieval.md has the measurement.
+-- three times: docs/use/retrieval.md has the measurement.
 CREATE FUNCTION vectorforge.add_terms(tenant text, chunk_ids uuid[]) RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp

@@ -1,5 +1,5 @@
 -- Erasures of a document, a profile, a collection or a tenant: their records, and what keeps erased content from coming
--- back. The steps are in 0018 and 0019. docs/erasure.md.
+-- back. The steps are in 0018 and 0019. docs/operate/erasure.md.
 SET LOCAL ROLE vectorforge_migrator;
 
 -- One row for each erasure: its progress, and at the end its certificate. No content: names are stored as hashes.

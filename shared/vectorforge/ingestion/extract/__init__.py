@@ -1,4 +1,4 @@
-"""Extraction of text from documents; ``docs/file-types.md`` lists the types."""
+"""Extraction of text from documents; ``docs/use/file-types.md`` lists the types."""
 
 import asyncio
 import re

@@ -78,9 +78,9 @@ const talk = {
 // ---------------------------------------------------------------- empty state
 /** Of the sample of `vectorforge up`, with the pages that answer them; tests/quality holds them to it. */
 const SAMPLE_QUESTIONS = [
-  ["After how many failed calls does the circuit breaker open?", "docs/degradation.md"],
-  ["Is a dry run logged or stored?", "docs/conversations.md"],
-  ["How often does a silent stream get a ping?", "docs/streams.md"],
+  ["After how many failed calls does the circuit breaker open?", "docs/use/degradation.md"],
+  ["Is a dry run logged or stored?", "docs/use/conversations.md"],
+  ["How often does a silent stream get a ping?", "docs/use/streams.md"],
 ];
 
 /** Those whose page has been read; none where other documents are. */
