@@ -50,8 +50,8 @@ class Dashboard(Construct):
                 *_latency(metrics),
                 _heading(
                     "Cost",
-                    f"Idle, this stage costs about ${idle:.0f} a month (`docs/operate/costs.md`); below is the "
-                    "cost of queries at list prices, and its drivers.",
+                    f"Idle, this stage costs about ${idle:.0f} a month (`docs/operate/costs.md`); below is "
+                    "the cost of queries at list prices, and its drivers.",
                 ),
                 *cost_widgets(stage, metrics),
             ],

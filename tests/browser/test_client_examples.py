@@ -85,7 +85,7 @@ async def no_wider_than_the_screen(page: Page) -> bool:
     return bool(await page.evaluate("document.documentElement.scrollWidth <= innerWidth"))
 
 
-async def test_use_chat_shows_sources_and_citations(example: Example, visit: Visit) -> None:
+async def test_use_chat_answer_shows_sources_and_citations(example: Example, visit: Visit) -> None:
     example.openai.script(Reply(texts=PIECES), Reply(texts=("**In short**: 230 degrees [Source 1].",)))
     page = await visit(example.url)
     await ask(page)
@@ -111,7 +111,7 @@ async def test_use_chat_shows_sources_and_citations(example: Example, visit: Vis
     assert [message["role"] for message in example.openai.bodies[1]["messages"]][1:3] == ["user", "assistant"]
 
 
-async def test_use_chat_stops_the_model(example: Example, visit: Visit) -> None:
+async def test_use_chat_stop_closes_model_stream(example: Example, visit: Visit) -> None:
     example.openai.script(unending("Two hours"))
     page = await visit(example.url)
     await ask(page)
@@ -124,7 +124,7 @@ async def test_use_chat_stops_the_model(example: Example, visit: Visit) -> None:
     await expect(page.get_by_role("alert")).to_have_count(0)
 
 
-async def test_use_chat_shows_errors_as_sentences(example: Example, visit: Visit) -> None:
+async def test_use_chat_error_shows_message_and_retry(example: Example, visit: Visit) -> None:
     page = await visit(f"{example.url}/?collection=nowhere", failed_requests=True)
     await ask(page)
     await expect(page.get_by_role("alert").locator("p")).to_have_text("Collection nowhere not found")
@@ -139,7 +139,7 @@ async def test_use_chat_shows_errors_as_sentences(example: Example, visit: Visit
     await expect(page.get_by_role("alert")).to_have_count(0)
 
 
-async def test_use_chat_fits_on_a_phone_in_the_dark(example: Example, visit: Visit, tmp_path: Path) -> None:
+async def test_use_chat_on_dark_phone_fits_the_screen(example: Example, visit: Visit, tmp_path: Path) -> None:
     example.openai.script(Reply(texts=("Two hours, " + "very" * 60 + " long [Source 1].",)))
     phone = {"viewport": {"width": 360, "height": 640}, "is_mobile": True, "color_scheme": "dark"}
     page = await visit(example.url, **phone)
@@ -157,7 +157,7 @@ async def test_use_chat_fits_on_a_phone_in_the_dark(example: Example, visit: Vis
     await page.screenshot(path=tmp_path / "phone.png")
 
 
-async def test_the_fetch_reader_shows_an_answer_and_stops_one(example: Example, visit: Visit) -> None:
+async def test_fetch_reader_shows_answer_and_stops_it(example: Example, visit: Visit) -> None:
     example.openai.script(Reply(texts=("<i>Two</i>", " hours 🕑 [Context 1].")), unending("Half"))
     page = await visit(f"{example.url}/fetch_reader.html")
     await ask(page)
@@ -173,7 +173,7 @@ async def test_the_fetch_reader_shows_an_answer_and_stops_one(example: Example, 
         await example.openai.requests[1].client_closed.wait()
 
 
-async def test_the_fetch_reader_says_what_failed(example: Example, visit: Visit) -> None:
+async def test_fetch_reader_with_failed_query_shows_error(example: Example, visit: Visit) -> None:
     example.openai.script(Reply(texts=("Two hours",), ending="cut"))
     page = await visit(f"{example.url}/fetch_reader.html", failed_requests=True)
     await ask(page, " ")
@@ -195,7 +195,7 @@ ODD_STREAM = (
 @pytest.mark.parametrize(
     ("end", "state"), [("\n\n", "Done: stop"), ("\n", "The connection was cut before the end.")]
 )
-async def test_the_fetch_reader_reads_every_line_end_however_it_is_cut(
+async def test_fetch_reader_with_bytewise_stream_reads_every_line_ending(
     built: Path, visit: Visit, end: str, state: str
 ) -> None:
     async def answer(request: web.Request) -> web.StreamResponse:

@@ -111,7 +111,7 @@ async def fetched(page: Page, path: str, body: Any = None, **options: Any) -> An
     return await page.evaluate("asked => askWithFetch(asked)", {"path": path, "body": body, **options})
 
 
-async def test_fetch_streams_an_answer_and_reads_the_exposed_headers(opened: Opened) -> None:
+async def test_cross_origin_fetch_streams_answer_and_reads_exposed_headers(opened: Opened) -> None:
     released = asyncio.Event()
 
     async def gate(number: int) -> None:
@@ -147,7 +147,7 @@ async def test_fetch_streams_an_answer_and_reads_the_exposed_headers(opened: Ope
     assert again["headers"]["idempotent-replayed"] == "true"
 
 
-async def test_fetch_reads_errors(opened: Opened) -> None:
+async def test_cross_origin_fetch_reads_error_body_and_request_id(opened: Opened) -> None:
     for path, body, options, status in (
         ("/v1/rag/query", {"query": QUESTION}, {"headers": {"authorization": "Bearer wrong"}}, 401),
         ("/v1/nothing", None, {"method": "GET"}, 404),
@@ -159,7 +159,7 @@ async def test_fetch_reads_errors(opened: Opened) -> None:
         assert answer["headers"]["x-request-id"]
 
 
-async def test_the_openai_client_streams_and_raises_typed_errors(opened: Opened) -> None:
+async def test_openai_client_in_browser_streams_and_raises_typed_errors(opened: Opened) -> None:
     opened.surroundings.vendor.script(Reply(texts=PIECES))
     answer = await opened.page.evaluate("question => askWithOpenAI(question)", QUESTION)
     assert "".join(answer["pieces"]) == "It takes five days [1]."
@@ -169,7 +169,7 @@ async def test_the_openai_client_streams_and_raises_typed_errors(opened: Opened)
     assert refused["requestID"]
 
 
-async def test_use_chat_streams_an_answer_with_sources(opened: Opened) -> None:
+async def test_use_chat_from_listed_origin_streams_answer_with_sources(opened: Opened) -> None:
     opened.surroundings.vendor.script(Reply(texts=PIECES))
     await opened.page.evaluate("question => sendMessage(question)", QUESTION)
     await expect(opened.page.locator("#status")).to_have_text("ready")
@@ -178,7 +178,7 @@ async def test_use_chat_streams_an_answer_with_sources(opened: Opened) -> None:
     await expect(opened.page.locator("#error")).to_be_empty()
 
 
-async def test_a_page_of_an_origin_that_is_not_listed_reads_nothing(opened: Opened, browser: Browser) -> None:
+async def test_page_of_unlisted_origin_reads_no_response(opened: Opened, browser: Browser) -> None:
     listed = opened.page.url
     async with AsyncExitStack() as stack:
         context = await browser.new_context()

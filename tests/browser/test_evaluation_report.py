@@ -68,7 +68,7 @@ async def pages(browser: Browser) -> Any:
 
 
 @pytest.mark.parametrize("width", [360, 1280])
-async def test_nothing_is_wider_than_the_screen(report: Path, pages: Any, width: int) -> None:
+async def test_report_fits_the_screen_width(report: Path, pages: Any, width: int) -> None:
     page = await pages(report, viewport={"width": width, "height": 800})
     for details in await page.locator("details").all():
         await details.evaluate("node => { node.open = true }")
@@ -82,14 +82,16 @@ async def test_nothing_is_wider_than_the_screen(report: Path, pages: Any, width:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_text_stands_out_in_both_schemes(report: Path, pages: Any, scheme: str) -> None:
+async def test_report_text_contrast_is_readable_in_both_schemes(
+    report: Path, pages: Any, scheme: str
+) -> None:
     page = await pages(report, color_scheme=scheme)
     contrasts: dict[str, float] = await page.evaluate(CONTRASTS)
     assert contrasts.keys() == {"body", ".quiet", ".bad-text", "svg text"}
     assert min(contrasts.values()) >= 4.5, contrasts  # https://www.w3.org/TR/WCAG22/#contrast-minimum
 
 
-async def test_it_says_what_went_worst(report: Path, pages: Any) -> None:
+async def test_report_opens_worst_regression_first(report: Path, pages: Any) -> None:
     page = await pages(report)
     await page.get_by_text("regressions", exact=False).first.wait_for()
     first = page.locator("details").first

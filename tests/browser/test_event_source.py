@@ -111,7 +111,7 @@ async def follow(page: Page, query_id: str) -> Any:
     return await page.evaluate(READ, f"/v1/queries/{query_id}/events")
 
 
-async def test_an_event_source_reads_to_the_end_and_stops_by_itself(server: Server, visit: Visit) -> None:
+async def test_event_source_reads_to_the_end_and_stops_reconnecting(server: Server, visit: Visit) -> None:
     page = await visit(server.url, failed_requests=True)
     query_id = await begin(server)
     reading = asyncio.create_task(follow(page, query_id))
@@ -125,7 +125,7 @@ async def test_an_event_source_reads_to_the_end_and_stops_by_itself(server: Serv
     assert server.cuts.asked == ["", str(len(seen["ids"]))]
 
 
-async def test_an_event_source_comes_back_by_itself_after_cuts(server: Server, visit: Visit) -> None:
+async def test_event_source_reconnects_after_disconnects(server: Server, visit: Visit) -> None:
     server.cuts.after = [3, 2]
     page = await visit(server.url, failed_requests=True)
     query_id = await begin(server)

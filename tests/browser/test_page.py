@@ -37,7 +37,7 @@ async def overflow(page: Page) -> int:
     return int(await page.evaluate("document.documentElement.scrollWidth - innerWidth"))
 
 
-async def test_the_empty_page_teaches_what_to_do(stub: StubApi, visit: Visit) -> None:
+async def test_empty_page_shows_upload_prompt_and_disables_send(stub: StubApi, visit: Visit) -> None:
     page = await visit(stub.url)
     await expect(page.get_by_role("heading", level=1)).to_have_text("Ask your own documents")
     await expect(page.get_by_role("button", name="Drop documents here")).to_be_visible()
@@ -45,7 +45,7 @@ async def test_the_empty_page_teaches_what_to_do(stub: StubApi, visit: Visit) ->
 
 
 # issue 16, point 17
-async def test_suggestions_name_the_documents_and_query_at_a_click(stub: StubApi, visit: Visit) -> None:
+async def test_suggestion_click_sends_query_about_document(stub: StubApi, visit: Visit) -> None:
     stub.add_document("text", file="travel.md", title="Travel policy")
     stub.scripts = [answer("Whole.")]
     page = await visit(stub.url)
@@ -56,7 +56,7 @@ async def test_suggestions_name_the_documents_and_query_at_a_click(stub: StubApi
     await expect(page.get_by_label("Your question")).to_have_value("")
 
 
-async def test_suggestions_of_the_sample_wait_for_their_pages(stub: StubApi, visit: Visit) -> None:
+async def test_sample_suggestions_appear_once_their_pages_are_ingested(stub: StubApi, visit: Visit) -> None:
     stub.add_document("text", file="vectorforge/docs/use/degradation.md", title="Degradation", sample=True)
     page = await visit(stub.url)
     asked = "After how many failed calls does the circuit breaker open?"
@@ -67,7 +67,7 @@ async def test_suggestions_of_the_sample_wait_for_their_pages(stub: StubApi, vis
     await expect(page.get_by_role("button", name=asked)).to_have_count(0)
 
 
-async def test_documents_that_arrive_after_the_page_was_opened_are_shown(stub: StubApi, visit: Visit) -> None:
+async def test_new_documents_appear_without_reload(stub: StubApi, visit: Visit) -> None:
     page = await visit(stub.url)
     await page.clock.install()
     await page.reload()
@@ -77,7 +77,7 @@ async def test_documents_that_arrive_after_the_page_was_opened_are_shown(stub: S
     await expect(page.get_by_role("button", name="What is “Travel policy” about?")).to_be_visible()
 
 
-async def test_collections_of_profiles_are_not_offered(stub: StubApi, visit: Visit) -> None:
+async def test_profile_collections_are_not_listed(stub: StubApi, visit: Visit) -> None:
     stub.add_collection("profiles")["by_profile"] = True
     stub.add_document("text", file="cv.md", collection="c2")
     page = await visit(stub.url)
@@ -85,7 +85,7 @@ async def test_collections_of_profiles_are_not_offered(stub: StubApi, visit: Vis
     await expect(page.locator("#collection")).to_have_value("c1")
 
 
-async def test_another_collection_starts_a_new_thread(stub: StubApi, visit: Visit) -> None:
+async def test_collection_switch_starts_new_conversation(stub: StubApi, visit: Visit) -> None:
     stub.add_collection("travel")
     stub.scripts = [answer("One."), answer("Two.")]
     page = await visit(stub.url)
@@ -99,7 +99,7 @@ async def test_another_collection_starts_a_new_thread(stub: StubApi, visit: Visi
     assert stub.queries[1]["collection"] == "c2"
 
 
-async def test_files_are_watched_until_each_is_done_or_failed(stub: StubApi, visit: Visit) -> None:
+async def test_upload_is_polled_until_each_file_completes_or_fails(stub: StubApi, visit: Visit) -> None:
     stub.ingestion_gate.clear()
     stub.ingestion_errors["scan.pdf"] = "The document contains no text."
     page = await visit(stub.url)
@@ -116,7 +116,7 @@ async def test_files_are_watched_until_each_is_done_or_failed(stub: StubApi, vis
     assert stub.requests.count(f"GET /v1/jobs/{next(iter(stub.jobs))}") == asked  # polling has ended
 
 
-async def test_a_job_still_running_is_found_again_after_a_reload(stub: StubApi, visit: Visit) -> None:
+async def test_running_job_is_shown_again_after_reload(stub: StubApi, visit: Visit) -> None:
     stub.ingestion_gate.clear()
     page = await visit(stub.url)
     await page.set_input_files("#files", [file("slow.md")])
@@ -128,7 +128,9 @@ async def test_a_job_still_running_is_found_again_after_a_reload(stub: StubApi, 
     await expect(page.locator("#uploads")).to_contain_text("Added, 3 passages")
 
 
-async def test_a_file_can_be_dropped_anywhere_even_without_a_collection(stub: StubApi, visit: Visit) -> None:
+async def test_dropped_file_without_collection_creates_default_collection(
+    stub: StubApi, visit: Visit
+) -> None:
     stub.collections.clear()
     page = await visit(stub.url)
     await expect(page.get_by_label("Collection", exact=True)).to_be_disabled()
@@ -138,7 +140,7 @@ async def test_a_file_can_be_dropped_anywhere_even_without_a_collection(stub: St
     await expect(page.locator("#over")).to_be_hidden()
 
 
-async def test_a_new_collection_is_chosen_and_a_taken_name_is_refused(stub: StubApi, visit: Visit) -> None:
+async def test_new_collection_is_selected_and_duplicate_name_is_rejected(stub: StubApi, visit: Visit) -> None:
     page = await visit(stub.url, failed_requests=True)
     await page.get_by_role("button", name="New collection").click()
     await page.get_by_label("Name").fill("handbook")
@@ -150,7 +152,7 @@ async def test_a_new_collection_is_chosen_and_a_taken_name_is_refused(stub: Stub
     await expect(page.get_by_label("Collection", exact=True)).to_have_value(stub.collections[1]["id"])
 
 
-async def test_deleting_a_document_asks_first(stub: StubApi, visit: Visit) -> None:
+async def test_document_deletion_requires_confirmation(stub: StubApi, visit: Visit) -> None:
     stub.add_document("text", file="old.md")
     page = await visit(stub.url)
     await page.get_by_role("button", name="Documents", exact=True).click()
@@ -164,7 +166,7 @@ async def test_deleting_a_document_asks_first(stub: StubApi, visit: Visit) -> No
     assert stub.documents == []
 
 
-async def test_long_lists_of_documents_come_in_pages(stub: StubApi, visit: Visit) -> None:
+async def test_document_list_is_paginated(stub: StubApi, visit: Visit) -> None:
     for number in range(60):
         stub.add_document("text", file=f"{number}.md")
     page = await visit(stub.url)
@@ -174,7 +176,7 @@ async def test_long_lists_of_documents_come_in_pages(stub: StubApi, visit: Visit
     await expect(page.locator("#document-list li")).to_have_count(60)
 
 
-async def test_a_missing_key_is_asked_for_and_sent(stub: StubApi, visit: Visit) -> None:
+async def test_missing_api_key_opens_prompt_and_is_sent_afterwards(stub: StubApi, visit: Visit) -> None:
     stub.api_key = "correct-horse"
     stub.add_document("text", file="a.md", title="Secret plan")
     page = await visit(stub.url, failed_requests=True)
@@ -190,7 +192,7 @@ async def test_a_missing_key_is_asked_for_and_sent(stub: StubApi, visit: Visit) 
     assert "correct-horse" not in await page.content()
 
 
-async def test_declining_the_key_leaves_a_way_back(stub: StubApi, visit: Visit) -> None:
+async def test_declined_api_key_prompt_can_be_retried(stub: StubApi, visit: Visit) -> None:
     stub.api_key = "correct-horse"
     page = await visit(stub.url, failed_requests=True)
     await expect(page.get_by_role("dialog")).to_be_visible()
@@ -201,7 +203,7 @@ async def test_declining_the_key_leaves_a_way_back(stub: StubApi, visit: Visit) 
     await expect(page.get_by_role("heading", level=1)).to_have_text("Ask your own documents")
 
 
-async def test_hostile_text_stays_text(stub: StubApi, visit: Visit) -> None:
+async def test_hostile_text_is_shown_as_plain_text(stub: StubApi, visit: Visit) -> None:
     stub.collections[0]["name"] = HOSTILE
     document = stub.add_document(f"before {HOSTILE} after", file=f"{HOSTILE}.md", title=HOSTILE)
     cited = source(1, document, 0, len(document["text"]), heading=HOSTILE)
@@ -226,7 +228,7 @@ async def test_hostile_text_stays_text(stub: StubApi, visit: Visit) -> None:
     )
 
 
-async def test_the_page_is_one_file_that_parses_no_html() -> None:
+async def test_page_is_one_file_without_html_parsing() -> None:
     sent = page_response("index.html")
     html, policy = bytes(sent.body).decode(), sent.headers["Content-Security-Policy"]
     assert not re.search(
@@ -242,7 +244,9 @@ async def test_the_page_is_one_file_that_parses_no_html() -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_colours_follow_the_system_and_stay_readable(stub: StubApi, visit: Visit, scheme: str) -> None:
+async def test_colors_follow_system_scheme_and_stay_readable(
+    stub: StubApi, visit: Visit, scheme: str
+) -> None:
     document = stub.add_document("A passage.", file="a.md")
     stub.scripts = [answer("Text [1].", sources=[source(1, document, 0, 10)])]
     page = await visit(stub.url, color_scheme=scheme)
@@ -269,7 +273,7 @@ def contrast(one: float, other: float) -> float:
     return (max(one, other) + 0.05) / (min(one, other) + 0.05)
 
 
-async def test_a_phone_never_scrolls_sideways_and_sources_open_as_a_sheet(
+async def test_phone_layout_never_scrolls_sideways_and_opens_source_sheet(
     stub: StubApi, visit: Visit
 ) -> None:
     document = stub.add_document("word " * 400 + "W" * 300, file="x" * 180 + ".md", title="T" * 180)
@@ -294,7 +298,7 @@ async def test_a_phone_never_scrolls_sideways_and_sources_open_as_a_sheet(
     assert not await page.evaluate("document.getElementById('talk').inert")
 
 
-async def test_everything_can_be_done_with_the_keyboard(stub: StubApi, visit: Visit) -> None:
+async def test_page_is_fully_usable_with_the_keyboard(stub: StubApi, visit: Visit) -> None:
     document = stub.add_document("The limit is 48.", file="a.md", title="Policy")
     stub.scripts = [answer("It is 48 [Context 1].", sources=[source(1, document, 0, 16)])]
     page = await visit(stub.url)
@@ -324,7 +328,7 @@ async def test_everything_can_be_done_with_the_keyboard(stub: StubApi, visit: Vi
     await expect(page.locator(".cite")).to_be_focused()
 
 
-async def test_reduced_motion_is_respected(stub: StubApi, visit: Visit) -> None:
+async def test_reduced_motion_disables_animation(stub: StubApi, visit: Visit) -> None:
     stub.ingestion_gate.clear()
     page = await visit(stub.url, reduced_motion="reduce")
     await page.set_input_files("#files", [file("a.md")])

@@ -27,7 +27,7 @@ async def shown(page: Page, stub: StubApi, text: str, sources: list[dict[str, An
     return markup
 
 
-async def test_text_is_shown_before_the_answer_ends(stub: StubApi, visit: Visit) -> None:
+async def test_streamed_text_is_shown_before_the_answer_ends(stub: StubApi, visit: Visit) -> None:
     gate = asyncio.Event()
     stub.scripts = [answer("The first half", Hold(gate), " and the second.")]
     page = await visit(stub.url)
@@ -48,9 +48,7 @@ async def test_text_is_shown_before_the_answer_ends(stub: StubApi, visit: Visit)
 
 
 @pytest.mark.parametrize("how", ["Escape", "button"])
-async def test_stopping_ends_the_answer_at_the_server_and_keeps_the_text(
-    stub: StubApi, visit: Visit, how: str
-) -> None:
+async def test_stop_aborts_query_on_server_and_retains_text(stub: StubApi, visit: Visit, how: str) -> None:
     stub.scripts = [answer("As far as it got", Hold(asyncio.Event())), answer("Whole.")]
     page = await visit(stub.url)
     await ask(page)
@@ -67,7 +65,7 @@ async def test_stopping_ends_the_answer_at_the_server_and_keeps_the_text(
     await expect(page.locator(".answer")).to_have_text("Whole.")
 
 
-async def test_a_citation_highlights_its_passage_behind_emoji(stub: StubApi, visit: Visit) -> None:
+async def test_citation_click_highlights_its_passage_after_emoji(stub: StubApi, visit: Visit) -> None:
     meal = "Meals: 48 € 🍝 a day."
     text = f"{meal} " + "👩‍💻🧳 " * 500 + f"{meal} " + "More text. " * 500 + "Hotels: 160 €."
     document = stub.add_document(text, file="travel.md", title="Travel")
@@ -90,7 +88,7 @@ async def test_a_citation_highlights_its_passage_behind_emoji(stub: StubApi, vis
     await expect(page.locator("#passage")).to_be_in_viewport(ratio=1)
 
 
-async def test_words_quoted_from_a_passage_stand_out_in_it(stub: StubApi, visit: Visit) -> None:
+async def test_quoted_words_are_highlighted_in_their_passage(stub: StubApi, visit: Visit) -> None:
     text = "Meals (48 € a day)\nare paid. Receipts are kept for a year. Hotels are not."
     cited = [source(1, stub.add_document(text, file="a.md"), 0, len(text))]
     stub.scripts = [
@@ -104,7 +102,7 @@ async def test_words_quoted_from_a_passage_stand_out_in_it(stub: StubApi, visit:
         assert await page.locator("#passage").text_content() == text
 
 
-async def test_a_huge_document_opens_around_its_passage(stub: StubApi, visit: Visit) -> None:
+async def test_huge_document_opens_around_its_passage(stub: StubApi, visit: Visit) -> None:
     text = "".join(f"Line {n} of a very long document.\n" for n in range(30_000))
     document = stub.add_document(text, file="huge.md")
     start = text.index("Line 20000 ")
@@ -119,7 +117,7 @@ async def test_a_huge_document_opens_around_its_passage(stub: StubApi, visit: Vi
     assert await page.locator("#document-text").text_content() == text
 
 
-async def test_a_changed_or_deleted_document_still_shows_the_passage(stub: StubApi, visit: Visit) -> None:
+async def test_changed_or_deleted_document_still_shows_the_passage(stub: StubApi, visit: Visit) -> None:
     moved = stub.add_document("The limit is 48.", file="moved.md")
     changed = stub.add_document("The limit is 48.", file="changed.md")
     deleted = stub.add_document("The limit is 48.", file="deleted.md")
@@ -137,7 +135,7 @@ async def test_a_changed_or_deleted_document_still_shows_the_passage(stub: StubA
         await expect(page.locator("#passage")).to_have_text("The limit is 48.")
 
 
-async def test_labels_that_name_no_source_stay_text(stub: StubApi, visit: Visit) -> None:
+async def test_labels_without_source_are_shown_as_text(stub: StubApi, visit: Visit) -> None:
     document = stub.add_document("passage", file="a.md")
     one = [source(1, document, 0, 7)]
     page = await visit(stub.url)
@@ -153,7 +151,7 @@ async def test_labels_that_name_no_source_stay_text(stub: StubApi, visit: Visit)
     )
 
 
-async def test_light_formatting(stub: StubApi, visit: Visit) -> None:
+async def test_markdown_subset_is_rendered(stub: StubApi, visit: Visit) -> None:
     page = await visit(stub.url)
     text = (
         "# Title\nOne **bold** and *slanted* `co*d*e`\nSecond line, 2 * 3 * 4 and\nsnake_case\n\n"
@@ -170,7 +168,7 @@ async def test_light_formatting(stub: StubApi, visit: Visit) -> None:
     )
 
 
-async def test_the_conversation_continues_and_starts_anew(stub: StubApi, visit: Visit) -> None:
+async def test_conversation_sends_history_and_new_conversation_drops_it(stub: StubApi, visit: Visit) -> None:
     stub.scripts = [answer(f"Answer {n}.") for n in range(6)] + [
         [Send("token", {"text": "Half"})],
         answer("Seventh."),
@@ -196,7 +194,7 @@ async def test_the_conversation_continues_and_starts_anew(stub: StubApi, visit: 
     assert "messages" not in stub.queries[8]
 
 
-async def test_quotes_are_named_as_quotes(stub: StubApi, visit: Visit) -> None:
+async def test_extractive_answer_shows_quote_badge(stub: StubApi, visit: Visit) -> None:
     cited = [source(1, stub.add_document("A quote.", file="a.md"), 0, 8)]
     stub.scripts = [
         answer("“A quote.” [Context 1]", sources=cited, extractive=True),
@@ -211,7 +209,7 @@ async def test_quotes_are_named_as_quotes(stub: StubApi, visit: Visit) -> None:
         await expect(page.locator(".badge")).to_have_text(badges[: turn + 1])
 
 
-async def test_sources_show_what_they_were_ranked_by(stub: StubApi, visit: Visit) -> None:
+async def test_sources_show_their_relevance_or_similarity_score(stub: StubApi, visit: Visit) -> None:
     document = stub.add_document("A quote.", file="a.md")
     ranked = [source(n, document, 0, 8, score=0.1, relevance=r) for n, r in ((1, 0.93), (2, None))]
     stub.scripts = [answer("Both [Context 1] [Context 2].", sources=ranked)]
@@ -223,7 +221,7 @@ async def test_sources_show_what_they_were_ranked_by(stub: StubApi, visit: Visit
     await expect(rows.first).to_have_attribute("title", "Relevance to the question")
 
 
-async def test_an_answer_that_was_cut_short_says_why(stub: StubApi, visit: Visit) -> None:
+async def test_truncated_answer_shows_the_reason(stub: StubApi, visit: Visit) -> None:
     stub.scripts = [answer("Long", finish_reason="length"), answer("Late", finish_reason="deadline")]
     page = await visit(stub.url)
     for turn, reason in enumerate(("reached its length limit", "Time ran out")):
@@ -231,7 +229,7 @@ async def test_an_answer_that_was_cut_short_says_why(stub: StubApi, visit: Visit
         await expect(page.locator(".turn").nth(turn)).to_contain_text(reason)
 
 
-async def test_a_reader_is_not_moved_while_a_long_answer_grows(stub: StubApi, visit: Visit) -> None:
+async def test_scroll_position_is_stable_while_a_long_answer_grows(stub: StubApi, visit: Visit) -> None:
     gate = asyncio.Event()
     long = "A paragraph of a long answer.\n\n" * 60
     stub.scripts = [answer("Short."), answer(long, Hold(gate), long, "The end.")]

@@ -60,7 +60,7 @@ async def bakery(postgres_server: EmbeddedPostgres, make_tenant: Callable[[], st
         yield Bakery(relay, client, gate)
 
 
-async def test_a_cut_answer_is_whole_in_the_end(bakery: Bakery, visit: Visit) -> None:
+async def test_interrupted_answer_is_resumed_to_its_whole_text(bakery: Bakery, visit: Visit) -> None:
     page = await visit(bakery.relay.url, failed_requests=True)
     await ask(page, "How long must the dough rise?")
     await expect(page.locator(".answer")).to_have_text("Let the dough rise")
@@ -82,7 +82,7 @@ async def test_a_cut_answer_is_whole_in_the_end(bakery: Bakery, visit: Visit) ->
     await expect(page.locator(".cost b")).to_have_text("price unknown")
 
 
-async def test_stopping_reaches_the_model_and_the_log(bakery: Bakery, visit: Visit) -> None:
+async def test_stop_aborts_model_call_and_logs_partial_answer(bakery: Bakery, visit: Visit) -> None:
     page = await visit(bakery.relay.url)
     await ask(page, "How long must the dough rise?")
     await expect(page.locator(".answer")).to_have_text("Let the dough rise")
@@ -93,7 +93,7 @@ async def test_stopping_reaches_the_model_and_the_log(bakery: Bakery, visit: Vis
     assert (row["outcome"], row["generated_response"]) == ("aborted", PIECES[0])
 
 
-async def test_leaving_the_page_stops_the_answer(bakery: Bakery, visit: Visit) -> None:
+async def test_page_unload_aborts_the_answer(bakery: Bakery, visit: Visit) -> None:
     page = await visit(bakery.relay.url)
     await ask(page, "How long must the dough rise?")
     await expect(page.locator(".answer")).to_have_text("Let the dough rise")

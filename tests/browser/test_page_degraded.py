@@ -18,7 +18,7 @@ def finished(script: list[Step], **done: object) -> list[Step]:
     return [*script[:-1], Send("done", {**last.data, **done})]
 
 
-async def test_passages_in_an_answers_place_are_named_so(stub: StubApi, visit: Visit) -> None:
+async def test_retrieved_passages_without_answer_are_labeled_as_quotes(stub: StubApi, visit: Visit) -> None:
     cited = [source(1, stub.add_document("A quote.", file="a.md"), 0, 8)]
     step = {
         "step": "passages",
@@ -37,7 +37,7 @@ async def test_passages_in_an_answers_place_are_named_so(stub: StubApi, visit: V
     await expect(page.locator(".foot")).not_to_contain_text("fake-1")  # whoever was asked did not write this
 
 
-async def test_another_model_is_named(stub: StubApi, visit: Visit) -> None:
+async def test_fallback_model_is_named_in_the_footer(stub: StubApi, visit: Visit) -> None:
     step = {"step": "provider", "reason": "llm_error", "provider": "b", "model": "b-2", "extractive": False}
     stub.scripts = [finished(answer(Send("degraded", step), "Text."), degraded=["provider"], cached=False)]
     page = await visit(stub.url)
@@ -47,7 +47,7 @@ async def test_another_model_is_named(stub: StubApi, visit: Visit) -> None:
     await expect(page.locator(".foot")).to_contain_text("b-2")
 
 
-async def test_an_answer_from_the_cache_says_so(stub: StubApi, visit: Visit) -> None:
+async def test_cached_answer_is_labeled_in_the_footer(stub: StubApi, visit: Visit) -> None:
     stub.scripts = [finished(answer("Text."), degraded=[], cached=True), answer("Text.")]
     page = await visit(stub.url)
     await ask(page)

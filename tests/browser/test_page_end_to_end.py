@@ -37,7 +37,7 @@ async def server_url(postgres_server: EmbeddedPostgres, make_tenant: Callable[[]
         yield url
 
 
-async def test_from_an_empty_server_to_a_checked_answer(server_url: str, visit: Visit) -> None:
+async def test_empty_server_with_uploads_yields_cited_answer(server_url: str, visit: Visit) -> None:
     page = await visit(server_url)
     await expect(page.get_by_role("heading", level=1)).to_have_text("Ask your own documents")
     texts = {"kettle.md": KETTLE, "bread.md": BREAD, "empty.txt": ""}

@@ -35,7 +35,7 @@ async def widths(page: Page, selector: str) -> list[float]:
     return found
 
 
-async def test_citations_show_their_verdict_while_the_answer_streams(stub: StubApi, visit: Visit) -> None:
+async def test_citation_verdicts_are_shown_while_the_answer_streams(stub: StubApi, visit: Visit) -> None:
     text = "Breakfast 🍳 is 48 € [Context 1]. Dinner is 90 € [Context 1, Context 2]. Nice [Context 2]. `x[1]`"
     document = stub.add_document("48 and 60", file="a.md", title="Travel")
     gate = asyncio.Event()
@@ -69,7 +69,7 @@ async def test_citations_show_their_verdict_while_the_answer_streams(stub: StubA
     )
 
 
-async def test_marks_typed_by_a_model_or_in_code_stay_text(stub: StubApi, visit: Visit) -> None:
+async def test_marker_characters_and_code_labels_are_shown_as_text(stub: StubApi, visit: Visit) -> None:
     text = "\ue0000.1\ue001 and [1].\n\n~~~\nlist [1]\n~~~\n"
     one = [source(1, stub.add_document("passage", file="a.md"), 0, 7)]
     citations = [citation(text, "[1]", 1, "supported", occurrence=n) for n in (1, 2)]
@@ -83,7 +83,7 @@ async def test_marks_typed_by_a_model_or_in_code_stay_text(stub: StubApi, visit:
     await expect(page.locator(".answer pre")).to_have_text("list [1]")
 
 
-async def test_the_funnel_can_be_seen_and_read(stub: StubApi, visit: Visit) -> None:
+async def test_funnel_shows_chunk_counts_and_proportional_bars(stub: StubApi, visit: Visit) -> None:
     stub.scripts = [answer("Text.")]
     page = await visit(stub.url)
     await ask(page)
@@ -105,7 +105,7 @@ async def test_the_funnel_can_be_seen_and_read(stub: StubApi, visit: Visit) -> N
         ({"matched": None, **NOTHING}, "Matched not searched"),
     ],
 )
-async def test_funnels_without_a_plain_count(
+async def test_funnel_without_exact_count_shows_bounded_or_no_count(
     stub: StubApi, visit: Visit, changes: dict[str, Any], expected: str
 ) -> None:
     stub.scripts = [answer("Text.", funnel=FUNNEL | changes)]
@@ -117,7 +117,7 @@ async def test_funnels_without_a_plain_count(
     assert all(width >= 0 for width in await widths(page, ".funnel .track i"))
 
 
-async def test_time_and_cost_are_shown(stub: StubApi, visit: Visit) -> None:
+async def test_evidence_shows_time_and_cost(stub: StubApi, visit: Visit) -> None:
     stub.scripts = [answer("Text.")]
     page = await visit(stub.url)
     await ask(page)
@@ -145,7 +145,9 @@ async def test_time_and_cost_are_shown(stub: StubApi, visit: Visit) -> None:
         ({"cost_usd": 0.00000123}, "$0.0000012"),
     ],
 )
-async def test_costs(stub: StubApi, visit: Visit, done: dict[str, Any], cost: str) -> None:
+async def test_cost_shows_price_cache_or_unknown(
+    stub: StubApi, visit: Visit, done: dict[str, Any], cost: str
+) -> None:
     stub.scripts = [answer("Text.", **done)]
     page = await visit(stub.url)
     await ask(page)
@@ -156,7 +158,7 @@ async def test_costs(stub: StubApi, visit: Visit, done: dict[str, Any], cost: st
         await expect(page.locator(".foot")).to_contain_text("fake-1 · price unknown")
 
 
-async def test_quotes_cost_nothing(stub: StubApi, visit: Visit) -> None:
+async def test_extractive_answer_shows_zero_cost(stub: StubApi, visit: Visit) -> None:
     stub.scripts = [answer("Quoted.", extractive=True, cost_usd=None)]
     page = await visit(stub.url)
     await ask(page)
@@ -165,7 +167,7 @@ async def test_quotes_cost_nothing(stub: StubApi, visit: Visit) -> None:
     await expect(page.locator(".cost")).to_have_text("$0, no model wrote this")
 
 
-async def test_an_answer_without_a_first_token(stub: StubApi, visit: Visit) -> None:
+async def test_time_without_first_token_shows_search_and_rest(stub: StubApi, visit: Visit) -> None:
     latency = {
         "retrieval_ms": 20,
         "context_ms": 0,
@@ -181,7 +183,7 @@ async def test_an_answer_without_a_first_token(stub: StubApi, visit: Visit) -> N
     assert await listed(page, "Time") == ["Search 20 ms", "The rest 10 ms", "Total 30 ms"]
 
 
-async def test_accounts_are_closed_until_they_are_opened(stub: StubApi, visit: Visit) -> None:
+async def test_evidence_is_collapsed_until_opened(stub: StubApi, visit: Visit) -> None:
     stub.scripts = [answer("One."), answer("Two.")]
     page = await visit(stub.url)
     for turn in range(2):
@@ -194,7 +196,7 @@ async def test_accounts_are_closed_until_they_are_opened(stub: StubApi, visit: V
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_a_phone_shows_all_of_it(stub: StubApi, visit: Visit, scheme: str) -> None:
+async def test_evidence_on_phone_fits_the_screen(stub: StubApi, visit: Visit, scheme: str) -> None:
     big = {"matched": 1_234_567, "matched_is_at_least": True, "candidates": 100, "used": 97, "cited": 42}
     text = "It is 48 [1]. It is 90 [1]. "
     cited = [source(1, stub.add_document("48", file="a.md"), 0, 2)]

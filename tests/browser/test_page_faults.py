@@ -33,7 +33,9 @@ WIRE = (
 
 # P2: any legal serialisation of the stream, cut anywhere
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 10_000])
-async def test_the_stream_is_read_as_the_standard_says(stub: StubApi, visit: Visit, size: int) -> None:
+async def test_event_stream_split_at_any_size_is_parsed_per_standard(
+    stub: StubApi, visit: Visit, size: int
+) -> None:
     page = await visit(stub.url)
     wire = WIRE.encode()
     events = await page.evaluate(
@@ -58,7 +60,7 @@ async def test_the_stream_is_read_as_the_standard_says(stub: StubApi, visit: Vis
     ]
 
 
-async def test_unknown_events_and_pings_do_not_disturb_an_answer(stub: StubApi, visit: Visit) -> None:
+async def test_unknown_events_and_pings_are_ignored(stub: StubApi, visit: Visit) -> None:
     stub.scripts = [[Raw(WIRE.encode())]]
     page = await visit(stub.url)
     await ask(page)
@@ -84,7 +86,7 @@ PROBLEM = {"status": 502, "detail": "RAG query error: The model failed.", "reque
     ],
     ids=["error", "error-nested", "no-terminal", "unfinished-terminal", "nonsense", "503", "429"],
 )
-async def test_a_broken_answer_says_so_and_can_be_retried(
+async def test_failed_answer_shows_error_and_can_be_retried(
     stub: StubApi, visit: Visit, steps: list[Step], message: str, partial: bool
 ) -> None:
     stub.scripts = [steps, answer("Whole.")]
@@ -101,7 +103,7 @@ async def test_a_broken_answer_says_so_and_can_be_retried(
     assert "messages" not in stub.queries[1]
 
 
-async def test_a_reset_connection_says_so_and_keeps_the_text(stub: StubApi, visit: Visit) -> None:
+async def test_reset_connection_shows_error_and_retains_text(stub: StubApi, visit: Visit) -> None:
     gate = asyncio.Event()
     stub.scripts = [[PARTIAL, Hold(gate), Cut()]]
     page = await visit(stub.url, failed_requests=True)
@@ -112,7 +114,7 @@ async def test_a_reset_connection_says_so_and_keeps_the_text(stub: StubApi, visi
     await expect(page.locator(".answer")).to_have_text("Half an ans")
 
 
-async def test_a_silent_server_is_given_up(stub: StubApi, visit: Visit) -> None:
+async def test_silent_server_times_out_and_closes_the_query(stub: StubApi, visit: Visit) -> None:
     stub.scripts = [[PARTIAL, Hold(asyncio.Event())]]
     page = await visit(stub.url)
     await page.clock.install()

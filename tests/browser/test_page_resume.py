@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 LOST = "Connection lost, resuming…"
 
 
-async def test_a_cut_answer_is_resumed_where_it_was(stub: StubApi, visit: Visit) -> None:
+async def test_interrupted_answer_is_resumed_at_its_last_event(stub: StubApi, visit: Visit) -> None:
     gate = asyncio.Event()
     stub.scripts = [answer("Grüße, ", "eins ", Cut(), "zwei ", Hold(gate), "drei.", answer="")]
     del stub.scripts[0][-1].data["answer"]  # type: ignore[union-attr]  # so that what is shown are the tokens
@@ -34,7 +34,9 @@ async def test_a_cut_answer_is_resumed_where_it_was(stub: StubApi, visit: Visit)
 
 
 @pytest.mark.parametrize("at", range(1, 9))
-async def test_cut_anywhere_the_joined_text_is_the_whole(stub: StubApi, visit: Visit, at: int) -> None:
+async def test_answer_interrupted_at_any_event_is_whole_after_resume(
+    stub: StubApi, visit: Visit, at: int
+) -> None:
     text = "It is 48 [Context 1]. Bread 👩‍🍳 rises."
     cited = [source(1, stub.add_document("48", file="a.md"), 0, 2)]
     script = answer("It is ", "48 [Con", "text 1]. ", "Bread 👩‍🍳 rises.", sources=cited)
@@ -51,7 +53,7 @@ async def test_cut_anywhere_the_joined_text_is_the_whole(stub: StubApi, visit: V
     assert len(stub.queries) == 1
 
 
-async def test_it_comes_back_until_the_server_does(stub: StubApi, visit: Visit) -> None:
+async def test_unavailable_server_is_retried_until_it_resumes(stub: StubApi, visit: Visit) -> None:
     stub.scripts = [answer("One ", Cut(), "two ", Cut(), "three.")]
     stub.refused_returns = [Refuse(503, "Away."), Refuse(502, "Away.")]
     page = await visit(stub.url, failed_requests=True)
@@ -64,7 +66,9 @@ async def test_it_comes_back_until_the_server_does(stub: StubApi, visit: Visit) 
 
 
 @pytest.mark.parametrize("status", [404, 403])
-async def test_a_part_that_cannot_be_resumed_is_no_answer(stub: StubApi, visit: Visit, status: int) -> None:
+async def test_answer_that_cannot_be_resumed_fails_and_can_be_retried(
+    stub: StubApi, visit: Visit, status: int
+) -> None:
     stub.scripts = [answer("Half an ", Cut(), "answer."), answer("Whole.")]
     stub.refused_returns = [Refuse(status, "No.")]
     page = await visit(stub.url, failed_requests=True)
@@ -81,7 +85,7 @@ async def test_a_part_that_cannot_be_resumed_is_no_answer(stub: StubApi, visit: 
     assert [query["query"] for query in stub.queries] == ["Why?", "Why?"]
 
 
-async def test_it_gives_up_after_a_while_and_can_be_told_to_go_on(stub: StubApi, visit: Visit) -> None:
+async def test_resume_stops_after_repeated_failures_and_can_be_continued(stub: StubApi, visit: Visit) -> None:
     stub.scripts = [answer("Half an ", Cut(), "answer.")]
     stub.refused_returns = [Refuse(503, "Away.")] * 7
     page = await visit(stub.url, failed_requests=True)
@@ -110,7 +114,7 @@ async def test_it_gives_up_after_a_while_and_can_be_told_to_go_on(stub: StubApi,
     assert len(stub.queries) == 1
 
 
-async def test_back_online_it_does_not_wait(stub: StubApi, visit: Visit) -> None:
+async def test_online_event_resumes_without_waiting(stub: StubApi, visit: Visit) -> None:
     stub.scripts = [answer("Half an ", Cut(), "answer.")]
     page = await visit(stub.url, failed_requests=True)
     await page.clock.install()
@@ -123,7 +127,7 @@ async def test_back_online_it_does_not_wait(stub: StubApi, visit: Visit) -> None
     await expect(page.locator(".answer")).to_have_text("Half an answer.")
 
 
-async def test_a_silent_connection_is_resumed(stub: StubApi, visit: Visit) -> None:
+async def test_silent_connection_is_resumed(stub: StubApi, visit: Visit) -> None:
     gate = asyncio.Event()
     stub.scripts = [answer("Half an ", Hold(gate), "answer.")]
     page = await visit(stub.url)
@@ -140,7 +144,7 @@ async def test_a_silent_connection_is_resumed(stub: StubApi, visit: Visit) -> No
     assert stub.returns == ["3"]
 
 
-async def test_stopping_while_the_connection_is_lost(stub: StubApi, visit: Visit) -> None:
+async def test_stop_during_reconnect_aborts_the_stream(stub: StubApi, visit: Visit) -> None:
     stub.scripts = [answer("Half an ", Cut(), "answer.")]
     stub.refused_returns = [Refuse(503, "Away.")] * 7
     page = await visit(stub.url, failed_requests=True)
@@ -152,7 +156,7 @@ async def test_stopping_while_the_connection_is_lost(stub: StubApi, visit: Visit
     await expect(page.locator(".turn")).to_contain_text("Stopped. This is not the whole answer.")
 
 
-async def test_a_server_that_does_not_stop_is_left(stub: StubApi, visit: Visit) -> None:
+async def test_unsuccessful_stop_request_closes_the_connection(stub: StubApi, visit: Visit) -> None:
     gate = asyncio.Event()
     script = answer("Half an ", Hold(gate), "answer.")
     stub.scripts = [[Send("meta", {**script[0].data, "request_id": "unknown"}), *script[1:]]]  # type: ignore[union-attr]  # a Send
@@ -166,7 +170,7 @@ async def test_a_server_that_does_not_stop_is_left(stub: StubApi, visit: Visit) 
 
 
 @pytest.mark.parametrize("how", ["New conversation", "leave"])
-async def test_an_answer_that_nobody_reads_is_stopped(stub: StubApi, visit: Visit, how: str) -> None:
+async def test_abandoned_answer_is_stopped_on_the_server(stub: StubApi, visit: Visit, how: str) -> None:
     stub.scripts = [answer("Half an ", Hold(asyncio.Event()), "answer.")]
     page = await visit(stub.url)
     await ask(page)

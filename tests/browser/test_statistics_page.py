@@ -73,7 +73,9 @@ def plot(page: Page, title: str) -> Any:
     return page.get_by_role("group", name=f"{title}.")
 
 
-async def test_numbers_and_charts(full: StubApi, visit: Visit) -> None:  # D-041, D-042
+async def test_statistics_page_shows_tiles_charts_and_models(
+    full: StubApi, visit: Visit
+) -> None:  # D-041, D-042
     page = await visit(f"{full.url}/statistics")
     await expect(tile(page, "Questions")).to_contain_text("1,000")
     await expect(tile(page, "Questions")).to_contain_text("100 failed")
@@ -106,13 +108,13 @@ async def test_numbers_and_charts(full: StubApi, visit: Visit) -> None:  # D-041
     await expect(page.get_by_text("* without models whose price is not known")).to_be_visible()
 
 
-async def test_a_line_is_broken_where_nothing_was_measured(full: StubApi, visit: Visit) -> None:
+async def test_line_chart_has_a_gap_where_data_is_missing(full: StubApi, visit: Visit) -> None:
     page = await visit(f"{full.url}/statistics")
     path = await plot(page, "Time to the whole answer").locator("path.one").get_attribute("d")
     assert (path or "").count("M") == 2
 
 
-async def test_the_keyboard_reads_every_interval(full: StubApi, visit: Visit) -> None:
+async def test_arrow_keys_show_every_interval(full: StubApi, visit: Visit) -> None:
     page = await visit(f"{full.url}/statistics")
     chart = plot(page, "Questions by outcome")
     await chart.focus()
@@ -130,7 +132,7 @@ async def test_the_keyboard_reads_every_interval(full: StubApi, visit: Visit) ->
     await expect(page.locator(".tip:visible")).to_have_count(0)
 
 
-async def test_the_pointer_shows_what_is_under_it(full: StubApi, visit: Visit) -> None:
+async def test_pointer_hover_shows_tooltip_of_the_interval(full: StubApi, visit: Visit) -> None:
     page = await visit(f"{full.url}/statistics")
     chart = plot(page, "Cost")
     box = await chart.bounding_box()
@@ -143,7 +145,7 @@ async def test_the_pointer_shows_what_is_under_it(full: StubApi, visit: Visit) -
     await expect(page.locator(".tip:visible")).to_have_count(0)
 
 
-async def test_every_chart_is_a_table_too(full: StubApi, visit: Visit) -> None:
+async def test_chart_is_available_as_a_table(full: StubApi, visit: Visit) -> None:
     page = await visit(f"{full.url}/statistics")
     figure = page.locator("figure").filter(has=plot(page, "Questions by outcome"))
     await figure.get_by_text("As a table").click()
@@ -152,7 +154,7 @@ async def test_every_chart_is_a_table_too(full: StubApi, visit: Visit) -> None:
     await expect(rows.nth(4)).to_have_text("Thu, November 1936040")
 
 
-async def test_ranges_and_collections_are_asked_for_and_kept(full: StubApi, visit: Visit) -> None:
+async def test_selected_range_and_collection_are_requested_and_restored(full: StubApi, visit: Visit) -> None:
     page = await visit(f"{full.url}/statistics")
     await expect(page.get_by_role("radio", name="7 days")).to_be_checked()
     await page.get_by_role("radio", name="30 days").check()
@@ -175,7 +177,7 @@ async def test_ranges_and_collections_are_asked_for_and_kept(full: StubApi, visi
     assert full.ranges[-1] == asked
 
 
-async def test_nothing_was_asked_yet(stub: StubApi, visit: Visit) -> None:
+async def test_statistics_without_queries_show_empty_state(stub: StubApi, visit: Visit) -> None:
     stub.statistics = statistics([0] * 7, content={"collections": 1, "documents": 0, "chunks": 0})
     page = await visit(f"{stub.url}/statistics")
     await expect(page.get_by_role("heading", name="No questions in this time")).to_be_visible()
@@ -185,7 +187,7 @@ async def test_nothing_was_asked_yet(stub: StubApi, visit: Visit) -> None:
     await expect(page).to_have_url(f"{stub.url}/")
 
 
-async def test_an_error_can_be_tried_again(stub: StubApi, visit: Visit) -> None:
+async def test_failed_load_shows_error_and_can_be_retried(stub: StubApi, visit: Visit) -> None:
     page = await visit(f"{stub.url}/statistics", failed_requests=True)
     await expect(page.get_by_role("alert")).to_contain_text("The database is not available.")
     stub.statistics = statistics([5])
@@ -194,7 +196,7 @@ async def test_an_error_can_be_tried_again(stub: StubApi, visit: Visit) -> None:
     await expect(page.get_by_role("alert")).to_be_hidden()
 
 
-async def test_a_key_is_asked_for_and_shared_with_the_main_page(full: StubApi, visit: Visit) -> None:
+async def test_missing_api_key_opens_prompt_and_is_shared_with_main_page(full: StubApi, visit: Visit) -> None:
     full.api_key = "right"
     page = await visit(f"{full.url}/statistics", failed_requests=True)
     await page.get_by_role("textbox", name="API key").fill("wrong")
@@ -208,7 +210,7 @@ async def test_a_key_is_asked_for_and_shared_with_the_main_page(full: StubApi, v
     await expect(tile(page, "Questions")).to_contain_text("1,000")  # without being asked again
 
 
-async def test_names_that_callers_choose_are_text(full: StubApi, visit: Visit) -> None:
+async def test_hostile_names_are_shown_as_text(full: StubApi, visit: Visit) -> None:
     full.statistics["models"][0]["model"] = HOSTILE
     full.add_collection(HOSTILE)
     page = await visit(f"{full.url}/statistics#{quote(HOSTILE)}")
@@ -218,7 +220,9 @@ async def test_names_that_callers_choose_are_text(full: StubApi, visit: Visit) -
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_phones_in_light_and_dark(full: StubApi, visit: Visit, scheme: str) -> None:
+async def test_statistics_on_phone_fit_the_screen_in_both_schemes(
+    full: StubApi, visit: Visit, scheme: str
+) -> None:
     page = await visit(f"{full.url}/statistics", color_scheme=scheme, **PHONE)
     await expect(tile(page, "Questions")).to_be_visible()
     assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") == 0
@@ -234,7 +238,7 @@ async def test_phones_in_light_and_dark(full: StubApi, visit: Visit, scheme: str
     assert tip["x"] + tip["width"] <= 360
 
 
-async def test_the_real_api_feeds_it(
+async def test_statistics_page_shows_data_of_the_real_api(
     postgres_server: EmbeddedPostgres, visit: Visit, make_tenant: Callable[[], str]
 ) -> None:
     tenant = make_tenant()

@@ -46,7 +46,7 @@ async def asked_natively(door: Door, **body: Any) -> tuple[int, list[ReceivedEve
         return 200, [event async for event in read_events(response.aiter_lines())]
 
 
-async def test_a_plain_reader(door: Door) -> None:
+async def test_sse_reader_receives_answer_and_errors(door: Door) -> None:
     vendor = door.surroundings.vendor
     vendor.script(Reply(texts=TEXTS))
     _, events = await asked_natively(door)
@@ -67,7 +67,7 @@ async def test_a_plain_reader(door: Door) -> None:
     assert events[-1].data["code"] == "llm_stream_broken"
 
 
-async def test_a_plain_reader_that_goes_away(door: Door) -> None:
+async def test_sse_reader_disconnect_aborts_query_and_logs_partial_answer(door: Door) -> None:
     door.surroundings.vendor.script(held_back(door))
     async with (
         door.surroundings.client(door.url) as native,
@@ -84,7 +84,9 @@ async def test_a_plain_reader_that_goes_away(door: Door) -> None:
 # -- the openai package
 
 
-async def test_the_openai_client_chats(door: Door, client: AsyncOpenAI) -> None:
+async def test_openai_chat_completions_return_answer_with_annotations(
+    door: Door, client: AsyncOpenAI
+) -> None:
     vendor = door.surroundings.vendor
     vendor.script(Reply(texts=TEXTS), Reply(texts=TEXTS))
     whole = await client.chat.completions.create(model=MODEL, messages=ASKED)
@@ -105,7 +107,7 @@ async def test_the_openai_client_chats(door: Door, client: AsyncOpenAI) -> None:
     assert final.usage == whole.usage
 
 
-async def test_the_openai_client_is_told_of_errors(door: Door, client: AsyncOpenAI) -> None:
+async def test_openai_chat_errors_raise_typed_exceptions(door: Door, client: AsyncOpenAI) -> None:
     for stream in (False, True):
         with pytest.raises(openai.NotFoundError) as unknown:
             await client.chat.completions.create(model="vectorforge/none", messages=ASKED, stream=stream)
@@ -126,7 +128,7 @@ async def test_the_openai_client_is_told_of_errors(door: Door, client: AsyncOpen
     assert broken.value.code == "llm_stream_broken"
 
 
-async def test_the_openai_client_cancels(door: Door, client: AsyncOpenAI) -> None:
+async def test_openai_chat_stream_close_aborts_the_query(door: Door, client: AsyncOpenAI) -> None:
     door.surroundings.vendor.script(held_back(door))
     stream = await client.chat.completions.create(model=MODEL, messages=ASKED, stream=True)
     async for chunk in stream:
@@ -136,7 +138,7 @@ async def test_the_openai_client_cancels(door: Door, client: AsyncOpenAI) -> Non
     await check_end(door, chunk.id.removeprefix("chatcmpl-"), "It takes five")
 
 
-async def test_the_openai_client_asks_for_responses(door: Door, client: AsyncOpenAI) -> None:
+async def test_openai_responses_return_answer_citations_and_errors(door: Door, client: AsyncOpenAI) -> None:
     vendor = door.surroundings.vendor
     vendor.script(Reply(texts=TEXTS), Reply(texts=TEXTS), BROKEN)
     whole = await client.responses.create(model=MODEL, input=QUESTION)
@@ -170,7 +172,7 @@ async def test_the_openai_client_asks_for_responses(door: Door, client: AsyncOpe
         await client.responses.create(model="vectorforge/none", input=QUESTION, stream=True)
 
 
-async def test_the_openai_client_cancels_a_response(door: Door, client: AsyncOpenAI) -> None:
+async def test_openai_response_stream_close_aborts_the_query(door: Door, client: AsyncOpenAI) -> None:
     door.surroundings.vendor.script(held_back(door))
     stream = await client.responses.create(model=MODEL, input=QUESTION, stream=True)
     query_id = ""
@@ -187,7 +189,7 @@ async def test_the_openai_client_cancels_a_response(door: Door, client: AsyncOpe
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_the_mcp_client_calls_tools(door: Door, mode: str) -> None:
+async def test_mcp_client_calls_tools_and_receives_errors(door: Door, mode: str) -> None:
     vendor, tenant = door.surroundings.vendor, door.surroundings.tenant
     vendor.script(Reply(texts=TEXTS), Failure(500))
     async with mcp_client(door.url, tenant, mode=mode) as client:
@@ -208,7 +210,7 @@ async def test_the_mcp_client_calls_tools(door: Door, mode: str) -> None:
     assert nobody.status_code == 401
 
 
-async def test_the_mcp_client_gives_a_call_up(door: Door) -> None:
+async def test_mcp_client_cancel_leaves_server_usable(door: Door) -> None:
     """The server is as good as before; a call has one answer, so there is nothing to be kept of it."""
     vendor = door.surroundings.vendor
     vendor.script(Reply(texts=TEXTS, pause_s=0.3))
@@ -233,7 +235,7 @@ async def called(client: Client, tool: str, **arguments: Any) -> Any:
 # -- the AI SDK
 
 
-async def test_the_ai_sdk_chats(door: Door, run_node: RunNode) -> None:
+async def test_ai_sdk_chat_receives_answer_sources_and_errors(door: Door, run_node: RunNode) -> None:
     vendor = door.surroundings.vendor
     vendor.script(Reply(texts=TEXTS), BROKEN)
     said = await run_node("ui_stream.mjs", {**door.options, "text": QUESTION})
@@ -258,7 +260,7 @@ async def test_the_ai_sdk_chats(door: Door, run_node: RunNode) -> None:
     assert (refused["name"], refused["status"]) == ("AI_APICallError", 404)
 
 
-async def test_the_ai_sdk_aborts(door: Door, start_node: StartNode) -> None:
+async def test_ai_sdk_abort_aborts_the_query(door: Door, start_node: StartNode) -> None:
     door.surroundings.vendor.script(held_back(door))
     script = await start_node("ui_stream.mjs", {**door.options, "text": QUESTION, "abortAtText": True})
     async with asyncio.timeout(60):

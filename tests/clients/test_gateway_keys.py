@@ -33,7 +33,7 @@ class KeyedRestApi(RestApi):
         return event
 
 
-async def test_a_key_of_api_gateway_is_enough_for_the_openai_client(
+async def test_gateway_key_authenticates_the_openai_client(
     postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str]
 ) -> None:
     tenant = make_tenant()

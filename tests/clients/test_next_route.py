@@ -10,7 +10,7 @@ from tests.support.vendors.fake_openai import FakeOpenAI
 DOCUMENT = str(HERE.parents[1] / "docs" / "use" / "ai-sdk.md")
 
 
-async def test_the_route_passes_answers_and_errors_on(guides: Guides, run_node: RunNode) -> None:
+async def test_next_route_forwards_answers_and_errors(guides: Guides, run_node: RunNode) -> None:
     asked = {**guides.options, "document": DOCUMENT, "text": QUESTION}
     said = await run_node("next_route.mjs", asked)
     assert (said["status"], said["type"].partition(";")[0]) == (200, "text/event-stream")
@@ -19,7 +19,9 @@ async def test_the_route_passes_answers_and_errors_on(guides: Guides, run_node: 
     assert (said["status"], said["type"]) == (404, "application/problem+json")
 
 
-async def test_the_route_passes_stop_on(guides: Guides, openai: FakeOpenAI, run_node: RunNode) -> None:
+async def test_next_route_forwards_abort_to_the_model(
+    guides: Guides, openai: FakeOpenAI, run_node: RunNode
+) -> None:
     openai.script(unending("Two hours"))
     await run_node(
         "next_route.mjs",

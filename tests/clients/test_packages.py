@@ -7,14 +7,14 @@ from tests.clients.npm import HERE
 EXAMPLE = HERE.parents[1] / "examples" / "use-chat" / "package.json"
 
 
-def test_the_example_names_the_versions_that_are_tested() -> None:
+def test_example_versions_match_tested_versions() -> None:
     named = json.loads(EXAMPLE.read_text())
     tested = json.loads((HERE / "package.json").read_text())["devDependencies"]
     for name, version in (named["dependencies"] | named["devDependencies"]).items():
         assert tested[name] == version
 
 
-def test_every_package_is_pinned_by_its_hash() -> None:
+def test_npm_packages_are_pinned_by_hash() -> None:
     packages = json.loads((HERE / "package-lock.json").read_text())["packages"]
     assert packages["node_modules/ai"]["integrity"].startswith("sha512-")
     assert [path for path, package in packages.items() if path and "integrity" not in package] == []

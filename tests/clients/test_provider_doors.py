@@ -16,7 +16,9 @@ PROVIDERS = pytest.mark.parametrize("provider", ["chat", "responses"])
 
 
 @PROVIDERS
-async def test_answers_and_errors(door: Door, run_node: RunNode, provider: str) -> None:
+async def test_ai_sdk_provider_receives_answers_and_errors(
+    door: Door, run_node: RunNode, provider: str
+) -> None:
     asked = {**door.options, "provider": provider, "text": QUESTION}
     door.surroundings.vendor.script(
         Reply(texts=TEXTS), Reply(texts=TEXTS), Reply(texts=("It takes", " five"), ending="cut")
@@ -37,7 +39,9 @@ async def test_answers_and_errors(door: Door, run_node: RunNode, provider: str) 
 
 
 @PROVIDERS
-async def test_a_stream_is_aborted(door: Door, start_node: StartNode, provider: str) -> None:
+async def test_ai_sdk_provider_abort_aborts_the_query(
+    door: Door, start_node: StartNode, provider: str
+) -> None:
     door.surroundings.vendor.script(held_back(door))
     asked = {"provider": provider, "stream": True, "text": QUESTION, "abortAtText": True}
     script = await start_node(SCRIPT, {**door.options, **asked})

@@ -20,7 +20,7 @@ STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["whole", "strea
 
 @STREAMED
 @pytest.mark.parametrize("provider", PROVIDERS)
-async def test_an_answer_has_its_text_its_tokens_and_the_sources_that_the_package_keeps(
+async def test_provider_answer_has_text_tokens_and_supported_sources(
     guides: Guides, openai: FakeOpenAI, run_node: RunNode, provider: str, stream: bool
 ) -> None:
     openai.script(Reply(texts=PIECES))
@@ -46,7 +46,7 @@ async def test_an_answer_has_its_text_its_tokens_and_the_sources_that_the_packag
 
 @STREAMED
 @pytest.mark.parametrize("provider", PROVIDERS)
-async def test_an_error_before_the_answer_has_a_status_and_a_sentence(
+async def test_error_before_the_stream_has_status_and_message(
     guides: Guides, openai: FakeOpenAI, run_node: RunNode, provider: str, stream: bool
 ) -> None:
     asked = {**guides.options, "provider": provider, "stream": stream, "text": QUESTION}
@@ -62,7 +62,7 @@ async def test_an_error_before_the_answer_has_a_status_and_a_sentence(
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-async def test_an_error_inside_the_stream_comes_after_what_was_said(
+async def test_error_inside_the_stream_follows_partial_text(
     guides: Guides, openai: FakeOpenAI, run_node: RunNode, provider: str
 ) -> None:
     openai.script(Reply(texts=("Two hours [Source 1]. And", " then"), ending="cut"))
@@ -74,7 +74,7 @@ async def test_an_error_inside_the_stream_comes_after_what_was_said(
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-async def test_cancelling_stops_the_model(
+async def test_provider_abort_stops_model_and_logs_partial_answer(
     guides: Guides, openai: FakeOpenAI, start_node: StartNode, provider: str
 ) -> None:
     openai.script(unending("Two hours"))
@@ -92,7 +92,7 @@ async def test_cancelling_stops_the_model(
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-async def test_earlier_messages_are_the_conversation(
+async def test_earlier_messages_are_sent_to_the_model_as_conversation(
     guides: Guides, openai: FakeOpenAI, run_node: RunNode, provider: str
 ) -> None:
     messages = [
@@ -109,7 +109,7 @@ async def test_earlier_messages_are_the_conversation(
     assert "How hot is the oven?" in sent[-1][1]
 
 
-async def test_fields_of_ours_go_along_with_openai_compatible(
+async def test_extension_fields_are_sent_by_openai_compatible_provider(
     guides: Guides, openai: FakeOpenAI, run_node: RunNode
 ) -> None:
     openai.script(Reply(texts=("Oil it [Source 1].",)))
@@ -122,7 +122,7 @@ async def test_fields_of_ours_go_along_with_openai_compatible(
     assert "Bread" not in footer
 
 
-async def test_the_tool_file_search_chooses_collection_and_filters(
+async def test_file_search_tool_selects_collection_and_filters(
     guides: Guides, openai: FakeOpenAI, run_node: RunNode
 ) -> None:
     openai.script(Reply(texts=("Oil it [Source 1].",)))

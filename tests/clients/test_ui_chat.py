@@ -25,7 +25,7 @@ def text_of(message: Any) -> Any:
     return part
 
 
-async def test_an_answer_has_its_sources_first_and_its_citations_last(
+async def test_ui_stream_starts_with_sources_and_ends_with_citations(
     guides: Guides, openai: FakeOpenAI, run_node: RunNode
 ) -> None:
     # Characters beyond the basic plane are two units in JavaScript, and one is cut between two pieces.
@@ -68,7 +68,7 @@ async def test_an_answer_has_its_sources_first_and_its_citations_last(
     assert (row["query_text"], row["outcome"]) == (QUESTION, "answered")
 
 
-async def test_an_error_before_the_stream_is_a_problem_document(
+async def test_error_before_the_stream_is_a_problem_document(
     guides: Guides, openai: FakeOpenAI, run_node: RunNode
 ) -> None:
     asked: list[tuple[dict[str, Any], int, str]] = [
@@ -90,7 +90,7 @@ async def test_an_error_before_the_stream_is_a_problem_document(
     assert openai.requests == []
 
 
-async def test_an_error_inside_the_stream_is_told_and_what_came_before_it_is_kept(
+async def test_error_inside_the_stream_is_reported_and_partial_text_retained(
     guides: Guides, openai: FakeOpenAI, run_node: RunNode
 ) -> None:
     reply = Reply(texts=("Two hours [Source 1]. And", " then"), ending="cut")
@@ -116,7 +116,9 @@ async def test_an_error_inside_the_stream_is_told_and_what_came_before_it_is_kep
     assert failed["status"] == "error"
 
 
-async def test_cancelling_stops_the_model(guides: Guides, openai: FakeOpenAI, start_node: StartNode) -> None:
+async def test_ui_stream_abort_stops_model_and_logs_partial_answer(
+    guides: Guides, openai: FakeOpenAI, start_node: StartNode
+) -> None:
     openai.script(unending("Two hours"))
     script = await start_node(STREAM, {**guides.options, "text": QUESTION, "abortAtText": True})
     query_id = (await script.read())["aborting"]
@@ -129,7 +131,7 @@ async def test_cancelling_stops_the_model(guides: Guides, openai: FakeOpenAI, st
     assert (row["outcome"], row["generated_response"]) == ("aborted", "Two hours")
 
 
-async def test_stop_of_use_chat_keeps_what_came(
+async def test_use_chat_stop_retains_partial_text(
     guides: Guides, openai: FakeOpenAI, run_node: RunNode
 ) -> None:
     openai.script(unending("Two hours"))
@@ -141,7 +143,7 @@ async def test_stop_of_use_chat_keeps_what_came(
         await openai.requests[0].client_closed.wait()
 
 
-async def test_fields_of_the_transports_body_reach_the_search(guides: Guides, run_node: RunNode) -> None:
+async def test_transport_body_fields_reach_the_search(guides: Guides, run_node: RunNode) -> None:
     body = {"collection": guides.collection_id, "filters": {"kind": "bike"}, "unknown": {"to": "us"}}
     said = await run_node(STREAM, {**guides.options, "text": QUESTION, "body": body})
     sources = [part["filename"] for part in said["message"]["parts"] if part["type"] == "source-document"]
@@ -150,7 +152,7 @@ async def test_fields_of_the_transports_body_reach_the_search(guides: Guides, ru
     assert said["chunks"][1]["data"]["used"] == 2
 
 
-async def test_a_second_turn_brings_the_first_along(
+async def test_second_turn_sends_earlier_messages(
     guides: Guides, openai: FakeOpenAI, run_node: RunNode
 ) -> None:
     openai.script(Reply(texts=("Two hours [Source 1].",)), Reply(texts=("At 230 degrees [Source 1].",)))
@@ -167,7 +169,7 @@ async def test_a_second_turn_brings_the_first_along(
     assert "How hot is the oven?" in sent[-1]["content"]
 
 
-async def test_regenerating_asks_the_model_anew(
+async def test_regenerate_bypasses_cache_and_replaces_the_answer(
     guides: Guides, openai: FakeOpenAI, run_node: RunNode
 ) -> None:
     openai.script(Reply(texts=("Two hours [Source 1].",)), Reply(texts=("For two hours [Source 1].",)))

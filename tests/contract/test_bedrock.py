@@ -58,7 +58,9 @@ class TestBedrock(LLMStreamContract):
         )
 
     # A-057 A-058 C12: what is unset is left out; what the API does not have is left out and said
-    async def test_bodies(self, server: FakeVendor, provider: BaseLLMProvider) -> None:
+    async def test_request_bodies_match_converse_api(
+        self, server: FakeVendor, provider: BaseLLMProvider
+    ) -> None:
         await provider.generate(MESSAGES)
         full = LLMRequestConfig("m", 0.2, 99, 0.9, 0.5, -0.5, ("END",))
         response = await provider.generate(MESSAGES, full)
@@ -93,7 +95,7 @@ class TestBedrock(LLMStreamContract):
         ]
         assert response.metadata["dropped_parameters"] == ["frequency_penalty", "presence_penalty"]
 
-    async def test_mapping(self, provider: BaseLLMProvider) -> None:
+    async def test_response_maps_content_model_and_usage(self, provider: BaseLLMProvider) -> None:
         response = await provider.generate(MESSAGES)
         assert (response.content, response.model, response.provider) == (
             "The answer is 42 [Source 1].",
@@ -102,7 +104,7 @@ class TestBedrock(LLMStreamContract):
         )
         assert (response.prompt_tokens, response.completion_tokens, response.total_tokens) == (11, 7, 18)
 
-    async def test_messages_of_one_role_are_one_turn(
+    async def test_consecutive_messages_of_one_role_are_merged(
         self, server: FakeVendor, provider: BaseLLMProvider
     ) -> None:
         await provider.generate([MESSAGES[1], {"role": "user", "content": "Well?"}])
@@ -110,22 +112,22 @@ class TestBedrock(LLMStreamContract):
             {"role": "user", "content": [{"text": QUESTION}, {"text": "Well?"}]}
         ]
 
-    async def test_instructions_alone_are_no_conversation(self, provider: BaseLLMProvider) -> None:
+    async def test_system_messages_alone_are_rejected(self, provider: BaseLLMProvider) -> None:
         with pytest.raises(InvalidInputError) as caught:
             await provider.generate(MESSAGES[:1])
         assert caught.value.field == "messages"
 
     # C12
-    async def test_temperature_above_one_is_named(self, provider: BaseLLMProvider) -> None:
+    async def test_temperature_above_one_is_rejected(self, provider: BaseLLMProvider) -> None:
         with pytest.raises(InvalidInputError, match="temperature must be from 0 to 1 for bedrock") as caught:
             await provider.generate(MESSAGES, LLMRequestConfig(model="m", temperature=1.1))
         assert caught.value.field == "temperature"
 
     # A-065
-    async def test_models_are_those_of_the_region_and_its_profiles(self, provider: BaseLLMProvider) -> None:
+    async def test_list_models_returns_regional_models_and_profiles(self, provider: BaseLLMProvider) -> None:
         assert await provider.list_models() == ["amazon.nova-2-lite-v1:0", MODEL]
 
-    async def test_a_call_given_up_waits_for_nothing(
+    async def test_cancelled_call_returns_without_waiting(
         self, server: FakeVendor, provider: BaseLLMProvider
     ) -> None:
         await provider.preload()
@@ -137,7 +139,7 @@ class TestBedrock(LLMStreamContract):
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    async def test_a_stream_that_was_closed_leaves_no_thread(
+    async def test_closed_stream_leaves_no_thread(
         self, server: FakeVendor, provider: BaseLLMProvider
     ) -> None:
         server.script(Reply(texts=("x",) * 10_000, pause_s=0.01))
@@ -181,7 +183,7 @@ class TestBedrock(LLMStreamContract):
         ),
     ],
 )
-async def test_parameters_that_a_model_refuses_are_left_out_and_said(
+async def test_rejected_parameters_are_dropped_and_reported(
     refused: dict[str, str], sent: dict[str, Any], dropped: list[str]
 ) -> None:
     config = LLMRequestConfig(model="m", temperature=0.2, max_tokens=9, top_p=0.9, stop_sequences=("END",))
@@ -197,7 +199,7 @@ async def test_parameters_that_a_model_refuses_are_left_out_and_said(
 
 
 # C11
-async def test_json_is_asked_for_until_the_model_refuses_it() -> None:
+async def test_response_schema_is_sent_until_rejected() -> None:
     schema = {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
     config = LLMRequestConfig(model="m", temperature=None, response_schema=schema)
     text = "This model doesn't support the outputConfig.textFormat field."
@@ -229,7 +231,9 @@ async def test_json_is_asked_for_until_the_model_refuses_it() -> None:
         (503, "ServiceUnavailableException", LLMError, True),
     ],
 )
-async def test_errors(status: int, code: str, error: type[LLMError], retryable: bool) -> None:
+async def test_service_error_codes_map_to_llm_errors(
+    status: int, code: str, error: type[LLMError], retryable: bool
+) -> None:
     class Server(FakeBedrock):
         def error_headers(self, status: int) -> dict[str, str]:
             return {"x-amzn-ErrorType": code}
@@ -249,7 +253,7 @@ async def test_errors(status: int, code: str, error: type[LLMError], retryable: 
 
 
 # Fault 11: as boto3 raises it, before a stream and in one that has begun
-async def test_longer_than_the_context() -> None:
+async def test_overflow_inside_stream_raises_context_overflow() -> None:
     class EndsSo(FakeBedrock):
         def error_event(self) -> bytes:
             return aws_exception("validationException", "Input is too long for requested model.")
@@ -271,11 +275,11 @@ async def test_longer_than_the_context() -> None:
         await provider.aclose()
 
 
-def test_the_errors_above_are_all_that_the_operations_have() -> None:
+def test_error_table_covers_all_service_errors() -> None:
     model = Session().get_service_model("bedrock-runtime")
     operations: list[OperationModel] = [model.operation_model(n) for n in ("Converse", "ConverseStream")]
     names = {shape.name for operation in operations for shape in operation.error_shapes}
-    marks = test_errors.pytestmark  # type: ignore[attr-defined]  # where pytest keeps parametrize's arguments
+    marks = test_service_error_codes_map_to_llm_errors.pytestmark  # type: ignore[attr-defined]  # where pytest keeps parametrize's arguments
     assert names - {row[1] for row in marks[0].args[1]} == set()
 
 
@@ -289,7 +293,7 @@ def test_the_errors_above_are_all_that_the_operations_have() -> None:
         ("validationException", False),
     ],
 )
-async def test_errors_inside_a_stream(name: str, retryable: bool) -> None:
+async def test_errors_inside_stream_map_to_llm_errors(name: str, retryable: bool) -> None:
     class Server(FakeBedrock):
         def error_event(self) -> bytes:
             return aws_exception(name, "the prompt was: secret")
@@ -304,7 +308,7 @@ async def test_errors_inside_a_stream(name: str, retryable: bool) -> None:
     assert "secret" not in caught.value.message
 
 
-async def test_a_stream_with_a_wrong_checksum_is_an_error() -> None:
+async def test_stream_with_wrong_checksum_raises() -> None:
     class Server(FakeBedrock):
         def text_event(self, text: str, reply: Reply, body: Any) -> bytes:
             event = super().text_event(text, reply, body)
@@ -318,7 +322,7 @@ async def test_a_stream_with_a_wrong_checksum_is_an_error() -> None:
 
 
 # A-093 C25: no key, so the name of a model is what registers it
-async def test_settings_register_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_settings_register_bedrock_provider(monkeypatch: pytest.MonkeyPatch) -> None:
     async with FakeBedrock(api_key="the-roles-secret") as server:
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIATEST")
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", server.api_key)
@@ -335,7 +339,7 @@ async def test_settings_register_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "/eu-west-1/bedrock/aws4_request" in authorization
 
 
-async def test_without_credentials_it_is_an_authentication_error(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_credentials_raise_authentication_error(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
@@ -346,14 +350,14 @@ async def test_without_credentials_it_is_an_authentication_error(monkeypatch: py
     await provider.aclose()
 
 
-async def test_without_a_region_the_setting_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_region_error_names_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(ConfigurationError, match="VECTORFORGE_BEDROCK_REGION"):
         await BedrockProvider(default_model=MODEL).generate(MESSAGES)
 
 
-async def test_calls_do_not_hold_up_the_event_loop() -> None:
+async def test_concurrent_calls_do_not_block_event_loop() -> None:
     """More calls at a time than asyncio's own pool has threads."""
     arrived, everybody = [], asyncio.Event()
 
@@ -381,12 +385,12 @@ async def test_calls_do_not_hold_up_the_event_loop() -> None:
         {"messages": [], "max_tokens": 5},
     ],
 )
-def test_the_fake_refuses_what_the_service_would(body: Any) -> None:
+def test_fake_service_rejects_invalid_input(body: Any) -> None:
     with pytest.raises(ValueError, match=r"\S"):
         check_input("bedrock-runtime", "Converse", {**body, "modelId": "m"})
 
 
-async def test_a_client_is_built_once_by_any_number_of_calls() -> None:
+async def test_client_is_built_once_for_concurrent_calls() -> None:
     async with FakeBedrock() as server:
         client = BedrockClient(endpoint_url=lambda: server.base_url, session=session(server.api_key))
         await asyncio.gather(*(client.preload() for _ in range(5)))

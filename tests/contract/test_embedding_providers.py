@@ -80,7 +80,7 @@ class TestOpenAI(EmbeddingProviderContract):
             await provider.aclose()
 
 
-class TestOpenAIOverItsSdk(TestOpenAI):
+class TestOpenAIWithSdk(TestOpenAI):
     client = "sdk"
 
 
@@ -105,7 +105,7 @@ class TestAzureOpenAI(EmbeddingProviderContract):
             await provider.aclose()
 
 
-class TestOpenAIShapedServerWithoutBase64(EmbeddingProviderContract):
+class TestOpenAICompatibleServerWithoutBase64(EmbeddingProviderContract):
     @pytest.fixture
     async def provider(self, health_checker: HealthChecker) -> AsyncIterator[EmbeddingProvider]:
         async with FakeEmbeddingsServer(dimension=768, knows_base64=False) as server:

@@ -55,7 +55,7 @@ async def vendor(make: type[BaseLLMProvider], body: str) -> AsyncIterator[BaseLL
 
 #
 @pytest.mark.parametrize(("make", "words", "end", "error"), VENDORS)
-async def test_texts_that_arrive_together_are_one(
+async def test_texts_received_together_are_one_delta(
     make: type[BaseLLMProvider], words: str, end: str, error: str
 ) -> None:
     async with vendor(make, words + end) as provider:
@@ -67,7 +67,7 @@ async def test_texts_that_arrive_together_are_one(
 
 # A-072 C23
 @pytest.mark.parametrize(("make", "words", "end", "error"), VENDORS)
-async def test_texts_before_an_error_are_handed_on(
+async def test_texts_before_an_error_are_emitted(
     make: type[BaseLLMProvider], words: str, end: str, error: str
 ) -> None:
     seen: list[LLMStreamEvent] = []

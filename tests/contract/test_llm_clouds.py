@@ -33,7 +33,7 @@ class TestAzureOpenAI(LLMStreamContract):
     def make_provider(self, credentials: str, base_url: str, **kwargs: Any) -> BaseLLMProvider:
         return OpenAIProvider(credentials, azure=AzureOpenAI(base_url, VERSION), **kwargs)
 
-    async def test_deployment_serves_the_model_that_is_mapped_to_it(self) -> None:
+    async def test_mapped_deployment_serves_its_model(self) -> None:
         async with FakeAzureOpenAI() as server:
             azure = AzureOpenAI(server.base_url, VERSION, {"gpt-4o": "team-chat"})
             provider = OpenAIProvider(server.api_key, azure=azure)
@@ -45,7 +45,7 @@ class TestAzureOpenAI(LLMStreamContract):
         }
         assert response.provider == "openai"
 
-    async def test_entra_token_is_sent_as_bearer_and_no_key(self) -> None:
+    async def test_entra_token_is_sent_as_bearer_without_key(self) -> None:
         async with FakeAzureOpenAI(token="entra-token") as server:
             provider = OpenAIProvider(
                 AccessToken(FixedCredentials("entra-token")), azure=AzureOpenAI(server.base_url, VERSION)
@@ -97,7 +97,7 @@ async def google_tokens() -> AsyncIterator[GoogleTokens]:
     await runner.cleanup()
 
 
-async def test_vertex_without_a_token_uses_the_credentials_that_google_finds(
+async def test_vertex_without_token_uses_google_default_credentials(
     google_tokens: GoogleTokens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048).private_bytes(

@@ -56,7 +56,9 @@ class TestOpenAI(LLMStreamContract):
         return OpenAIProvider(credentials, base_url=base_url, client=self.client, **kwargs)
 
     # A-057 A-058 A-075 A-078 A-079 A-080 C12
-    async def test_bodies(self, server: FakeVendor, provider: BaseLLMProvider) -> None:
+    async def test_request_bodies_match_chat_completions_api(
+        self, server: FakeVendor, provider: BaseLLMProvider
+    ) -> None:
         await provider.generate(MESSAGES)
         await provider.generate(MESSAGES, FULL_CONFIG)
         await provider.generate(MESSAGES, BARE_CONFIG)
@@ -79,7 +81,7 @@ class TestOpenAI(LLMStreamContract):
         ]
 
     #
-    async def test_mapping(self, provider: BaseLLMProvider) -> None:
+    async def test_response_maps_content_model_and_usage(self, provider: BaseLLMProvider) -> None:
         response = await provider.generate(MESSAGES)
         assert (response.content, response.model, response.provider) == (
             "The answer is 42 [Source 1].",
@@ -89,7 +91,9 @@ class TestOpenAI(LLMStreamContract):
         assert (response.prompt_tokens, response.completion_tokens, response.total_tokens) == (11, 7, 18)
 
     #
-    async def test_only_our_settings_count(self, server: FakeVendor, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_foreign_environment_variables_are_ignored(
+        self, server: FakeVendor, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setenv("OPENAI_ORG_ID", "somebody-else")
         monkeypatch.setenv("OPENAI_PROJECT_ID", "somebody-else")
         monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "X-Foreign: 1\nAuthorization: somebody-else")
@@ -104,7 +108,7 @@ class TestOpenAI(LLMStreamContract):
         assert first["authorization"] == f"Bearer {server.api_key}"
 
     # defect 8
-    async def test_limit_is_respelled_once(self) -> None:
+    async def test_max_tokens_parameter_is_renamed_once(self) -> None:
         text = "'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
         async with FakeOpenAI(refused={"max_tokens": text}) as server:
             provider = self.make_provider(server.api_key, server.base_url)
@@ -117,7 +121,7 @@ class TestOpenAI(LLMStreamContract):
         assert "dropped_parameters" not in response.metadata
 
     # defect 7
-    async def test_server_without_stream_options(self) -> None:
+    async def test_rejected_stream_options_are_dropped(self) -> None:
         async with FakeOpenAI(refused={"stream_options": "unknown"}) as server:
             provider = self.make_provider(server.api_key, server.base_url)
             *_, end = await collect(provider)
@@ -126,14 +130,14 @@ class TestOpenAI(LLMStreamContract):
         assert len(server.requests) == 2
 
     # C12
-    async def test_temperature_above_two_is_named(self, provider: BaseLLMProvider) -> None:
+    async def test_temperature_above_two_is_rejected(self, provider: BaseLLMProvider) -> None:
         with pytest.raises(InvalidInputError, match="temperature must be from 0 to 2 for openai") as caught:
             await provider.generate(MESSAGES, LLMRequestConfig(model="m", temperature=2.1))
         assert caught.value.field == "temperature"
 
 
 # The same over the package openai
-class TestOpenAIOverItsSdk(TestOpenAI):
+class TestOpenAIWithSdk(TestOpenAI):
     client = "sdk"
 
 
@@ -148,7 +152,9 @@ class TestAnthropic(LLMStreamContract):
         return AnthropicProvider(credentials, base_url=base_url, client=self.client, **kwargs)
 
     # A-083 A-084 A-085 A-086 C12 C38
-    async def test_bodies(self, server: FakeVendor, provider: BaseLLMProvider) -> None:
+    async def test_request_bodies_match_messages_api(
+        self, server: FakeVendor, provider: BaseLLMProvider
+    ) -> None:
         await provider.generate(MESSAGES)
         full = await provider.generate(MESSAGES, FULL_CONFIG)
         await provider.generate(MESSAGES[1:], BARE_CONFIG)
@@ -178,7 +184,9 @@ class TestAnthropic(LLMStreamContract):
         assert full.metadata["dropped_parameters"] == ["frequency_penalty", "presence_penalty"]
 
     #
-    async def test_only_our_settings_count(self, server: FakeVendor, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_foreign_environment_variables_are_ignored(
+        self, server: FakeVendor, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setenv("ANTHROPIC_CUSTOM_HEADERS", "X-Foreign: 1\nx-api-key: somebody-else")
         monkeypatch.setenv("ANTHROPIC_AUTH_TOKEN", "somebody-else")
         monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://localhost:1")
@@ -190,7 +198,7 @@ class TestAnthropic(LLMStreamContract):
         assert not {"x-foreign", "x-api-key"} & headers.keys()
 
     #
-    async def test_mapping(self, provider: BaseLLMProvider) -> None:
+    async def test_response_maps_content_model_and_usage(self, provider: BaseLLMProvider) -> None:
         response = await provider.generate(MESSAGES)
         assert (response.content, response.model, response.provider) == (
             "The answer is 42 [Source 1].",
@@ -200,7 +208,7 @@ class TestAnthropic(LLMStreamContract):
         assert (response.prompt_tokens, response.completion_tokens, response.total_tokens) == (11, 7, 18)
 
     # C12
-    async def test_temperature_above_one_is_named(
+    async def test_temperature_above_one_is_rejected(
         self, server: FakeVendor, provider: BaseLLMProvider
     ) -> None:
         with pytest.raises(
@@ -211,7 +219,7 @@ class TestAnthropic(LLMStreamContract):
         assert not server.requests
 
     # C38: https://github.com/BerriAI/litellm/issues/15070
-    async def test_of_two_that_exclude_each_other_temperature_stays(self) -> None:
+    async def test_exclusive_sampling_parameters_retain_temperature(self) -> None:
         text = "`temperature` and `top_p` cannot both be specified for this model. Please use only one."
         async with FakeAnthropic(refused={"top_p": text}) as server:
             provider = self.make_provider(server.api_key, server.base_url)
@@ -221,14 +229,14 @@ class TestAnthropic(LLMStreamContract):
         assert "top_p" in response.metadata["dropped_parameters"]
 
     #
-    async def test_instructions_alone_are_no_conversation(self, provider: BaseLLMProvider) -> None:
+    async def test_system_messages_alone_are_rejected(self, provider: BaseLLMProvider) -> None:
         with pytest.raises(InvalidInputError) as caught:
             await provider.generate(MESSAGES[:1])
         assert caught.value.field == "messages"
 
 
 # The same over the package anthropic
-class TestAnthropicOverItsSdk(TestAnthropic):
+class TestAnthropicWithSdk(TestAnthropic):
     client = "sdk"
 
 
@@ -241,7 +249,7 @@ class TestAnthropicOverItsSdk(TestAnthropic):
         (CohereProvider, "cohere_api_key", "cohere_base_url", "cohere_model"),
     ],
 )
-async def test_openai_shaped_vendors(
+async def test_openai_compatible_vendors_generate_and_stream(
     provider_class: type[OpenAIProvider], key_field: str | None, url_field: str, model_field: str
 ) -> None:
     async with FakeOpenAI(api_key="ollama" if key_field is None else "sk-vendor") as server:
@@ -271,7 +279,9 @@ class TestMaxServeCompletions(LLMStreamContract):
         )
 
     # B-035 B-036 C12: the prompt as one text, with both stop tokens
-    async def test_bodies(self, server: FakeVendor, provider: BaseLLMProvider) -> None:
+    async def test_request_bodies_match_completions_api(
+        self, server: FakeVendor, provider: BaseLLMProvider
+    ) -> None:
         assert isinstance(provider, MaxServeProvider)
         config = LLMRequestConfig(model="m", temperature=0.2, max_tokens=99, top_p=0.9)
         assert await provider.call_max_serve(MESSAGES, config) == ("The answer is 42 [Source 1].", 11, 7)
@@ -294,7 +304,7 @@ class TestMaxServeCompletions(LLMStreamContract):
 
 
 # C13: by default it is one more OpenAI-shaped server
-async def test_max_serve_by_its_address() -> None:
+async def test_max_serve_base_url_registers_chat_provider() -> None:
     async with FakeOpenAI(api_key="max-serve") as server:
         address = server.base_url.removesuffix("/v1")
         config = VectorForgeConfig(llm=LLMSettings(max_serve_base_url=address, max_serve_model="their-model"))

@@ -47,7 +47,7 @@ def formats(bodies: Sequence[Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_openai_structured_outputs(stream: bool) -> None:  # D-027, C09
+async def test_openai_request_includes_json_schema(stream: bool) -> None:  # D-027, C09
     async with FakeOpenAI() as server:
         provider = OpenAIProvider(server.api_key, base_url=server.base_url)
         server.script(WRITTEN)
@@ -79,7 +79,7 @@ async def test_openai_structured_outputs(stream: bool) -> None:  # D-027, C09
         ),
     ],
 )
-async def test_openai_json_object_where_there_is_no_schema(
+async def test_openai_without_schema_support_falls_back_to_json_object(
     status: int, texts: list[str], sent: list[str | None], dropped: list[str] | None
 ) -> None:  # D-027
     async with FakeOpenAI() as server:
@@ -93,7 +93,7 @@ async def test_openai_json_object_where_there_is_no_schema(
         await provider.aclose()
 
 
-async def test_a_complaint_about_something_else_is_one() -> None:
+async def test_unrelated_request_error_is_raised() -> None:
     async with FakeOpenAI() as server:
         provider = OpenAIProvider(server.api_key, base_url=server.base_url, retries=0)
         server.script(Failure(400, message="messages: too long"))
@@ -106,7 +106,7 @@ async def test_a_complaint_about_something_else_is_one() -> None:
         await provider.aclose()
 
 
-async def test_other_vendors_model_does_not_take_the_schema() -> None:
+async def test_other_vendor_without_schema_support_drops_response_format() -> None:
     async with FakeOpenAI() as server:
         server.refused["response_format"] = "'response_format' is not supported."
         provider = OpenAIProvider(server.api_key, base_url=server.base_url, retries=0)
@@ -116,7 +116,7 @@ async def test_other_vendors_model_does_not_take_the_schema() -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_anthropic_structured_outputs(stream: bool) -> None:  # D-027, C09
+async def test_anthropic_request_includes_json_schema(stream: bool) -> None:  # D-027, C09
     async with FakeAnthropic() as server:
         provider = AnthropicProvider(server.api_key, base_url=server.base_url)
         server.script(WRITTEN)
@@ -137,7 +137,7 @@ async def test_anthropic_structured_outputs(stream: bool) -> None:  # D-027, C09
         "'model-1' does not support output format.",
     ],
 )
-async def test_anthropic_models_without_structured_outputs(text: str) -> None:
+async def test_anthropic_without_schema_support_drops_output_config(text: str) -> None:
     async with FakeAnthropic(refused={"output_config": text}) as server:
         provider = AnthropicProvider(server.api_key, base_url=server.base_url, retries=0)
         response = await ask(provider)
@@ -148,7 +148,7 @@ async def test_anthropic_models_without_structured_outputs(text: str) -> None:
         await provider.aclose()
 
 
-async def test_llama_prompts_have_no_format() -> None:
+async def test_llama_prompt_request_has_no_response_format() -> None:
     async with FakeCompletions() as server:
         provider = MaxServeProvider(
             server.api_key, base_url=server.base_url, default_model="m", mode="completions"

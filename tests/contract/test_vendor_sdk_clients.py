@@ -48,7 +48,7 @@ class Exchanged:
 
 #
 @pytest.mark.parametrize("client", ["http", "sdk"])
-async def test_openai_provider_has_the_sdks_client(client: ClientKind) -> None:
+async def test_openai_provider_exposes_sdk_client(client: ClientKind) -> None:
     async with FakeOpenAI() as server:
         provider = OpenAIProvider(server.api_key, base_url=server.base_url, organization="org", client=client)
         found = provider._client
@@ -65,7 +65,7 @@ async def test_openai_provider_has_the_sdks_client(client: ClientKind) -> None:
 
 #
 @pytest.mark.parametrize("client", ["http", "sdk"])
-async def test_anthropic_provider_has_the_sdks_client(client: ClientKind) -> None:
+async def test_anthropic_provider_exposes_sdk_client(client: ClientKind) -> None:
     async with FakeAnthropic() as server:
         provider = AnthropicProvider(server.api_key, base_url=server.base_url, client=client)
         found = provider._client
@@ -76,7 +76,7 @@ async def test_anthropic_provider_has_the_sdks_client(client: ClientKind) -> Non
         await provider.aclose()
 
 
-async def test_other_providers_have_the_client_of_their_server() -> None:
+async def test_cloud_providers_expose_matching_sdk_client() -> None:
     azure = OpenAIProvider("key", azure=AzureOpenAI("https://example.openai.azure.com", "2024-10-21"))
     assert isinstance(azure._client, AsyncAzureOpenAI)
     vertex = AnthropicProvider("", vertex=VertexAI("example-project", "global"))
@@ -88,7 +88,7 @@ async def test_other_providers_have_the_client_of_their_server() -> None:
         await provider.aclose()
 
 
-async def test_embedding_provider_has_the_sdks_client() -> None:
+async def test_embedding_provider_exposes_sdk_client() -> None:
     async with FakeEmbeddingsServer(dimension=1536, api_key="key") as server:
         provider = OpenAIEmbeddingProvider(api_key=SecretStr("key"), base_url=server.base_url)
         answer = await provider._client.embeddings.create(model="text-embedding-3-small", input=["one"])
@@ -96,7 +96,7 @@ async def test_embedding_provider_has_the_sdks_client() -> None:
         await provider.aclose()
 
 
-def test_client_that_is_touched_outside_an_event_loop_works_in_one() -> None:
+def test_sdk_client_created_outside_event_loop_works_inside() -> None:
     async def address() -> int:
         async with FakeOpenAI() as server:
             return int(server.base_url.split(":")[2].split("/")[0])
@@ -122,7 +122,7 @@ def test_client_that_is_touched_outside_an_event_loop_works_in_one() -> None:
         (FakeAnthropic, lambda key, url: AnthropicProvider(key, base_url=url, client="sdk")),
     ],
 )
-async def test_refused_key_is_exchanged_once(
+async def test_rejected_key_is_refreshed_once(
     vendor: Callable[..., FakeVendor], make: Callable[..., OpenAIProvider | AnthropicProvider]
 ) -> None:
     keys = Exchanged("sk-old", "sk-new")
@@ -180,7 +180,7 @@ except Exception as exc:
 
 
 @pytest.mark.parametrize("package", ["openai", "anthropic"])
-def test_missing_package_is_named_with_what_to_do(package: str) -> None:
+def test_missing_sdk_package_error_names_package_and_setting(package: str) -> None:
     found = subprocess.run(
         [sys.executable, "-c", f"PACKAGE = {package!r}\n{HIDDEN}"], capture_output=True, text=True, check=True
     ).stdout
@@ -189,7 +189,7 @@ def test_missing_package_is_named_with_what_to_do(package: str) -> None:
 
 
 @pytest.mark.parametrize("package", ["openai", "anthropic"])
-def test_package_is_imported_when_it_is_first_touched(package: str) -> None:
+def test_sdk_package_is_imported_on_first_use(package: str) -> None:
     code = (
         "import sys\n"
         "from vectorforge.llm.providers.anthropic import AnthropicProvider\n"

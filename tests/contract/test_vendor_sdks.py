@@ -31,7 +31,7 @@ def _sent(request: RecordedRequest) -> tuple[str, Mapping[str, str]]:
     return request.path, {name: headers[name] for name in names if name in headers}
 
 
-async def test_openai() -> None:
+async def test_openai_provider_matches_official_sdk() -> None:
     async with FakeOpenAI() as server:
         provider = OpenAIProvider(server.api_key, base_url=server.base_url, default_model="m")
         sdk = AsyncOpenAI(api_key=server.api_key, base_url=server.base_url)
@@ -60,7 +60,7 @@ async def test_openai() -> None:
     )
 
 
-async def test_anthropic() -> None:
+async def test_anthropic_provider_matches_official_sdk() -> None:
     system, conversation = MESSAGES[0]["content"], MESSAGES[1:]
     async with FakeAnthropic() as server:
         provider = AnthropicProvider(server.api_key, base_url=server.base_url, default_model="m")
@@ -86,7 +86,7 @@ async def test_anthropic() -> None:
 
 
 # Fault 11: what the SDKs make of the fakes' refusals of requests that are too long
-async def test_longer_than_the_context() -> None:
+async def test_context_overflow_matches_official_sdk_errors() -> None:
     asked: dict[str, Any] = {**SAMPLING, "messages": MESSAGES[1:]}
     async with FakeOpenAI() as first, FakeAnthropic() as second:
         first.unscripted = second.unscripted = SmallContext(20)
@@ -111,7 +111,7 @@ async def test_longer_than_the_context() -> None:
     assert body["error"]["message"].startswith("prompt is too long: ")
 
 
-async def test_embeddings() -> None:
+async def test_openai_embeddings_match_official_sdk() -> None:
     async with FakeEmbeddingsServer(dimension=1536, api_key="key") as server:
         provider = OpenAIEmbeddingProvider(api_key=SecretStr("key"), base_url=server.base_url)
         sdk = AsyncOpenAI(api_key="key", base_url=server.base_url)

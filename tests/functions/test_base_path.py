@@ -44,7 +44,7 @@ async def check_mounted(url: str, root_path: str, tenant: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["stream", "buffered"])
-async def test_a_rest_api_is_mounted_at_its_stage(surroundings: QuerySurroundings, mode: Mode) -> None:
+async def test_rest_api_stage_is_root_path(surroundings: QuerySurroundings, mode: Mode) -> None:
     async with (
         FunctionProcess(query_function(surroundings, mode)) as process,
         RestApi(process, response_mode=mode, stage="prod") as door,
@@ -52,7 +52,7 @@ async def test_a_rest_api_is_mounted_at_its_stage(surroundings: QuerySurrounding
         await check_mounted(f"{door.url}/prod", "/prod", surroundings.tenant)
 
 
-async def test_an_http_api_is_mounted_at_its_named_stage(surroundings: QuerySurroundings) -> None:
+async def test_http_api_stage_is_root_path(surroundings: QuerySurroundings) -> None:
     async with (
         FunctionProcess(query_function(surroundings, "buffered")) as process,
         HttpApi(process, stage="dev") as door,
@@ -60,7 +60,7 @@ async def test_an_http_api_is_mounted_at_its_named_stage(surroundings: QuerySurr
         await check_mounted(f"{door.url}/dev", "/dev", surroundings.tenant)
 
 
-async def test_a_custom_domain_maps_the_api_under_the_base_path(surroundings: QuerySurroundings) -> None:
+async def test_custom_domain_base_path_is_root_path(surroundings: QuerySurroundings) -> None:
     function = query_function(surroundings, "buffered")
     function = replace(function, environment={**function.environment, "VECTORFORGE_BASE_PATH": "rag/"})
     async with FunctionProcess(function) as process, HttpApi(process) as door:

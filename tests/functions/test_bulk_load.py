@@ -97,7 +97,7 @@ async def load(aws: FakeAws, fresh_database_url: str) -> AsyncIterator[Load]:
         yield Load(aws, queue, application, embedder)
 
 
-async def test_every_object_is_reported(load: Load) -> None:
+async def test_bulk_load_reports_every_object(load: Load) -> None:
     good = ["acme/docs/a.txt", "acme/docs/Übung & more (2026) + 100%.md", "acme/other/rows.jsonl"]
     load.put(*good[:2])
     load.put(good[2], text='{"text": "one"}\n{"text": "two"}\n')
@@ -130,7 +130,7 @@ async def test_every_object_is_reported(load: Load) -> None:
 
 
 # faults.md row 38
-async def test_the_same_revision_makes_one_job_however_often_it_comes(load: Load) -> None:
+async def test_repeated_revision_creates_one_job(load: Load) -> None:
     keys = [f"acme/docs/{n}.txt" for n in range(8)]
     load.put(*keys)
     reports = await asyncio.gather(*(load.run(*keys, *keys) for _ in range(3)))
@@ -147,14 +147,14 @@ async def test_the_same_revision_makes_one_job_however_often_it_comes(load: Load
     assert changed["objects"][1:] == again["objects"][1:]
 
 
-async def test_what_an_event_has_ingested_already_is_unchanged(load: Load) -> None:
+async def test_object_ingested_by_event_is_unchanged(load: Load) -> None:
     load.put("acme/docs/a.txt")
     await handle(load.application, object_created_event(BUCKET, "acme/docs/a.txt"), Deadline.after(60))
     assert statuses(await load.run("acme/docs/a.txt")) == ["unchanged"]
     assert load.embedder.texts == ["Text of acme/docs/a.txt"]
 
 
-async def test_content_that_is_back_is_another_revision(load: Load, aws: FakeAws) -> None:
+async def test_restored_content_is_a_new_revision(load: Load, aws: FakeAws) -> None:
     """Without versions its ETag is the same; only the time of its writing tells."""
     key = "acme/docs/a.txt"
     for text in ("first", "second", "first"):
@@ -166,7 +166,7 @@ async def test_content_that_is_back_is_another_revision(load: Load, aws: FakeAws
             await asyncio.sleep(0.05)
 
 
-async def test_a_load_that_began_later_tries_again_what_had_failed(load: Load) -> None:
+async def test_later_load_retries_failed_objects(load: Load) -> None:
     load.put("acme/docs/a.txt", "acme/docs/large.txt")
     load.put("acme/docs/large.txt", text="x" * (LIMIT + 1))
     before = datetime.now(UTC).isoformat()
@@ -184,7 +184,7 @@ async def test_a_load_that_began_later_tries_again_what_had_failed(load: Load) -
     assert len(await load.tenant.jobs.list()) == 3
 
 
-async def test_jobs_that_another_invocation_holds_are_waited_for(load: Load) -> None:
+async def test_job_held_by_another_invocation_is_awaited(load: Load) -> None:
     load.put("acme/docs/a.txt")
     await load.run("acme/docs/b.txt", "acme/docs/c/")  # opens, and finds nothing
     assert await JobDispatcher(load.application.database).claim(60) is None
@@ -196,7 +196,7 @@ async def test_jobs_that_another_invocation_holds_are_waited_for(load: Load) -> 
     assert load.embedder.texts == ["Text of acme/docs/a.txt"]
 
 
-async def test_what_the_time_does_not_suffice_for_is_handed_to_the_queue(load: Load) -> None:
+async def test_unfinished_jobs_are_queued_at_deadline(load: Load) -> None:
     keys = [f"acme/docs/{n}.txt" for n in range(12)]
     load.put(*keys)
     load.embedder._delay_s = 1.5
@@ -215,7 +215,9 @@ async def test_what_the_time_does_not_suffice_for_is_handed_to_the_queue(load: L
     assert statuses(await load.run(*keys)) == ["stored"] * 12
 
 
-async def test_without_a_queue_the_same_batch_has_to_come_again(load: Load, fresh_database_url: str) -> None:
+async def test_unfinished_batch_without_queue_raises_and_is_repeatable(
+    load: Load, fresh_database_url: str
+) -> None:
     keys = [f"acme/docs/{n}.txt" for n in range(12)]
     load.put(*keys)
     load.embedder._delay_s = 1.5
@@ -228,14 +230,14 @@ async def test_without_a_queue_the_same_batch_has_to_come_again(load: Load, fres
     assert sorted(load.embedder.texts) == sorted({f"Text of {key}" for key in keys})
 
 
-async def test_without_time_nothing_is_begun(load: Load) -> None:
+async def test_batch_without_time_left_starts_no_job(load: Load) -> None:
     load.put("acme/docs/a.txt")
     with pytest.raises(DeadlineExceededError):
         await load.run("acme/docs/a.txt", seconds=0.1)
     assert await load.tenant.jobs.list() == []
 
 
-async def test_when_s3_does_not_answer_the_batch_comes_again(
+async def test_unreachable_s3_raises_object_store_error(
     load: Load, monkeypatch: pytest.MonkeyPatch, fresh_database_url: str
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1")
@@ -245,7 +247,7 @@ async def test_when_s3_does_not_answer_the_batch_comes_again(
             await alone.run("acme/docs/a.txt")
 
 
-async def test_an_object_that_s3_refuses_is_reported_and_its_siblings_are_stored(
+async def test_denied_object_is_reported_and_others_are_stored(
     load: Load, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     load.put("acme/docs/a.txt", "acme/docs/b.txt")
@@ -257,12 +259,12 @@ async def test_an_object_that_s3_refuses_is_reported_and_its_siblings_are_stored
     assert statuses(report) == ["failed object_store_error", "stored"]
 
 
-async def test_an_unreachable_database_is_a_retry(load: Load, fresh_database_url: str) -> None:
+async def test_unreachable_database_raises_retryable_error(load: Load, fresh_database_url: str) -> None:
     url = fresh_database_url + " host=127.0.0.1 port=1 connect_timeout=2"
     broken = Load(load.aws, load.queue, build(url, load.queue.url, load.embedder), load.embedder)
     with pytest.raises(DatabaseUnavailableError):
         await broken.run("acme/docs/a.txt")
 
 
-async def test_an_empty_batch(load: Load) -> None:
+async def test_empty_batch_reports_no_objects(load: Load) -> None:
     assert (await load.run())["objects"] == []

@@ -136,7 +136,7 @@ class StateMachine:
 
 
 # faults.md rows 37, 38, 39
-async def test_two_hundred_objects_with_kills_and_poison_are_exactly_the_right_documents(
+async def test_two_hundred_objects_with_kills_and_poison_are_stored_exactly_once(
     cloud: Cloud,
 ) -> None:
     texts = {f"{TENANT}/docs/folder {n % 7}/{n:03}.txt": f"Text number {n} für alle" for n in range(200)}
@@ -164,7 +164,7 @@ async def test_two_hundred_objects_with_kills_and_poison_are_exactly_the_right_d
     assert all(job.finished_at is not None for job in jobs)
 
 
-async def test_a_load_of_one_collection_keeps_several_processes_busy(cloud: Cloud) -> None:
+async def test_load_of_one_collection_uses_several_processes(cloud: Cloud) -> None:
     for n in range(8):
         cloud.put(f"{TENANT}/docs/{n}.txt", f"Text number {n}")
     together = asyncio.Barrier(2)
@@ -181,9 +181,7 @@ async def test_a_load_of_one_collection_keeps_several_processes_busy(cloud: Clou
 
 
 @pytest.mark.parametrize("command", [RUNTIME_COMMAND, AWSLAMBDARIC_COMMAND], ids=["ours", "awslambdaric"])
-async def test_errors_carry_the_names_that_a_state_machine_matches(
-    cloud: Cloud, command: tuple[str, ...]
-) -> None:
+async def test_error_types_match_state_machine_retry_names(cloud: Cloud, command: tuple[str, ...]) -> None:
     cloud.put(f"{TENANT}/docs/a.txt", "text")
     [batch] = cloud.batches(10)
     no_s3 = {"AWS_ENDPOINT_URL_S3": "http://127.0.0.1:1"}

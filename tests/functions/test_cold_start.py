@@ -68,14 +68,14 @@ def top(modules: set[str]) -> set[str]:
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_importing_a_function_imports_nothing_heavy_and_connects_to_nothing(function: str) -> None:
+def test_function_import_loads_no_heavy_module_and_opens_no_connection(function: str) -> None:
     imported = top(modules_after(f"import functions.{function}.handler\n"))
     banned = NEVER_AT_IMPORT + ([] if function == "query" else ONLY_QUERY)
     assert imported & set(banned) == set()
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_importing_a_function_needs_no_settings(function: str) -> None:
+def test_function_import_needs_no_settings(function: str) -> None:
     modules_after(f"import functions.{function}.handler as h; assert callable(h.handler)\n")
 
 
@@ -89,7 +89,7 @@ handler.shutdown()
 
 
 @pytest.mark.parametrize("provider", ["OPENAI_API_KEY", "GOOGLE_API_KEY", "ANTHROPIC_API_KEY"])
-def test_the_init_phase_loads_the_http_client_of_the_default_providers(provider: str) -> None:
+def test_init_phase_loads_http_client_of_default_providers(provider: str) -> None:
     event = json.loads((ROOT / "events" / "query_function_url_health.json").read_text())
     imported = modules_after(
         f"import json\nEVENT = {event!r}\n{HEALTH}",
@@ -106,7 +106,7 @@ def test_the_init_phase_loads_the_http_client_of_the_default_providers(provider:
 
 
 @pytest.mark.parametrize("snap_start", [False, True])
-async def test_the_init_phase_connects_to_nothing_and_the_first_request_does(snap_start: bool) -> None:
+async def test_init_phase_opens_no_connection_before_first_request(snap_start: bool) -> None:
     connections = 0
 
     async def count(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -133,7 +133,7 @@ async def test_the_init_phase_connects_to_nothing_and_the_first_request_does(sna
         assert (status, connections > 0) == (503, True)
 
 
-async def test_a_snapshot_holds_no_connection_to_the_store_of_keys() -> None:
+async def test_snapshot_holds_no_connection_to_secret_store() -> None:
     async def sockets(settings: dict[str, str]) -> int:
         configuration = FunctionConfiguration(
             handler="tests.functions.inspected_query_handler.handler",

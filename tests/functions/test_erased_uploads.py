@@ -104,7 +104,7 @@ async def erase_from_the_query_function(
 
 
 @pytest.mark.parametrize("kind", ["document", "collection", "tenant"])
-async def test_files_go_and_nothing_comes_back(
+async def test_erased_uploads_are_deleted_and_not_ingested_again(
     s3: Any, queue: Queue, application: Application, fresh_database_url: str, kind: str
 ) -> None:
     await upload(s3, application, queue, *KEYS)
@@ -132,7 +132,7 @@ async def test_files_go_and_nothing_comes_back(
     assert await sources(application, "acme2") == {f"s3://{BUCKET}/{KEYS[3]}"}
 
 
-async def test_a_message_that_comes_while_the_tenant_is_erased_comes_again(
+async def test_message_during_tenant_erasure_is_returned_to_queue(
     s3: Any, queue: Queue, application: Application
 ) -> None:
     await upload(s3, application, queue, KEYS[0])

@@ -8,7 +8,7 @@ from tests.campaigns.erasure_campaign import run_campaign
 from tests.support.aws.fake_aws import FakeAws
 
 
-async def test_no_trace_of_a_tenant_in_dump_queues_and_logs(
+async def test_erasure_leaves_no_trace_in_dump_queues_and_logs(
     make_database: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with FakeAws() as aws:

@@ -70,7 +70,7 @@ async def sources(function: FunctionProcess) -> list[str]:
 
 
 @pytest.mark.parametrize("mode", ["buffered", "stream"])
-async def test_holder_of_a_key_in_the_secret_is_its_tenant(
+async def test_key_in_secret_authenticates_its_tenant(
     surroundings: QuerySurroundings, account: FaultyAws, mode: Mode
 ) -> None:
     account.put_secret(SECRET_ID, {"k3yidother": "beta", KEY_ID: surroundings.tenant})
@@ -83,7 +83,9 @@ async def test_holder_of_a_key_in_the_secret_is_its_tenant(
     assert account.calls == ["GetSecretValue"]
 
 
-async def test_changed_map_is_read_after_its_age(surroundings: QuerySurroundings, account: FaultyAws) -> None:
+async def test_changed_key_map_is_read_after_max_age(
+    surroundings: QuerySurroundings, account: FaultyAws
+) -> None:
     account.put_secret(SECRET_ID, {"k3yidother": surroundings.tenant})
     async with FunctionProcess(function_of(surroundings, account)) as function:
         status, body = await ask(function, asking())
@@ -109,7 +111,7 @@ async def test_changed_map_is_read_after_its_age(surroundings: QuerySurroundings
         {KEY_ID: "acme", "": "canary"},
     ],
 )
-async def test_secret_that_cannot_be_used_lets_nobody_in_by_it(
+async def test_unusable_secret_rejects_its_keys(
     surroundings: QuerySurroundings, account: FaultyAws, content: dict[str, object] | str | None
 ) -> None:
     if content is not None:
@@ -130,7 +132,7 @@ async def test_secret_that_cannot_be_used_lets_nobody_in_by_it(
         assert "Failed to read the tenants of API Gateway's keys: " in function.output.text
 
 
-async def test_outage_leaves_the_last_map_and_a_refusal_does_not(
+async def test_outage_retains_last_key_map_and_denial_does_not(
     surroundings: QuerySurroundings, account: FaultyAws
 ) -> None:
     account.put_secret(SECRET_ID, {KEY_ID: surroundings.tenant})
@@ -148,7 +150,7 @@ async def test_outage_leaves_the_last_map_and_a_refusal_does_not(
         assert "canary" not in body + function.output.text
 
 
-async def test_scope_of_a_key_in_the_secret_is_that_of_the_settings(
+async def test_credential_scopes_apply_to_key_in_secret(
     surroundings: QuerySurroundings, account: FaultyAws
 ) -> None:
     account.put_secret(SECRET_ID, {KEY_ID: surroundings.tenant})
@@ -161,7 +163,7 @@ async def test_scope_of_a_key_in_the_secret_is_that_of_the_settings(
         assert (status, json.loads(body)["code"]) == (403, "insufficient_scope"), body
 
 
-async def test_scope_of_a_key_that_no_map_knows_lets_nobody_in_by_the_secret(
+async def test_scope_for_unknown_key_makes_gateway_keys_unavailable(
     surroundings: QuerySurroundings, account: FaultyAws
 ) -> None:
     account.put_secret(SECRET_ID, {KEY_ID: surroundings.tenant})

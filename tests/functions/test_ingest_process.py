@@ -140,7 +140,7 @@ async def cloud(aws_server: FakeAws, fresh_database_url: str) -> AsyncIterator[C
         yield Cloud(aws_server, queue, surroundings, application)
 
 
-async def test_a_document_sent_over_http_answers_a_question(cloud: Cloud) -> None:
+async def test_document_sent_over_http_is_queryable(cloud: Cloud) -> None:
     query = cloud.surroundings.function(
         {
             **cloud.environment(),
@@ -178,7 +178,7 @@ async def test_a_document_sent_over_http_answers_a_question(cloud: Cloud) -> Non
 
 
 @pytest.mark.parametrize("command", [RUNTIME_COMMAND, AWSLAMBDARIC_COMMAND], ids=["ours", "awslambdaric"])
-async def test_both_runtimes_run_the_function(cloud: Cloud, command: tuple[str, ...]) -> None:
+async def test_function_runs_under_both_runtimes(cloud: Cloud, command: tuple[str, ...]) -> None:
     job_id = await cloud.job("one")
     async with FunctionProcess(cloud.ingest(command=command)) as function:
         records = cloud.queue.receive()
@@ -189,7 +189,7 @@ async def test_both_runtimes_run_the_function(cloud: Cloud, command: tuple[str, 
 
 
 # faults.md rows 37, 45
-async def test_a_function_killed_in_every_document_loses_and_doubles_nothing(cloud: Cloud) -> None:
+async def test_function_killed_in_every_document_stores_each_exactly_once(cloud: Cloud) -> None:
     texts = ["\n\n".join(f"Document {n} says {m} in a paragraph." for m in range(3)) for n in range(4)]
     job_id = await cloud.job(*texts)
     admin_url = make_conninfo(cloud.surroundings.app_url, user="postgres")
@@ -222,7 +222,7 @@ async def test_a_function_killed_in_every_document_loses_and_doubles_nothing(clo
     }
 
 
-async def test_a_job_longer_than_the_function_may_run(cloud: Cloud) -> None:
+async def test_job_longer_than_function_timeout_completes(cloud: Cloud) -> None:
     job_id = await cloud.job(*(f"Text number {n}. {LONG}" for n in range(16)))
     cloud.surroundings.embeddings.replies = [Reply(delay_s=0.4)] * 16
     async with LambdaFunction(cloud.ingest(timeout_s=5.0)) as function:
@@ -239,7 +239,7 @@ async def test_a_job_longer_than_the_function_may_run(cloud: Cloud) -> None:
     assert sum(text.startswith("Text number") for text in embedded) == 16  # each once
 
 
-async def test_job_with_more_than_twenty_hops_is_finished(cloud: Cloud) -> None:
+async def test_job_with_more_than_twenty_hops_completes(cloud: Cloud) -> None:
     """Lambda takes more than 16 hops through a queue for an endless loop, unless the function allows it."""
     documents, earlier_hops = 24, 10
     job_id = await cloud.job(*(f"Text number {n}. {LONG}" for n in range(documents)))
@@ -266,7 +266,7 @@ async def test_job_with_more_than_twenty_hops_is_finished(cloud: Cloud) -> None:
 
 
 # faults.md rows 38, 39
-async def test_uploads_delivered_twice_and_in_any_order_are_read_once(cloud: Cloud) -> None:
+async def test_duplicate_unordered_upload_events_are_ingested_once(cloud: Cloud) -> None:
     for n in range(12):
         key = f"{TENANT}/default/a folder/{n}.txt"
         content = f"Upload {n} für alle"

@@ -86,7 +86,7 @@ async def bucket(aws: FakeAws, fresh_database_url: str) -> AsyncIterator[Bucket]
         yield Bucket(aws, application, queue, admin_url)
 
 
-async def test_an_upload_becomes_a_document_of_its_tenant(bucket: Bucket) -> None:
+async def test_upload_becomes_document_of_its_tenant(bucket: Bucket) -> None:
     bucket.put(KEY, "# Refunds\n\nA refund takes five days.", ContentType="text/markdown")
     await bucket.notify(CREATED)
     source = f"s3://{BUCKET}/{KEY}"
@@ -96,7 +96,7 @@ async def test_an_upload_becomes_a_document_of_its_tenant(bucket: Bucket) -> Non
     assert (job.status, job.documents_total) == ("succeeded", 1)
 
 
-async def test_a_notification_through_the_queue(bucket: Bucket) -> None:
+async def test_notification_through_queue_ingests_upload(bucket: Bucket) -> None:
     bucket.put(KEY, "A refund takes five days.")
     wrapped = event("ingest_sqs_s3_notification")
     assert await handle(bucket.application, wrapped, Deadline.after(60)) == {"batchItemFailures": []}
@@ -105,7 +105,7 @@ async def test_a_notification_through_the_queue(bucket: Bucket) -> None:
 
 
 # faults.md row 38
-async def test_an_event_delivered_again_makes_no_second_job(bucket: Bucket) -> None:
+async def test_repeated_event_creates_one_job(bucket: Bucket) -> None:
     bucket.put(KEY, "A refund takes five days.")
     await asyncio.gather(*(bucket.notify(CREATED) for _ in range(5)))
     await bucket.notify(CREATED)
@@ -114,7 +114,7 @@ async def test_an_event_delivered_again_makes_no_second_job(bucket: Bucket) -> N
 
 
 @pytest.mark.parametrize("versioned", [False, True])
-async def test_the_latest_content_stays_whatever_the_order_of_events(bucket: Bucket, versioned: bool) -> None:
+async def test_latest_content_is_stored_for_any_event_order(bucket: Bucket, versioned: bool) -> None:
     if versioned:
         bucket.aws.client("s3").put_bucket_versioning(
             Bucket=BUCKET, VersioningConfiguration={"Status": "Enabled"}
@@ -152,7 +152,7 @@ class OvertakenStore(ObjectStore):
         return content
 
 
-async def test_an_object_that_changes_while_it_is_read_is_read_again(bucket: Bucket) -> None:
+async def test_object_changed_while_read_is_read_again(bucket: Bucket) -> None:
     key = "acme/docs/a.txt"
     bucket.put(key, "older")
     [upload] = read_uploads(created(key))
@@ -162,7 +162,7 @@ async def test_an_object_that_changes_while_it_is_read_is_read_again(bucket: Buc
     assert await bucket.texts("docs") == {f"s3://{BUCKET}/{key}": "newer"}
 
 
-async def test_an_object_that_is_too_large_is_a_failed_job(bucket: Bucket) -> None:
+async def test_oversized_object_creates_failed_job(bucket: Bucket) -> None:
     bucket.put("acme/docs/large.txt", "x" * (LIMIT + 1))
     bucket.put("acme/docs/fits.txt", "y" * LIMIT)
     await bucket.notify(created("acme/docs/large.txt"))
@@ -176,7 +176,7 @@ async def test_an_object_that_is_too_large_is_a_failed_job(bucket: Bucket) -> No
     assert "1,001 bytes; at most 1,000" in item.error.message
 
 
-async def test_an_object_that_is_too_large_is_never_a_job_that_waits(bucket: Bucket) -> None:
+async def test_oversized_object_job_is_never_visible_as_queued(bucket: Bucket) -> None:
     bucket.put("acme/docs/large.txt", "x" * (LIMIT + 1))
     with psycopg.connect(bucket.admin_url, autocommit=True) as admin:
         admin.execute("CREATE TABLE vectorforge.seen (status text, xid xid8)")
@@ -203,7 +203,7 @@ async def test_an_object_that_is_too_large_is_never_a_job_that_waits(bucket: Buc
         ("acme/do\0cs/a.txt", "cannot be understood"),
     ],
 )
-async def test_an_upload_that_can_never_be_stored_goes_to_the_dead_letter_queue_at_once(
+async def test_unstorable_upload_is_dead_lettered_immediately(
     bucket: Bucket, key: str, said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is shown again at once, and not after half a minute, two, eight, ..."""
@@ -218,18 +218,18 @@ async def test_an_upload_that_can_never_be_stored_goes_to_the_dead_letter_queue_
     assert said in caplog.text
 
 
-async def test_blanks_around_a_collection_s_name_are_not_part_of_it(bucket: Bucket) -> None:
+async def test_whitespace_around_collection_name_is_stripped(bucket: Bucket) -> None:
     bucket.put("acme/ docs /a.txt", "text")
     await bucket.notify(created("acme/ docs /a.txt"))
     assert list(await bucket.texts("docs")) == [f"s3://{BUCKET}/acme/ docs /a.txt"]
 
 
-async def test_an_object_that_is_gone_is_no_document(bucket: Bucket) -> None:
+async def test_missing_object_creates_no_job(bucket: Bucket) -> None:
     await bucket.notify(CREATED)
     assert await bucket.tenant().jobs.list() == []
 
 
-async def test_what_is_not_an_upload_is_left_alone(bucket: Bucket) -> None:
+async def test_non_upload_events_are_ignored(bucket: Bucket) -> None:
     await bucket.notify({"Service": "Amazon S3", "Event": "s3:TestEvent", "Bucket": BUCKET})
     removed = created("acme/docs/a.txt")
     removed["Records"][0]["eventName"] = "ObjectRemoved:Delete"
@@ -241,7 +241,7 @@ async def test_what_is_not_an_upload_is_left_alone(bucket: Bucket) -> None:
 @pytest.mark.parametrize(
     "key", ["a.txt", "acme/a.txt", "acme//a.txt", "/docs/a.txt", "t" * 129 + "/docs/a.txt", "acme/ /a.txt"]
 )
-async def test_a_key_that_names_no_tenant_and_collection_is_refused(bucket: Bucket, key: str) -> None:
+async def test_key_without_tenant_and_collection_is_rejected(bucket: Bucket, key: str) -> None:
     with pytest.raises(InvalidInputError):
         await bucket.notify(created(key))
     wrapped = event("ingest_sqs_s3_notification")
@@ -250,7 +250,7 @@ async def test_a_key_that_names_no_tenant_and_collection_is_refused(bucket: Buck
     assert answer == {"batchItemFailures": [{"itemIdentifier": wrapped["Records"][0]["messageId"]}]}
 
 
-async def test_when_s3_does_not_answer_the_message_comes_again(
+async def test_unreachable_s3_returns_message_to_queue(
     bucket: Bucket, aws: FakeAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wrapped = event("ingest_sqs_s3_notification")
@@ -270,13 +270,13 @@ _JSON = st.recursive(
 
 
 @given(record=_JSON)
-def test_any_record_is_read_or_refused(record: Any) -> None:
+def test_invalid_record_is_rejected(record: Any) -> None:
     with pytest.raises(InvalidInputError):
         read_uploads({"Records": [record]})
 
 
 @given(key=st.text(st.characters(exclude_characters="\0"), min_size=1))  # S3 takes NUL, PostgreSQL does not
-def test_any_key_is_read_as_s3_encodes_it(key: str) -> None:
+def test_any_key_is_decoded_from_s3_encoding(key: str) -> None:
     try:
         [upload] = read_uploads(created("acme/docs/x" + key.encode(errors="replace").decode() + "x"))
     except InvalidInputError:

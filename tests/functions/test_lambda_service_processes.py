@@ -158,7 +158,7 @@ async def test_function_over_its_timeout_is_killed(start_sample: Start, phase: s
         assert not process.is_running
 
 
-async def test_events_wait_for_a_busy_process_and_stop_ends_it(start_sample: Start) -> None:
+async def test_events_queue_for_busy_process_and_stop_ends_it(start_sample: Start) -> None:
     process = await start_sample()
     slow = await process.invoke({"sleep": 1000})
     await slow.dispatched.wait()

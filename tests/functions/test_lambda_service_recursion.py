@@ -29,7 +29,7 @@ def relaying(url: str, proxy: SqsProxy, recursive_loop: Literal["Terminate", "Al
     return LambdaFunction(dataclasses.replace(configuration, handler="sample_function.relay"))
 
 
-async def test_function_that_wakes_itself_is_stopped_after_sixteen_hops(
+async def test_recursive_function_is_stopped_after_sixteen_hops(
     endpoint: str, sqs: Any, make_queue: Callable[..., str], tracing_sqs: SqsProxy
 ) -> None:
     dead = make_queue()
@@ -50,7 +50,7 @@ async def test_function_that_wakes_itself_is_stopped_after_sixteen_hops(
     assert left_in(sqs, dead) == (1, 0)
 
 
-async def test_function_that_allows_recursion_wakes_itself_more_often(
+async def test_recursive_function_with_allowed_loop_continues(
     endpoint: str, sqs: Any, make_queue: Callable[..., str], tracing_sqs: SqsProxy
 ) -> None:
     url = make_queue()

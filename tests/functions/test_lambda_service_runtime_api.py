@@ -93,7 +93,7 @@ async def test_reported_error_is_the_answer(api: RuntimeApi, runtime: RawRuntime
     assert (invocation.error.error_type, invocation.error.payload) == ("KeyError", body)
 
 
-async def test_several_pollers_share_the_events(connect: Connect) -> None:
+async def test_concurrent_pollers_share_events(connect: Connect) -> None:
     async with RuntimeApi(concurrency=3) as api:
         runtimes = [await connect(api) for _ in range(3)]
         polls = [asyncio.create_task(runtime.next()) for runtime in runtimes]

@@ -104,7 +104,7 @@ async def test_unknown_ids_and_paths_are_refused(api: RuntimeApi, connect: Conne
     assert (await third.request("GET", "/restore/next"))[0] == 404  # no SnapStart here
 
 
-async def test_next_without_an_answer_is_refused(api: RuntimeApi, runtime: RawRuntime) -> None:
+async def test_next_before_response_is_rejected(api: RuntimeApi, runtime: RawRuntime) -> None:
     api.invoke({})
     await runtime.next()
     status, _, body = await runtime.request("GET", "/invocation/next")

@@ -38,7 +38,7 @@ async def surroundings(
 
 
 @pytest.mark.parametrize("front_door", [FunctionUrl, RestApi])
-async def test_the_client_holds_each_token_before_the_model_says_the_next(
+async def test_client_receives_each_token_before_the_next_is_generated(
     surroundings: QuerySurroundings, front_door: Callable[[FunctionProcess], FrontDoor]
 ) -> None:
     gate = LockStep()
@@ -62,7 +62,7 @@ async def test_the_client_holds_each_token_before_the_model_says_the_next(
 
 
 @pytest.mark.parametrize("front_door", [lambda f: FunctionUrl(f, response_mode="buffered"), HttpApi])
-async def test_buffered_by_mangum_the_client_holds_nothing_while_the_model_waits(
+async def test_mangum_client_receives_nothing_before_model_finishes(
     surroundings: QuerySurroundings, front_door: Callable[[FunctionProcess], FrontDoor]
 ) -> None:
     """The negative control: the same code without our runtime does not stream."""

@@ -82,7 +82,9 @@ def rows(database_url: str) -> list[Any]:
         return sorted(connection.execute(ROWS).fetchall())
 
 
-def test_a_batch_of_two_tenants_delivered_twice(database_url: str) -> None:  # C01, F-003; fault 38
+def test_batch_of_two_tenants_delivered_twice_is_stored_once(
+    database_url: str,
+) -> None:  # C01, F-003; fault 38
     answers, lines = invoke(environment(database_url), event("batch"), event("batch"))
     assert answers == [{"batchItemFailures": []}] * 2
     assert rows(database_url) == [
@@ -95,7 +97,7 @@ def test_a_batch_of_two_tenants_delivered_twice(database_url: str) -> None:  # C
     assert sum(sum(line.get("query_log.rows_stored", [0])) for line in lines) == 2
 
 
-def test_a_fork_opens_connections_of_its_own(database_url: str) -> None:
+def test_forked_process_opens_own_connections(database_url: str) -> None:
     batches = event("batch"), event("batch")
     answers, lines = invoke(environment(database_url), *batches, driver=FORKING_DRIVER)
     assert answers == [{"batchItemFailures": []}] * 2
@@ -103,7 +105,7 @@ def test_a_fork_opens_connections_of_its_own(database_url: str) -> None:
     assert [(line["rows_stored"], line["rows_already_there"]) for line in said] == [(2, 0), (0, 2)]
 
 
-def test_poison_fails_alone(database_url: str) -> None:  # C01; fault 39
+def test_poison_record_fails_without_others(database_url: str) -> None:  # C01; fault 39
     poison = event("poison")
     answers, lines = invoke(environment(database_url), poison)
     bad = [record["messageId"] for record in poison["Records"][1:]]
@@ -115,7 +117,7 @@ def test_poison_fails_alone(database_url: str) -> None:  # C01; fault 39
     assert "refund" not in json.dumps(lines)  # reasons, no texts
 
 
-def test_a_record_from_the_bucket(database_url: str) -> None:  # C01
+def test_overflow_record_is_read_from_bucket(database_url: str) -> None:  # C01
     overflow, record = event("overflow"), event("batch")["Records"][0]["body"]
     with FakeAws() as aws:
         bucket = aws.create_bucket()
@@ -133,7 +135,7 @@ def test_a_record_from_the_bucket(database_url: str) -> None:  # C01
     assert [row[:2] for row in rows(database_url)] == [("acme", "answered")]
 
 
-def test_without_its_database_url_the_init_phase_says_what_to_set() -> None:
+def test_missing_database_url_error_names_setting() -> None:
     code = "from functions.log_writer.handler import handler; handler.startup()"
     path = os.pathsep.join([str(ROOT), str(ROOT / "shared")])
     done = subprocess.run(

@@ -37,7 +37,7 @@ def text_of(result: CallToolResult) -> str:
 
 
 @RESPONSE_MODES
-async def test_the_official_client_calls_every_tool_again_and_again(
+async def test_mcp_client_calls_every_tool_repeatedly(
     surroundings: QuerySurroundings, response_mode: Mode
 ) -> None:
     function = query_function(surroundings, response_mode)
@@ -69,7 +69,7 @@ async def every_tool(url: str, tenant: str, mode: str) -> None:
 
 
 @RESPONSE_MODES
-async def test_a_call_ends_before_lambda_would_end_it(
+async def test_mcp_call_ends_before_function_timeout(
     surroundings: QuerySurroundings, response_mode: Mode
 ) -> None:
     variables = {"VECTORFORGE_DEGRADED_ANSWERS": "false"}

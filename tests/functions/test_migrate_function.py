@@ -72,7 +72,7 @@ async def test_index_action_builds_missing_indexes(make_database: Callable[..., 
     assert answers == [{"built": ["cosine_384"]}, {"built": []}]
 
 
-async def test_rolled_back_stack_keeps_newer_schema(
+async def test_rolled_back_stack_retains_newer_schema(
     make_database: Callable[..., str], stack: Stack, tmp_path: Path
 ) -> None:
     older = tmp_path / "vectorforge"  # the code before the last migration
@@ -100,7 +100,7 @@ async def test_rolled_back_stack_keeps_newer_schema(
     assert "0002_tenants.sql was changed" in stack.answers[2]["Reason"]
 
 
-async def test_failure_is_answered_without_secrets(make_database: Callable[..., str], stack: Stack) -> None:
+async def test_failure_response_contains_no_secrets(make_database: Callable[..., str], stack: Stack) -> None:
     unreachable = "postgresql://admin:canary-password@127.0.0.1:1/x"
     for environment, reason in (
         ({"VECTORFORGE_MIGRATOR_DATABASE_URL": unreachable}, "cannot connect"),
@@ -142,7 +142,7 @@ async def test_timeout_is_answered_before_the_function_is_killed(
     assert len(await pending(empty)) == len(read_migrations())
 
 
-async def test_a_database_that_falls_silent_does_not_keep_the_stack_waiting(stack: Stack) -> None:
+async def test_unresponsive_database_fails_stack_request_in_time(stack: Stack) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:  # connects, and says nothing
         environment = {
             "VECTORFORGE_MIGRATOR_DATABASE_URL": f"postgresql://admin@127.0.0.1:{silent.getsockname()[1]}/x"

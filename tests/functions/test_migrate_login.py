@@ -103,7 +103,7 @@ def how_they_came(rds: Rds) -> list[tuple[str, str]]:
 
 # The master user is no superuser. And after the first migration his password is good no longer: the roles
 # that he created have rds_iam, so that he counts as a member of it.
-async def test_a_stack_on_rds_from_its_first_deployment_to_its_next(
+async def test_stack_on_rds_migrates_on_create_and_update(
     rds: Rds, stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     environment = rds.environment()
@@ -136,7 +136,7 @@ async def test_a_stack_on_rds_from_its_first_deployment_to_its_next(
 
 
 # What takes longer than a function may run.
-async def test_the_command_logs_in_as_the_function_does(rds: Rds) -> None:
+async def test_migrate_command_connects_like_the_function(rds: Rds) -> None:
     async def migrate() -> object:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "vectorforge.cli", "migrate", "--json"),
@@ -155,7 +155,7 @@ async def test_the_command_logs_in_as_the_function_does(rds: Rds) -> None:
     assert set(came[2:]) == {(MASTER, "token")}
 
 
-async def test_with_passwords_nobody_is_given_rds_iam(rds: Rds, stack: Stack) -> None:
+async def test_password_auth_grants_no_rds_iam(rds: Rds, stack: Stack) -> None:
     environment = rds.environment(auth="password")
     await invoke(
         environment,
@@ -166,7 +166,7 @@ async def test_with_passwords_nobody_is_given_rds_iam(rds: Rds, stack: Stack) ->
     assert set(how_they_came(rds)) == {(MASTER, "password")}
 
 
-async def test_a_password_that_was_exchanged_is_read_anew(rds: Rds, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_rotated_password_is_read_again(rds: Rds, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in rds.environment(auth="password").items():
         monkeypatch.setenv(name, value)
     function = MigrateFunction()
@@ -177,7 +177,7 @@ async def test_a_password_that_was_exchanged_is_read_anew(rds: Rds, monkeypatch:
     assert [login.password for login in rds.endpoint.logins] == [FIRST, SECOND]
 
 
-async def test_what_is_wrong_with_the_login_is_said_without_it(rds: Rds, stack: Stack) -> None:
+async def test_login_error_reason_hides_secret(rds: Rds, stack: Stack) -> None:
     secret: Mapping[str, object]
     for secret, change, reason in (
         (
@@ -209,14 +209,14 @@ async def test_what_is_wrong_with_the_login_is_said_without_it(rds: Rds, stack: 
         assert "canary" not in printed + str(answer)
 
 
-async def test_a_secret_that_cannot_be_read_is_said(rds: Rds, stack: Stack) -> None:
+async def test_unreadable_secret_error_names_setting(rds: Rds, stack: Stack) -> None:
     environment = {**rds.environment(), "VECTORFORGE_MIGRATOR_SECRET_ID": "another"}
     await invoke(environment, (stack.request("migrate_cloudformation_create"), 30_000))
     assert "Secret another is not there. Check VECTORFORGE_MIGRATOR_SECRET_ID" in stack.answers[0]["Reason"]
     assert rds.endpoint.logins == []
 
 
-async def test_a_token_goes_to_a_verified_server_only(rds: Rds, stack: Stack) -> None:
+async def test_token_is_sent_to_verified_server_only(rds: Rds, stack: Stack) -> None:
     rds.endpoint.passwords[MASTER] = "another"
     url = rds.endpoint.url(rds.root, sslmode="require")
     await invoke(rds.environment(url=url), (stack.request("migrate_cloudformation_create"), 30_000))

@@ -78,7 +78,7 @@ async def logged(surroundings: QuerySurroundings) -> QueryLog:
 
 
 @MODES
-async def test_an_answer_that_takes_too_long_ends_in_good_order(
+async def test_stream_over_deadline_ends_with_partial_answer(
     surroundings: QuerySurroundings, mode: Mode
 ) -> None:
     surroundings.vendor.script(SLOW)
@@ -100,9 +100,7 @@ async def test_an_answer_that_takes_too_long_ends_in_good_order(
 
 
 @MODES
-async def test_a_model_that_says_nothing_is_an_error_event(
-    surroundings: QuerySurroundings, mode: Mode
-) -> None:
+async def test_unresponsive_model_emits_error_event(surroundings: QuerySurroundings, mode: Mode) -> None:
     surroundings.vendor.script(SILENT)
     status, body = await ask(surroundings, mode, STREAM, timeout_s=9)  # room for a busy machine
     events = await events_of(body)
@@ -112,9 +110,7 @@ async def test_a_model_that_says_nothing_is_an_error_event(
 
 
 @MODES
-async def test_a_whole_answer_that_takes_too_long_is_a_504(
-    surroundings: QuerySurroundings, mode: Mode
-) -> None:
+async def test_whole_answer_over_deadline_returns_504(surroundings: QuerySurroundings, mode: Mode) -> None:
     surroundings.vendor.script(SILENT)
     status, body = await ask(surroundings, mode, QUERY)
     assert (status, json.loads(body)["status"]) == (504, 504)
@@ -122,7 +118,7 @@ async def test_a_whole_answer_that_takes_too_long_is_a_504(
 
 
 @MODES
-async def test_a_model_that_says_nothing_leaves_time_for_the_passages(
+async def test_unresponsive_model_leaves_time_for_retrieved_chunks(
     surroundings: QuerySurroundings, mode: Mode
 ) -> None:  # faults 5, 14
     surroundings.vendor.script(SILENT, SILENT)
@@ -140,7 +136,7 @@ async def test_a_model_that_says_nothing_leaves_time_for_the_passages(
 
 @MODES
 @pytest.mark.parametrize("name", [QUERY, STREAM])
-async def test_a_search_that_takes_too_long_is_a_504_also_of_a_stream(
+async def test_search_over_deadline_returns_504_for_whole_and_streamed_query(
     surroundings: QuerySurroundings, mode: Mode, name: str
 ) -> None:
     surroundings.embeddings.replies = [EmbeddingReply(delay_s=60)] * 5
@@ -151,7 +147,7 @@ async def test_a_search_that_takes_too_long_is_a_504_also_of_a_stream(
 
 
 @MODES
-async def test_a_database_that_says_nothing_is_a_504(surroundings: QuerySurroundings, mode: Mode) -> None:
+async def test_unresponsive_database_returns_504(surroundings: QuerySurroundings, mode: Mode) -> None:
     async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
         writer.close()

@@ -56,7 +56,7 @@ def assigned(surroundings: QuerySurroundings) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("mode", ["buffered", "stream"])
-async def test_callers_that_the_front_door_has_checked_are_their_tenant(
+async def test_callers_checked_by_front_door_resolve_to_their_tenant(
     surroundings: QuerySurroundings, mode: Mode
 ) -> None:
     function = query_function(surroundings, mode, variables=assigned(surroundings))
@@ -86,7 +86,7 @@ async def refused(client: httpx2.AsyncClient, url: str) -> None:
         assert (response.status_code, response.json()["code"]) == (401, "unauthenticated"), headers
 
 
-async def test_no_client_can_say_who_it_is_at_a_front_door(surroundings: QuerySurroundings) -> None:
+async def test_forged_identity_headers_are_rejected_at_front_doors(surroundings: QuerySurroundings) -> None:
     function = query_function(surroundings, "buffered", variables=assigned(surroundings))
     async with FunctionProcess(function) as process, httpx2.AsyncClient(timeout=30) as client:
         doors: list[FrontDoor] = [
@@ -104,7 +104,7 @@ SECOND_CREDENTIAL = [("authorization", "wrong"), ("authorization", "Bearer other
 
 @pytest.mark.parametrize(("name", "value"), SECOND_CREDENTIAL)
 @pytest.mark.parametrize("first", [True, False])
-async def test_a_second_header_with_a_credential_is_refused(
+async def test_second_credential_header_is_rejected(
     postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str], name: str, value: str, first: bool
 ) -> None:
     """Two readers of such a request may each take another of them."""
@@ -120,7 +120,7 @@ async def test_a_second_header_with_a_credential_is_refused(
         assert key_of(tenant) not in response.text
 
 
-async def test_joined_authorization_headers_are_refused_behind_a_front_door(
+async def test_joined_authorization_headers_are_rejected_behind_front_door(
     surroundings: QuerySurroundings,
 ) -> None:
     """Front doors of AWS join repeated headers, or list them beside each other."""
@@ -139,7 +139,7 @@ async def test_joined_authorization_headers_are_refused_behind_a_front_door(
             assert (await response_of(await process.invoke(event)))[0] == 200
 
 
-async def test_no_client_can_say_who_it_is_where_there_is_no_front_door(
+async def test_forged_identity_headers_are_rejected_without_front_door(
     postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str]
 ) -> None:
     tenant = make_tenant()

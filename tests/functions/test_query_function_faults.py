@@ -124,7 +124,9 @@ def is_stopped(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
-async def test_a_fault_of_the_provider_after_the_first_token(account: Account, queued: Queued) -> None:
+async def test_provider_fault_after_first_token_emits_one_error_and_one_log_row(
+    account: Account, queued: Queued
+) -> None:
     """One error event, an orderly end, one row, and the process goes on."""
     function, client = await account.deploy(queued.environment)
     endings: tuple[Literal["cut", "error", "eof"], ...] = ("cut", "error", "eof")
@@ -148,7 +150,7 @@ async def test_a_fault_of_the_provider_after_the_first_token(account: Account, q
     assert {row.generated_response for row in rows if row.outcome == "error"} == {"".join(WORDS)}
 
 
-async def test_a_lost_connection_to_the_service_aborts_the_query(account: Account) -> None:  # row 15
+async def test_lost_service_connection_aborts_query(account: Account) -> None:  # row 15
     """The runtime learns of it while the model is silent, and closes the model's stream."""
     function, client = await account.deploy()
     gate = LockStep(free=2)
@@ -166,7 +168,7 @@ async def test_a_lost_connection_to_the_service_aborts_the_query(account: Accoun
     assert outcomes == {"Question 1": "aborted", "Question 2": "answered"}
 
 
-async def test_the_stream_ends_by_itself_two_seconds_before_the_function_would_be_killed(
+async def test_stream_ends_two_seconds_before_function_timeout(
     account: Account,
 ) -> None:  # row 16
     function, client = await account.deploy()
@@ -184,7 +186,7 @@ async def test_the_stream_ends_by_itself_two_seconds_before_the_function_would_b
     assert outcomes["Question 2"] == "deadline"
 
 
-async def test_frozen_after_the_response_nothing_is_left_to_do(account: Account) -> None:  # row 17
+async def test_frozen_function_has_logged_the_query(account: Account) -> None:  # row 17
     function, client = await account.deploy(freeze_between_invocations=True)
     await ask(client)
     await function.invocations[-1].completed.wait()
@@ -195,7 +197,7 @@ async def test_frozen_after_the_response_nothing_is_left_to_do(account: Account)
     assert [row.outcome for row in await account.rows()] == ["answered"]
 
 
-async def test_connections_are_kept_between_invocations(account: Account) -> None:  # row 18
+async def test_connections_are_reused_between_invocations(account: Account) -> None:  # row 18
     function, client = await account.deploy(freeze_between_invocations=True)
     for number in range(3):
         assert (await ask(client, number))[-1].name == "done"
@@ -207,7 +209,7 @@ async def test_connections_are_kept_between_invocations(account: Account) -> Non
     assert 1 <= found[0] <= 3
 
 
-async def test_connections_that_died_while_it_was_frozen_are_replaced(account: Account) -> None:  # row 19
+async def test_connections_lost_while_frozen_are_replaced(account: Account) -> None:  # row 19
     function, client = await account.deploy(freeze_between_invocations=True)
     await ask(client)
     await function.invocations[-1].completed.wait()
@@ -226,7 +228,7 @@ async def test_connections_that_died_while_it_was_frozen_are_replaced(account: A
     assert account.surroundings.vendor.requests[-1].connection == 1  # a new one
 
 
-async def test_throttled_the_client_hears_429_and_the_queue_keeps_the_log(
+async def test_throttled_query_returns_429_and_no_log_message_is_lost(
     account: Account, queued: Queued
 ) -> None:  # row 46
     gate = LockStep()
@@ -253,9 +255,7 @@ async def test_throttled_the_client_hears_429_and_the_queue_keeps_the_log(
     assert {row.outcome for row in rows} == {"answered"}
 
 
-async def test_killed_in_the_middle_the_client_sees_a_cut_stream_and_the_log_the_start(
-    account: Account, queued: Queued
-) -> None:  # row 45
+async def test_killed_function_cuts_stream_and_logs_start(account: Account, queued: Queued) -> None:  # row 45
     function, client = await account.deploy(queued.environment)
     account.surroundings.vendor.script(Reply(texts=WORDS, gate=LockStep()))
     received: list[str] = []

@@ -133,7 +133,7 @@ async def visitor(
         )
 
 
-async def test_200_invocations_in_one_process_leave_nothing_behind(visitor: Visitor) -> None:
+async def test_two_hundred_invocations_in_one_process_leak_nothing(visitor: Visitor) -> None:
     async with asyncio.timeout(120):
         await visitor.ask(WARM_UP)
         before = await visitor.held()

@@ -52,7 +52,7 @@ async def ask(function: FunctionProcess, event: Event) -> tuple[int, dict[str, s
     return await response_of(await function.invoke(event))
 
 
-async def test_every_front_door_is_answered_by_one_warm_process(surroundings: QuerySurroundings) -> None:
+async def test_front_doors_are_answered_by_one_warm_process(surroundings: QuerySurroundings) -> None:
     # B-044, C02
     key = key_of(surroundings.tenant)
     async with FunctionProcess(query_function(surroundings, "buffered")) as function:
@@ -78,7 +78,7 @@ async def test_every_front_door_is_answered_by_one_warm_process(surroundings: Qu
         assert function.starts == 1
 
 
-async def test_too_little_time_is_said_before_anything_is_asked(surroundings: QuerySurroundings) -> None:
+async def test_insufficient_time_returns_504_before_provider_calls(surroundings: QuerySurroundings) -> None:
     event = load_event(QUERY[1], x_api_key=key_of(surroundings.tenant))
     async with FunctionProcess(query_function(surroundings, "stream", timeout_s=2)) as function:
         status, _, body = await ask(function, event)
@@ -87,7 +87,7 @@ async def test_too_little_time_is_said_before_anything_is_asked(surroundings: Qu
     assert surroundings.embeddings.requests == []
 
 
-async def test_sigterm_ends_the_process_within_lambda_s_budget(surroundings: QuerySurroundings) -> None:
+async def test_sigterm_ends_process_within_lambda_budget(surroundings: QuerySurroundings) -> None:
     event = load_event(QUERY[1], x_api_key=key_of(surroundings.tenant))
     seconds = []
     for _ in range(3):  # other work on this machine delays some
@@ -103,7 +103,7 @@ async def test_sigterm_ends_the_process_within_lambda_s_budget(surroundings: Que
     assert min(seconds) < 0.3  # an external extension's runtime is killed then
 
 
-async def test_without_its_database_the_function_still_answers(surroundings: QuerySurroundings) -> None:
+async def test_missing_database_returns_503(surroundings: QuerySurroundings) -> None:
     configuration = query_function(surroundings, "buffered", variables=NO_DATABASE)
     async with FunctionProcess(configuration) as function:
         status, _, body = await ask(function, load_event(HEALTH[0]))
@@ -115,7 +115,7 @@ async def test_without_its_database_the_function_still_answers(surroundings: Que
 
 
 @pytest.mark.parametrize("mode", ["buffered", "stream"])
-async def test_without_a_key_health_answers_and_all_else_names_the_command(
+async def test_missing_provider_key_returns_503_naming_command(
     surroundings: QuerySurroundings, mode: Mode
 ) -> None:
     key = key_of(surroundings.tenant)
@@ -141,9 +141,7 @@ async def test_without_a_key_health_answers_and_all_else_names_the_command(
 
 
 @pytest.mark.parametrize("mode", ["buffered", "stream"])
-async def test_key_that_is_stored_later_is_used_by_the_same_process(
-    surroundings: QuerySurroundings, mode: Mode
-) -> None:
+async def test_key_stored_later_is_used_by_same_process(surroundings: QuerySurroundings, mode: Mode) -> None:
     with FaultyAws() as aws:
         aws.put_secret(PROVIDER_SECRET, {})
         embedding = [f"VECTORFORGE_EMBEDDING_{name}" for name in ("BASE_URL", "MODEL", "DIMENSION")]
@@ -174,14 +172,14 @@ async def test_key_that_is_stored_later_is_used_by_the_same_process(
             assert surroundings.vendor.api_key not in function.output.text
 
 
-async def test_a_setting_that_is_missing_is_named() -> None:
+async def test_missing_setting_error_names_it() -> None:
     async with FunctionProcess(bare_function({})) as function:
         invocation = await function.invoke(load_event(HEALTH[0]))
         with pytest.raises(FunctionFailedError, match="VECTORFORGE_DATABASE_URL"):
             await response_of(invocation)
 
 
-async def test_streaming_without_the_wrapper_fails_in_the_init_phase_and_says_what_to_set() -> None:
+async def test_streaming_without_wrapper_fails_init_naming_setting() -> None:
     async with FunctionProcess(
         bare_function({**NO_DATABASE, "VECTORFORGE_RESPONSE_MODE": "stream"})
     ) as function:

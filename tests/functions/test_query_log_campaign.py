@@ -7,7 +7,7 @@ from vectorforge.local.postgres import EmbeddedPostgres
 QUERIES = len(Point) * len(Action)
 
 
-async def test_one_row_for_each_query_wherever_its_process_is_killed(
+async def test_killed_processes_leave_one_log_row_per_query(
     postgres_server: EmbeddedPostgres,
 ) -> None:
     findings = await run_campaign(

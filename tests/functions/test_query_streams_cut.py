@@ -101,7 +101,7 @@ async def logged(surroundings: QuerySurroundings) -> QueryLog:
             await asyncio.sleep(0.05)
 
 
-async def test_the_model_is_closed_when_the_service_closes_the_response(
+async def test_closed_response_closes_model_stream(
     surroundings: QuerySurroundings, writer: FunctionProcess
 ) -> None:  # C31
     gate = LockStep(free=2)
@@ -114,7 +114,7 @@ async def test_the_model_is_closed_when_the_service_closes_the_response(
     assert writer.is_running
 
 
-async def test_a_resumable_answer_is_written_on_and_read_from_another_function(
+async def test_resumable_answer_continues_and_is_read_from_another_function(
     surroundings: QuerySurroundings, writer: FunctionProcess
 ) -> None:
     gate = LockStep(free=2)
@@ -134,7 +134,9 @@ async def test_a_resumable_answer_is_written_on_and_read_from_another_function(
     assert writer.starts == 1
 
 
-async def test_another_function_stops_it(surroundings: QuerySurroundings, writer: FunctionProcess) -> None:
+async def test_another_function_stops_the_answer(
+    surroundings: QuerySurroundings, writer: FunctionProcess
+) -> None:
     gate = LockStep(free=2)
     surroundings.vendor.script(Reply(texts=TEXTS, gate=gate))
     async with (
@@ -155,7 +157,7 @@ async def test_another_function_stops_it(surroundings: QuerySurroundings, writer
     assert (await logged(surroundings)).outcome == "aborted"
 
 
-async def test_a_reader_whose_invocation_ends_is_sent_back_before_that(
+async def test_resumed_stream_pauses_before_reader_timeout_and_continues(
     surroundings: QuerySurroundings, writer: FunctionProcess
 ) -> None:
     gate = LockStep(free=1)

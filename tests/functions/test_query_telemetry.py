@@ -71,7 +71,7 @@ def count(measured: Measured, name: str) -> int:
 
 
 @MODES
-async def test_each_invocation_prints_its_own_metrics_once(
+async def test_invocation_prints_own_metrics_once(
     surroundings: QuerySurroundings, event: Callable[..., Event], mode: Mode
 ) -> None:  # F-005, C26
     async with FunctionProcess(query_function(surroundings, mode)) as function:
@@ -97,7 +97,7 @@ async def test_each_invocation_prints_its_own_metrics_once(
                 assert services == {"query"}
 
 
-async def test_nobody_waits_for_the_metrics_and_none_are_left_behind(
+async def test_metrics_are_printed_after_last_byte_and_before_freeze(
     surroundings: QuerySurroundings, event: Callable[..., Event]
 ) -> None:
     """They are printed when the client has the last byte, and before the process is frozen."""
@@ -115,7 +115,7 @@ async def test_nobody_waits_for_the_metrics_and_none_are_left_behind(
 
 
 @MODES
-async def test_the_steps_are_subsegments_of_the_invocation(
+async def test_query_steps_are_subsegments_of_the_invocation(
     surroundings: QuerySurroundings, event: Callable[..., Event], mode: Mode
 ) -> None:
     with XRayDaemon() as daemon:
@@ -142,7 +142,7 @@ def cut_short(function: FunctionProcess) -> list[dict[str, Any]]:
 
 
 @MODES
-async def test_a_warning_carries_the_ids_of_its_request_and_stands_once(
+async def test_warning_includes_request_ids_and_is_logged_once(
     surroundings: QuerySurroundings, event: Callable[..., Event], mode: Mode
 ) -> None:
     async with FunctionProcess(query_function(surroundings, mode)) as function:
@@ -171,7 +171,7 @@ async def test_a_warning_carries_the_ids_of_its_request_and_stands_once(
 
 
 @MODES
-async def test_a_failure_nobody_foresaw_is_logged_without_its_text(
+async def test_unexpected_failure_is_logged_without_its_message(
     surroundings: QuerySurroundings, event: Callable[..., Event], mode: Mode
 ) -> None:
     async with FunctionProcess(query_function(surroundings, mode)) as function:
@@ -193,7 +193,7 @@ async def test_a_failure_nobody_foresaw_is_logged_without_its_text(
         assert function.starts == 1
 
 
-async def test_no_line_trace_or_answer_holds_a_secret(
+async def test_logs_traces_and_answers_hold_no_secret(
     surroundings: QuerySurroundings, event: Callable[..., Event], faulty_aws: FaultyAws
 ) -> None:  # threats 18 and 19: all that can be said, with the keys in Secrets Manager
     vendor = surroundings.vendor

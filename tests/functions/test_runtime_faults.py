@@ -35,7 +35,7 @@ async def process() -> AsyncIterator[FunctionProcess]:
         assert running.starts == 1  # by the same process
 
 
-async def test_a_failure_before_the_first_byte_is_an_error_of_the_invocation(
+async def test_failure_before_first_byte_is_an_invocation_error(
     process: FunctionProcess,
 ) -> None:
     invocation = await answer(process, http_event("/fails-before"))
@@ -45,7 +45,7 @@ async def test_a_failure_before_the_first_byte_is_an_error_of_the_invocation(
     assert f"[ERROR] ValueError: {SECRET}" in process.output.text  # awslambdaric's own report
 
 
-async def test_a_failure_after_the_first_byte_is_told_in_trailers_without_its_text(
+async def test_failure_after_first_byte_is_sent_in_trailers_without_message(
     process: FunctionProcess,
 ) -> None:
     invocation = await answer(process, http_event("/fails-after"))
@@ -62,7 +62,7 @@ async def test_a_failure_after_the_first_byte_is_told_in_trailers_without_its_te
     assert "in pieces" in process.output.text
 
 
-async def test_an_error_page_of_the_app_arrives_whole(process: FunctionProcess) -> None:
+async def test_app_error_page_is_sent_whole(process: FunctionProcess) -> None:
     invocation = await answer(process, http_event("/raises"))  # Starlette answers 500, then raises again
     prelude, body = prelude_and_body(invocation)
     assert (prelude["statusCode"], body, invocation.error) == (500, b"Internal Server Error", None)
@@ -70,7 +70,7 @@ async def test_an_error_page_of_the_app_arrives_whole(process: FunctionProcess) 
 
 
 @pytest.mark.parametrize("door", [FunctionUrl, RestApi])
-async def test_the_client_is_told_that_it_failed_and_nothing_of_why(
+async def test_client_of_failed_app_sees_no_reason(
     process: FunctionProcess, door: type[FunctionUrl | RestApi]
 ) -> None:
     async with door(process) as entrance, aiohttp.ClientSession() as client:
@@ -84,7 +84,7 @@ async def test_the_client_is_told_that_it_failed_and_nothing_of_why(
 
 
 @pytest.mark.parametrize("handler", ["handler", "under_middleware"])
-async def test_an_app_that_waits_for_its_next_token_learns_that_the_connection_broke(handler: str) -> None:
+async def test_waiting_app_is_cancelled_when_connection_breaks(handler: str) -> None:
     gate = Gate()
     async with gate.open() as environment, function(handler, environment=environment) as process:
         invocation = await process.invoke(http_event("/tokens"), abort_after=200)
@@ -100,7 +100,7 @@ async def test_an_app_that_waits_for_its_next_token_learns_that_the_connection_b
         assert process.starts == 1
 
 
-async def test_an_app_that_does_not_listen_runs_to_its_end_unheard() -> None:
+async def test_app_ignoring_disconnect_runs_to_its_end() -> None:
     async with function("careless_handler") as process:
         await answer(process, http_event("/deaf"), abort_after=3000)
         assert "deaf app done" in process.output.text
@@ -109,7 +109,7 @@ async def test_an_app_that_does_not_listen_runs_to_its_end_unheard() -> None:
         assert process.starts == 1
 
 
-async def test_a_dropped_generator_is_closed_before_the_next_invocation() -> None:
+async def test_dropped_generator_is_closed_before_next_invocation() -> None:
     gate = Gate()
 
     closed_before_next: list[bool] = []
@@ -139,7 +139,7 @@ async def become_answered(invocation: Invocation, _data: bytes) -> None:
 
 
 @pytest.mark.parametrize("path", ["/never-ends", "/sync", "/fails-after", "/megabytes/9", "/fails-before"])
-async def test_a_stale_response_is_given_up_for_the_next_event(process: FunctionProcess, path: str) -> None:
+async def test_stale_response_is_dropped_for_next_event(process: FunctionProcess, path: str) -> None:
     invocation = await answer_refused(process, path, become_stale)
     assert invocation.chunks == []
     if path == "/never-ends":
@@ -148,7 +148,7 @@ async def test_a_stale_response_is_given_up_for_the_next_event(process: Function
 
 
 @pytest.mark.parametrize("path", ["/never-ends", "/sync"])
-async def test_a_response_the_service_refuses_is_given_up(process: FunctionProcess, path: str) -> None:
+async def test_response_rejected_by_service_is_dropped(process: FunctionProcess, path: str) -> None:
     await answer_refused(process, path, become_answered)
     assert "The Lambda service refused it" in process.output.text
 
@@ -160,7 +160,7 @@ async def answer_refused(process: FunctionProcess, path: str, hook: object) -> I
     return invocation
 
 
-async def test_a_response_over_the_limit_ends_the_app() -> None:
+async def test_oversized_response_ends_app() -> None:
     async with function("handler", streaming_limit=2 * 2**20) as process:
         invocation = await answer(process, http_event("/megabytes/1000"))
         assert invocation.error is not None
@@ -172,7 +172,7 @@ async def test_a_response_over_the_limit_ends_the_app() -> None:
         assert process.starts == 1
 
 
-async def test_a_slow_reader_holds_the_app_back() -> None:
+async def test_slow_reader_applies_backpressure_to_app() -> None:
     reads = asyncio.Event()
 
     async def wait(invocation: Invocation, _data: bytes) -> None:
@@ -190,7 +190,7 @@ async def test_a_slow_reader_holds_the_app_back() -> None:
 
 
 @pytest.mark.parametrize("path", ["/never-ends", "/never-begins"])
-async def test_shortly_before_the_timeout_the_app_is_ended_and_the_process_lives(path: str) -> None:
+async def test_deadline_ends_app_and_process_survives(path: str) -> None:
     async with function("handler", timeout_s=1.5) as process:
         await process.start()
         invocation = await answer(process, http_event(path))
@@ -203,7 +203,7 @@ async def test_shortly_before_the_timeout_the_app_is_ended_and_the_process_lives
         assert process.starts == 1
 
 
-async def test_the_lifespan_is_inside_the_deadline() -> None:
+async def test_lifespan_startup_counts_toward_deadline() -> None:
     environment = {"LIFESPAN_S": "1.6"}
     async with function("hides_its_handler", timeout_s=2.5, environment=environment) as process:
         await process.start()
@@ -212,7 +212,7 @@ async def test_the_lifespan_is_inside_the_deadline() -> None:
         assert process.starts == 1
 
 
-async def test_a_lifespan_that_takes_longer_than_an_invocation_goes_on_in_the_next() -> None:
+async def test_slow_lifespan_startup_continues_in_next_invocation() -> None:
     environment = {"LIFESPAN_S": "2.2"}
     async with function("hides_its_handler", timeout_s=2.0, environment=environment) as process:
         await process.start()
@@ -225,7 +225,7 @@ async def test_a_lifespan_that_takes_longer_than_an_invocation_goes_on_in_the_ne
 
 
 @pytest.mark.parametrize("path", ["/sync-generator/4", "/ignores-cancellation"])
-async def test_an_app_that_cannot_be_cancelled_is_left_running(path: str) -> None:
+async def test_uncancellable_app_is_left_running(path: str) -> None:
     async with function("handler", timeout_s=2.0) as process:
         await process.start()
         invocation = await answer(process, http_event(path))
@@ -237,7 +237,7 @@ async def test_an_app_that_cannot_be_cancelled_is_left_running(path: str) -> Non
         assert process.starts == 1
 
 
-async def test_a_connection_that_broke_before_the_first_byte_is_an_error_of_the_invocation() -> None:
+async def test_connection_broken_before_first_byte_raises_response_lost() -> None:
     async def serve(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.transport.abort()
 
@@ -255,7 +255,7 @@ async def test_a_connection_that_broke_before_the_first_byte_is_an_error_of_the_
         await stream.abort()
 
 
-async def test_a_reader_that_stopped_does_not_take_the_process_with_it() -> None:
+async def test_stopped_reader_at_deadline_leaves_process_running() -> None:
     async def wait(invocation: Invocation, _data: bytes) -> None:
         await asyncio.sleep(3)
 
@@ -278,7 +278,7 @@ async def test_a_reader_that_stopped_does_not_take_the_process_with_it() -> None
         ("/body-first", "Unexpected ASGI message 'http.response.body'."),
     ],
 )
-async def test_a_response_that_cannot_be_sent_is_an_error_of_the_invocation(path: str, message: str) -> None:
+async def test_unsendable_response_is_an_invocation_error(path: str, message: str) -> None:
     async with function("careless_handler") as process:
         invocation = await answer(process, http_event(path))
         assert reported_error(invocation) == ("ProtocolError", message)
@@ -286,7 +286,7 @@ async def test_a_response_that_cannot_be_sent_is_an_error_of_the_invocation(path
         assert prelude_and_body(await answer(process, http_event("/")))[0]["statusCode"] == 200
 
 
-async def test_a_response_without_an_end_fails_in_trailers() -> None:
+async def test_incomplete_response_fails_in_trailers() -> None:
     async with function("careless_handler") as process:
         invocation = await answer(process, http_event("/half"))
         assert prelude_and_body(invocation)[1] == b"half"
@@ -304,7 +304,7 @@ async def test_a_response_without_an_end_fails_in_trailers() -> None:
         None,
     ],
 )
-async def test_an_event_that_is_no_http_request_is_named_so(process: FunctionProcess, event: object) -> None:
+async def test_non_http_event_raises_unsupported_event_error(process: FunctionProcess, event: object) -> None:
     invocation = await answer(process, event)
     error_type, message = reported_error(invocation)
     assert error_type == "UnsupportedEventError"

@@ -30,7 +30,7 @@ async def settled(process: FunctionProcess, **wanted: int) -> dict[str, int]:
         await asyncio.sleep(0.2)
 
 
-async def test_two_hundred_invocations_leave_nothing_behind() -> None:
+async def test_two_hundred_invocations_leak_nothing() -> None:
     environment = {"PYTHONTRACEMALLOC": "1"}
     async with function("handler", environment=environment, timeout_s=60, init_timeout_s=60) as process:
         for _ in range(5):

@@ -30,7 +30,7 @@ from tests.functions.runtime_driver import (
 EXEC_WRAPPER = ROOT / "shared" / "vectorforge" / "runtime" / "exec_wrapper"
 
 
-async def test_startup_comes_before_the_first_event_and_shutdown_at_sigterm() -> None:
+async def test_startup_precedes_first_event_and_shutdown_follows_sigterm() -> None:
     async with function("started") as process:
         await process.start()
         assert list(process.output.lines) == ["startup"]
@@ -40,7 +40,7 @@ async def test_startup_comes_before_the_first_event_and_shutdown_at_sigterm() ->
         assert "Traceback" not in process.output.text
 
 
-async def test_the_lifespan_is_left_at_sigterm_in_the_middle_of_a_request() -> None:
+async def test_sigterm_during_request_exits_lifespan() -> None:
     gate = Gate()
     async with gate.open() as environment, function("handler", environment=environment) as process:
         await process.start()
@@ -56,7 +56,7 @@ async def test_the_lifespan_is_left_at_sigterm_in_the_middle_of_a_request() -> N
 
 
 @pytest.mark.parametrize("path", ["/sync-generator/60", "/ignores-cancellation"])
-async def test_a_request_that_does_not_end_does_not_hold_the_shutdown_up(path: str) -> None:
+async def test_endless_request_does_not_delay_shutdown(path: str) -> None:
     async with function("handler", timeout_s=60) as process:
         await process.start()
         invocation = await process.invoke(http_event(path))
@@ -68,7 +68,7 @@ async def test_a_request_that_does_not_end_does_not_hold_the_shutdown_up(path: s
             await process.output.wait_for("lifespan left")
 
 
-async def test_sigterm_ends_an_app_that_blocks_the_loop() -> None:
+async def test_sigterm_ends_app_blocking_the_loop() -> None:
     async with function("handler", timeout_s=60) as process:
         await process.start()
         await process.invoke(http_event("/blocks/60"))
@@ -121,13 +121,13 @@ async def terminated(path: str, handler: str = "handler", attempts: int = 3) -> 
         ("/blocks/60", "slow_to_leave"),
     ],
 )
-async def test_sigterm_ends_the_process_within_lambda_s_budget(path: str, handler: str) -> None:
+async def test_sigterm_ends_process_within_lambda_budget(path: str, handler: str) -> None:
     seconds, _ = await terminated(path, handler)
     assert seconds < LAMBDA_S
 
 
 @pytest.mark.parametrize("path", ["/never-ends", "/sync-generator/60", "/ignores-cancellation"])
-async def test_sigterm_in_the_middle_of_a_stream_is_reported_as_a_shutdown(path: str) -> None:
+async def test_sigterm_during_stream_is_reported_as_shutdown(path: str) -> None:
     _, invocation = await terminated(path, attempts=1)
     assert prelude_and_body(invocation)[1].startswith(b"begun")
     assert invocation.trailers["lambda-runtime-function-error-type"] == "Runtime.ExitError"
@@ -138,9 +138,7 @@ async def test_sigterm_in_the_middle_of_a_stream_is_reported_as_a_shutdown(path:
 @pytest.mark.parametrize(
     ("path", "handler"), [("/never-begins", "handler"), ("/blocks/60", "handler"), ("/", "plain_that_waits")]
 )
-async def test_sigterm_before_the_first_byte_is_an_exit_error_of_the_invocation(
-    path: str, handler: str
-) -> None:
+async def test_sigterm_before_first_byte_is_an_exit_error(path: str, handler: str) -> None:
     _, invocation = await terminated(path if path != "/" else "/blocks/60", handler, attempts=1)
     assert not invocation.is_streamed
     assert invocation.error is not None
@@ -149,7 +147,7 @@ async def test_sigterm_before_the_first_byte_is_an_exit_error_of_the_invocation(
     assert invocation.request_headers["lambda-runtime-invocation-id"] == invocation.invocation_id
 
 
-async def test_sigterm_between_two_events_reports_nothing() -> None:
+async def test_sigterm_between_events_reports_nothing() -> None:
     async with function("handler") as process:
         invocation = await answer(process, http_event("/sync"))
         await process.stop()
@@ -167,7 +165,7 @@ async def test_sigterm_between_two_events_reports_nothing() -> None:
         ("nowhere.handler", {}, "Runtime.ImportModuleError", "Unable to import module"),
     ],
 )
-async def test_a_failure_at_start_is_an_init_error(
+async def test_startup_failure_is_an_init_error(
     handler: str, environment: dict[str, str], error_type: str, message: str
 ) -> None:
     async with function(handler, environment=environment) as process:
@@ -179,14 +177,14 @@ async def test_a_failure_at_start_is_an_init_error(
         assert f"[ERROR] {error_type}: " in process.output.text
 
 
-async def test_an_app_without_a_lifespan_is_served_without() -> None:
+async def test_app_without_lifespan_is_served() -> None:
     async with function("careless_handler") as process:
         assert prelude_and_body(await answer(process, http_event("/")))[1] == b"end"
         await process.stop()
     assert "Traceback" not in process.output.text
 
 
-async def test_snapstart_hooks_run_around_the_snapshot_and_on_the_loop_of_the_app() -> None:
+async def test_snapstart_hooks_run_around_snapshot_on_app_loop() -> None:
     async with function("handler", snap_start=True) as process:
         await process.start()
         assert process.runtime_api.restore_polled.is_set()
@@ -199,7 +197,7 @@ async def test_snapstart_hooks_run_around_the_snapshot_and_on_the_loop_of_the_ap
         ]
 
 
-async def test_a_failing_restore_hook_is_told_to_the_service() -> None:
+async def test_failing_restore_hook_is_reported_to_service() -> None:
     async with function("handler", snap_start=True, environment={"FAIL_RESTORE": "1"}) as process:
         with pytest.raises(FunctionFailedError) as failure:
             await process.start()
@@ -221,7 +219,7 @@ async def test_plain_handlers_run_as_under_awslambdaric(command: tuple[str, ...]
         assert process.starts == 1
 
 
-async def test_a_buffered_response_over_the_limit_does_not_end_the_process() -> None:
+async def test_oversized_buffered_response_leaves_process_running() -> None:
     async with function("plain", buffered_limit=1000) as process:
         invocation = await answer(process, 2000)
         assert invocation.error is not None
@@ -232,7 +230,7 @@ async def test_a_buffered_response_over_the_limit_does_not_end_the_process() -> 
         assert process.starts == 1
 
 
-async def test_a_result_that_is_no_unicode_ends_the_process_instead_of_hanging() -> None:
+async def test_result_with_surrogates_ends_process_without_hanging() -> None:
     # The JSON log format is that of a managed runtime, where results are not escaped.
     async with function("plain", environment={"AWS_EXECUTION_ENV": "AWS_Lambda_python3.13"}) as process:
         invocation = await answer(process, "surrogate")
@@ -241,7 +239,7 @@ async def test_a_result_that_is_no_unicode_ends_the_process_instead_of_hanging()
         assert await (await answer(process, 3)).result() == "aaa"
 
 
-async def test_without_the_runtime_the_handler_says_what_to_start() -> None:
+async def test_handler_without_runtime_error_names_commands() -> None:
     async with function("handler", command=AWSLAMBDARIC_COMMAND) as process:
         error_type, message = reported_error(await answer(process, http_event("/echo")))
     assert error_type == "StreamingUnavailableError"
@@ -251,9 +249,7 @@ async def test_without_the_runtime_the_handler_says_what_to_start() -> None:
 
 
 @pytest.mark.parametrize("options", [[], ["-X", "dev", "-W", "ignore"]])
-async def test_the_exec_wrapper_takes_the_place_of_the_managed_runtime(
-    tmp_path: Path, options: list[str]
-) -> None:
+async def test_exec_wrapper_replaces_managed_runtime(tmp_path: Path, options: list[str]) -> None:
     bootstrap = tmp_path / "with space" / "bootstrap.py"
     bootstrap.parent.mkdir()
     bootstrap.write_text("raise SystemExit('not to be run')")
@@ -267,7 +263,7 @@ async def test_the_exec_wrapper_takes_the_place_of_the_managed_runtime(
         assert process.pid == (await json_body(process, "/echo"))["pid"]  # replaced, not started beside
 
 
-async def test_a_background_task_is_done_before_the_next_event() -> None:
+async def test_background_task_completes_before_next_event() -> None:
     done_before_next: list[bool] = []
     streamed = asyncio.Event()
 
@@ -287,7 +283,7 @@ async def test_a_background_task_is_done_before_the_next_event() -> None:
         assert done_before_next == [True]
 
 
-async def test_environments_for_many_events_stream_them_side_by_side() -> None:
+async def test_concurrent_environment_streams_events_in_parallel() -> None:
     gate = Gate()
     async with (
         gate.open() as environment,
@@ -371,7 +367,7 @@ async def test_powertools_decorators_work_around_a_stream(daemon: Daemon) -> Non
 
 
 @pytest.mark.parametrize("handler", ["directly", "swallows"])
-async def test_what_a_decorator_returns_does_not_matter(handler: str, daemon: Daemon) -> None:
+async def test_decorator_return_value_is_ignored(handler: str, daemon: Daemon) -> None:
     environment = {"AWS_XRAY_DAEMON_ADDRESS": daemon.address}
     async with function(handler, "runtime_powertools", environment=environment) as process:
         for _ in range(2):
@@ -380,7 +376,7 @@ async def test_what_a_decorator_returns_does_not_matter(handler: str, daemon: Da
         assert process.starts == 1
 
 
-async def test_a_second_response_for_one_invocation_is_an_error_in_the_log() -> None:
+async def test_second_response_for_one_invocation_is_logged_as_error() -> None:
     environment = {"POWERTOOLS_TRACE_DISABLED": "1"}
     async with function("streams_twice", "runtime_powertools", environment=environment) as process:
         invocation = await answer(process, http_event("/stream"))
@@ -390,7 +386,7 @@ async def test_a_second_response_for_one_invocation_is_an_error_in_the_log() -> 
         assert process.starts == 1
 
 
-def test_the_wrapper_keeps_the_order_of_options(tmp_path: Path) -> None:
+def test_exec_wrapper_preserves_option_order(tmp_path: Path) -> None:
     bootstrap = tmp_path / "bootstrap.py"
     command = [str(EXEC_WRAPPER), "/bin/echo", "-X a", "-m", "debugpy", "*", str(bootstrap)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -399,7 +395,7 @@ def test_the_wrapper_keeps_the_order_of_options(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("options", [[], ["-X", "dev", "-W", "ignore"]])
 @pytest.mark.parametrize("handler", [[], ["tests.functions.runtime_app.handler"]])
-async def test_exec_wrapper_with_a_module_command_takes_the_place_of_awslambdaric(
+async def test_exec_wrapper_with_module_command_replaces_awslambdaric(
     tmp_path: Path, options: list[str], handler: list[str]
 ) -> None:
     command = [str(EXEC_WRAPPER), sys.executable, *options, "-m", "awslambdaric", *handler]
@@ -420,11 +416,11 @@ async def test_exec_wrapper_with_a_module_command_takes_the_place_of_awslambdari
         ["/usr/bin/python3", "-m", "awslambdaric", "app.handler", "surplus"],
     ],
 )
-def test_the_wrapper_refuses_what_is_no_python_runtime(arguments: list[str]) -> None:
+def test_exec_wrapper_rejects_other_commands(arguments: list[str]) -> None:
     done = subprocess.run([EXEC_WRAPPER, *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 64
     assert "ends in bootstrap.py or -m awslambdaric" in done.stderr
 
 
-def test_the_wrapper_is_executable() -> None:
+def test_exec_wrapper_is_executable() -> None:
     assert os.access(EXEC_WRAPPER, os.X_OK)

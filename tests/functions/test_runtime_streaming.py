@@ -24,7 +24,7 @@ async def client() -> AsyncIterator[aiohttp.ClientSession]:
 
 @pytest.mark.parametrize("door", [FunctionUrl, RestApi])
 @pytest.mark.parametrize("handler", ["handler", "under_middleware"])
-async def test_a_token_arrives_before_the_next_one_exists(
+async def test_token_is_received_before_the_next_exists(
     client: aiohttp.ClientSession, door: type[FunctionUrl | RestApi], handler: str
 ) -> None:  # F-001, F-002, C02
     gate = Gate()
@@ -56,7 +56,7 @@ async def in_lock_step(client: aiohttp.ClientSession, entrance: FrontDoor, gate:
     return held
 
 
-async def test_the_same_app_behind_mangum_never_gets_its_second_token(client: aiohttp.ClientSession) -> None:
+async def test_mangum_app_never_sends_second_token(client: aiohttp.ClientSession) -> None:
     # The negative control: the lock-step test can fail.
     gate = Gate()
     async with (
@@ -71,7 +71,7 @@ async def test_the_same_app_behind_mangum_never_gets_its_second_token(client: ai
         gate.end()
 
 
-async def test_the_post_is_what_the_runtime_api_asks_for() -> None:
+async def test_streamed_post_matches_runtime_api() -> None:
     async with function("handler") as process:
         invocation = await answer(process, http_event("/sync"))
         sent = invocation.request_headers
@@ -90,7 +90,7 @@ async def test_the_post_is_what_the_runtime_api_asks_for() -> None:
 
 
 @pytest.mark.parametrize("door", [FunctionUrl, RestApi])
-async def test_requests_and_responses_arrive_whole(
+async def test_requests_and_responses_are_passed_whole(
     client: aiohttp.ClientSession, door: type[FunctionUrl | RestApi]
 ) -> None:  # F-001
     async with function("handler") as process, door(process) as entrance:
@@ -114,7 +114,7 @@ async def test_requests_and_responses_arrive_whole(
         assert process.starts == 1
 
 
-async def test_a_head_request_and_an_empty_response_have_a_prelude_and_no_body() -> None:
+async def test_head_request_and_empty_response_have_prelude_without_body() -> None:
     async with function("handler") as process:
         head = prelude_and_body(await answer(process, http_event("/echo", method="HEAD")))
         empty = prelude_and_body(await answer(process, http_event("/no-content")))
@@ -122,7 +122,7 @@ async def test_a_head_request_and_an_empty_response_have_a_prelude_and_no_body()
     assert (empty[0]["statusCode"], empty[1]) == (204, b"")
 
 
-async def test_context_and_trace_reach_the_app() -> None:  # F-005
+async def test_context_and_trace_are_passed_to_app() -> None:  # F-005
     async with function("handler", timeout_s=9) as process:
         context = json.dumps({"custom": {"who": "caller"}})
         invocation = await answer(process, http_event("/echo"), client_context=context)
@@ -163,7 +163,7 @@ async def test_http_api_events_are_read_in_both_formats(client: aiohttp.ClientSe
         assert await response.text() == "one two three"
 
 
-async def test_every_invocation_has_the_same_loop_and_one_lifespan() -> None:
+async def test_invocations_share_one_loop_and_lifespan() -> None:
     async with function("handler") as process:
         for _ in range(3):
             assert (await json_body(process, "/echo"))["same_loop"] is True

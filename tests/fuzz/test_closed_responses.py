@@ -13,7 +13,7 @@ def _named(name: str) -> dict[str, Any]:
     return {"content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{name}"}}}}
 
 
-def test_only_responses_are_closed() -> None:
+def test_schema_closing_affects_response_schemas_only() -> None:
     schemas = {
         "Sent": _object(shared={"$ref": "#/components/schemas/Shared"}),
         "Shared": _object(),

@@ -10,7 +10,7 @@ from tests.fuzz.document_machines import MACHINES, machine_for
 
 # security 8; the goal "documents are replaced at once"
 @pytest.mark.parametrize("name", MACHINES)
-def test_the_service_holds_what_a_dictionary_would(name: str, server: ApiServer) -> None:
+def test_document_state_machine_matches_dictionary_model(name: str, server: ApiServer) -> None:
     machine, counts = machine_for(name, server)
     run_state_machine_as_test(
         machine,

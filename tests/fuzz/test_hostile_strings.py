@@ -49,7 +49,7 @@ async def tenants(
         yield Tenants(alice, bob, alices, bobs, collection_id)
 
 
-def test_there_are_thirty() -> None:
+def test_hostile_string_corpus_has_thirty_entries() -> None:
     assert len(set(VALUES) | set(STATEMENTS)) == 30
 
 
@@ -73,7 +73,9 @@ async def ask_with(tenants: Tenants, text: str) -> list[httpx2.Response]:
     )
 
 
-async def test_a_value_stays_a_value(tenants: Tenants) -> None:  # security 1, 8
+async def test_hostile_value_in_requests_leaks_no_data_and_causes_no_error(
+    tenants: Tenants,
+) -> None:  # security 1, 8
     for text in VALUES:
         responses = await ask_with(tenants, text)
         assert not [r for r in responses if r.status_code >= 500], text
@@ -98,7 +100,7 @@ async def said_to(connection: psycopg.AsyncConnection[Any], statement: str) -> s
 
 
 @pytest.mark.pins(PinRule.SETTING, PinRule.TEMPORARY)
-async def test_a_statement_of_another_tenant_reaches_nothing(
+async def test_hostile_statement_of_other_tenant_returns_no_data(
     tenants: Tenants, postgres_server: EmbeddedPostgres
 ) -> None:  # security 1, 2
     notices: list[str] = []
@@ -112,7 +114,7 @@ async def test_a_statement_of_another_tenant_reaches_nothing(
     assert (await tenants.alices.post("/v1/search", json={"query": "vault"})).json()["results"]
 
 
-async def test_without_a_tenant_there_are_no_rows(tenants: Tenants, direct_database: Database) -> None:
+async def test_connection_without_tenant_returns_no_rows(tenants: Tenants, direct_database: Database) -> None:
     async with direct_database.connection() as connection:
         for table in ("chunks", "documents", "collections"):
             found = await connection.execute(f"SELECT * FROM vectorforge.{table}")

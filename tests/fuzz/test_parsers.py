@@ -12,14 +12,14 @@ _SLOW = {"docx": 20, "pdf": 40, "html": 60, "mail": 60}
 
 
 @pytest.mark.parametrize("name", PARSERS)
-def test_inputs_to_begin_with_are_read(name: str) -> None:
+def test_seed_inputs_are_parsed(name: str) -> None:
     for content in [*inputs(name), *FOUND.get(name, ())]:
         PARSERS[name](content)
 
 
 # security 24: whatever comes, an error of ours or a result that holds what it promises
 @pytest.mark.parametrize("name", PARSERS)
-def test_spoiled_inputs_are_refused_or_read(name: str) -> None:
+def test_corrupted_inputs_are_rejected_or_parsed(name: str) -> None:
     @settings(max_examples=_SLOW.get(name, 150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(data=st.data())
     def read(data: st.DataObject) -> None:

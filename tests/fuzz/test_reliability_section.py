@@ -10,7 +10,7 @@ FOUND = Row("api", "10 requests", "no 500", ["GET /: 500"])
 SKIPPED = Row("parsers", "atheris is not installed", "", [], not_run=True)
 
 
-def test_only_what_is_between_the_markers_is_written(tmp_path: Path) -> None:
+def test_section_write_replaces_text_between_markers_only(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(f"Before.\n{BEGIN}\nold\n{END}\nAfter.\n")
     write(page, [FOUND, SKIPPED])
@@ -21,7 +21,7 @@ def test_only_what_is_between_the_markers_is_written(tmp_path: Path) -> None:
     assert "old" not in lines
 
 
-def test_what_was_not_run_again_stays(tmp_path: Path) -> None:
+def test_section_write_retains_rows_that_were_not_rerun(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(f"{BEGIN}\n{END}\n")
     write(page, [FOUND, SKIPPED])
@@ -32,7 +32,7 @@ def test_what_was_not_run_again_stays(tmp_path: Path) -> None:
     assert SKIPPED.markdown() in page.read_text()
 
 
-def test_a_page_without_markers_is_refused(tmp_path: Path) -> None:
+def test_page_without_markers_is_rejected(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(f"{END}\n{BEGIN}\n")
     with pytest.raises(ValueError, match="does not hold"):
@@ -40,6 +40,6 @@ def test_a_page_without_markers_is_refused(tmp_path: Path) -> None:
     assert page.read_text() == f"{END}\n{BEGIN}\n"
 
 
-def test_the_page_has_them() -> None:
+def test_reliability_page_contains_markers() -> None:
     text = PAGE.read_text(encoding="utf-8")
     assert text.index(BEGIN) < text.index(END)

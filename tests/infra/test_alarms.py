@@ -39,7 +39,7 @@ def alarms(template: StackTemplate) -> dict[str, dict[str, Any]]:
     return {alarm["AlarmName"]: alarm for alarm in template.of_kind("AWS::CloudWatch::Alarm").values()}
 
 
-def test_every_alarm_tells_of_its_beginning_and_end(
+def test_alarms_notify_topic_on_start_and_end(
     alarms: dict[str, dict[str, Any]], stage: StageSettings
 ) -> None:
     assert len(alarms) >= 21
@@ -53,11 +53,11 @@ def test_every_alarm_tells_of_its_beginning_and_end(
         assert alarm["DatapointsToAlarm"] <= alarm["EvaluationPeriods"], name
 
 
-def test_alarms_cost_what_the_bill_says(alarms: dict[str, dict[str, Any]], stage: StageSettings) -> None:
+def test_alarm_metrics_match_billed_count(alarms: dict[str, dict[str, Any]], stage: StageSettings) -> None:
     assert sum(len(alarm_metrics(alarm)) for alarm in alarms.values()) == billed_alarm_metrics(stage)
 
 
-def test_the_topic_is_encrypted_and_takes_messages_of_this_stage_s_alarms_only(
+def test_alarm_topic_is_encrypted_and_accepts_own_alarms_only(
     template: StackTemplate, stage: StageSettings
 ) -> None:
     (topic,) = template.of_kind("AWS::SNS::Topic").values()
@@ -76,7 +76,7 @@ def test_the_topic_is_encrypted_and_takes_messages_of_this_stage_s_alarms_only(
     assert template.of_kind("AWS::SNS::Subscription") == {}
 
 
-def test_whoever_is_to_be_told_is_a_setting() -> None:
+def test_alarm_email_setting_subscribes_address() -> None:
     from aws_cdk import App, Stack
     from aws_cdk.assertions import Template
 
@@ -90,7 +90,7 @@ def test_whoever_is_to_be_told_is_a_setting() -> None:
     assert (subscription["Protocol"], subscription["Endpoint"]) == ("email", "on-call@example.org")
 
 
-def test_what_rolls_a_new_version_back_rings_within_the_canary_and_waits_for_nothing_it_changes(
+def test_canary_rollback_alarms_fire_within_canary_window(
     template: StackTemplate, alarms: dict[str, dict[str, Any]], stage: StageSettings
 ) -> None:
     groups = template.of_kind("AWS::CodeDeploy::DeploymentGroup").values()
@@ -118,7 +118,7 @@ def test_what_rolls_a_new_version_back_rings_within_the_canary_and_waits_for_not
             assert alarm["EvaluationPeriods"] * 60 < 5 * 60
 
 
-def test_recursive_invocations_that_lambda_dropped_ring_whichever_function_it_was(
+def test_recursion_alarm_fires_for_any_function(
     alarms: dict[str, dict[str, Any]], template: StackTemplate, stage: StageSettings
 ) -> None:
     alarm = alarms[f"{stage.prefix}-recursion-stopped"]
@@ -162,7 +162,7 @@ def rings(alarm: dict[str, Any], **values: float) -> bool:
         ("query-faults", 1, 5, 101, False),
     ],
 )
-def test_failures_ring_by_their_share_and_number(
+def test_failure_alarm_fires_by_share_and_count(
     rule: str, minutes: int, failed: int, total: int, expected: bool, app_templates: dict[str, StackTemplate]
 ) -> None:
     found = app_templates["both"].of_kind("AWS::CloudWatch::Alarm").values()
@@ -237,7 +237,7 @@ def matcher(template: StackTemplate, metric_name: str) -> Callable[[str], bool]:
     return matches
 
 
-def test_records_that_were_printed_are_counted_and_mere_mentions_are_not(
+def test_printed_record_filter_counts_records_not_mentions(
     app_templates: dict[str, StackTemplate],
 ) -> None:  # C01
     matches = matcher(app_templates["prod"], RECORDS_PRINTED)
@@ -247,7 +247,7 @@ def test_records_that_were_printed_are_counted_and_mere_mentions_are_not(
     assert not matches(json.dumps({"level": "INFO", "message": lines[0]}))
 
 
-def test_keys_that_cannot_be_read_are_counted(app_templates: dict[str, StackTemplate]) -> None:
+def test_unreadable_key_filter_counts_matching_log_lines(app_templates: dict[str, StackTemplate]) -> None:
     matches = matcher(app_templates["prod"], KEYS_UNREADABLE)
     said = [json.loads(line)["message"] for line in lines_of(UNREADABLE) if matches(line)]
     assert said == ["Secret keys cannot be read now (AccessDenied); going on with the last keys"]
@@ -264,7 +264,7 @@ def test_keys_that_cannot_be_read_are_counted(app_templates: dict[str, StackTemp
     [("t4g.micro", 1), ("t4g.small", 2), ("t4g.medium", 4), ("m7g.large", 8), ("r7g.large", 16),
      ("t4g.xlarge", 16), ("m7g.2xlarge", 32), ("r7g.4xlarge", 128)],
 )  # fmt: skip
-def test_the_memory_of_an_instance_follows_from_its_type(instance_type: str, gib: float) -> None:
+def test_instance_memory_follows_instance_type(instance_type: str, gib: float) -> None:
     # https://aws.amazon.com/rds/instance-types/
     assert dataclasses.replace(PROD.database, instance_type=instance_type).memory_gib == gib
 
@@ -273,20 +273,18 @@ def test_the_memory_of_an_instance_follows_from_its_type(instance_type: str, gib
     ("instance_type", "vcpus"),
     [("t4g.micro", 2), ("t4g.medium", 2), ("m7g.large", 2), ("m7g.xlarge", 4), ("r7g.4xlarge", 16)],
 )
-def test_the_vcpus_that_rds_proxy_is_billed_by_follow_from_the_type(instance_type: str, vcpus: int) -> None:
+def test_instance_vcpus_follow_instance_type(instance_type: str, vcpus: int) -> None:
     # https://aws.amazon.com/rds/proxy/pricing/
     assert dataclasses.replace(PROD.database, instance_type=instance_type).vcpus == vcpus
 
 
-def test_the_proxy_s_connections_are_the_sum_of_its_nodes(
-    alarms: dict[str, Any], stage: StageSettings
-) -> None:
+def test_proxy_connection_alarm_sums_all_nodes(alarms: dict[str, Any], stage: StageSettings) -> None:
     # https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/rds-proxy.monitoring.html
     metrics = alarms[f"{stage.prefix}-database-connections"]["Metrics"]
     assert {one["MetricStat"]["Stat"] for one in metrics if "MetricStat" in one} == {"Sum"}
 
 
-def test_bursting_instances_alone_have_credits(alarms: dict[str, Any], stage: StageSettings) -> None:
+def test_burstable_instances_alone_have_credit_alarm(alarms: dict[str, Any], stage: StageSettings) -> None:
     assert f"{stage.prefix}-database-credits" in alarms
     steady = dataclasses.replace(
         stage, database=dataclasses.replace(stage.database, instance_type="m7g.large")

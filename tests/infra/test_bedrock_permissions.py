@@ -47,7 +47,7 @@ def bedrock(template: StackTemplate, role: str) -> set[tuple[str, str]]:
     return {found for found in template.permissions(role) if found[0].startswith("bedrock:")}
 
 
-def test_the_query_function_asks_the_named_models_and_lists_all(template: StackTemplate) -> None:
+def test_query_function_role_invokes_configured_models_and_lists_all(template: StackTemplate) -> None:
     profile = f"{HERE}:AWS::AccountId:inference-profile/{PROFILE}"
     model = "arn:AWS::Partition:bedrock:*::foundation-model/amazon.nova-2-lite-v1:0"
     assert bedrock(template, "QueryFunctionRole") == {
@@ -67,18 +67,18 @@ def test_the_query_function_asks_the_named_models_and_lists_all(template: StackT
     assert PROFILE in json.dumps(condition["StringEquals"]["bedrock:InferenceProfileArn"])
 
 
-def test_the_ingest_function_asks_the_embedding_model_only(template: StackTemplate) -> None:
+def test_ingest_function_role_invokes_embedding_model_only(template: StackTemplate) -> None:
     assert bedrock(template, "IngestionIngestRole") == {
         ("bedrock:InvokeModel", f"{HERE}::foundation-model/{TITAN}")
     }
 
 
-def test_no_other_function_asks_any(template: StackTemplate) -> None:
+def test_other_function_roles_have_no_bedrock_permission(template: StackTemplate) -> None:
     assert bedrock(template, "QueryLogWriterRole") == set()
     assert bedrock(template, "MigrationMigrateRole") == set()
 
 
-def test_cdk_nag_finds_nothing_that_is_not_acknowledged(app: App) -> None:
+def test_cdk_nag_reports_no_unacknowledged_finding(app: App) -> None:
     assert sorted(findings(app)) == []
 
 
@@ -97,20 +97,18 @@ def test_cdk_nag_finds_nothing_that_is_not_acknowledged(app: App) -> None:
         ("arn:aws:bedrock:eu-west-1:1:provisioned-model/abc", "abc", None),
     ],
 )
-def test_what_a_name_means(name: str, model_id: str, profiled: str | None) -> None:
+def test_model_name_is_parsed_into_model_and_profile(name: str, model_id: str, profiled: str | None) -> None:
     assert named_models(naming(MODEL=name)) == [NamedModel(name, model_id, profiled)]
 
 
-def test_an_application_inference_profile_is_refused() -> None:
+def test_application_inference_profile_is_rejected() -> None:
     stage = naming(EMBEDDING_MODEL="arn:aws:bedrock:eu-west-1:1:application-inference-profile/abc")
     with pytest.raises(SettingsError, match="VECTORFORGE_BEDROCK_EMBEDDING_MODEL hides its models"):
         named_model(stage, "VECTORFORGE_BEDROCK_EMBEDDING_MODEL")
 
 
 @pytest.mark.parametrize(("stage", "services"), [(DEV, 2), (naming(MODEL=TITAN), 4)])
-def test_without_another_way_out_bedrock_has_endpoints_that_are_billed(
-    stage: StageSettings, services: int
-) -> None:
+def test_bedrock_without_egress_has_billed_endpoints(stage: StageSettings, services: int) -> None:
     closed = dataclasses.replace(stage, network=NetworkSettings(egress="none"))
     app = App(context={"aws:cdk:bundling-stacks": []})
     data = DataStack(app, "Data", stage=closed)

@@ -44,7 +44,7 @@ def task(objects: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def test_it_lists_the_prefix_of_its_input_and_reports_into_a_bucket_that_wakes_nobody(
+def test_bulk_load_lists_input_prefix_and_writes_to_reports_bucket(
     machine: dict[str, Any], objects: dict[str, Any]
 ) -> None:
     assert objects["ItemReader"] == {
@@ -63,7 +63,7 @@ def test_it_lists_the_prefix_of_its_input_and_reports_into_a_bucket_that_wakes_n
     }
 
 
-def test_a_batch_is_one_call_of_the_ingest_function_at_the_stages_concurrency(
+def test_bulk_load_batch_invokes_ingest_function_at_stage_concurrency(
     objects: dict[str, Any], task: dict[str, Any], stage: StageSettings
 ) -> None:
     assert objects["Label"] == "Objects"  # the role names it
@@ -81,12 +81,12 @@ def test_a_batch_is_one_call_of_the_ingest_function_at_the_stages_concurrency(
     assert task["TimeoutSeconds"] > stage.ingest.timeout_s
 
 
-def test_no_limit_of_the_function_is_no_limit_of_the_map() -> None:
+def test_bulk_load_without_function_limit_has_unlimited_concurrency() -> None:
     unlimited = definition(type(PROD.ingest)(memory_mb=3008, timeout_s=900))
     assert unlimited["States"]["Objects"]["MaxConcurrency"] == 0
 
 
-def test_what_may_pass_is_tried_again_later_and_later(task: dict[str, Any]) -> None:
+def test_bulk_load_transient_errors_are_retried_with_backoff(task: dict[str, Any]) -> None:
     names = [name for retry in task["Retry"] for name in retry["ErrorEquals"]]
     assert len(names) == len(set(names))
     # Throttles of Lambda, and its own failures.
@@ -100,7 +100,7 @@ def test_what_may_pass_is_tried_again_later_and_later(task: dict[str, Any]) -> N
         assert 2 <= retry["MaxAttempts"] <= 8
 
 
-def test_errors_of_our_own_are_named_as_lambda_reports_them(task: dict[str, Any]) -> None:
+def test_bulk_load_retries_own_errors_by_class_name(task: dict[str, Any]) -> None:
     own = [name for retry in task["Retry"] for name in retry["ErrorEquals"] if "." not in name]
     may_pass = {
         name
@@ -117,7 +117,7 @@ def test_errors_of_our_own_are_named_as_lambda_reports_them(task: dict[str, Any]
     assert "States.ALL" not in {name for retry in task["Retry"] for name in retry["ErrorEquals"]}
 
 
-def test_a_load_in_which_much_fails_is_given_up(objects: dict[str, Any]) -> None:
+def test_bulk_load_fails_above_tolerated_failure_percentage(objects: dict[str, Any]) -> None:
     assert objects["ToleratedFailurePercentage"] == 5
     states = objects["ItemProcessor"]["States"]
     # Failed documents alone are an answer of the function, and no error: a wrong key fails every one of them.
@@ -137,20 +137,20 @@ def test_a_load_in_which_much_fails_is_given_up(objects: dict[str, Any]) -> None
     assert states["Ingested"] == {"Type": "Succeed"}
 
 
-def test_it_is_logged_and_traced_without_what_documents_are_called(machine: dict[str, Any]) -> None:
+def test_bulk_load_logs_and_traces_without_execution_data(machine: dict[str, Any]) -> None:
     assert machine["LoggingConfiguration"]["Level"] == "ALL"
     assert machine["LoggingConfiguration"]["IncludeExecutionData"] is False
     assert machine["TracingConfiguration"] == {"Enabled": True}
     assert text(machine["RoleArn"]) == "BulkLoadRole.Arn"
 
 
-def test_the_machine_is_made_after_its_permissions(
+def test_bulk_load_state_machine_depends_on_its_permissions(
     stage: StageSettings, app_templates: dict[str, StackTemplate]
 ) -> None:
     assert "BulkLoadRoleDefaultPolicy" in app_templates[stage.stage].dependencies("BulkLoadStateMachine")
 
 
-def test_users_are_told_where_to_start_and_where_to_look(
+def test_stack_outputs_name_bucket_state_machine_and_reports(
     stage: StageSettings, app_templates: dict[str, StackTemplate]
 ) -> None:
     outputs = app_templates[stage.stage].outputs

@@ -44,7 +44,7 @@ Environment = Callable[..., dict[str, str]]
 
 
 @pytest.mark.parametrize("function", OF_THE_LIBRARY)
-def test_everything_that_the_function_can_import_is_in_its_bundle(bundle: Bundles, function: str) -> None:
+def test_bundle_contains_every_reachable_import(bundle: Bundles, function: str) -> None:
     folder, _ = bundle(function)
     found = reachable_imports(folder, f"functions.{function}.handler", "vectorforge.runtime.__main__")
     assert found.missing_modules == set()
@@ -53,7 +53,7 @@ def test_everything_that_the_function_can_import_is_in_its_bundle(bundle: Bundle
 
 
 @pytest.mark.parametrize("function", OF_THE_LIBRARY)
-def test_nothing_is_bundled_that_the_function_cannot_import(bundle: Bundles, function: str) -> None:
+def test_bundle_contains_no_unreachable_package(bundle: Bundles, function: str) -> None:
     folder, _ = bundle(function)
     found = reachable_imports(folder, f"functions.{function}.handler", "vectorforge.runtime.__main__")
     distributions = packages_distributions()
@@ -65,7 +65,7 @@ def test_nothing_is_bundled_that_the_function_cannot_import(bundle: Bundles, fun
 
 
 @pytest.mark.parametrize("function", sorted(STANDS_ALONE))
-def test_a_function_that_stands_alone_is_its_handler_and_nothing_else(bundle: Bundles, function: str) -> None:
+def test_standalone_function_bundle_contains_handler_only(bundle: Bundles, function: str) -> None:
     folder, _ = bundle(function)
     names = ("functions/__init__.py", f"functions/{function}/__init__.py", f"functions/{function}/handler.py")
     sources = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
@@ -74,7 +74,7 @@ def test_a_function_that_stands_alone_is_its_handler_and_nothing_else(bundle: Bu
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_the_handler_imports_where_nothing_but_the_bundle_is(
+def test_handler_import_succeeds_with_bundle_alone(
     bundle: Bundles, bare_python: tuple[str, ...], bare_environment: Environment, function: str
 ) -> None:
     folder, _ = bundle(function)
@@ -83,7 +83,7 @@ def test_the_handler_imports_where_nothing_but_the_bundle_is(
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_bytecode_is_shipped_and_needs_no_modification_times(bundle: Bundles, function: str) -> None:
+def test_bundle_bytecode_is_unchecked_hash_based(bundle: Bundles, function: str) -> None:
     folder, report = bundle(function)
     assert report.compiled
     for source in folder.rglob("*.py"):
@@ -94,7 +94,7 @@ def test_bytecode_is_shipped_and_needs_no_modification_times(bundle: Bundles, fu
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_the_size_is_told_and_bounded(bundle: Bundles, function: str) -> None:
+def test_bundle_size_is_reported_and_within_budget(bundle: Bundles, function: str) -> None:
     folder, report = bundle(function)
     assert report.total_bytes == sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     assert report.total_bytes <= BUDGET_BYTES[function] < LAMBDA_LIMIT_BYTES
@@ -102,7 +102,7 @@ def test_the_size_is_told_and_bounded(bundle: Bundles, function: str) -> None:
     assert f"{report.total_bytes / 1e6:.1f} MB" in str(report)
 
 
-def test_lambda_can_read_every_file_and_run_the_wrapper(bundle: Bundles) -> None:
+def test_bundle_files_are_readable_and_wrapper_is_executable(bundle: Bundles) -> None:
     folder, _ = bundle("query")
     modes = {path: path.stat().st_mode for path in folder.rglob("*")}
     assert all(mode & stat.S_IROTH for mode in modes.values())
@@ -128,7 +128,7 @@ print(json.dumps({"counts": counts, "connections": connections}))
 
 
 @pytest.mark.parametrize("function", sorted(COUNTS_TOKENS))
-def test_tokens_are_counted_exactly_without_touching_the_network(
+def test_bundled_token_tables_count_exactly_without_network(
     bundle: Bundles, bare_python: tuple[str, ...], bare_environment: Environment, function: str
 ) -> None:  # A-055, C07
     folder, _ = bundle(function)
@@ -142,7 +142,7 @@ def test_tokens_are_counted_exactly_without_touching_the_network(
     assert json.loads(process.stdout) == {"counts": [*cl100k, *o200k, *o200k], "connections": []}
 
 
-def test_a_folder_named_by_the_environment_is_looked_into(tmp_path: Path, uv: str) -> None:
+def test_tiktoken_cache_dir_variable_is_used(tmp_path: Path, uv: str) -> None:
     copy_token_tables(tmp_path / "tables", uv=uv, python=sys.executable)
     environment = {**os.environ, "TIKTOKEN_CACHE_DIR": str(tmp_path / "tables")}
     command = [sys.executable, "-c", COUNTING, "2 + 2 = 4"]
@@ -150,7 +150,7 @@ def test_a_folder_named_by_the_environment_is_looked_into(tmp_path: Path, uv: st
     assert json.loads(process.stdout) == {"counts": [7, 7, 7], "connections": []}
 
 
-def test_laptop_counts_with_the_same_tables_without_a_network(tmp_path: Path, uv: str) -> None:  # A-055, C07
+def test_local_token_tables_count_exactly_without_network(tmp_path: Path, uv: str) -> None:  # A-055, C07
     """As `make run` does it before it starts the server."""
     kept = {name: value for name, value in os.environ.items() if name != "TIKTOKEN_CACHE_DIR"}
     environment = {**kept, "XDG_CACHE_HOME": str(tmp_path), "UV": uv, "TMPDIR": str(tmp_path)}
@@ -162,7 +162,7 @@ def test_laptop_counts_with_the_same_tables_without_a_network(tmp_path: Path, uv
     assert json.loads(process.stdout) == {"counts": [7, 7, 7], "connections": []}
 
 
-def test_make_run_fetches_the_tables_once(tmp_path: Path) -> None:
+def test_make_run_fetches_token_tables_once(tmp_path: Path) -> None:
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
     command = ["make", "--dry-run", "run"]
     fetching = "python -m infra.bundling.token_tables"
@@ -172,7 +172,7 @@ def test_make_run_fetches_the_tables_once(tmp_path: Path) -> None:
     assert (fetching in first.stdout, fetching in second.stdout) == (True, False)
 
 
-def test_a_damaged_table_is_fetched_again_and_a_missing_one_is_an_error(tmp_path: Path, uv: str) -> None:
+def test_damaged_token_table_is_refetched_and_missing_one_raises(tmp_path: Path, uv: str) -> None:
     cache = tmp_path / "cache"
     cache.mkdir()
     (cache / cached_name("cl100k_base")).write_bytes(b"half a tab")
@@ -186,7 +186,7 @@ def test_a_damaged_table_is_fetched_again_and_a_missing_one_is_an_error(tmp_path
 
 
 @pytest.mark.parametrize("function", ["query", "ingest"])  # they hold every package of the others
-def test_lambdas_own_platform_has_a_wheel_of_everything(
+def test_function_dependencies_have_wheels_for_lambda_platform(
     function: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([function, "--output", str(tmp_path / "bundle")]) == 0
@@ -196,7 +196,7 @@ def test_lambdas_own_platform_has_a_wheel_of_everything(
     assert all(name.endswith(".cpython-314-aarch64-linux-gnu.so") for name in libraries)
 
 
-def test_a_folder_with_something_in_it_is_left_alone(
+def test_non_empty_output_folder_is_rejected_unchanged(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "letter.txt").write_text("dear ...")

@@ -33,13 +33,13 @@ from vectorforge.config import LLMSettings
 BOTH_STAGES = pytest.mark.parametrize("stage", STAGES.values(), ids=STAGES)
 
 
-def test_the_document_has_the_tables_of_the_settings(capsys: pytest.CaptureFixture[str]) -> None:
+def test_cost_document_tables_match_settings(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--check"]) == 0, "run: python -m infra.costs --write"
     assert main([]) == 0
     assert capsys.readouterr().out.strip() == "\n\n".join(tables().values())
 
 
-def test_another_figure_is_noticed_and_a_missing_table_is_an_error() -> None:
+def test_changed_figure_is_restored_and_missing_table_raises() -> None:
     document = DOCUMENT.read_text()
     altered = document.replace(f"**{total(idle_bill(DEV)):.2f}**", "**1.00**")
     assert altered != document
@@ -48,7 +48,7 @@ def test_another_figure_is_noticed_and_a_missing_table_is_an_error() -> None:
         filled(document.replace("<!-- costs: egress -->", ""))
 
 
-def test_what_was_measured_is_what_the_document_of_figures_says() -> None:
+def test_measured_figures_match_performance_document() -> None:
     text = (ROOT / "docs" / "results" / "performance.md").read_text()
     _, _, section = text.partition("### Billed resources of one query")
     rows = re.findall(r"^\| ([^|]+) \| ([\d,.]+) \|$", section, re.MULTILINE)
@@ -72,7 +72,7 @@ def test_what_was_measured_is_what_the_document_of_figures_says() -> None:
 
 
 @BOTH_STAGES
-def test_the_idle_bill_counts_what_the_templates_have(
+def test_idle_bill_matches_template_resources(
     stage: StageSettings, app_templates: dict[str, StackTemplate], data_templates: dict[str, StackTemplate]
 ) -> None:
     app, data = app_templates[stage.stage], data_templates[stage.stage]
@@ -92,7 +92,7 @@ def test_the_idle_bill_counts_what_the_templates_have(
     assert all(len(acl["Rules"]) == WEB_ACL_RULES for acl in acls)
 
 
-def test_without_a_way_out_endpoints_are_billed_in_each_zone() -> None:
+def test_network_without_egress_has_endpoints_in_each_zone() -> None:
     from aws_cdk import App, Stack
     from aws_cdk.assertions import Template
 
@@ -112,7 +112,7 @@ def by_name(lines: list[BillLine]) -> dict[str, float]:
     return {line.what: line.dollars for line in lines}
 
 
-def test_settings_move_the_bill() -> None:
+def test_stage_settings_change_the_bill() -> None:
     idle, provisioned = (
         by_name(idle_bill(PROD)),
         dataclasses.replace(PROD, start="provisioned", provisioned_concurrency=2),
@@ -129,7 +129,7 @@ def test_settings_move_the_bill() -> None:
     assert "API Gateway" not in url
 
 
-def test_what_has_no_price_is_said_or_left_out() -> None:
+def test_missing_price_raises_or_omits_unpriced_model() -> None:
     unknown = dataclasses.replace(DEV, database=dataclasses.replace(DEV.database, instance_type="z9.large"))
     with pytest.raises(PriceError, match=r"infra/costs/prices.py has no price for db\.z9\.large"):
         idle_bill(unknown)
@@ -137,7 +137,7 @@ def test_what_has_no_price_is_said_or_left_out() -> None:
     assert set(stage_models(own)) == {"anthropic", "google"}
 
 
-def test_models_without_a_setting_are_the_library_s(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stage_models_default_to_library_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("DEFAULT_LLM_MODEL", "ANTHROPIC_MODEL", "GOOGLE_MODEL"):
         monkeypatch.delenv(f"VECTORFORGE_{name}", raising=False)
     settings = LLMSettings()
@@ -162,7 +162,7 @@ def evaluated(body: dict[str, Any], label: str, values: dict[str, float]) -> flo
 
 
 @BOTH_STAGES
-def test_the_dashboard_computes_what_the_bill_says(
+def test_dashboard_cost_formula_matches_bill(
     stage: StageSettings, app_templates: dict[str, StackTemplate]
 ) -> None:
     body = dashboard_body(app_templates[stage.stage])

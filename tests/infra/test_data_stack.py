@@ -35,7 +35,7 @@ def properties(template: Template, kind: str) -> Iterator[dict[str, Any]]:
 
 
 # F-004
-def test_the_proxy_logs_in_with_iam_from_end_to_end_and_demands_tls(template: Template) -> None:
+def test_database_proxy_uses_iam_end_to_end_and_requires_tls(template: Template) -> None:
     template.has_resource_properties(
         "AWS::RDS::DBProxy",
         {
@@ -70,7 +70,7 @@ def test_engine_version_names_the_major_version_alone(template: Template) -> Non
     template.has_resource_properties("AWS::RDS::DBParameterGroup", {"Family": "postgres17"})
 
 
-def test_parameters_log_slow_statements_without_their_values_and_allow_blue_green(
+def test_parameters_log_slow_statements_without_values(
     template: Template,
 ) -> None:
     [group] = properties(template, "AWS::RDS::DBParameterGroup")
@@ -81,7 +81,7 @@ def test_parameters_log_slow_statements_without_their_values_and_allow_blue_gree
     assert parameters["rds.logical_replication"] == "1"  # static: later it would need a restart
 
 
-def test_backup_and_maintenance_have_windows_that_do_not_overlap(template: Template) -> None:
+def test_backup_and_maintenance_windows_do_not_overlap(template: Template) -> None:
     [instance] = properties(template, "AWS::RDS::DBInstance")
     backup = instance["PreferredBackupWindow"].split("-")
     (day, begin), (last_day, end) = (
@@ -91,7 +91,7 @@ def test_backup_and_maintenance_have_windows_that_do_not_overlap(template: Templ
     assert backup[0] < backup[1] <= begin < end
 
 
-def test_the_proxy_s_target_group_waits_for_the_rules_between_proxy_and_instance(template: Template) -> None:
+def test_proxy_target_group_depends_on_security_group_rules(template: Template) -> None:
     [target_group] = template.find_resources("AWS::RDS::DBProxyTargetGroup").values()
     names = _names_of_groups(template)
     for kind, own, other in (
@@ -107,7 +107,7 @@ def test_the_proxy_s_target_group_waits_for_the_rules_between_proxy_and_instance
         assert rule in target_group["DependsOn"]
 
 
-def test_the_proxy_may_log_in_as_two_roles_and_as_no_other(template: Template) -> None:
+def test_proxy_role_connects_as_two_database_users_only(template: Template) -> None:
     statements = [
         statement
         for policy in properties(template, "AWS::IAM::Policy")
@@ -119,7 +119,7 @@ def test_the_proxy_may_log_in_as_two_roles_and_as_no_other(template: Template) -
     assert users == ["/vectorforge_app", "/vectorforge_log_writer"]
 
 
-def test_the_database_is_reached_by_its_clients_and_by_nobody_else(template: Template) -> None:
+def test_database_accepts_its_clients_only(template: Template) -> None:
     flows = {
         ("Query function", "RDS Proxy"),
         ("Log writer", "RDS Proxy"),
@@ -143,7 +143,7 @@ def test_the_database_is_reached_by_its_clients_and_by_nobody_else(template: Tem
     assert sorted(inward) == sorted(outward) == sorted(flows)  # AWS refuses the same rule twice
 
 
-def test_nothing_comes_in_from_elsewhere_and_only_https_goes_out(
+def test_security_groups_allow_only_https_egress_and_no_other_ingress(
     template: Template, stage: StageSettings
 ) -> None:
     endpoints = 0
@@ -174,9 +174,7 @@ def _names_of_groups(template: Template) -> dict[str, str]:
     [(DEV, (0, 1, 0)), (PROD, (2, 0, 1)), (NONE, (0, 0, 0))],
     ids=["dual_stack", "nat", "none"],
 )
-def test_functions_reach_the_world_as_the_stage_says(
-    stage: StageSettings, gateways: tuple[int, int, int]
-) -> None:
+def test_network_gateways_follow_stage_egress(stage: StageSettings, gateways: tuple[int, int, int]) -> None:
     template = synthesize(stage)
     nat, egress_only, internet = gateways
     template.resource_count_is("AWS::EC2::NatGateway", nat)
@@ -189,7 +187,9 @@ def test_functions_reach_the_world_as_the_stage_says(
     assert sorted(endpoints) == ["Gateway", *interfaces]
 
 
-def test_data_outlives_the_stack(template: Template, stage: StageSettings) -> None:
+def test_database_is_snapshotted_and_secrets_follow_keep_data(
+    template: Template, stage: StageSettings
+) -> None:
     template.has_resource(
         "AWS::RDS::DBInstance", {"DeletionPolicy": "Snapshot", "UpdateReplacePolicy": "Snapshot"}
     )
@@ -198,9 +198,7 @@ def test_data_outlives_the_stack(template: Template, stage: StageSettings) -> No
     template.has_resource("AWS::Logs::LogGroup", {"DeletionPolicy": kept})
 
 
-def test_logs_have_an_end_because_their_groups_are_there_first(
-    template: Template, stage: StageSettings
-) -> None:
+def test_log_groups_exist_before_their_writers(template: Template, stage: StageSettings) -> None:
     groups = {
         group["Properties"]["LogGroupName"]: name
         for name, group in template.find_resources("AWS::Logs::LogGroup").items()
@@ -219,13 +217,13 @@ def test_logs_have_an_end_because_their_groups_are_there_first(
     assert instance["EnableCloudwatchLogsExports"] == ["postgresql", "iam-db-auth-error"]
 
 
-def test_the_secret_is_an_empty_object_and_holds_no_key(template: Template) -> None:
+def test_provider_secret_is_created_as_empty_object(template: Template) -> None:
     assert [secret["SecretString"] for secret in properties(template, "AWS::SecretsManager::Secret")] == [
         "{}"
     ]
 
 
-def test_production_survives_the_loss_of_a_zone_and_development_is_cheap() -> None:
+def test_production_database_is_multi_az_and_development_is_small() -> None:
     production, development = synthesize(PROD), synthesize(DEV)
     production.has_resource_properties(
         "AWS::RDS::DBInstance", {"MultiAZ": True, "DeletionProtection": True, "BackupRetentionPeriod": 14}

@@ -38,7 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("function", sorted(BUDGET_BYTES.keys() - STANDS_ALONE))
-def test_every_bundle_has_them(
+def test_bundles_contain_database_certificates(
     bundle: Callable[[str], tuple[Path, Bundle]], function: str, folder: Path
 ) -> None:
     made, _ = bundle(function)
@@ -46,7 +46,7 @@ def test_every_bundle_has_them(
         assert (made / "certificates" / file).read_bytes() == (folder / file).read_bytes()
 
 
-def test_each_is_a_root_that_will_be_good_for_years(folder: Path) -> None:
+def test_certificates_are_self_signed_roots_valid_for_years(folder: Path) -> None:
     for certificate in certificates(folder / "database.pem"):
         certificate.verify_directly_issued_by(certificate)  # by itself
         assert certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
@@ -56,7 +56,7 @@ def test_each_is_a_root_that_will_be_good_for_years(folder: Path) -> None:
         )
 
 
-def test_nobody_else_is_trusted(folder: Path) -> None:
+def test_trusted_roots_are_amazon_and_rds_only(folder: Path) -> None:
     found = certificates(folder / "database.pem")
     assert len({certificate.fingerprint(hashes.SHA256()) for certificate in found}) == len(found)
     amazon, rds = found[: len(AMAZON_ROOTS)], found[len(AMAZON_ROOTS) :]
@@ -68,7 +68,7 @@ def test_nobody_else_is_trusted(folder: Path) -> None:
         assert organization.value == "Amazon Web Services, Inc."
 
 
-def test_every_commercial_region_is_there(folder: Path) -> None:
+def test_commercial_regions_have_rds_roots(folder: Path) -> None:
     names = map(name, certificates(folder / "database.pem"))
     held = {match.groups() for match in map(RDS_NAME.fullmatch, names) if match}
     regions = Session().get_available_regions("rds", "aws")
@@ -76,7 +76,7 @@ def test_every_commercial_region_is_there(folder: Path) -> None:
     assert {(region, kind) for region in regions for kind in KINDS} <= held
 
 
-def test_another_file_is_refused(tmp_path: Path) -> None:
+def test_modified_certificate_file_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "roots.pem").write_bytes(RDS_ROOTS.read_bytes() + b"\n")
     with pytest.raises(DatabaseCertificateError, match="RDS_ROOTS_SHA256"):
         write_database_certificates(tmp_path / "out", rds_roots=tmp_path / "roots.pem")

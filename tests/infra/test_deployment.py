@@ -12,7 +12,7 @@ from tests.support.aws.scripted_aws import EVERY
 
 
 class TestSynth:
-    def test_weighs_the_functions(self, commands: Commands) -> None:
+    def test_prints_function_sizes(self, commands: Commands) -> None:
         printed = commands.run("synth", "--stage", "prod").stdout
         assert "VectorForge-prod-App: 2 resources\n" in printed
         assert "migrate         2.0 MB of 80 MB, no bytecode: cold starts compile\n" in printed
@@ -20,20 +20,20 @@ class TestSynth:
         assert "stage=prod" in call
         assert "--no-lookups" in call
 
-    def test_says_so_when_the_code_is_compiled(self, commands: Commands) -> None:
+    def test_compiled_code_is_reported_without_warning(self, commands: Commands) -> None:
         (commands.folder / "stage=dev" / "asset.c0de" / "handler.cpython-314.pyc").write_bytes(b"")
         assert "migrate         2.0 MB of 80 MB\n" in commands.run("synth").stdout
 
-    def test_ends_with_the_cdk(self, commands: Commands) -> None:
+    def test_cdk_failure_is_reported(self, commands: Commands) -> None:
         commands.fail("synth")
         printed = commands.run("synth", code=1).stderr
         assert printed.splitlines()[-1] == "error: `cdk synth` failed (exit code 7); see above."
 
-    def test_without_the_cdk(self, commands: Commands) -> None:
+    def test_missing_cdk_error_names_install_command(self, commands: Commands) -> None:
         (commands.folder / "cdk").unlink()
         assert "npm ci --prefix infra" in commands.run("synth", code=2).stderr
 
-    def test_of_a_stage_that_is_none(self, commands: Commands) -> None:
+    def test_unknown_stage_is_rejected(self, commands: Commands) -> None:
         assert "invalid choice" in commands.run("synth", "--stage", "typo", code=2).stderr
         assert commands.calls == []
 
@@ -50,7 +50,7 @@ class TestDeploy:
         for region in (REGION, "us-west-2"):
             make_secret(commands, json.dumps({"openai_api_key": KEY}), stage="dev", region=region)
 
-    def test_prints_what_to_paste(self, commands: Commands) -> None:
+    def test_prints_commands_to_paste(self, commands: Commands) -> None:
         done = commands.run("deploy", "--yes", "--skip-checks", "--region", "us-west-2")
         assert done.stdout.endswith(
             "\nThe stage dev is deployed.\n\n# Stores a key\nput-secret VectorForge-dev-Data\n"
@@ -63,16 +63,16 @@ class TestDeploy:
         assert arguments[arguments.index("--require-approval") + 1] == "never"
         assert arguments[arguments.index("--app") + 1] == str(commands.folder / "cdk.out")
 
-    def test_asks_about_permissions_at_a_terminal(self, commands: Commands) -> None:
+    def test_terminal_session_requires_approval(self, commands: Commands) -> None:
         commands.run("deploy", "--skip-checks", typed="")
         arguments = commands.calls[-1]
         assert arguments[arguments.index("--require-approval") + 1] == "broadening"
 
-    def test_wants_an_answer_where_nobody_can_give_one(self, commands: Commands) -> None:
+    def test_session_without_terminal_requires_yes_flag(self, commands: Commands) -> None:
         assert "--yes" in commands.run("deploy", "--skip-checks", code=2).stderr
         assert commands.calls == []
 
-    def test_goes_back_all_at_once_where_asked(self, commands: Commands) -> None:
+    def test_all_at_once_flag_disables_canary(self, commands: Commands) -> None:
         commands.run("deploy", "--yes", "--skip-checks", "--all-at-once")
         _, command, *arguments = commands.calls[0]
         assert command == "synth"
@@ -80,15 +80,15 @@ class TestDeploy:
         assert contexts == ["stage=dev", "canary=off"]
         assert "canary=off" not in commands.calls[-1]  # deploys what was synthesized
 
-    def test_has_the_stage_s_canary_otherwise(self, commands: Commands) -> None:
+    def test_canary_is_enabled_by_default(self, commands: Commands) -> None:
         commands.run("deploy", "--yes", "--skip-checks")
         assert not any("canary=off" in call for call in commands.calls)
 
-    def test_tells_when_to_go_back_all_at_once(self, commands: Commands) -> None:
+    def test_help_explains_all_at_once(self, commands: Commands) -> None:
         printed = " ".join(commands.run("deploy", "--help").stdout.split())
         assert "CodeDeploy, which refuses every version while an alarm of the canary rings" in printed
 
-    def test_stops_at_a_check_that_fails(self, commands: Commands) -> None:
+    def test_failed_check_stops_deployment(self, commands: Commands) -> None:
         commands.account.fail(*EVERY, "ExpiredToken", status=403)
         done = commands.run("deploy", "--yes", code=1)
         assert "fail credentials  the session has expired" in done.stdout
@@ -97,22 +97,22 @@ class TestDeploy:
         )
         assert commands.called == ["synth"]
 
-    def test_checks_the_region_it_deploys_to(self, commands: Commands) -> None:
+    def test_checks_run_in_deployment_region(self, commands: Commands) -> None:
         commands.account.fail(*EVERY, "ExpiredToken", status=403)
         printed = commands.run("deploy", "--yes", "--region", "ap-south-1", code=1).stdout
         assert "ok   region       ap-south-1" in printed
 
     @pytest.mark.parametrize("command", ["synth", "deploy"])
-    def test_ends_with_the_cdk(self, commands: Commands, command: str) -> None:
+    def test_cdk_failure_is_reported(self, commands: Commands, command: str) -> None:
         commands.fail(command)
         done = commands.run("deploy", "--yes", "--skip-checks", code=1)
         assert f"`cdk {command}` failed" in done.stderr
         assert "is deployed" not in done.stdout
 
 
-class TestDeployOfAStageWithoutAKey:
+class TestDeployWithoutKey:
     @pytest.mark.parametrize("stage", ["dev", "prod"])
-    def test_stops_before_its_functions_and_prints_the_command(self, commands: Commands, stage: str) -> None:
+    def test_stops_before_functions_and_prints_key_command(self, commands: Commands, stage: str) -> None:
         done = commands.run("deploy", "--yes", "--skip-checks", "--stage", stage, code=1)
         assert f"vectorforge-{stage}/providers" in done.stderr
         assert "make deploy" in done.stderr
@@ -121,18 +121,18 @@ class TestDeployOfAStageWithoutAKey:
         assert commands.calls[-1][2:4] == [f"VectorForge-{stage}-Data", "--app"]
 
     @pytest.mark.parametrize("content", ["{}", '{"openai_api_key": ""}', '{"google_api_key": "x"}'])
-    def test_is_not_content_with_a_secret_without_the_key(self, commands: Commands, content: str) -> None:
+    def test_secret_without_key_stops_deployment(self, commands: Commands, content: str) -> None:
         make_secret(commands, content)
         commands.run("deploy", "--yes", "--skip-checks", "--stage", "prod", code=1)
 
-    def test_goes_on_when_the_key_is_there(self, commands: Commands) -> None:
+    def test_stored_key_continues_deployment(self, commands: Commands) -> None:
         make_secret(commands, json.dumps({"openai_api_key": KEY}))
         commands.run("deploy", "--yes", "--skip-checks", "--stage", "prod")
         assert commands.called == ["synth", "deploy"]
         assert commands.calls[-1][2:4] == ["VectorForge-prod-Data", "VectorForge-prod-App"]
 
     @pytest.mark.parametrize("content", ["not JSON " + KEY, ""])
-    def test_says_that_a_secret_cannot_be_read(self, commands: Commands, content: str) -> None:
+    def test_unreadable_secret_is_reported(self, commands: Commands, content: str) -> None:
         if content:
             make_secret(commands, content)
         else:

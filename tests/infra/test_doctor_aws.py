@@ -17,7 +17,7 @@ from tests.support.aws.scripted_aws import EVERY
 VECTORFORGE = Path(sys.executable).with_name("vectorforge")
 
 
-def test_it_is_a_command(doctor: Doctor) -> None:
+def test_doctor_command_prints_checks_in_order(doctor: Doctor) -> None:
     assembly = str(doctor.assemblies / "prod")
     command = [str(VECTORFORGE), "doctor", "--aws", "--stage", "prod", "--assembly", assembly]
     done = subprocess.run(command, cwd=doctor.clone, capture_output=True, text=True, timeout=120)
@@ -25,7 +25,7 @@ def test_it_is_a_command(doctor: Doctor) -> None:
     assert [line.split()[:2] for line in done.stdout.splitlines()] == [["ok", name] for name in ORDER]
 
 
-def test_a_stage_with_nat_may_be_deployed_to_an_ordinary_account(doctor: Doctor) -> None:
+def test_nat_stage_in_ordinary_account_passes_all_checks(doctor: Doctor) -> None:
     found = doctor.checks()
     assert list(found) == ORDER
     assert {check["status"] for check in found.values()} == {"ok"}
@@ -41,7 +41,7 @@ def test_a_stage_with_nat_may_be_deployed_to_an_ordinary_account(doctor: Doctor)
 
 
 class TestCredentials:
-    def test_that_are_missing(self, doctor: Doctor) -> None:
+    def test_missing_credentials_fail(self, doctor: Doctor) -> None:
         doctor.sign_out()
         found = doctor.checks()
         assert list(found) == ORDER[: ORDER.index("credentials") + 1]
@@ -58,22 +58,24 @@ class TestCredentials:
             ("InternalFailure", 500, "AWS CLI"),
         ],
     )
-    def test_that_are_refused(self, doctor: Doctor, code: str, status: int, says: str) -> None:
+    def test_rejected_credentials_fail_with_remedy(
+        self, doctor: Doctor, code: str, status: int, says: str
+    ) -> None:
         doctor.account.fail(*EVERY, code, status=status)
         found = doctor.checks()["credentials"]
         assert found["status"] == "fail"
         assert code in found["detail"]
         assert says in found["remedy"]
 
-    def test_that_expire_in_the_middle(self, doctor: Doctor) -> None:
+    def test_credentials_expiring_during_checks_fail(self, doctor: Doctor) -> None:
         doctor.account.fail("lambda", "GetAccountSettings", "ExpiredTokenException", status=403)
         assert doctor.statuses()["concurrency"] == "fail"
 
-    def test_of_a_profile_that_is_not_there(self, doctor: Doctor) -> None:
+    def test_unknown_profile_fails(self, doctor: Doctor) -> None:
         found = doctor.checks(stage="prod", AWS_PROFILE="typo")["credentials"]
         assert (found["status"], "AWS_PROFILE" in found["remedy"]) == ("fail", True)
 
-    def test_of_single_sign_on_that_nobody_began(self, doctor: Doctor, tmp_path: Path) -> None:
+    def test_sso_without_login_fails_with_remedy(self, doctor: Doctor, tmp_path: Path) -> None:
         doctor.sign_out()
         (tmp_path / "config").write_text(
             "[profile work]\nsso_start_url = https://example.awsapps.com/start\nsso_region = eu-central-1\n"
@@ -83,7 +85,7 @@ class TestCredentials:
         found = doctor.checks(AWS_PROFILE="work", AWS_CONFIG_FILE=str(tmp_path / "config"))["credentials"]
         assert (found["status"], found["remedy"]) == ("fail", "Run `aws sso login`.")
 
-    def test_of_the_root_user_are_a_warning(self, doctor: Doctor) -> None:
+    def test_root_user_is_a_warning(self, doctor: Doctor) -> None:
         answer = (
             "<GetCallerIdentityResponse xmlns='https://sts.amazonaws.com/doc/2011-06-15/'>"
             "<GetCallerIdentityResult><Arn>arn:aws:iam::123456789012:root</Arn><Account>123456789012</Account>"
@@ -94,46 +96,46 @@ class TestCredentials:
 
 
 class TestRegion:
-    def test_is_chosen_as_the_cdk_command_line_does(self, doctor: Doctor) -> None:
+    def test_region_is_resolved_as_in_cdk(self, doctor: Doctor) -> None:
         variables = {"AWS_REGION": "eu-west-1", "AWS_DEFAULT_REGION": "us-east-1"}
         assert doctor.checks(stage="prod", **variables)["region"]["detail"] == "eu-west-1"
         found = doctor.checks("--region", "eu-west-3", **variables)
         assert found["region"]["detail"] == "eu-west-3"
         assert found["bootstrap"]["status"] == "fail"  # it was made in another region
 
-    def test_that_is_none(self, doctor: Doctor) -> None:
+    def test_missing_region_fails(self, doctor: Doctor) -> None:
         for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
             doctor.patch.delenv(name)
         found = doctor.checks()
         assert found["region"]["status"] == "fail"
         assert "credentials" not in found
 
-    def test_with_a_typo(self, doctor: Doctor) -> None:
+    def test_misspelled_region_fails_with_suggestion(self, doctor: Doctor) -> None:
         doctor.account.delay(0.1)
         found = doctor.checks("--region", "eu-centrall-1")["region"]
         assert (found["status"], found["remedy"]) == ("fail", "Did you mean eu-central-1?")
 
-    def test_other_than_the_one_the_stacks_are_bound_to(self, doctor: Doctor) -> None:
+    def test_region_other_than_stack_region_fails(self, doctor: Doctor) -> None:
         doctor.sign_out()
         found = doctor.checks(stage="bound")["region"]
         assert (found["status"], found["remedy"]) == ("fail", "Give --region us-west-2.")
 
 
 class TestBootstrap:
-    def test_that_never_happened(self, doctor: Doctor) -> None:
+    def test_missing_bootstrap_fails(self, doctor: Doctor) -> None:
         doctor.account.client("ssm").delete_parameter(Name=BOOTSTRAP)
         found = doctor.checks()["bootstrap"]
         assert found["status"] == "fail"
         assert "cdk bootstrap" in found["remedy"]
 
     @pytest.mark.parametrize("version", ["5", "none"])
-    def test_that_is_too_old_or_broken(self, doctor: Doctor, version: str) -> None:
+    def test_outdated_or_invalid_bootstrap_fails(self, doctor: Doctor, version: str) -> None:
         doctor.account.client("ssm").put_parameter(Name=BOOTSTRAP, Value=version, Overwrite=True)
         assert doctor.statuses()["bootstrap"] == "fail"
 
 
 class TestQuotas:
-    def test_that_are_used_up(self, doctor: Doctor) -> None:
+    def test_exhausted_quotas_fail(self, doctor: Doctor) -> None:
         for number in range(4):  # and the default one
             doctor.account.client("ec2").create_vpc(CidrBlock=f"10.{number}.0.0/16")
         for _ in range(4):
@@ -153,7 +155,7 @@ class TestQuotas:
         assert found["status"] == "fail"
         assert found["detail"] == f"{REGION} does not offer db.t4g.micro with PostgreSQL 17"
 
-    def test_do_not_stop_the_update_of_what_is_there(self, doctor: Doctor) -> None:
+    def test_deployed_stack_does_not_need_more_quota(self, doctor: Doctor) -> None:
         template = {
             "Resources": {"Vpc": {"Type": "AWS::EC2::VPC", "Properties": {"CidrBlock": "10.9.0.0/16"}}}
         }
@@ -170,16 +172,18 @@ class TestQuotas:
     @pytest.mark.parametrize(
         ("limit", "unreserved", "status"), [(1000, 120, "ok"), (1000, 119, "fail"), (10, 10, "fail")]
     )
-    def test_of_concurrency(self, doctor: Doctor, limit: int, unreserved: int, status: str) -> None:
+    def test_concurrency_quota_is_compared_with_reservation(
+        self, doctor: Doctor, limit: int, unreserved: int, status: str
+    ) -> None:
         doctor.account.allow_concurrency(limit, unreserved)
         assert doctor.statuses()["concurrency"] == status  # the stage reserves 20
 
-    def test_of_a_young_account_are_a_warning(self, doctor: Doctor, tmp_path: Path) -> None:
+    def test_low_concurrency_of_new_account_is_a_warning(self, doctor: Doctor, tmp_path: Path) -> None:
         doctor.account.allow_concurrency(10, 10)
         doctor.assemblies = tmp_path  # where nothing says what the stage reserves
         assert doctor.statuses()["concurrency"] == "warn"
 
-    def test_without_a_value_of_their_own_have_the_default(self, doctor: Doctor) -> None:
+    def test_quota_without_own_value_uses_default(self, doctor: Doctor) -> None:
         missing = json.dumps({"__type": "NoSuchResourceException", "Message": "none"})
         doctor.account.answer("servicequotas", "GetServiceQuota L-0263D0A3", missing, status=400)
         default = json.dumps({"Quota": {"Value": 3.0}})
@@ -188,8 +192,8 @@ class TestQuotas:
         assert found["detail"] == "0 of 3 elastic IPs in use, 2 more needed"
 
 
-class TestAnAccountThatDoesNotTell:
-    def test_is_a_warning_and_no_more(self, doctor: Doctor) -> None:
+class TestInaccessibleAccount:
+    def test_denied_describe_calls_are_warnings(self, doctor: Doctor) -> None:
         refused = {
             "vpcs": ("ec2", "DescribeVpcs", "UnauthorizedOperation"),
             "interfaces": ("ec2", "DescribeNetworkInterfaces", "RequestLimitExceeded"),
@@ -208,25 +212,25 @@ class TestAnAccountThatDoesNotTell:
         assert "lambda:GetAccountSettings" not in found["concurrency"]["remedy"]
         assert "ec2:DescribeVpcs" in found["vpcs"]["remedy"]
 
-    def test_since_it_cannot_be_reached(self, doctor: Doctor) -> None:
+    def test_unreachable_endpoint_fails_with_remedy(self, doctor: Doctor) -> None:
         found = doctor.checks(stage="prod", AWS_ENDPOINT_URL="http://127.0.0.1:9")["credentials"]
         assert (found["status"], "network" in found["remedy"]) == ("fail", True)
 
-    def test_since_it_closes_the_connection_late(self, doctor: Doctor) -> None:
+    def test_late_closed_connection_fails_with_remedy(self, doctor: Doctor) -> None:
         doctor.account.delay(1)
         found = doctor.checks()["credentials"]
         assert (found["status"], "network" in found["remedy"]) == ("fail", True)
 
-    def test_since_it_is_slow(self) -> None:
+    def test_read_timeout_is_explained(self) -> None:
         silent = ReadTimeoutError(endpoint_url="https://ec2.eu-central-1.amazonaws.com")
         assert understand(silent, action="ec2:DescribeVpcs").detail == "AWS did not answer in time"
 
-    def test_since_its_address_is_none(self, doctor: Doctor) -> None:
+    def test_invalid_endpoint_url_fails(self, doctor: Doctor) -> None:
         assert doctor.statuses(stage="prod", AWS_ENDPOINT_URL="nowhere")["credentials"] == "fail"
 
 
 class TestLeftovers:
-    def test_under_a_name_that_is_needed_stop_a_deployment(self, doctor: Doctor) -> None:
+    def test_resources_with_needed_names_fail(self, doctor: Doctor) -> None:
         secrets = doctor.account.client("secretsmanager")
         secrets.create_secret(Name="vectorforge-prod/providers", SecretString="{}")
         secrets.delete_secret(SecretId="vectorforge-prod/providers")  # in thirty days
@@ -237,12 +241,12 @@ class TestLeftovers:
         assert found["detail"].endswith(" and 2 more")
         assert "make destroy STAGE=prod" in found["remedy"]
 
-    def test_are_not_what_only_begins_alike(self, doctor: Doctor) -> None:
+    def test_resources_with_similar_names_are_ignored(self, doctor: Doctor) -> None:
         doctor.account.client("logs").create_log_group(logGroupName="/aws/lambda/vectorforge-prod2")
         doctor.account.client("sqs").create_queue(QueueName="vectorforge-prod-jobs-dead")
         assert doctor.statuses()["leftovers"] == "ok"
 
-    def test_are_not_what_a_deployed_stack_holds(self, doctor: Doctor) -> None:
+    def test_resources_of_deployed_stack_are_ignored(self, doctor: Doctor) -> None:
         queue = {"Type": "AWS::SQS::Queue", "Properties": {"QueueName": "vectorforge-prod-jobs"}}
         doctor.account.client("cloudformation").create_stack(
             StackName="VectorForge-prod-Data", TemplateBody=json.dumps({"Resources": {"Queue": queue}})
@@ -260,19 +264,19 @@ class TestLeftovers:
         ("UPDATE_IN_PROGRESS", "fail"),
     ],
 )
-def test_a_stack_that_takes_no_update_is_found(status: str, expected: str) -> None:
+def test_stack_that_rejects_updates_fails(status: str, expected: str) -> None:
     [check] = check_stacks({"VectorForge-dev-App": DeployedStack(status, {})}, "dev")
     assert (check.status, bool(check.remedy)) == (expected, expected == "fail")
 
 
-def test_a_sum_of_what_failed_ends_the_report(doctor: Doctor) -> None:
+def test_report_ends_with_number_of_failed_checks(doctor: Doctor) -> None:
     doctor.account.allow_database_instances(used=40, limit=40)
     code, printed = doctor.run()
     assert code == 1
     assert printed.splitlines()[-1] == f"1 of {len(ORDER)} checks failed."
 
 
-def test_nothing_is_changed_in_the_account(doctor: Doctor) -> None:
+def test_checks_are_read_only(doctor: Doctor) -> None:
     doctor.run()
     operations = {operation for _, operation in doctor.account.calls}
     assert operations

@@ -10,8 +10,8 @@ from tests.infra.deployment_doctor import PINNED, Doctor, stand_in
 from tests.support.aws.fake_aws import REGION
 
 
-class TestHostsOfADualStackStage:
-    def test_without_ipv6_are_named(self, doctor: Doctor) -> None:
+class TestDualStackHosts:
+    def test_hosts_without_ipv6_are_named(self, doctor: Doctor) -> None:
         report = json.loads(doctor.run("--json", stage="dev")[1])
         found = {c["detail"].split()[0]: c for c in report["checks"] if c["name"] == "ipv6"}
         assert found["127.0.0.1"]["status"] == "fail"
@@ -22,10 +22,10 @@ class TestHostsOfADualStackStage:
         assert {"api.openai.com", "api.anthropic.com"} <= set(found)
         assert {f"sqs.{REGION}.api.aws", f"secretsmanager.{REGION}.api.aws"} <= set(found)
 
-    def test_are_not_looked_up_where_there_is_nat(self, doctor: Doctor) -> None:
+    def test_hosts_are_not_checked_with_nat(self, doctor: Doctor) -> None:
         assert "ipv6" not in doctor.checks()
 
-    def test_need_no_address_of_an_elastic_ip(self, doctor: Doctor) -> None:
+    def test_elastic_ip_quota_is_not_checked(self, doctor: Doctor) -> None:
         assert "addresses" not in doctor.checks(stage="dev")
 
 
@@ -38,15 +38,15 @@ class TestTools:
         ("script", "status"),
         [("echo v18.20.1", "fail"), ("echo v20.20.2", "warn"), ("exit 1", "fail"), ("echo hello", "fail")],
     )
-    def test_node(self, doctor: Doctor, tmp_path: Path, script: str, status: str) -> None:
+    def test_node_version_is_checked(self, doctor: Doctor, tmp_path: Path, script: str, status: str) -> None:
         stand_in(tmp_path / "tools", script)
         found = doctor.checks()["node"]
         assert (found["status"], "Node.js 22" in found["remedy"]) == (status, True)
 
-    def test_no_node(self, doctor: Doctor, tmp_path: Path) -> None:
+    def test_missing_node_fails(self, doctor: Doctor, tmp_path: Path) -> None:
         assert doctor.checks(stage="prod", PATH=str(tmp_path))["node"]["status"] == "fail"
 
-    def test_a_newer_cdk_that_reads_older_assemblies(self, doctor: Doctor) -> None:
+    def test_newer_cdk_fails_and_missing_package_names_pinned_version(self, doctor: Doctor) -> None:
         package = doctor.clone / "infra" / "node_modules" / "aws-cdk" / "package.json"
         package.write_text('{"version": "3.0.0"}')
         found = doctor.checks()["cdk"]
@@ -54,18 +54,18 @@ class TestTools:
         package.unlink()
         assert PINNED in doctor.checks()["cdk"]["detail"]
 
-    def test_outside_of_a_clone(self, doctor: Doctor, tmp_path: Path) -> None:
+    def test_working_directory_outside_clone_fails(self, doctor: Doctor, tmp_path: Path) -> None:
         doctor.clone = tmp_path
         assert doctor.checks()["cdk"]["status"] == "fail"
 
 
-class TestTheAssembly:
+class TestAssembly:
     @pytest.fixture(autouse=True)
     def signed_out(self, doctor: Doctor) -> None:
         doctor.sign_out()
 
     @pytest.mark.parametrize("content", [None, "{", "[]", '{"artifacts": {}}'])
-    def test_that_cannot_be_used_leaves_a_warning(
+    def test_unusable_assembly_is_a_warning(
         self, doctor: Doctor, tmp_path: Path, content: str | None
     ) -> None:
         if content is not None:
@@ -76,13 +76,13 @@ class TestTheAssembly:
         assert (found["stacks"]["status"], "bytecode" in found) == ("warn", False)
         assert "make synth STAGE=prod" in found["stacks"]["remedy"]
 
-    def test_of_another_stage_is_not_this_one_s(self, doctor: Doctor, tmp_path: Path) -> None:
+    def test_assembly_of_another_stage_is_reported(self, doctor: Doctor, tmp_path: Path) -> None:
         shutil.copytree(doctor.assemblies / "dev", tmp_path / "prod")
         doctor.assemblies = tmp_path
         found = doctor.checks()["stacks"]
         assert "VectorForge-dev-Data" in found["detail"]
 
-    def test_without_bytecode_is_slow(self, doctor: Doctor, tmp_path: Path) -> None:
+    def test_assembly_without_bytecode_is_a_warning(self, doctor: Doctor, tmp_path: Path) -> None:
         copied: Path = shutil.copytree(doctor.assemblies / "prod", tmp_path / "prod")
         for file in copied.rglob("*.pyc"):
             file.rename(file.with_name("handler.cpython-311.pyc"))

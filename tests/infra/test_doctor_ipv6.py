@@ -43,7 +43,7 @@ def assembly(**variables: str) -> Assembly:
         ),
     ],
 )
-def test_the_host_of_the_default_provider_is_needed(
+def test_ipv6_check_names_setting_of_default_provider_host(
     variables: dict[str, str], host: str, setting: str
 ) -> None:
     details = {check.detail.split()[0]: check.detail for check in check_ipv6(assembly(**variables), {})}

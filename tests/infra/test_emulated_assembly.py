@@ -56,7 +56,7 @@ def assembly(tmp_path: Path) -> Path:
     return folder
 
 
-def test_stacks_are_read_in_the_order_of_deployment(assembly: Path) -> None:
+def test_templates_are_read_in_deployment_order(assembly: Path) -> None:
     assert list(read_templates(assembly)) == ["Data", "App"]
 
 

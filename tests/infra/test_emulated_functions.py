@@ -123,7 +123,7 @@ def check_answer(name: str, status: int, body: str) -> None:
         assert "42" in json.loads(body)["response"]
 
 
-async def test_the_query_function_buffered(deployment: Deployment) -> None:
+async def test_query_function_buffered_answers_recorded_events(deployment: Deployment) -> None:
     async with deployment.start("query", **query_settings(deployment, "buffered")) as function:
         for name in events("query_"):
             answer = await function.answer(event(name))
@@ -132,7 +132,7 @@ async def test_the_query_function_buffered(deployment: Deployment) -> None:
     assert function.outside == []
 
 
-async def test_the_query_function_streaming(deployment: Deployment) -> None:
+async def test_query_function_streaming_answers_recorded_events(deployment: Deployment) -> None:
     """The emulator passes the stream on as the bytes of the protocol: prelude, eight NULs, body."""
     async with deployment.start("query", **query_settings(deployment, "stream")) as function:
         for name in events("query_"):
@@ -142,7 +142,7 @@ async def test_the_query_function_streaming(deployment: Deployment) -> None:
     assert function.outside == []
 
 
-async def test_the_emulator_holds_a_stream_back_until_its_end(deployment: Deployment) -> None:
+async def test_emulator_withholds_stream_until_its_end(deployment: Deployment) -> None:
     """Under the emulator no client sees a token early; on Lambda (and our own service) every client does.
 
     https://github.com/aws/aws-lambda-runtime-interface-emulator/issues/175
@@ -166,7 +166,7 @@ async def test_the_emulator_holds_a_stream_back_until_its_end(deployment: Deploy
         assert b"event: done" in await response
 
 
-async def test_the_log_writer(deployment: Deployment) -> None:
+async def test_log_writer_stores_recorded_events(deployment: Deployment) -> None:
     record = json.loads(event("log_writer_sqs_batch")["Records"][0]["body"])
     pointer = json.loads(event("log_writer_sqs_overflow")["Records"][0]["body"])
     deployment.aws.client("s3").put_object(Bucket="overflow", Key=pointer["key"], Body=json.dumps(record))
@@ -189,7 +189,7 @@ async def test_the_log_writer(deployment: Deployment) -> None:
     assert function.outside == []
 
 
-async def test_the_ingest_function(deployment: Deployment) -> None:
+async def test_ingest_function_ingests_recorded_events(deployment: Deployment) -> None:
     deployment.aws.client("s3").put_object(Bucket=UPLOADS, Key=UPLOADED, Body=b"# Refunds\n\nFive days.")
     announced = json.loads(event("ingest_sqs_job")["Records"][0]["body"])
     async with build_application(settings_for(deployment.surroundings.app_url)) as application:
@@ -213,7 +213,7 @@ async def test_the_ingest_function(deployment: Deployment) -> None:
     assert function.outside == []
 
 
-async def test_the_migrate_function(deployment: Deployment) -> None:
+async def test_migrate_function_answers_recorded_events(deployment: Deployment) -> None:
     answers: list[dict[str, Any]] = []
 
     async def take(request: aiohttp.web.Request) -> aiohttp.web.Response:

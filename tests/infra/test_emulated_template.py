@@ -34,16 +34,16 @@ def turned(
     return templates["Stack"]["Resources"], report
 
 
-def test_a_type_in_no_table_is_an_error() -> None:
+def test_unlisted_resource_type_raises() -> None:
     with pytest.raises(EmulationError, match=r"AWS::Timestream::Table.*KEPT or DROPPED"):
         turned({"Table": {"Type": "AWS::Timestream::Table"}})
 
 
-def test_no_type_stands_in_both_tables() -> None:
+def test_resource_type_tables_are_disjoint() -> None:
     assert not KEPT & set(DROPPED)
 
 
-def test_what_no_emulator_has_is_left_out_with_its_reason() -> None:
+def test_unsupported_resources_are_dropped_with_reason() -> None:
     found, report = turned(
         {"Proxy": PROXY, "Vpc": {"Type": "AWS::EC2::VPC"}, "Queue": {"Type": "AWS::SQS::Queue"}}
     )
@@ -53,26 +53,26 @@ def test_what_no_emulator_has_is_left_out_with_its_reason() -> None:
     assert "    1 AWS::RDS::DBProxy: the database is the embedded PostgreSQL, its proxy PgBouncer" in lines
 
 
-def test_custom_resources_stay() -> None:
+def test_custom_resources_are_preserved() -> None:
     found, _ = turned({"Schema": {"Type": "Custom::DatabaseSchema", "Properties": {}}})
     assert list(found) == ["Schema"]
 
 
-def test_a_reference_becomes_the_value_given_with_its_port() -> None:
+def test_reference_is_replaced_by_local_value_with_port() -> None:
     url = join("postgresql://app@", get("Proxy", "Endpoint"), TLS)
     found, _ = turned({"Proxy": PROXY, "Query": function(Environment={"Variables": {"URL": url}})})
     variables = found["Query"]["Properties"]["Environment"]["Variables"]
     assert variables == {"URL": "postgresql://app@localhost:6543/vectorforge?sslmode=verify-full"}
 
 
-def test_a_value_without_a_port_leaves_the_port_of_production() -> None:
+def test_local_value_without_port_preserves_production_port() -> None:
     values = LocalValues(references={"AWS::RDS::DBProxy.Endpoint": "localhost"})
     url = join("postgresql://app@", get("Proxy", "Endpoint"), TLS)
     found, _ = turned({"Proxy": PROXY, "Query": function(Description=url)}, values)
     assert found["Query"]["Properties"]["Description"] == f"postgresql://app@localhost{TLS}"
 
 
-def test_parts_that_are_still_open_stay_open() -> None:
+def test_unresolved_parts_of_join_are_preserved() -> None:
     text = join("a", get("Proxy", "Endpoint"), ":5432", {"Ref": "AWS::Region"}, "b", "c")
     found, _ = turned({"Proxy": PROXY, "Query": function(Description=text)})
     assert found["Query"]["Properties"]["Description"] == join(
@@ -80,7 +80,7 @@ def test_parts_that_are_still_open_stay_open() -> None:
     )
 
 
-def test_a_substitution_inside_a_text() -> None:
+def test_reference_inside_sub_text_is_replaced() -> None:
     text = {"Fn::Sub": "${AWS::Region} ${Proxy.Endpoint} ${!Literal}"}
     found, _ = turned({"Proxy": PROXY, "Query": function(Description=text)})
     assert found["Query"]["Properties"]["Description"] == {
@@ -96,19 +96,19 @@ def test_a_substitution_inside_a_text() -> None:
         {"Fn::Select": [6, {"Fn::Split": [":", get("Proxy", "DBProxyArn")]}]},
     ],
 )
-def test_a_reference_without_a_value_is_an_error_that_names_both(reference: dict[str, Any]) -> None:
+def test_reference_without_local_value_raises_naming_both(reference: dict[str, Any]) -> None:
     with pytest.raises(EmulationError, match=r"Query \(AWS::Lambda::Function, Stack\).*AWS::RDS::DBProxy"):
         turned({"Proxy": PROXY, "Query": function(Description=reference)})
 
 
-def test_a_permission_may_name_what_is_left_out() -> None:
+def test_policy_may_reference_dropped_resource() -> None:
     statement = {"Action": "rds-db:connect", "Resource": get("Proxy", "DBProxyArn")}
     policy = {"Type": "AWS::IAM::Policy", "Properties": {"PolicyDocument": {"Statement": [statement]}}}
     found, _ = turned({"Proxy": PROXY, "Policy": policy})
     assert found["Policy"]["Properties"]["PolicyDocument"]["Statement"][0]["Action"] == "rds-db:connect"
 
 
-def test_an_alarm_about_what_is_left_out_goes_with_it_and_so_does_what_sums_it_up() -> None:
+def test_alarms_about_dropped_resources_are_dropped() -> None:
     def alarm(subject: str) -> dict[str, Any]:
         dimension = {"Name": "DBInstanceIdentifier", "Value": {"Ref": subject}}
         return {"Type": "AWS::CloudWatch::Alarm", "Properties": {"Dimensions": [dimension]}}
@@ -130,7 +130,7 @@ def test_an_alarm_about_what_is_left_out_goes_with_it_and_so_does_what_sums_it_u
     assert report.dropped["AWS::CloudWatch::Alarm", "its subject is dropped"] == 1
 
 
-def test_nobody_waits_for_what_is_left_out() -> None:
+def test_dependencies_on_dropped_resources_are_removed() -> None:
     resources = {
         "Vpc": {"Type": "AWS::EC2::VPC"},
         "One": {"Type": "AWS::SQS::Queue", "DependsOn": "Vpc"},
@@ -141,7 +141,7 @@ def test_nobody_waits_for_what_is_left_out() -> None:
     assert found["Two"]["DependsOn"] == ["One"]
 
 
-def test_a_function_leaves_the_vpc_and_keeps_the_rest() -> None:
+def test_function_leaves_vpc_and_preserves_other_properties() -> None:
     query = function(
         VpcConfig={"SubnetIds": [{"Ref": "Subnet"}]},
         SnapStart={"ApplyOn": "PublishedVersions"},
@@ -159,14 +159,14 @@ def test_a_function_leaves_the_vpc_and_keeps_the_rest() -> None:
     assert any("without Properties.VpcConfig" in line for line in report.lines())
 
 
-def test_every_function_gets_the_variables_of_this_machine() -> None:
+def test_functions_receive_local_environment_variables() -> None:
     values = LocalValues(environment={"VECTORFORGE_EMBEDDING_BASE_URL": "http://127.0.0.1:1/v1"})
     found, _ = turned({"One": function(), "Two": function(Environment={"Variables": {"A": "1"}})}, values)
     assert found["One"]["Properties"]["Environment"]["Variables"] == dict(values.environment)
     assert found["Two"]["Properties"]["Environment"]["Variables"] == {"A": "1", **values.environment}
 
 
-def test_other_variables_make_another_version() -> None:
+def test_changed_variables_create_another_version() -> None:
     """Else an alias would go on with the version that has the old ones."""
     resources = {
         "One": function(),
@@ -188,7 +188,7 @@ def test_other_variables_make_another_version() -> None:
     assert turned(resources, LocalValues())[0].keys() == resources.keys()
 
 
-def test_a_method_without_its_authorizer_still_wants_a_key() -> None:
+def test_method_without_authorizer_still_requires_key() -> None:
     authorizer = {"Type": "AWS::ApiGateway::Authorizer", "Properties": {}}
     wanting = {"AuthorizationType": "CUSTOM", "AuthorizerId": {"Ref": "Authorizer"}, "ApiKeyRequired": True}
     api = {"Type": "AWS::ApiGateway::RestApi", "Properties": {"ApiKeySourceType": "AUTHORIZER", "Name": "a"}}
@@ -200,7 +200,7 @@ def test_a_method_without_its_authorizer_still_wants_a_key() -> None:
     assert f"    1 AWS::ApiGateway::Method without Properties.AuthorizerId: {why}" in report.lines()
 
 
-def test_a_streaming_method_invokes_for_a_whole_answer() -> None:
+def test_streaming_method_becomes_buffered_invocation() -> None:
     def uri(version: str, action: str) -> dict[str, Any]:
         return join(
             "arn:aws:apigateway:",
@@ -226,7 +226,7 @@ def test_a_streaming_method_invokes_for_a_whole_answer() -> None:
     }
 
 
-def test_the_alias_moves_without_code_deploy() -> None:
+def test_alias_is_updated_without_code_deploy() -> None:
     alias = {
         "Type": "AWS::Lambda::Alias",
         "UpdatePolicy": {"CodeDeployLambdaAliasUpdate": {"ApplicationName": {"Ref": "Canary"}}},
@@ -236,7 +236,7 @@ def test_the_alias_moves_without_code_deploy() -> None:
     assert found["Alias"] == {"Type": "AWS::Lambda::Alias", "Properties": {"Name": "live"}}
 
 
-def test_a_distributed_map_hands_out_one_item_at_a_time() -> None:
+def test_distributed_map_passes_one_item_at_a_time() -> None:
     task = {"Type": "Task", "Resource": "${Ingest}", "Parameters": {"Items.$": "$.Items", "Text": "$.Items"}}
     processor = {"ProcessorConfig": {"Mode": "DISTRIBUTED"}, "StartAt": "Ingest", "States": {"Ingest": task}}
     objects = {
@@ -256,7 +256,7 @@ def test_a_distributed_map_hands_out_one_item_at_a_time() -> None:
     assert report.removed.total() == 1
 
 
-def test_another_stack_gets_the_value_instead_of_the_export() -> None:
+def test_imported_export_is_replaced_by_its_value() -> None:
     data = {
         "Resources": {"Proxy": PROXY, "Queue": {"Type": "AWS::SQS::Queue"}},
         "Outputs": {
@@ -278,7 +278,7 @@ def test_another_stack_gets_the_value_instead_of_the_export() -> None:
     }
 
 
-def test_what_came_in_is_left_as_it_was() -> None:
+def test_input_template_is_not_modified() -> None:
     template = {"Resources": {"Proxy": PROXY, "Query": function(VpcConfig={})}}
     before = json.dumps(template)
     emulate({"Stack": template}, VALUES)

@@ -45,7 +45,7 @@ def test_cloudfront_signs_and_neither_caches_nor_buffers(url: StackTemplate) -> 
         assert config["ViewerCertificate"]["MinimumProtocolVersion"] == "TLSv1.2_2021"
 
 
-def test_cloudfront_passes_preflights_and_origins_on(url: StackTemplate) -> None:
+def test_cloudfront_forwards_preflights_and_origins(url: StackTemplate) -> None:
     config = url.of_kind("AWS::CloudFront::Distribution")["QueryUrlDistribution"]["DistributionConfig"]
     behaviour = config["DefaultCacheBehavior"]
     assert "OPTIONS" in behaviour["AllowedMethods"]

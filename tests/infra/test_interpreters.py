@@ -17,12 +17,12 @@ chmod +x "$folder/python3"
 """
 
 
-def test_this_one_will_do(uv: str) -> None:
+def test_current_interpreter_is_used_for_its_version(uv: str) -> None:
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     assert find_interpreter(version, uv) == sys.executable
 
 
-def test_one_is_downloaded_into_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_interpreter_is_downloaded_into_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     program = tmp_path / "uv"
     program.write_text(DOWNLOADING_UV)
@@ -32,7 +32,7 @@ def test_one_is_downloaded_into_the_cache(tmp_path: Path, monkeypatch: pytest.Mo
     assert Path(found).is_relative_to(tmp_path / "cache" / "vectorforge" / "python")
 
 
-def test_without_one_the_bundle_says_what_to_do(
+def test_bundle_without_interpreter_suggests_installation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uv: str
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

@@ -61,7 +61,7 @@ def sam(uv: str, tmp_path: Path) -> Callable[..., str]:
     return run
 
 
-def test_sam_and_cfn_lint_have_nothing_to_say(sam: Callable[..., str]) -> None:
+def test_local_template_passes_sam_and_cfn_lint(sam: Callable[..., str]) -> None:
     assert "is a valid SAM Template" in sam("validate", "--lint")
 
 
@@ -72,7 +72,7 @@ def test_sam_builds_a_function_without_docker(sam: Callable[..., str], tmp_path:
     assert (built / "vectorforge" / "serverless" / "migrate.py").is_file()
 
 
-def test_every_function_is_there_with_its_handler(functions: dict[str, dict[str, Any]]) -> None:
+def test_local_template_lists_every_function_with_its_handler(functions: dict[str, dict[str, Any]]) -> None:
     named = {properties["Handler"] for properties in functions.values()}
     folders = {path.parent.name for path in (ROOT / "functions").glob("*/handler.py")}
     assert named == {f"functions.{folder}.handler.handler" for folder in folders}
@@ -80,7 +80,7 @@ def test_every_function_is_there_with_its_handler(functions: dict[str, dict[str,
         assert (ROOT / properties["CodeUri"] / "handler.py").is_file()
 
 
-def test_every_setting_is_one_that_the_library_reads(functions: dict[str, dict[str, Any]]) -> None:
+def test_local_template_settings_are_known_variables(functions: dict[str, dict[str, Any]]) -> None:
     names = {name for f in functions.values() for name in f.get("Environment", {}).get("Variables", {})}
     assert {name for name in names if name.startswith("VECTORFORGE_")} <= known_variables()
 
@@ -97,7 +97,7 @@ def aws(template: dict[str, Any]) -> Iterator[FakeAws]:
 
 
 @pytest.mark.parametrize("name", ["QueryFunction", "LogWriterFunction", "IngestFunction", "MigrateFunction"])
-def test_every_function_starts_with_its_bundle_and_the_template_s_settings(
+def test_functions_start_with_bundle_and_template_settings(
     template: dict[str, Any],
     functions: dict[str, dict[str, Any]],
     aws: FakeAws,
@@ -121,7 +121,7 @@ def test_every_function_starts_with_its_bundle_and_the_template_s_settings(
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_every_function_may_do_what_it_does_and_nothing_else(functions: dict[str, dict[str, Any]]) -> None:
+def test_function_permissions_are_exactly_those_needed(functions: dict[str, dict[str, Any]]) -> None:
     allowed = {name: _permissions(properties) for name, properties in functions.items()}
     queries, ingestion = "QueryLogQueue.Arn", "IngestionQueue.Arn"
     secret = ("secretsmanager:GetSecretValue", "ProviderSecret")
@@ -157,7 +157,7 @@ def test_every_function_may_do_what_it_does_and_nothing_else(functions: dict[str
     [("IngestFunction", ["ingestion-on-aws", "secrets"]), ("QueryFunction", ["query-log", "secrets"]),
      ("LogWriterFunction", ["query-log"])],
 )  # fmt: skip
-def test_the_guides_list_what_a_function_may_do(
+def test_guides_list_function_permissions(
     functions: dict[str, dict[str, Any]], name: str, guides: list[str]
 ) -> None:
     text = "".join((ROOT / "docs" / f"{guide}.md").read_text() for guide in guides)
@@ -165,7 +165,7 @@ def test_the_guides_list_what_a_function_may_do(
     assert {action for action, _ in _permissions(functions[name])} <= listed | {"sqs:SendMessage"}
 
 
-def test_uploads_reach_the_ingest_function_through_its_queue(
+def test_uploads_reach_ingest_function_through_queue(
     template: dict[str, Any], functions: dict[str, dict[str, Any]]
 ) -> None:
     resources = template["Resources"]
@@ -183,14 +183,14 @@ def test_uploads_reach_the_ingest_function_through_its_queue(
     }
 
 
-def test_jobs_without_a_message_are_looked_for(functions: dict[str, dict[str, Any]]) -> None:
+def test_ingest_function_runs_every_five_minutes(functions: dict[str, dict[str, Any]]) -> None:
     [look] = [e for e in functions["IngestFunction"]["Events"].values() if e["Type"] == "Schedule"]
     assert look["Properties"]["Schedule"] == "rate(5 minutes)"
     sent = json.loads((ROOT / "events" / "ingest_scheduled.json").read_text())
     assert sent["source"] == "aws.events"
 
 
-def test_spans_are_switched_on_where_x_ray_is(template: dict[str, Any]) -> None:
+def test_tracing_setting_is_enabled_with_xray(template: dict[str, Any]) -> None:
     shared = template["Globals"]["Function"]
     assert (shared["Tracing"], shared["Environment"]["Variables"]["VECTORFORGE_TRACING"]) == (
         "Active",
@@ -198,7 +198,7 @@ def test_spans_are_switched_on_where_x_ray_is(template: dict[str, Any]) -> None:
     )
 
 
-def test_no_message_comes_back_while_it_is_being_worked_on(
+def test_visibility_timeout_is_six_times_function_timeout(
     template: dict[str, Any], functions: dict[str, dict[str, Any]]
 ) -> None:  # six times the timeout: docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html
     sources = list(_queue_sources(functions))

@@ -26,7 +26,7 @@ def migrations(tmp_path: Path) -> Path:
     return Path(shutil.copytree(MIGRATIONS, tmp_path / "migrations"))
 
 
-def test_cloudformation_migrates_when_a_migration_is_new_changed_renamed_or_gone(migrations: Path) -> None:
+def test_fingerprint_changes_with_every_migration_change(migrations: Path) -> None:
     seen = [fingerprint(MIGRATIONS)]
     assert fingerprint(migrations) == seen[0]
     last = max(migrations.glob("*.sql"))
@@ -44,7 +44,7 @@ def test_cloudformation_migrates_when_a_migration_is_new_changed_renamed_or_gone
     assert fingerprint(migrations) == seen[-1]
 
 
-def test_the_resource_changes_with_the_migrations_and_with_the_database(template: StackTemplate) -> None:
+def test_resource_changes_with_migrations_and_database(template: StackTemplate) -> None:
     schema = template.of_kind("Custom::DatabaseSchema")["MigrationSchema"]
     assert schema["Migrations"] == fingerprint(MIGRATIONS)
     assert text(schema["Database"]) == "DatabaseInstance.DbiResourceId"
@@ -52,9 +52,7 @@ def test_the_resource_changes_with_the_migrations_and_with_the_database(template
     assert text(schema["ServiceToken"]) == "MigrationMigrateAlias"
 
 
-def test_cloudformation_waits_longer_than_the_function_runs(
-    template: StackTemplate, stage: StageSettings
-) -> None:
+def test_resource_timeout_exceeds_function_timeout(template: StackTemplate, stage: StageSettings) -> None:
     schema = template.of_kind("Custom::DatabaseSchema")["MigrationSchema"]
     wait_s = int(schema["ServiceTimeout"])
     assert stage.migrate.timeout_s < wait_s <= 3600
@@ -64,7 +62,7 @@ def test_cloudformation_waits_longer_than_the_function_runs(
     assert asynchronous["MaximumEventAgeInSeconds"] <= wait_s
 
 
-def test_new_code_serves_only_after_the_migration(template: StackTemplate) -> None:
+def test_new_versions_depend_on_the_migration(template: StackTemplate) -> None:
     published = [
         key
         for kind in ("AWS::Lambda::Version", "AWS::Lambda::Alias")
@@ -79,7 +77,7 @@ def test_new_code_serves_only_after_the_migration(template: StackTemplate) -> No
         assert "MigrationSchema" in template.all_dependencies(source)
 
 
-def test_missing_indexes_are_built_once_a_day(template: StackTemplate) -> None:
+def test_missing_indexes_are_built_daily(template: StackTemplate) -> None:
     rule = template.of_kind("AWS::Events::Rule")["MigrationIndex"]
     assert (rule["ScheduleExpression"], rule["State"]) == ("rate(1 day)", "ENABLED")
     [target] = rule["Targets"]
@@ -89,7 +87,7 @@ def test_missing_indexes_are_built_once_a_day(template: StackTemplate) -> None:
     assert "MigrationSchema" in template.all_dependencies("MigrationIndex")  # its tables are there
 
 
-def test_the_migration_waits_for_its_own_new_code_and_its_permissions_and_for_no_other_function(
+def test_migration_depends_on_own_code_and_permissions_only(
     template: StackTemplate,
 ) -> None:
     before = template.all_dependencies("MigrationSchema")

@@ -59,7 +59,7 @@ def watched(template: StackTemplate, alarms: dict[str, dict[str, Any]]) -> set[W
     return of_alarms | dashboard_metrics(dashboard_body(template))
 
 
-def test_their_own_metrics_are_sent_with_these_dimensions_and_others_are_the_design_s(
+def test_watched_metrics_are_emitted_with_their_dimensions(
     watched: set[WatchedMetric], template: StackTemplate, stage: StageSettings
 ) -> None:
     own = {one for one in watched if one.namespace == stage.metrics_namespace}
@@ -81,14 +81,14 @@ def test_their_own_metrics_are_sent_with_these_dimensions_and_others_are_the_des
     assert {name for name, _ in names} <= UNWATCHED
 
 
-def test_functions_send_them_to_the_stage_s_namespace(template: StackTemplate, stage: StageSettings) -> None:
+def test_functions_emit_metrics_to_stage_namespace(template: StackTemplate, stage: StageSettings) -> None:
     for name, function in template.of_kind("AWS::Lambda::Function").items():
         variables = function["Environment"]["Variables"]
         assert variables["POWERTOOLS_METRICS_NAMESPACE"] == stage.metrics_namespace, name
         assert "VECTORFORGE_CLOUDWATCH_METRICS" not in variables, name  # the default is what they watch
 
 
-def test_the_metrics_bill_counts_what_is_sent() -> None:
+def test_metrics_bill_counts_emitted_metrics() -> None:
     filters = 2
     for selection, count in CUSTOM_METRICS.items():
         sent = sent_metrics("VectorForge/dev", DEV.prefix, cast("Any", selection))
@@ -138,7 +138,7 @@ OF_AWS = {
 }
 
 
-def test_the_metrics_of_aws_are_those_of_resources_that_are_there(
+def test_watched_aws_metrics_reference_existing_resources(
     watched: set[WatchedMetric],
     template: StackTemplate,
     data_templates: dict[str, StackTemplate],
@@ -176,7 +176,7 @@ def test_dashboard_shows_health_latency_and_cost_in_this_order(template: StackTe
     assert {(x, y) for x in range(24) for y in rows} == places  # and there are no holes
 
 
-def test_every_graph_says_what_its_lines_are(template: StackTemplate, alarms: dict[str, Any]) -> None:
+def test_graphs_label_their_lines(template: StackTemplate, alarms: dict[str, Any]) -> None:
     for widget in dashboard_body(template)["widgets"]:
         properties = widget["properties"]
         if widget["type"] == "metric":

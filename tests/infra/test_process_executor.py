@@ -128,7 +128,7 @@ def error(sandbox: FunctionSandbox, payload: object) -> dict[str, Any]:
     return failure
 
 
-def test_a_process_sees_its_code_and_nothing_of_this_machine(
+def test_process_environment_excludes_host_variables(
     start: Start, code: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SECRET_OF_THIS_MACHINE", "canary")
@@ -158,14 +158,14 @@ def test_a_process_sees_its_code_and_nothing_of_this_machine(
     assert seen["arn"] == ARN
 
 
-def test_the_wrapper_of_production_is_what_starts_it(start: Start) -> None:
+def test_exec_wrapper_starts_the_runtime(start: Start) -> None:
     """Our runtime runs, and not awslambdaric's own loop: its clients take streams."""
     wrapped = start(AWS_LAMBDA_EXEC_WRAPPER="/var/task/vectorforge/runtime/exec_wrapper")
     assert "vectorforge.runtime.client" in answer(wrapped, {})["modules"]
     assert "vectorforge.runtime.client" not in answer(start(), {})["modules"]
 
 
-def test_one_process_answers_one_event_after_the_other(start: Start) -> None:
+def test_process_handles_consecutive_events(start: Start) -> None:
     sandbox = start()
     first = answer(sandbox, {})["argv"]
     assert first == answer(sandbox, {})["argv"]
@@ -177,7 +177,7 @@ def test_one_process_answers_one_event_after_the_other(start: Start) -> None:
 @pytest.mark.parametrize(
     ("do", "reason"), [("exit", "exit status 3"), ("kill", "signal: killed")]
 )  # fmt: skip
-def test_a_process_that_ends_fails_its_event(start: Start, do: str, reason: str) -> None:
+def test_exited_process_fails_its_event(start: Start, do: str, reason: str) -> None:
     sandbox = start()
     assert error(sandbox, {"do": do}) == {
         "errorType": "Runtime.ExitError",
@@ -188,7 +188,7 @@ def test_a_process_that_ends_fails_its_event(start: Start, do: str, reason: str)
     assert sandbox.process.starts == 2
 
 
-def test_a_function_that_takes_too_long_is_killed_with_its_children(
+def test_timed_out_function_is_killed_with_its_children(
     start: Start,
 ) -> None:
     sandbox = start(timeout_s=1.5)
@@ -204,18 +204,18 @@ def test_a_function_that_takes_too_long_is_killed_with_its_children(
 @pytest.mark.parametrize(
     ("fail", "error_type"), [("init", "RuntimeError"), ("exit", "Runtime.ExitError")]
 )  # fmt: skip
-def test_an_init_phase_that_fails_says_why(start: Start, fail: str, error_type: str) -> None:
+def test_failed_init_phase_reports_error_type(start: Start, fail: str, error_type: str) -> None:
     with pytest.raises(FunctionFailedError) as failed:
         start(FAIL=fail)
     assert json.loads(failed.value.error.payload)["errorType"] == error_type
 
 
-def test_an_interpreter_that_is_not_there_is_an_init_error(start: Start) -> None:
+def test_missing_interpreter_raises_init_error(start: Start) -> None:
     with pytest.raises(FunctionFailedError, match=r"Runtime\.InvalidEntrypoint"):
         start(AWS_LAMBDA_EXEC_WRAPPER="/var/task/missing")
 
 
-def test_stopping_ends_whoever_waits_for_the_init_phase(start: Start, tmp_path: Path) -> None:
+def test_stop_releases_waiter_of_init_phase(start: Start, tmp_path: Path) -> None:
     """LocalStack stops an environment that takes too long, from another thread."""
     wrapper = tmp_path / "sleeps"
     wrapper.write_text("#!/bin/sh\nexec sleep 600\n")
@@ -226,14 +226,14 @@ def test_stopping_ends_whoever_waits_for_the_init_phase(start: Start, tmp_path: 
         sandbox.start()
 
 
-def test_a_response_over_the_limit_is_an_error_of_the_event_alone(
+def test_oversized_response_fails_its_event_only(
     start: Start,
 ) -> None:
     sandbox = start()
     assert error(sandbox, {"do": "large"})["errorType"] == "Function.ResponseSizeTooLarge"
 
 
-def test_a_streamed_response_arrives_whole(start: Start) -> None:
+def test_streamed_response_is_returned_whole(start: Start) -> None:
     sandbox = start(
         handler="streaming.handler", AWS_LAMBDA_EXEC_WRAPPER="/var/task/vectorforge/runtime/exec_wrapper"
     )
@@ -256,7 +256,7 @@ def test_a_streamed_response_arrives_whole(start: Start) -> None:
     assert answer(sandbox, request)["statusCode"] == 201
 
 
-def test_a_streamed_response_with_cookies_that_is_no_text() -> None:
+def test_binary_streamed_response_with_cookies_is_base64_encoded() -> None:
     prelude = {"statusCode": 200, "headers": {"content-type": "image/png"}, "cookies": ["a=1", "b=2"]}
     response = json.loads(
         as_proxy_response(json.dumps(prelude).encode() + b"\0" * 8 + b"\xff\0\0\0\0\0\0\0\0\xfe")
@@ -270,7 +270,7 @@ def test_a_streamed_response_with_cookies_that_is_no_text() -> None:
     }
 
 
-def test_what_a_function_writes_is_told_with_its_event_and_kept(start: Start, tmp_path: Path) -> None:
+def test_function_output_is_returned_per_event_and_logged(start: Start, tmp_path: Path) -> None:
     sandbox = start()
     sandbox.take_output()
     for number in range(20):

@@ -47,7 +47,7 @@ def variables(template: StackTemplate) -> dict[str, Any]:
     return found
 
 
-def test_it_streams_through_the_runtime_of_its_bundle(template: StackTemplate) -> None:
+def test_function_streams_through_bundled_runtime(template: StackTemplate) -> None:
     function = template.of_kind("AWS::Lambda::Function")[FUNCTION]
     assert function["Handler"] == "functions.query.handler.handler"
     assert variables(template)["AWS_LAMBDA_EXEC_WRAPPER"] == "/var/task/vectorforge/runtime/exec_wrapper"
@@ -55,7 +55,7 @@ def test_it_streams_through_the_runtime_of_its_bundle(template: StackTemplate) -
     assert function["Timeout"] > 120  # VECTORFORGE_QUERY_TIMEOUT_S
 
 
-def test_runtime_updates_wait_for_a_deployment_where_the_runtime_is_replaced(template: StackTemplate) -> None:
+def test_runtime_updates_wait_for_deployment_with_exec_wrapper(template: StackTemplate) -> None:
     """AWS's automatic updates would also change published versions, which start through our wrapper."""
     updates = {
         name: function.get("RuntimeManagementConfig", {}).get("UpdateRuntimeOn", "Auto")
@@ -70,9 +70,7 @@ def test_runtime_updates_wait_for_a_deployment_where_the_runtime_is_replaced(tem
     assert updates == {name: "FunctionUpdate" if name in wrapped else "Auto" for name in updates}
 
 
-def test_its_settings_are_the_library_s_and_say_who_its_callers_are(
-    template: StackTemplate, stage: StageSettings
-) -> None:
+def test_settings_are_known_variables_and_map_callers(template: StackTemplate, stage: StageSettings) -> None:
     ours = {name: text(value) for name, value in variables(template).items() if name.startswith("VECTORF")}
     assert set(ours) <= known_variables()
     done = subprocess.run(
@@ -86,9 +84,7 @@ def test_its_settings_are_the_library_s_and_say_who_its_callers_are(
     assert done.stdout.strip() == f"stream {secret} {dict(stage.iam_tenants)}", done.stderr
 
 
-def test_one_secret_says_whose_the_keys_of_api_gateway_are(
-    template: StackTemplate, stage: StageSettings
-) -> None:
+def test_gateway_key_secret_maps_keys_to_tenants(template: StackTemplate, stage: StageSettings) -> None:
     secrets = template.of_kind("AWS::SecretsManager::Secret")
     if stage.front_door == "function_url":
         assert not secrets
@@ -102,7 +98,7 @@ def test_one_secret_says_whose_the_keys_of_api_gateway_are(
     assert [text(role) for policy in told for role in policy["Roles"]] == [ROLE]
 
 
-def test_many_tenants_of_long_names_fit_in_every_function_s_environment() -> None:
+def test_maximum_tenants_fit_in_function_environment() -> None:
     """Lambda takes 4 KB: https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html."""
     from aws_cdk import App
     from aws_cdk.assertions import Template
@@ -127,7 +123,7 @@ def test_many_tenants_of_long_names_fit_in_every_function_s_environment() -> Non
 
 
 # C34
-def test_it_may_do_what_it_does_and_nothing_else(template: StackTemplate, stage: StageSettings) -> None:
+def test_role_permissions_are_exactly_those_needed(template: StackTemplate, stage: StageSettings) -> None:
     interfaces = {"CreateNetworkInterface", "DeleteNetworkInterface", "DescribeNetworkInterfaces"}
     interfaces |= {"DescribeSubnets", "AssignPrivateIpAddresses", "UnassignPrivateIpAddresses"}
     allowed = template.permissions(ROLE)
@@ -152,7 +148,7 @@ def test_it_may_do_what_it_does_and_nothing_else(template: StackTemplate, stage:
     }
 
 
-def test_everybody_calls_its_alias(template: StackTemplate) -> None:
+def test_callers_invoke_the_alias_only(template: StackTemplate) -> None:
     of_the_function = {
         name: resource["Type"]
         for name, resource in template.resources.items()
@@ -164,7 +160,7 @@ def test_everybody_calls_its_alias(template: StackTemplate) -> None:
         assert template.of_kind("AWS::Lambda::Url")["QueryUrl"]["Qualifier"] == "live"
 
 
-def test_a_process_begins_as_the_stage_says(template: StackTemplate, stage: StageSettings) -> None:
+def test_start_mode_follows_stage(template: StackTemplate, stage: StageSettings) -> None:
     snapshot = template.of_kind("AWS::Lambda::Function")[FUNCTION].get("SnapStart")
     provisioned = template.of_kind("AWS::Lambda::Alias")[ALIAS].get("ProvisionedConcurrencyConfig")
     expected = {
@@ -175,20 +171,16 @@ def test_a_process_begins_as_the_stage_says(template: StackTemplate, stage: Stag
     assert (snapshot, provisioned) == expected[stage.start]
 
 
-def test_the_most_invocations_at_a_time_are_the_stage_s(
-    template: StackTemplate, stage: StageSettings
-) -> None:
+def test_reserved_concurrency_follows_stage(template: StackTemplate, stage: StageSettings) -> None:
     function = template.of_kind("AWS::Lambda::Function")[FUNCTION]
     assert function.get("ReservedConcurrentExecutions") == stage.query.max_concurrency
 
 
-def test_a_new_version_serves_only_when_the_schema_is_ready(template: StackTemplate) -> None:
+def test_alias_depends_on_schema_migration(template: StackTemplate) -> None:
     assert "MigrationSchema" in template.all_dependencies(ALIAS)
 
 
-def test_a_canary_moves_the_alias_where_the_stage_wants_one(
-    template: StackTemplate, stage: StageSettings
-) -> None:
+def test_canary_is_configured_by_stage(template: StackTemplate, stage: StageSettings) -> None:
     policy = template.resources[ALIAS].get("UpdatePolicy")
     groups = template.of_kind("AWS::CodeDeploy::DeploymentGroup")
     if not stage.canary:
@@ -218,7 +210,7 @@ def synthesized(folder: Path, **context: object) -> subprocess.CompletedProcess[
     )
 
 
-def test_without_its_canary_a_stage_s_alias_moves_at_once(tmp_path: Path) -> None:
+def test_disabled_canary_moves_alias_immediately(tmp_path: Path) -> None:
     """CodeDeploy refuses every version while an alarm of the canary rings, also the one that repairs it."""
     done = synthesized(tmp_path, stage="prod", canary="off")
     assert done.returncode == 0, done.stderr
@@ -228,12 +220,12 @@ def test_without_its_canary_a_stage_s_alias_moves_at_once(tmp_path: Path) -> Non
     assert "UpdatePolicy" not in template.resources[ALIAS]
 
 
-def test_a_canary_is_off_or_as_the_stage_has_it(tmp_path: Path) -> None:
+def test_invalid_canary_context_is_rejected(tmp_path: Path) -> None:
     done = synthesized(tmp_path, stage="prod", canary="on")
     assert (done.returncode, done.stderr) == (1, "The context canary must be \"off\" or absent, not 'on'.\n")
 
 
-def test_codedeploy_may_move_this_alias_and_look_at_its_alarms(
+def test_codedeploy_role_moves_this_alias_and_reads_its_alarms(
     app_templates: dict[str, StackTemplate],
 ) -> None:
     arn = f"arn:AWS::Partition:lambda:AWS::Region:AWS::AccountId:function:{PROD.prefix}-query"
@@ -249,7 +241,7 @@ def test_codedeploy_may_move_this_alias_and_look_at_its_alarms(
     }
 
 
-def test_alarms_that_are_handed_in_roll_a_canary_back() -> None:
+def test_additional_alarms_roll_canary_back() -> None:
     from aws_cdk import App
     from aws_cdk import aws_cloudwatch as cloudwatch
     from aws_cdk.assertions import Template
@@ -269,16 +261,16 @@ def test_alarms_that_are_handed_in_roll_a_canary_back() -> None:
     assert not _circle(template)
 
 
-def test_no_resource_waits_for_itself(template: StackTemplate) -> None:
+def test_resources_have_no_circular_dependency(template: StackTemplate) -> None:
     assert not _circle(template)
 
 
-def test_the_data_stack_does_not_need_the_functions(assembly: Path, stage: StageSettings) -> None:
+def test_data_stack_imports_nothing_from_functions(assembly: Path, stage: StageSettings) -> None:
     data = (assembly / f"VectorForge-{stage.stage}-Data.template.json").read_text()
     assert "Fn::ImportValue" not in data
 
 
-def test_the_linter_of_cloudformation_finds_nothing(assembly: Path) -> None:
+def test_templates_pass_cfn_lint(assembly: Path) -> None:
     linter = Path(sys.executable).parent / "cfn-lint"
     templates = sorted(assembly.glob("*.template.json"))
     assert len(templates) == 2 * len(VARIANTS)

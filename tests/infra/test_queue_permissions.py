@@ -53,7 +53,7 @@ def _function(logs: str, *own: tuple[str, str]) -> set[tuple[str, str]]:
 
 
 # F-003
-def test_the_log_writer_reads_its_queue_and_large_records_and_writes_logs(template: StackTemplate) -> None:
+def test_log_writer_role_reads_queue_and_overflow_and_writes_logs(template: StackTemplate) -> None:
     assert template.permissions("QueryLogWriterRole") == _function(
         "QueryLogWriterLogs",
         *((action, "QueryLogRecordsQueue.Arn") for action in _CONSUMES),
@@ -63,7 +63,7 @@ def test_the_log_writer_reads_its_queue_and_large_records_and_writes_logs(templa
     )
 
 
-def test_the_ingest_function_reads_uploads_and_the_providers_keys(template: StackTemplate) -> None:
+def test_ingest_role_reads_uploads_and_provider_keys(template: StackTemplate) -> None:
     assert template.permissions("IngestionIngestRole") == _function(
         "IngestionIngestLogs",
         *((action, "IngestionJobsQueue.Arn") for action in _CONSUMES | {"sqs:SendMessage"}),
@@ -75,7 +75,7 @@ def test_the_ingest_function_reads_uploads_and_the_providers_keys(template: Stac
     )
 
 
-def test_the_migrate_function_logs_in_as_the_owner_and_nowhere_else(template: StackTemplate) -> None:
+def test_migrate_role_connects_as_owner_only(template: StackTemplate) -> None:
     assert template.permissions("MigrationMigrateRole") == _function(
         "MigrationMigrateLogs",
         ("secretsmanager:GetSecretValue", "DatabaseInstance.MasterUserSecretSecretArn"),
@@ -86,7 +86,7 @@ def test_the_migrate_function_logs_in_as_the_owner_and_nowhere_else(template: St
     )
 
 
-def test_the_bulk_load_lists_uploads_calls_the_function_and_writes_reports(
+def test_bulk_load_role_lists_uploads_invokes_function_and_writes_reports(
     template: StackTemplate, stage: str
 ) -> None:
     machine = f"arn:AWS::Partition:states:{_HERE}"
@@ -107,7 +107,7 @@ def test_the_bulk_load_lists_uploads_calls_the_function_and_writes_reports(
     }
 
 
-def test_roles_are_taken_by_one_service_and_no_action_is_a_pattern(template: StackTemplate) -> None:
+def test_roles_trust_one_service_and_actions_have_no_wildcard(template: StackTemplate) -> None:
     roles = template.of_kind("AWS::IAM::Role")
     services = {
         "QueryLogWriterRole": "lambda",
@@ -124,9 +124,7 @@ def test_roles_are_taken_by_one_service_and_no_action_is_a_pattern(template: Sta
     assert confused == {"StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}}
 
 
-def test_the_code_of_a_function_may_not_use_what_lambda_needs_for_the_vpc(
-    template: StackTemplate, stage: str
-) -> None:
+def test_function_code_is_denied_vpc_interface_actions(template: StackTemplate, stage: str) -> None:
     for role, function in (
         ("QueryLogWriterRole", "log-writer"),
         ("IngestionIngestRole", "ingest"),

@@ -27,7 +27,7 @@ def template(stage: StageSettings, app_templates: dict[str, StackTemplate]) -> S
 
 
 @pytest.mark.parametrize("messages", QUEUES)
-def test_a_message_is_kept_for_two_weeks_and_moves_on_after_five_deliveries(
+def test_messages_are_retained_two_weeks_and_dead_lettered_after_five_receives(
     template: StackTemplate, stage: StageSettings, messages: str
 ) -> None:
     queues = template.of_kind("AWS::SQS::Queue")
@@ -45,7 +45,7 @@ def test_a_message_is_kept_for_two_weeks_and_moves_on_after_five_deliveries(
         assert either["MaximumMessageSize"] == 1_048_576
 
 
-def test_a_message_stays_out_of_sight_for_six_timeouts_of_its_function(
+def test_visibility_timeout_is_six_times_function_timeout(
     template: StackTemplate, stage: StageSettings
 ) -> None:
     queues = template.of_kind("AWS::SQS::Queue")
@@ -60,7 +60,7 @@ def test_a_message_stays_out_of_sight_for_six_timeouts_of_its_function(
     assert functions["IngestionIngestFunction"]["Timeout"] == stage.ingest.timeout_s
 
 
-def test_batches_report_their_failures_and_few_run_at_a_time(
+def test_event_sources_report_item_failures_with_limited_concurrency(
     template: StackTemplate, stage: StageSettings
 ) -> None:
     sources = template.of_kind("AWS::Lambda::EventSourceMapping")
@@ -77,7 +77,7 @@ def test_batches_report_their_failures_and_few_run_at_a_time(
         assert text(source["EventSourceArn"]) == f"{queue}.Arn"
 
 
-def test_functions_are_called_through_their_alias_and_by_nobody_else(template: StackTemplate) -> None:
+def test_functions_are_invoked_through_alias_by_their_sources_only(template: StackTemplate) -> None:
     sources = template.of_kind("AWS::Lambda::EventSourceMapping")
     assert text(sources["QueryLogRecordsSource"]["FunctionName"]) == "QueryLogWriterAlias[6]:live"
     assert text(sources["IngestionJobsSource"]["FunctionName"]) == "IngestionIngestAlias[6]:live"
@@ -102,7 +102,7 @@ def test_functions_are_called_through_their_alias_and_by_nobody_else(template: S
                 ]
 
 
-def test_only_the_ingest_function_may_call_itself_through_its_queue(template: StackTemplate) -> None:
+def test_recursive_loop_is_allowed_for_ingest_function_only(template: StackTemplate) -> None:
     """Its jobs are in the database, so a message that wakes it again is no loop. Others are terminated."""
     functions = template.of_kind("AWS::Lambda::Function")
     allowed = {name for name, function in functions.items() if function.get("RecursiveLoop") == "Allow"}
@@ -113,7 +113,7 @@ def test_only_the_ingest_function_may_call_itself_through_its_queue(template: St
     }
 
 
-def test_the_ingest_function_looks_every_five_minutes(template: StackTemplate) -> None:
+def test_ingest_function_is_scheduled_every_five_minutes(template: StackTemplate) -> None:
     rule = template.of_kind("AWS::Events::Rule")["IngestionLook"]
     assert (rule["ScheduleExpression"], rule["State"]) == ("rate(5 minutes)", "ENABLED")
     # The next look makes up for one that failed, so nothing queues up behind it.
@@ -124,7 +124,7 @@ def test_the_ingest_function_looks_every_five_minutes(template: StackTemplate) -
     assert text(asynchronous["Qualifier"]) == "IngestionIngestAlias[7]"
 
 
-def test_buckets_are_private_encrypted_unversioned_and_log_who_reads(template: StackTemplate) -> None:
+def test_buckets_are_private_encrypted_unversioned_and_access_logged(template: StackTemplate) -> None:
     buckets = template.of_kind("AWS::S3::Bucket")
     assert set(buckets) >= BUCKETS
     for key in BUCKETS:
@@ -144,9 +144,7 @@ def test_buckets_are_private_encrypted_unversioned_and_log_who_reads(template: S
     assert sorted(writers) == sorted(f"{key}.Arn" for key in BUCKETS - {"AccessLogsBucket"})
 
 
-def test_objects_go_when_nothing_can_need_them_any_more(
-    template: StackTemplate, stage: StageSettings
-) -> None:
+def test_object_expiry_exceeds_message_lifetime(template: StackTemplate, stage: StageSettings) -> None:
     buckets = template.of_kind("AWS::S3::Bucket")
     days = {}
     for key in BUCKETS:
@@ -160,7 +158,7 @@ def test_objects_go_when_nothing_can_need_them_any_more(
     assert days["AccessLogsBucket"] == stage.log_retention_days
 
 
-def test_uploads_stay_and_pages_may_post_where_the_stage_says_so(
+def test_upload_bucket_cors_and_expiry_follow_stage(
     app_templates: dict[str, StackTemplate],
 ) -> None:
     uploads = {
@@ -175,7 +173,7 @@ def test_uploads_stay_and_pages_may_post_where_the_stage_says_so(
     assert lifecycle["AbortIncompleteMultipartUpload"] == {"DaysAfterInitiation": 1}
 
 
-def test_queues_and_buckets_take_tls_only(template: StackTemplate) -> None:
+def test_queues_and_buckets_require_tls(template: StackTemplate) -> None:
     queues = [f"{messages}{queue}" for messages in QUEUES for queue in ("Queue", "DeadLetters")]
     for key in (*queues, *BUCKETS):
         plain = [
@@ -188,7 +186,7 @@ def test_queues_and_buckets_take_tls_only(template: StackTemplate) -> None:
         assert f"{key}.Arn" in [text(resource) for resource in as_list(plain[0]["Resource"])]
 
 
-def test_s3_finds_the_queue_open_when_it_is_told_of_it(template: StackTemplate) -> None:
+def test_upload_notification_depends_on_queue_policy(template: StackTemplate) -> None:
     bucket = template.of_kind("AWS::S3::Bucket")["IngestionUploads"]
     (notification,) = bucket["NotificationConfiguration"]["QueueConfigurations"]
     assert (notification["Event"], text(notification["Queue"])) == (
@@ -205,7 +203,7 @@ def test_s3_finds_the_queue_open_when_it_is_told_of_it(template: StackTemplate) 
     assert allowed[0]["Condition"] == {"StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}}
 
 
-def test_the_stack_has_no_functions_of_cdk(template: StackTemplate) -> None:
+def test_stack_has_no_cdk_provided_functions(template: StackTemplate) -> None:
     handlers = {function["Handler"] for function in template.of_kind("AWS::Lambda::Function").values()}
     ours = ("query", "authorizer", "log_writer", "ingest", "migrate")
     assert handlers == {f"functions.{name}.handler.handler" for name in ours}
@@ -213,9 +211,7 @@ def test_the_stack_has_no_functions_of_cdk(template: StackTemplate) -> None:
     assert custom == {"Custom::DatabaseSchema"}
 
 
-def test_data_outlives_the_stack_where_the_stage_says_so(
-    template: StackTemplate, stage: StageSettings
-) -> None:
+def test_deletion_policy_follows_stage(template: StackTemplate, stage: StageSettings) -> None:
     kept = "RetainExceptOnCreate" if stage.keep_data else "Delete"
     for resource in template.resources.values():
         if resource["Type"] in ("AWS::S3::Bucket", "AWS::SQS::Queue", "AWS::Logs::LogGroup"):
@@ -223,9 +219,7 @@ def test_data_outlives_the_stack_where_the_stage_says_so(
             assert resource["UpdateReplacePolicy"] == ("Retain" if stage.keep_data else "Delete")
 
 
-def test_functions_log_in_with_tokens_over_verified_tls_and_know_no_password(
-    template: StackTemplate, tmp_path: Path
-) -> None:
+def test_functions_connect_with_tokens_over_verified_tls(template: StackTemplate, tmp_path: Path) -> None:
     certificates = tmp_path / "certificates"
     write_database_certificates(certificates)
     functions = template.of_kind("AWS::Lambda::Function")
@@ -246,7 +240,7 @@ def test_functions_log_in_with_tokens_over_verified_tls_and_know_no_password(
         assert (certificates / roots).is_file()
 
 
-def test_every_setting_of_a_function_is_one_of_the_library(template: StackTemplate) -> None:
+def test_function_settings_are_known_variables(template: StackTemplate) -> None:
     for function in template.of_kind("AWS::Lambda::Function").values():
         settings = {key for key in function["Environment"]["Variables"] if key.startswith("VECTORFORGE_")}
         assert settings <= known_variables()

@@ -24,7 +24,7 @@ def test_front_doors_are_those_of_the_stage(template: StackTemplate, stage: Stag
 
 
 # F-001
-def test_every_method_streams_from_the_alias_longer_than_an_answer_takes(rest: StackTemplate) -> None:
+def test_api_methods_stream_from_alias_with_sufficient_timeout(rest: StackTemplate) -> None:
     timeout_s = rest.of_kind("AWS::Lambda::Function")["QueryFunction"]["Timeout"]
     found = [method["Integration"] for verbs in methods(rest).values() for method in verbs.values()]
     assert len(found) == 9 + len(preflights(rest))

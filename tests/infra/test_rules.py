@@ -48,13 +48,13 @@ def before_and_after(cdk_app: App) -> tuple[set[Finding], set[Finding]]:
     return before, findings(cdk_app)
 
 
-def test_every_finding_is_acknowledged(before_and_after: tuple[set[Finding], set[Finding]]) -> None:
+def test_findings_are_all_acknowledged(before_and_after: tuple[set[Finding], set[Finding]]) -> None:
     before, after = before_and_after
     assert len(before) > len(ACKNOWLEDGED)
     assert sorted(after) == []
 
 
-def test_nothing_is_acknowledged_that_is_not_found(
+def test_acknowledgments_all_match_a_finding(
     cdk_app: App, before_and_after: tuple[set[Finding], set[Finding]]
 ) -> None:
     before, _ = before_and_after
@@ -69,7 +69,7 @@ def test_nothing_is_acknowledged_that_is_not_found(
     assert vain == []
 
 
-def test_every_acknowledgment_has_its_place_and_a_reason(cdk_app: App) -> None:
+def test_acknowledgments_have_existing_path_and_reason(cdk_app: App) -> None:
     for entry in ACKNOWLEDGED:
         assert len(entry.reason) > 20
         for path in entry.at:
@@ -94,7 +94,7 @@ def any_action(stack: DataStack) -> None:
     ("fault", "rule"),
     [(open_group, "AwsSolutions-EC23"), (any_action, "AwsSolutions-IAM5[Action::s3:*]"), (None, None)],
 )
-def test_synthesis_fails_on_a_fault(
+def test_synthesis_fails_on_rule_violation(
     tmp_path: Path, fault: Callable[[DataStack], None] | None, rule: str | None
 ) -> None:
     app = App(context={"aws:cdk:bundling-stacks": []}, outdir=str(tmp_path))

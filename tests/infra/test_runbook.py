@@ -15,7 +15,7 @@ TEXT = (ROOT / RUNBOOK).read_text()
 CHAPTERS = dict(re.findall(r"^### (\S+)\n(.*?)(?=^##|\Z)", TEXT, re.MULTILINE | re.DOTALL))
 
 
-def test_every_alarm_has_its_chapter_and_no_chapter_is_left_over(
+def test_alarms_and_runbook_chapters_match(
     app_templates: dict[str, StackTemplate],
 ) -> None:
     names = {
@@ -27,11 +27,11 @@ def test_every_alarm_has_its_chapter_and_no_chapter_is_left_over(
 
 
 @pytest.mark.parametrize("alarm", CHAPTERS)
-def test_chapter_of_each_alarm_has_meaning_diagnosis_and_fix(alarm: str) -> None:
+def test_alarm_chapter_has_meaning_diagnosis_and_fix(alarm: str) -> None:
     assert re.findall(r"^\*\*(\w+)\.\*\*", CHAPTERS[alarm], re.MULTILINE) == ["Meaning", "Diagnose", "Fix"]
 
 
-def test_links_lead_to_chapters() -> None:
+def test_runbook_links_resolve_to_headings() -> None:
     headings = {
         re.sub(r"[^a-z0-9 -]", "", heading.lower()).replace(" ", "-")
         for heading in re.findall(r"^#+ (.+)$", TEXT, re.MULTILINE)
@@ -39,7 +39,7 @@ def test_links_lead_to_chapters() -> None:
     assert set(re.findall(r"\]\(#([^)]+)\)", TEXT)) <= headings
 
 
-def test_log_groups_are_those_of_the_templates(
+def test_runbook_log_groups_exist_in_templates(
     app_templates: dict[str, StackTemplate], data_templates: dict[str, StackTemplate]
 ) -> None:
     made = {
@@ -64,7 +64,7 @@ LANGUAGE = "filter stats count sum pct as by sort desc fields limit like in and 
 OWN_NAMES = "lines answers p95 requests bytes"
 
 
-def test_queries_ask_for_fields_that_there_are() -> None:
+def test_runbook_queries_use_known_fields() -> None:
     tags = {tag for spec in METRICS.values() for tag in spec.tags}
     known = {*FIELDS.split(), *LANGUAGE.split(), *OWN_NAMES.split(), *tags}
     queries = re.findall(r"^    (?:filter|stats) (?:.|\n(?=    ))*", TEXT, re.MULTILINE)

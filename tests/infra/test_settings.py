@@ -11,7 +11,7 @@ from infra.settings import DEV, PROD, STAGES, choose
 ROLE = "arn:aws:iam::123456789012:role/acme-reader"
 
 
-def test_a_stage_is_chosen_by_name_and_can_be_made_for_another_machine() -> None:
+def test_stage_is_chosen_by_name_with_other_architecture() -> None:
     chosen = choose("dev", architecture="x86_64", python_version="3.11")
     assert chosen.code.platform == "x86_64-manylinux_2_34"
     assert chosen.code.python_version == "3.11"
@@ -52,13 +52,13 @@ def test_a_stage_is_chosen_by_name_and_can_be_made_for_another_machine() -> None
         ({"environment": {"VECTORFORGE_CORS_ORIGINS": "*"}}, "cors_origins"),
     ],
 )
-def test_settings_that_contradict_each_other_are_refused(change: dict[str, Any], said: str) -> None:
+def test_contradictory_settings_are_rejected(change: dict[str, Any], said: str) -> None:
     with pytest.raises(SettingsError, match=said) as refused:
         dataclasses.replace(PROD, **change)
     assert "sk-1" not in str(refused.value)
 
 
 @pytest.mark.parametrize("chosen", [("test", None), ("dev", "mips")])
-def test_unknown_names_are_refused_with_those_that_exist(chosen: tuple[str, str | None]) -> None:
+def test_unknown_names_are_rejected_with_valid_ones(chosen: tuple[str, str | None]) -> None:
     with pytest.raises(SettingsError, match=r"dev, prod|arm64 or x86_64"):
         choose(chosen[0], architecture=chosen[1])

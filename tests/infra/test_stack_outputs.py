@@ -44,7 +44,7 @@ def outputs(template: StackTemplate) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("stage", "tenant"), [("dev", "demo"), ("both", "acme"), ("both", "beta2")])
-def test_a_tenant_s_key_is_fetched_and_asks(
+def test_key_command_output_fetches_key_for_api_example(
     app_templates: dict[str, StackTemplate], stage: str, tenant: str, paste: Paste
 ) -> None:
     told = outputs(app_templates[stage])
@@ -60,9 +60,7 @@ def test_a_tenant_s_key_is_fetched_and_asks(
     assert told["ApiUrl"] == f"{URL}{stage}"
 
 
-def test_the_key_of_a_vendor_is_typed_into_the_shell_and_read_from_stdin(
-    assembly: Path, paste: Paste, tmp_path: Path
-) -> None:
+def test_provider_key_command_reads_key_from_stdin(assembly: Path, paste: Paste, tmp_path: Path) -> None:
     template = json.loads((assembly / "VectorForge-dev-Data.template.json").read_text())
     line = text(template["Outputs"]["ProviderKeyCommand"]["Value"])
     (tmp_path / "aws").write_text('#!/bin/sh\n(printf "%s\\n" "$@"; cat) > "$0.arguments"\n')
@@ -74,7 +72,7 @@ def test_the_key_of_a_vendor_is_typed_into_the_shell_and_read_from_stdin(
     assert json.loads(given[-1]) == {"openai_api_key": "sk-typed"}
 
 
-def test_an_upload_goes_to_a_collection_of_a_tenant(
+def test_upload_example_targets_tenant_collection(
     app_templates: dict[str, StackTemplate], paste: Paste
 ) -> None:
     given = paste(outputs(app_templates["both"])["UploadExample"])["aws"]
@@ -82,9 +80,7 @@ def test_an_upload_goes_to_a_collection_of_a_tenant(
     assert given == ["s3", "cp", "--region", "AWS::Region", "README.md", place]
 
 
-def test_through_cloudfront_the_body_s_hash_goes_along(
-    app_templates: dict[str, StackTemplate], paste: Paste
-) -> None:
+def test_cloudfront_example_sends_body_hash(app_templates: dict[str, StackTemplate], paste: Paste) -> None:
     for stage, url in (
         ("both", "https://ask.example.org"),
         ("url", "https://QueryUrlDistribution.DomainName"),
@@ -102,7 +98,7 @@ def test_through_cloudfront_the_body_s_hash_goes_along(
 
 
 @pytest.mark.parametrize("session", [{"AWS_SESSION_TOKEN": "t/o="}, {}], ids=["role", "user"])
-def test_the_url_is_asked_with_a_signature(
+def test_function_url_example_is_signed(
     app_templates: dict[str, StackTemplate], paste: Paste, session: dict[str, str]
 ) -> None:
     told = outputs(app_templates["url"])

@@ -52,7 +52,7 @@ class TestDestroy:
             s3.delete_object(Bucket=bucket, Key="acme/0.md")
         return commands
 
-    def test_empties_what_it_owns_and_keeps_the_rest(self, deployed: Commands) -> None:
+    def test_empties_owned_buckets_and_preserves_others(self, deployed: Commands) -> None:
         done = deployed.run("destroy", "--yes")
         assert deployed.called == ["destroy"]
         assert deployed.calls[0][2:] == ["--all", "--force", "--context", "stage=dev"]
@@ -65,7 +65,7 @@ class TestDestroy:
         }
         assert objects == {"vectorforge-dev-app-kept": 3}
 
-    def test_says_what_survives_and_what_removes_it(self, deployed: Commands) -> None:
+    def test_lists_surviving_resources_with_removal_commands(self, deployed: Commands) -> None:
         account = deployed.account
         secret = "vectorforge-dev/providers"
         account.client("secretsmanager").create_secret(Name=secret, SecretString=KEY)
@@ -110,31 +110,31 @@ class TestDestroy:
             ),
         ]
 
-    def test_tells_a_secret_that_waits_for_its_deletion(self, commands: Commands) -> None:
+    def test_secret_pending_deletion_is_reported(self, commands: Commands) -> None:
         secrets = commands.account.client("secretsmanager")
         secrets.create_secret(Name="vectorforge-dev/providers", SecretString=KEY)
         secrets.delete_secret(SecretId="vectorforge-dev/providers")
         assert "waits for its deletion and blocks its name" in commands.run("destroy").stdout
 
-    def test_empties_again_when_logs_have_come_meanwhile(self, deployed: Commands) -> None:
+    def test_new_log_objects_are_emptied_on_retry(self, deployed: Commands) -> None:
         deployed.fail("destroy")
         deployed.run("destroy", "--yes")
         assert deployed.called == ["destroy", "destroy"]
 
-    def test_gives_up_when_the_cdk_fails_again(self, deployed: Commands) -> None:
+    def test_second_cdk_failure_stops(self, deployed: Commands) -> None:
         script = deployed.folder / "cdk"
         script.write_text(script.read_text().replace("(here / command).unlink()", "pass"))
         deployed.fail("destroy")
         assert "`cdk destroy` failed" in deployed.run("destroy", "--yes", code=1).stderr
         assert deployed.called == ["destroy", "destroy"]
 
-    def test_does_not_try_again_where_there_is_nothing_to_empty(self, commands: Commands) -> None:
+    def test_failure_without_buckets_to_empty_is_not_retried(self, commands: Commands) -> None:
         make_stack(commands.account, "VectorForge-dev-Data", Queue={"Type": "AWS::SQS::Queue"})
         commands.fail("destroy")
         commands.run("destroy", "--yes", code=1)
         assert commands.called == ["destroy"]
 
-    def test_of_nothing_is_no_error(self, commands: Commands) -> None:
+    def test_missing_stacks_are_no_error(self, commands: Commands) -> None:
         make_stack(commands.account, "VectorForge-prod-App", Queue={"Type": "AWS::SQS::Queue"})
         printed = commands.run("destroy").stdout
         assert printed == textwrap.dedent(
@@ -146,7 +146,7 @@ class TestDestroy:
         )
         assert commands.calls == []
 
-    def test_wants_the_stage_s_name(self, deployed: Commands) -> None:
+    def test_requires_confirmation_by_stage_name(self, deployed: Commands) -> None:
         assert "--yes" in deployed.run("destroy", code=2).stderr
         done = deployed.run("destroy", typed="prod", code=2)
         assert "Type the stage's name (dev)" in done.stdout
@@ -155,7 +155,7 @@ class TestDestroy:
         deployed.run("destroy", typed="dev")
         assert deployed.called == ["destroy"]
 
-    def test_leaves_everything_while_the_database_is_protected(self, deployed: Commands) -> None:
+    def test_protected_database_prevents_destroy(self, deployed: Commands) -> None:
         deployed.account.client("rds").create_db_instance(
             DBInstanceIdentifier="vectorforge-dev", DBInstanceClass="db.t4g.micro", Engine="postgres",
             AllocatedStorage=20, MasterUsername="owner", MasterUserPassword="no-matter",
@@ -164,7 +164,7 @@ class TestDestroy:
         assert "--no-deletion-protection" in deployed.run("destroy", "--yes", code=1).stderr
         assert deployed.calls == []
 
-    def test_says_what_aws_refuses(self, deployed: Commands) -> None:
+    def test_aws_error_is_reported(self, deployed: Commands) -> None:
         deployed.account.fail("cloudformation", "DescribeStacks", "AccessDenied", status=403)
         done = deployed.run("destroy", "--yes", code=1)
         assert done.stderr == "error: AWS refused DescribeStacks (AccessDenied).\n"
@@ -172,6 +172,6 @@ class TestDestroy:
         done = deployed.run("destroy", "--yes", code=1)
         assert done.stderr == "error: AWS is unreachable (EndpointConnectionError).\n"
 
-    def test_wants_a_region(self, commands: Commands) -> None:
+    def test_missing_region_is_rejected(self, commands: Commands) -> None:
         del commands.environment["AWS_REGION"], commands.environment["AWS_DEFAULT_REGION"]
         assert "No region is chosen" in commands.run("destroy", code=2).stderr

@@ -79,7 +79,7 @@ def policies(templates: list[StackTemplate]) -> Iterator[tuple[str, dict[str, An
                 yield from ((name, statement) for statement in inline["PolicyDocument"]["Statement"])
 
 
-def test_no_template_holds_a_secret(files: list[Path]) -> None:  # C25
+def test_templates_contain_no_secret(files: list[Path]) -> None:  # C25
     for file in files:
         assert [found[0] for found in SECRET.finditer(file.read_text())] == []
 
@@ -88,11 +88,11 @@ def test_no_template_holds_a_secret(files: list[Path]) -> None:  # C25
     "leak",
     ["sk-proj1234abcd", "AKIAIOSFODNN7EXAMPLE", '"MasterUserPassword": "hunter22"', "api_key='abcdefg'"],
 )
-def test_a_secret_would_be_seen(leak: str) -> None:
+def test_secret_pattern_matches_leaked_secrets(leak: str) -> None:
     assert SECRET.search(f'{{"Environment": {leak}}}')
 
 
-def test_no_variable_of_a_function_holds_a_password_or_a_key(templates: list[StackTemplate]) -> None:
+def test_function_variables_contain_no_password_or_key(templates: list[StackTemplate]) -> None:
     for function in functions(templates).values():
         for name, value in function["Environment"]["Variables"].items():
             assert not name.endswith(("_KEY", "_PASSWORD", "_SECRET", "_TOKEN")), name
@@ -102,14 +102,14 @@ def test_no_variable_of_a_function_holds_a_password_or_a_key(templates: list[Sta
                 assert "sslmode=verify-full&sslrootcert=/var/task/" in text(value), name
 
 
-def test_every_setting_of_a_function_is_one_that_the_library_reads(templates: list[StackTemplate]) -> None:
+def test_function_settings_are_known_variables(templates: list[StackTemplate]) -> None:
     names = {name for f in functions(templates).values() for name in f["Environment"]["Variables"]}
     ours = {name for name in names if name.startswith("VECTORFORGE_")}
     assert ours
     assert ours <= known_variables()
 
 
-def test_only_what_is_listed_is_allowed_on_every_resource(templates: list[StackTemplate]) -> None:
+def test_wildcard_resources_are_allowed_for_listed_actions_only(templates: list[StackTemplate]) -> None:
     seen = set()
     for name, statement in policies(templates):
         actions = as_list(statement["Action"])
@@ -121,7 +121,7 @@ def test_only_what_is_listed_is_allowed_on_every_resource(templates: list[StackT
     assert seen == set(WHOLE_SERVICE)
 
 
-def test_every_function_has_a_role_of_its_own_for_lambda_only(templates: list[StackTemplate]) -> None:
+def test_functions_have_own_role_trusted_by_lambda_only(templates: list[StackTemplate]) -> None:
     roles = [text(function["Role"]) for function in functions(templates).values()]
     assert len(set(roles)) == len(roles)
     known = of_kind(templates, "AWS::IAM::Role")
@@ -130,7 +130,7 @@ def test_every_function_has_a_role_of_its_own_for_lambda_only(templates: list[St
         assert trust["Principal"] == {"Service": "lambda.amazonaws.com"}
 
 
-def test_every_function_logs_traces_and_runs_on_arm(templates: list[StackTemplate]) -> None:
+def test_functions_log_trace_and_run_on_arm(templates: list[StackTemplate]) -> None:
     groups = of_kind(templates, "AWS::Logs::LogGroup")
     for name, function in functions(templates).items():
         assert text(function["LoggingConfig"]["LogGroup"]) in groups, name
@@ -141,18 +141,18 @@ def test_every_function_logs_traces_and_runs_on_arm(templates: list[StackTemplat
             assert function["VpcConfig"]["SecurityGroupIds"], name
 
 
-def test_every_function_is_called_by_the_alias_live(templates: list[StackTemplate]) -> None:
+def test_functions_are_invoked_by_live_alias(templates: list[StackTemplate]) -> None:
     aliases = of_kind(templates, "AWS::Lambda::Alias").values()
     assert {alias["Name"] for alias in aliases} == {"live"}
     assert {text(alias["FunctionName"]) for alias in aliases} == set(functions(templates))
 
 
-def test_no_log_is_kept_for_ever(templates: list[StackTemplate]) -> None:
+def test_log_groups_have_retention(templates: list[StackTemplate]) -> None:
     for name, group in of_kind(templates, "AWS::Logs::LogGroup").items():
         assert group["RetentionInDays"] <= 365, name
 
 
-def test_what_is_stored_is_encrypted(templates: list[StackTemplate]) -> None:
+def test_stored_data_is_encrypted(templates: list[StackTemplate]) -> None:
     for name, queue in of_kind(templates, "AWS::SQS::Queue").items():
         assert queue["SqsManagedSseEnabled"] is True, name
     for name, bucket in of_kind(templates, "AWS::S3::Bucket").items():
@@ -171,7 +171,7 @@ def test_what_is_stored_is_encrypted(templates: list[StackTemplate]) -> None:
         ("AWS::SNS::Topic", "AWS::SNS::TopicPolicy", "Topics"),
     ],
 )
-def test_nothing_is_reached_without_tls(
+def test_plaintext_access_is_denied(
     templates: list[StackTemplate], kind: str, policy: str, names: str
 ) -> None:
     closed = {
@@ -186,7 +186,7 @@ def test_nothing_is_reached_without_tls(
     assert closed == set(of_kind(templates, kind))
 
 
-def test_no_door_of_the_network_is_open_to_the_world(templates: list[StackTemplate]) -> None:
+def test_security_groups_admit_no_public_ingress(templates: list[StackTemplate]) -> None:
     groups = of_kind(templates, "AWS::EC2::SecurityGroup")
     inward = [rule for group in groups.values() for rule in group.get("SecurityGroupIngress", [])]
     inward += of_kind(templates, "AWS::EC2::SecurityGroupIngress").values()
@@ -195,7 +195,7 @@ def test_no_door_of_the_network_is_open_to_the_world(templates: list[StackTempla
         assert "CidrIp" not in rule or "Fn::GetAtt" in rule["CidrIp"]  # the VPC's own addresses
 
 
-def test_a_function_url_wants_iam(templates: list[StackTemplate], stage_name: str) -> None:
+def test_function_url_requires_iam(templates: list[StackTemplate], stage_name: str) -> None:
     urls = [url for template in templates for url in template.of_kind("AWS::Lambda::Url").values()]
     assert {url["AuthType"] for url in urls} <= {"AWS_IAM"}
     assert bool(urls) == (stage_name in ("url", "both"))

@@ -34,7 +34,7 @@ Environment = Callable[..., dict[str, str]]
         ({"VECTORFORGE_VERTEX_PROJECT": "example"}, ("vertex",), ()),
     ],
 )
-def test_setting_that_needs_an_sdk_puts_it_into_the_functions_that_ask(
+def test_sdk_setting_bundles_sdk_in_query_and_ingest_functions(
     environment: dict[str, str], query: tuple[str, ...], ingest: tuple[str, ...]
 ) -> None:
     assert needed_sdks("query", environment) == query
@@ -51,7 +51,7 @@ def code(stage: StageSettings, folder: Path) -> dict[str, str]:
     return {name: function["Code"]["S3Key"] for name, function in found.items()}
 
 
-def test_stage_on_azure_ships_other_code_in_the_functions_that_ask(tmp_path: Path) -> None:
+def test_azure_stage_changes_code_of_query_and_ingest_functions(tmp_path: Path) -> None:
     without = code(DEV, tmp_path / "without")
     on_azure = code(dataclasses.replace(DEV, environment=AZURE), tmp_path / "azure")
     changed = {name for name, key in on_azure.items() if without[name] != key}
@@ -60,7 +60,7 @@ def test_stage_on_azure_ships_other_code_in_the_functions_that_ask(tmp_path: Pat
     assert any("Ingest" in name for name in changed)
 
 
-def test_token_in_a_stages_environment_is_refused() -> None:
+def test_token_in_stage_environment_is_rejected() -> None:
     with pytest.raises(SettingsError, match="keys belong in the secret"):
         dataclasses.replace(DEV, environment={"VECTORFORGE_AZURE_OPENAI_AD_TOKEN": "x"})
 
@@ -76,7 +76,7 @@ asyncio.run(AnthropicProvider("", vertex=VertexAI("example", "global")).preload(
 """
 
 
-def test_bundle_with_every_sdk_imports_them_and_stays_within_its_budget(
+def test_bundle_with_every_sdk_imports_them_within_budget(
     tmp_path: Path, bare_python: tuple[str, ...], bare_environment: Environment
 ) -> None:
     folder = tmp_path / "bundle"

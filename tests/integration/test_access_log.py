@@ -11,7 +11,7 @@ from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.types import Scope
 
 
-async def test_each_request_of_a_known_caller_is_a_line(
+async def test_access_log_has_one_line_per_authenticated_request(
     postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str], caplog: pytest.LogCaptureFixture
 ) -> None:  # security 10: whose key was it
     tenant = make_tenant()

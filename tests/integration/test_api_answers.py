@@ -116,7 +116,7 @@ def texts(events: list[ReceivedEvent]) -> str:
 
 
 # B-002, B-013, B-014, B-015, B-016, B-017, B-018, B-019, B-020, B-022, B-038, B-044, C09, C10
-async def test_a_question_alone_is_enough_for_a_cited_answer(client: httpx2.AsyncClient, guides: str) -> None:
+async def test_query_without_options_returns_cited_answer(client: httpx2.AsyncClient, guides: str) -> None:
     asked_at = int(time.time())
     answer = await ask(client)
     assert asked_at <= answer["created"] <= time.time()
@@ -149,7 +149,7 @@ async def test_a_question_alone_is_enough_for_a_cited_answer(client: httpx2.Asyn
 
 
 @pytest.mark.parametrize("path", [RAG, "/v1/collections/{id}/query"])
-async def test_the_stream_says_what_the_whole_answer_says(
+async def test_stream_matches_the_whole_answer(
     client: httpx2.AsyncClient, guides: str, path: str
 ) -> None:  # C41, A-156
     path = path.format(id=guides)
@@ -172,7 +172,7 @@ async def test_the_stream_says_what_the_whole_answer_says(
     assert done["funnel"]["cited"] == len({citation["chunk_id"] for citation in whole["citations"]}) > 0
 
 
-async def test_every_question_is_logged_under_the_id_of_its_answer(
+async def test_query_is_logged_under_the_answer_id(
     client: httpx2.AsyncClient, guides: str
 ) -> None:  # A-114, C31
     answer = await ask(client)
@@ -188,12 +188,14 @@ async def test_every_question_is_logged_under_the_id_of_its_answer(
 
 
 @pytest.mark.parametrize("k", [1, 2, 3])
-async def test_k_bounds_the_passages(client: httpx2.AsyncClient, guides: str, k: int) -> None:  # B-004, B-043
+async def test_k_limits_the_chunk_count(
+    client: httpx2.AsyncClient, guides: str, k: int
+) -> None:  # B-004, B-043
     answer = await ask(client, k=k, temperature=0.7, include_context=True)
     assert answer["retrieval_stats"]["chunks_retrieved"] == len(answer["context"]) == k
 
 
-async def test_filters_bind_the_search(
+async def test_filters_restrict_the_search(
     client: httpx2.AsyncClient, guides: str
 ) -> None:  # B-005, B-024, B-025
     answer = await ask(client, k=7, filters={"kind": "bike"}, temperature=0.5, max_tokens=1024)
@@ -201,7 +203,7 @@ async def test_filters_bind_the_search(
     assert (answer["funnel"]["matched"], answer["funnel"]["candidates"]) == (1, 1)
 
 
-async def test_the_context_is_null_when_it_is_not_wanted(client: httpx2.AsyncClient, guides: str) -> None:
+async def test_include_context_false_omits_the_context(client: httpx2.AsyncClient, guides: str) -> None:
     answer = await ask(client, include_context=False)  # B-010, B-017
     assert answer["context"] is None
     assert answer["citations"]
@@ -210,7 +212,9 @@ async def test_the_context_is_null_when_it_is_not_wanted(client: httpx2.AsyncCli
     assert (await ask(client, include_context=None))["context"]
 
 
-async def test_nothing_found_gives_null_scores(client: httpx2.AsyncClient, guides: str) -> None:  # B-021, C11
+async def test_empty_search_result_returns_null_scores(
+    client: httpx2.AsyncClient, guides: str
+) -> None:  # B-021, C11
     nothing: dict[str, Any] = {"filters": {"kind": "car"}}
     answer = await ask(client, **nothing)
     assert (answer["context"], answer["citations"], answer["outcome"]) == ([], [], "empty")
@@ -226,7 +230,7 @@ async def test_nothing_found_gives_null_scores(client: httpx2.AsyncClient, guide
     assert [e.name for e in events] == ["meta", "sources", "token", "usage", "done"]
 
 
-async def test_the_collection_may_be_named(client: httpx2.AsyncClient, guides: str) -> None:  # C17
+async def test_collection_is_selected_by_name_or_id(client: httpx2.AsyncClient, guides: str) -> None:  # C17
     other = await new_collection(client, "Others")
     await add_documents(client, other, tea="# Tea\n\nLet the dough of tea biscuits rise for one minute.\n")
     for reference in ("Others", other):
@@ -236,14 +240,18 @@ async def test_the_collection_may_be_named(client: httpx2.AsyncClient, guides: s
     assert (missing.status_code, missing.json()["code"]) == (404, "not_found")
 
 
-async def test_without_a_default_collection_the_problem_says_what_to_do(client: httpx2.AsyncClient) -> None:
+async def test_query_without_default_collection_returns_404_with_instructions(
+    client: httpx2.AsyncClient,
+) -> None:
     response = await client.post(RAG, json={"query": "x"})
     assert response.status_code == 404
     assert "POST /v1/collections" in response.json()["detail"]
     assert "vectorforge ingest" in response.json()["detail"]
 
 
-async def test_search_finds_without_asking_a_model(client: httpx2.AsyncClient, guides: str) -> None:
+async def test_search_returns_results_without_calling_a_model(
+    client: httpx2.AsyncClient, guides: str
+) -> None:
     response = await client.post("/v1/search", json={"query": "oil the chain", "top_k": 2})
     body = response.json()
     assert (body["query"], body["collection_id"]) == ("oil the chain", guides)
@@ -254,7 +262,7 @@ async def test_search_finds_without_asking_a_model(client: httpx2.AsyncClient, g
 
 
 # B-006, B-012, B-034
-async def test_the_conversation_reaches_the_model_before_the_question(
+async def test_messages_are_sent_to_the_model_before_the_query(
     model_client: httpx2.AsyncClient, openai: FakeOpenAI
 ) -> None:
     turns = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Good day"}]
@@ -271,7 +279,7 @@ async def test_the_conversation_reaches_the_model_before_the_question(
     assert (body["temperature"], "top_p" in body) == (0.7, False)  # B-007, B-008
 
 
-async def test_a_slow_model_holds_up_nobody_else(
+async def test_slow_model_does_not_block_other_requests(
     model_client: httpx2.AsyncClient, openai: FakeOpenAI
 ) -> None:  # B-037, C24
     openai.script(Reply(ending="stall"))
@@ -285,7 +293,7 @@ async def test_a_slow_model_holds_up_nobody_else(
     waiting.cancel()
 
 
-async def test_each_door_has_its_own_defaults(
+async def test_api_surface_defaults_are_applied_per_surface(
     model_client: httpx2.AsyncClient, openai: FakeOpenAI
 ) -> None:  # B-009, C03, C12
     (collection,) = (await model_client.get("/v1/collections")).json()["collections"]
@@ -299,7 +307,7 @@ async def test_each_door_has_its_own_defaults(
 
 
 @pytest.mark.parametrize("ending", ["eof", "cut", "error"])
-async def test_an_answer_that_breaks_off_ends_in_one_error_event(
+async def test_interrupted_answer_ends_with_one_error_event(
     model_client: httpx2.AsyncClient, openai: FakeOpenAI, ending: Any
 ) -> None:
     openai.script(Reply(ending=ending))
@@ -314,7 +322,7 @@ async def test_an_answer_that_breaks_off_ends_in_one_error_event(
 
 
 # B-040, C22
-async def test_a_vendors_error_is_a_bad_gateway_without_its_text(
+async def test_provider_error_returns_502_without_its_text(
     strict_client: httpx2.AsyncClient, openai: FakeOpenAI
 ) -> None:
     openai.script(Failure(500, message="postgresql://admin:hunter2@10.0.0.1 is down"))
@@ -326,7 +334,7 @@ async def test_a_vendors_error_is_a_bad_gateway_without_its_text(
     assert "hunter2" not in response.text
 
 
-async def test_a_rate_limit_says_when_to_come_back(
+async def test_rate_limit_of_the_provider_returns_429_with_retry_after(
     strict_client: httpx2.AsyncClient, openai: FakeOpenAI
 ) -> None:  # C22, fault 2
     openai.script(Failure(429, retry_after="17"))
@@ -335,7 +343,7 @@ async def test_a_rate_limit_says_when_to_come_back(
 
 
 # fault 15, C31
-async def test_a_client_that_goes_away_closes_the_vendors_stream_and_is_logged(
+async def test_client_disconnect_closes_provider_stream_and_is_logged(
     model_client: httpx2.AsyncClient, openai: FakeOpenAI
 ) -> None:
     openai.script(Reply(texts=("one ", "two "), ending="stall"))
@@ -352,7 +360,7 @@ async def test_a_client_that_goes_away_closes_the_vendors_stream_and_is_logged(
     assert row["generated_response"].startswith("one ")
 
 
-async def test_the_model_is_stopped_when_nobody_waits_for_the_whole_answer(
+async def test_client_disconnect_without_streaming_stops_the_model(
     model_client: httpx2.AsyncClient, openai: FakeOpenAI
 ) -> None:
     openai.script(Reply(pause_s=60))
@@ -366,9 +374,7 @@ async def test_the_model_is_stopped_when_nobody_waits_for_the_whole_answer(
         await asked
 
 
-async def test_the_id_of_a_streamed_query_is_its_own_even_if_the_client_chose_a_request_id(
-    client: httpx2.AsyncClient, guides: str
-) -> None:
+async def test_query_id_is_independent_of_client_request_id(client: httpx2.AsyncClient, guides: str) -> None:
     headers = {"X-Request-Id": "trace-0123456789"}
     first = await client.post(RAG, json={"query": "dough?"}, headers=headers)
     second = await client.post(RAG, json={"query": "dough?"}, headers=headers)

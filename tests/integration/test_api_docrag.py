@@ -93,7 +93,9 @@ def as_json(**changes: Any) -> Reply:
 
 
 # D-023, D-024, D-025, D-026, D-027, D-031, C03, C10, C12, C27
-async def test_an_answer_with_examples_and_sources(client: httpx2.AsyncClient, openai: FakeOpenAI) -> None:
+async def test_docrag_query_returns_answer_with_examples_and_sources(
+    client: httpx2.AsyncClient, openai: FakeOpenAI
+) -> None:
     openai.script(as_json())
     answer = await ask(client)
     assert answer["answer"] == SAID["answer"]
@@ -123,7 +125,9 @@ async def test_an_answer_with_examples_and_sources(client: httpx2.AsyncClient, o
     )
 
 
-async def test_stream_is_readable_text(client: httpx2.AsyncClient, openai: FakeOpenAI) -> None:  # C09
+async def test_docrag_stream_emits_readable_text(
+    client: httpx2.AsyncClient, openai: FakeOpenAI
+) -> None:  # C09
     openai.script(replace(as_json(), pause_s=0.002))
     events = await ask_streaming(client, DOCRAG, {"query": QUESTION, "min_score": 0.3})
     tokens = [event.data["text"] for event in events if event.name == "token"]
@@ -137,7 +141,9 @@ async def test_stream_is_readable_text(client: httpx2.AsyncClient, openai: FakeO
     assert "invented.example" not in json.dumps([event.data for event in events])
 
 
-async def test_anthropic_is_asked_its_own_way(app_url: str, tenant: str) -> None:  # D-027
+async def test_docrag_query_with_anthropic_uses_json_schema_output(
+    app_url: str, tenant: str
+) -> None:  # D-027
     async with FakeAnthropic() as server:
         provider = AnthropicProvider(
             server.api_key, base_url=server.base_url, default_model="claude-haiku-5-5", retries=0
@@ -155,7 +161,9 @@ async def test_anthropic_is_asked_its_own_way(app_url: str, tenant: str) -> None
         assert [body["output_config"]["format"]["type"] for body in server.bodies] == ["json_schema"] * 2
 
 
-async def test_a_model_without_json(client: httpx2.AsyncClient, openai: FakeOpenAI) -> None:  # D-028
+async def test_docrag_query_falls_back_to_text_without_json_support(
+    client: httpx2.AsyncClient, openai: FakeOpenAI
+) -> None:  # D-028
     openai.script(
         Failure(400, message="'response_format' of type 'json_schema' is not supported with this model."),
         Failure(400, message="'response_format' of type 'json_object' is not supported with this model."),
@@ -168,7 +176,7 @@ async def test_a_model_without_json(client: httpx2.AsyncClient, openai: FakeOpen
     assert formats == ["json_schema", "json_object", None]
 
 
-async def test_scores_below_the_threshold(
+async def test_chunks_below_min_score_are_dropped(
     client: httpx2.AsyncClient, openai: FakeOpenAI
 ) -> None:  # C04, D-018
     openai.unscripted = as_json()
@@ -186,7 +194,9 @@ async def test_scores_below_the_threshold(
     assert len(other.json()["sources"]) == 2
 
 
-async def test_no_threshold_by_default(client: httpx2.AsyncClient, openai: FakeOpenAI) -> None:  # C04, D-018
+async def test_docrag_query_without_min_score_drops_no_chunk(
+    client: httpx2.AsyncClient, openai: FakeOpenAI
+) -> None:  # C04, D-018
     openai.unscripted = as_json()
     response = await client.post(DOCRAG, json={"query": "Where can a chain be bought?"})
     answer = response.json()
@@ -195,7 +205,9 @@ async def test_no_threshold_by_default(client: httpx2.AsyncClient, openai: FakeO
     assert answer["retrieval_stats"]["below_min_score"] == 0
 
 
-async def test_nothing_scores_070(client: httpx2.AsyncClient, openai: FakeOpenAI) -> None:  # C04, C11
+async def test_docrag_query_with_high_min_score_returns_empty_answer(
+    client: httpx2.AsyncClient, openai: FakeOpenAI
+) -> None:  # C04, C11
     response = await client.post(DOCRAG, json={"query": "Where can a chain be bought?", "min_score": 0.7})
     answer = response.json()
     assert answer["outcome"] == "empty"
@@ -205,7 +217,9 @@ async def test_nothing_scores_070(client: httpx2.AsyncClient, openai: FakeOpenAI
     assert openai.bodies == []
 
 
-async def test_conversation_in_the_context(client: httpx2.AsyncClient, openai: FakeOpenAI) -> None:  # D-019
+async def test_conversation_history_is_placed_in_the_context(
+    client: httpx2.AsyncClient, openai: FakeOpenAI
+) -> None:  # D-019
     openai.unscripted = as_json()
     history = [{"user_query": f"Q{n}?", "ai_response": f"A{n}" + "y" * 250} for n in range(4)]
     await ask(client, conversation_history=history)
@@ -218,7 +232,9 @@ async def test_conversation_in_the_context(client: httpx2.AsyncClient, openai: F
 
 
 # D-039: the design's names beside ours, whole and streamed
-async def test_quality_by_the_names_of_the_design(client: httpx2.AsyncClient, openai: FakeOpenAI) -> None:
+async def test_docrag_quality_uses_documented_field_names(
+    client: httpx2.AsyncClient, openai: FakeOpenAI
+) -> None:
     openai.unscripted = as_json(answer="Let the dough rise for two hours.")
     quality = (await ask(client))["quality"]
     assert quality["relevance_score"] == quality["relevance"] == 1.0
@@ -231,7 +247,7 @@ async def test_quality_by_the_names_of_the_design(client: httpx2.AsyncClient, op
 
 
 # D-033
-async def test_other_case_and_blanks_are_the_same_query(
+async def test_query_with_other_case_and_whitespace_hits_cache(
     client: httpx2.AsyncClient, openai: FakeOpenAI
 ) -> None:
     openai.unscripted = as_json(answer="Let the dough rise for two hours.")
@@ -244,7 +260,7 @@ async def test_other_case_and_blanks_are_the_same_query(
         assert answer["cached"] is False  # only DocRag's key is so made
 
 
-async def test_own_collection_goes_before_the_default_one(
+async def test_docrag_collection_takes_precedence_over_default(
     client: httpx2.AsyncClient, openai: FakeOpenAI
 ) -> None:  # D-003, C17
     openai.unscripted = as_json()
@@ -256,7 +272,9 @@ async def test_own_collection_goes_before_the_default_one(
     assert (await ask(client))["passages"][0]["document_source"] == "dough.md"
 
 
-async def test_dry_run_is_the_later_request(client: httpx2.AsyncClient, openai: FakeOpenAI) -> None:
+async def test_dry_run_shows_the_request_that_is_later_sent(
+    client: httpx2.AsyncClient, openai: FakeOpenAI
+) -> None:
     openai.unscripted = as_json()
     history = [{"user_query": "Which bread?", "ai_response": "Rye."}]
     dry = await ask(client, dry_run=True, conversation_history=history)
@@ -266,7 +284,9 @@ async def test_dry_run_is_the_later_request(client: httpx2.AsyncClient, openai: 
     assert dry["request"]["response_format"]["type"] == "json_schema"
 
 
-async def test_stored_conversation(client: httpx2.AsyncClient, openai: FakeOpenAI) -> None:  # D-019
+async def test_stored_conversation_is_placed_in_the_context(
+    client: httpx2.AsyncClient, openai: FakeOpenAI
+) -> None:  # D-019
     openai.unscripted = as_json(answer="Let the dough rise for two hours.")
     conversation = (await client.post("/v1/conversations", json={})).json()["id"]
     await ask(client, conversation_id=conversation)
@@ -275,7 +295,9 @@ async def test_stored_conversation(client: httpx2.AsyncClient, openai: FakeOpenA
     assert f"Previous Q: {QUESTION}\nPrevious A: Let the dough rise for two hours....\n" in asked
 
 
-async def test_model_is_down(client: httpx2.AsyncClient, openai: FakeOpenAI) -> None:  # D-038, C22
+async def test_model_outage_returns_extractive_answer(
+    client: httpx2.AsyncClient, openai: FakeOpenAI
+) -> None:  # D-038, C22
     openai.unscripted = Failure(500)
     answer = await ask(client)
     assert (answer["degraded"], answer["error"], answer["extractive"]) == (["passages"], None, True)
@@ -283,13 +305,15 @@ async def test_model_is_down(client: httpx2.AsyncClient, openai: FakeOpenAI) -> 
     assert "two hours" in answer["answer"].lower()
 
 
-async def test_variant(client: httpx2.AsyncClient, openai: FakeOpenAI) -> None:  # D-040, C30
+async def test_variant_sets_temperature_and_token_limit(
+    client: httpx2.AsyncClient, openai: FakeOpenAI
+) -> None:  # D-040, C30
     openai.unscripted = as_json()
     assert (await ask(client, variant="precise"))["variant"] == "precise"
     assert (openai.bodies[0]["temperature"], openai.bodies[0]["max_tokens"]) == (0.1, 500)
 
 
-async def test_the_same_question_again(
+async def test_repeated_docrag_query_is_served_from_cache(
     client: httpx2.AsyncClient, openai: FakeOpenAI
 ) -> None:  # D-030, D-032, C21
     openai.unscripted = as_json(answer="Let the dough rise for two hours.")
@@ -306,7 +330,7 @@ async def test_the_same_question_again(
         assert (await ask(client, conversation_history=[changed, *rest]))["cached"] is False  # C20
 
 
-async def test_nobody_can_answer(app_url: str, tenant: str) -> None:  # D-038, C22
+async def test_outage_of_model_and_embedder_returns_template(app_url: str, tenant: str) -> None:  # D-038, C22
     async with FakeOpenAI() as openai:
         openai.unscripted = Failure(500)
         provider = OpenAIProvider(SecretStr(openai.api_key), base_url=openai.base_url, retries=0)
@@ -322,7 +346,7 @@ async def test_nobody_can_answer(app_url: str, tenant: str) -> None:  # D-038, C
     assert (answer["examples"], answer["sources"], answer["confidence"]) == ([], [], "low")
 
 
-async def test_what_is_not_usable(client: httpx2.AsyncClient) -> None:
+async def test_invalid_docrag_field_returns_422_naming_it(client: httpx2.AsyncClient) -> None:
     for field, value in {
         "n_results": 0,
         "temperature": 2.1,

@@ -31,7 +31,7 @@ async def get(client: httpx2.AsyncClient, path: str, **params: Any) -> Any:
     return response.json()
 
 
-async def test_files_become_documents(client: httpx2.AsyncClient, collection_id: str) -> None:
+async def test_uploaded_files_become_documents(client: httpx2.AsyncClient, collection_id: str) -> None:
     response = await client.post(
         f"/v1/collections/{collection_id}/documents",
         files=[
@@ -83,7 +83,7 @@ def part(name: str, text: str) -> str:
 @pytest.mark.parametrize(
     "end", [part("b.md", "Two.") + "--b", part("b.md", "Two."), part("b.md", "Two.")[:-2], part("b.md", "")]
 )
-async def test_files_whose_body_ends_too_early_are_refused(
+async def test_truncated_multipart_body_is_rejected(
     client: httpx2.AsyncClient, collection_id: str, end: str
 ) -> None:  # the last one would be left out without a word
     path = f"/v1/collections/{collection_id}/documents"
@@ -97,7 +97,7 @@ async def test_files_whose_body_ends_too_early_are_refused(
     )
 
 
-async def test_the_same_source_again_is_unchanged_or_a_new_version(
+async def test_repeated_source_is_unchanged_or_a_new_version(
     client: httpx2.AsyncClient, collection_id: str
 ) -> None:  # C19
     statuses = []
@@ -109,7 +109,7 @@ async def test_the_same_source_again_is_unchanged_or_a_new_version(
     assert document["version"] == 2
 
 
-async def test_documents_of_one_request_cannot_replace_each_other(
+async def test_duplicate_sources_in_one_request_are_rejected(
     client: httpx2.AsyncClient, collection_id: str
 ) -> None:
     path = f"/v1/collections/{collection_id}/documents"
@@ -126,7 +126,7 @@ async def test_documents_of_one_request_cannot_replace_each_other(
     assert (await get(client, path))["total"] == 0
 
 
-async def test_what_was_replaced_while_reading_is_told(
+async def test_replaced_characters_are_reported_as_warning(
     client: httpx2.AsyncClient, collection_id: str
 ) -> None:
     response = await client.post(
@@ -141,7 +141,7 @@ async def test_what_was_replaced_while_reading_is_told(
     assert second["warnings"] == []
 
 
-async def test_documents_of_a_job_and_passages_of_a_document_come_in_pages(
+async def test_job_documents_and_document_chunks_are_paginated(
     client: httpx2.AsyncClient, collection_id: str
 ) -> None:
     names = [f"d{number}" for number in range(5)]
@@ -161,9 +161,7 @@ async def test_documents_of_a_job_and_passages_of_a_document_come_in_pages(
         assert (await client.get(path, params=wrong)).status_code == 422
 
 
-async def test_a_passage_says_whether_its_document_still_holds_it(
-    client: httpx2.AsyncClient, collection_id: str
-) -> None:
+async def test_chunk_reports_whether_it_is_retired(client: httpx2.AsyncClient, collection_id: str) -> None:
     job = await add_documents(client, collection_id, page="One.")
     path = f"/v1/documents/{job['documents'][0]['document_id']}/chunks"
     (old,) = (await get(client, path))["chunks"]
@@ -178,13 +176,15 @@ async def test_a_passage_says_whether_its_document_still_holds_it(
 
 
 @pytest.mark.parametrize("path", ["/", "/health", "/openapi.json"])
-async def test_public_routes_answer_head(client: httpx2.AsyncClient, path: str) -> None:
+async def test_public_routes_support_head(client: httpx2.AsyncClient, path: str) -> None:
     whole, head = await client.get(path), await client.head(path)
     assert (head.status_code, head.content) == (200, b"")
     assert head.headers["content-type"] == whole.headers["content-type"]
 
 
-async def test_a_collection_goes_with_its_documents(client: httpx2.AsyncClient, collection_id: str) -> None:
+async def test_collection_deletion_deletes_its_documents(
+    client: httpx2.AsyncClient, collection_id: str
+) -> None:
     job = await add_documents(client, collection_id, page="One.")
     assert (await client.delete(f"/v1/collections/{collection_id}")).status_code == 200
     assert (await client.delete(f"/v1/collections/{collection_id}")).status_code == 404
@@ -206,12 +206,12 @@ async def test_a_collection_goes_with_its_documents(client: httpx2.AsyncClient, 
         ("Übersicht 2024.md", "Übersicht 2024.md"),
     ],
 )
-def test_a_file_name_is_cut_to_what_can_be_shown(file_name: str, source: str) -> None:
+def test_file_name_is_reduced_to_a_displayable_source(file_name: str, source: str) -> None:
     assert source_of(file_name) == source
 
 
 # C18 B-024 B-025: the language of questions, and its errors
-class TestByFilter:
+class TestFilteredDocuments:
     @pytest.fixture
     async def path(self, client: httpx2.AsyncClient, collection_id: str) -> str:
         """The documents of a collection with three: kind a, b and c."""
@@ -224,7 +224,9 @@ class TestByFilter:
         assert page["total"] == len(page["documents"])
         return {document["metadata"]["kind"] for document in page["documents"]}
 
-    async def test_documents_are_listed(self, client: httpx2.AsyncClient, path: str) -> None:
+    async def test_list_with_filter_returns_matching_documents(
+        self, client: httpx2.AsyncClient, path: str
+    ) -> None:
         assert await self.listed(client, path, {"kind": "a"}) == {"a"}
         assert await self.listed(client, path, {"kind": {"$in": ["a", "c", "z"]}}) == {"a", "c"}
         assert await self.listed(client, path, {"$not": {"kind": "a"}}) == {"b", "c"}
@@ -233,7 +235,9 @@ class TestByFilter:
         page = await get(client, path, filters='{"kind": {"$gt": "a"}}', limit=1, offset=1)
         assert (page["total"], len(page["documents"])) == (2, 1)
 
-    async def test_documents_are_counted_and_deleted(self, client: httpx2.AsyncClient, path: str) -> None:
+    async def test_delete_with_filter_counts_and_deletes_matching_documents(
+        self, client: httpx2.AsyncClient, path: str
+    ) -> None:
         body = {"filters": {"kind": {"$gte": "b"}}}
         for dry_run, expected in (
             (True, {"matched": 2, "deleted": 0, "remaining": 2}),
@@ -246,13 +250,17 @@ class TestByFilter:
         (collection,) = (await get(client, "/v1/collections"))["collections"]
         assert (collection["document_count"], collection["chunk_count"]) == (1, 1)
 
-    async def test_no_answer_has_what_was_deleted(self, client: httpx2.AsyncClient, path: str) -> None:
+    async def test_deleted_documents_are_absent_from_answers(
+        self, client: httpx2.AsyncClient, path: str
+    ) -> None:
         question = {"query": "When do parcels leave?", "collection": "handbook"}
         assert "Mondays" in (await client.post("/v1/rag/query", json=question)).text
         await client.post(f"{path}/delete", json={"filters": {"kind": "b"}})
         assert "Mondays" not in (await client.post("/v1/rag/query", json=question)).text
 
-    async def test_what_is_no_filter_is_refused(self, client: httpx2.AsyncClient, path: str) -> None:
+    async def test_invalid_filter_returns_422_naming_the_field(
+        self, client: httpx2.AsyncClient, path: str
+    ) -> None:
         for filters, names in (
             ({"kind": {"$near": 1}}, "filters.kind.$near"),
             ({"$or": [{}]}, "filters.$or[0]"),

@@ -43,7 +43,7 @@ async def run(api: LiveApi, tenant: str, name: str, *arguments: str, **environme
     return out.decode()
 
 
-async def test_the_examples_work(
+async def test_ingest_and_query_examples_run(
     postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str]
 ) -> None:  # B-042, B-043, B-044
     tenant = make_tenant()
@@ -74,7 +74,9 @@ async def test_the_examples_work(
         ("rag_query_example.py", "No server at"),
     ],
 )
-def test_an_example_that_cannot_work_ends_with_a_sentence(name: str, said: str) -> None:  # issue 16, point 18
+def test_example_without_requirements_exits_with_one_line_error(
+    name: str, said: str
+) -> None:  # issue 16, point 18
     done = subprocess.run(
         [sys.executable, "-W", "error", str(EXAMPLES / name)],
         env={"PATH": os.environ["PATH"], "VECTORFORGE_URL": "http://127.0.0.1:9"},
@@ -85,9 +87,7 @@ def test_an_example_that_cannot_work_ends_with_a_sentence(name: str, said: str) 
     assert len(done.stderr.splitlines()) == 1
 
 
-async def test_the_openai_example_works(
-    postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str]
-) -> None:
+async def test_openai_example_runs(postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str]) -> None:
     tenant = make_tenant()
     async with live_api(settings_for(postgres_server.app_url, [tenant])) as api:
         async with api.client(tenant) as client:

@@ -44,7 +44,7 @@ async def made(admin: httpx2.AsyncClient, **body: Any) -> dict[str, Any]:
     return found
 
 
-async def test_the_life_of_a_key(api: Served) -> None:  # security 10
+async def test_api_key_is_created_rotated_and_revoked(api: Served) -> None:  # security 10
     served, admin = api
     old = await made(admin, scope="write", expires_in_days=30)
     assert old["key"].startswith(f"vf_{old['id']}_")
@@ -73,7 +73,7 @@ async def test_the_life_of_a_key(api: Served) -> None:  # security 10
     assert all(secret["key"][20:] not in str(listed) for secret in (old, new, newest))
 
 
-async def test_whoever_has_no_good_key_is_told_the_same(api: Served) -> None:
+async def test_invalid_credentials_return_identical_401_responses(api: Served) -> None:
     """Security 10: an id that exists, a key that ended and one that never was are not to be told apart."""
     served, admin = api
     revoked, ended, good = [await made(admin) for _ in range(3)]
@@ -108,19 +108,21 @@ async def test_whoever_has_no_good_key_is_told_the_same(api: Served) -> None:
         ({"name": "n", "tenant_id": "other"}, "tenant_id"),
     ],
 )
-async def test_impossible_keys_are_refused(api: Served, body: dict[str, Any], field: str) -> None:
+async def test_invalid_api_key_request_returns_422_naming_the_field(
+    api: Served, body: dict[str, Any], field: str
+) -> None:
     response = await api[1].post("/v1/keys", json=body)
     assert response.status_code == 422
     assert response.json()["errors"][0]["field"] == field
 
 
 @pytest.mark.parametrize("key_id", ["0" * 16, "x", "%00", "'%20OR%20true", "é" * 16])
-async def test_ids_that_are_none(api: Served, key_id: str) -> None:
+async def test_unknown_api_key_id_returns_404(api: Served, key_id: str) -> None:
     assert (await api[1].delete(f"/v1/keys/{key_id}")).status_code == 404
     assert (await api[1].post(f"/v1/keys/{key_id}/rotate")).status_code == 404
 
 
-async def test_another_process_knows_a_new_key_and_the_settings_hold_without_a_database(
+async def test_new_api_key_works_in_other_process_until_database_is_lost(
     postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str]
 ) -> None:
     tenant = make_tenant()
@@ -136,7 +138,7 @@ async def test_another_process_knows_a_new_key_and_the_settings_hold_without_a_d
         assert await status_with(two, f"vf_{'0' * 16}_{'x' * 43}", "/openapi.json") == 200
 
 
-async def test_on_lambda_a_key_opens_the_database_and_its_absence_does_not(
+async def test_issued_key_opens_the_lazy_database_and_malformed_key_does_not(
     postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str]
 ) -> None:
     async with Database(postgres_server.app_url, pool_size=1) as database:
@@ -149,12 +151,12 @@ async def test_on_lambda_a_key_opens_the_database_and_its_absence_does_not(
         assert await asyncio.gather(*(status_with(served, key.secret) for _ in range(5))) == [200] * 5
 
 
-class TestInTheDatabase:
+class TestStoredKeys:
     @pytest.fixture
     def keys(self, database: Database, make_tenant: Callable[[], str]) -> ApiKeyRepository:
         return ApiKeyRepository(database.for_tenant(make_tenant()))
 
-    async def test_only_the_hash_is_stored_and_not_even_that_is_read(
+    async def test_stored_key_is_a_hash_that_the_app_cannot_read(
         self, keys: ApiKeyRepository, database: Database, postgres_server: EmbeddedPostgres
     ) -> None:
         key = await keys.create("n", Scope.READ)
@@ -172,7 +174,7 @@ class TestInTheDatabase:
         ):
             connection.execute("SELECT digest FROM vectorforge.api_keys")
 
-    async def test_nobody_reaches_another_tenants_keys(
+    async def test_keys_of_other_tenant_are_inaccessible(
         self, keys: ApiKeyRepository, database: Database, make_tenant: Callable[[], str]
     ) -> None:  # security 4
         mine = await keys.create("mine", Scope.ADMIN)
@@ -186,13 +188,13 @@ class TestInTheDatabase:
         assert found.id == mine.key.id
         assert await database.fetch_untenanted("SELECT id FROM vectorforge.api_keys") is None
 
-    async def test_of_many_rotations_one_makes_a_successor(self, keys: ApiKeyRepository) -> None:
+    async def test_concurrent_rotations_create_one_successor(self, keys: ApiKeyRepository) -> None:
         old = await keys.create("n", Scope.READ)
         results = await asyncio.gather(*(keys.rotate(old.key.id) for _ in range(20)), return_exceptions=True)
         assert sum(isinstance(result, NewApiKey) for result in results) == 1
         assert len(await keys.list()) == 2
 
-    async def test_a_key_is_written_once_a_day(
+    async def test_key_use_is_written_once_a_day(
         self, keys: ApiKeyRepository, database: Database, postgres_server: EmbeddedPostgres
     ) -> None:
         key = await keys.create("n", Scope.READ)
@@ -208,7 +210,9 @@ class TestInTheDatabase:
         assert versions[0] is not None
         assert versions[0][1] is not None
 
-    async def test_ends_are_kept(self, keys: ApiKeyRepository, database: Database) -> None:
+    async def test_key_expiry_is_retained_after_rotation(
+        self, keys: ApiKeyRepository, database: Database
+    ) -> None:
         key = await keys.create("n", Scope.READ, lifetime=timedelta(hours=1))
         found = await find_api_key(database, digest_of(key.secret))
         assert found is not None
@@ -220,7 +224,9 @@ class TestInTheDatabase:
         assert old.successor == successor.key.id
 
     @pytest.mark.parametrize("lifetime", [timedelta(0), timedelta(days=-1), timedelta(days=3651)])
-    async def test_lifetimes_out_of_range(self, keys: ApiKeyRepository, lifetime: timedelta) -> None:
+    async def test_key_lifetime_out_of_range_is_rejected(
+        self, keys: ApiKeyRepository, lifetime: timedelta
+    ) -> None:
         with pytest.raises(InvalidInputError):
             await keys.create("n", Scope.READ, lifetime=lifetime)
         with pytest.raises(InvalidInputError):

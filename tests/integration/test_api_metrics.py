@@ -59,7 +59,7 @@ async def running(
         yield client, application.metrics
 
 
-async def test_errors_are_counted_as_requests_and_as_errors(
+async def test_failed_requests_are_counted_as_requests_and_errors(
     running: tuple[httpx2.AsyncClient, InMemoryMetrics],
 ) -> None:  # B-039, C26
     client, metrics = running

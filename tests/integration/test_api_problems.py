@@ -86,7 +86,7 @@ def check_problem(response: httpx2.Response, status: int, code: str) -> dict[str
         ("stream", "perhaps", None),
     ],
 )
-async def test_a_value_out_of_range_names_field_and_limit(
+async def test_value_out_of_range_returns_422_naming_field_and_limit(
     client: httpx2.AsyncClient, field: str, value: Any, limit: float | None
 ) -> None:
     response = await client.post(RAG, json={"query": "x", field.split(".")[0]: value})
@@ -95,7 +95,7 @@ async def test_a_value_out_of_range_names_field_and_limit(
     assert more == []
 
 
-async def test_limits_that_are_settings_are_named_too(client: httpx2.AsyncClient) -> None:
+async def test_limits_from_settings_return_422_naming_the_field(client: httpx2.AsyncClient) -> None:
     await new_collection(client)
     for path, body, field in (
         (RAG, {"max_tokens": 4001}, "max_tokens"),
@@ -109,7 +109,7 @@ async def test_limits_that_are_settings_are_named_too(client: httpx2.AsyncClient
         assert field in problem["errors"][0]["field"] + problem["detail"]
 
 
-async def test_a_question_of_blanks_is_refused(client: httpx2.AsyncClient) -> None:
+async def test_blank_query_is_rejected(client: httpx2.AsyncClient) -> None:
     collection_id = await new_collection(client)
     for path in (RAG, f"/v1/collections/{collection_id}/query", "/v1/search"):
         problem = check_problem(await client.post(path, json={"query": " \n "}), 422, "invalid_input")
@@ -118,7 +118,7 @@ async def test_a_question_of_blanks_is_refused(client: httpx2.AsyncClient) -> No
     check_problem(response, 422, "invalid_input")
 
 
-async def test_a_template_without_its_placeholder_is_refused(client: httpx2.AsyncClient) -> None:  # C08, C40
+async def test_template_without_placeholder_is_rejected(client: httpx2.AsyncClient) -> None:  # C08, C40
     collection_id = await new_collection(client)
     body = {"query": "x", "system_prompt": "Answer in French."}
     response = await client.post(f"/v1/collections/{collection_id}/query", json=body)
@@ -127,7 +127,7 @@ async def test_a_template_without_its_placeholder_is_refused(client: httpx2.Asyn
 
 
 @pytest.mark.parametrize("text", ["\x00null\x00", "half \ud83d pair", "\ud83d\ude00"])
-async def test_text_that_cannot_be_stored_is_answered_all_the_same(
+async def test_text_that_cannot_be_stored_is_answered(
     client: httpx2.AsyncClient, text: str
 ) -> None:  # fault 34
     await new_collection(client)
@@ -153,7 +153,7 @@ async def test_text_that_cannot_be_stored_is_answered_all_the_same(
         (b"", 422, "invalid_input"),
     ],
 )
-async def test_malformed_json_is_refused(
+async def test_malformed_json_is_rejected(
     client: httpx2.AsyncClient, content: bytes, status: int, code: str
 ) -> None:
     for path in (RAG, "/v1/search", "/v1/collections"):
@@ -162,20 +162,22 @@ async def test_malformed_json_is_refused(
 
 
 @pytest.mark.parametrize("content_type", ["application/x-www-form-urlencoded", "text/plain", None])
-async def test_json_has_to_be_declared(client: httpx2.AsyncClient, content_type: str | None) -> None:
+async def test_request_without_json_content_type_returns_415(
+    client: httpx2.AsyncClient, content_type: str | None
+) -> None:
     # A page of another site can send the first two without asking the browser's permission.
     headers = {"content-type": content_type} if content_type else {}
     response = await client.post(RAG, content=b'{"query": "x"}', headers=headers)
     check_problem(response, 415, "unsupported_media_type")
 
 
-async def test_the_refused_value_is_not_repeated(client: httpx2.AsyncClient) -> None:  # C22
+async def test_rejected_value_is_not_echoed(client: httpx2.AsyncClient) -> None:  # C22
     response = await client.post(RAG, json={"query": {"password": "hunter2"}, "k": "hunter2"})
     check_problem(response, 422, "invalid_input")
     assert "hunter2" not in response.text
 
 
-async def test_no_such_route_method_or_id(client: httpx2.AsyncClient) -> None:
+async def test_unknown_route_method_or_id_returns_problem(client: httpx2.AsyncClient) -> None:
     for path in ("/nothing", "/v1/rag/nothing"):
         problem = check_problem(await client.get(path), 404, "route_not_found")
         assert "GET /openapi.json lists every route" in problem["detail"]
@@ -189,7 +191,7 @@ async def test_no_such_route_method_or_id(client: httpx2.AsyncClient) -> None:
     check_problem(await client.get("/v1/queries", params={"offset": -1}), 422, "invalid_input")
 
 
-async def test_a_name_that_is_taken_is_a_conflict(client: httpx2.AsyncClient) -> None:
+async def test_duplicate_collection_name_returns_409(client: httpx2.AsyncClient) -> None:
     await new_collection(client, "twice")
     check_problem(await client.post("/v1/collections", json={"name": "twice"}), 409, "conflict")
     response = await client.post("/v1/collections", json={"name": "odd", "dimension": 63})
@@ -198,7 +200,7 @@ async def test_a_name_that_is_taken_is_a_conflict(client: httpx2.AsyncClient) ->
     assert check_problem(response, 422, "invalid_input")["errors"][0]["field"] == "embedding_provider"
 
 
-async def test_a_model_that_the_provider_does_not_have_is_named(app_url: str, tenant: str) -> None:
+async def test_unknown_embedding_model_returns_problem_naming_it(app_url: str, tenant: str) -> None:
     async with live_api(settings_for(app_url, [tenant])) as api, api.client(tenant) as client:
         api.application.embedding_registry.register(LocalEmbeddingProvider())
         body = {"name": "odd", "embedding_provider": "local", "embedding_model": "nope"}
@@ -216,7 +218,9 @@ async def chunks_of(total: int, sent: list[int]) -> AsyncIterator[bytes]:
         await asyncio.sleep(0)
 
 
-async def test_a_body_is_counted_while_it_comes_in(client: httpx2.AsyncClient) -> None:  # security 12
+async def test_oversize_body_is_rejected_while_it_is_received(
+    client: httpx2.AsyncClient,
+) -> None:  # security 12
     check_problem(await client.post(RAG, content=b"x" * 200_001), 413, "body_too_large")
     sent: list[int] = []
     headers = {"content-type": "application/json"}
@@ -228,7 +232,7 @@ async def test_a_body_is_counted_while_it_comes_in(client: httpx2.AsyncClient) -
     assert sum(sent) < 25_000_000
 
 
-async def test_a_body_that_never_ends_is_given_up(app_url: str, tenant: str) -> None:  # security 12
+async def test_unfinished_body_returns_408(app_url: str, tenant: str) -> None:  # security 12
     config = settings_for(app_url, [tenant], server={"body_timeout_s": 0.3})
     async with live_api(config) as api, api.client(tenant) as client, asyncio.timeout(20):
         uploads = f"/v1/collections/{await new_collection(client)}/documents"
@@ -245,7 +249,7 @@ async def test_a_body_that_never_ends_is_given_up(app_url: str, tenant: str) -> 
             writer.close()
 
 
-async def test_uploads_have_limits(client: httpx2.AsyncClient) -> None:  # security 12
+async def test_upload_limits_return_413_or_422(client: httpx2.AsyncClient) -> None:  # security 12
     collection_id = await new_collection(client)
     path = f"/v1/collections/{collection_id}/documents"
     small = ("a.txt", b"x")
@@ -275,7 +279,7 @@ async def test_uploads_have_limits(client: httpx2.AsyncClient) -> None:  # secur
         assert response.status_code == status, response.text
 
 
-async def test_an_unexpected_exception_tells_nothing(
+async def test_unexpected_exception_returns_500_without_details(
     postgres_server: EmbeddedPostgres, tenant: str, caplog: pytest.LogCaptureFixture
 ) -> None:  # B-040, C22, security 24
     application = build_application(settings_for(postgres_server.app_url, [tenant]))
@@ -301,7 +305,7 @@ async def test_an_unexpected_exception_tells_nothing(
     assert "builtins.OSError" in caplog.text
 
 
-async def test_without_a_database_everything_is_503(tenant: str) -> None:  # C22
+async def test_request_without_database_returns_503(tenant: str) -> None:  # C22
     application = build_application(settings_for(NO_DATABASE, [tenant]))
     app = create_app(application, open_on_demand=True)
     async with serve(app, lifespan=False) as url, httpx2.AsyncClient(base_url=url, timeout=30) as client:
@@ -321,7 +325,7 @@ def all_errors(base: type[errors.VectorForgeError]) -> list[type[errors.VectorFo
 
 
 @pytest.mark.parametrize("error_class", all_errors(errors.VectorForgeError))
-def test_every_error_has_a_status(error_class: type[errors.VectorForgeError]) -> None:  # C22
+def test_error_classes_map_to_http_status(error_class: type[errors.VectorForgeError]) -> None:  # C22
     kwargs: dict[str, Any] = (
         {"expected": 1, "actual": 2} if error_class is errors.DimensionMismatchError else {}
     )

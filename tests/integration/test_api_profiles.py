@@ -58,7 +58,7 @@ def origins(found: dict[str, Any]) -> set[tuple[str, str]]:
 
 
 # C-008 C-009 C-010: what each way to ingest replaces, and what it leaves alone
-async def test_ingest_reingest_delete(doors: Routers) -> None:
+async def test_profile_is_ingested_reingested_and_deleted(doors: Routers) -> None:
     async with doors.client() as client:
         first = (await client.put("/v1/profiles/5", json=WHOLE)).json()
         assert (first["documents"], first["chunks_added"]) == (6, 6)
@@ -83,7 +83,7 @@ async def test_ingest_reingest_delete(doors: Routers) -> None:
 
 
 # C-002 C-013 C-014 C-017: passages, and the same passages as a context
-async def test_search(doors: Routers) -> None:
+async def test_profile_search_returns_scored_rows_within_the_profile(doors: Routers) -> None:
     async with doors.client() as client:
         found = await search(client, query="Who moved a warehouse to Postgres?")
         best = found["results"][0]
@@ -97,7 +97,7 @@ async def test_search(doors: Routers) -> None:
         assert origins(narrow) == {("experience", "1"), ("experience", "2")}
 
 
-async def test_a_search_by_words_and_by_both(doors: Routers) -> None:
+async def test_profile_search_supports_lexical_and_hybrid_mode(doors: Routers) -> None:
     async with doors.client() as client:
         lexical = await search(client, query="warehouse", search_mode="lexical", min_score=2.0, top_k=100)
         assert origins(lexical) == {("experience", "1")}
@@ -118,7 +118,9 @@ async def test_a_search_by_words_and_by_both(doors: Routers) -> None:
     "filters",
     [None, {"profile_id": 2}, {"$or": [{"profile_id": 1}, {"profile_id": 2}]}, {"profile_id": {"$gte": 0}}],
 )
-async def test_no_door_leads_to_another_profile(doors: Routers, filters: dict[str, Any] | None) -> None:
+async def test_filters_on_api_surfaces_never_return_other_profile(
+    doors: Routers, filters: dict[str, Any] | None
+) -> None:
     asked = "Another person's bread and Postgres warehouse"
     question = {"query": asked, "filters": filters}
     async with doors.client() as client:
@@ -146,7 +148,7 @@ async def test_no_door_leads_to_another_profile(doors: Routers, filters: dict[st
 
 
 # C17: the same passages through every door, in the same order
-async def test_every_door_finds_the_same_passages(doors: Routers) -> None:
+async def test_api_surfaces_return_the_same_profile_chunks(doors: Routers) -> None:
     body: dict[str, Any] = {"query": "Who baked bread?", "top_k": 4, "min_score": None}
     async with doors.client() as client:
         names = {c["name"]: c["id"] for c in (await client.get("/v1/collections")).json()["collections"]}
@@ -168,7 +170,7 @@ async def test_every_door_finds_the_same_passages(doors: Routers) -> None:
 
 
 # C17: a collection of profiles answers nobody who does not say whose
-async def test_a_profile_is_required(doors: Routers) -> None:
+async def test_profile_collection_without_profile_id_returns_422(doors: Routers) -> None:
     async with doors.client() as client:
         names = {c["name"]: c for c in (await client.get("/v1/collections")).json()["collections"]}
         assert names["profiles"]["by_profile"] is True
@@ -187,7 +189,7 @@ async def test_a_profile_is_required(doors: Routers) -> None:
 
 
 # C-014 C06: the answer's context has 2,000 characters, whatever max_tokens is
-async def test_the_preset_of_profiles(doors: Routers) -> None:
+async def test_profile_preset_limits_context_and_sources(doors: Routers) -> None:
     jobs = [{"id": n, "title": f"Job {n}", "description": f"Bread {n}. " * 60} for n in range(12)]
     async with doors.client() as client:
         await client.put("/v1/profiles/6", json={"experiences": jobs})
@@ -224,21 +226,23 @@ async def test_the_preset_of_profiles(doors: Routers) -> None:
         ("/v1/profiles/1/search", {"query": "x", "filters": {"a": {"$near": 1}}}, 422),
     ],
 )
-async def test_refusals(doors: Routers, path: str, body: dict[str, Any], status: int) -> None:
+async def test_invalid_profile_request_returns_error_status(
+    doors: Routers, path: str, body: dict[str, Any], status: int
+) -> None:
     async with doors.client() as client:
         response = await client.post(path, json=body)
         assert response.status_code == status, response.text
 
 
 # C-022
-async def test_sizes_of_chunks_in_a_request(doors: Routers) -> None:
+async def test_chunking_options_in_request_set_the_chunk_size(doors: Routers) -> None:
     text = " ".join(f"word{number}" for number in range(100))
     async with doors.client() as client:
         body = {"text": text, "chunking": {"chunk_size": 100, "chunk_overlap": 0}}
         assert (await client.post("/v1/profiles/1/documents", json=body)).json()["chunks_added"] > 5
 
 
-async def test_a_collection_of_that_name_that_is_none_of_profiles(
+async def test_profile_routes_on_ordinary_collection_return_409(
     app_url: str, make_tenant: Callable[[], str]
 ) -> None:
     tenant = make_tenant()

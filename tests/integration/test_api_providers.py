@@ -51,7 +51,7 @@ async def serving(postgres: EmbeddedPostgres, *providers: BaseLLMProvider) -> As
 
 
 #
-async def test_the_models_that_a_vendor_offers(postgres_server: EmbeddedPostgres) -> None:
+async def test_models_of_each_provider_are_listed(postgres_server: EmbeddedPostgres) -> None:
     async with FakeOpenAI() as one, FakeAnthropic() as two, FakeBedrock() as three:
         providers = [openai(one), anthropic(two), bedrock(three)]
         async with serving(postgres_server, *providers) as api, api.client(None) as client:
@@ -73,7 +73,7 @@ async def test_the_models_that_a_vendor_offers(postgres_server: EmbeddedPostgres
 
 
 #
-async def test_a_refused_key_is_said_and_not_shown(postgres_server: EmbeddedPostgres) -> None:
+async def test_rejected_provider_key_returns_502_without_the_key(postgres_server: EmbeddedPostgres) -> None:
     async with FakeOpenAI() as server:
         provider = OpenAIProvider("sk-wrong-key", base_url=server.base_url)
         async with serving(postgres_server, provider) as api, api.client(None) as client:
@@ -83,13 +83,13 @@ async def test_a_refused_key_is_said_and_not_shown(postgres_server: EmbeddedPost
     assert "sk-wrong-key" not in response.text
 
 
-async def test_the_models_are_for_tenants_only(postgres_server: EmbeddedPostgres) -> None:
+async def test_models_without_key_returns_401(postgres_server: EmbeddedPostgres) -> None:
     async with live_api(settings_for(postgres_server.app_url)) as api, api.client(None) as client:
         assert (await client.get("/v1/providers/extractive/models")).status_code == 401
 
 
 # A-151 A-152 C25
-async def test_the_deep_check_asks_models_and_embedders(postgres_server: EmbeddedPostgres) -> None:
+async def test_deep_health_check_probes_models_and_embedders(postgres_server: EmbeddedPostgres) -> None:
     async with FakeOpenAI() as good, FakeBedrockEmbeddings() as vectors, AsyncExitStack() as stack:
         api = await stack.enter_async_context(serving(postgres_server, openai(good)))
         client = await stack.enter_async_context(api.client(None))
@@ -121,7 +121,7 @@ async def test_the_deep_check_asks_models_and_embedders(postgres_server: Embedde
 
 # C12 C38: in the words of each door, whole and streamed
 @pytest.mark.parametrize("vendor", ["openai", "anthropic", "bedrock"])
-async def test_parameters_that_were_left_out_are_named_by_every_door(
+async def test_dropped_parameters_are_named_by_every_api_surface(
     postgres_server: EmbeddedPostgres, vendor: str
 ) -> None:
     fakes: dict[str, type[FakeVendor]] = {
@@ -143,7 +143,7 @@ async def test_parameters_that_were_left_out_are_named_by_every_door(
     assert not any("temperature" in server.sampling(body) for body in server.bodies[1:])
 
 
-async def test_nothing_is_named_when_all_was_taken(postgres_server: EmbeddedPostgres) -> None:
+async def test_accepted_parameters_leave_dropped_list_empty(postgres_server: EmbeddedPostgres) -> None:
     async with (
         FakeOpenAI() as server,
         serving(postgres_server, openai(server)) as api,

@@ -28,7 +28,7 @@ async def client(api: LiveApi) -> AsyncIterator[httpx2.AsyncClient]:
         yield opened
 
 
-async def test_the_root_documents_the_routes(client: httpx2.AsyncClient) -> None:  # B-041
+async def test_root_lists_documented_routes(client: httpx2.AsyncClient) -> None:  # B-041
     root = (await client.get("/")).json()
     assert any("/v1/rag/query" in endpoint for endpoint in root["endpoints"])
     document = (await client.get(root["documentation"])).json()
@@ -38,7 +38,7 @@ async def test_the_root_documents_the_routes(client: httpx2.AsyncClient) -> None
         assert method.lower() in described[path]
 
 
-async def test_a_browser_gets_the_page_and_only_its_own_script_may_run(client: httpx2.AsyncClient) -> None:
+async def test_browser_receives_page_with_strict_content_security_policy(client: httpx2.AsyncClient) -> None:
     page = await client.get("/", headers={"accept": "text/html,application/xhtml+xml"})
     assert page.headers["content-type"] == "text/html; charset=utf-8"
     policy = dict(part.strip().split(" ", 1) for part in page.headers["content-security-policy"].split(";"))
@@ -54,7 +54,7 @@ async def test_a_browser_gets_the_page_and_only_its_own_script_may_run(client: h
     assert page.headers["x-frame-options"] == "DENY"
 
 
-async def test_every_response_has_the_security_headers(client: httpx2.AsyncClient) -> None:
+async def test_responses_have_security_headers(client: httpx2.AsyncClient) -> None:
     for path in ("/", "/health", "/nothing", "/v1/collections"):
         headers = (await client.get(path)).headers
         assert (headers["x-content-type-options"], headers["referrer-policy"]) == ("nosniff", "no-referrer")
@@ -71,12 +71,14 @@ async def test_every_response_has_the_security_headers(client: httpx2.AsyncClien
         ("", False),
     ],
 )
-async def test_a_sane_request_id_is_kept(client: httpx2.AsyncClient, given: str, kept: bool) -> None:
+async def test_valid_client_request_id_is_returned(
+    client: httpx2.AsyncClient, given: str, kept: bool
+) -> None:
     response = await client.get("/health", headers={"x-request-id": given})
     assert (response.headers["x-request-id"] == given) is kept
 
 
-async def test_health_asks_the_database_and_only_when_told_the_providers(
+async def test_health_checks_database_and_providers_on_deep_only(
     api: LiveApi, client: httpx2.AsyncClient
 ) -> None:  # C25
     shallow = (await client.get("/health")).json()
@@ -95,13 +97,13 @@ async def test_health_asks_the_database_and_only_when_told_the_providers(
     assert deep.json()["components"][-1]["name"] == "llm.broken"
 
 
-async def test_the_deep_check_needs_a_key(postgres_server: EmbeddedPostgres) -> None:
+async def test_deep_health_without_key_returns_401(postgres_server: EmbeddedPostgres) -> None:
     async with live_api(settings_for(postgres_server.app_url)) as api, api.client(None) as client:
         assert (await client.get("/health")).status_code == 200
         assert (await client.get("/health", params={"deep": "1"})).status_code == 401
 
 
-async def test_providers_are_described_without_secrets(client: httpx2.AsyncClient) -> None:
+async def test_providers_are_listed_without_secrets(client: httpx2.AsyncClient) -> None:
     body = (await client.get("/v1/providers")).json()
     (llm,) = body["llm"]
     assert (llm["name"], llm["default_model"], llm["is_default"]) == ("scripted", "scripted-1", True)
@@ -115,13 +117,13 @@ async def test_providers_are_described_without_secrets(client: httpx2.AsyncClien
 @pytest.mark.parametrize(
     "host", ["evil.example", "localhost.evil.example:8000", "169.254.169.254", "[::2]", ""]
 )
-async def test_other_host_names_are_refused(client: httpx2.AsyncClient, host: str) -> None:
+async def test_unknown_host_returns_421(client: httpx2.AsyncClient, host: str) -> None:
     response = await client.get("/v1/collections", headers={"host": host})
     assert (response.status_code, response.json()["code"]) == (421, "wrong_host")
 
 
 @pytest.mark.parametrize("host", ["localhost:8000", "LOCALHOST", "127.0.0.1:1", "[::1]:8000"])
-async def test_the_machines_own_names_are_answered(client: httpx2.AsyncClient, host: str) -> None:
+async def test_local_host_names_are_accepted(client: httpx2.AsyncClient, host: str) -> None:
     assert (await client.get("/v1/collections", headers={"host": host})).status_code == 200
 
 
@@ -143,7 +145,7 @@ NAVIGATION = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec
         ("GET", {}, 200),
     ],
 )
-async def test_pages_of_other_sites_cannot_use_the_port(
+async def test_cross_site_request_to_local_server_returns_403_except_navigation(
     client: httpx2.AsyncClient, method: str, headers: dict[str, str], status: int
 ) -> None:
     response = await client.request(method, "/v1/collections", headers=headers)
@@ -152,7 +154,7 @@ async def test_pages_of_other_sites_cannot_use_the_port(
         assert response.json()["code"] == "cross_site"
 
 
-async def test_with_keys_the_headers_of_browsers_do_not_matter(postgres_server: EmbeddedPostgres) -> None:
+async def test_authenticated_server_ignores_host_and_fetch_headers(postgres_server: EmbeddedPostgres) -> None:
     config = settings_for(postgres_server.app_url, ["tenant-k"])
     async with live_api(config) as api, api.client("tenant-k") as client:
         headers = {"sec-fetch-site": "cross-site", "host": "rag.example"}

@@ -42,7 +42,7 @@ async def get(client: httpx2.AsyncClient, path: str, **params: Any) -> dict[str,
     return body
 
 
-async def test_questions_asked_show_in_the_statistics(client: httpx2.AsyncClient) -> None:  # D-041, D-042
+async def test_executed_queries_appear_in_statistics(client: httpx2.AsyncClient) -> None:  # D-041, D-042
     collection_id = await new_collection(client)
     await add_documents(client, collection_id, tea="Green tea is brewed at eighty degrees.")
     for question in ("How hot is green tea?", "How hot is tea?"):
@@ -63,7 +63,9 @@ async def test_questions_asked_show_in_the_statistics(client: httpx2.AsyncClient
     assert (await get(client, "/v1/stats", model="another"))["totals"]["queries"] == 0
 
 
-async def test_queries_are_filtered_and_paged(api: LiveApi, client: httpx2.AsyncClient, tenant: str) -> None:
+async def test_query_log_list_is_filtered_and_paginated(
+    api: LiveApi, client: httpx2.AsyncClient, tenant: str
+) -> None:
     repo = QueryLogRepository(api.application.database.for_tenant(tenant))
     start = datetime(2026, 11, 20, tzinfo=UTC)
     for n in range(7):
@@ -107,7 +109,7 @@ async def test_queries_are_filtered_and_paged(api: LiveApi, client: httpx2.Async
         ("/v1/stats/usage", {"model": ""}, "model"),
     ],
 )
-async def test_a_wrong_parameter_is_named(
+async def test_invalid_parameter_returns_422_naming_it(
     client: httpx2.AsyncClient, path: str, params: dict[str, Any], field: str
 ) -> None:
     response = await client.get(path, params=params)
@@ -115,12 +117,14 @@ async def test_a_wrong_parameter_is_named(
     assert [error["field"].split(".")[-1] for error in response.json()["errors"]] == [field]
 
 
-async def test_strange_text_finds_nothing_and_breaks_nothing(client: httpx2.AsyncClient) -> None:
+async def test_special_characters_in_text_filter_return_no_rows(client: httpx2.AsyncClient) -> None:
     for text in ("a\0b", "%", "'; DROP TABLE", "\\"):
         assert (await get(client, "/v1/queries", text=text))["queries"] == []
 
 
-async def test_prometheus_reads_what_this_process_measured(api: LiveApi, tenant: str) -> None:  # C26
+async def test_prometheus_scrape_returns_process_metrics_to_authorized_tenant(
+    api: LiveApi, tenant: str
+) -> None:  # C26
     async with api.client(tenant) as client, api.client("scraper") as scraper:
         await new_collection(client)
         await client.post("/v1/rag/query", json={"query": "How hot?"})
@@ -135,7 +139,7 @@ async def test_prometheus_reads_what_this_process_measured(api: LiveApi, tenant:
         assert (await stranger.get("/metrics")).status_code == 401
 
 
-async def test_a_laptop_shows_its_metrics_and_lambda_does_not(postgres_server: EmbeddedPostgres) -> None:
+async def test_metrics_are_served_locally_and_absent_on_lambda(postgres_server: EmbeddedPostgres) -> None:
     server = {"auth": "local", "local_tenant": f"tenant-{uuid4().hex[:12]}"}
     async with (
         live_api(settings_for(postgres_server.app_url, server=server)) as api,

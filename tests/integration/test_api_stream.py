@@ -89,7 +89,7 @@ async def receive_all(app: object) -> tuple[httpx2.Response, list[ReceivedEvent]
         return response, [event async for event in read_events(response.aiter_lines())]
 
 
-async def test_all_events_arrive_in_order_with_the_headers_of_a_stream() -> None:  # C41
+async def test_stream_events_arrive_in_order_with_sse_headers() -> None:  # C41
     async def script() -> Events:
         for event in head():
             yield event
@@ -108,7 +108,7 @@ async def test_all_events_arrive_in_order_with_the_headers_of_a_stream() -> None
     assert "".join(e.data["text"] for e in events if e.name == "token") == "It is\nso — \u2028\x85 done"
 
 
-async def test_silence_is_filled_with_pings() -> None:  # C41
+async def test_silent_stream_emits_pings() -> None:  # C41
     pinged = asyncio.Event()
 
     async def script() -> Events:
@@ -131,7 +131,7 @@ async def test_silence_is_filled_with_pings() -> None:  # C41
 
 
 @pytest.mark.parametrize("secret_error", [RuntimeError("password=hunter2"), OSError("password=hunter2")])
-async def test_an_exception_in_the_stream_becomes_one_error_event_without_its_text(
+async def test_exception_in_stream_emits_one_error_event_without_its_text(
     secret_error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:  # B-040, C22
     async def script() -> Events:
@@ -151,7 +151,7 @@ async def test_an_exception_in_the_stream_becomes_one_error_event_without_its_te
     assert type(secret_error).__name__ in caplog.text
 
 
-async def test_a_stream_that_just_ends_gets_an_error_event() -> None:
+async def test_stream_without_final_event_emits_error_event() -> None:
     async def script() -> Events:
         for event in head():
             yield event
@@ -162,7 +162,7 @@ async def test_a_stream_that_just_ends_gets_an_error_event() -> None:
     assert [e.name for e in events][-1] == "error"
 
 
-async def test_nothing_follows_the_last_event() -> None:
+async def test_stream_emits_nothing_after_the_final_event() -> None:
     async def script() -> Events:
         for event in head():
             yield event
@@ -175,7 +175,7 @@ async def test_nothing_follows_the_last_event() -> None:
 
 
 @pytest.mark.parametrize(("error", "status"), [(NotFoundError(), 404), (LLMTimeoutError(), 504)])
-async def test_what_fails_before_the_answer_has_its_own_status(error: NotFoundError, status: int) -> None:
+async def test_error_before_the_answer_returns_its_http_status(error: NotFoundError, status: int) -> None:
     closed = asyncio.Event()
 
     async def script() -> Events:
@@ -193,7 +193,7 @@ async def test_what_fails_before_the_answer_has_its_own_status(error: NotFoundEr
     assert closed.is_set()
 
 
-async def test_a_client_that_goes_away_closes_the_query() -> None:  # C31, fault 15
+async def test_client_disconnect_closes_the_query() -> None:  # C31, fault 15
     closed, may_finish = asyncio.Event(), asyncio.Event()
 
     async def script() -> Events:
@@ -217,7 +217,7 @@ async def test_a_client_that_goes_away_closes_the_query() -> None:  # C31, fault
             await closed.wait()
 
 
-async def test_a_client_that_goes_away_while_the_server_is_sending_closes_the_query() -> None:
+async def test_client_disconnect_during_send_closes_query_before_request_ends() -> None:
     order: list[str] = []
     over = asyncio.Event()
 
@@ -250,7 +250,7 @@ async def test_a_client_that_goes_away_while_the_server_is_sending_closes_the_qu
 
 # faults.md row 47: a bounded buffer, and an end, for who reads slower than a model writes
 @pytest.mark.parametrize("limits", [{"stall_s": 0.2}, {"deadline_s": 0.2}], ids=["silence", "deadline"])
-async def test_a_client_that_takes_nothing_counts_as_gone(limits: dict[str, float]) -> None:
+async def test_stalled_client_counts_as_disconnected(limits: dict[str, float]) -> None:
     closed = asyncio.Event()
 
     async def script() -> Events:
@@ -271,7 +271,7 @@ async def test_a_client_that_takes_nothing_counts_as_gone(limits: dict[str, floa
         writer.close()
 
 
-async def test_work_for_a_buffered_answer_is_cancelled_with_its_client() -> None:
+async def test_client_disconnect_cancels_buffered_request() -> None:
     cancelled = asyncio.Event()
 
     async def endpoint(request: Request) -> Response:

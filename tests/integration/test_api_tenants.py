@@ -255,11 +255,11 @@ def code_of(response: httpx2.Response) -> str:
     return str(body.get("error", body)["code"])
 
 
-def test_every_route_has_a_case() -> None:
+def test_routes_have_a_tenant_isolation_case() -> None:
     assert set(ROUTES) == set(CASES) | PUBLIC
 
 
-async def test_bob_gets_nothing_of_alices(alice: Alice) -> None:  # C17, C42, security 4
+async def test_routes_return_no_data_of_other_tenant(alice: Alice) -> None:  # C17, C42, security 4
     async with alice.api.client(alice.name) as as_alice, alice.api.client(alice.bob) as as_bob:
         for (method, path), case in CASES.items():
             filled = alice.fill(path + case.query)
@@ -280,7 +280,7 @@ async def test_bob_gets_nothing_of_alices(alice: Alice) -> None:  # C17, C42, se
             assert response.status_code == expected or response.status_code < 300, (path, response.text)
 
 
-async def test_every_door_that_costs_is_limited(alice: Alice) -> None:  # issue 8, point 2
+async def test_billable_routes_are_rate_limited(alice: Alice) -> None:  # issue 8, point 2
     limits = Limits(requests_per_minute=1)
     await alice.api.application.for_tenant(alice.name).limits.own.change(limits)
     async with live_api(alice.api.application.config) as api, api.client(alice.name) as client:
@@ -300,7 +300,7 @@ async def test_every_door_that_costs_is_limited(alice: Alice) -> None:  # issue 
                 assert response.headers["ratelimit"].startswith('"requests";r=0;t='), (method, path)
 
 
-async def test_bob_finds_nothing_by_naming_alices_collection(alice: Alice) -> None:  # C17
+async def test_collection_id_of_other_tenant_returns_no_data(alice: Alice) -> None:  # C17
     async with alice.api.client(alice.bob) as client:
         for path in ("/v1/rag/query", "/v1/search"):
             for stream in ({}, {"stream": True}) if "rag" in path else ({},):
@@ -315,7 +315,7 @@ async def test_bob_finds_nothing_by_naming_alices_collection(alice: Alice) -> No
             assert response.json()[path.rsplit("/", 1)[1]] == []
 
 
-async def test_bob_deletes_nothing_of_alices_by_a_filter(alice: Alice) -> None:  # C17
+async def test_filter_deletion_in_collection_of_other_tenant_returns_404(alice: Alice) -> None:  # C17
     path = f"/v1/collections/{alice.ids['collection_id']}/documents"
     everything = {"filters": {"nothing": {"$exists": False}}}
     async with alice.api.client(alice.bob) as as_bob, alice.api.client(alice.name) as as_alice:
@@ -323,7 +323,7 @@ async def test_bob_deletes_nothing_of_alices_by_a_filter(alice: Alice) -> None: 
         assert (await as_alice.get(path)).json()["total"] == 1
 
 
-async def test_nobody_gets_in_without_a_key(
+async def test_request_without_valid_key_returns_401(
     alice: Alice, subtests: pytest.Subtests
 ) -> None:  # C42, security 10
     wrong = ("Bearer wrong", "Basic eA==", "Bearer", f"Bearer {'x' * 600}")
@@ -345,7 +345,7 @@ async def test_nobody_gets_in_without_a_key(
 @pytest.mark.parametrize(
     "path", [path for (_, path), case in CASES.items() if case.body and case.body is not TOOL_CALL]
 )
-async def test_a_tenant_in_the_body_is_refused(alice: Alice, path: str) -> None:  # C42
+async def test_tenant_id_in_body_is_rejected(alice: Alice, path: str) -> None:  # C42
     method, case = next((m, c) for (m, p), c in CASES.items() if p == path and c.body)
     async with alice.api.client(alice.bob) as client:
         filled = alice.fill(path)

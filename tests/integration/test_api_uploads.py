@@ -94,7 +94,7 @@ def policy_of(form: dict[str, Any]) -> dict[str, Any]:
     return policy
 
 
-async def test_an_upload_is_accepted_and_its_job_is_found(uploads: Uploads) -> None:
+async def test_uploaded_object_starts_a_job_that_is_found(uploads: Uploads) -> None:
     path = "policies/Refunds & returns, 100% über (2026) + more.md"
     form = await uploads.form(path, content_type="text/markdown", size_bytes=len(TEXT))
     key = f"{uploads.tenant}/handbook/{path}"
@@ -122,7 +122,7 @@ async def get_jobs(uploads: Uploads, source: str, tenant: str | None = None) -> 
     return jobs
 
 
-async def test_jobs_are_found_by_document_and_by_jsonl_file(uploads: Uploads) -> None:
+async def test_jobs_are_found_by_document_and_jsonl_source(uploads: Uploads) -> None:
     for text in ("first", "second"):
         form = await uploads.form("note.txt")
         await uploads.put(form, text.encode())
@@ -147,7 +147,7 @@ async def test_jobs_are_found_by_document_and_by_jsonl_file(uploads: Uploads) ->
         assert (await uploads.client.get("/v1/jobs", params={"source": source})).status_code == 422
 
 
-async def test_the_policy_binds_key_size_type_and_time(uploads: Uploads) -> None:
+async def test_upload_policy_limits_key_size_type_and_expiry(uploads: Uploads) -> None:
     before = datetime.now(UTC)
     form = await uploads.form("a.pdf", content_type="application/pdf")
     after = datetime.now(UTC)
@@ -173,7 +173,7 @@ async def test_the_policy_binds_key_size_type_and_time(uploads: Uploads) -> None
     assert not any("Content-Type" in condition for condition in exact["conditions"])
 
 
-async def test_the_signature_is_sigv4_of_the_policy(uploads: Uploads) -> None:
+async def test_upload_signature_is_sigv4_of_the_policy(uploads: Uploads) -> None:
     """https://docs.aws.amazon.com/AmazonS3/latest/API/sigv4-authentication-HTTPPOST.html"""
     fields = (await uploads.form())["fields"]
     access_key, date, region, service, end = fields["x-amz-credential"].split("/")
@@ -185,9 +185,7 @@ async def test_the_signature_is_sigv4_of_the_policy(uploads: Uploads) -> None:
     assert fields["x-amz-signature"] == signature
 
 
-async def test_a_session_s_token_is_part_of_the_form(
-    uploads: Uploads, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_upload_form_includes_session_token(uploads: Uploads, monkeypatch: pytest.MonkeyPatch) -> None:
     """A function's credentials always have one."""
     monkeypatch.setenv("AWS_SESSION_TOKEN", "token-of-the-session")
     form = await uploads.form()
@@ -217,7 +215,9 @@ async def test_a_session_s_token_is_part_of_the_form(
         ({"path": "a.txt", "bucket": "other"}, "bucket"),
     ],
 )
-async def test_what_cannot_be_uploaded_is_refused(uploads: Uploads, body: dict[str, Any], field: str) -> None:
+async def test_invalid_upload_request_returns_422_naming_the_field(
+    uploads: Uploads, body: dict[str, Any], field: str
+) -> None:
     response = await uploads.ask(**body)
     assert response.status_code == 422
     assert [error["field"] for error in response.json()["errors"]] == [field]
@@ -225,7 +225,7 @@ async def test_what_cannot_be_uploaded_is_refused(uploads: Uploads, body: dict[s
         assert f"at most {LIMIT}" in response.json()["detail"]
 
 
-async def test_only_into_a_collection_of_one_s_own(uploads: Uploads) -> None:  # C17, security 4
+async def test_upload_to_collection_of_other_tenant_returns_404(uploads: Uploads) -> None:  # C17, security 4
     async with uploads.api.client(f"{uploads.tenant}-other") as stranger:
         path = f"/v1/collections/{uploads.collection_id}/uploads"
         assert (await stranger.post(path, json={"path": "a.txt"})).status_code == 404
@@ -234,13 +234,13 @@ async def test_only_into_a_collection_of_one_s_own(uploads: Uploads) -> None:  #
 
 
 @pytest.mark.parametrize("name", ["other/docs", "..", "US$"])
-async def test_a_collection_whose_name_no_key_can_hold(uploads: Uploads, name: str) -> None:
+async def test_upload_to_collection_with_unusable_name_returns_409(uploads: Uploads, name: str) -> None:
     collection_id = await new_collection(uploads.client, name)
     response = await uploads.ask(collection_id, path="a.txt")
     assert (response.status_code, response.json()["code"]) == (409, "conflict")
 
 
-async def test_without_a_bucket_the_other_way_is_named(
+async def test_upload_without_bucket_returns_503_naming_the_setting(
     postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str]
 ) -> None:
     tenant = make_tenant()
@@ -253,7 +253,7 @@ async def test_without_a_bucket_the_other_way_is_named(
     assert "retry-after" not in response.headers
 
 
-async def test_without_credentials_nothing_is_signed(
+async def test_upload_without_credentials_returns_503(
     uploads: Uploads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):

@@ -89,7 +89,7 @@ def settings_sent(body: dict[str, Any]) -> dict[str, Any]:
 
 
 # C30, D-040
-async def test_a_hundred_mixed_calls_at_once_keep_their_own_settings(
+async def test_concurrent_variant_queries_use_their_own_settings(
     api: LiveApi, client: httpx2.AsyncClient, guides: str, openai: FakeOpenAI
 ) -> None:
     before = api.application.config.model_copy(deep=True)
@@ -116,7 +116,7 @@ async def test_a_hundred_mixed_calls_at_once_keep_their_own_settings(
     assert dict(BUILT_IN["precise"].overlay) == {"temperature": 0.1, "max_tokens": 500}
 
 
-async def test_the_variant_stands_in_answer_stream_log_and_metric(
+async def test_variant_is_reported_in_answer_stream_log_and_metric(
     api: LiveApi, client: httpx2.AsyncClient, guides: str
 ) -> None:
     body = {"query": "What about the kettle?", "variant": "terse"}
@@ -141,7 +141,7 @@ async def test_the_variant_stands_in_answer_stream_log_and_metric(
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("path", [RAG, "/v1/collections/{id}/query"])
-async def test_an_unknown_variant_is_refused_with_those_there_are(
+async def test_unknown_variant_is_rejected_listing_available_ones(
     client: httpx2.AsyncClient, guides: str, openai: FakeOpenAI, path: str, stream: bool
 ) -> None:
     body = {"query": "What?", "variant": "yours", "stream": stream}
@@ -153,7 +153,7 @@ async def test_an_unknown_variant_is_refused_with_those_there_are(
     assert openai.bodies == []
 
 
-async def test_what_the_request_says_wins(
+async def test_request_settings_override_the_variant(
     client: httpx2.AsyncClient, guides: str, openai: FakeOpenAI
 ) -> None:
     said = {"query": "What about the kettle?", "variant": "precise", "temperature": 0.9}
@@ -166,7 +166,7 @@ async def test_what_the_request_says_wins(
     ]
 
 
-async def test_a_split_gives_each_tenant_one_variant_and_a_request_may_leave_it(
+async def test_variant_split_assigns_one_variant_per_tenant_unless_requested(
     postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str], openai: FakeOpenAI
 ) -> None:
     tenants = [make_tenant() for _ in range(12)]

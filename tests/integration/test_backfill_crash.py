@@ -100,7 +100,7 @@ async def change(make_database: Callable[..., str]) -> AsyncIterator[Change]:
 
 
 # faults.md row 37, for the backfill
-async def test_a_killed_backfill_goes_on_and_embeds_one_batch_twice_at_most(change: Change) -> None:
+async def test_killed_backfill_resumes_and_repeats_at_most_one_batch(change: Change) -> None:
     order = change.document_order()
     second_batch = order[BATCH : 2 * BATCH]
     with worker_process(change.url, stop_at=second_batch[0]) as process:

@@ -46,9 +46,7 @@ def wait_for(file: Path) -> str:
     return file.read_text()
 
 
-def test_it_runs_on_as_nobodys_child_and_is_found_again(
-    processes: BackgroundProcesses, tmp_path: Path
-) -> None:
+def test_started_process_is_detached_and_found_again(processes: BackgroundProcesses, tmp_path: Path) -> None:
     log = tmp_path / "log"
     code = (
         "import os, sys, time; print(os.getsid(0), sys.stdin.read(), os.environ, flush=True); time.sleep(600)"
@@ -63,7 +61,7 @@ def test_it_runs_on_as_nobodys_child_and_is_found_again(
     assert BackgroundProcesses(tmp_path / "processes.json").is_running("one")
 
 
-def test_one_that_runs_is_not_started_again(processes: BackgroundProcesses, tmp_path: Path) -> None:
+def test_running_process_is_not_started_again(processes: BackgroundProcesses, tmp_path: Path) -> None:
     processes.start("one", SLEEPER, log=tmp_path / "log")
     pid = processes.pid("one")
     processes.start("one", SLEEPER, log=tmp_path / "log")
@@ -75,7 +73,7 @@ def test_one_that_runs_is_not_started_again(processes: BackgroundProcesses, tmp_
     assert processes.pid("one") != pid
 
 
-def test_those_that_it_started_end_with_it(processes: BackgroundProcesses, tmp_path: Path) -> None:
+def test_stop_ends_child_processes(processes: BackgroundProcesses, tmp_path: Path) -> None:
     processes.start("parent", [sys.executable, "-c", PARENT], log=tmp_path / "log")
     child = psutil.Process(int(wait_for(tmp_path / "log")))
     assert processes.stop("parent")
@@ -84,16 +82,14 @@ def test_those_that_it_started_end_with_it(processes: BackgroundProcesses, tmp_p
     assert not processes.stop("parent")
 
 
-def test_one_that_ignores_sigterm_is_killed(processes: BackgroundProcesses, tmp_path: Path) -> None:
+def test_process_ignoring_sigterm_is_killed(processes: BackgroundProcesses, tmp_path: Path) -> None:
     processes.start("deaf", [sys.executable, "-c", DEAF], log=tmp_path / "log")
     wait_for(tmp_path / "log")
     assert processes.stop("deaf", timeout_s=0.2)
     assert not processes.is_running("deaf")
 
 
-def test_a_number_that_belongs_to_another_process_now_is_left_alone(
-    processes: BackgroundProcesses, tmp_path: Path
-) -> None:
+def test_reused_pid_of_other_process_is_not_stopped(processes: BackgroundProcesses, tmp_path: Path) -> None:
     processes.start("one", SLEEPER, log=tmp_path / "log")
     ours = processes.pid("one")
     file = tmp_path / "processes.json"
@@ -111,7 +107,7 @@ def test_a_number_that_belongs_to_another_process_now_is_left_alone(
     assert psutil.pid_exists(ours)
 
 
-def test_without_a_record_nothing_is_started(tmp_path: Path) -> None:
+def test_start_without_writable_record_runs_nothing(tmp_path: Path) -> None:
     """The program begins only when its process is on record."""
     processes = BackgroundProcesses(tmp_path / "missing" / "processes.json")
     with pytest.raises(FileNotFoundError):
@@ -120,7 +116,7 @@ def test_without_a_record_nothing_is_started(tmp_path: Path) -> None:
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_damaged_record_is_told(tmp_path: Path) -> None:
+def test_damaged_record_raises_configuration_error(tmp_path: Path) -> None:
     file = tmp_path / "processes.json"
     file.write_text('{"one": {"pid": 1')
     with pytest.raises(ConfigurationError, match="is damaged"):

@@ -9,7 +9,7 @@ from peers.database import BenchmarkDatabase, Loaded
 from vectorforge.local.postgres import EmbeddedPostgres
 
 
-async def test_a_small_collection_is_found_whole_and_stored_once(
+async def test_benchmark_of_small_collection_measures_all_rows_and_reuses_data(
     postgres_server: EmbeddedPostgres, tmp_path: Path
 ) -> None:
     database = BenchmarkDatabase(postgres_server, "127.0.0.1", Loaded(tmp_path))

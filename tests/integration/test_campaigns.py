@@ -53,13 +53,13 @@ async def system(postgres_server: Any, private_dir: Callable[[str], Path]) -> As
 
 
 # Issue 8, point 6: each row injects its fault for real, and audits
-async def test_rows_of_the_fault_matrix_find_nothing_wrong(system: System) -> None:
+async def test_fault_matrix_rows_report_no_violations(system: System) -> None:
     results = await run_faults(system, ROWS, requests=8, settings=NO_BREAKER)
     assert [(one.number, one.error, one.violations) for one in results if one.error or one.violations] == []
     assert [len(one.answers) for one in results] == [8] * len(ROWS)
 
 
-async def test_a_row_with_a_service_of_its_own_or_a_reason(system: System) -> None:
+async def test_fault_row_without_required_capability_is_reported_as_not_covered(system: System) -> None:
     """The kernel drops packets where it may; elsewhere the row says why not, and is no pass."""
 
     class Impatient(DroppedPackets):
@@ -73,14 +73,14 @@ async def test_a_row_with_a_service_of_its_own_or_a_reason(system: System) -> No
     assert f"{len(NOT_COVERED) + 1} of {len(FAULTS) + len(NOT_COVERED)} are not covered" in totals([result])
 
 
-async def test_streams_cut_in_eight_ways_have_one_last_event_each(system: System) -> None:
+async def test_interrupted_streams_have_one_final_event_each(system: System) -> None:
     results = await cut_streams(system, 2)
     assert [one.cells() for one in results if not one.passed] == []
     assert [len(one.answers) for one in results] == [2] * len(MODES)
 
 
 # Issue 8, point 5: every timeout derived from the deadline
-async def test_what_comes_before_a_question_ends_by_its_deadline(system: System) -> None:
+async def test_database_stall_before_query_ends_at_deadline(system: System) -> None:
     """A database that accepts and never answers; its own limits are longer, and would make a 503 of it.
 
     At first it is one table that does not: the collection is found, and the tenant's limits are not.
@@ -98,7 +98,7 @@ async def test_what_comes_before_a_question_ends_by_its_deadline(system: System)
         assert all(one.is_answer for one in await Load(client, 96, 4).run())  # at once, by the same process
 
 
-async def test_an_audit_sees_a_lost_log_and_a_silent_end(system: System) -> None:
+async def test_audit_detects_lost_log_and_stream_without_end(system: System) -> None:
     """The auditor is not blind: an answer that nobody logged and a stream without an end are violations."""
 
     class NoFault(Fault):
@@ -119,7 +119,7 @@ async def test_an_audit_sees_a_lost_log_and_a_silent_end(system: System) -> None
 
 
 # The log: exactly one row for each good message, the poison alone in the dead-letter queue
-async def test_doubled_and_poisoned_messages_become_exactly_their_rows(postgres_server: Any) -> None:
+async def test_duplicated_and_poisoned_messages_yield_exact_rows(postgres_server: Any) -> None:
     found = await deliver(postgres_server, messages=200, killed=0.1, visibility_s=1)
     assert found.doubled > 0
     assert found.passed, found.text()
@@ -127,14 +127,14 @@ async def test_doubled_and_poisoned_messages_become_exactly_their_rows(postgres_
 
 # Threat 1: no rows of another tenant, by row-level security alone
 @pytest.mark.pgbouncer
-async def test_interleaved_tenants_see_no_foreign_row(pgbouncer: Any, postgres_server: Any) -> None:
+async def test_interleaved_tenants_read_no_foreign_row(pgbouncer: Any, postgres_server: Any) -> None:
     found = await interleave(pgbouncer.route(postgres_server.app_url), transactions=1500, tenants=20)
     assert (found.counts["foreign"], found.counts["missing"]) == (0, 0)
     assert found.counts["pipelined"] > 0
     assert 1 <= len(found.backends) <= 5
 
 
-def test_every_row_is_run_or_said_not_to_be_covered(tmp_path: Path) -> None:
+def test_fault_matrix_rows_are_run_or_listed_as_not_covered(tmp_path: Path) -> None:
     run = {kind.number for kind in FAULTS}
     assert run.isdisjoint(NOT_COVERED)
     assert run | NOT_COVERED.keys() == set(range(1, 51))
@@ -150,7 +150,7 @@ def test_every_row_is_run_or_said_not_to_be_covered(tmp_path: Path) -> None:
     assert page.read_text().endswith("<!-- /campaign:faults -->\nafter\n")
 
 
-def test_tests_that_the_matrix_names_exist() -> None:
+def test_tests_named_by_the_matrix_exist() -> None:
     root = Path(__file__).parents[2]
     named = [
         text.partition("tests/")[2].partition(".py")[0] for text in NOT_COVERED.values() if "tests/" in text

@@ -79,7 +79,7 @@ def check(shown: list[str], lines: str) -> None:
 
 
 @pytest.mark.parametrize("vendor", [FakeOpenAI, FakeAnthropic])
-async def test_what_a_vendor_says_of_the_key(
+async def test_provider_error_quoting_the_key_is_redacted(
     postgres_server: EmbeddedPostgres,
     make_tenant: Callable[[], str],
     logged: Callable[[], str],
@@ -102,7 +102,7 @@ async def test_what_a_vendor_says_of_the_key(
     check(shown, logged())
 
 
-async def test_an_address_with_a_password(
+async def test_provider_url_with_password_is_redacted(
     postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str], logged: Callable[[], str]
 ) -> None:  # threat 18, 19
     tenant = make_tenant()
@@ -114,7 +114,7 @@ async def test_an_address_with_a_password(
     check(shown, logged())
 
 
-def test_a_database_address_with_a_password() -> None:  # threat 18
+def test_database_url_with_password_is_redacted() -> None:  # threat 18
     url = f"postgresql://app:{CANARY}@127.0.0.1:1/x?application_name={CANARY}"
     done = subprocess.run(
         [VECTORFORGE, "logs", "text", "--debug"],
@@ -129,7 +129,7 @@ def test_a_database_address_with_a_password() -> None:  # threat 18
     check([done.stdout], done.stderr)
 
 
-async def test_an_error_that_nobody_foresaw(
+async def test_unexpected_error_with_secret_is_redacted(
     postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str], logged: Callable[[], str]
 ) -> None:  # threat 19
     class Broken(ScriptedLLM):
@@ -147,7 +147,7 @@ async def test_an_error_that_nobody_foresaw(
     check(shown, logged())
 
 
-async def test_a_wrong_key_of_a_caller(
+async def test_invalid_caller_key_is_redacted(
     postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str], logged: Callable[[], str]
 ) -> None:  # threat 19
     tenant = make_tenant()

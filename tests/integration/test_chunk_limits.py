@@ -20,7 +20,7 @@ WORDS = " ".join(f"word{number:04}" for number in range(900))
         ("/v1/profiles/1/documents", {"text": WORDS}),
     ],
 )
-async def test_overlap_above_half_the_size_is_refused(
+async def test_overlap_above_half_the_size_is_rejected(
     app_url: str, make_tenant: Callable[[], str], path: str, body: dict[str, Any]
 ) -> None:
     tenant = make_tenant()
@@ -38,7 +38,7 @@ async def test_overlap_above_half_the_size_is_refused(
         assert (await client.post(path, json=smaller)).status_code == 200
 
 
-async def test_vector_store_with_its_own_chunking_is_refused(
+async def test_vector_store_with_chunking_strategy_is_rejected(
     app_url: str, make_tenant: Callable[[], str]
 ) -> None:
     tenant = make_tenant()
@@ -50,7 +50,7 @@ async def test_vector_store_with_its_own_chunking_is_refused(
         assert refused.json()["error"]["param"] == "chunking_strategy"
 
 
-async def test_document_of_too_many_chunks_fails_and_its_siblings_do_not(
+async def test_document_with_too_many_chunks_fails_alone(
     postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str]
 ) -> None:
     tenant = make_tenant()

@@ -51,7 +51,7 @@ def database_url(make_database: Callable[..., str]) -> str:
     return make_database()
 
 
-async def test_a_document_and_then_its_tenant(database_url: str, tmp_path: Path) -> None:
+async def test_document_and_tenant_are_erased_and_listed(database_url: str, tmp_path: Path) -> None:
     app_url = make_conninfo(database_url, user="vectorforge_app")
     async with live_api(settings_for(app_url, ["local"])) as api, api.client("local") as client:
         await add_documents(

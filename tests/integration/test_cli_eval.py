@@ -72,7 +72,7 @@ def vectorforge(private_dir: Callable[[str], Path]) -> Iterator[CommandLine]:
     EmbeddedPostgres(folder / "data" / "postgres").stop(force=True)
 
 
-def test_a_worse_configuration_exits_with_1_and_says_which_measure(vectorforge: CommandLine) -> None:
+def test_worse_configuration_exits_with_1_and_names_the_measure(vectorforge: CommandLine) -> None:
     common = ("eval", "questions.jsonl", "-c", "guides", "--retrieval-only")
     good = vectorforge(*common, "--save-baseline", "before.json")
     assert "recall@10\t1.000 [1.000, 1.000]" in good.stdout
@@ -89,7 +89,7 @@ def test_a_worse_configuration_exits_with_1_and_says_which_measure(vectorforge: 
     vectorforge(*common, "--variant", "worse", "--baseline", "before.json", "--tolerance", "1")
 
 
-def test_variants_are_compared_with_the_first_and_a_report_is_written(vectorforge: CommandLine) -> None:
+def test_variants_are_compared_with_the_first_and_reported(vectorforge: CommandLine) -> None:
     found = vectorforge.json(
         "eval", "questions.jsonl", "-c", "guides", "--variant", "default", "--variant", "worse",
         "--report", "out.html", "--tolerance", "latency_p95_ms=60000", code=1,
@@ -115,7 +115,7 @@ MISLEADING = [
 """Their words stand in other guides."""
 
 
-def test_each_mode_is_measured(vectorforge: CommandLine) -> None:
+def test_search_modes_are_evaluated_separately(vectorforge: CommandLine) -> None:
     rows = [{"question": text, "relevant": [f"guides/{source}.md"]} for text, source in MISLEADING]
     lines = [json.dumps(row) for row in rows]
     (vectorforge.folder / "misleading.jsonl").write_text("\n".join(lines))
@@ -127,7 +127,7 @@ def test_each_mode_is_measured(vectorforge: CommandLine) -> None:
     assert figures["lexical"] < figures["hybrid"] <= figures["dense"]
 
 
-def test_a_weight_is_learned_shown_and_kept(vectorforge: CommandLine) -> None:
+def test_dense_weight_is_tuned_shown_and_stored(vectorforge: CommandLine) -> None:
     rows = [(f"{text} ({n})", source) for n in range(8) for text, source in MISLEADING]
     lines = [json.dumps({"question": text, "relevant": [f"guides/{source}.md"]}) for text, source in rows]
     (vectorforge.folder / "many.jsonl").write_text("\n".join(lines))
@@ -160,11 +160,13 @@ def test_a_weight_is_learned_shown_and_kept(vectorforge: CommandLine) -> None:
         (("nothing.jsonl", "-c", "guides"), "does not exist"),
     ],
 )
-def test_what_cannot_be_done_is_said(vectorforge: CommandLine, arguments: tuple[str, ...], text: str) -> None:
+def test_invalid_eval_arguments_exit_with_2(
+    vectorforge: CommandLine, arguments: tuple[str, ...], text: str
+) -> None:
     assert text in vectorforge("eval", *arguments, "--retrieval-only", code=2).stderr
 
 
-def test_ask_takes_a_variant(vectorforge: CommandLine) -> None:
+def test_ask_with_variant_applies_it(vectorforge: CommandLine) -> None:
     plain = vectorforge.json("ask", "Who approves a refund?", "-c", "guides")
     assert plain["variant"] is None
     assert len(plain["sources"]) > 3

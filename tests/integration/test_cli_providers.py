@@ -55,7 +55,7 @@ async def as_json(*arguments: str, **settings: str) -> Any:
 
 
 # A-060 A-092
-async def test_list_says_what_is_there_and_what_would_add_the_others() -> None:
+async def test_list_shows_providers_and_settings_that_add_others() -> None:
     body = await as_json("list", VECTORFORGE_OPENAI_API_KEY="k", VECTORFORGE_BEDROCK_MODEL=MODEL)
     llm = {row["name"]: row for row in body["llm"]}
     assert (llm["openai"]["is_default"], llm["bedrock"]["default_model"]) == (True, MODEL)
@@ -72,7 +72,7 @@ async def test_list_says_what_is_there_and_what_would_add_the_others() -> None:
 
 
 #
-async def test_models() -> None:
+async def test_models_lists_models_of_the_provider() -> None:
     async with FakeOpenAI() as one, FakeBedrock() as two:
         assert await as_json("models", "openai", **openai(one)) == {
             "provider": "openai",
@@ -88,7 +88,7 @@ async def test_models() -> None:
 
 
 #
-async def test_check_asks_every_provider_and_fails_when_one_refuses() -> None:
+async def test_check_probes_providers_and_fails_on_rejected_credentials() -> None:
     async with FakeOpenAI() as one, FakeBedrock() as two:
         body = await as_json("check", "bedrock", **openai(one), **bedrock(two))
         assert body == {
@@ -104,7 +104,7 @@ async def test_check_asks_every_provider_and_fails_when_one_refuses() -> None:
         assert (await run("check", "nobody"))[0] == 2
 
 
-async def test_check_says_who_cannot_be_reached() -> None:
+async def test_check_reports_unreachable_providers() -> None:
     async with FakeOpenAI() as gone:
         settings = openai(gone)
     code, out, _ = await run("check", "openai", VECTORFORGE_EMBEDDING_MAX_RETRIES="0", **settings)

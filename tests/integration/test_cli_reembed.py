@@ -52,7 +52,7 @@ def run(private_dir: Callable[[str], Path]) -> Iterator[Run]:
     thread.close()
 
 
-def test_a_model_is_changed_back_and_for_good(run: Run) -> None:  # N15
+def test_embedding_model_is_switched_rolled_back_and_finished(run: Run) -> None:  # N15
     by_other = ("guides", "--embedding-provider", "http")
     seen = run(*REEMBED, "start", *by_other, "--dry-run")
     assert "http/other, 8 dimensions: 2 chunks" in seen.stderr

@@ -15,7 +15,9 @@ FILES = 40
 
 
 # Issue 7, point 4: forty files, two requests; a larger one beside them asks for itself
-async def test_small_files_share_requests(make_database: Callable[..., str], tmp_path: Path) -> None:
+async def test_small_files_share_embedding_requests(
+    make_database: Callable[..., str], tmp_path: Path
+) -> None:
     for number in range(FILES):
         text = f"# Guide {number}\n\nStep {number} follows step {number - 1}.\n"
         (tmp_path / f"{number:02}.md").write_text(text)

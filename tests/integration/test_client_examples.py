@@ -79,7 +79,7 @@ def scripted(vendor: FakeVendor) -> None:
 @pytest.mark.parametrize(
     ("fake", "variable"), [(FakeOpenAI, "OPENAI"), (FakeAnthropic, "ANTHROPIC")], ids=["openai", "anthropic"]
 )
-async def test_an_agent_chooses_tools_until_it_can_answer(
+async def test_agent_example_calls_tools_and_answers(
     api: LiveApi, tenant: str, fake: Callable[[], Any], variable: str
 ) -> None:
     async with fake() as vendor:
@@ -97,7 +97,7 @@ async def test_an_agent_chooses_tools_until_it_can_answer(
     assert "flour" not in json.dumps(third["messages"])
 
 
-async def test_langchain_retrieves_and_a_chain_answers(api: LiveApi, tenant: str) -> None:
+async def test_langchain_example_retrieves_and_answers(api: LiveApi, tenant: str) -> None:
     async with FakeOpenAI() as vendor:
         vendor.script(Reply(texts=("The finance team [1].",)))
         keys = {"OPENAI_API_KEY": vendor.api_key, "OPENAI_BASE_URL": vendor.base_url}
@@ -113,7 +113,7 @@ async def test_langchain_retrieves_and_a_chain_answers(api: LiveApi, tenant: str
     assert "Set OPENAI_API_KEY" in without
 
 
-async def test_curl_goes_through_every_door_and_clears_up(api: LiveApi, tenant: str) -> None:
+async def test_curl_example_uses_each_api_surface_and_cleans_up(api: LiveApi, tenant: str) -> None:
     printed = await run(api, tenant, ["bash", str(EXAMPLES / "curl.sh")])
     parts = {part.partition("\n")[0]: part.partition("\n")[2] for part in printed.split("== ")[1:]}
     assert parts["Ingest a document and wait for the job"].strip() == "succeeded"

@@ -57,8 +57,8 @@ def db(database: Database) -> TenantDatabase:
     return database.for_tenant("alice")
 
 
-class TestStoring:
-    async def test_no_writer_reads_words(self, db: TenantDatabase) -> None:
+class TestWrites:
+    async def test_writes_to_collection_without_words_store_no_terms(self, db: TenantDatabase) -> None:
         collection = await make(db)
         assert (collection.search_mode, collection.keeps_words) == (SearchMode.DENSE, False)
         assert collection.terms_complete
@@ -71,7 +71,9 @@ class TestStoring:
         )
         assert {hit.chunk.text for hit in found} == {"Cats run.", "Birds sing."}
 
-    async def test_others_of_the_tenant_keep_theirs(self, db: TenantDatabase, owner_url: str) -> None:
+    async def test_other_collections_of_the_tenant_store_terms(
+        self, db: TenantDatabase, owner_url: str
+    ) -> None:
         await write(db, (await make(db)).id, "Cats run.")
         with_words = await CollectionRepository(db).create(
             "words", embedding_provider="local", embedding_model="test", dimension=2,
@@ -82,11 +84,11 @@ class TestStoring:
         assert await passages_read(db) == 2
 
 
-class TestWordsAfterAll:
+class TestEnableWords:
     @pytest.mark.parametrize(
         "settings", [SearchSettings(SearchMode.HYBRID), SearchSettings(keeps_words=True)]
     )
-    async def test_a_mode_that_needs_them_has_them_read(
+    async def test_mode_that_needs_terms_triggers_term_reading(
         self, db: TenantDatabase, database: Database, owner_url: str, settings: SearchSettings
     ) -> None:
         collection = await make(db)
@@ -102,7 +104,7 @@ class TestWordsAfterAll:
         assert read is not None
         assert read.terms_complete
 
-    async def test_a_language_alone_has_nothing_read(self, db: TenantDatabase, database: Database) -> None:
+    async def test_language_change_alone_reads_no_terms(self, db: TenantDatabase, database: Database) -> None:
         collection = await make(db)
         await write(db, collection.id, "Cats run.")
         changed = await CollectionRepository(db).set_search(collection.id, SearchSettings(language="simple"))
@@ -110,7 +112,7 @@ class TestWordsAfterAll:
         assert (changed.keeps_words, changed.terms_complete) == (False, True)
         assert not await TermReader(database).step()
 
-    async def test_it_waits_for_writers(self, db: TenantDatabase) -> None:
+    async def test_search_change_waits_for_open_writers(self, db: TenantDatabase) -> None:
         """Who has seen that no words are kept ends before they are read."""
         collection = await make(db)
         async with db.transaction() as connection:
@@ -124,26 +126,30 @@ class TestWordsAfterAll:
         assert (await change) is not None
 
 
-class TestRefusals:
+class TestRejections:
     @pytest.mark.parametrize("mode", [SearchMode.HYBRID, SearchMode.LEXICAL])
-    async def test_a_mode_that_needs_words(self, db: TenantDatabase, mode: SearchMode) -> None:
+    async def test_search_mode_that_needs_words_is_rejected(
+        self, db: TenantDatabase, mode: SearchMode
+    ) -> None:
         with pytest.raises(InvalidInputError) as caught:
             await make(db, SearchSettings(mode, keeps_words=False))
         assert caught.value.field == "keeps_words"
 
-    async def test_profiles(self, db: TenantDatabase) -> None:
+    async def test_profile_collection_without_words_is_rejected(self, db: TenantDatabase) -> None:
         with pytest.raises(InvalidInputError) as caught:
             await make(db, by_profile=True)
         assert caught.value.field == "keeps_words"
 
-    async def test_words_are_not_given_up(self, db: TenantDatabase) -> None:
+    async def test_disabling_words_on_existing_collection_is_rejected(self, db: TenantDatabase) -> None:
         collection = await make(db, SearchSettings())
         with pytest.raises(InvalidInputError) as caught:
             await CollectionRepository(db).set_search(collection.id, NO_WORDS)
         assert caught.value.field == "keeps_words"
 
 
-async def test_over_http(app_url: str, make_tenant: Callable[[], str]) -> None:
+async def test_keeps_words_setting_is_created_and_enabled_over_http(
+    app_url: str, make_tenant: Callable[[], str]
+) -> None:
     tenant = make_tenant()
     async with live_api(settings_for(app_url, [tenant])) as api, api.client(tenant) as client:
         assert (await _body(client, await new_collection(client, "all")))["keeps_words"] is True

@@ -87,9 +87,7 @@ def ask(address: tuple[str, int]) -> int:
 
 
 @pytest.mark.parametrize("sent", [REQUEST[:30], REQUEST[:1], REQUEST[:-2]])
-def test_a_client_that_sends_half_of_its_headers_is_closed_after_the_timeout(
-    address: tuple[str, int], sent: bytes
-) -> None:
+def test_partial_headers_time_out_with_408(address: tuple[str, int], sent: bytes) -> None:
     with connect(address) as slow:
         started = time.monotonic()
         slow.sendall(sent)
@@ -101,7 +99,7 @@ def test_a_client_that_sends_half_of_its_headers_is_closed_after_the_timeout(
     assert json.loads(body)["code"] == "headers_too_slow"
 
 
-def test_a_header_now_and_then_does_not_extend_the_timeout(address: tuple[str, int]) -> None:
+def test_trickled_headers_do_not_extend_the_timeout(address: tuple[str, int]) -> None:
     with connect(address) as slow:
         started = time.monotonic()
         slow.sendall(b"GET /health HTTP/1.1\r\n")
@@ -115,7 +113,7 @@ def test_a_header_now_and_then_does_not_extend_the_timeout(address: tuple[str, i
         assert time.monotonic() - started >= HEADER_TIMEOUT_S * 0.9
 
 
-def test_the_timeout_holds_for_every_request_of_a_connection(address: tuple[str, int]) -> None:
+def test_header_timeout_applies_to_every_request_of_a_connection(address: tuple[str, int]) -> None:
     with connect(address) as client:
         client.sendall(REQUEST)
         assert read_response(client)[0] == 200
@@ -126,14 +124,14 @@ def test_the_timeout_holds_for_every_request_of_a_connection(address: tuple[str,
         assert read_to_end(client).startswith(b"HTTP/1.1 408 ")
 
 
-def test_a_connection_that_sends_nothing_is_closed(address: tuple[str, int]) -> None:
+def test_silent_connection_is_closed_after_timeout(address: tuple[str, int]) -> None:
     with connect(address) as silent:
         started = time.monotonic()
         assert read_to_end(silent) == b""
         assert HEADER_TIMEOUT_S * 0.9 <= time.monotonic() - started < PATIENCE_S / 2
 
 
-def test_headers_without_end_are_refused(address: tuple[str, int]) -> None:
+def test_oversize_headers_return_431(address: tuple[str, int]) -> None:
     with connect(address) as client:
         client.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n")
         client.sendall((b"X-A: " + b"b" * 1000 + b"\r\n") * 70)
@@ -142,7 +140,7 @@ def test_headers_without_end_are_refused(address: tuple[str, int]) -> None:
     assert json.loads(body)["code"] == "headers_too_large"
 
 
-def test_a_slow_body_is_not_a_slow_header(address: tuple[str, int]) -> None:
+def test_slow_body_does_not_trigger_header_timeout(address: tuple[str, int]) -> None:
     body = b'{"name": "slow"}'
     with connect(address) as client:
         head = f"POST /v1/collections HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\n"
@@ -152,7 +150,7 @@ def test_a_slow_body_is_not_a_slow_header(address: tuple[str, int]) -> None:
         assert read_response(client)[0] == 201
 
 
-def test_connections_above_the_cap_are_refused_cleanly(address: tuple[str, int]) -> None:
+def test_connections_above_the_cap_are_rejected(address: tuple[str, int]) -> None:
     with ExitStack() as opened:
         busy = [opened.enter_context(connect(address)) for _ in range(MAX_CONNECTIONS)]
         for client in busy:
@@ -174,7 +172,7 @@ def test_connections_above_the_cap_are_refused_cleanly(address: tuple[str, int])
             time.sleep(0.05)
 
 
-def test_slow_clients_hold_their_places_no_longer_than_the_timeout(address: tuple[str, int]) -> None:
+def test_slow_clients_release_their_connections_after_timeout(address: tuple[str, int]) -> None:
     with ExitStack() as opened:
         slow = [opened.enter_context(connect(address)) for _ in range(MAX_CONNECTIONS)]
         for client in slow:

@@ -93,7 +93,7 @@ async def start(postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str
 
 
 @pytest.mark.parametrize("name", VENDORS)
-async def test_fewer_passages_are_sent_the_second_time(start: Start, name: str) -> None:
+async def test_context_overflow_retries_with_fewer_chunks(start: Start, name: str) -> None:
     here = await start(name)
     here.vendor.unscripted = FITS_HALF
     response = await here.client.post(RAG, json=QUESTION)
@@ -119,7 +119,7 @@ async def test_fewer_passages_are_sent_the_second_time(start: Start, name: str) 
 
 
 @pytest.mark.parametrize("name", VENDORS)
-async def test_a_stream_has_named_its_sources_before(start: Start, name: str) -> None:
+async def test_context_overflow_in_stream_retains_announced_sources(start: Start, name: str) -> None:
     here = await start(name)
     here.vendor.unscripted = FITS_HALF
     events = await ask_streaming(here.client, RAG, QUESTION)
@@ -134,7 +134,7 @@ async def test_a_stream_has_named_its_sources_before(start: Start, name: str) ->
 
 
 @pytest.mark.parametrize("name", VENDORS)
-async def test_what_cannot_be_shortened_is_the_callers_to_mend(start: Start, name: str) -> None:
+async def test_context_overflow_without_chunks_to_drop_returns_422(start: Start, name: str) -> None:
     here = await start(name)
     here.vendor.unscripted = FITS_NOTHING
     response = await here.client.post(RAG, json=QUESTION)
@@ -152,7 +152,7 @@ async def test_what_cannot_be_shortened_is_the_callers_to_mend(start: Start, nam
     assert (row["outcome"], row["error_code"], row["degraded"]) == ("error", "context_length_exceeded", [])
 
 
-async def test_clients_of_openai_get_openais_own_error(start: Start) -> None:
+async def test_context_overflow_on_openai_surface_returns_openai_error(start: Start) -> None:
     here = await start("openai")
     here.vendor.unscripted = FITS_NOTHING
     body = {
@@ -169,7 +169,7 @@ async def test_clients_of_openai_get_openais_own_error(start: Start) -> None:
     )
 
 
-async def test_old_turns_go_first(start: Start) -> None:
+async def test_context_overflow_drops_old_turns_before_chunks(start: Start) -> None:
     here = await start("openai")
     here.vendor.unscripted = SmallContext(1900, CITES_ALL)
     said = [

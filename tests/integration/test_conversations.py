@@ -110,7 +110,7 @@ def sent(openai: FakeOpenAI, number: int = -1) -> list[tuple[str, str]]:
     return [(m["role"], m["content"]) for m in openai.requests[number].body["messages"][1:]]
 
 
-async def test_a_conversation_is_resumed_by_its_id_after_a_restart(
+async def test_conversation_is_resumed_by_id_after_restart(
     api: LiveApi, postgres_server: EmbeddedPostgres, tenant: str, openai: FakeOpenAI
 ) -> None:  # P9
     openai.script(Reply(("It takes three minutes [Context 1].",)))
@@ -139,7 +139,7 @@ async def test_a_conversation_is_resumed_by_its_id_after_a_restart(
     assert [(one["id"], one["title"]) for one in listed] == [(conversation, "How long does the kettle take?")]
 
 
-async def test_routes(api: LiveApi, tenant: str) -> None:
+async def test_conversation_is_listed_shown_and_deleted(api: LiveApi, tenant: str) -> None:
     async with api.client(tenant) as client:
         first, second = await begin(client, title="One"), await begin(client)
         page = (await client.get("/v1/conversations", params={"limit": 1})).json()
@@ -157,7 +157,7 @@ async def test_routes(api: LiveApi, tenant: str) -> None:
         assert (both.status_code, both.json()["errors"][0]["field"]) == (422, "messages")
 
 
-async def test_no_tenant_reaches_another_ones_conversation(
+async def test_conversation_of_other_tenant_is_inaccessible(
     postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str], openai: FakeOpenAI
 ) -> None:
     mine, theirs = make_tenant(), make_tenant()
@@ -180,7 +180,7 @@ async def test_no_tenant_reaches_another_ones_conversation(
             assert len(await said(client, conversation)) == 2
 
 
-async def test_concurrent_questions_follow_each_other_as_wholes(
+async def test_concurrent_queries_of_one_conversation_are_serialized(
     api: LiveApi, tenant: str, openai: FakeOpenAI
 ) -> None:
     questions = [f"How long does the kettle take, asks guest {n}?" for n in range(12)]
@@ -197,7 +197,7 @@ async def test_concurrent_questions_follow_each_other_as_wholes(
     assert asked == {answer["id"]: question for answer, question in zip(answers, questions, strict=True)}
 
 
-async def test_only_finished_exchanges_are_kept(api: LiveApi, tenant: str, openai: FakeOpenAI) -> None:
+async def test_completed_exchanges_alone_are_stored(api: LiveApi, tenant: str, openai: FakeOpenAI) -> None:
     first_text = asyncio.Event()
 
     async def hold(number: int) -> None:
@@ -221,7 +221,7 @@ async def test_only_finished_exchanges_are_kept(api: LiveApi, tenant: str, opena
         assert len(await said(client, conversation)) == 2
 
 
-async def test_limits(api: LiveApi, tenant: str) -> None:
+async def test_conversation_count_and_message_limits_are_enforced(api: LiveApi, tenant: str) -> None:
     async with api.client(tenant) as client:
         conversation = await begin(client)
         for _ in range(2):
@@ -236,7 +236,7 @@ async def test_limits(api: LiveApi, tenant: str) -> None:
 
 
 @pytest.mark.parametrize("stored", [True, False])
-async def test_history_goes_before_passages(
+async def test_history_over_budget_drops_oldest_exchanges_and_no_chunk(
     postgres_server: EmbeddedPostgres, tenant: str, openai: FakeOpenAI, stored: bool
 ) -> None:  # C06
     query = QuerySettings(history_max_tokens=120)
@@ -264,7 +264,7 @@ async def test_history_goes_before_passages(
 
 
 @pytest.mark.parametrize("door", ["rag", "collection"])
-async def test_conversations_that_differ_in_the_third_last_exchange_get_different_answers(
+async def test_conversations_differing_in_third_last_turn_get_different_answers(
     postgres_server: EmbeddedPostgres, tenant: str, door: str
 ) -> None:  # C20
     digests = live_api(settings_for(postgres_server.app_url, [tenant]), DigestLLM())
@@ -326,13 +326,13 @@ async def recall(api: LiveApi, tenant: str, openai: FakeOpenAI, *, rewrite: bool
     return found / len(FOLLOW_UPS)
 
 
-async def test_rewriting_finds_more(api: LiveApi, tenant: str, openai: FakeOpenAI) -> None:  # P8, C32
+async def test_rewriting_increases_recall(api: LiveApi, tenant: str, openai: FakeOpenAI) -> None:  # P8, C32
     off = await recall(api, tenant, openai, rewrite=False)
     on = await recall(api, tenant, openai, rewrite=True)
     assert (on, off < on) == (1.0, True)
 
 
-async def test_rewriting_shows_in_the_stream_and_its_failure_changes_nothing(
+async def test_rewrite_is_reported_in_stream_and_falls_back_on_failure(
     api: LiveApi, tenant: str, openai: FakeOpenAI
 ) -> None:  # C32
     async with api.client(tenant) as client:
@@ -364,7 +364,9 @@ async def test_rewriting_shows_in_the_stream_and_its_failure_changes_nothing(
         assert len(openai.requests) - before == 1  # nothing was said before
 
 
-async def test_an_unknown_conversation_is_not_made(api: LiveApi, tenant: str, openai: FakeOpenAI) -> None:
+async def test_unknown_conversation_returns_404_without_model_call(
+    api: LiveApi, tenant: str, openai: FakeOpenAI
+) -> None:
     async with api.client(tenant) as client:
         response = await client.post(
             RAG, json={"query": "Why?", "conversation_id": str(uuid4()), "stream": True}

@@ -119,7 +119,7 @@ def check_headers(answer: httpx2.Response, origin: str = PAGE) -> None:
     assert answer.headers["x-request-id"]
 
 
-async def test_preflight_without_a_credential_is_answered_in_every_deployment(served: Served) -> None:
+async def test_preflight_without_credentials_succeeds_in_every_deployment(served: Served) -> None:
     async with served.client() as client:
         for path in ("/v1/rag/query", "/v1/chat/completions", "/api/chat", "/mcp", "/health", "/nowhere"):
             answer = await client.options(path, headers=PREFLIGHT)
@@ -134,7 +134,7 @@ async def test_preflight_without_a_credential_is_answered_in_every_deployment(se
             assert "Origin" in answer.headers["vary"]
 
 
-async def test_errors_and_streams_carry_the_headers_in_every_deployment(served: Served) -> None:
+async def test_errors_and_streams_have_cors_headers_in_every_deployment(served: Served) -> None:
     key = key_of(served.tenant)
     async with served.client() as client:
         answers = {401: await client.post("/v1/rag/query", json=QUESTION)}
@@ -159,7 +159,7 @@ async def test_errors_and_streams_carry_the_headers_in_every_deployment(served: 
         check_headers(answer)
 
 
-async def test_errors_of_the_outermost_layers_carry_the_headers(make_tenant: Callable[[], str]) -> None:
+async def test_errors_of_outermost_layers_have_cors_headers(make_tenant: Callable[[], str]) -> None:
     """500 of a route that fails unexpectedly, 421 of the host check, 503 without a database."""
     tenant = make_tenant()
     server = {"cors_origins": ORIGINS, "allowed_hosts": ["127.0.0.1"]}
@@ -219,7 +219,7 @@ async def test_origins_are_compared_exactly(
         assert "Origin" in response.headers["vary"]
 
 
-async def test_no_origin_is_allowed_by_default(app_url: str, make_tenant: Callable[[], str]) -> None:
+async def test_default_settings_allow_no_origin(app_url: str, make_tenant: Callable[[], str]) -> None:
     async with local_api(app_url, make_tenant(), auth="api_key") as (_, client):
         for answer in (
             await client.options("/v1/search", headers={"origin": PAGE, **PREFLIGHT}),
@@ -228,7 +228,7 @@ async def test_no_origin_is_allowed_by_default(app_url: str, make_tenant: Callab
             assert not any(name.startswith("access-control-") for name in answer.headers)
 
 
-async def test_any_origin_is_allowed_without_credentials(
+async def test_wildcard_origin_is_allowed_without_credentials(
     app_url: str, make_tenant: Callable[[], str]
 ) -> None:
     async with local_api(app_url, make_tenant(), "*", auth="api_key") as (_, client):
@@ -240,7 +240,7 @@ async def test_any_origin_is_allowed_without_credentials(
             assert "access-control-allow-credentials" not in answer.headers
 
 
-async def test_any_origin_is_refused_where_there_is_no_login(app_url: str) -> None:
+async def test_wildcard_origin_without_authentication_is_rejected(app_url: str) -> None:
     config = settings_for(app_url, server={"auth": "local", "cors_origins": ["*"]})
     with pytest.raises(ConfigurationError, match=r"VECTORFORGE_CORS_ORIGINS.*VECTORFORGE_AUTH"):
         create_app(build_application(config))
@@ -249,7 +249,7 @@ async def test_any_origin_is_refused_where_there_is_no_login(app_url: str) -> No
 BROWSER = {"sec-fetch-mode": "cors", "sec-fetch-dest": "empty"}
 
 
-async def test_a_listed_page_of_another_site_uses_a_server_without_login(
+async def test_listed_cross_site_page_may_use_local_server(
     app_url: str, make_tenant: Callable[[], str]
 ) -> None:
     async with local_api(app_url, make_tenant(), *ORIGINS) as (_, client):
@@ -265,7 +265,7 @@ async def test_a_listed_page_of_another_site_uses_a_server_without_login(
 
 
 @pytest.mark.parametrize("fetch_site", ["same-site", None])
-async def test_a_page_on_another_port_of_this_machine_is_refused(
+async def test_page_on_other_local_port_is_rejected(
     app_url: str, make_tenant: Callable[[], str], fetch_site: str | None
 ) -> None:
     """Browsers send a form's body and a POST without any to another port without a preflight."""
@@ -286,7 +286,7 @@ async def test_a_page_on_another_port_of_this_machine_is_refused(
         assert own.status_code == 202, own.text
 
 
-async def test_a_same_site_request_without_an_origin_only_opens_pages(
+async def test_same_site_request_without_origin_may_only_navigate(
     app_url: str, make_tenant: Callable[[], str]
 ) -> None:
     page = {"sec-fetch-site": "same-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}

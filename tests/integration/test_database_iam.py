@@ -88,7 +88,7 @@ def signed_with(rds: FakeRds) -> list[str]:
     ]
 
 
-async def test_every_connection_has_a_token_of_its_own(
+async def test_connections_use_their_own_iam_token(
     rds: FakeRds, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with database(rds, root) as opened:
@@ -107,7 +107,7 @@ async def test_every_connection_has_a_token_of_its_own(
 
 
 # SQLSTATE 28000: the token has expired on the way, or was signed with credentials that are no longer good.
-async def test_a_refused_token_is_followed_by_a_new_one(
+async def test_rejected_token_is_replaced_and_retried(
     rds: FakeRds, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with database(rds, root) as opened:
@@ -127,7 +127,7 @@ async def test_a_refused_token_is_followed_by_a_new_one(
     assert signed_with(rds)[-1] == "second"
 
 
-async def test_a_role_that_may_not_log_in_is_said(rds: FakeRds, root: Path) -> None:
+async def test_role_without_iam_login_raises_login_error(rds: FakeRds, root: Path) -> None:
     rds.refuse_next = 1
     with pytest.raises(DatabaseLoginError, match=r"rds-db:connect.*rds_iam") as caught:
         await database(rds, root).open()
@@ -138,7 +138,7 @@ async def test_a_role_that_may_not_log_in_is_said(rds: FakeRds, root: Path) -> N
             await opened.for_tenant("a").fetch_one("SELECT 1")
 
 
-async def test_a_process_without_credentials_says_so_and_needs_no_restart(
+async def test_process_without_credentials_fails_and_recovers_without_restart(
     rds: FakeRds, root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
@@ -155,7 +155,7 @@ async def test_a_process_without_credentials_says_so_and_needs_no_restart(
             await asyncio.sleep(0.1)
 
 
-async def test_the_application_and_the_log_writer_log_in_with_tokens(
+async def test_app_and_log_writer_log_in_with_iam_tokens(
     rds: FakeRds,
     root: Path,
     queue: Queue,
@@ -180,7 +180,7 @@ async def test_the_application_and_the_log_writer_log_in_with_tokens(
 
 
 # Init phase, snapshot, restore, first request: nothing is fetched or signed before the restore.
-async def test_a_snapshot_holds_no_token_and_no_credentials(rds: FakeRds, root: Path) -> None:
+async def test_lambda_snapshot_contains_no_token_or_credentials(rds: FakeRds, root: Path) -> None:
     with CredentialsEndpoint() as endpoint:
         rds.keys = endpoint.keys
         configuration = FunctionConfiguration(

@@ -76,7 +76,7 @@ async def ask(database: Database) -> None:
     await database.for_tenant("a").fetch_one("SELECT 1", repeatable=True)
 
 
-async def test_an_exchanged_password_is_read_once_more(url: str, rotated: Rotated) -> None:
+async def test_rotated_password_is_read_again_on_reconnect(url: str, rotated: Rotated) -> None:
     async with Database(url, timeout_s=5, password=SecretDatabaseLogin(rotated.secret_id)) as database:
         await ask(database)
         assert rotated.readings == 1
@@ -90,7 +90,9 @@ async def test_an_exchanged_password_is_read_once_more(url: str, rotated: Rotate
         assert rotated.readings == 2
 
 
-async def test_a_password_that_is_wrong_stays_wrong(url: str, rotated: Rotated, aws: FaultyAws) -> None:
+async def test_wrong_password_raises_login_error_after_bounded_reads(
+    url: str, rotated: Rotated, aws: FaultyAws
+) -> None:
     login = SecretDatabaseLogin(rotated.secret_id)
     async with Database(url, timeout_s=3, password=login) as database:
         await ask(database)
@@ -102,7 +104,7 @@ async def test_a_password_that_is_wrong_stays_wrong(url: str, rotated: Rotated, 
         assert 1 < rotated.readings < 6  # at most one a second
 
 
-def test_a_secret_that_cannot_be_read_again(rotated: Rotated, aws: FaultyAws) -> None:
+def test_unreadable_secret_raises_and_is_not_renewed(rotated: Rotated, aws: FaultyAws) -> None:
     login = SecretDatabaseLogin(rotated.secret_id)
     aws.failure = AwsFailure(503, "InternalServiceError")
     with pytest.raises(SecretsUnavailableError):
@@ -124,12 +126,12 @@ def test_a_secret_that_cannot_be_read_again(rotated: Rotated, aws: FaultyAws) ->
         ("postgresql://vectorforge_app@db.example/db?sslmode=require", "must have sslmode=verify-full"),
     ],
 )
-def test_urls_that_do_not_go_with_it(url: str, fault: str) -> None:
+def test_database_url_incompatible_with_secret_is_rejected(url: str, fault: str) -> None:
     with pytest.raises(ConfigurationError, match=f"VECTORFORGE_DATABASE_SECRET_ID a database URL {fault}"):
         Database(url, password=SecretDatabaseLogin("anything")).preload()
 
 
-def test_it_does_not_go_with_tokens() -> None:
+def test_database_secret_and_iam_auth_are_mutually_exclusive() -> None:
     with pytest.raises(ConfigurationError, match="set one of the two"):
         app_password(DatabaseSettings(database_secret_id="anything", database_auth="iam"))
     assert isinstance(app_password(DatabaseSettings(database_secret_id="anything")), SecretDatabaseLogin)

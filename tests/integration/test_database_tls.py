@@ -101,7 +101,7 @@ def url(port: int, roots: Path | str, *, host: str = ENDPOINT, user: str = "vect
     return f"postgresql://{user}@{host}:{port}/vectorforge?{query}"
 
 
-async def test_the_right_server_is_served(port: int, roots: Path) -> None:
+async def test_trusted_server_accepts_connections(port: int, roots: Path) -> None:
     async with Database(url(port, roots)) as database:
         found = await database.for_tenant("a").fetch_one("SELECT 1 AS n")
         assert found == {"n": 1}
@@ -109,7 +109,7 @@ async def test_the_right_server_is_served(port: int, roots: Path) -> None:
 
 
 # Threat 25: a plaintext or forged server
-async def test_a_server_that_may_be_another_is_refused(port: int, roots: Path, tmp_path: Path) -> None:
+async def test_untrusted_server_is_rejected_with_advice(port: int, roots: Path, tmp_path: Path) -> None:
     write_database_certificates(tmp_path)  # Amazon's, whose the server is not
     for refused, advice in {
         url(port, roots, host="db.example.com"): "another host name",
@@ -127,7 +127,7 @@ async def test_a_server_that_may_be_another_is_refused(port: int, roots: Path, t
             await pending(refused)
 
 
-async def test_a_certificate_that_has_expired(
+async def test_expired_certificate_is_rejected(
     postgres_server: ObservedPostgres, private_dir: Callable[[str], Path], authority: CA, roots: Path
 ) -> None:
     yesterday = datetime.now(UTC) - timedelta(days=1)
@@ -139,7 +139,7 @@ async def test_a_certificate_that_has_expired(
         await Database(url(listening, roots)).open()
 
 
-async def test_a_server_without_tls_and_a_client_without_tls(
+async def test_connection_without_tls_is_rejected(
     postgres_server: ObservedPostgres, private_dir: Callable[[str], Path], port: int, roots: Path
 ) -> None:
     with (
@@ -152,7 +152,9 @@ async def test_a_server_without_tls_and_a_client_without_tls(
 
 
 # What changes while a process lives is told from a slow server, and at once.
-async def test_a_warm_process_says_that_the_server_is_another(port: int, roots: Path, tmp_path: Path) -> None:
+async def test_changed_server_certificate_is_reported_by_running_process(
+    port: int, roots: Path, tmp_path: Path
+) -> None:
     file = shutil.copy(roots, tmp_path / "database.pem")
     async with Database(url(port, file), pool_size=2, timeout_s=60) as database:
         tenant = database.for_tenant("a")
@@ -168,7 +170,7 @@ async def test_a_warm_process_says_that_the_server_is_another(port: int, roots: 
         assert await tenant.fetch_one("SELECT 1 AS n") == {"n": 1}
 
 
-async def test_a_refused_role_is_said(port: int, roots: Path) -> None:
+async def test_rejected_role_raises_login_error(port: int, roots: Path) -> None:
     with pytest.raises(DatabaseLoginError, match="refused the role or password") as caught:
         await Database(url(port, roots, user="nobody")).open()
     assert isinstance(caught.value.__cause__, psycopg.OperationalError)

@@ -139,7 +139,7 @@ async def start(
         yield make
 
 
-async def test_healthy_answers_are_never_degraded(start: Start) -> None:
+async def test_healthy_providers_never_degrade_answers(start: Start) -> None:
     here = await start(("anthropic",))
     for number in range(10):
         answer = await here.ask(query=f"Question {number} about dough?")
@@ -150,7 +150,9 @@ async def test_healthy_answers_are_never_degraded(start: Start) -> None:
 
 
 @pytest.mark.parametrize("behaviour", BROKEN)
-async def test_another_provider_answers(start: Start, behaviour: Behaviour) -> None:  # faults 2, 3, 12
+async def test_failed_provider_falls_back_to_another(
+    start: Start, behaviour: Behaviour
+) -> None:  # faults 2, 3, 12
     here = await start(("anthropic:claude-next",))
     here.first.unscripted = behaviour
     events = await here.stream()
@@ -172,7 +174,7 @@ async def test_another_provider_answers(start: Start, behaviour: Behaviour) -> N
     assert (whole["degraded"], whole["provider"]) == (["provider"], "anthropic")
 
 
-async def test_a_closed_port_is_passed_over(start: Start) -> None:  # fault 3
+async def test_unreachable_provider_falls_back_to_another(start: Start) -> None:  # fault 3
     here = await start(("anthropic",))
     await here.first.__aexit__()
     answer = await here.ask()
@@ -180,7 +182,7 @@ async def test_a_closed_port_is_passed_over(start: Start) -> None:  # fault 3
 
 
 @pytest.mark.parametrize("buffered", [True, False])
-async def test_a_model_that_says_nothing_leaves_time_for_another(start: Start, buffered: bool) -> None:
+async def test_silent_provider_leaves_time_for_fallback(start: Start, buffered: bool) -> None:
     here = await start(("anthropic",), query_timeout_s=8)  # fault 5
     here.first.unscripted = Reply(texts=(), ending="stall")
     if buffered:
@@ -192,7 +194,7 @@ async def test_a_model_that_says_nothing_leaves_time_for_another(start: Start, b
         assert events[-1].name == "done"
 
 
-async def test_anothers_answer_is_not_kept_for_the_next_time(start: Start) -> None:  # C21
+async def test_fallback_answer_is_not_cached(start: Start) -> None:  # C21
     here = await start(("anthropic",))
     here.first.script(Failure(500))
     here.second.unscripted = here.first.unscripted = Reply(texts=("Let the dough rise for two hours.",))
@@ -202,7 +204,7 @@ async def test_anothers_answer_is_not_kept_for_the_next_time(start: Start) -> No
     assert (await here.ask())["cached"] is True
 
 
-async def test_a_provider_that_the_caller_names_is_not_replaced(start: Start) -> None:
+async def test_requested_provider_is_not_replaced(start: Start) -> None:
     here = await start(("anthropic",))
     here.first.unscripted = Failure(500)
     answer = await here.ask(provider="openai")
@@ -211,9 +213,7 @@ async def test_a_provider_that_the_caller_names_is_not_replaced(start: Start) ->
 
 
 @pytest.mark.parametrize("behaviour", BROKEN)
-async def test_without_any_model_the_passages_are_the_answer(
-    start: Start, behaviour: Behaviour
-) -> None:  # fault 14
+async def test_failed_models_return_chunks_as_answer(start: Start, behaviour: Behaviour) -> None:  # fault 14
     here = await start(("anthropic",))
     here.first.unscripted = here.second.unscripted = behaviour
     answer = await here.ask()
@@ -241,7 +241,7 @@ async def test_without_any_model_the_passages_are_the_answer(
     assert [e.data for e in events if e.name == "citation"] == answer["citations"]
 
 
-async def test_passages_that_hold_no_answer_are_shown_all_the_same(start: Start) -> None:  # fault 14
+async def test_irrelevant_chunks_are_returned_when_models_fail(start: Start) -> None:  # fault 14
     here = await start()
     here.first.unscripted = Failure(500)
     answer = await here.ask(query="Who won the chess tournament in Reykjavik?")
@@ -251,7 +251,7 @@ async def test_passages_that_hold_no_answer_are_shown_all_the_same(start: Start)
 
 
 @pytest.mark.parametrize("failure", [Failure(401), Failure(403), Failure(400), Failure(404)])
-async def test_a_wrong_key_or_request_is_not_covered_up(start: Start, failure: Failure) -> None:  # fault 4
+async def test_rejected_key_or_request_does_not_fall_back(start: Start, failure: Failure) -> None:  # fault 4
     here = await start(("anthropic",))
     here.first.unscripted = failure
     response = await here.client.post(RAG, json=QUESTION)
@@ -262,7 +262,9 @@ async def test_a_wrong_key_or_request_is_not_covered_up(start: Start, failure: F
 
 
 @pytest.mark.parametrize("ending", ["eof", "cut", "error"])
-async def test_after_the_first_token_nothing_takes_its_place(start: Start, ending: Any) -> None:  # faults 7-9
+async def test_stream_failure_after_first_token_does_not_fall_back(
+    start: Start, ending: Any
+) -> None:  # faults 7-9
     here = await start(("anthropic",))
     here.first.unscripted = Reply(ending=ending)
     events = await here.stream()
@@ -272,14 +274,14 @@ async def test_after_the_first_token_nothing_takes_its_place(start: Start, endin
     assert (await here.row(events[0].data["request_id"]))["degraded"] == []
 
 
-async def test_it_can_be_switched_off(start: Start) -> None:
+async def test_disabled_degradation_returns_502(start: Start) -> None:
     here = await start(degraded_answers=False)
     here.first.unscripted = Failure(500)
     response = await here.client.post(RAG, json=QUESTION)
     assert (response.status_code, response.json()["code"]) == (502, "llm_error")
 
 
-async def test_nothing_to_quote_is_a_503_with_retry_after(start: Start) -> None:
+async def test_failed_model_without_chunks_returns_503_with_retry_after(start: Start) -> None:
     here = await start()
     here.first.unscripted = Failure(500)
     response = await here.client.post(RAG, json={**QUESTION, "filters": {"kind": "car"}})
@@ -289,7 +291,7 @@ async def test_nothing_to_quote_is_a_503_with_retry_after(start: Start) -> None:
     assert (row["outcome"], row["degraded"]) == ("error", [])
 
 
-async def test_refusals_of_the_caller_never_degrade(start: Start) -> None:
+async def test_client_errors_never_degrade(start: Start) -> None:
     here = await start()
     await here.first.__aexit__()
     assert (await here.client.post(RAG, json={"query": " "})).status_code == 422
@@ -298,7 +300,7 @@ async def test_refusals_of_the_caller_never_degrade(start: Start) -> None:
         assert (await stranger.post(RAG, json=QUESTION)).status_code == 401
 
 
-async def test_a_model_that_fails_again_and_again_is_not_asked_for_a_while(start: Start) -> None:
+async def test_repeatedly_failing_model_opens_the_circuit(start: Start) -> None:
     here = await start(("anthropic",))
     here.first.unscripted = Failure(500)
     for number in range(8):
@@ -309,7 +311,7 @@ async def test_a_model_that_fails_again_and_again_is_not_asked_for_a_while(start
     assert events[2].data["reason"] == "llm_circuit_open"
 
 
-async def test_without_an_embedder_it_is_a_503_and_no_model_makes_something_up(
+async def test_dense_search_without_embedder_returns_503_without_model_call(
     start: Start,
 ) -> None:  # fault 13
     here = await start(("anthropic",))
@@ -323,7 +325,7 @@ async def test_without_an_embedder_it_is_a_503_and_no_model_makes_something_up(
     assert here.first.requests == here.second.requests == []
 
 
-async def test_without_an_embedder_words_find_the_passages(start: Start) -> None:  # fault 13
+async def test_query_without_embedder_falls_back_to_lexical_search(start: Start) -> None:  # fault 13
     here = await start(("anthropic",))
     whole = await here.ask()
     assert (whole["degraded"], whole["funnel"]["search_mode"]) == ([], "hybrid")
@@ -352,7 +354,7 @@ def searches(here: Surroundings, query: str, mode: str = "hybrid") -> list[Any]:
     ]
 
 
-async def test_without_an_embedder_words_find_the_passages_of_a_search(start: Start) -> None:  # fault 13
+async def test_search_without_embedder_falls_back_to_lexical_search(start: Start) -> None:  # fault 13
     here = await start()
     for request in searches(here, "bread"):
         assert (await request).json()["degraded"] == []
@@ -374,14 +376,14 @@ async def test_without_an_embedder_words_find_the_passages_of_a_search(start: St
         assert (await request).status_code == 502
 
 
-async def test_a_search_by_words_in_place_of_vectors_can_be_switched_off(start: Start) -> None:
+async def test_lexical_fallback_can_be_disabled(start: Start) -> None:
     here = await start(degraded_answers=False)
     await here.embedder.__aexit__()
     for request in searches(here, "dough"):
         assert (await request).status_code == 502
 
 
-async def test_a_model_answers_without_passages_only_when_the_caller_allows_it(start: Start) -> None:
+async def test_ungrounded_answer_requires_caller_permission(start: Start) -> None:
     here = await start(("anthropic",))
     await here.embedder.__aexit__()
     answer = await here.ask(search_mode="dense", allow_ungrounded=True)
@@ -400,7 +402,7 @@ async def test_a_model_answers_without_passages_only_when_the_caller_allows_it(s
     assert (row["degraded"], row["provider"]) == (["ungrounded", "provider"], "anthropic")
 
 
-async def test_the_permission_changes_nothing_while_the_search_works(start: Start) -> None:
+async def test_allow_ungrounded_changes_nothing_while_search_works(start: Start) -> None:
     here = await start()
     answer = await here.ask(allow_ungrounded=True)
     assert answer["degraded"] == []
@@ -410,7 +412,7 @@ async def test_the_permission_changes_nothing_while_the_search_works(start: Star
     assert another["degraded"] == ["passages"]
 
 
-async def test_a_database_that_is_gone_is_a_503_and_back_it_answers_as_before(
+async def test_unavailable_database_returns_503_until_it_recovers(
     start: Start, postgres_server: ObservedPostgres, private_dir: Callable[[str], Path]
 ) -> None:  # fault 26
     bouncer = PgBouncer(private_dir("pgd"), postgres_server.socket)

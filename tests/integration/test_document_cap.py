@@ -39,7 +39,7 @@ async def sources(client: httpx2.AsyncClient, top_k: int = 5) -> list[str]:
     return [found["source"] for found in response.json()["results"]]
 
 
-async def test_a_blocking_document_leaves_room(
+async def test_document_cap_leaves_room_for_other_documents(
     postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str]
 ) -> None:
     documents = {"blocker": BLOCKER, "right": RIGHT, "other": "Parcels are sent on Mondays."}
@@ -53,7 +53,7 @@ async def test_a_blocking_document_leaves_room(
         assert "right.md" in {entry["source"] for entry in answer["context"]}
 
 
-async def test_a_single_document_is_not_cut(
+async def test_document_cap_does_not_limit_a_single_document(
     postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str]
 ) -> None:
     async with filled(postgres_server.app_url, make_tenant(), 2, blocker=BLOCKER) as client:
@@ -65,9 +65,7 @@ async def test_a_single_document_is_not_cut(
     st.integers(1, 12),
     st.integers(1, 4),
 )
-async def test_as_many_as_there_are_and_none_too_many_while_others_match(
-    documents: list[int], top_k: int, cap: int
-) -> None:
+async def test_document_cap_fills_results_within_the_cap(documents: list[int], top_k: int, cap: int) -> None:
     ranked = [make_passage(f"{place}", document_id=UUID(int=of)) for place, of in enumerate(documents)]
     asked = []
 

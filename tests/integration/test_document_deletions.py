@@ -103,7 +103,7 @@ def until_waiting(postgres_server: EmbeddedPostgres) -> Callable[[str], Any]:
     return wait
 
 
-async def test_steps_of_200_documents_or_2000_passages(shelf: Shelf) -> None:
+async def test_deletion_step_is_limited_to_200_documents_or_2000_chunks(shelf: Shelf) -> None:
     await shelf.add(*(f"a{number:03}" for number in range(450)))
     await shelf.add("b1", "b2", "b3", chunks=1_500)
     await shelf.add("c", kind="new")
@@ -112,7 +112,7 @@ async def test_steps_of_200_documents_or_2000_passages(shelf: Shelf) -> None:
     assert await shelf.sources() == ["c"]
 
 
-async def test_what_the_time_does_not_suffice_for_is_told_and_goes_on(
+async def test_deletion_timeout_reports_remaining_and_continues(
     app_url: str, make_tenant: Callable[[], str]
 ) -> None:
     tenant = make_tenant()
@@ -132,7 +132,7 @@ async def test_what_the_time_does_not_suffice_for_is_told_and_goes_on(
         assert await shelf.sources() == ["new"]
 
 
-async def test_a_document_that_changes_while_it_is_waited_for_stays(
+async def test_document_changed_during_deletion_is_retained(
     shelf: Shelf, until_waiting: Callable[[str], Any]
 ) -> None:
     await shelf.add("a", "b", "c")
@@ -148,7 +148,7 @@ async def test_a_document_that_changes_while_it_is_waited_for_stays(
     assert await shelf.sources() == ["b"]
 
 
-async def test_two_deletions_at_once_delete_each_document_once(shelf: Shelf) -> None:
+async def test_concurrent_deletions_delete_each_document_once(shelf: Shelf) -> None:
     await shelf.add(*(f"{number:03}" for number in range(900)))
 
     async def delete_all() -> int:
@@ -164,7 +164,7 @@ async def test_two_deletions_at_once_delete_each_document_once(shelf: Shelf) -> 
     assert stored.document_count == 0
 
 
-async def test_writers_and_a_deletion_at_once(shelf: Shelf) -> None:
+async def test_concurrent_writers_and_deletion_leave_no_orphan_chunks(shelf: Shelf) -> None:
     """Each document is the last that was written of it, or deleted; its passages go with it."""
     names = [f"{number:02}" for number in range(12)]
 
@@ -201,7 +201,7 @@ async def test_writers_and_a_deletion_at_once(shelf: Shelf) -> None:
 
 
 @pytest.mark.parametrize("kind", ["filter", "left out"])
-async def test_documents_are_locked_in_the_order_of_their_sources(
+async def test_documents_are_locked_in_source_order(
     shelf: Shelf, until_waiting: Callable[[str], Any], kind: str
 ) -> None:
     """They lie in another order; who locked as they lie would form a ring with the writer here."""

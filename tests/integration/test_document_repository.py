@@ -12,7 +12,7 @@ from vectorforge.vectorstore.pgvector import PgVectorStore
 
 
 class TestDocuments:
-    async def test_stored_document_is_readable_by_every_method(self, tenant_db: TenantDatabase) -> None:
+    async def test_stored_document_is_returned_by_all_read_methods(self, tenant_db: TenantDatabase) -> None:
         repo = DocumentRepository(tenant_db)
         collection = await make_collection(tenant_db)
         document_id, chunk_id = await add_document(tenant_db, collection)

@@ -113,7 +113,7 @@ async def vault(postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str
 
 
 @pytest.mark.parametrize("name", DOORS)
-async def test_a_filter_holds_in_the_whole_answer_and_in_the_stream(vault: Vault, name: str) -> None:
+async def test_filter_on_api_surface_applies_to_answer_and_stream(vault: Vault, name: str) -> None:
     door = DOORS[name]
     schema = (await vault.client.get("/openapi.json")).json()
     streams: list[dict[str, Any]] = [{}]
@@ -127,7 +127,7 @@ async def test_a_filter_holds_in_the_whole_answer_and_in_the_stream(vault: Vault
         assert vault.open in filtered, more
 
 
-async def test_a_filter_of_the_request_and_one_of_the_tool_both_hold(vault: Vault) -> None:
+async def test_filters_of_request_and_tool_are_combined(vault: Vault) -> None:
     door = DOORS["responses, by the tool"]
     nothing = await vault.ask(door, **{**door.filters, "filters": {"kind": "sealed"}})
     assert vault.canary not in nothing
@@ -135,7 +135,7 @@ async def test_a_filter_of_the_request_and_one_of_the_tool_both_hold(vault: Vaul
 
 
 @pytest.mark.parametrize("name", DOORS)
-async def test_a_filter_that_matches_nothing_returns_nothing(vault: Vault, name: str) -> None:  # C18
+async def test_filter_without_matches_returns_nothing_on_api_surface(vault: Vault, name: str) -> None:  # C18
     """The grammar's operators come through every door: none of these holds for a document."""
     door = DOORS[name]
     ours = "filters" in door.filters and "type" not in door.filters["filters"]
@@ -148,7 +148,7 @@ async def test_a_filter_that_matches_nothing_returns_nothing(vault: Vault, name:
 
 
 @pytest.mark.parametrize("name", DOORS)
-async def test_every_door_refuses_what_is_no_filter(vault: Vault, name: str) -> None:
+async def test_invalid_filter_is_rejected_on_api_surface(vault: Vault, name: str) -> None:
     door = DOORS[name]
     path = door.path.format(collection_id=vault.collection_id, profile_id=PROFILE)
     ours = "filters" in door.filters and "type" not in door.filters["filters"]
@@ -161,7 +161,7 @@ async def test_every_door_refuses_what_is_no_filter(vault: Vault, name: str) -> 
 
 
 @pytest.mark.parametrize("path", LISTS)
-async def test_filters_hold_in_lists(vault: Vault, path: str) -> None:
+async def test_filter_applies_to_list_routes(vault: Vault, path: str) -> None:
     path = path.format(collection_id=vault.collection_id, vector_store_id=vault.collection_id)
 
     async def listed(**params: str) -> str:
@@ -176,7 +176,7 @@ async def test_filters_hold_in_lists(vault: Vault, path: str) -> None:
     assert "open" in filtered
 
 
-async def test_a_filter_holds_in_a_deletion(vault: Vault) -> None:
+async def test_filter_applies_to_deletion(vault: Vault) -> None:
     path = DELETION.format(collection_id=vault.collection_id)
     response = await vault.client.post(path, json=OURS)
     assert response.json() == {"matched": 1, "deleted": 1, "remaining": 0}
@@ -185,7 +185,7 @@ async def test_a_filter_holds_in_a_deletion(vault: Vault) -> None:
     assert vault.open not in left
 
 
-async def test_filters_hold_in_every_tool(vault: Vault) -> None:
+async def test_filter_applies_to_mcp_tools(vault: Vault) -> None:
     async with mcp_client(vault.api.url, vault.tenant) as client:
         tools = (await client.list_tools()).tools
         filtering = [tool.name for tool in tools if "filters" in tool.input_schema["properties"]]
@@ -200,7 +200,7 @@ async def test_filters_hold_in_every_tool(vault: Vault) -> None:
                 assert vault.open in json.dumps(filtered), name
 
 
-async def test_a_new_door_with_filters_needs_a_case(vault: Vault) -> None:
+async def test_routes_with_filters_have_a_case(vault: Vault) -> None:
     schema = (await vault.client.get("/openapi.json")).json()
     bodies = {path: body_of(schema, path) for path in schema["paths"]}
     filtering = {path for path, body in bodies.items() if "filters" in properties(schema, body, nested=True)}

@@ -70,7 +70,7 @@ async def vendor_api(
 
 @pytest.mark.parametrize("door", ["rag", "collection"])
 @pytest.mark.parametrize("stream", [False, True])
-async def test_the_later_request_is_the_same(
+async def test_dry_run_matches_the_later_request(
     vendor_api: tuple[FakeVendor, LiveApi, str], door: str, stream: bool
 ) -> None:  # N11
     vendor, api, tenant = vendor_api
@@ -107,7 +107,7 @@ async def test_the_later_request_is_the_same(
     assert [source["number"] for source in dry["sources"]] == [1, 2]
 
 
-async def test_model_is_asked_to_cite_by_label(vendor_api: tuple[FakeVendor, LiveApi, str]) -> None:
+async def test_prompt_instructs_model_to_cite_by_label(vendor_api: tuple[FakeVendor, LiveApi, str]) -> None:
     _, api, tenant = vendor_api
     async with api.client(tenant) as client:
         await add_documents(client, await new_collection(client), **TEXTS)
@@ -119,7 +119,7 @@ async def test_model_is_asked_to_cite_by_label(vendor_api: tuple[FakeVendor, Liv
         assert f"[Context {number}]" in request
 
 
-async def test_cost_is_known_where_the_price_is(vendor_api: tuple[FakeVendor, LiveApi, str]) -> None:
+async def test_dry_run_reports_cost_for_known_price(vendor_api: tuple[FakeVendor, LiveApi, str]) -> None:
     _, api, tenant = vendor_api
     async with api.client(tenant) as client:
         await add_documents(client, await new_collection(client), **TEXTS)
@@ -134,7 +134,7 @@ async def test_cost_is_known_where_the_price_is(vendor_api: tuple[FakeVendor, Li
     assert dry["max_cost_usd"] == pytest.approx((tokens * price[0] + 2048 * price[1]) / 1e6)
 
 
-async def test_nothing_would_be_sent(
+async def test_dry_run_without_model_reports_empty_request_and_rejects_rewrite(
     postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str]
 ) -> None:
     tenant = make_tenant()
@@ -151,7 +151,7 @@ async def test_nothing_would_be_sent(
     assert (rewritten.status_code, rewritten.json()["errors"][0]["field"]) == (422, "rewrite")
 
 
-def test_the_hash_is_of_the_json_and_not_of_its_spelling() -> None:
+def test_request_hash_is_independent_of_json_key_order() -> None:
     assert request_hash({"a": 1, "b": ["é", None]}) == request_hash({"b": ["é", None], "a": 1})
     assert request_hash({"a": 1}) != request_hash({"a": 2})
     # printf '{"a":"é"}' | sha256sum

@@ -149,7 +149,7 @@ class Load:
         assert response.status_code == status, response.text
 
 
-async def test_from_384_to_768_under_load(room: Room) -> None:  # N15, D13
+async def test_embedding_switch_under_load_fails_no_query(room: Room) -> None:  # N15, D13
     """No question fails, and each finds its passage, by whichever model."""
     load = Load(room)
     async with asyncio.timeout(120), asyncio.TaskGroup() as group:
@@ -161,7 +161,7 @@ async def test_from_384_to_768_under_load(room: Room) -> None:  # N15, D13
     assert await room.provider() == "large"
 
 
-async def test_a_bad_model_is_refused_with_the_figures(room: Room) -> None:  # N15
+async def test_switch_to_worse_model_is_rejected_with_figures(room: Room) -> None:  # N15
     await room.ready("bad")
     response = await room.post("/switch", questions=[{"question": text} for text in QUESTIONS])
     assert response.status_code == 409
@@ -177,7 +177,7 @@ async def test_a_bad_model_is_refused_with_the_figures(room: Room) -> None:  # N
     assert await room.search("heron") == TEXTS["heron"]
 
 
-async def test_a_good_model_passes_by_the_questions_that_were_asked(room: Room) -> None:
+async def test_switch_to_good_model_passes_with_logged_queries(room: Room) -> None:
     for text in QUESTIONS[:5]:
         path = f"/v1/collections/{room.collection_id}/query"
         (await room.client.post(path, json={"query": text})).raise_for_status()
@@ -192,7 +192,7 @@ async def test_a_good_model_passes_by_the_questions_that_were_asked(room: Room) 
     assert (await room.post("/switch")).json()["state"] == "switched"
 
 
-async def test_judgements_decide_where_they_are_given(room: Room) -> None:
+async def test_relevance_judgments_decide_the_comparison(room: Room) -> None:
     judged = [{"question": f"Where is the {word} kept?", "relevant": [f"{word}.md"]} for word in WORDS]
     await room.ready("bad")
     response = await room.post("/switch", questions=judged)
@@ -207,7 +207,7 @@ async def test_judgements_decide_where_they_are_given(room: Room) -> None:
     assert (await room.post("/switch", questions=judged)).status_code == 200
 
 
-async def test_without_a_question_nothing_can_be_compared(room: Room) -> None:
+async def test_switch_without_queries_to_compare_is_rejected(room: Room) -> None:
     early = await room.post("/switch")
     assert early.status_code == 404
     await room.ready("large")
@@ -216,7 +216,7 @@ async def test_without_a_question_nothing_can_be_compared(room: Room) -> None:
     assert await room.provider() == "small"
 
 
-async def test_what_it_takes_is_said_beforehand(room: Room) -> None:
+async def test_dry_run_returns_estimate_and_starts_nothing(room: Room) -> None:
     response = await room.post(embedding_provider="large", dry_run=True)
     assert response.status_code == 202, response.text
     assert response.json()["change"] is None

@@ -156,7 +156,7 @@ async def room(tenant_db: TenantDatabase, database: Database) -> Room:
     return room
 
 
-async def test_from_one_model_to_another_and_back(room: Room) -> None:
+async def test_embedding_model_is_switched_and_rolled_back(room: Room) -> None:
     before = room.collection.space
     started = await room.start()
     assert started.state is SwitchState.FILLING
@@ -189,7 +189,7 @@ async def test_from_one_model_to_another_and_back(room: Room) -> None:
     assert await room.ask() == MILL
 
 
-async def test_writers_write_vectors_of_both_models(room: Room) -> None:
+async def test_writers_store_vectors_of_both_models(room: Room) -> None:
     other = (await room.start()).other.space
     await room.fill()
     asked_of_new = len(room.new.texts)
@@ -208,7 +208,7 @@ async def test_writers_write_vectors_of_both_models(room: Room) -> None:
     assert await room.ask("the well in the yard") == "a well in the yard"
 
 
-async def test_a_new_model_that_is_down_holds_up_no_writer(room: Room) -> None:
+async def test_unavailable_new_model_does_not_block_writers(room: Room) -> None:
     await room.start()
     await room.fill()
     room.new.fails = True
@@ -226,7 +226,7 @@ async def test_a_new_model_that_is_down_holds_up_no_writer(room: Room) -> None:
     await room.switches.switch(room.collection.id)
 
 
-async def test_another_model_of_the_same_dimension_has_a_space_of_its_own(
+async def test_other_model_of_same_dimension_uses_its_own_space(
     tenant_db: TenantDatabase, database: Database, postgres_server: EmbeddedPostgres
 ) -> None:
     room = await make_room(tenant_db, database, new_dimension=OLD)
@@ -249,7 +249,7 @@ async def test_another_model_of_the_same_dimension_has_a_space_of_its_own(
     assert await room.ask() == MILL
 
 
-async def test_a_question_in_flight_is_embedded_anew(room: Room) -> None:
+async def test_query_in_flight_during_switch_is_reembedded(room: Room) -> None:
     await room.start()
     await room.fill()
 
@@ -264,7 +264,7 @@ async def test_a_question_in_flight_is_embedded_anew(room: Room) -> None:
     assert (await room.switches.get(room.collection.id)).state is SwitchState.SWITCHED
 
 
-async def test_a_search_in_a_space_that_is_not_the_collections_is_refused(room: Room) -> None:
+async def test_search_in_other_vector_space_is_rejected(room: Room) -> None:
     with pytest.raises(EmbeddingModelChangedError):
         await room.store.search(
             query_vector=[1.0] * OLD,
@@ -275,7 +275,9 @@ async def test_a_search_in_a_space_that_is_not_the_collections_is_refused(room: 
         )
 
 
-async def test_a_document_in_flight_is_embedded_anew(tenant_db: TenantDatabase, database: Database) -> None:
+async def test_document_in_flight_during_switch_is_reembedded(
+    tenant_db: TenantDatabase, database: Database
+) -> None:
     """Embedded by the old model alone, stored after the exchange: equal lengths would hide it."""
     room = await make_room(tenant_db, database, new_dimension=OLD)
     await room.ingest("0.txt", "the boiler of house 0")
@@ -298,7 +300,7 @@ async def test_a_document_in_flight_is_embedded_anew(tenant_db: TenantDatabase, 
     assert MILL in room.new.texts
 
 
-async def test_each_step_is_refused_where_it_has_no_place(room: Room) -> None:
+async def test_steps_in_wrong_state_are_rejected(room: Room) -> None:
     steps = (room.switches.switch, room.switches.rollback, room.switches.finish, room.switches.cancel)
     for step in steps:
         with pytest.raises(NotFoundError):
@@ -318,7 +320,7 @@ async def test_each_step_is_refused_where_it_has_no_place(room: Room) -> None:
             await step(room.collection.id)
 
 
-async def test_a_cancelled_change_leaves_nothing_behind(room: Room) -> None:
+async def test_cancelled_switch_leaves_no_vectors(room: Room) -> None:
     other = (await room.start()).other.space
     await room.fill()
     await room.switches.cancel(room.collection.id)
@@ -331,7 +333,7 @@ async def test_a_cancelled_change_leaves_nothing_behind(room: Room) -> None:
     await room.start()  # and another may begin
 
 
-async def test_vectors_of_a_writer_that_knows_no_second_space_are_put_right(room: Room) -> None:
+async def test_vectors_of_outdated_writers_are_repaired_before_switch(room: Room) -> None:
     """The version before retires passages without a look at it, and adds them with one vector."""
     other = (await room.start()).other.space
     await room.fill()
@@ -354,7 +356,7 @@ async def test_vectors_of_a_writer_that_knows_no_second_space_are_put_right(room
     assert await room.vectors(other) == await room.passages()
 
 
-async def test_several_workers_embed_no_passage_twice(make_database: Callable[..., str]) -> None:
+async def test_concurrent_workers_embed_no_chunk_twice(make_database: Callable[..., str]) -> None:
     async with Database(make_conninfo(make_database(), user="vectorforge_app"), pool_size=5) as database:
         room = await make_room(database.for_tenant("a"), database)
         for number in range(20):
@@ -374,7 +376,7 @@ async def several_workers(room: Room) -> None:
     assert sorted(room.new.texts) == sorted(passage(number) for number in range(20))
 
 
-async def test_a_step_of_a_killed_worker_is_taken_up(room: Room) -> None:
+async def test_killed_step_is_resumed_by_another_worker(room: Room) -> None:
     await room.start()
     claimed = EmbeddingBackfill(room.database, room.registry, batch=8, lease_s=0.2)
     room.registry.register(HashingEmbedder(name="new", dimension=NEW, delay_s=60))
@@ -387,7 +389,7 @@ async def test_a_step_of_a_killed_worker_is_taken_up(room: Room) -> None:
     assert (await room.switches.get(room.collection.id)).vectors == 20
 
 
-async def test_a_document_that_is_being_written_is_left_to_the_next_pass(room: Room) -> None:
+async def test_locked_document_is_deferred_to_the_next_pass(room: Room) -> None:
     await room.start()
     held = "SELECT FROM vectorforge.documents WHERE tenant_id = %s AND source = '7.txt' FOR UPDATE"
     async with room.db.transaction() as connection:
@@ -400,7 +402,7 @@ async def test_a_document_that_is_being_written_is_left_to_the_next_pass(room: R
     assert (await room.switches.get(room.collection.id)).vectors == 20
 
 
-async def test_a_deleted_collection_takes_its_change_along(room: Room) -> None:
+async def test_deleted_collection_deletes_its_switch(room: Room) -> None:
     await room.start()
     await room.fill()
     await CollectionRepository(room.db).delete(room.collection.id)
@@ -412,7 +414,7 @@ async def test_a_deleted_collection_takes_its_change_along(room: Room) -> None:
         assert row == {"n": 0}
 
 
-async def test_documents_taken_in_again_after_a_switch_are_not_embedded_again(room: Room) -> None:
+async def test_reingested_documents_after_switch_are_not_reembedded(room: Room) -> None:
     await room.start()
     await room.fill()
     await room.switches.switch(room.collection.id)
@@ -427,7 +429,7 @@ async def test_documents_taken_in_again_after_a_switch_are_not_embedded_again(ro
     assert len(room.old.texts) == 20
 
 
-async def test_a_limited_rate_holds_for_all_processes_together(room: Room) -> None:
+async def test_rate_limit_applies_across_processes(room: Room) -> None:
     """Eight passages, then nobody takes the change up for the rest of their time."""
     await room.start()
     limited = EmbeddingBackfill(room.database, room.registry, batch=8, per_minute=60)
@@ -449,7 +451,7 @@ async def test_a_limited_rate_holds_for_all_processes_together(room: Room) -> No
     assert (await room.switches.get(room.collection.id)).vectors == 11  # never more than a minute's
 
 
-async def test_a_limited_rate_delays_nothing_else(make_database: Callable[..., str]) -> None:
+async def test_rate_limit_delays_no_other_work(make_database: Callable[..., str]) -> None:
     async with Database(make_conninfo(make_database(), user="vectorforge_app"), pool_size=5) as database:
         room = await make_room(database.for_tenant("a"), database)
         other = await make_room(database.for_tenant("b"), database)

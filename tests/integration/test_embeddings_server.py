@@ -46,7 +46,7 @@ def provider(base_url: str, model: str = "all-MiniLM-L6-v2") -> OpenAIEmbeddingP
     )
 
 
-async def test_its_vectors_are_the_local_models(base_url: str) -> None:
+async def test_server_vectors_match_the_local_model(base_url: str) -> None:
     remote, local = provider(base_url), LocalEmbeddingProvider()
     try:
         found, expected = await remote.embed_documents(TEXTS), await local.embed_documents(TEXTS)
@@ -58,7 +58,7 @@ async def test_its_vectors_are_the_local_models(base_url: str) -> None:
         await local.aclose()
 
 
-async def test_a_model_that_it_does_not_have_is_an_error(base_url: str) -> None:
+async def test_unknown_model_raises_embedding_error(base_url: str) -> None:
     unknown = provider(base_url, "some-other-model")
     try:
         with pytest.raises(EmbeddingError) as failed:
@@ -68,7 +68,7 @@ async def test_a_model_that_it_does_not_have_is_an_error(base_url: str) -> None:
         await unknown.aclose()
 
 
-async def test_a_blank_text_is_refused(base_url: str) -> None:
+async def test_blank_text_returns_400(base_url: str) -> None:
     body = {"model": "all-MiniLM-L6-v2", "input": "  "}
     async with aiohttp.ClientSession() as http, http.post(f"{base_url}/embeddings", json=body) as response:
         assert response.status == 400

@@ -90,7 +90,7 @@ def summary_of(outcome: Outcome, baseline: Baseline | None = None) -> Summary:
     return summarize(outcome.runs, measures_at(outcome.plan.k), Bootstrap(500), baseline)
 
 
-async def test_a_search_is_measured_without_a_model_or_a_log(
+async def test_retrieval_evaluation_uses_no_model_and_no_log(
     services: TenantServices, collection: Collection, openai: FakeOpenAI
 ) -> None:
     steps: list[None] = []
@@ -109,7 +109,7 @@ async def test_a_search_is_measured_without_a_model_or_a_log(
     assert {len(scored.found) for scored in narrow.scored} == {1}
 
 
-async def test_answers_are_measured_by_what_they_cite_hold_and_cost(
+async def test_answer_evaluation_measures_citations_containment_and_cost(
     services: TenantServices, collection: Collection, openai: FakeOpenAI
 ) -> None:
     outcome = await evaluate(services, collection, plan())
@@ -125,7 +125,7 @@ async def test_answers_are_measured_by_what_they_cite_hold_and_cost(
 
 
 @pytest.mark.parametrize("retrieval_only", [True, False])
-async def test_a_worse_variant_is_a_regression(
+async def test_worse_variant_is_reported_as_regression(
     services: TenantServices, collection: Collection, retrieval_only: bool
 ) -> None:
     outcome = await evaluate(
@@ -141,7 +141,7 @@ async def test_a_worse_variant_is_a_regression(
     assert (recall.estimate.value, recall.estimate.low, recall.estimate.high) == (-1, -1, -1)
 
 
-async def test_a_baseline_finds_what_has_become_worse(
+async def test_baseline_comparison_detects_regressions(
     services: TenantServices, collection: Collection, tmp_path: Path
 ) -> None:
     before = await evaluate(services, collection, plan(retrieval_only=True))
@@ -162,7 +162,7 @@ async def test_a_baseline_finds_what_has_become_worse(
     assert "recall@10" in {d.measure.name for d in summary.regressions}
 
 
-async def test_changed_questions_are_not_compared_with_a_baseline(
+async def test_changed_questions_are_excluded_from_baseline_comparison(
     services: TenantServices, collection: Collection
 ) -> None:
     stored = Baseline.of(await evaluate(services, collection, plan(retrieval_only=True)))
@@ -175,7 +175,7 @@ async def test_changed_questions_are_not_compared_with_a_baseline(
     assert summary.regressions == []
 
 
-async def test_a_baseline_that_does_not_fit_is_refused(
+async def test_incompatible_baseline_is_rejected(
     services: TenantServices, collection: Collection, tmp_path: Path
 ) -> None:
     outcome = await evaluate(services, collection, plan("default", "narrow", retrieval_only=True))
@@ -194,7 +194,7 @@ async def test_a_baseline_that_does_not_fit_is_refused(
         Baseline.read(tmp_path / "b.json", outcome.plan)
 
 
-async def test_a_failed_question_scores_nothing_and_the_others_go_on(
+async def test_failed_question_scores_zero_and_evaluation_continues(
     services: TenantServices, collection: Collection, openai: FakeOpenAI
 ) -> None:
     openai.script(Reply(), Failure(400))
@@ -207,7 +207,7 @@ async def test_a_failed_question_scores_nothing_and_the_others_go_on(
     assert summary_of(outcome).figures["default"]["failures"].value == 1 / 8
 
 
-async def test_a_service_that_is_gone_ends_the_evaluation(
+async def test_unavailable_model_aborts_the_evaluation(
     services: TenantServices, collection: Collection, openai: FakeOpenAI
 ) -> None:
     openai.script(*[Failure(500)] * 50)  # each question gets passages instead of an answer
@@ -216,20 +216,20 @@ async def test_a_service_that_is_gone_ends_the_evaluation(
     assert len(openai.bodies) < 12
 
 
-async def test_a_collection_without_the_sources_is_refused(services: TenantServices) -> None:
+async def test_collection_without_the_sources_is_rejected(services: TenantServices) -> None:
     empty = await services.create_collection("empty")
     with pytest.raises(InvalidInputError, match=r"empty has none of the sources .* kettle\.md"):
         await evaluate(services, empty, plan(retrieval_only=True))
 
 
-async def test_an_unknown_variant_is_refused_before_anything_is_asked(
+async def test_unknown_variant_is_rejected_before_any_query(
     services: TenantServices, collection: Collection
 ) -> None:
     with pytest.raises(InvalidInputError, match="default, precise, comprehensive, narrow"):
         Evaluation(services, collection, plan("default", "yours"))
 
 
-async def test_the_report_stands_alone_and_shows_what_went_worst(
+async def test_report_is_self_contained_and_lists_largest_losses(
     services: TenantServices, collection: Collection
 ) -> None:
     evil = Question("<i>", "What is the <script>alert(1)</script>?", (Relevant(source="kettle.md"),), ("no",))
@@ -250,7 +250,7 @@ async def test_the_report_stands_alone_and_shows_what_went_worst(
     assert len(re.findall(r'class="loss"', page)) >= 8  # a line for each question that lost
 
 
-def test_a_baseline_is_readable_json(tmp_path: Path) -> None:
+def test_baseline_json_round_trips(tmp_path: Path) -> None:
     scored = {"fingerprint": "ab", "values": {"recall": 1.0}}
     rows = {
         "format": "vectorforge-baseline-1", "created_at": "2026-11-22T10:00:00Z", "collection": "c",

@@ -3,7 +3,7 @@
 from tests.support.aws.fake_aws import FakeAws
 
 
-def test_a_server_is_empty_at_first_whatever_another_left() -> None:
+def test_fake_aws_starts_empty() -> None:
     with FakeAws() as first:
         first.create_bucket("left-behind")
     with FakeAws() as second:

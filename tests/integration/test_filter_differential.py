@@ -93,7 +93,7 @@ def statements(cases: Sequence[Case]) -> Iterator[tuple[Sequence[Case], str, dic
 
 # C18 B-024 B-025
 @pytest.mark.parametrize("seed", SEEDS)
-async def test_sql_means_what_the_reference_means(
+async def test_sql_filter_matches_reference_evaluator(
     direct_database: Database, make_tenant: Callable[[], str], seed: int
 ) -> None:
     generator = random.Random(seed)
@@ -124,7 +124,7 @@ def difference(case: Case, kept: Sequence[object], stored: Stored, seed: int) ->
 
 # C18: the same through a search, exact and through the index, and in memory
 @pytest.mark.parametrize("seed", SEEDS)
-async def test_searches_find_what_the_reference_keeps(
+async def test_filtered_search_matches_reference_evaluator(
     direct_database: Database, make_tenant: Callable[[], str], seed: int
 ) -> None:
     generator = random.Random(seed)
@@ -148,7 +148,7 @@ async def test_searches_find_what_the_reference_keeps(
             assert len(found) == len(expected) == found.matched
 
 
-def test_the_filters_tell_chunks_apart() -> None:
+def test_generated_filters_distinguish_chunks() -> None:
     """One that holds for all or for none says little: half of them, with every operator, hold for some."""
     deciding: Counter[str] = Counter()
     total = 0

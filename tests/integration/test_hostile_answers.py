@@ -125,7 +125,7 @@ async def served_until(here: Surroundings, hostile: "asyncio.Task[Any]", most: i
 # Issue 16 A
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("unit", UNITS)
-async def test_others_are_served_while_a_hostile_answer_is_read(
+async def test_hostile_answer_does_not_block_other_requests(
     start: Callable[..., Any], unit: str, streamed: bool
 ) -> None:
     here = await start()
@@ -145,7 +145,7 @@ async def test_others_are_served_while_a_hostile_answer_is_read(
 
 
 # Issue 16 A: tokens that the vendor did not count are counted between the last text and the end
-async def test_others_are_served_while_the_tokens_of_a_long_answer_are_counted(
+async def test_token_count_of_long_answer_does_not_block_other_requests(
     start: Callable[..., Any],
 ) -> None:
     here = await start()
@@ -159,7 +159,7 @@ async def test_others_are_served_while_the_tokens_of_a_long_answer_are_counted(
 
 # Issue 16 A: without pauses nothing could end it
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-async def test_a_hostile_answer_ends_by_its_own_timeout(start: Callable[..., Any], streamed: bool) -> None:
+async def test_hostile_answer_ends_at_its_own_deadline(start: Callable[..., Any], streamed: bool) -> None:
     here = await start(query_timeout_s=TIMEOUT_S)
     here.repeat("a.", LONGEST)
     found = await ask(here, streamed=streamed)

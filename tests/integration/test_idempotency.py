@@ -69,9 +69,9 @@ def assert_one_answer(responses: list[httpx2.Response]) -> None:
 
 
 # Fault 44
-class TestOneAnswer:
+class TestReplay:
     @pytest.mark.parametrize(("path", "body"), DOORS)
-    async def test_of_five_requests_one_after_another(
+    async def test_sequential_requests_with_one_key_replay_one_answer(
         self, servers: KeyedServers, path: str, body: dict[str, Any]
     ) -> None:
         key, path = new_key(), path.format(collection=servers.collection_id)
@@ -86,7 +86,7 @@ class TestOneAnswer:
         assert (servers.generations, len(await servers.logs())) == (1, 1)
 
     @BOTH
-    async def test_of_five_requests_at_once(
+    async def test_concurrent_requests_with_one_key_replay_one_answer(
         self, app_url: str, tenants: tuple[str, str], body: dict[str, Any]
     ) -> None:
         key, llms = new_key(), [ScriptedLLM(delay_s=0.5) for _ in range(2)]
@@ -95,7 +95,7 @@ class TestOneAnswer:
             assert_one_answer(responses)
             assert (servers.generations, len(await servers.logs())) == (1, 1)
 
-    async def test_a_stream_is_whole_and_in_order(self, servers: KeyedServers) -> None:
+    async def test_replayed_stream_is_complete_and_ordered(self, servers: KeyedServers) -> None:
         key = new_key()
         await servers.ask(0, key, STREAM)
         async with servers.clients[1].stream("POST", RAG, json=STREAM, headers=key) as response:
@@ -103,14 +103,14 @@ class TestOneAnswer:
         check_order(events)
         assert events[-1].name == "done"
 
-    async def test_other_keys_and_no_key_are_answered_anew(self, servers: KeyedServers) -> None:
+    async def test_other_key_or_no_key_generates_new_answer(self, servers: KeyedServers) -> None:
         keys = [new_key(), new_key(), {}, {}]
         responses = [await servers.ask(0, key) for key in keys]
         assert len({response.json()["id"] for response in responses}) == 4
         assert not any(REPLAYED in response.headers for response in responses)
         assert (servers.generations, len(await servers.logs())) == (4, 4)
 
-    async def test_a_degraded_answer_is_one(self, app_url: str, tenants: tuple[str, str]) -> None:
+    async def test_degraded_answer_is_replayed(self, app_url: str, tenants: tuple[str, str]) -> None:
         llms = [ScriptedLLM((), error=LLMError("no")) for _ in range(2)]
         async with keyed_servers(app_url, tenants, llms=llms) as servers:
             key = new_key()
@@ -120,7 +120,7 @@ class TestOneAnswer:
             assert len(await servers.logs()) == 1
 
     @BOTH
-    async def test_is_charged_once(
+    async def test_repeated_request_is_charged_once(
         self, app_url: str, tenants: tuple[str, str], direct_database: Database, body: dict[str, Any]
     ) -> None:
         limits = TenantLimits(direct_database.for_tenant(tenants[0]))
@@ -136,7 +136,7 @@ class TestOneAnswer:
 
 class TestStoredBytes:
     @pytest.mark.parametrize("path", [RAG, "/v1/collections/{collection}/query", "/v1/docrag/query"])
-    async def test_dry_run_under_a_key_stores_nothing(self, servers: KeyedServers, path: str) -> None:
+    async def test_dry_run_with_key_stores_nothing(self, servers: KeyedServers, path: str) -> None:
         key, path = new_key(), path.format(collection=servers.collection_id)
         for number in range(2):
             dry = await servers.ask(number, key, {**QUESTION, "dry_run": True}, path)
@@ -146,12 +146,12 @@ class TestStoredBytes:
         answer = await servers.ask(0, key, QUESTION, path)  # the key is still free
         assert (answer.status_code, servers.generations) == (200, 1)
 
-    async def test_dry_run_with_a_wrong_key_is_refused(self, servers: KeyedServers) -> None:
+    async def test_dry_run_with_invalid_key_is_rejected(self, servers: KeyedServers) -> None:
         body = {**QUESTION, "dry_run": True}
         assert (await servers.ask(0, {"Idempotency-Key": "a b"}, body)).status_code == 422
 
     @BOTH
-    async def test_answers_over_the_quota_are_dropped_and_not_made_twice(
+    async def test_answers_over_quota_are_dropped_and_not_regenerated(
         self, app_url: str, tenants: tuple[str, str], body: dict[str, Any]
     ) -> None:
         quota = 10_000
@@ -179,8 +179,8 @@ async def stored_bytes(servers: KeyedServers) -> list[int]:
     return [row["size"] for row in rows]
 
 
-class TestWhoseKey:
-    async def test_another_tenants_key_is_another_key(self, servers: KeyedServers) -> None:
+class TestKeyScope:
+    async def test_same_key_of_other_tenant_is_independent(self, servers: KeyedServers) -> None:
         key = new_key()
         answer = await servers.ask(0, key)
         async with servers.apis[1].client(servers.stranger) as stranger:
@@ -201,7 +201,7 @@ class TestWhoseKey:
         ],
         ids=["field", "stream", "path", "path with a parameter"],
     )
-    async def test_another_request_is_refused(
+    async def test_key_reused_for_other_request_is_rejected(
         self, servers: KeyedServers, path: str, body: dict[str, Any]
     ) -> None:
         key = new_key()
@@ -214,7 +214,7 @@ class TestWhoseKey:
         assert (await servers.ask(1, key)).content == answer.content
         assert servers.generations == 1
 
-    async def test_openais_clients_are_told_in_their_words(self, servers: KeyedServers) -> None:
+    async def test_key_reuse_on_openai_surface_returns_openai_error(self, servers: KeyedServers) -> None:
         key, path = new_key(), "/v1/chat/completions"
         assert (await servers.ask(0, key, COMPLETION, path)).status_code == 200
         refused = await servers.ask(1, key, {**COMPLETION, "temperature": 0}, path)
@@ -225,7 +225,7 @@ class TestWhoseKey:
         [[b""], [b"k" * 256], [b"a b"], [b"\xc3\xa9"], [b"a", b"b"]],
         ids=["empty", "too long", "a blank", "not ASCII", "two"],
     )
-    async def test_what_is_no_key_is_refused(self, servers: KeyedServers, given: list[bytes]) -> None:
+    async def test_invalid_key_is_rejected(self, servers: KeyedServers, given: list[bytes]) -> None:
         headers = [(b"Idempotency-Key", value) for value in given]
         response = await servers.clients[0].post(RAG, json=QUESTION, headers=headers)
         assert response.status_code == 422
@@ -234,13 +234,13 @@ class TestWhoseKey:
         assert "1 to 255 visible ASCII" in error["message"]
         assert servers.generations == 0
 
-    async def test_the_longest_key_is_one(self, servers: KeyedServers) -> None:
+    async def test_key_of_255_characters_is_accepted(self, servers: KeyedServers) -> None:
         key = {"Idempotency-Key": "".join(map(chr, range(0x21, 0x7F))).ljust(255, "k")}
         assert_one_answer([await servers.ask(number, key) for number in range(2)])
 
 
-class TestFollowing:
-    async def test_a_resumable_stream_can_be_followed(self, servers: KeyedServers) -> None:
+class TestResumableStreams:
+    async def test_resumable_stream_with_key_can_be_followed(self, servers: KeyedServers) -> None:
         key = new_key()
         answer = await servers.ask(0, key, {**STREAM, "resumable": True})
         async with servers.clients[0].stream("POST", RAG, json={**STREAM, "resumable": True}) as response:
@@ -250,7 +250,9 @@ class TestFollowing:
         assert followed.content.endswith(answer.content)
 
     @BOTH
-    async def test_what_is_not_resumable_cannot(self, servers: KeyedServers, body: dict[str, Any]) -> None:
+    async def test_stream_without_resumable_cannot_be_followed(
+        self, servers: KeyedServers, body: dict[str, Any]
+    ) -> None:
         await servers.ask(0, new_key(), body)
         (log,) = await servers.logs()
         path = f"/v1/queries/{log.id}"
@@ -258,7 +260,7 @@ class TestFollowing:
         assert (await servers.clients[0].post(f"{path}/stop")).status_code == 404
 
 
-def test_without_the_header_nothing_of_it_is_imported() -> None:
+def test_app_import_loads_no_idempotency_module() -> None:
     program = (
         "import sys; from vectorforge.api.openapi import create_routes; create_routes();"
         "print([name for name in sys.modules if 'idempoten' in name])"

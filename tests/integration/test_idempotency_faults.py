@@ -82,8 +82,10 @@ async def cut_after_first_token(client: httpx2.AsyncClient, key: dict[str, str],
                 return
 
 
-class TestClientsThatLeave:
-    async def test_before_a_whole_answer(self, app_url: str, tenants: tuple[str, str]) -> None:
+class TestDisconnectedClients:
+    async def test_disconnect_before_whole_answer_still_stores_it(
+        self, app_url: str, tenants: tuple[str, str]
+    ) -> None:
         key, llms = new_key(), [ScriptedLLM(delay_s=0.5) for _ in range(2)]
         async with keyed_servers(app_url, tenants, llms=llms) as servers:
             asking = asyncio.create_task(servers.ask(0, key))
@@ -95,7 +97,9 @@ class TestClientsThatLeave:
             (log,) = await servers.logs()
             assert (servers.generations, log.outcome) == (1, "answered")
 
-    async def test_in_the_middle_of_a_stream(self, app_url: str, tenants: tuple[str, str]) -> None:
+    async def test_disconnect_during_stream_still_stores_the_answer(
+        self, app_url: str, tenants: tuple[str, str]
+    ) -> None:
         key, (llms, gate) = new_key(), gated()
         settings = StreamSettings(resume_grace_s=0)  # nobody is expected back, but for the key
         async with keyed_servers(app_url, tenants, llms=llms, streams=settings) as servers:
@@ -112,7 +116,7 @@ class TestClientsThatLeave:
             (log,) = await servers.logs()
             assert (servers.generations, log.outcome) == (1, "answered")
 
-    async def test_who_cannot_have_the_answer_in_time_is_told_when(
+    async def test_waiting_request_past_its_deadline_returns_409_with_retry_after(
         self, app_url: str, tenants: tuple[str, str]
     ) -> None:
         key, (llms, gate) = new_key(), gated()
@@ -136,7 +140,9 @@ class TestClientsThatLeave:
             assert (again.content, again.headers[REPLAYED]) == (answer.content, "true")
             assert servers.generations == 1
 
-    async def test_only_so_many_wait_for_one_answer(self, app_url: str, tenants: tuple[str, str]) -> None:
+    async def test_waiting_requests_for_one_answer_are_limited(
+        self, app_url: str, tenants: tuple[str, str]
+    ) -> None:
         key, (llms, gate) = new_key(), gated()
         async with keyed_servers(app_url, tenants, llms=llms) as servers:
             first = asyncio.create_task(servers.ask(0, key, STREAM))
@@ -153,11 +159,13 @@ class TestClientsThatLeave:
             assert (await servers.ask(1, key, STREAM)).status_code == 200  # nobody waits any more
 
 
-class TestWorkersThatDie:
+class TestCrashedWorkers:
     """Two processes; PostgreSQL knows what they share."""
 
     @BOTH
-    async def test_five_requests_at_once(self, app_url: str, tenants: tuple[str, str], body: Any) -> None:
+    async def test_concurrent_requests_to_two_processes_share_one_answer(
+        self, app_url: str, tenants: tuple[str, str], body: Any
+    ) -> None:
         key, asked = new_key(), {**body, "query": REFUND}
         async with (
             query_surroundings(app_url, tenants[0]) as surroundings,
@@ -176,7 +184,7 @@ class TestWorkersThatDie:
             assert sum(REPLAYED in response.headers for response in responses) == 4
             assert len(surroundings.vendor.requests) == 1
 
-    async def test_a_killed_one_is_taken_over_from(
+    async def test_key_of_killed_worker_is_taken_over(
         self, app_url: str, tenants: tuple[str, str], direct_database: Database
     ) -> None:
         key, asked, gate = new_key(), {**STREAM, "query": REFUND}, LockStep(free=1)
@@ -208,7 +216,7 @@ class TestWorkersThatDie:
             assert (third.content, third.headers[REPLAYED]) == (answer.content, "true")
             assert len(surroundings.vendor.requests) == 2
 
-    async def test_one_that_is_at_work_keeps_its_key(self, app_url: str, tenants: tuple[str, str]) -> None:
+    async def test_active_worker_retains_its_key(self, app_url: str, tenants: tuple[str, str]) -> None:
         """It says so before there is anything to keep, too: the model has said nothing yet."""
         key, llms = new_key(), [ScriptedLLM(delay_s=2) for _ in range(2)]
         async with keyed_servers(app_url, tenants, llms=llms) as servers:
@@ -225,7 +233,9 @@ class TestFailures:
     """They are not kept: the client may try again under the same key."""
 
     @BOTH
-    async def test_a_model_that_fails(self, app_url: str, tenants: tuple[str, str], body: Any) -> None:
+    async def test_failed_model_releases_the_key(
+        self, app_url: str, tenants: tuple[str, str], body: Any
+    ) -> None:
         broken = ScriptedLLM(PIECES[:2], error=LLMError("no"))
         async with keyed_servers(
             app_url,
@@ -243,7 +253,9 @@ class TestFailures:
             assert servers.generations == 2
 
     @BOTH
-    async def test_the_deadline(self, app_url: str, tenants: tuple[str, str], body: Any) -> None:
+    async def test_exceeded_deadline_releases_the_key(
+        self, app_url: str, tenants: tuple[str, str], body: Any
+    ) -> None:
         llms = [ScriptedLLM(delay_s=30), ScriptedLLM()]
         settings = QuerySettings(degraded_answers=False, query_timeout_s=1)
         async with keyed_servers(app_url, tenants, llms=llms, query=settings) as servers:
@@ -253,7 +265,7 @@ class TestFailures:
             again = await servers.ask(1, key, body)
             assert (again.status_code, REPLAYED in again.headers) == (200, False)
 
-    async def test_what_a_request_can_be_refused_for(self, servers: KeyedServers) -> None:
+    async def test_rejected_request_releases_the_key(self, servers: KeyedServers) -> None:
         key = new_key()
         async with servers.apis[0].client(servers.stranger) as stranger:
             assert (await stranger.post(RAG, json=QUESTION, headers=key)).status_code == 404
@@ -264,7 +276,9 @@ class TestFailures:
         assert (await servers.ask(1, key, {**QUESTION, "k": 0})).status_code == 422
         assert (await servers.ask(1, key)).status_code == 200  # put right, under the same key
 
-    async def test_a_limit(self, app_url: str, tenants: tuple[str, str], direct_database: Database) -> None:
+    async def test_rate_limited_request_releases_the_key(
+        self, app_url: str, tenants: tuple[str, str], direct_database: Database
+    ) -> None:
         limits, key = TenantLimits(direct_database.for_tenant(tenants[0])), new_key()
         await limits.change(Limits(requests_per_minute=3))  # two of them for the document
         async with keyed_servers(app_url, tenants) as servers:
@@ -276,7 +290,7 @@ class TestFailures:
             assert (answer.status_code, REPLAYED in answer.headers) == (200, False)
 
     @BOTH
-    async def test_an_answer_that_is_too_long_to_be_kept(
+    async def test_oversize_answer_returns_409_on_replay(
         self, app_url: str, tenants: tuple[str, str], body: Any
     ) -> None:
         settings = StreamSettings(stream_buffer_bytes=10)
@@ -289,8 +303,8 @@ class TestFailures:
             assert servers.generations == 1  # it is not paid for twice, either
 
 
-class TestForgetting:
-    async def test_after_a_day(self, servers: KeyedServers) -> None:
+class TestExpiry:
+    async def test_stored_answer_expires_after_a_day(self, servers: KeyedServers) -> None:
         key, db = new_key(), servers.database.for_tenant(servers.tenant)
         await servers.ask(0, key)
         row = await db.fetch_one("SELECT expires_at - now() AS kept FROM vectorforge.answer_streams")
@@ -303,7 +317,7 @@ class TestForgetting:
         await IngestionWorker(servers.database, no_pipeline, kept_stale_s=3600).run_until_idle()
         assert await db.fetch_one("SELECT 1 AS found FROM vectorforge.answer_streams") is None
 
-    async def test_the_oldest_first(self, app_url: str, tenants: tuple[str, str]) -> None:
+    async def test_oldest_key_is_evicted_first(self, app_url: str, tenants: tuple[str, str]) -> None:
         settings = StreamSettings(idempotency_max_keys=2)
         async with keyed_servers(app_url, tenants, streams=settings) as servers:
             keys = [new_key() for _ in range(3)]
@@ -313,7 +327,7 @@ class TestForgetting:
             assert [answer.headers.get(REPLAYED) for answer in again] == ["true", "true", None]
 
     @BOTH
-    async def test_a_document_that_is_erased(self, servers: KeyedServers, body: Any) -> None:
+    async def test_erased_document_deletes_stored_answer(self, servers: KeyedServers, body: Any) -> None:
         key = new_key()
         await servers.ask(0, key, body)
         erased = await servers.clients[0].delete(f"/v1/documents/{servers.document_id}")
@@ -322,7 +336,7 @@ class TestForgetting:
         assert await db.fetch_one("SELECT 1 AS found FROM vectorforge.answer_streams") is None
         assert REPLAYED not in (await servers.ask(1, key, body)).headers
 
-    async def test_one_that_is_erased_while_it_is_quoted(
+    async def test_erasure_during_generation_stores_no_answer(
         self, app_url: str, tenants: tuple[str, str]
     ) -> None:
         key, (llms, gate) = new_key(), gated()

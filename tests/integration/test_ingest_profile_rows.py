@@ -69,7 +69,7 @@ async def staff(
 
 
 # C-001 C-008 C-025: from the tables of PostgreSQL to passages of each profile
-async def test_tables_become_profiles(staff: Staff) -> None:
+async def test_table_rows_become_profiles(staff: Staff) -> None:
     summary = await staff.ingest()
     assert summary.row()[1:5] == (121, 120, 1, 0)  # 900 has nothing to say, before and after
     assert await staff.texts(1) == {
@@ -83,7 +83,7 @@ async def test_tables_become_profiles(staff: Staff) -> None:
 
 
 # C-010 C-025: what changed is replaced, what did not is not embedded, documents stay
-async def test_again_after_changes(staff: Staff) -> None:
+async def test_reingest_after_changes_updates_changed_rows_only(staff: Staff) -> None:
     await staff.ingest()
     ingestion = await staff.session.services.profiles.ingestion()
     await ingestion.ingest_document(1, "The CV.", SourceType.CV)
@@ -118,13 +118,13 @@ async def test_again_after_changes(staff: Staff) -> None:
         (ProfileQueries("SELECT nothing FROM people", {}), "UndefinedColumn"),
     ],
 )
-async def test_refusals(staff: Staff, queries: ProfileQueries, words: str) -> None:
+async def test_invalid_profile_query_is_rejected(staff: Staff, queries: ProfileQueries, words: str) -> None:
     with pytest.raises(InvalidInputError) as refused:
         await staff.ingest(queries)
     assert words in refused.value.message
 
 
-def test_the_file(tmp_path: Path) -> None:
+def test_profile_query_file_is_read_or_rejected(tmp_path: Path) -> None:
     file = tmp_path / "profiles.toml"
     file.write_text('summary = "SELECT 1"\nskills = """\nSELECT 2\n"""')
     assert ProfileQueries.read(file) == ProfileQueries("SELECT 1", {"skills": "SELECT 2\n"})

@@ -101,7 +101,7 @@ async def shop(
 
 
 # C-001: columns become text, title and metadata, with types that filters can compare
-async def test_rows_become_documents(shop: Shop) -> None:
+async def test_table_rows_become_documents_with_metadata(shop: Shop) -> None:
     summary = await shop.ingest(labels={"shop": "north"})
     assert (summary.row()[1:5], summary.skipped) == ((250, 250, 0, 0), 0)
     (best,) = await shop.search("body", {"price": {"$gte": 17, "$lt": 18}, "tags": "a", "shop": "north"})
@@ -112,14 +112,14 @@ async def test_rows_become_documents(shop: Shop) -> None:
 
 
 # Issue 7, point 4: short rows share requests to the model
-async def test_rows_share_requests(shop: Shop) -> None:
+async def test_table_rows_share_embedding_requests(shop: Shop) -> None:
     await shop.ingest()
     assert sum(shop.embedder.requests) == 250
     assert len(shop.embedder.requests) <= 10
 
 
 # Incremental: only new and changed rows are read and embedded, whatever their times are
-async def test_only_what_changed_is_ingested(shop: Shop) -> None:
+async def test_reingest_embeds_changed_rows_only(shop: Shop) -> None:
     await shop.ingest()
     shop.embedded.clear()
     again = await shop.ingest()
@@ -141,14 +141,14 @@ async def test_only_what_changed_is_ingested(shop: Shop) -> None:
 
 
 # Other columns, other labels: what was made otherwise is made anew
-async def test_another_mapping_is_a_change(shop: Shop) -> None:
+async def test_changed_mapping_reingests_all_rows(shop: Shop) -> None:
     await shop.ingest()
     assert (await shop.ingest(metadata=["price"])).row()[2] == 250
     assert (await shop.ingest(metadata=["price"])).skipped == 250
     assert (await shop.ingest(metadata=["price"], labels={"shop": "north"})).skipped == 0
 
 
-async def test_without_a_time_of_change_the_text_tells(shop: Shop) -> None:
+async def test_rows_without_timestamp_are_compared_by_text(shop: Shop) -> None:
     await shop.ingest(updated=None)
     shop.embedded.clear()
     shop.sql("UPDATE articles SET body = 'New words' WHERE id = 3")
@@ -158,7 +158,7 @@ async def test_without_a_time_of_change_the_text_tells(shop: Shop) -> None:
 
 
 # Deletions only when they are asked for, and only of these rows
-async def test_deletions(shop: Shop) -> None:
+async def test_deleted_rows_are_removed_only_with_delete_option(shop: Shop) -> None:
     shop.sql("DELETE FROM articles WHERE id > 4")
     await shop.ingest()
     await shop.ingest(name="others", query="SELECT * FROM articles WHERE id = 1", table=None)
@@ -171,7 +171,7 @@ async def test_deletions(shop: Shop) -> None:
     assert await shop.sources() == {"articles#3", "articles#4", "others#1"}
 
 
-async def test_a_query_with_whatever_sql_has(shop: Shop) -> None:
+async def test_arbitrary_select_query_is_ingested(shop: Shop) -> None:
     query = """
         SELECT id AS "the key", body || ' {braces}' AS body, footnote, headline LIKE 'Article 1%' AS first
         FROM articles WHERE id % 2 = 1 AND id < 6; -- odd ones
@@ -202,7 +202,9 @@ async def test_a_query_with_whatever_sql_has(shop: Shop) -> None:
         ({"dsn": "env:NOT_SET_ANYWHERE"}, "no variable 'NOT_SET_ANYWHERE'"),
     ],
 )
-async def test_refusals(shop: Shop, options: dict[str, Any], words: str) -> None:
+async def test_invalid_ingest_options_are_rejected_without_writes(
+    shop: Shop, options: dict[str, Any], words: str
+) -> None:
     with pytest.raises(VectorForgeError) as refused:
         await shop.ingest(**options)
     assert words in refused.value.message
@@ -211,7 +213,7 @@ async def test_refusals(shop: Shop, options: dict[str, Any], words: str) -> None
 
 
 # The source is read only, also by a query that calls a function
-async def test_nothing_is_written_to_the_source(shop: Shop) -> None:
+async def test_source_database_is_read_only(shop: Shop) -> None:
     shop.sql("CREATE FUNCTION sneaky() RETURNS int LANGUAGE sql AS 'DELETE FROM articles; SELECT 1'")
     with pytest.raises(VectorForgeError):
         await shop.ingest(query="SELECT sneaky() AS id, 'x' AS body", updated=None, title=None, metadata=[])
@@ -229,7 +231,7 @@ async def test_nothing_is_written_to_the_source(shop: Shop) -> None:
         f"postgresql://me:{SECRET}@does-not-exist.invalid/shop",
     ],
 )
-async def test_the_dsn_is_not_told(shop: Shop, dsn: str) -> None:
+async def test_dsn_is_absent_from_errors(shop: Shop, dsn: str) -> None:
     with pytest.raises(VectorForgeError) as failed:
         await shop.ingest(dsn=dsn)
     error: BaseException | None = failed.value
@@ -245,7 +247,7 @@ async def test_the_dsn_is_not_told(shop: Shop, dsn: str) -> None:
     )  # fmt: skip
 
 
-async def test_a_lost_connection_says_so(shop: Shop) -> None:
+async def test_lost_source_connection_raises_unavailable(shop: Shop) -> None:
     shop.sql(
         "CREATE FUNCTION die() RETURNS int LANGUAGE sql AS "
         "$$SELECT pg_terminate_backend(pg_backend_pid())::int$$"
@@ -255,7 +257,7 @@ async def test_a_lost_connection_says_so(shop: Shop) -> None:
 
 
 # A row too large fails alone, with its source; the others are stored
-async def test_a_row_that_fails(shop: Shop) -> None:
+async def test_failing_row_is_reported_and_others_ingested(shop: Shop) -> None:
     shop.sql("DELETE FROM articles WHERE id > 3")
     shop.sql("UPDATE articles SET details = jsonb_build_object('x', repeat('y', 70000)) WHERE id = 2")
     summary = await shop.ingest()
@@ -266,7 +268,9 @@ async def test_a_row_that_fails(shop: Shop) -> None:
 
 
 # The command itself: JSON for programs, exit codes, no secret in its output even with --debug
-def test_the_command(shop: Shop, private_dir: Callable[[str], Path], fresh_database_url: str) -> None:
+def test_ingest_command_reads_dsn_from_environment(
+    shop: Shop, private_dir: Callable[[str], Path], fresh_database_url: str
+) -> None:
     shop.sql("DELETE FROM articles WHERE id > 3")
     kept = {name: value for name, value in os.environ.items() if not name.startswith("VECTORFORGE_")}
     environment = {

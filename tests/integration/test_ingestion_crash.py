@@ -134,7 +134,7 @@ async def library(make_database: Callable[..., str]) -> AsyncIterator[Library]:
 
 # faults.md row 37
 @pytest.mark.parametrize("place", ["ahead", "embed", "store", "stored"])
-async def test_a_killed_worker_loses_and_doubles_nothing(library: Library, place: str) -> None:
+async def test_killed_worker_loses_and_duplicates_no_document(library: Library, place: str) -> None:
     paragraphs = PARAGRAPHS[place]
     await library.submit("old", 4, paragraphs)
     await library.work_to_the_end()

@@ -92,7 +92,7 @@ def check(shown: str, injection: Injection) -> None:
     assert KEY not in shown
 
 
-async def test_an_obedient_model_sends_nothing_out(
+async def test_injected_model_output_contains_no_external_links(
     api: tuple[LiveApi, str], vendor: ObedientOpenAI
 ) -> None:  # issue 8 point 4, faults.md threats 13 to 15: 200 payloads
     running, tenant = api
@@ -127,7 +127,9 @@ async def test_an_obedient_model_sends_nothing_out(
         assert not WAY_OUT.search(row["generated_response"])
 
 
-async def test_every_door_is_as_tight(api: tuple[LiveApi, str]) -> None:  # issue 8 point 4: all doors
+async def test_injection_defenses_apply_to_every_api_surface(
+    api: tuple[LiveApi, str],
+) -> None:  # issue 8 point 4: all doors
     running, tenant = api
     async with running.client(tenant) as client, mcp_client(running.url, tenant) as tools:
         for attack in injections()[::9]:

@@ -154,7 +154,7 @@ async def test_random_jobs_run_exactly_when_allowed(jobs: Jobs, seed: int) -> No
             await jobs.end(job_id)
 
 
-async def test_others_wait_only_with_claimable_job(jobs: Jobs) -> None:
+async def test_waiting_tenant_is_detected_by_claimable_jobs_only(jobs: Jobs) -> None:
     older = await jobs.make("acme", "docs", "a.txt")
     await jobs.make("acme", "docs", "a.txt")
     assert await jobs.dispatcher.others_wait("beta")

@@ -53,7 +53,7 @@ async def api(
         yield served, tenant, model
 
 
-async def test_a_key_revoked_by_another_process_is_refused_at_once(
+async def test_key_revoked_by_other_process_is_rejected_immediately(
     api: tuple[LiveApi, str, ScriptedLLM], postgres_server: EmbeddedPostgres, tmp_path: Path
 ) -> None:  # security 10
     served, tenant, model = api
@@ -79,7 +79,7 @@ async def test_a_key_revoked_by_another_process_is_refused_at_once(
         assert (await client.get("/v1/providers")).status_code == 401
 
 
-async def test_no_route_serves_a_key_that_was_revoked_elsewhere(alice: Alice) -> None:
+async def test_routes_reject_a_key_revoked_by_other_process(alice: Alice) -> None:
     served: set[tuple[str, str]] = set()
     keys = keys_of(alice.api, alice.name)  # tells nothing to those who authenticate
     async with alice.api.client(None) as client:
@@ -97,7 +97,9 @@ async def test_no_route_serves_a_key_that_was_revoked_elsewhere(alice: Alice) ->
     assert served == READS_NOTHING_OF_A_TENANT
 
 
-async def test_streams_begin_with_the_refusal(api: tuple[LiveApi, str, ScriptedLLM]) -> None:
+async def test_stream_with_revoked_key_returns_401_before_any_event(
+    api: tuple[LiveApi, str, ScriptedLLM],
+) -> None:
     served, tenant, model = api
     keys = keys_of(served, tenant)
     async with served.client(None) as client:
@@ -111,7 +113,9 @@ async def test_streams_begin_with_the_refusal(api: tuple[LiveApi, str, ScriptedL
             assert (response.status_code, len(model.calls)) == (401, asked)
 
 
-async def test_ends_and_successors_are_seen_as_well(api: tuple[LiveApi, str, ScriptedLLM]) -> None:
+async def test_request_with_two_keys_is_rejected_once_one_is_revoked(
+    api: tuple[LiveApi, str, ScriptedLLM],
+) -> None:
     served, tenant, _ = api
     keys = keys_of(served, tenant)
     async with served.client(None) as client:
@@ -126,7 +130,7 @@ async def test_ends_and_successors_are_seen_as_well(api: tuple[LiveApi, str, Scr
         assert (await client.get("/v1/collections", headers=bearer(old))).status_code == 200
 
 
-async def test_a_question_costs_no_statement_more(
+async def test_query_with_issued_key_costs_no_additional_statement(
     api: tuple[LiveApi, str, ScriptedLLM], pin_detector: PinDetector
 ) -> None:
     served, tenant, _ = api

@@ -89,7 +89,7 @@ def db(database: Database, make_tenant: Callable[[], str]) -> TenantDatabase:
     return database.for_tenant(make_tenant())
 
 
-class TestAgainstTheFormula:
+class TestBm25Reference:
     """300 passages of random words, the common ones in most of them: every score to nine digits."""
 
     @pytest.fixture
@@ -113,7 +113,7 @@ class TestAgainstTheFormula:
         drawn = [" ".join(generator.choices(LETTERS, k=generator.randrange(1, 12))) for _ in range(30)]
         return [*drawn, "bl", "bl bl cm", "heading 17", "unheard of", "bl unheard", LETTERS[-1]]
 
-    async def test_scores_and_order(
+    async def test_scores_and_order_match_bm25(
         self, db: TenantDatabase, collection_id: UUID, read: list[list[str]]
     ) -> None:
         for question in self.questions():
@@ -128,7 +128,7 @@ class TestAgainstTheFormula:
 
     # a filter changes which passages are found, not how they are scored
     @pytest.mark.parametrize("how", ["joined", "tested"])
-    async def test_a_filter_comes_before_the_limit(
+    async def test_filter_is_applied_before_the_limit(
         self, db: TenantDatabase, collection_id: UUID, read: list[list[str]], how: str
     ) -> None:
         for question in self.questions():
@@ -148,7 +148,9 @@ class TestFrequentWords:
         weights = [1 / (rank + 3) for rank in range(2000)]
         return [generator.choices(words, weights, k=generator.randrange(5, 40)) for _ in range(4000)]
 
-    async def test_the_best_are_the_best(self, db: TenantDatabase, passages: list[list[str]]) -> None:
+    async def test_top_results_match_bm25_with_frequent_words(
+        self, db: TenantDatabase, passages: list[list[str]]
+    ) -> None:
         collection_id = await store(db, list(map(" ".join, passages)), language="simple")
         read = [[*["bl", "cm"] * 3, "heading", str(number), *words] for number, words in enumerate(passages)]
         generator = random.Random(22)
@@ -173,7 +175,7 @@ class TestFrequentWords:
         ("german", "Häuser", [2]),
     ],
 )
-async def test_a_language_decides_what_is_a_word(
+async def test_language_determines_indexed_words(
     db: TenantDatabase, language: str, question: str, ordinals: list[int]
 ) -> None:
     texts = ["The kittens sleep.", "The invoice is due.", "Ein Haus am See"]

@@ -61,8 +61,8 @@ async def until_streams(limits: TenantLimits, count: int) -> None:
             await asyncio.sleep(0.02)
 
 
-class TestReserving:
-    async def test_as_many_requests_as_the_minute_holds(self, tenant_db: TenantDatabase) -> None:
+class TestReservations:
+    async def test_requests_beyond_the_minute_limit_are_rejected(self, tenant_db: TenantDatabase) -> None:
         limits = Limits(requests_per_minute=3)
         left = [(await let_in(tenant_db, limits, Claim())).state for _ in range(3)]
         assert [state and state.requests_left for state in left] == [2, 1, 0]
@@ -72,7 +72,7 @@ class TestReserving:
         assert 0 < error.retry_after_s <= 61
         assert "requests_per_minute is 3" in error.message
 
-    async def test_the_minute_is_the_databases(self, tenant_db: TenantDatabase) -> None:
+    async def test_minute_window_uses_database_time(self, tenant_db: TenantDatabase) -> None:
         limits = Limits(requests_per_minute=2)
         for _ in range(2):
             await let_in(tenant_db, limits, Claim())
@@ -82,13 +82,13 @@ class TestReserving:
         await tenant_db.execute("UPDATE vectorforge.limit_counters SET last_second = last_second - 31")
         await let_in(tenant_db, limits, Claim())
 
-    async def test_asking_twice_counts_once(self, tenant_db: TenantDatabase) -> None:
+    async def test_repeated_admission_of_one_request_counts_once(self, tenant_db: TenantDatabase) -> None:
         limits, request_id = Limits(requests_per_minute=1, tokens_per_day=10), uuid4()
         for _ in range(2):
             await admission(tenant_db, limits, request_id).admit(lambda: Claim(tokens=10))
         await refusal(tenant_db, limits, Claim())
 
-    async def test_tokens_are_held_and_then_settled(self, tenant_db: TenantDatabase) -> None:
+    async def test_tokens_are_reserved_and_settled(self, tenant_db: TenantDatabase) -> None:
         limits = Limits(tokens_per_day=100)
         first = await let_in(tenant_db, limits, Claim(tokens=60))
         early = await refusal(tenant_db, limits, Claim(tokens=60))
@@ -104,7 +104,7 @@ class TestReserving:
         await tenant_db.execute("UPDATE vectorforge.limit_counters SET day = day - 1")
         await let_in(tenant_db, limits, Claim(tokens=100))
 
-    async def test_cost_is_by_the_month(self, tenant_db: TenantDatabase) -> None:
+    async def test_cost_limit_applies_per_month(self, tenant_db: TenantDatabase) -> None:
         limits = Limits(cost_per_month_usd=Decimal("1.00"))
         first = await let_in(tenant_db, limits, Claim(cost_usd=0.7))
         await refusal(tenant_db, limits, Claim(cost_usd=0.7))
@@ -114,12 +114,12 @@ class TestReserving:
         assert error.limit == "cost_per_month_usd"
         assert (await TenantLimits(tenant_db).usage()).cost_usd == Decimal("1.00")
 
-    async def test_what_never_fits_is_no_matter_of_waiting(self, tenant_db: TenantDatabase) -> None:
+    async def test_claim_above_the_limit_is_rejected_as_invalid(self, tenant_db: TenantDatabase) -> None:
         with pytest.raises(InvalidInputError, match=r"tokens_per_day is 100") as caught:
             await let_in(tenant_db, Limits(tokens_per_day=100), Claim(tokens=101))
         assert caught.value.field == "max_tokens"
 
-    async def test_a_reservation_expires(self, tenant_db: TenantDatabase) -> None:
+    async def test_reservation_expires(self, tenant_db: TenantDatabase) -> None:
         limits = Limits(tokens_per_day=100, concurrent_streams=1)
         claim = Claim(is_stream=True, tokens=100)
         lost = await let_in(tenant_db, limits, claim)
@@ -129,7 +129,7 @@ class TestReserving:
         await settle(tenant_db, lost, 100)  # too late: it is gone
         assert (await TenantLimits(tenant_db).usage()).tokens == 100
 
-    async def test_background_work_is_charged_at_once(self, tenant_db: TenantDatabase) -> None:
+    async def test_background_work_is_charged_immediately(self, tenant_db: TenantDatabase) -> None:
         gate = LimitGate(Limits(tokens_per_day=100, requests_per_minute=1))
         await charge(tenant_db, gate, 60)
         with pytest.raises(LimitExceededError, match="tokens_per_day"):
@@ -137,7 +137,7 @@ class TestReserving:
         assert (await TenantLimits(tenant_db).usage()).tokens == 60
         await let_in(tenant_db, gate.defaults, Claim())  # it was no request
 
-    async def test_a_tenants_own_limits_come_first(
+    async def test_tenant_limits_override_server_defaults(
         self, tenant_db: TenantDatabase, other_tenant_db: TenantDatabase
     ) -> None:
         await TenantLimits(tenant_db).change(Limits(requests_per_minute=1))
@@ -148,7 +148,7 @@ class TestReserving:
         await refusal(tenant_db, server, Claim())
         await let_in(other_tenant_db, server, Claim())
 
-    async def test_without_limits_nothing_is_written_or_asked_again(self, tenant_db: TenantDatabase) -> None:
+    async def test_unlimited_tenant_writes_no_counters(self, tenant_db: TenantDatabase) -> None:
         gate = LimitGate(Limits())
         await Admission(tenant_db, gate, uuid4(), hold_s=60).admit()
         assert gate.is_open(tenant_db.tenant_id)
@@ -189,7 +189,7 @@ async def fill(client: httpx2.AsyncClient) -> None:
     await add_documents(client, await new_collection(client), refunds="A refund takes five days.")
 
 
-async def test_exactly_so_many_pass_through_all_processes(
+async def test_concurrent_requests_across_processes_respect_the_limit(
     postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str]
 ) -> None:
     loud, quiet = make_tenant(), make_tenant()
@@ -235,7 +235,7 @@ async def test_exactly_so_many_pass_through_all_processes(
     assert refused.headers["ratelimit"].startswith('"requests";r=0;t=')
 
 
-async def test_a_killed_server_holds_nothing_for_long(
+async def test_reservation_of_killed_server_expires(
     postgres_server: EmbeddedPostgres, direct_database: Database, make_tenant: Callable[[], str]
 ) -> None:
     tenant = make_tenant()
@@ -259,11 +259,11 @@ async def test_a_killed_server_holds_nothing_for_long(
     await let_in(db, server, Claim(is_stream=True, tokens=20_000))
 
 
-class TestThroughTheApi:
+class TestApiLimits:
     """One server; the limits are the tenant's."""
 
     @pytest.mark.parametrize(("path", "extra"), [(ASK, {}), ("/v1/chat/completions", None)])
-    async def test_the_real_usage_is_settled(
+    async def test_actual_usage_is_settled(
         self,
         postgres_server: EmbeddedPostgres,
         direct_database: Database,
@@ -289,7 +289,7 @@ class TestThroughTheApi:
             assert (used.tokens - before, used.streams) == (2 * 110, 0)
             assert used.cost_usd == Decimal("0.4")  # of 100 tokens in and 10 out, twice
 
-    async def test_what_a_cached_answer_uses(
+    async def test_cached_answer_consumes_no_tokens(
         self, postgres_server: EmbeddedPostgres, direct_database: Database, make_tenant: Callable[[], str]
     ) -> None:
         tenant = make_tenant()
@@ -305,7 +305,7 @@ class TestThroughTheApi:
             assert [response.json()["cached"] for response in asked] == [False, True, True]
             assert (await limits.usage()).tokens - before == 110
 
-    async def test_nothing_is_held_after_an_error(
+    async def test_failed_query_releases_its_reservation(
         self, postgres_server: EmbeddedPostgres, direct_database: Database, make_tenant: Callable[[], str]
     ) -> None:
         tenant = make_tenant()
@@ -331,7 +331,7 @@ class TestThroughTheApi:
             used = await limits.usage()
             assert (used.streams, used.tokens > before) == (0, True)  # what was said is paid for
 
-    async def test_streams_at_a_time(
+    async def test_concurrent_streams_are_limited(
         self, postgres_server: EmbeddedPostgres, direct_database: Database, make_tenant: Callable[[], str]
     ) -> None:
         tenant = make_tenant()
@@ -360,7 +360,7 @@ class TestThroughTheApi:
             third = await client.post(ASK, json=body)
             assert third.status_code == 200
 
-    async def test_documents_are_charged_before_they_are_embedded(
+    async def test_documents_are_charged_before_embedding(
         self, postgres_server: EmbeddedPostgres, direct_database: Database, make_tenant: Callable[[], str]
     ) -> None:
         tenant = make_tenant()
@@ -386,6 +386,6 @@ class TestThroughTheApi:
             assert (await limits.usage()).tokens == used
 
 
-def test_settings_are_the_servers_defaults() -> None:
+def test_limit_settings_are_server_defaults() -> None:
     settings = LimitSettings(limit_requests_per_minute=5, limit_cost_per_month_usd=Decimal("1.5"))
     assert settings.limit_tokens_per_day is None

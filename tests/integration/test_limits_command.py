@@ -29,7 +29,7 @@ def limits(
     return call
 
 
-def test_limits_are_shown_set_and_taken_away(
+def test_limits_are_shown_set_and_removed(
     limits: Command, make_tenant: Callable[[], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tenant = make_tenant()
@@ -49,7 +49,7 @@ def test_limits_are_shown_set_and_taken_away(
 
 
 # issue 16, point 18
-def test_show_without_a_tenant_shows_this_machine_s_own(
+def test_show_without_tenant_uses_local_tenant(
     postgres_server: EmbeddedPostgres,
     make_tenant: Callable[[], str],
     limits: Command,
@@ -77,7 +77,7 @@ def test_show_without_a_tenant_shows_this_machine_s_own(
         (("--concurrent-streams", "1000001"), "concurrent_streams must be between 1 and 1000000."),
     ],
 )
-def test_what_cannot_be_a_limit_is_refused(
+def test_invalid_limit_is_rejected(
     limits: Command, make_tenant: Callable[[], str], arguments: tuple[str, ...], said: str
 ) -> None:
     tenant = make_tenant()
@@ -85,6 +85,6 @@ def test_what_cannot_be_a_limit_is_refused(
     assert set(limits("show", tenant).values()) == {(None, "none")}
 
 
-def test_a_setting_out_of_range_is_named(limits: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limit_setting_out_of_range_is_named(limits: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VECTORFORGE_LIMIT_TOKENS_PER_DAY", "0")
     assert "VECTORFORGE_LIMIT_TOKENS_PER_DAY" in limits("show", "a", code=2)

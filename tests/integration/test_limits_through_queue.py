@@ -48,7 +48,7 @@ async def used(limits: TenantLimits) -> LimitUsage:
     return replace(await limits.usage(), requests=0)  # these leave with time
 
 
-async def test_each_question_once_whatever_becomes_of_its_records(
+async def test_duplicated_and_shuffled_records_count_each_query_once(
     postgres_server: EmbeddedPostgres, direct_database: Database, make_tenant: Callable[[], str], rows: Rows,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # issue 8 point 2; fault 38  # fmt: skip
@@ -95,7 +95,7 @@ async def test_each_question_once_whatever_becomes_of_its_records(
     assert sum((row.prompt_tokens or 0) + (row.completion_tokens or 0) for row in paid) == 13 * TOKENS
 
 
-async def test_records_that_come_after_the_counting_change_nothing(
+async def test_late_records_do_not_change_settled_usage(
     queue: Queue, writer: QueryLogWriterFunction, direct_database: Database, make_tenant: Callable[[], str],
     rows: Rows, postgres_server: EmbeddedPostgres,
 ) -> None:  # fmt: skip
@@ -125,7 +125,7 @@ async def test_records_that_come_after_the_counting_change_nothing(
     assert {row.id: row for row in await rows(tenant)} == {row.id: row for row in logged}
 
 
-async def test_killed_after_its_record_and_before_its_settlement(
+async def test_reservation_of_unsettled_record_expires(
     make_database: Callable[..., str], make_writer: Callable[[str], QueryLogWriterFunction], queue: Queue,
     clients: object, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # issue 8 point 2  # fmt: skip

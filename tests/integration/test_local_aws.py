@@ -101,7 +101,7 @@ def client(told: dict[str, str]) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(told["url"], timeout=aiohttp.ClientTimeout(total=PATIENCE_S))
 
 
-async def test_upload_ask_and_find_the_log_row(folder: Path) -> None:
+async def test_uploaded_document_is_queried_and_logged(folder: Path) -> None:
     async with local_aws(folder, end=signal.SIGINT) as (told, _), client(told) as http:
         bucket = f"{told['endpoint_url']}/{told['uploads_bucket']}"
         async with http.put(f"{bucket}/local/default/teapot.md", data=FACT.encode()) as response:
@@ -150,7 +150,7 @@ async def test_upload_ask_and_find_the_log_row(folder: Path) -> None:
         assert (row["outcome"], row["generated_response"]) == ("answered", done["answer"])
 
 
-async def test_a_key_goes_through_the_secret_and_tokens_come_one_by_one(folder: Path) -> None:
+async def test_provider_key_is_read_from_secret_and_tokens_are_streamed(folder: Path) -> None:
     held: asyncio.Queue[int] = asyncio.Queue()
 
     async def gate(number: int) -> None:
@@ -192,7 +192,7 @@ def secret(told: dict[str, str]) -> str:
     return value
 
 
-async def test_a_port_that_is_taken_is_told_in_a_sentence(folder: Path) -> None:
+async def test_occupied_port_exits_with_one_line_error(folder: Path) -> None:
     server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
     async with server:
         port = str(server.sockets[0].getsockname()[1])

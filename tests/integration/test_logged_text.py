@@ -56,7 +56,7 @@ def provider(vendor: FakeOpenAI) -> OpenAIProvider:
 
 
 @pytest.mark.parametrize("door", list(DOORS))
-async def test_each_tenant_has_its_own_policy(
+async def test_log_text_policy_applies_per_tenant(
     postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str], vendor: FakeOpenAI, door: str
 ) -> None:  # issue 8 point 3; threat 20
     tenants = {policy: make_tenant() for policy in (None, "full", "hash", "off")}
@@ -79,7 +79,7 @@ async def test_each_tenant_has_its_own_policy(
     assert all(text.startswith("sha256:") and len(text) == 71 for text in rows["hash"])
 
 
-async def test_a_change_is_seen_by_the_next_question(
+async def test_log_text_policy_change_applies_to_the_next_query(
     postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str], vendor: FakeOpenAI
 ) -> None:  # the question's own statement brings it
     tenant = make_tenant()
@@ -97,7 +97,7 @@ async def test_a_change_is_seen_by_the_next_question(
     assert seen == [QUESTION, "", "Does [email] know when the kettle boils?"]
 
 
-async def test_nothing_unmasked_leaves_the_process(
+async def test_unmasked_text_never_leaves_the_process(
     postgres_server: EmbeddedPostgres,
     make_tenant: Callable[[], str],
     vendor: FakeOpenAI,
@@ -131,7 +131,7 @@ async def fill(api: LiveApi, tenant: str) -> None:
         await add_documents(client, await new_collection(client), a="The kettle boils at 100 degrees.")
 
 
-async def test_the_server_s_default_can_be_set(
+async def test_server_default_log_text_policy_is_applied(
     postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str], vendor: FakeOpenAI
 ) -> None:
     tenant = make_tenant()
@@ -142,7 +142,7 @@ async def test_the_server_s_default_can_be_set(
         assert await last_row(client) == (QUESTION, ANSWER)
 
 
-def test_the_command_shows_and_sets_a_policy(
+def test_logs_text_command_shows_and_sets_the_policy(
     postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str]
 ) -> None:
     tenant = make_tenant()

@@ -34,7 +34,7 @@ def replay(
     return done
 
 
-async def test_every_form_once(
+async def test_replay_reads_every_input_format_and_stores_records_once(
     postgres_server: EmbeddedPostgres, rows: Rows, make_tenant: Callable[[], str], tmp_path: Path
 ) -> None:  # C01
     tenant, logs = make_tenant(), [make_log(query_text=f"Frage 🙂 {number}") for number in range(1200)]
@@ -67,7 +67,7 @@ async def test_every_form_once(
     assert all(row == by_id[row.id] for row in found)
 
 
-async def test_what_is_refused_is_named_and_not_quoted(
+async def test_invalid_lines_are_named_without_their_content(
     postgres_server: EmbeddedPostgres, rows: Rows, make_tenant: Callable[[], str]
 ) -> None:  # C01
     tenant, log = make_tenant(), make_log()
@@ -85,7 +85,7 @@ async def test_what_is_refused_is_named_and_not_quoted(
     assert await rows(tenant) == [log]
 
 
-def test_what_only_the_database_refuses_is_named_and_the_rest_stored(
+def test_record_rejected_by_database_is_named_and_others_stored(
     make_database: Callable[..., str],
 ) -> None:  # C01
     migrator_url = make_database()
@@ -99,7 +99,9 @@ def test_what_only_the_database_refuses_is_named_and_the_rest_stored(
     assert "standard input, line 2: The database does not take" in done.stderr.decode()
 
 
-def test_a_line_that_holds_no_record_but_names_one_is_told(postgres_server: EmbeddedPostgres) -> None:  # C01
+def test_line_mentioning_a_record_without_holding_one_is_reported(
+    postgres_server: EmbeddedPostgres,
+) -> None:  # C01
     lines = [message("tenant", make_log()), "The question was " + message("tenant", make_log(model="CANARY"))]
     done = replay("--json", url=postgres_server.log_writer_url, stdin="\n".join(lines).encode())
     summary = json.loads(done.stdout)
@@ -110,21 +112,23 @@ def test_a_line_that_holds_no_record_but_names_one_is_told(postgres_server: Embe
 
 
 @pytest.mark.parametrize("content", [b"\x1f\x8b\x08broken", gzip.compress(b"x" * 5000, mtime=0)[:-9]])
-def test_a_file_that_is_cut_off(postgres_server: EmbeddedPostgres, tmp_path: Path, content: bytes) -> None:
+def test_truncated_gzip_file_is_rejected(
+    postgres_server: EmbeddedPostgres, tmp_path: Path, content: bytes
+) -> None:
     file = tmp_path / "export.gz"
     file.write_bytes(content)
     done = replay(str(file), url=postgres_server.log_writer_url, code=2)
     assert f"{file} cannot be read" in done.stderr.decode()
 
 
-def test_what_cannot_work_is_said(postgres_server: EmbeddedPostgres) -> None:
+def test_replay_with_invalid_source_or_database_exits_with_error(postgres_server: EmbeddedPostgres) -> None:
     assert b"does not exist" in replay("/nowhere", url=postgres_server.log_writer_url, code=2).stderr
     unreachable = "postgresql://vectorforge_log_writer@127.0.0.1:1/x"
     assert b"cannot be reached" in replay(url=unreachable, code=3).stderr
     assert b"superuser" in replay(url=postgres_server.migrator_url, code=2).stderr
 
 
-def test_the_embedded_database_needs_no_setting(private_dir: Callable[[str], Path]) -> None:
+def test_replay_uses_embedded_database_by_default(private_dir: Callable[[str], Path]) -> None:
     folder = private_dir("replay")
     log = message("local", make_log())
     kept = {name: value for name, value in os.environ.items() if not name.startswith("VECTORFORGE_")}

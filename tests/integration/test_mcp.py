@@ -90,7 +90,7 @@ async def checked_call(client: Client, name: str, **arguments: Any) -> dict[str,
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_the_official_client_lists_the_tools(api: LiveApi, tenant: str, mode: str) -> None:
+async def test_official_client_lists_the_tools(api: LiveApi, tenant: str, mode: str) -> None:
     async with mcp_client(api.url, tenant, mode=mode) as client:
         assert client.protocol_version == MODES[mode]
         assert "semantic_search" in (client.instructions or "")
@@ -106,9 +106,7 @@ async def test_the_official_client_lists_the_tools(api: LiveApi, tenant: str, mo
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_every_tool_returns_an_object_of_its_schema_and_a_text(
-    api: LiveApi, tenant: str, mode: str
-) -> None:
+async def test_tools_return_object_matching_schema_and_text(api: LiveApi, tenant: str, mode: str) -> None:
     async with mcp_client(api.url, tenant, mode=mode) as client:
         found = await checked_call(client, "semantic_search", **QUESTION, top_k=2)
         assert found["passages"][0]["source"] == "kettle.md"
@@ -133,7 +131,7 @@ async def test_every_tool_returns_an_object_of_its_schema_and_a_text(
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_filters_and_profiles_hold(api: LiveApi, tenant: str, mode: str) -> None:
+async def test_tools_apply_filters_and_profile(api: LiveApi, tenant: str, mode: str) -> None:
     async with api.client(tenant) as http:
         for number in (1, 2):
             body = {"profile_summary": f"Engineer number {number}."}
@@ -152,7 +150,7 @@ async def test_filters_and_profiles_hold(api: LiveApi, tenant: str, mode: str) -
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_an_error_is_a_result_that_says_what_to_do(api: LiveApi, tenant: str, mode: str) -> None:
+async def test_tool_error_result_states_the_remedy(api: LiveApi, tenant: str, mode: str) -> None:
     cases: list[tuple[dict[str, Any], str]] = [
         (
             {"collection": "manuals"},
@@ -180,7 +178,7 @@ async def test_an_error_is_a_result_that_says_what_to_do(api: LiveApi, tenant: s
             await client.call_tool("delete_everything", {})
 
 
-async def test_an_error_of_a_vendor_keeps_its_text_to_itself(
+async def test_provider_error_is_returned_without_its_text(
     api: LiveApi, tenant: str, openai: FakeOpenAI
 ) -> None:
     config = api.application.config
@@ -197,7 +195,7 @@ async def test_an_error_of_a_vendor_keeps_its_text_to_itself(
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_tenants_at_the_same_time_are_not_mixed(
+async def test_concurrent_tenants_receive_own_results_only(
     api: LiveApi, others: list[str], openai: FakeOpenAI, mode: str
 ) -> None:
     async def fill(tenant: str) -> None:
@@ -234,7 +232,7 @@ async def asked(openai: FakeOpenAI) -> asyncio.Event:
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_client_that_goes_away_stops_the_model_and_is_logged(
+async def test_client_disconnect_stops_the_model_and_is_logged(
     api: LiveApi, tenant: str, openai: FakeOpenAI, mode: str
 ) -> None:
     async def ask_and_wait() -> None:
@@ -252,7 +250,7 @@ async def test_a_client_that_goes_away_stops_the_model_and_is_logged(
         await asking
 
 
-async def test_a_call_that_is_cancelled_stops_the_model_and_the_client_goes_on(
+async def test_cancelled_call_stops_the_model_and_client_continues(
     api: LiveApi, tenant: str, openai: FakeOpenAI
 ) -> None:
     openai.script(Reply(pause_s=60))
@@ -267,7 +265,7 @@ async def test_a_call_that_is_cancelled_stops_the_model_and_the_client_goes_on(
         assert (await checked_call(client, "ask", **QUESTION))["outcome"] == "answered"
 
 
-async def test_without_a_key_there_is_the_problem_document_of_every_door(api: LiveApi) -> None:
+async def test_mcp_request_without_key_returns_401_problem(api: LiveApi) -> None:
     async with api.client(None) as http:
         for path in ("/mcp", "/mcp/"):
             response = await http.post(path, json=INITIALIZE)
@@ -278,7 +276,7 @@ async def test_without_a_key_there_is_the_problem_document_of_every_door(api: Li
             pass
 
 
-async def test_the_path_needs_no_slash_and_no_redirect(api: LiveApi, tenant: str) -> None:
+async def test_mcp_path_with_or_without_slash_is_served_without_redirect(api: LiveApi, tenant: str) -> None:
     async with api.client(tenant) as http:
         for path in ("/mcp", "/mcp/"):
             response = await http.post(path, json=INITIALIZE)
@@ -295,7 +293,7 @@ async def test_the_path_needs_no_slash_and_no_redirect(api: LiveApi, tenant: str
                 assert (refused.status_code, refused.headers["allow"]) == (405, "POST")
 
 
-async def test_a_message_is_held_to_limits(api: LiveApi, tenant: str) -> None:
+async def test_mcp_message_limits_return_413_or_415(api: LiveApi, tenant: str) -> None:
     async with api.client(tenant) as http:
         response = await http.post("/mcp", json={**INITIALIZE, "more": "x" * 1024 * 1024})
         assert (response.status_code, response.json()["code"]) == (413, "body_too_large")
@@ -307,14 +305,14 @@ async def test_a_message_is_held_to_limits(api: LiveApi, tenant: str) -> None:
             assert response.headers["content-type"] == "application/problem+json"
 
 
-async def test_a_query_over_mcp_is_logged_under_the_id_of_its_result(api: LiveApi, tenant: str) -> None:
+async def test_mcp_query_is_logged_under_its_result_id(api: LiveApi, tenant: str) -> None:
     async with mcp_client(api.url, tenant) as client, api.client(tenant) as http:
         answer = await checked_call(client, "ask", **QUESTION)
         row = (await http.get(f"/v1/queries/{answer['query_id']}")).json()
         assert (row["outcome"], row["query_text"]) == ("answered", QUESTION["query"])
 
 
-async def test_a_page_of_another_site_reaches_no_tool_of_a_server_without_login(
+async def test_cross_site_page_cannot_call_tools_of_local_server(
     postgres_server: EmbeddedPostgres, tenant: str
 ) -> None:
     local = {"auth": "local", "local_tenant": tenant, "allowed_hosts": ["127.0.0.1"]}

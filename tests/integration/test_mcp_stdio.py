@@ -57,7 +57,7 @@ def text_of(result: CallToolResult) -> str:
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_the_official_client_calls_every_tool(environment: dict[str, str], mode: str) -> None:
+async def test_official_client_calls_every_tool(environment: dict[str, str], mode: str) -> None:
     async with Client(server(environment, "--collection", "handbook"), mode=mode) as client:
         assert client.protocol_version == MODES[mode]
         tools = (await client.list_tools()).tools
@@ -75,7 +75,7 @@ async def test_the_official_client_calls_every_tool(environment: dict[str, str],
         assert "one of these: handbook." in text_of(refused)
 
 
-async def test_a_call_that_is_cancelled_stops_the_model(environment: dict[str, str]) -> None:
+async def test_cancelled_call_stops_the_model(environment: dict[str, str]) -> None:
     async with FakeOpenAI() as openai, asyncio.timeout(60):
         keys = {"VECTORFORGE_OPENAI_BASE_URL": openai.base_url, "VECTORFORGE_OPENAI_API_KEY": openai.api_key}
         openai.script(Reply(pause_s=60))
@@ -103,7 +103,7 @@ def started(environment: dict[str, str], *arguments: str) -> "subprocess.Popen[s
     return process
 
 
-def test_only_messages_are_on_stdout_and_it_ends_with_stdin(environment: dict[str, str]) -> None:
+def test_stdout_holds_messages_only_and_server_exits_at_stdin_end(environment: dict[str, str]) -> None:
     process = started(environment, "--debug")
     assert process.stdin is not None
     assert process.stdout is not None
@@ -119,7 +119,7 @@ def test_only_messages_are_on_stdout_and_it_ends_with_stdin(environment: dict[st
 
 @pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_while_it_waits_for_a_message(environment: dict[str, str], number: int) -> None:
+def test_signal_ends_an_idle_server(environment: dict[str, str], number: int) -> None:
     process = started(environment)
     process.send_signal(number)
     assert process.wait(timeout=60) == 130
@@ -128,7 +128,7 @@ def test_a_signal_ends_it_while_it_waits_for_a_message(environment: dict[str, st
     process.communicate()
 
 
-def test_what_is_wrong_with_the_settings_is_said_on_stderr(environment: dict[str, str]) -> None:
+def test_invalid_settings_are_reported_on_stderr(environment: dict[str, str]) -> None:
     wrong = {**environment, "VECTORFORGE_DATABASE_URL": "postgresql://vectorforge_app@127.0.0.1:1/x"}
     done = subprocess.run(
         [VECTORFORGE, "mcp"], env=wrong, input="", capture_output=True, text=True, check=False, timeout=60
@@ -137,7 +137,7 @@ def test_what_is_wrong_with_the_settings_is_said_on_stderr(environment: dict[str
     assert done.stderr.startswith("error: ")
 
 
-def test_the_help_has_what_a_host_wants(environment: dict[str, str]) -> None:
+def test_help_shows_host_configuration(environment: dict[str, str]) -> None:
     shown = subprocess.run(
         [VECTORFORGE, "mcp", "--help"], env=environment, capture_output=True, text=True, check=True
     ).stdout

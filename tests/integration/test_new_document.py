@@ -64,7 +64,7 @@ async def store(
 
 
 # Issue 7, point 4: what is stored is what the writer of single steps stores, down to the last column
-async def test_the_same_rows_as_step_by_step(tenant_db: TenantDatabase) -> None:
+async def test_single_statement_insert_matches_stepwise_insert(tenant_db: TenantDatabase) -> None:
     document, chunks = drafts()
     document = replace(document, parent_source="all.jsonl")
     at_once, by_steps = [await insert_collection(tenant_db, 4, COSINE) for _ in range(2)]
@@ -85,7 +85,9 @@ async def test_the_same_rows_as_step_by_step(tenant_db: TenantDatabase) -> None:
 
 
 # Issue 7, point 4: a new document is one round trip
-async def test_it_is_one_round_trip(tenant_db: TenantDatabase, pin_detector: PinDetector) -> None:
+async def test_new_document_takes_one_round_trip(
+    tenant_db: TenantDatabase, pin_detector: PinDetector
+) -> None:
     collection_id = await insert_collection(tenant_db, 4, COSINE)
     pin_detector.take()
     before = pin_detector.messages["Sync"], pin_detector.messages["Query"]
@@ -96,8 +98,8 @@ async def test_it_is_one_round_trip(tenant_db: TenantDatabase, pin_detector: Pin
 
 
 # What is out of the ordinary is left alone, and told by the writer of single steps
-class TestLeftToTheWriter:
-    async def test_a_document_that_is_there(self, tenant_db: TenantDatabase) -> None:
+class TestFallbackToWriter:
+    async def test_existing_document_is_left_to_the_writer(self, tenant_db: TenantDatabase) -> None:
         collection_id = await insert_collection(tenant_db, 4, COSINE)
         assert await store(tenant_db, collection_id, *drafts())
         before = await stored_rows(tenant_db, collection_id)
@@ -106,19 +108,19 @@ class TestLeftToTheWriter:
         stored = await PgVectorStore(tenant_db).replace_document(collection_id, *drafts(2, seed=2))
         assert (stored.version, stored.chunks_added, stored.chunks_removed) == (2, 2, 3)
 
-    async def test_another_length(self, tenant_db: TenantDatabase) -> None:
+    async def test_other_dimension_is_left_to_the_writer(self, tenant_db: TenantDatabase) -> None:
         collection_id = await insert_collection(tenant_db, 5, COSINE)
         assert not await store(tenant_db, collection_id, *drafts())
         with pytest.raises(DimensionMismatchError):
             await PgVectorStore(tenant_db).replace_document(collection_id, *drafts())
 
-    async def test_a_collection_of_profiles(self, tenant_db: TenantDatabase) -> None:
+    async def test_profile_collection_is_left_to_the_writer(self, tenant_db: TenantDatabase) -> None:
         collection_id = await insert_collection(tenant_db, 4, COSINE, by_profile=True)
         assert not await store(tenant_db, collection_id, *drafts())
         with pytest.raises(InvalidInputError):
             await PgVectorStore(tenant_db).replace_document(collection_id, *drafts())
 
-    async def test_a_collection_of_another_tenant(
+    async def test_collection_of_other_tenant_is_left_to_the_writer(
         self, tenant_db: TenantDatabase, other_tenant_db: TenantDatabase
     ) -> None:
         collection_id = await insert_collection(other_tenant_db, 4, COSINE)
@@ -127,7 +129,7 @@ class TestLeftToTheWriter:
             await PgVectorStore(tenant_db).replace_document(collection_id, *drafts())
         assert (await stored_rows(other_tenant_db, collection_id))["documents"] == []
 
-    async def test_vectors_of_another_model(self, tenant_db: TenantDatabase) -> None:
+    async def test_vectors_of_other_space_are_left_to_the_writer(self, tenant_db: TenantDatabase) -> None:
         collection_id = await insert_collection(tenant_db, 4, COSINE)
         document, chunks = drafts()
         for space, is_stored in (("cosine_4_alt", False), ("cosine_4", True)):
@@ -139,14 +141,14 @@ class TestLeftToTheWriter:
                 collection_id, replace(document, source="other.md"), wrong
             )
 
-    async def test_a_change_of_the_model(self, tenant_db: TenantDatabase) -> None:
+    async def test_open_model_switch_is_left_to_the_writer(self, tenant_db: TenantDatabase) -> None:
         collection_id = await insert_collection(tenant_db, 4, COSINE)
         await tenant_db.execute(
             "UPDATE vectorforge.collections SET other_space = 'cosine_4_alt' WHERE id = %s", (collection_id,)
         )
         assert not await store(tenant_db, collection_id, *drafts())
 
-    async def test_a_partition_in_half_precision(self, tenant_db: TenantDatabase) -> None:
+    async def test_half_precision_partition_is_left_to_the_writer(self, tenant_db: TenantDatabase) -> None:
         collection_id = await insert_collection(tenant_db, 4, COSINE)
         await tenant_db.execute(
             """UPDATE vectorforge.collections
@@ -160,13 +162,15 @@ class TestLeftToTheWriter:
             await PgVectorStore(tenant_db).replace_document(collection_id, document, large)
 
     @pytest.mark.parametrize("count", [0, VECTOR_BATCH + 1])
-    async def test_no_chunks_and_very_many(self, tenant_db: TenantDatabase, count: int) -> None:
+    async def test_zero_or_too_many_chunks_are_left_to_the_writer(
+        self, tenant_db: TenantDatabase, count: int
+    ) -> None:
         collection_id = await insert_collection(tenant_db, 4, COSINE)
         assert not await store(tenant_db, collection_id, *drafts(count))
         stored = await PgVectorStore(tenant_db).replace_document(collection_id, *drafts(count))
         assert (stored.version, stored.chunks_added) == (1, count)
 
-    async def test_a_chunk_without_a_vector(self, tenant_db: TenantDatabase) -> None:
+    async def test_chunk_without_vector_is_left_to_the_writer(self, tenant_db: TenantDatabase) -> None:
         collection_id = await insert_collection(tenant_db, 4, COSINE)
         document, chunks = drafts()
         chunks[1] = replace(chunks[1], vector=None)
@@ -176,7 +180,7 @@ class TestLeftToTheWriter:
 
 
 # Faults 36: writers of one new document, of whom one is first
-async def test_one_of_many_writers_is_first(tenant_db: TenantDatabase) -> None:
+async def test_first_of_concurrent_writers_stores_the_document(tenant_db: TenantDatabase) -> None:
     collection_id = await insert_collection(tenant_db, 4, COSINE)
     firsts = await asyncio.gather(
         *(store(tenant_db, collection_id, *drafts(seed=seed)) for seed in range(20))
@@ -187,7 +191,7 @@ async def test_one_of_many_writers_is_first(tenant_db: TenantDatabase) -> None:
 
 
 # RFC 9562: version 7, variant 10, and in the order of their making from one millisecond to the next
-def test_ids_are_in_the_order_of_time() -> None:
+def test_new_ids_are_ordered_by_time() -> None:
     ids = [new_id() for _ in range(2000)]
     assert {(made.version, made.variant) for made in ids} == {(7, "specified in RFC 4122")}
     assert len(set(ids)) == len(ids)

@@ -113,7 +113,7 @@ async def splitter(
 
 
 # C34
-async def test_transaction_through_a_splitting_proxy_keeps_its_tenant(
+async def test_transaction_through_splitting_proxy_applies_its_tenant(
     splitter: SplittingProxy, make_tenant: Callable[[], str], caplog: pytest.LogCaptureFixture
 ) -> None:
     tenant = make_tenant()
@@ -126,7 +126,7 @@ async def test_transaction_through_a_splitting_proxy_keeps_its_tenant(
 
 
 # C34
-async def test_search_through_a_splitting_proxy_finds_the_chunk(
+async def test_search_through_splitting_proxy_returns_the_chunk(
     splitter: SplittingProxy, make_tenant: Callable[[], str]
 ) -> None:
     tenant = make_tenant()
@@ -141,7 +141,7 @@ async def test_search_through_a_splitting_proxy_finds_the_chunk(
     assert "BEGIN" in transactions["detail"]
 
 
-async def test_health_of_a_server_that_keeps_groups_together_says_one_round_trip(
+async def test_health_of_server_with_intact_pipelines_reports_one_round_trip(
     postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str]
 ) -> None:
     tenant = make_tenant()
@@ -154,7 +154,7 @@ async def test_health_of_a_server_that_keeps_groups_together_says_one_round_trip
     assert [part["name"] for part in shallow["components"]] == ["database"]
 
 
-async def test_proxy_that_keeps_no_transaction_together_is_refused(
+async def test_proxy_that_splits_transactions_is_rejected(
     postgres_server: EmbeddedPostgres, private_dir: Callable[[str], Path]
 ) -> None:
     async with SplittingProxy(postgres_server, private_dir("split"), "hidden", forgets_begin=True) as proxy:
@@ -163,7 +163,7 @@ async def test_proxy_that_keeps_no_transaction_together_is_refused(
             await database.open()
 
 
-async def test_pipeline_switched_off_is_not_tried(
+async def test_pipeline_switched_off_is_not_attempted(
     postgres_server: EmbeddedPostgres, private_dir: Callable[[str], Path], caplog: pytest.LogCaptureFixture
 ) -> None:
     async with SplittingProxy(postgres_server, private_dir("split"), "refused") as proxy:

@@ -85,7 +85,7 @@ async def streamed(client: AsyncOpenAI, **options: Any) -> list[ChatCompletionCh
     return [chunk async for chunk in stream]
 
 
-async def test_an_answer_is_cited_in_the_text_and_in_annotations(
+async def test_chat_answer_is_cited_in_text_and_annotations(
     client: AsyncOpenAI, vendor: FakeOpenAI, api: LiveApi, tenant: str
 ) -> None:
     vendor.script(Reply(texts=("Two hours [Source 1], then bake [Source 1, 2].",)))
@@ -113,7 +113,7 @@ async def test_an_answer_is_cited_in_the_text_and_in_annotations(
     assert (own["outcome"], own["provider"], len(own["sources"])) == ("answered", "openai", 2)
 
 
-async def test_a_stream_says_what_the_whole_answer_says_however_its_labels_are_cut(
+async def test_stream_split_inside_labels_matches_the_whole_answer(
     client: AsyncOpenAI, vendor: FakeOpenAI
 ) -> None:
     answer = "Two hours 🙂 [Source 1], then bake [Source 1, 2]."
@@ -135,7 +135,7 @@ async def test_a_stream_says_what_the_whole_answer_says_however_its_labels_are_c
     assert own["query_id"] == annotated.id.removeprefix("chatcmpl-")
 
 
-async def test_usage_comes_when_it_is_asked_for(client: AsyncOpenAI) -> None:
+async def test_usage_chunk_is_sent_on_request(client: AsyncOpenAI) -> None:
     *chunks, last = await streamed(client, stream_options={"include_usage": True})
     assert last.choices == []
     assert last.usage is not None
@@ -144,7 +144,7 @@ async def test_usage_comes_when_it_is_asked_for(client: AsyncOpenAI) -> None:
     assert chunks[-1].choices[0].finish_reason == "stop"
 
 
-async def test_the_packages_own_stream_helper_keeps_annotations(client: AsyncOpenAI) -> None:
+async def test_sdk_stream_helper_returns_annotations(client: AsyncOpenAI) -> None:
     async with client.chat.completions.stream(
         model=MODEL, messages=ASKED, stream_options={"include_usage": True}
     ) as stream:
@@ -158,7 +158,7 @@ async def test_the_packages_own_stream_helper_keeps_annotations(client: AsyncOpe
     assert completion.usage.total_tokens == 18
 
 
-async def test_the_synchronous_client_works(api: LiveApi, tenant: str) -> None:
+async def test_synchronous_client_returns_whole_and_streamed_answer(api: LiveApi, tenant: str) -> None:
     def ask() -> list[str | None]:
         with OpenAI(base_url=f"{api.url}/v1", api_key=key_of(tenant), max_retries=0) as sync:
             whole = sync.chat.completions.create(model=MODEL, messages=ASKED)
@@ -168,9 +168,7 @@ async def test_the_synchronous_client_works(api: LiveApi, tenant: str) -> None:
     assert await asyncio.to_thread(ask) == ["The answer is 42 [1]."] * 2
 
 
-async def test_sources_follow_as_text_for_clients_that_show_nothing_else(
-    client: AsyncOpenAI, vendor: FakeOpenAI
-) -> None:
+async def test_append_sources_adds_source_list_to_the_text(client: AsyncOpenAI, vendor: FakeOpenAI) -> None:
     vendor.script(Reply(texts=("Oil it [Source", " 1].")), Reply(texts=("Two hours [Source 1].",)))
     body: Any = {"messages": ASKED, "extra_body": {"append_sources": True}}
     whole = await client.chat.completions.create(model="vectorforge/web", **body)
@@ -191,7 +189,7 @@ async def test_sources_follow_as_text_for_clients_that_show_nothing_else(
     ]
 
 
-async def test_the_request_decides_how_is_searched_and_answered(
+async def test_request_parameters_control_search_and_generation(
     client: AsyncOpenAI, vendor: FakeOpenAI
 ) -> None:
     system: Any = {"role": "system", "content": "Answer like a pirate."}
@@ -216,7 +214,7 @@ async def test_the_request_decides_how_is_searched_and_answered(
     assert (kept["content"], question["content"]) == (system["content"], ASKED[0]["content"])
 
 
-async def test_docrag_s_sources_get_numbers_too(client: AsyncOpenAI, vendor: FakeOpenAI) -> None:
+async def test_docrag_model_sources_are_numbered(client: AsyncOpenAI, vendor: FakeOpenAI) -> None:
     said = {
         "answer": "Two hours. Source: bread.md - Bread",
         "examples": [],
@@ -234,7 +232,7 @@ async def test_docrag_s_sources_get_numbers_too(client: AsyncOpenAI, vendor: Fak
     assert len(chunks) > 4
 
 
-async def test_errors_before_the_stream_are_the_packages_own_classes(
+async def test_error_before_the_stream_raises_sdk_exception_class(
     client: AsyncOpenAI, api: LiveApi, vendor: FakeOpenAI
 ) -> None:
     for stream in (False, True):
@@ -264,7 +262,7 @@ async def test_errors_before_the_stream_are_the_packages_own_classes(
 
 
 @pytest.mark.parametrize("ending", ["eof", "cut", "error"])
-async def test_an_error_inside_the_stream_is_raised_after_what_was_said(
+async def test_error_inside_the_stream_is_raised_after_partial_text(
     client: AsyncOpenAI, vendor: FakeOpenAI, ending: Any
 ) -> None:
     vendor.script(Reply(texts=("Two ", "hours [Sou"), ending=ending))
@@ -283,7 +281,7 @@ async def test_an_error_inside_the_stream_is_raised_after_what_was_said(
     assert broken.value.type == "server_error"
 
 
-async def test_a_client_that_stops_reading_stops_the_vendor_and_is_logged(
+async def test_client_disconnect_stops_the_model_and_is_logged(
     client: AsyncOpenAI, vendor: FakeOpenAI, api: LiveApi, tenant: str
 ) -> None:  # fault 15, C31
     vendor.script(Reply(texts=("one ", "two "), ending="stall"))

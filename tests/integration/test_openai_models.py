@@ -37,7 +37,7 @@ async def client(api: LiveApi, tenant: str) -> AsyncIterator[AsyncOpenAI]:
         yield opened
 
 
-async def test_models_are_presets_with_collections(
+async def test_model_list_combines_presets_and_collections(
     client: AsyncOpenAI, native: httpx2.AsyncClient, api: LiveApi, tenant: str
 ) -> None:
     assert [model.id async for model in client.models.list()] == []
@@ -65,7 +65,7 @@ async def test_models_are_presets_with_collections(
         assert (unknown.value.code, unknown.value.param) == ("model_not_found", "model")
 
 
-async def test_unknown_route_answers_in_the_shape_of_openai(client: AsyncOpenAI) -> None:
+async def test_unknown_route_returns_openai_error(client: AsyncOpenAI) -> None:
     unsupported: list[Callable[[], Awaitable[object]]] = [
         lambda: client.moderations.create(input="x"),
         lambda: client.completions.create(model="vectorforge", prompt="x"),
@@ -82,7 +82,7 @@ TEXTS = ["The dough rises.", "Größe 🙂", "The dough rises."]
 
 
 @pytest.mark.parametrize("options", [{}, {"encoding_format": "float"}, {"dimensions": 64}])
-async def test_embeddings_are_the_providers_vectors(client: AsyncOpenAI, options: Any) -> None:
+async def test_embeddings_match_the_provider_vectors(client: AsyncOpenAI, options: Any) -> None:
     response = await client.embeddings.create(model="hashing", input=TEXTS, **options)
     expected = [array("f", hashed_vector(text)).tolist() for text in TEXTS]  # as they are stored
     assert [data.embedding for data in response.data] == expected
@@ -92,7 +92,7 @@ async def test_embeddings_are_the_providers_vectors(client: AsyncOpenAI, options
     assert [data.embedding for data in again.data] == expected[1:2]
 
 
-async def test_vectors_are_base64_only_where_they_are_asked_for(native: httpx2.AsyncClient) -> None:
+async def test_embeddings_are_base64_only_on_request(native: httpx2.AsyncClient) -> None:
     body = {"model": "hashing", "input": "dough", "user": "ann"}
     numbers = (await native.post("/v1/embeddings", json=body)).json()["data"][0]["embedding"]
     packed = await native.post("/v1/embeddings", json={**body, "encoding_format": "base64"})
@@ -116,7 +116,7 @@ async def test_vectors_are_base64_only_where_they_are_asked_for(native: httpx2.A
         ({"encoding_format": "int8"}, "encoding_format"),
     ],
 )
-async def test_what_cannot_be_embedded_is_refused_by_name(
+async def test_invalid_embedding_input_is_rejected_by_name(
     client: AsyncOpenAI, fields: dict[str, Any], param: str
 ) -> None:
     with pytest.raises(openai.BadRequestError) as refused:
@@ -126,7 +126,7 @@ async def test_what_cannot_be_embedded_is_refused_by_name(
 
 
 @pytest.mark.parametrize("name", ["none", "hashing/", "text-embedding-3-small", "vectorforge"])
-async def test_an_unknown_embedding_model_says_which_there_are(client: AsyncOpenAI, name: str) -> None:
+async def test_unknown_embedding_model_lists_available_ones(client: AsyncOpenAI, name: str) -> None:
     with pytest.raises(openai.NotFoundError, match="hashing") as unknown:
         await client.embeddings.create(model=name, input="x")
     assert (unknown.value.code, unknown.value.param) == ("model_not_found", "model")

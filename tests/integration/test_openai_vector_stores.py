@@ -67,7 +67,7 @@ def names(files: Sequence[Any]) -> list[str]:
     return [file.filename for file in files]
 
 
-async def test_a_collection_is_a_vector_store(door: Door) -> None:
+async def test_vector_store_shows_its_collection(door: Door) -> None:
     store = valid(await door.client.vector_stores.retrieve(door.store))
     assert (store.id, store.name, store.status) == (door.store, "handbook", "completed")
     assert store.usage_bytes == sum(len(text.encode()) for text in TEXTS.values())
@@ -77,7 +77,7 @@ async def test_a_collection_is_a_vector_store(door: Door) -> None:
     assert (await door.client.vector_stores.retrieve("handbook")).id == door.store  # names are known, too
 
 
-async def test_documents_on_their_way_are_counted(door: Door) -> None:
+async def test_file_counts_include_documents_in_progress(door: Door) -> None:
     await door.api.application.background.worker.stop()
     async with door.api.client(None) as client:
         client.headers["Authorization"] = f"Bearer {door.client.api_key}"
@@ -87,7 +87,7 @@ async def test_documents_on_their_way_are_counted(door: Door) -> None:
     assert (store.status, store.file_counts.in_progress, store.file_counts.total) == ("in_progress", 1, 4)
 
 
-async def test_one_is_made_and_deleted(door: Door) -> None:
+async def test_vector_store_is_created_and_deleted(door: Door) -> None:
     stores = door.client.vector_stores
     made = valid(await stores.create(name=" Press ", description="About the press."))
     assert (made.name, made.description, made.file_counts.total) == ("Press", "About the press.", 0)
@@ -110,7 +110,7 @@ REFUSED_STORES: list[tuple[Any, Any]] = [
 ]
 
 
-async def test_what_cannot_be_kept_is_refused_by_name(door: Door, subtests: pytest.Subtests) -> None:
+async def test_unsupported_store_field_is_rejected_by_name(door: Door, subtests: pytest.Subtests) -> None:
     for field, value in REFUSED_STORES:
         with subtests.test(msg=str(field)):
             with pytest.raises(openai.BadRequestError) as caught:
@@ -119,7 +119,7 @@ async def test_what_cannot_be_kept_is_refused_by_name(door: Door, subtests: pyte
             assert [store.name async for store in door.client.vector_stores.list()] == ["handbook"]
 
 
-async def test_lists_are_walked_page_by_page(door: Door) -> None:
+async def test_lists_are_paginated_forwards(door: Door) -> None:
     stores, files = door.client.vector_stores, door.client.vector_stores.files
     for number in range(4):
         await stores.create(name=f"store {number}")
@@ -135,7 +135,7 @@ async def test_lists_are_walked_page_by_page(door: Door) -> None:
     assert (names(rest.data), rest.has_more) == (["gauge.md"], False)
 
 
-async def test_the_page_before_is_found_again(door: Door) -> None:
+async def test_lists_are_paginated_backwards(door: Door) -> None:
     files = door.client.vector_stores.files
     pump, valve, gauge = (await files.list(door.store, order="asc")).data
     page = await files.list(door.store, before=gauge.id, limit=1, order="asc")
@@ -158,7 +158,7 @@ REFUSED_PAGES: list[tuple[Any, Any]] = [
 ]
 
 
-async def test_pages_that_are_none_are_refused(door: Door, subtests: pytest.Subtests) -> None:
+async def test_invalid_pagination_parameter_is_rejected(door: Door, subtests: pytest.Subtests) -> None:
     for parameters, param in REFUSED_PAGES:
         with subtests.test(msg=str(parameters)):
             for call in (
@@ -170,7 +170,7 @@ async def test_pages_that_are_none_are_refused(door: Door, subtests: pytest.Subt
                 assert caught.value.param == param
 
 
-async def test_a_document_is_a_file(door: Door) -> None:
+async def test_document_is_listed_retrieved_and_deleted_as_file(door: Door) -> None:
     files = door.client.vector_stores.files
     (pump, *_) = (await files.list(door.store, filter="completed", order="asc")).data
     assert [file async for file in files.list(door.store, filter="failed")] == []
@@ -193,7 +193,7 @@ async def test_a_document_is_a_file(door: Door) -> None:
 
 
 # The package sends what it does not know as it is; OpenAI's own ``filter`` is the status
-async def test_files_are_listed_by_their_attributes(door: Door) -> None:
+async def test_files_are_filtered_by_attributes(door: Door) -> None:
     files = door.client.vector_stores.files
 
     async def listed(filters: Any, **more: Any) -> list[str]:
@@ -212,7 +212,7 @@ async def test_files_are_listed_by_their_attributes(door: Door) -> None:
         assert str(caught.value.param).startswith("filters")
 
 
-async def test_only_the_collection_s_own_documents_can_be_attached(door: Door) -> None:
+async def test_attaching_file_of_other_collection_is_rejected(door: Door) -> None:
     files = door.client.vector_stores.files
     (file, *_) = (await files.list(door.store)).data
     attached = valid(await files.create(door.store, file_id=file.id, chunking_strategy={"type": "auto"}))
@@ -234,7 +234,7 @@ async def search(door: Door, query: str | list[str] = "what needs care", **optio
     return [valid(result) async for result in page]
 
 
-async def test_passages_are_found_best_first(door: Door) -> None:
+async def test_search_returns_best_chunks_first(door: Door) -> None:
     found = await search(door, "The pump needs oil")
     assert (found[0].filename, found[0].content[0].text) == ("pump.md", TEXTS["pump.md"])
     assert [result.score for result in found] == sorted((r.score for r in found), reverse=True)
@@ -249,7 +249,7 @@ async def test_passages_are_found_best_first(door: Door) -> None:
     assert [result.file_id for result in kept] == [result.file_id for result in found[:2]]
 
 
-async def test_several_questions_are_merged(door: Door) -> None:
+async def test_multiple_queries_are_merged(door: Door) -> None:
     queries = [TEXTS["pump.md"], TEXTS["valve.md"], TEXTS["pump.md"]]
     page = await door.client.vector_stores.search(door.store, query=queries, max_num_results=2)
     assert page.to_dict()["search_query"] == queries
@@ -285,7 +285,7 @@ FILTERS: list[tuple[Any, Any]] = [
 ]
 
 
-async def test_filters_hold(door: Door, subtests: pytest.Subtests) -> None:
+async def test_search_filters_are_applied(door: Door, subtests: pytest.Subtests) -> None:
     for filters, found in FILTERS:
         with subtests.test(msg=str(filters)):
             assert {result.filename for result in await search(door, filters=filters)} == found
@@ -311,7 +311,7 @@ REFUSED_SEARCHES: list[tuple[Any, Any]] = [
 ]
 
 
-async def test_searches_that_cannot_be_done_are_refused(door: Door, subtests: pytest.Subtests) -> None:
+async def test_invalid_search_is_rejected(door: Door, subtests: pytest.Subtests) -> None:
     for options, param in REFUSED_SEARCHES:
         with subtests.test(msg=str(options)):
             with pytest.raises(openai.BadRequestError) as caught:
@@ -319,7 +319,7 @@ async def test_searches_that_cannot_be_done_are_refused(door: Door, subtests: py
             assert (caught.value.param, caught.value.type) == (param, "invalid_request_error")
 
 
-async def test_profiles_stay_apart(door: Door) -> None:
+async def test_search_with_profile_id_returns_own_profile_only(door: Door) -> None:
     async with door.api.client(None) as client:
         client.headers["Authorization"] = f"Bearer {door.client.api_key}"
         for number, said in ((7, "Sailed around the world."), (8, "Sailed to the island.")):
@@ -336,7 +336,9 @@ async def test_profiles_stay_apart(door: Door) -> None:
     assert page.data == []
 
 
-async def test_another_tenant_sees_none_of_it(app_url: str, make_tenant: Callable[[], str]) -> None:
+async def test_vector_store_of_other_tenant_is_inaccessible(
+    app_url: str, make_tenant: Callable[[], str]
+) -> None:
     alice, bob = make_tenant(), make_tenant()
     async with live_api(settings_for(app_url, [alice, bob])) as api:
         store = await fill(api, alice, "handbook")
@@ -354,7 +356,7 @@ async def test_another_tenant_sees_none_of_it(app_url: str, make_tenant: Callabl
             assert len((await as_alice.vector_stores.files.list(store)).data) == 3
 
 
-async def test_a_wrong_key_is_an_authentication_error(door: Door) -> None:
+async def test_invalid_key_raises_authentication_error(door: Door) -> None:
     stranger = AsyncOpenAI(base_url=f"{door.api.url}/v1", api_key="wrong", max_retries=0)
     async with stranger:
         with pytest.raises(openai.AuthenticationError) as caught:

@@ -121,9 +121,7 @@ async def client(postgres_server: EmbeddedPostgres, tenant: str) -> AsyncIterato
         yield client
 
 
-async def test_application_with_a_store_of_three_methods_ingests_and_answers(
-    client: httpx2.AsyncClient, tenant: str
-) -> None:
+async def test_three_method_store_ingests_and_answers(client: httpx2.AsyncClient, tenant: str) -> None:
     collection = await new_collection(client)
     job = await add_documents(client, collection, widgets="Widgets are blue.", gadgets="Gadgets are round.")
     assert (job["status"], job["documents_done"]) == ("succeeded", 2)
@@ -133,7 +131,7 @@ async def test_application_with_a_store_of_three_methods_ingests_and_answers(
     assert [source["document_source"] for source in answer["sources"]] == ["widgets.md"]
 
 
-async def test_profiles_in_a_store_of_three_methods_are_replaced_and_deleted(
+async def test_three_method_store_replaces_and_deletes_profiles(
     client: httpx2.AsyncClient, tenant: str
 ) -> None:
     for summary in ("Builds bridges.", "Builds tunnels."):
@@ -188,12 +186,12 @@ def test_built_application_with_a_store_makes_it_once_for_each_tenant(
     assert application.for_tenant("acme", uuid4()).vector_store is acme  # a request held to its limits
 
 
-async def test_store_of_three_methods_refuses_what_it_cannot_do() -> None:
+async def test_three_method_store_rejects_single_document_deletion() -> None:
     with pytest.raises(ConflictError, match="cannot delete single documents"):
         await DictStore("nobody").delete_document(uuid4())
 
 
-async def test_profile_store_of_an_embedding_provider_alone_works() -> None:  # C-006
+async def test_profile_store_with_embedding_provider_alone_retrieves_chunks() -> None:  # C-006
     provider = HashingEmbedder()
     store = ProfileVectorStore(provider)
     await RAGIngestionPipeline(store, provider).reingest_profile(7, "Builds bridges.", [], [])

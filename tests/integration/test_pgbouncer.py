@@ -17,7 +17,7 @@ _TENANT = "SELECT current_setting('vectorforge.tenant', true) AS tenant, pg_back
 
 
 # C34
-async def test_the_tenant_never_leaks_to_another_client(
+async def test_tenant_setting_never_leaks_through_transaction_pooler(
     pgbouncer: Any, postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str]
 ) -> None:
     backends: set[int] = set()

@@ -65,14 +65,14 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 class TestTransparency:
-    def test_large_messages_both_ways(self, url: str) -> None:
+    def test_large_messages_pass_in_both_directions(self, url: str) -> None:
         data = os.urandom(1 << 20) * 20
         with connect(url) as connection:
             row = connection.execute("SELECT %b::bytea, md5(%b::bytea)", (data, data), binary=True).fetchone()
         assert row is not None
         assert row[0] == data
 
-    def test_a_copy_both_ways(self, url: str, observer: Any) -> None:
+    def test_copy_passes_in_both_directions(self, url: str, observer: Any) -> None:
         lines = [f"{number}\t; SET work_mem = {number}\n".encode() for number in range(50_000)]
         with connect(url) as connection, connection.cursor() as cursor, connection.transaction():
             cursor.execute("CREATE TABLE copied (number int, line text)")
@@ -83,7 +83,7 @@ class TestTransparency:
                 assert b"".join(copy) == b"".join(lines)
             connection.execute("DROP TABLE copied")
 
-    def test_two_hundred_connections_at_once(self, detector: PinDetector, url: str) -> None:
+    def test_two_hundred_connections_are_forwarded(self, detector: PinDetector, url: str) -> None:
         with contextlib.ExitStack() as stack:
             connections = [stack.enter_context(connect(url)) for _ in range(200)]
             backends = {
@@ -92,7 +92,7 @@ class TestTransparency:
             assert len(backends) == 200
             assert detector.connections == {"postgres": 200}
 
-    def test_a_server_waits_for_a_client_that_does_not_read(
+    def test_server_is_throttled_by_client_that_stops_reading(
         self, url: str, observer: "psycopg.Connection[Any]"
     ) -> None:
         rows = 200_000  # of 1,000 bytes
@@ -108,7 +108,7 @@ class TestTransparency:
                 assert process.memory_info().rss - before < 20_000_000
                 assert sum(len(data) for data in copy) == rows * 1001
 
-    def test_a_client_waits_for_a_server_that_does_not_read(
+    def test_client_is_throttled_by_server_that_stops_reading(
         self, detector: PinDetector, private_dir: Callable[[str], Path]
     ) -> None:
         path = private_dir("deaf") / ".s.PGSQL.5432"
@@ -128,8 +128,8 @@ class TestTransparency:
                     assert sent < 5_000_000
 
 
-class TestEncryptionAndCancelling:
-    def test_encryption_is_declined_and_the_connection_goes_on(
+class TestEncryptionAndCancellation:
+    def test_encryption_request_is_declined_and_connection_continues(
         self, detector: PinDetector, url: str, postgres_server: Any
     ) -> None:
         with raw(detector.directory / postgres_server.socket.name) as client:
@@ -146,12 +146,14 @@ class TestEncryptionAndCancelling:
             assert received.startswith(b"R\0\0\0\x08\0\0\0\0")  # AuthenticationOk
         assert detector.statements == 1
 
-    def test_tls_without_asking_is_cut(self, detector: PinDetector, url: str, postgres_server: Any) -> None:
+    def test_direct_tls_handshake_is_closed(
+        self, detector: PinDetector, url: str, postgres_server: Any
+    ) -> None:
         with raw(detector.directory / postgres_server.socket.name) as client:
             client.sendall(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")
             assert client.recv(1) == b""
 
-    def test_calls_by_number_and_named_portals(
+    def test_function_call_and_named_portal_are_detected(
         self, detector: PinDetector, url: str, postgres_server: Any
     ) -> None:
         with raw(detector.directory / postgres_server.socket.name) as client:
@@ -163,7 +165,7 @@ class TestEncryptionAndCancelling:
                 pass
         assert [pin.rule for pin in detector.take()] == [PinRule.OPAQUE, PinRule.CURSOR]
 
-    def test_a_cancel_request_reaches_the_server(self, detector: PinDetector, url: str) -> None:
+    def test_cancel_request_reaches_the_server(self, detector: PinDetector, url: str) -> None:
         with connect(url) as connection:
             timer = threading.Timer(0.3, connection.cancel_safe)
             timer.start()
@@ -176,7 +178,7 @@ class TestEncryptionAndCancelling:
 
 
 class TestFaults:
-    def test_a_server_that_ends_a_connection_is_heard(
+    def test_server_termination_is_forwarded_to_the_client(
         self, url: str, observer: "psycopg.Connection[Any]"
     ) -> None:
         with connect(url) as connection:
@@ -185,7 +187,7 @@ class TestFaults:
                 connection.execute("SELECT 1")
             assert connection.closed
 
-    def test_a_client_that_dies_leaves_nothing_on_the_server(
+    def test_disconnected_client_leaves_no_server_session(
         self, url: str, observer: "psycopg.Connection[Any]"
     ) -> None:
         with connect(url, autocommit=False) as connection:
@@ -196,7 +198,7 @@ class TestFaults:
             until(lambda: observer.execute(there, pid).fetchone() is None)
             connection.close()
 
-    def test_a_server_that_is_not_there(
+    def test_unreachable_server_closes_the_client(
         self, detector: PinDetector, private_dir: Callable[[str], Path]
     ) -> None:
         path = private_dir("nothing") / ".s.PGSQL.5432"
@@ -208,7 +210,7 @@ class TestFaults:
                 answer = client.recv(1)
             assert answer == b""
 
-    def test_a_server_that_cuts_its_answer_short(
+    def test_truncated_server_response_is_forwarded(
         self, detector: PinDetector, private_dir: Callable[[str], Path]
     ) -> None:
         path = private_dir("short") / ".s.PGSQL.5432"
@@ -225,7 +227,7 @@ class TestFaults:
                 assert client.recv(100) == b"half an ans"
                 assert client.recv(100) == b""
 
-    def test_its_end_is_the_end_of_open_connections(
+    def test_detector_shutdown_closes_open_connections(
         self, postgres_server: Any, private_dir: Callable[[str], Path]
     ) -> None:
         with PinDetector(private_dir("ending")) as ending:

@@ -38,8 +38,8 @@ def seen(pin_detector: PinDetector) -> Seen:
     return lambda: judged() - before
 
 
-class TestWhatIsSeen:
-    async def test_the_library_directly_and_through_pgbouncer(
+class TestObservedStatements:
+    async def test_library_statements_are_seen_directly_and_through_pgbouncer(
         self, seen: Seen, app_url: str, make_tenant: Callable[[], str]
     ) -> None:
         async with Database(app_url, pool_size=1) as database:
@@ -54,11 +54,13 @@ class TestWhatIsSeen:
             assert (seen() - asked)["Parse"] == 8 * 2  # the tenant, the question
             assert (seen() - asked)["Bind"] == 8 * 2
 
-    async def test_a_database_of_the_tests_own(self, seen: Seen, make_database: Callable[..., str]) -> None:
+    async def test_statements_on_test_databases_are_seen(
+        self, seen: Seen, make_database: Callable[..., str]
+    ) -> None:
         async with Database(make_conninfo(make_database(), user="vectorforge_app"), pool_size=1):
             assert seen()["vectorforge_app"] == 1
 
-    async def test_the_log_writer(
+    async def test_log_writer_statements_are_seen(
         self, seen: Seen, postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str]
     ) -> None:
         async with Database(postgres_server.log_writer_url, pool_size=1) as database:
@@ -67,7 +69,7 @@ class TestWhatIsSeen:
         assert (seen() - opened)["vectorforge_log_writer"] == 1
         assert (seen() - opened)["Parse"] >= 1
 
-    async def test_a_functions_process(
+    async def test_function_process_statements_are_seen(
         self, seen: Seen, postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str]
     ) -> None:
         async with query_surroundings(postgres_server.app_url, make_tenant()) as surroundings:
@@ -78,7 +80,9 @@ class TestWhatIsSeen:
         assert (seen() - filled)["vectorforge_app"] >= 1
         assert (seen() - filled)["Parse"] >= 4
 
-    def test_the_command(self, seen: Seen, postgres_server: EmbeddedPostgres, tmp_path: Path) -> None:
+    def test_command_statements_are_seen(
+        self, seen: Seen, postgres_server: EmbeddedPostgres, tmp_path: Path
+    ) -> None:
         done = subprocess.run(
             [VECTORFORGE, "collections", "list", "--json"],
             env={**os.environ, "VECTORFORGE_DATABASE_URL": postgres_server.app_url},
@@ -88,7 +92,9 @@ class TestWhatIsSeen:
         assert seen()["vectorforge_app"] >= 1
         assert seen()["Parse"] >= 1
 
-    async def test_not_the_migrator(self, seen: Seen, make_database: Callable[..., str]) -> None:
+    async def test_migrator_statements_are_ignored(
+        self, seen: Seen, make_database: Callable[..., str]
+    ) -> None:
         make_database()  # migrated, of a template, by the superuser
         assert seen() == {}
 
@@ -158,7 +164,7 @@ INNER_ERRORS = {
 
 
 @pytest.mark.pgbouncer
-def test_a_test_that_pins_fails_and_is_told_why(pgbouncer: object, tmp_path: Path) -> None:
+def test_pinning_test_fails_with_the_reason(pgbouncer: object, tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text("from tests.conftest import *")
     (tmp_path / "test_inner.py").write_text(INNER_TESTS)
     done = subprocess.run(

@@ -121,13 +121,13 @@ def rules(detector: PinDetector) -> set[PinRule]:
     return {pin.rule for pin in detector.take()}
 
 
-def test_every_rule_is_tried() -> None:
+def test_pin_rules_are_all_covered() -> None:
     elsewhere = {PinRule.NAMED_STATEMENT, PinRule.STARTUP}
     assert set(BROKEN) | elsewhere == set(PinRule)
 
 
 @pytest.mark.parametrize("rule", BROKEN)
-def test_broken(detector: PinDetector, url: str, rule: PinRule) -> None:
+def test_pinning_statement_is_detected_by_its_rule(detector: PinDetector, url: str, rule: PinRule) -> None:
     with connect(url) as connection:
         for statement in BROKEN[rule]:
             with suppress(psycopg.Error):  # what matters is that it was sent
@@ -135,7 +135,7 @@ def test_broken(detector: PinDetector, url: str, rule: PinRule) -> None:
             assert rules(detector) == {rule}, statement[:100]
 
 
-def test_kept(detector: PinDetector, url: str) -> None:
+def test_harmless_statement_is_not_detected(detector: PinDetector, url: str) -> None:
     with connect(url) as connection:
         for statement in KEPT:
             before = detector.statements
@@ -145,7 +145,7 @@ def test_kept(detector: PinDetector, url: str) -> None:
             assert detector.take() == [], statement[:100]
 
 
-def test_what_travels_as_a_parameter_or_a_copy_is_no_statement(detector: PinDetector, url: str) -> None:
+def test_parameter_and_copy_data_are_not_parsed_as_statements(detector: PinDetector, url: str) -> None:
     with connect(url) as connection:
         text = "; SET work_mem = '1MB'; SELECT nextval('s');" * 10_000
         assert connection.execute("SELECT length(%s::text)", (text,)).fetchone() == (len(text),)
@@ -157,7 +157,7 @@ def test_what_travels_as_a_parameter_or_a_copy_is_no_statement(detector: PinDete
     assert detector.take() == []
 
 
-def test_the_driver_breaks_them_where_it_is_told_to(detector: PinDetector, url: str) -> None:
+def test_driver_features_that_pin_are_detected(detector: PinDetector, url: str) -> None:
     with connect(url) as connection:
         connection.prepare_threshold = 0
         connection.execute("SELECT %s", (1,))
@@ -171,14 +171,14 @@ def test_the_driver_breaks_them_where_it_is_told_to(detector: PinDetector, url: 
 
 
 # The other side of the claim: what the driver would do if nobody told it not to
-def test_the_drivers_default_pins(detector: PinDetector, url: str) -> None:
+def test_default_prepare_threshold_pins(detector: PinDetector, url: str) -> None:
     with psycopg.connect(url, autocommit=True) as connection:
         for number in range(8):
             assert connection.execute("SELECT %s::int + 1", (number,)).fetchone() == (number + 1,)
             assert rules(detector) == ({PinRule.NAMED_STATEMENT} if number == 5 else set())
 
 
-def test_without_a_threshold_it_does_not(detector: PinDetector, url: str) -> None:
+def test_disabled_prepare_threshold_does_not_pin(detector: PinDetector, url: str) -> None:
     with psycopg.connect(url, autocommit=True, prepare_threshold=None) as connection:
         for number in range(8):
             assert connection.execute("SELECT %s::int + 1", (number,)).fetchone() == (number + 1,)
@@ -195,11 +195,13 @@ class TestStartup:
             ({"min_protocol_version": "3.2", "max_protocol_version": "3.2"}, "protocol=3.2"),
         ],
     )
-    def test_refused(self, detector: PinDetector, url: str, option: dict[str, str], refused: str) -> None:
+    def test_startup_option_that_pins_is_detected(
+        self, detector: PinDetector, url: str, option: dict[str, str], refused: str
+    ) -> None:
         with connect(url, **option):
             [pin] = detector.take()
         assert (pin.rule, pin.sent, pin.role) == (PinRule.STARTUP, refused, "postgres")
 
-    def test_taken(self, detector: PinDetector, url: str) -> None:
+    def test_harmless_startup_options_are_accepted(self, detector: PinDetector, url: str) -> None:
         with connect(url, application_name="vectorforge", client_encoding="utf8", connect_timeout=5):
             assert detector.take() == []

@@ -90,14 +90,14 @@ def switching(room: Room, path: str) -> Callable[[], Awaitable[None]]:
     return switch
 
 
-async def test_a_search_that_was_overtaken_is_embedded_anew(room: Room) -> None:
+async def test_search_during_switch_is_reembedded(room: Room) -> None:
     room.old.meanwhile = switching(room, await room.ready())
     assert await room.finds(BAKER)
     assert room.overtaken
     assert room.new.texts[-1].endswith(BAKER)
 
 
-async def test_a_document_that_was_overtaken_is_embedded_anew(room: Room) -> None:
+async def test_document_during_switch_is_reembedded(room: Room) -> None:
     """Vectors of both models have one length, so nothing else would tell them apart."""
     room.old.meanwhile = switching(room, await room.ready())
     await room.add(SAILOR, "2")
@@ -106,9 +106,7 @@ async def test_a_document_that_was_overtaken_is_embedded_anew(room: Room) -> Non
     assert await room.finds(BAKER)
 
 
-async def test_a_pipeline_that_is_kept_goes_with_the_change(
-    app_url: str, make_tenant: Callable[[], str]
-) -> None:
+async def test_reused_pipeline_follows_the_switch(app_url: str, make_tenant: Callable[[], str]) -> None:
     """As tools of an agent do: one pipeline for all of their calls."""
     tenant = make_tenant()
     async with live_api(settings_for(app_url, [tenant])) as api, api.client(tenant) as client:

@@ -90,7 +90,7 @@ async def profiles(tenant_db: TenantDatabase) -> Profiles:
 
 
 # C-001 C-002 C-007 C-008 C-012 C-013 C-021: from rows to passages that know where they come from
-async def test_rows_become_passages_of_their_profile(profiles: Profiles) -> None:
+async def test_profile_rows_become_chunks_with_source_types(profiles: Profiles) -> None:
     done = await profiles.ingestion.ingest_profile_data(
         7, "Likes data and bread.", EXPERIENCES, PROJECTS, SKILLS, EDUCATION
     )
@@ -116,7 +116,7 @@ async def test_rows_become_passages_of_their_profile(profiles: Profiles) -> None
 
 
 # C-009: documents beside the rows; the same id again replaces
-async def test_documents(profiles: Profiles) -> None:
+async def test_profile_documents_are_stored_and_replaced(profiles: Profiles) -> None:
     cv = "Curriculum vitae. " + "Sailed around the world in a small boat. " * 40
     done = await profiles.ingestion.ingest_document(
         7, cv, SourceType.CV, title="CV 2026", metadata={"language": "en", "profile_id": 8}
@@ -136,7 +136,7 @@ async def test_documents(profiles: Profiles) -> None:
 
 
 # C-010 C-020 C19: idempotent, and what has not changed is not embedded again
-async def test_reingestion_replaces_what_is_not_there_any_more(profiles: Profiles) -> None:
+async def test_reingestion_removes_missing_rows(profiles: Profiles) -> None:
     await profiles.ingestion.reingest_profile(7, "Old summary.", EXPERIENCES, PROJECTS, SKILLS, EDUCATION)
     await profiles.ingestion.ingest_document(7, "The CV.", SourceType.CV)
     ids = {chunk.text: chunk.id for chunk in await profiles.retrieval.retrieve("x", 7, 100)}
@@ -164,7 +164,7 @@ async def test_reingestion_replaces_what_is_not_there_any_more(profiles: Profile
 
 
 # C19: a reader sees one edition, whole, while it is replaced 50 times
-async def test_a_reader_never_sees_none_half_or_both(profiles: Profiles) -> None:
+async def test_concurrent_reader_sees_one_whole_edition(profiles: Profiles) -> None:
     def edition(number: int) -> list[dict[str, Any]]:
         stays = [{"id": n, "title": f"Job {n}", "description": f"Always {n}"} for n in range(3)]
         changes = [{"id": n, "title": f"Job {n}", "description": f"Edition {number}"} for n in range(3, 6)]
@@ -194,7 +194,7 @@ async def test_a_reader_never_sees_none_half_or_both(profiles: Profiles) -> None
 
 
 # C19: two writers of a profile that did not exist leave one edition, not a mixture
-async def test_writers_of_one_profile_take_turns(profiles: Profiles) -> None:
+async def test_concurrent_writers_of_one_profile_are_serialized(profiles: Profiles) -> None:
     for profile_id in range(20):
         editions = [
             [{"id": n, "title": f"{name} {n}"} for n in range(size)] for name, size in (("a", 3), ("b", 2))
@@ -207,7 +207,7 @@ async def test_writers_of_one_profile_take_turns(profiles: Profiles) -> None:
 
 
 # C-019 C17: equal ids of profiles in two tenants, and two profiles of one tenant
-async def test_profiles_and_tenants_do_not_cross(profiles: Profiles, other_tenant_db: TenantDatabase) -> None:
+async def test_profiles_and_tenants_are_isolated(profiles: Profiles, other_tenant_db: TenantDatabase) -> None:
     others = await Profiles.of(other_tenant_db)
     for owner, profile_id, text in ((profiles, 7, "mine"), (profiles, 8, "neighbour"), (others, 7, "theirs")):
         await owner.ingestion.reingest_profile(profile_id, f"The {text} summary.", [], [])
@@ -225,7 +225,7 @@ async def test_profiles_and_tenants_do_not_cross(profiles: Profiles, other_tenan
 
 
 # C17: nothing gets into such a collection, or out of it, without a profile
-async def test_a_collection_of_profiles_takes_nothing_else(profiles: Profiles) -> None:
+async def test_profile_collection_rejects_other_documents(profiles: Profiles) -> None:
     await profiles.ingestion.reingest_profile(7, "Mine.", [], [])
     registry = EmbeddingProviderRegistry()
     registry.register(profiles.embedder)
@@ -247,13 +247,13 @@ async def test_a_collection_of_profiles_takes_nothing_else(profiles: Profiles) -
     assert await profiles.texts(7) == ["Mine."]
 
 
-async def test_an_ordinary_collection_takes_no_profiles(tenant_db: TenantDatabase) -> None:
+async def test_ordinary_collection_rejects_profiles(tenant_db: TenantDatabase) -> None:
     with pytest.raises(ConflictError, match="not made for profiles"):
         await Profiles.of(tenant_db, by_profile=False)
 
 
 # C-004 C-006 C-023: the provider is the collection's, or it is refused
-async def test_another_embedding_provider_is_refused(profiles: Profiles) -> None:
+async def test_mismatched_embedding_provider_is_rejected(profiles: Profiles) -> None:
     stranger = HashingEmbedder(name="other")
     with pytest.raises(ConfigurationError, match="'hashing', not by 'other'"):
         ProfileVectorStore(stranger, store=PgVectorStore(profiles.db), collection=profiles.collection)
@@ -264,7 +264,7 @@ async def test_another_embedding_provider_is_refused(profiles: Profiles) -> None
 
 
 # C-011 C-022
-async def test_sizes_of_chunks_are_the_callers(profiles: Profiles) -> None:
+async def test_chunking_config_of_caller_sets_chunk_size(profiles: Profiles) -> None:
     text = " ".join(f"word{number}" for number in range(200))
     small = RAGIngestionPipeline(profiles.store, profiles.embedder, chunking=ChunkingConfig(100, 20))
     await small.ingest_document(7, text, SourceType.CV)
@@ -275,7 +275,7 @@ async def test_sizes_of_chunks_are_the_callers(profiles: Profiles) -> None:
     assert len(await profiles.texts(7)) < 5
 
 
-async def test_refusals(profiles: Profiles) -> None:
+async def test_invalid_profile_input_is_rejected_without_writes(profiles: Profiles) -> None:
     ingest = profiles.ingestion.ingest_profile_data
     with pytest.raises(InvalidInputError, match=r"experiences\[1\]\.id is not unique"):
         await ingest(7, "", [{"id": 1, "title": "a"}, {"id": 1, "title": "b"}], [])
@@ -299,7 +299,7 @@ async def test_refusals(profiles: Profiles) -> None:
 
 
 # C-015 C-025 C32: retrieval and tools load neither a model's SDK nor a driver of databases
-def test_retrieval_knows_no_language_model_and_no_database() -> None:
+def test_retrieval_import_loads_no_model_or_database_driver() -> None:
     code = (
         "import sys, vectorforge.pipeline.profile, vectorforge.tools.toolbox\n"
         "loaded = {name.partition('.')[0] for name in sys.modules}\n"
@@ -310,7 +310,7 @@ def test_retrieval_knows_no_language_model_and_no_database() -> None:
 
 
 # C-014
-async def test_a_context_says_where_it_is_from(profiles: Profiles) -> None:
+async def test_formatted_context_names_source_and_row(profiles: Profiles) -> None:
     await profiles.ingestion.reingest_profile(7, "Mine.", [], [])
     context = await profiles.retrieval.format_context(await profiles.retrieval.retrieve("mine", 7))
     assert context == "[Source 1]\nsummary 1\nMine."

@@ -59,14 +59,14 @@ class TestColdStart:
         assert "scripted" not in shown  # AWS's own text
         return caught.value.message
 
-    def test_secret_that_is_not_there(self, aws: FaultyAws) -> None:
+    def test_missing_secret_raises_configuration_error(self, aws: FaultyAws) -> None:
         message = self.failure(ConfigurationError, provider_secret_id="vectorforge/typo")
         assert message == (
             "Secret vectorforge/typo is not there. "
             "Check VECTORFORGE_PROVIDER_SECRET_ID, the account and the region."
         )
 
-    def test_no_permission(self, aws: FaultyAws, secret_id: str) -> None:
+    def test_denied_access_raises_error_naming_the_permission(self, aws: FaultyAws, secret_id: str) -> None:
         aws.failure = DENIED
         message = self.failure(ConfigurationError, provider_secret_id=secret_id)
         assert message == (
@@ -79,35 +79,45 @@ class TestColdStart:
         )
 
     @pytest.mark.parametrize("code", ["InvalidRequestException", "DecryptionFailure"])
-    def test_unusable_secret(self, aws: FaultyAws, secret_id: str, code: str) -> None:
+    def test_unusable_secret_raises_configuration_error(
+        self, aws: FaultyAws, secret_id: str, code: str
+    ) -> None:
         aws.failure = AwsFailure(400, code)
         assert f"cannot be used ({code})" in self.failure(ConfigurationError, provider_secret_id=secret_id)
 
-    def test_path_that_is_none(self, aws: FaultyAws) -> None:
+    def test_invalid_parameter_path_raises_error_naming_the_setting(self, aws: FaultyAws) -> None:
         aws.failure = AwsFailure(400, "ValidationException")  # moto would take it
         message = self.failure(ConfigurationError, provider_parameter_path="prod")
         assert "Check VECTORFORGE_PROVIDER_PARAMETER_PATH" in message
 
     @pytest.mark.parametrize("content", ['{"openai_api_key": "canary', "canary", '["canary"]', "null"])
-    def test_secret_that_is_no_object(self, aws: FaultyAws, secret_id: str, content: str) -> None:
+    def test_secret_without_json_object_is_rejected(
+        self, aws: FaultyAws, secret_id: str, content: str
+    ) -> None:
         aws.put_secret(secret_id, content)
         message = self.failure(ConfigurationError, provider_secret_id=secret_id)
         assert message.startswith(f"Secret {secret_id} must be a JSON object of settings")
 
     @pytest.mark.parametrize("failure", [OUTAGE, AwsFailure(400, "ThrottlingException")])
-    def test_outage(self, aws: FaultyAws, secret_id: str, failure: AwsFailure) -> None:
+    def test_secrets_outage_raises_retryable_error(
+        self, aws: FaultyAws, secret_id: str, failure: AwsFailure
+    ) -> None:
         aws.failure = failure
         with pytest.raises(SecretsUnavailableError, match=rf"read now \({failure.code}\)") as caught:
             keys(provider_secret_id=secret_id).find(SETTING)
         assert caught.value.retryable
         assert aws.calls == ["GetSecretValue"] * 2
 
-    def test_nobody_there(self, aws: FaultyAws, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_unreachable_endpoint_error_mentions_vpc_endpoint(
+        self, aws: FaultyAws, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
         message = self.failure(SecretsUnavailableError, provider_secret_id="s")
         assert "In a VPC, Secrets Manager needs an endpoint or a way out" in message
 
-    def test_no_credentials(self, aws: FaultyAws, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def test_missing_aws_credentials_raise_configuration_error(
+        self, aws: FaultyAws, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
         for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
             monkeypatch.delenv(name)
         for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
@@ -115,13 +125,15 @@ class TestColdStart:
         message = self.failure(ConfigurationError, provider_secret_id="s")
         assert "cannot be read (NoCredentialsError)" in message
 
-    def test_no_region(self, aws: FaultyAws, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def test_missing_aws_region_raises_configuration_error(
+        self, aws: FaultyAws, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
         for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
             monkeypatch.delenv(name)
         monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "nothing"))
         assert "(NoRegionError)" in self.failure(ConfigurationError, provider_secret_id="s")
 
-    def test_application_is_not_built(self, aws: FaultyAws) -> None:
+    def test_missing_secret_prevents_application_build(self, aws: FaultyAws) -> None:
         config = settings_for("postgresql://x@127.0.0.1:1/x", aws=AwsSettings(provider_secret_id="typo"))
         with pytest.raises(ConfigurationError, match="Secret typo is not there"):
             Application.build(config)
@@ -138,7 +150,7 @@ async def build(secret_id: str, base_url: str, *, max_age_s: int = 300) -> Appli
 
 # C25
 @pytest.mark.parametrize("failure", [OUTAGE, DENIED])
-async def test_a_warm_process_goes_on_without_secrets_manager(
+async def test_secrets_outage_in_running_process_retains_last_keys(
     aws: FaultyAws, secret_id: str, failure: AwsFailure, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with FakeOpenAI(api_key=OLD) as server:
@@ -164,7 +176,7 @@ async def test_a_warm_process_goes_on_without_secrets_manager(
 
 
 # Threats 18 and 19, C22
-async def test_no_key_is_shown_anywhere(
+async def test_provider_keys_are_absent_from_logs_and_output(
     aws: FaultyAws, secret_id: str, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     caplog.set_level(logging.DEBUG)  # boto3's bodies, and whatever an HTTP client says
@@ -204,7 +216,7 @@ async def test_no_key_is_shown_anywhere(
 
 
 # C25, fault 42: embeddings and answers, through the door
-async def test_questions_are_answered_while_the_secret_is_exchanged(
+async def test_queries_during_secret_rotation_succeed(
     aws: FaultyAws, secret_id: str, postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str]
 ) -> None:
     tenant = make_tenant()
@@ -237,7 +249,7 @@ async def test_questions_are_answered_while_the_secret_is_exchanged(
 
 
 # C25
-def test_doctor_says_where_each_key_is(aws: FaultyAws, secret_id: str, tmp_path: Path) -> None:
+def test_doctor_reports_where_each_key_comes_from(aws: FaultyAws, secret_id: str, tmp_path: Path) -> None:
     aws.put_secret(secret_id, {SETTING: OLD, "anthropic_api_key": OLD})
     aws.put_parameter(f"/{secret_id}/cohere_api_key", OLD)
     environment = {

@@ -108,7 +108,7 @@ class RefusingAsGoogle(FakeOpenAI):
 
 class TestDiscovery:
     # C25 F-006 A-093 A-094 A-095
-    async def test_environment_then_secret_then_parameters(
+    async def test_environment_takes_precedence_over_secret_and_parameters(
         self, aws: FaultyAws, secret_id: str, caplog: pytest.LogCaptureFixture
     ) -> None:
         caplog.set_level("INFO", "vectorforge.llm.registry")
@@ -150,20 +150,20 @@ class TestDiscovery:
         assert aws.calls == ["GetSecretValue", "GetParametersByPath"]
 
     #
-    async def test_without_any_key_answers_are_quoted(self, aws: FaultyAws, secret_id: str) -> None:
+    async def test_missing_keys_leave_extractive_provider_only(self, aws: FaultyAws, secret_id: str) -> None:
         aws.put_secret(secret_id, {})
         application = await build(secret_id=secret_id, path="/nothing/there")
         assert application.llm_registry.list_providers() == ["extractive"]
         assert aws.calls == ["GetSecretValue", "GetParametersByPath"]
 
-    async def test_what_the_environment_holds_is_not_looked_for(self, aws: FaultyAws, secret_id: str) -> None:
+    async def test_keys_in_environment_skip_secret_lookup(self, aws: FaultyAws, secret_id: str) -> None:
         names = ("openai_api_key", "anthropic_api_key", "google_api_key", "cohere_api_key")
         keys: dict[str, Any] = {name: SecretStr("k") for name in names}
         embedding = {name: key for name, key in keys.items() if not name.startswith("anthropic")}
         await build(secret_id=secret_id, embedding=embedding, **keys)
         assert aws.calls == []
 
-    async def test_many_parameters_are_read_page_by_page(self, aws: FaultyAws, secret_id: str) -> None:
+    async def test_parameters_are_read_across_pages(self, aws: FaultyAws, secret_id: str) -> None:
         for number in range(10):
             aws.put_parameter(f"/{secret_id}/a{number}", "x")
         aws.put_parameter(f"/{secret_id}/openai_api_key", "k")
@@ -175,7 +175,7 @@ class TestRotation:
     # C25
     @pytest.mark.parametrize("stream", [False, True])
     @pytest.mark.parametrize("vendor", ["openai", "anthropic", "google"])
-    async def test_next_question_is_answered_after_one_more_call(
+    async def test_rotated_key_is_used_after_one_retry(
         self, aws: FaultyAws, secret_id: str, vendor: str, stream: bool
     ) -> None:
         kinds: dict[str, Callable[..., FakeVendor]] = {
@@ -202,7 +202,7 @@ class TestRotation:
             assert aws.calls == ["GetSecretValue"] * 2
             assert sent_keys(server) == [OLD, OLD, NEW, NEW]
 
-    async def test_health_and_models_take_the_new_key_too(self, aws: FaultyAws, secret_id: str) -> None:
+    async def test_health_and_model_list_use_the_rotated_key(self, aws: FaultyAws, secret_id: str) -> None:
         async with (
             FakeOpenAI(api_key=OLD) as server,
             provider_of(secret_id, "openai", server.base_url) as provider,
@@ -212,7 +212,7 @@ class TestRotation:
             assert await provider.validate_credentials()
             assert aws.calls == ["GetSecretValue"] * 2
 
-    async def test_parameters_are_read_again_too(self, aws: FaultyAws, secret_id: str) -> None:
+    async def test_rotated_parameter_is_read_again(self, aws: FaultyAws, secret_id: str) -> None:
         aws.put_parameter(f"/{secret_id}/openai_api_key", OLD)
         async with FakeOpenAI(api_key=OLD) as server:
             application = await build(path=f"/{secret_id}", openai_base_url=server.base_url)
@@ -225,7 +225,9 @@ class TestRotation:
         assert aws.calls == ["GetParametersByPath"] * 2
 
     # C25
-    async def test_fifty_questions_at_that_moment(self, aws: FaultyAws, secret_id: str) -> None:
+    async def test_concurrent_queries_during_rotation_read_secret_once(
+        self, aws: FaultyAws, secret_id: str
+    ) -> None:
         async with (
             FakeOpenAI(api_key=OLD) as server,
             provider_of(secret_id, "openai", server.base_url) as provider,
@@ -242,9 +244,7 @@ class TestRotation:
             assert sent_keys(server).count(NEW) == 51
 
     # A-069 C25
-    async def test_a_key_that_stays_wrong_costs_one_call_and_not_one_a_question(
-        self, aws: FaultyAws, secret_id: str
-    ) -> None:
+    async def test_wrong_secret_key_is_reread_once_only(self, aws: FaultyAws, secret_id: str) -> None:
         async with (
             FakeOpenAI(api_key="another") as server,
             provider_of(secret_id, "openai", server.base_url) as provider,
@@ -255,7 +255,7 @@ class TestRotation:
             assert sent_keys(server) == [OLD] * 5
             assert aws.calls == ["GetSecretValue"] * 2
 
-    async def test_a_wrong_key_from_the_environment_costs_nothing(
+    async def test_wrong_environment_key_triggers_no_secret_read(
         self, aws: FaultyAws, secret_id: str
     ) -> None:
         async with FakeOpenAI(api_key="another") as server:
@@ -268,7 +268,7 @@ class TestRotation:
         assert len(server.requests) == 1
         assert aws.calls == ["GetSecretValue"]
 
-    async def test_age_brings_the_new_key_before_any_refusal(self, aws: FaultyAws, secret_id: str) -> None:
+    async def test_key_refresh_by_age_precedes_any_rejection(self, aws: FaultyAws, secret_id: str) -> None:
         async with (
             AcceptingBoth(api_key=OLD) as server,
             provider_of(secret_id, "openai", server.base_url, max_age_s=1) as provider,
@@ -282,7 +282,9 @@ class TestRotation:
             assert server.refusals == 0
 
     @pytest.mark.parametrize("name", ["openai", "http"])
-    async def test_embeddings(self, aws: FaultyAws, secret_id: str, name: str) -> None:
+    async def test_embedding_provider_uses_the_rotated_key(
+        self, aws: FaultyAws, secret_id: str, name: str
+    ) -> None:
         async with FakeEmbeddingsServer(api_key=OLD) as server:
             settings = {
                 "openai": {"openai_base_url": server.base_url, "openai_embedding_dimension": 8},

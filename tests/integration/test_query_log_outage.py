@@ -81,7 +81,7 @@ def pointer(tenant: str, log: QueryLog) -> str:
 
 
 @pytest.mark.parametrize("silent", [False, True])
-async def test_a_bucket_that_does_not_answer_stops_no_other_record(
+async def test_unresponsive_bucket_does_not_block_other_records(
     bucket: str, ailing_bucket: AilingBucket, silent: bool, queue: Queue, rows: Rows,
     make_writer: MakeWriter, postgres_server: EmbeddedPostgres, make_tenant: NewTenant,
 ) -> None:  # C01; fault 38  # fmt: skip
@@ -99,7 +99,7 @@ async def test_a_bucket_that_does_not_answer_stops_no_other_record(
     assert ailing_bucket.calls <= 2  # one record's attempts, not fifty's
 
 
-async def test_the_largest_batch_is_stored_in_parts(
+async def test_largest_batch_is_stored_in_parts(
     queue: Queue, bucket: str, clients: AwsClients, writer: QueryLogWriterFunction, rows: Rows,
     make_tenant: NewTenant, logged: list[logging.LogRecord],
 ) -> None:  # C01  # fmt: skip
@@ -132,7 +132,7 @@ REMEDIES = {
 
 
 @pytest.mark.parametrize("state", REFUSALS)
-async def test_a_database_that_takes_no_record_at_all_makes_none_of_them_poison(
+async def test_database_rejecting_all_records_returns_them_for_retry(
     state: str, make_database: Callable[..., str], make_writer: MakeWriter, queue: Queue,
     logged: list[logging.LogRecord],
 ) -> None:  # C01; fault 39  # fmt: skip
@@ -155,7 +155,7 @@ async def test_a_database_that_takes_no_record_at_all_makes_none_of_them_poison(
         assert connection.execute("SELECT count(*) FROM vectorforge.query_logs").fetchone() == (100,)
 
 
-async def test_messages_that_have_to_come_again_are_put_off(
+async def test_messages_for_retry_are_delayed_beyond_queue_visibility(
     clients: AwsClients, make_writer: MakeWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # C01
     queue = Queue(clients.get("sqs"), visibility_s=1)
@@ -174,7 +174,7 @@ async def test_messages_that_have_to_come_again_are_put_off(
     assert seen == ["poison"]
 
 
-async def test_a_missing_setting_is_an_error_that_names_it(
+async def test_missing_setting_is_logged_by_name(
     queue: Queue, make_writer: MakeWriter, postgres_server: EmbeddedPostgres, make_tenant: NewTenant,
     rows: Rows, logged: list[logging.LogRecord], monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # C01  # fmt: skip
@@ -193,8 +193,8 @@ async def test_a_missing_setting_is_an_error_that_names_it(
     ]  # once
 
 
-class TestTheDatabaseIsNotThere:
-    async def test_a_connection_that_died_while_the_function_was_frozen(
+class TestDatabaseOutage:
+    async def test_connection_killed_between_invocations_is_replaced(
         self, queue: Queue, make_database: Callable[..., str], make_writer: MakeWriter
     ) -> None:  # C01; fault 19
         migrator_url = make_database()
@@ -209,7 +209,7 @@ class TestTheDatabaseIsNotThere:
                 connection.execute(KILL_WRITERS)
             assert connection.execute("SELECT count(*) FROM vectorforge.query_logs").fetchone() == (3,)
 
-    async def test_killed_in_the_middle_of_a_batch(
+    async def test_writer_killed_during_batch_loses_no_record(
         self, queue: Queue, make_database: Callable[..., str], make_writer: MakeWriter
     ) -> None:  # C01; fault 38
         migrator_url = make_database()
@@ -237,7 +237,7 @@ class TestTheDatabaseIsNotThere:
         assert sorted(found) == sorted((log.id,) for log in logs)
         assert queue.bodies(dead=True) == []
 
-    async def test_nobody_listens(
+    async def test_unreachable_database_returns_all_messages_for_retry(
         self, queue: Queue, make_writer: MakeWriter, postgres_server: EmbeddedPostgres, rows: Rows,
         make_tenant: NewTenant, logged: list[logging.LogRecord],
     ) -> None:  # C01  # fmt: skip

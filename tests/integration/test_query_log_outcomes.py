@@ -77,7 +77,7 @@ async def prepare(application: Application, tenant: str) -> Asking:
     return Asking(services, collection)
 
 
-async def test_every_outcome_has_exactly_one_row(
+async def test_query_outcomes_have_exactly_one_row(
     asking: Asking, queue: Queue, writer: QueryLogWriterFunction, rows: Rows
 ) -> None:  # C01, C31, A-111, A-112, A-114, A-150
     service = asking.services.query_service
@@ -109,7 +109,7 @@ async def test_every_outcome_has_exactly_one_row(
     assert aborted.generated_response == "At 100 "
 
 
-async def test_before_the_first_event_the_start_is_in_the_queue(
+async def test_start_record_is_queued_before_the_first_event(
     asking: Asking, queue: Queue, writer: QueryLogWriterFunction, rows: Rows
 ) -> None:  # C01; fault 45
     events = asking.services.query_service.query_events("When does water boil?", asking.collection.id)
@@ -128,7 +128,7 @@ async def test_before_the_first_event_the_start_is_in_the_queue(
             assert row.outcome == "answered"  # the end is there before the last event
 
 
-async def test_a_refused_question_is_logged(
+async def test_rejected_query_is_logged(
     asking: Asking, queue: Queue, writer: QueryLogWriterFunction, rows: Rows
 ) -> None:  # C31
     service = asking.services.query_service
@@ -139,7 +139,7 @@ async def test_a_refused_question_is_logged(
     assert (row.outcome, row.error_code, row.error_stage) == ("error", "deadline_exceeded", "retrieve")
 
 
-async def test_without_a_queue_the_table_is_written(
+async def test_query_without_queue_is_logged_to_the_table(
     postgres_server: EmbeddedPostgres, llm: ScriptedLLM, make_tenant: NewTenant, rows: Rows
 ) -> None:
     async with build_application(settings_for(postgres_server.app_url), llm) as application:
@@ -166,7 +166,7 @@ def closed_port() -> Iterator[int]:
 @pytest.mark.parametrize(
     ("port", "reason"), [(closed_port, "EndpointConnectionError"), (deaf_port, "TimeoutError")]
 )
-async def test_sqs_is_down_and_the_question_is_answered(
+async def test_query_during_sqs_outage_is_answered_and_replayable(
     port: Callable[[], Any],
     reason: str,
     postgres_server: EmbeddedPostgres,

@@ -79,7 +79,7 @@ def texts(stored: str) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("policy", [None, "full", "hash", "off"])
-async def test_what_is_on_its_way_is_as_the_tenant_wants_it(
+async def test_log_text_policy_applies_to_queued_and_overflow_records(
     api: tuple[LiveApi, str], queue: Queue, writer: QueryLogWriterFunction, rows: Rows,
     objects: Callable[[], list[str]], policy: str | None,
 ) -> None:  # issue 8 point 3; threat 20  # fmt: skip
@@ -115,7 +115,7 @@ def large(**changes: Any) -> QueryLog:
     return make_log(query_text=CANARY, generated_response=CANARY * 100_000, **changes)
 
 
-async def test_a_message_that_comes_again_finds_its_record(
+async def test_redelivered_pointer_does_not_overwrite_stored_record(
     sender: QueryLogQueue, queue: Queue, writer: QueryLogWriterFunction, rows: Rows,
     objects: Callable[[], list[str]], make_tenant: Callable[[], str],
 ) -> None:  # fmt: skip
@@ -136,7 +136,7 @@ async def test_a_message_that_comes_again_finds_its_record(
     assert queue.bodies(dead=True) == []
 
 
-async def test_as_long_as_its_texts_are_there_a_message_comes_again(
+async def test_pointer_is_retried_until_its_object_is_emptied(
     sender: QueryLogQueue, queue: Queue, make_writer: Callable[[str], QueryLogWriterFunction],
     postgres_server: EmbeddedPostgres, rows: Rows, objects: Callable[[], list[str]], fake_aws: FakeAws,
     make_tenant: Callable[[], str], monkeypatch: pytest.MonkeyPatch,
@@ -190,7 +190,7 @@ def read_only(aws: FakeAws) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("kind", ["tenant", "document"])
-async def test_what_waits_while_it_is_erased_is_gone_when_it_arrives(
+async def test_erasure_during_delivery_empties_the_record(
     api: tuple[LiveApi, str], direct_database: Database, queue: Queue, writer: QueryLogWriterFunction,
     rows: Rows, objects: Callable[[], list[str]], kind: str,
 ) -> None:  # issue 8 point 3  # fmt: skip

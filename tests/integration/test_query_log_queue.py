@@ -31,8 +31,8 @@ COME_AGAIN = "A query log message has to come again"
 NO_OBJECT = "The overflow object cannot be read (NoSuchKey)."
 
 
-class TestTheWay:
-    async def test_a_record_becomes_a_row(
+class TestDelivery:
+    async def test_queued_record_becomes_a_row(
         self, sender: QueryLogQueue, queue: Queue, writer: QueryLogWriterFunction, rows: Rows,
         make_tenant: NewTenant,
     ) -> None:  # C01, F-003  # fmt: skip
@@ -43,7 +43,7 @@ class TestTheWay:
         assert await rows(tenant) == [log]
 
     @pytest.mark.pgbouncer
-    async def test_through_a_transaction_pooler(
+    async def test_records_are_stored_through_transaction_pooler(
         self, postgres_server: EmbeddedPostgres, pgbouncer: Any, make_writer: MakeWriter,
         queue: Queue, rows: Rows, make_tenant: NewTenant,
     ) -> None:  # C01  # fmt: skip
@@ -52,7 +52,7 @@ class TestTheWay:
         queue.deliver(make_writer(pgbouncer.route(postgres_server.log_writer_url)))
         assert {row.id: row for row in await rows(tenant)} == {log.id: log for log in logs}
 
-    async def test_two_tenants_in_one_batch(
+    async def test_records_of_two_tenants_in_one_batch_are_stored_separately(
         self, queue: Queue, writer: QueryLogWriterFunction, rows: Rows, make_tenant: NewTenant
     ) -> None:  # C17
         first, second = make_tenant(), make_tenant()
@@ -63,7 +63,7 @@ class TestTheWay:
         assert await rows(first) == [log]
         assert {row.query_text for row in await rows(second)} == {other.query_text for other in others}
 
-    async def test_any_order_and_any_number_of_times(
+    async def test_records_in_any_order_and_repeated_are_stored_once(
         self, queue: Queue, writer: QueryLogWriterFunction, rows: Rows, make_tenant: NewTenant
     ) -> None:  # C01
         tenant = make_tenant()
@@ -79,7 +79,7 @@ class TestTheWay:
         assert len(found) == len(await rows(tenant)) == 25
         assert found == {log.id: log for log in [*logs, killed]}
 
-    async def test_the_start_comes_after_the_end(
+    async def test_start_record_after_end_record_changes_nothing(
         self, queue: Queue, writer: QueryLogWriterFunction, rows: Rows, make_tenant: NewTenant
     ) -> None:  # C01
         tenant, log = make_tenant(), make_log(outcome="aborted")
@@ -88,7 +88,7 @@ class TestTheWay:
             queue.deliver(writer)  # each in a batch of its own
         assert await rows(tenant) == [log]
 
-    async def test_two_writers_with_the_same_records_do_not_stop_each_other(
+    async def test_concurrent_writers_of_same_records_do_not_conflict(
         self, postgres_server: EmbeddedPostgres, make_writer: MakeWriter, queue: Queue, rows: Rows,
         make_tenant: NewTenant,
     ) -> None:  # C01  # fmt: skip
@@ -117,10 +117,10 @@ awkward = [
 texts = st.text(alphabet=st.characters(exclude_categories=())) | st.sampled_from(awkward)
 
 
-class TestWhatArrives:
+class TestRecordContent:
     @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(query=texts, answer=texts, model=texts, repeat=st.sampled_from([1, 1, 1, 500_000]))
-    async def test_is_what_was_sent(
+    async def test_stored_record_equals_sent_record(
         self, query: str, answer: str, model: str, repeat: int, sender: QueryLogQueue, queue: Queue,
         writer: QueryLogWriterFunction, rows: Rows,
     ) -> None:  # C01, A-114, A-115  # fmt: skip
@@ -135,7 +135,7 @@ class TestWhatArrives:
         )
         assert await rows(tenant) == [expected]
 
-    async def test_a_record_too_large_for_the_queue_takes_the_bucket(
+    async def test_oversize_record_is_sent_through_the_bucket(
         self, sender: QueryLogQueue, queue: Queue, writer: QueryLogWriterFunction, rows: Rows,
         clients: AwsClients, bucket: str, make_tenant: NewTenant,
     ) -> None:  # C01  # fmt: skip
@@ -152,7 +152,7 @@ class TestWhatArrives:
         queue.deliver(writer)
         assert {row.id: row for row in await rows(tenant)} == {log.id: log for log in (fits, exceeds)}
 
-    async def test_without_a_bucket_long_texts_are_cut_and_say_so(
+    async def test_oversize_record_without_bucket_is_truncated_with_note(
         self, clients: AwsClients, queue: Queue, writer: QueryLogWriterFunction, rows: Rows,
         make_tenant: NewTenant,
     ) -> None:  # C01  # fmt: skip
@@ -168,7 +168,7 @@ class TestWhatArrives:
         assert 170_000 < len(kept) < 175_000  # six bytes each, in a message of a mebibyte
         assert replace(row, generated_response=log.generated_response) == log
 
-    async def test_an_object_that_is_not_there_yet(
+    async def test_pointer_to_missing_object_is_retried(
         self, queue: Queue, writer: QueryLogWriterFunction, rows: Rows, clients: AwsClients, bucket: str,
         make_tenant: NewTenant, logged: list[logging.LogRecord],
     ) -> None:  # fmt: skip
@@ -185,7 +185,7 @@ class TestWhatArrives:
         assert len(await rows(tenant)) == 2
         assert queue.bodies(dead=True) == []
 
-    async def test_an_object_of_another_tenant_is_refused(
+    async def test_pointer_to_object_of_other_tenant_is_rejected(
         self, queue: Queue, writer: QueryLogWriterFunction, rows: Rows, clients: AwsClients, bucket: str,
         make_tenant: NewTenant,
     ) -> None:  # C17  # fmt: skip
@@ -219,8 +219,8 @@ def poison(tenant: str) -> list[str]:
     return ["CANARY", "[]", "null", "[" * 100_000, infinite, *map(to_json, broken)]
 
 
-class TestPoison:
-    async def test_goes_to_the_dead_letter_queue_alone(
+class TestPoisonMessages:
+    async def test_poison_messages_alone_reach_the_dead_letter_queue(
         self, queue: Queue, writer: QueryLogWriterFunction, rows: Rows, make_tenant: NewTenant,
         logged: list[logging.LogRecord],
     ) -> None:  # C01  # fmt: skip
@@ -238,7 +238,7 @@ class TestPoison:
         assert {vars(record)["error_code"] for record in refused} == {"invalid_input"}
         assert "CANARY" not in str([vars(record) for record in logged])  # ids and reasons, no texts
 
-    async def test_what_only_the_database_refuses_fails_alone_too(
+    async def test_record_rejected_by_database_alone_reaches_the_dead_letter_queue(
         self, make_database: Callable[..., str], make_writer: MakeWriter, queue: Queue,
         logged: list[logging.LogRecord],
     ) -> None:  # C01  # fmt: skip
@@ -254,7 +254,7 @@ class TestPoison:
         assert "dough" not in str([vars(record) for record in logged])  # PostgreSQL's own text quotes the row
 
 
-async def test_a_column_of_a_later_migration_gets_its_default(
+async def test_column_of_later_migration_receives_its_default(
     make_database: Callable[..., str], make_writer: MakeWriter, queue: Queue
 ) -> None:
     migrator_url = make_database()

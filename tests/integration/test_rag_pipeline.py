@@ -41,7 +41,7 @@ async def guides(services: TenantServices) -> Collection:
     return collection
 
 
-async def test_a_question_gets_a_cited_answer(
+async def test_query_returns_cited_answer_and_is_logged(
     services: TenantServices, guides: Collection
 ) -> None:
     result = await services.query_service.query("How long must the dough rise?", guides.id)
@@ -65,7 +65,7 @@ async def test_a_question_gets_a_cited_answer(
     assert list(row.retrieved_chunk_ids) == [c.chunk.id for c in result.retrieved_chunks]
 
 
-async def test_the_stream_says_the_same(services: TenantServices, guides: Collection) -> None:
+async def test_stream_matches_the_whole_answer(services: TenantServices, guides: Collection) -> None:
     question = "When should the chain be oiled?"
     events = [event async for event in services.query_service.query_events(question, guides.id)]
     done = events[-1]
@@ -74,7 +74,9 @@ async def test_the_stream_says_the_same(services: TenantServices, guides: Collec
     assert done.result.answer == (await services.query_service.query(question, guides.id)).answer
 
 
-async def test_filters_bind_the_search(services: TenantServices, guides: Collection) -> None:  # B-024, A-105
+async def test_filters_restrict_the_search(
+    services: TenantServices, guides: Collection
+) -> None:  # B-024, A-105
     config = QueryConfig(filters={"kind": "bike"})
     result = await services.query_service.query("How long must the dough rise?", guides.id, config)
     assert {c.document_source for c in result.retrieved_chunks} == {"bike.md"}
@@ -85,7 +87,7 @@ async def test_filters_bind_the_search(services: TenantServices, guides: Collect
     assert row.outcome == "empty"
 
 
-async def test_both_doors_find_the_same_passages(services: TenantServices, guides: Collection) -> None:  # C03
+async def test_presets_find_the_same_chunks(services: TenantServices, guides: Collection) -> None:  # C03
     ids = []
     for config in (QueryConfig(top_k=2, min_score=None), RAG_QUERY.config(top_k=2, min_score=None)):
         events = [e async for e in services.query_service.query_events("hot water?", guides.id, config)]
@@ -95,7 +97,7 @@ async def test_both_doors_find_the_same_passages(services: TenantServices, guide
     assert len(ids[0]) == 2
 
 
-async def test_another_tenant_finds_nothing(
+async def test_collection_of_other_tenant_is_not_found(
     application: Application, guides: Collection, make_tenant: Callable[[], str]
 ) -> None:  # C17
     stranger = application.for_tenant(make_tenant())
@@ -106,7 +108,7 @@ async def test_another_tenant_finds_nothing(
 
 
 @pytest.mark.parametrize("metric", list(DistanceMetric))
-async def test_every_metric_ranks_the_right_passage_first(
+async def test_search_with_each_metric_ranks_relevant_chunk_first(
     services: TenantServices, metric: DistanceMetric
 ) -> None:  # A-016, C16
     collection = await services.create_collection(f"by-{metric}", distance_metric=metric)

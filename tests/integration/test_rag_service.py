@@ -86,7 +86,7 @@ def sources(results: list[dict[str, Any]]) -> list[str]:
     return [result["document_source"] for result in results]
 
 
-def test_searching_by_text(service: RAGService) -> None:  # B-001, B-022, B-026, C24
+def test_search_by_text_returns_scored_documents(service: RAGService) -> None:  # B-001, B-022, B-026, C24
     results = service.search_documents("When do cats sleep?")
     assert len(results) == 3
     best = results[0]
@@ -98,7 +98,7 @@ def test_searching_by_text(service: RAGService) -> None:  # B-001, B-022, B-026,
     assert sources(service.search_documents("cats", limit=1)) == ["cats.md"]
 
 
-def test_filters_are_equalities_that_all_hold(service: RAGService) -> None:  # B-024, B-025, C18
+def test_filters_are_combined_equalities(service: RAGService) -> None:  # B-024, B-025, C18
     found = service.search_documents("cats", filters={"category": "animals", "year": "2024"})
     assert sources(found) == ["cats.md"]
     assert service.search_documents("cats", filters={"category": "animals", "year": 2024}) == []
@@ -106,7 +106,7 @@ def test_filters_are_equalities_that_all_hold(service: RAGService) -> None:  # B
         service.search_documents("cats", filters={"year": {"$like": "2%"}})
 
 
-def test_searching_by_vector_is_the_same(service: RAGService) -> None:  # B-001, B-023, B-027, C16
+def test_search_by_vector_matches_search_by_text(service: RAGService) -> None:  # B-001, B-023, B-027, C16
     assert service.storage.collection_name == "notes"
     question = "invoice due"
     vector = service.embedder.embed_text(question)
@@ -120,13 +120,13 @@ def test_searching_by_vector_is_the_same(service: RAGService) -> None:  # B-001,
     assert service.storage.search(opposite)[-1]["score"] == pytest.approx(-1.0, abs=1e-6)  # not clamped
 
 
-def test_asking(service: RAGService) -> None:
+def test_query_returns_answer_with_filtered_chunks(service: RAGService) -> None:
     result = service.query("When do cats sleep?", k=2, filters={"year": "2024"})
     assert result.answer == "Cats do."
     assert [chunk.document_source for chunk in result.retrieved_chunks] == ["cats.md", "tax.md"]
 
 
-def test_what_the_asynchronous_services_raise_is_raised(service: RAGService) -> None:
+def test_errors_of_async_services_are_raised(service: RAGService) -> None:
     for limit in (0, 101):
         with pytest.raises(InvalidInputError, match="top_k"):
             service.search_documents("cats", limit=limit)
@@ -134,7 +134,7 @@ def test_what_the_asynchronous_services_raise_is_raised(service: RAGService) -> 
         service.storage.search([1.0, 2.0])
 
 
-def test_a_collection_is_made_to_the_models_size(
+def test_collection_is_created_with_model_dimension(
     postgres_server: EmbeddedPostgres, tenant: str
 ) -> None:  # B-029, B-030, C14
     encoder = HashingSentenceEncoder("nomic")
@@ -155,7 +155,9 @@ def test_a_collection_is_made_to_the_models_size(
     assert encoder.sentences == ["search_query: cats", "search_document: a", "search_document: b"]
 
 
-def test_a_tenant_sees_its_own(service: RAGService, postgres_server: EmbeddedPostgres, tenant: str) -> None:
+def test_collection_of_other_tenant_is_not_found(
+    service: RAGService, postgres_server: EmbeddedPostgres, tenant: str
+) -> None:
     assert service.tenant_id == tenant
     application = build(postgres_server.app_url, tenant, HashingEmbedder())
     with (
@@ -165,7 +167,7 @@ def test_a_tenant_sees_its_own(service: RAGService, postgres_server: EmbeddedPos
         other.search_documents("cats")
 
 
-def test_calls_of_many_threads_run_side_by_side(
+def test_calls_from_many_threads_run_concurrently(
     postgres_server: EmbeddedPostgres, tenant: str
 ) -> None:  # C24
     fill(build(postgres_server.app_url, tenant, HashingEmbedder()), tenant)
@@ -188,7 +190,7 @@ def test_calls_of_many_threads_run_side_by_side(
     assert [sources(results)[0] for results in found] == ["cats.md", "dogs.md", "tax.md", "tax.md"]
 
 
-async def test_within_a_running_loop_it_blocks_or_goes_to_a_thread(service: RAGService) -> None:  # C24
+async def test_call_inside_running_event_loop_succeeds(service: RAGService) -> None:  # C24
     assert sources(service.search_documents("cats", limit=1)) == ["cats.md"]
     found = await asyncio.gather(
         *(asyncio.to_thread(service.search_documents, "dogs bark", limit=1) for _ in range(4))
@@ -197,7 +199,7 @@ async def test_within_a_running_loop_it_blocks_or_goes_to_a_thread(service: RAGS
 
 
 @pytest.mark.usefixtures("ctrl_c")
-def test_an_interrupted_call_is_cancelled_and_the_service_goes_on(
+def test_interrupted_call_is_cancelled_and_service_continues(
     postgres_server: EmbeddedPostgres, tenant: str
 ) -> None:  # C24
     fill(build(postgres_server.app_url, tenant, HashingEmbedder()), tenant)
@@ -217,7 +219,7 @@ def test_an_interrupted_call_is_cancelled_and_the_service_goes_on(
         assert sources(service.search_documents("cats", limit=1)) == ["cats.md"]
 
 
-def test_closing_ends_calls_under_way(postgres_server: EmbeddedPostgres, tenant: str) -> None:
+def test_close_ends_running_calls(postgres_server: EmbeddedPostgres, tenant: str) -> None:
     fill(build(postgres_server.app_url, tenant, HashingEmbedder()), tenant)
     slow = SlowOnce()
     service = RAGService(build(postgres_server.app_url, tenant, slow))
@@ -233,14 +235,14 @@ def test_closing_ends_calls_under_way(postgres_server: EmbeddedPostgres, tenant:
     assert "RAGService" not in [thread.name for thread in threading.enumerate()]
 
 
-def test_a_database_that_is_not_there_leaves_no_thread(tenant: str) -> None:
+def test_unreachable_database_leaves_no_thread(tenant: str) -> None:
     url = "postgresql://vectorforge_app@127.0.0.1:1/nowhere?connect_timeout=1"
     with pytest.raises(DatabaseUnavailableError):
         RAGService(build(url, tenant, HashingEmbedder()))
     assert "RAGService" not in [thread.name for thread in threading.enumerate()]
 
 
-def test_one_service_a_process(
+def test_get_rag_service_returns_one_instance_per_process(
     fresh_database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # B-001, C24
     monkeypatch.setenv("VECTORFORGE_DATABASE_URL", fresh_database_url)
@@ -282,7 +284,7 @@ def test_service_without_a_database_url_uses_the_embedded_database(
         EmbeddedPostgres(folder / "postgres").stop(force=True)
 
 
-def test_search_mode_decides_what_results_are_ordered_by(service: RAGService) -> None:  # B-022
+def test_search_mode_determines_result_order(service: RAGService) -> None:  # B-022
     query = "invoice thirty days cats"
     by_default = service.search_documents(query)
     scores = [result["score"] for result in by_default]
@@ -300,7 +302,9 @@ def test_search_mode_decides_what_results_are_ordered_by(service: RAGService) ->
         service.search_documents(query, search_mode="fuzzy")
 
 
-def test_a_call_from_its_own_thread_is_refused(postgres_server: EmbeddedPostgres, tenant: str) -> None:
+def test_call_from_service_thread_raises_runtime_error(
+    postgres_server: EmbeddedPostgres, tenant: str
+) -> None:
     fill(build(postgres_server.app_url, tenant, HashingEmbedder()), tenant)
 
     class Reentrant(HashingEmbedder):

@@ -61,7 +61,7 @@ class Watched:
 
 # faults.md row 47: a bounded buffer, and an end, for slow readers of any response
 @pytest.mark.parametrize("endpoint", [whole, streamed])
-async def test_a_client_that_reads_nothing_is_let_go(endpoint: Endpoint) -> None:
+async def test_stalled_reader_is_disconnected(endpoint: Endpoint) -> None:
     app = Watched(endpoint, stall_s=0.2)
     async with serve(app) as url:
         reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]), limit=1)
@@ -74,7 +74,7 @@ async def test_a_client_that_reads_nothing_is_let_go(endpoint: Endpoint) -> None
         writer.close()
 
 
-async def test_a_request_that_sends_in_another_task_goes_on() -> None:  # as an answer that is kept does
+async def test_stalled_send_in_other_task_raises_oserror() -> None:  # as an answer that is kept does
     found: list[str] = []
 
     async def never(_: Message) -> None:
@@ -95,7 +95,7 @@ async def test_a_request_that_sends_in_another_task_goes_on() -> None:  # as an 
     assert found == ["OSError('the client reads its response too slowly')", "over"]
 
 
-async def test_who_is_cancelled_while_it_sends_is_cancelled() -> None:
+async def test_cancellation_during_send_is_propagated() -> None:
     sending = asyncio.Event()
 
     async def never(_: Message) -> None:
@@ -113,7 +113,7 @@ async def test_who_is_cancelled_while_it_sends_is_cancelled() -> None:
 
 
 @pytest.mark.parametrize("size", SIZES)
-async def test_who_reads_gets_all_of_it(size: int) -> None:
+async def test_reading_client_receives_the_whole_body(size: int) -> None:
     async def answer(_: Request) -> Response:
         return Response(BODY[:size])
 

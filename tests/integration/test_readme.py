@@ -46,7 +46,7 @@ def run(command: list[str], code: str) -> str:
     return done.stdout
 
 
-def test_curl(url: str) -> None:  # B-044
+def test_readme_curl_commands_return_answer_and_stream(url: str) -> None:  # B-044
     whole, streamed = re.findall(r"^    (curl .*?\\\n.*?)$", README, re.MULTILINE)
     answer = json.loads(run(["bash", "-c"], whole.replace(PRINTED_URL, url)))
     assert answer["citations"]
@@ -63,14 +63,14 @@ def test_curl(url: str) -> None:  # B-044
     assert events[-2:] == ["usage", "done"]
 
 
-def test_python(url: str) -> None:
+def test_readme_python_code_runs(url: str) -> None:
     code, _ = re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
     printed = run([sys.executable, "-c"], code.replace(PRINTED_URL, url)).splitlines()
     assert "tenant" in printed[0]
     assert printed[-1].endswith(".md")
 
 
-def test_the_openai_package(url: str) -> None:
+def test_readme_openai_code_runs(url: str) -> None:
     _, code = re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
     answer, *cited = run([sys.executable, "-c"], code.replace(PRINTED_URL, url)).splitlines()
     assert re.search(r"\[\d\]", answer)
@@ -78,7 +78,7 @@ def test_the_openai_package(url: str) -> None:
     assert all(f"{url}/v1/documents/" in line for line in cited)
 
 
-def test_browser_code_in_node(url: str) -> None:
+def test_readme_browser_code_runs_in_node(url: str) -> None:
     (code,) = re.findall(r"^```js\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
     code = code.replace('fetch("/v1', f'fetch("{url}/v1')
     printed = run(["node", "--input-type=module", "-e"], code)

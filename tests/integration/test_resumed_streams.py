@@ -123,7 +123,7 @@ async def make_instances(app_url: str, make_tenant: Callable[[], str]) -> AsyncI
         yield make
 
 
-async def test_a_stream_cut_at_every_event_is_resumed_by_another_instance(
+async def test_stream_interrupted_at_any_event_is_resumed_by_other_instance(
     make_instances: MakeInstances,
 ) -> None:
     servers: Instances = await make_instances()
@@ -145,7 +145,7 @@ async def test_a_stream_cut_at_every_event_is_resumed_by_another_instance(
 
 @DIRECTLY
 @pytest.mark.parametrize("path", ["/v1/collections/{}/query", "/v1/docrag/query", "/v1/rag/query"])
-async def test_every_native_door_can_be_resumed(make_instances: MakeInstances, path: str) -> None:
+async def test_native_surfaces_support_resume(make_instances: MakeInstances, path: str) -> None:
     servers: Instances = await make_instances()
     async with servers.first.client(servers.tenant) as client, servers.second.client(servers.tenant) as other:
         begun = await servers.ask(client, until=2, path=path.format(servers.collection_id))
@@ -155,7 +155,7 @@ async def test_every_native_door_can_be_resumed(make_instances: MakeInstances, p
     assert text_of(events) == events[-1].data["answer"]
 
 
-async def test_a_stream_cut_again_and_again_while_the_model_writes_slowly(
+async def test_repeatedly_interrupted_stream_with_slow_model_is_resumed(
     make_instances: MakeInstances,
 ) -> None:
     servers: Instances = await make_instances(open_gate=False)
@@ -180,7 +180,7 @@ async def test_a_stream_cut_again_and_again_while_the_model_writes_slowly(
 
 
 @DIRECTLY
-async def test_two_readers_follow_one_answer_beside_its_client(make_instances: MakeInstances) -> None:
+async def test_concurrent_readers_follow_the_same_answer(make_instances: MakeInstances) -> None:
     servers: Instances = await make_instances(open_gate=False)
     async with servers.first.client(servers.tenant) as client, servers.second.client(servers.tenant) as other:
         async with client.stream("POST", "/v1/rag/query", json=QUESTION) as response:
@@ -193,7 +193,7 @@ async def test_two_readers_follow_one_answer_beside_its_client(make_instances: M
         assert await asyncio.gather(*readers) == [whole, whole]
 
 
-async def test_an_answer_is_stopped_from_another_instance(make_instances: MakeInstances) -> None:
+async def test_answer_is_stopped_from_other_instance(make_instances: MakeInstances) -> None:
     servers: Instances = await make_instances(open_gate=False)
     async with servers.first.client(servers.tenant) as client, servers.second.client(servers.tenant) as other:
         servers.let_through(3)
@@ -221,7 +221,7 @@ async def test_an_answer_is_stopped_from_another_instance(make_instances: MakeIn
 
 
 @DIRECTLY
-async def test_an_answer_is_stopped_before_its_first_token(make_instances: MakeInstances) -> None:
+async def test_answer_is_stopped_before_first_token(make_instances: MakeInstances) -> None:
     servers: Instances = await make_instances()
     silent = ScriptedLLM(PIECES, delay_s=600)
     async with (
@@ -241,7 +241,7 @@ async def test_an_answer_is_stopped_before_its_first_token(make_instances: MakeI
     assert (events[-1].data["answer"], events[-1].data["finish_reason"]) == ("", "stopped")
 
 
-async def test_an_answer_that_nobody_reads_is_stopped_after_a_while(make_instances: MakeInstances) -> None:
+async def test_abandoned_answer_is_stopped_after_grace_period(make_instances: MakeInstances) -> None:
     servers: Instances = await make_instances(open_gate=False, resume_grace_s=1.5)
     async with servers.first.client(servers.tenant) as client, servers.second.client(servers.tenant) as other:
         query_id = (await servers.ask(client, until=3))[0].data["request_id"]
@@ -259,7 +259,7 @@ async def test_an_answer_that_nobody_reads_is_stopped_after_a_while(make_instanc
 
 
 @DIRECTLY
-async def test_what_is_not_resumable_ends_with_its_client(make_instances: MakeInstances) -> None:  # C31
+async def test_non_resumable_stream_ends_with_its_client(make_instances: MakeInstances) -> None:  # C31
     servers: Instances = await make_instances(open_gate=False)
     async with servers.first.client(servers.tenant) as client, servers.second.client(servers.tenant) as other:
         body = {**QUESTION, "resumable": False}
@@ -278,7 +278,7 @@ async def test_what_is_not_resumable_ends_with_its_client(make_instances: MakeIn
 
 
 @DIRECTLY
-async def test_a_stranger_learns_nothing_of_a_running_answer(make_instances: MakeInstances) -> None:  # C17
+async def test_running_answer_of_other_tenant_returns_404(make_instances: MakeInstances) -> None:  # C17
     servers: Instances = await make_instances(open_gate=False)
     async with (
         servers.first.client(servers.tenant) as client,
@@ -295,7 +295,7 @@ async def test_a_stranger_learns_nothing_of_a_running_answer(make_instances: Mak
 
 
 @DIRECTLY
-async def test_an_id_that_is_none_is_refused(make_instances: MakeInstances) -> None:
+async def test_invalid_last_event_id_returns_422(make_instances: MakeInstances) -> None:
     servers: Instances = await make_instances()
     path = f"/v1/queries/{servers.collection_id}/events"
     async with servers.second.client(servers.tenant) as client:
@@ -309,7 +309,7 @@ async def test_an_id_that_is_none_is_refused(make_instances: MakeInstances) -> N
 
 
 @DIRECTLY
-async def test_an_answer_that_is_too_long_is_not_kept_to_its_end(make_instances: MakeInstances) -> None:
+async def test_oversize_answer_is_not_buffered_to_its_end(make_instances: MakeInstances) -> None:
     servers: Instances = await make_instances(open_gate=False, stream_buffer_bytes=2000)
     async with servers.first.client(servers.tenant) as client, servers.second.client(servers.tenant) as other:
         servers.let_through(len(PIECES))
@@ -337,7 +337,7 @@ async def test_an_answer_that_is_too_long_is_not_kept_to_its_end(make_instances:
 
 
 @DIRECTLY
-async def test_a_server_that_shuts_down_ends_its_answers(make_instances: MakeInstances) -> None:
+async def test_server_shutdown_ends_running_answers_with_error(make_instances: MakeInstances) -> None:
     servers: Instances = await make_instances(open_gate=False)
     gated = ScriptedLLM(PIECES, gate=asyncio.Semaphore(0))
     async with live_api(servers.first.application.config, gated) as api, api.client(servers.tenant) as client:
@@ -350,7 +350,7 @@ async def test_a_server_that_shuts_down_ends_its_answers(make_instances: MakeIns
 
 
 @DIRECTLY
-async def test_a_client_that_takes_nothing_holds_up_no_other_reader(make_instances: MakeInstances) -> None:
+async def test_stalled_client_does_not_block_other_readers(make_instances: MakeInstances) -> None:
     servers: Instances = await make_instances(resume_grace_s=2, stream_buffer_bytes=64_000_000)
     pieces = ["\U0001f600" * 25_000] * 40  # four megabytes: more than the buffers on the way hold
     small = httpx2.AsyncHTTPTransport(socket_options=[(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)])

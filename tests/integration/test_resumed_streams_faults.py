@@ -47,7 +47,7 @@ async def resume(client: httpx2.AsyncClient, query_id: str, after: int) -> list[
         return await first_events(response)
 
 
-async def test_the_readers_of_a_killed_writer_are_told(
+async def test_readers_of_killed_writer_receive_error(
     postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str]
 ) -> None:
     gate, tenant = LockStep(free=3), make_tenant()
@@ -101,7 +101,7 @@ def take_database_away(make_database: Callable[..., str]) -> "tuple[str, Callabl
     return make_conninfo(migrator, user="vectorforge_app"), set_away
 
 
-async def test_a_database_that_is_away_for_a_while_delays_no_token_and_loses_no_event(
+async def test_database_outage_delays_no_token_and_loses_no_event(
     take_database_away: tuple[str, Callable[[bool], None]], make_tenant: Callable[[], str]
 ) -> None:
     app_url, set_away = take_database_away
@@ -138,7 +138,7 @@ def batch(first_id: int, *events: bytes) -> EventBatch:
     return EventBatch(first_id, b"".join(events), len(events))
 
 
-async def test_a_batch_that_comes_again_takes_its_own_place(tenant_db: TenantDatabase) -> None:
+async def test_repeated_batch_overwrites_itself(tenant_db: TenantDatabase) -> None:
     streams, query_id = AnswerStreamRepository(tenant_db, kept_s=60, longest_s=60), uuid4()
     assert await streams.read(query_id, 0) is None
     await streams.open(query_id)
@@ -155,7 +155,7 @@ async def test_a_batch_that_comes_again_takes_its_own_place(tenant_db: TenantDat
     assert (await streams.read(query_id, 3)).batches == []  # type: ignore[union-attr] # it is there
 
 
-async def test_the_writer_learns_of_readers_stops_and_that_it_was_given_up(tenant_db: TenantDatabase) -> None:
+async def test_stream_write_reports_readers_stop_request_and_takeover(tenant_db: TenantDatabase) -> None:
     streams, query_id = AnswerStreamRepository(tenant_db, kept_s=60, longest_s=60), uuid4()
     await streams.open(query_id)
     await streams.note_reader(query_id)
@@ -176,7 +176,7 @@ async def test_the_writer_learns_of_readers_stops_and_that_it_was_given_up(tenan
     assert (found.state, found.last_id) == ("lost", 1)
 
 
-async def test_what_could_not_be_written_is_written_later(
+async def test_buffered_events_are_written_after_database_outage(
     take_database_away: tuple[str, Callable[[bool], None]], make_tenant: Callable[[], str]
 ) -> None:
     app_url, set_away = take_database_away
@@ -206,7 +206,7 @@ async def test_what_could_not_be_written_is_written_later(
     assert (found.state, [events for _, events in found.batches]) == ("ended", [b"a\n\n", b"b\n\n"])
 
 
-async def test_a_writer_that_is_ended_tells_its_readers(tenant_db: TenantDatabase) -> None:
+async def test_cancelled_writer_marks_stream_as_lost(tenant_db: TenantDatabase) -> None:
     streams, query_id = AnswerStreamRepository(tenant_db, kept_s=60, longest_s=60), uuid4()
     buffer = AnswerBuffer(
         streams, query_id, StopSignal(), deadline=Deadline.never(), max_bytes=1000, grace_s=60
@@ -227,7 +227,7 @@ async def test_a_writer_that_is_ended_tells_its_readers(tenant_db: TenantDatabas
     assert found.state == "lost"
 
 
-async def test_what_has_expired_is_not_found_and_is_deleted_by_the_worker(
+async def test_expired_stream_is_not_found_and_deleted_by_worker(
     database: Database, make_tenant: Callable[[], str]
 ) -> None:
     tenants = [database.for_tenant(make_tenant()) for _ in range(2)]

@@ -136,7 +136,7 @@ def filled(path: str, collection_id: str) -> str:
     return re.sub(r"\{\w+\}", lambda _: str(uuid4()), path)
 
 
-def test_every_route_says_what_it_needs() -> None:  # issue 8, point 1
+def test_routes_declare_their_scope() -> None:  # issue 8, point 1
     declared = {route: scope for scope, routes in ROUTES.items() for route in routes}
     routes = {f"{method} {path}" for method, path in ALL_ROUTES if path not in PUBLIC_PATHS}
     assert declared.keys() == routes
@@ -147,7 +147,7 @@ def test_every_route_says_what_it_needs() -> None:  # issue 8, point 1
     ]
 
 
-async def test_the_role_matrix(postgres_server: Any, make_tenant: Callable[[], str]) -> None:
+async def test_role_matrix_has_no_violations(postgres_server: Any, make_tenant: Callable[[], str]) -> None:
     """Issue 8, point 1; security 4, 10, 11."""
     async with served(postgres_server.app_url, make_tenant(), make_tenant()) as (url, actors):
         assert await asyncio.to_thread(knock_everywhere, url, actors) == []
@@ -198,7 +198,7 @@ def answered_as(answer: Answer, expected: int | None, scope: Scope) -> bool:
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE", "OPTIONS"])
-async def test_what_is_no_route_is_told_apart_by_nobody_without_a_key(
+async def test_unknown_route_without_key_returns_401(
     postgres_server: Any, make_tenant: Callable[[], str], method: str
 ) -> None:
     async with served(postgres_server.app_url, make_tenant(), make_tenant()) as (url, actors):

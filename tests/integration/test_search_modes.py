@@ -28,7 +28,7 @@ async def fill(db: TenantDatabase, vectors: list[list[float]]) -> UUID:
 
 
 # D2: PgBouncer hands every call to any backend, and no plan may be kept from one call to the next
-async def test_fifty_calls_find_as_much_as_the_first(
+async def test_hybrid_search_over_fifty_calls_reaches_recall_by_exact_and_index_scan(
     database: Database, make_tenant: Callable[[], str], postgres_server: EmbeddedPostgres
 ) -> None:
     db = database.for_tenant(make_tenant())
@@ -54,7 +54,7 @@ async def test_fifty_calls_find_as_much_as_the_first(
 
 
 @pytest.mark.parametrize("reason", ["few", "unindexed"])
-async def test_the_reason_of_an_exact_scan(tenant_db: TenantDatabase, reason: ScanReason) -> None:
+async def test_exact_scan_reports_its_reason(tenant_db: TenantDatabase, reason: ScanReason) -> None:
     vectors = [random_vector(random.Random(number), 4001) for number in range(12)]
     collection_id = await fill(tenant_db, vectors)
     store = PgVectorStore(tenant_db, exact_scan_limit=10_000 if reason == "few" else 3)
@@ -66,7 +66,7 @@ async def test_the_reason_of_an_exact_scan(tenant_db: TenantDatabase, reason: Sc
 
 # a filter is compared with the ranking in one of three ways, by how much it lets through
 @pytest.mark.parametrize("exact_scan_limit", [5, 25, 10_000])
-async def test_a_filter_of_words_only_is_never_short(
+async def test_lexical_search_with_filter_returns_all_matches(
     tenant_db: TenantDatabase, exact_scan_limit: int
 ) -> None:
     collection_id = await insert_collection(tenant_db, 2, COSINE)

@@ -25,7 +25,7 @@ def settings_of(body: dict[str, Any]) -> tuple[str, float, str]:
 
 
 class TestRepository:
-    async def test_only_what_is_given_changes(self, tenant_db: TenantDatabase) -> None:
+    async def test_partial_change_updates_given_fields_only(self, tenant_db: TenantDatabase) -> None:
         repo = CollectionRepository(tenant_db)
         collection_id = await insert_collection(tenant_db, 2, DistanceMetric.COSINE)
         other = await insert_collection(tenant_db, 2, DistanceMetric.COSINE)
@@ -41,7 +41,7 @@ class TestRepository:
         assert (untouched.search_mode, untouched.dense_weight, untouched.language) == BY_DEFAULT
         assert await repo.set_search(uuid4(), SearchSettings(dense_weight=0)) is None
 
-    async def test_cached_answers_are_of_the_past(self, tenant_db: TenantDatabase) -> None:
+    async def test_settings_change_increments_data_version(self, tenant_db: TenantDatabase) -> None:
         repo = CollectionRepository(tenant_db)
         collection_id = await insert_collection(tenant_db, 2, DistanceMetric.COSINE)
         for number, weight in enumerate((0.1, 0.2), 1):
@@ -49,7 +49,7 @@ class TestRepository:
             assert changed is not None
             assert changed.data_version == number
 
-    async def test_only_another_language_is_read_anew(self, tenant_db: TenantDatabase) -> None:
+    async def test_language_change_alone_triggers_term_reading(self, tenant_db: TenantDatabase) -> None:
         repo = CollectionRepository(tenant_db)
         collection_id = await insert_collection(tenant_db, 2, DistanceMetric.COSINE)
         for language, complete in (("english", True), ("german", False), ("german", False)):
@@ -68,13 +68,15 @@ class TestRepository:
             (SearchSettings(language="public.english"), "language"),
         ],
     )
-    async def test_limits(self, tenant_db: TenantDatabase, settings: SearchSettings, field: str) -> None:
+    async def test_settings_out_of_range_are_rejected(
+        self, tenant_db: TenantDatabase, settings: SearchSettings, field: str
+    ) -> None:
         collection_id = await insert_collection(tenant_db, 2, DistanceMetric.COSINE)
         with pytest.raises(InvalidInputError) as caught:
             await CollectionRepository(tenant_db).set_search(collection_id, settings)
         assert caught.value.field == field
 
-    async def test_a_change_of_language_waits_for_writers(self, tenant_db: TenantDatabase) -> None:
+    async def test_language_change_waits_for_writers(self, tenant_db: TenantDatabase) -> None:
         repo, store = CollectionRepository(tenant_db), PgVectorStore(tenant_db)
         collection_id = await insert_collection(tenant_db, 2, DistanceMetric.COSINE)
         chunks = chunk_drafts(["Häuser"], [[1.0, 0.0]])
@@ -98,7 +100,7 @@ class TestHttp:
         async with live_api(settings_for(app_url, [tenant])) as api, api.client(tenant) as opened:
             yield opened
 
-    async def test_making_and_changing(self, client: httpx2.AsyncClient) -> None:
+    async def test_search_settings_are_created_and_changed(self, client: httpx2.AsyncClient) -> None:
         path = f"/v1/collections/{await new_collection(client, 'handbook')}"
         assert settings_of((await client.get(path)).json()) == BY_DEFAULT
         wanted = {"search_mode": "lexical", "dense_weight": 0.25, "language": "french"}
@@ -122,7 +124,7 @@ class TestHttp:
             ({"dimension": 3}, "dimension"),
         ],
     )
-    async def test_what_cannot_be_set(
+    async def test_invalid_search_settings_return_422_unchanged(
         self, client: httpx2.AsyncClient, body: dict[str, Any], field: str
     ) -> None:
         path = f"/v1/collections/{await new_collection(client, 'handbook')}"

@@ -87,7 +87,9 @@ def analyze(owner_url: str) -> None:
 
 
 # D2: the campaign of tests/benchmarks/figures/selectivity.py at a small size
-async def test_never_short_and_near(opened: Database, owner_url: str) -> None:
+async def test_search_on_mixed_partition_returns_full_top_k_with_recall(
+    opened: Database, owner_url: str
+) -> None:
     large = await fill(opened.for_tenant("large"), CHUNKS, 1)
     centre = random_vector(random.Random(2), DIMENSION)
     clustered = [
@@ -115,7 +117,9 @@ async def test_never_short_and_near(opened: Database, owner_url: str) -> None:
 
 
 # D2: the nearest lie behind the vectors of another tenant, whose batches come first
-async def test_others_that_lie_together_hide_nothing(opened: Database, owner_url: str) -> None:
+async def test_clustered_vectors_of_other_tenant_do_not_reduce_recall(
+    opened: Database, owner_url: str
+) -> None:
     centre = random_vector(random.Random(2), DIMENSION)
     await fill(opened.for_tenant("others"), CHUNKS, 3, around=centre)
     mine = await fill(opened.for_tenant("mine"), CHUNKS, 1)
@@ -130,8 +134,8 @@ async def test_others_that_lie_together_hide_nothing(opened: Database, owner_url
     assert sum(recalls) / len(recalls) >= 0.97, recalls
 
 
-class TestReasons:
-    async def test_what_few_match_is_compared(self, opened: Database, owner_url: str) -> None:
+class TestScanReasons:
+    async def test_filter_with_few_matches_uses_exact_scan(self, opened: Database, owner_url: str) -> None:
         stored = await fill(opened.for_tenant("a"), CHUNKS, 1)
         index_space(owner_url, f"cosine_{DIMENSION}")
         store, query = PgVectorStore(stored.db, exact_scan_limit=1_000), stored.vectors[7]
@@ -139,7 +143,7 @@ class TestReasons:
             found = await stored.search(store, query, filters={"thousandth": 0})
             assert (found.scan, found.matched, found.matched_is_at_least) == (Scan("exact", "few"), 4, False)
 
-    async def test_the_index_is_asked_without_counting_once_it_is_known(
+    async def test_known_index_is_searched_without_counting_matches(
         self, opened: Database, owner_url: str
     ) -> None:
         stored = await fill(opened.for_tenant("a"), CHUNKS, 1)
@@ -152,7 +156,7 @@ class TestReasons:
         assert second.matched_is_at_least
         assert (second.matched or 0) < (first.matched or 0) <= CHUNKS // 2
 
-    async def test_a_batch_that_was_too_small_for_a_filter_is_wider_from_then_on(
+    async def test_filter_with_insufficient_batch_uses_wider_batch_afterwards(
         self, opened: Database, owner_url: str
     ) -> None:
         stored = await fill(opened.for_tenant("a"), CHUNKS, 1)
@@ -167,7 +171,7 @@ class TestReasons:
         assert short.matched == counted.matched
         assert wide.matched == 100
 
-    async def test_an_index_that_is_gone_is_forgotten(self, opened: Database, owner_url: str) -> None:
+    async def test_dropped_index_is_detected(self, opened: Database, owner_url: str) -> None:
         stored = await fill(opened.for_tenant("a"), CHUNKS, 1)
         index_space(owner_url, f"cosine_{DIMENSION}")
         store, query = PgVectorStore(stored.db, exact_scan_limit=1_000), stored.vectors[7]
@@ -178,7 +182,7 @@ class TestReasons:
         assert stored.recall(found, query) == 1
         assert (await stored.search(store, query)).scan == Scan("exact", "unindexed")
 
-    async def test_a_small_part_of_a_large_partition_is_compared(
+    async def test_small_share_of_large_partition_uses_exact_scan(
         self, opened: Database, owner_url: str
     ) -> None:
         await fill(opened.for_tenant("large"), CHUNKS, 1)
@@ -193,7 +197,7 @@ class TestReasons:
         assert small.recall(await small.search(PgVectorStore(small.db), query), query) == 1
 
     @pytest.mark.parametrize("times", [1, 2])
-    async def test_where_the_index_gives_up_all_is_compared(
+    async def test_short_index_result_falls_back_to_exact_scan(
         self, opened: Database, owner_url: str, times: int
     ) -> None:
         """The small collection lies far from the question, beyond the vectors of another tenant."""
@@ -211,8 +215,8 @@ class TestReasons:
 
 
 # B-024: what the index over metadata lets through is a superset of what matches
-class TestTheIndexOverMetadata:
-    async def test_it_finds_what_the_reference_finds(self, owner_url: str) -> None:
+class TestMetadataIndex:
+    async def test_metadata_index_matches_reference_evaluator(self, owner_url: str) -> None:
         generator = random.Random(seed := random.randrange(2**32))
         metadata = [random_metadata(generator) for _ in range(150)]
         async with Database(make_conninfo(owner_url, user="vectorforge_app")) as database:
@@ -235,7 +239,7 @@ class TestTheIndexOverMetadata:
                 assert {hit.chunk.text for hit in found} == expected, (seed, filters)
         assert index_scans(owner_url, "chunks_by_metadata") > 0
 
-    async def test_it_tells_nothing_of_another_tenant(self, opened: Database) -> None:
+    async def test_metadata_index_reveals_nothing_of_other_tenant(self, opened: Database) -> None:
         mine = await fill(opened.for_tenant("a"), 20, 1)
         path = f'$."{mine.collection_id}"."half" == 0'
         ask = "SELECT id FROM vectorforge.filter_candidates(%s::jsonpath, 100)"

@@ -57,7 +57,7 @@ def paragraph(document: int, number: int) -> str:
     return f"Document {document} says in paragraph {number} that its number is {document * 1000 + number}. "
 
 
-def test_a_killed_server_loses_and_doubles_nothing(private_dir: Callable[[str], Path]) -> None:
+def test_killed_server_loses_and_duplicates_no_document(private_dir: Callable[[str], Path]) -> None:
     folder = private_dir("crash")
     process, url = start_server(folder)
     try:
@@ -96,7 +96,7 @@ def test_a_killed_server_loses_and_doubles_nothing(private_dir: Callable[[str], 
 
 
 # N7
-async def test_server_killed_in_mid_stream_leaves_one_row_of_the_query(
+async def test_server_killed_during_stream_leaves_one_log_row(
     private_dir: Callable[[str], Path],
 ) -> None:
     folder = private_dir("killed")

@@ -43,7 +43,7 @@ def week() -> QueryFilter:
     return QueryFilter(since=NOON - timedelta(days=7), until=NOON)
 
 
-async def test_numbers_are_those_of_the_log(tenant_db: TenantDatabase) -> None:  # D-041, D-042
+async def test_statistics_match_the_query_log(tenant_db: TenantDatabase) -> None:  # D-041, D-042
     claude = {"provider": "anthropic", "model": "claude-haiku-5-5"}
     unasked: dict[str, Any] = {"prompt_tokens": 0, "completion_tokens": 0}
     unmeasured: dict[str, Any] = {"latency_ms": 0.0, "retrieval_ms": 0.0, "context_ms": None}
@@ -93,7 +93,9 @@ async def test_numbers_are_those_of_the_log(tenant_db: TenantDatabase) -> None: 
     assert models["openai", "unheard-of"].unpriced == 1
 
 
-async def test_variants_and_collections_are_told_apart(tenant_db: TenantDatabase) -> None:  # D-040, D-041
+async def test_statistics_are_grouped_by_variant_and_collection(
+    tenant_db: TenantDatabase,
+) -> None:  # D-040, D-041
     kept = await CollectionRepository(tenant_db).create(
         "kept",
         embedding_provider="local",
@@ -126,14 +128,14 @@ async def test_variants_and_collections_are_told_apart(tenant_db: TenantDatabase
         assert (await repo.collect(chosen)).totals.queries == (0 if "provider" in narrow else 1)
 
 
-async def test_nothing_was_asked(tenant_db: TenantDatabase) -> None:
+async def test_statistics_without_queries_are_zero(tenant_db: TenantDatabase) -> None:
     found = await StatisticsRepository(tenant_db).collect(week())
     assert (found.totals.queries, found.totals.cost_usd, found.totals.latency_ms) == (0, 0.0, {})
     assert [interval.queries for interval in found.series] == [0] * 8
     assert (found.models, found.variants, found.collections, found.degraded_steps) == ([], [], [], {})
 
 
-async def test_hours_for_short_ranges(tenant_db: TenantDatabase) -> None:
+async def test_short_range_uses_hourly_buckets(tenant_db: TenantDatabase) -> None:
     await store(tenant_db, log(0.5), log(1.5), log(1.25))
     repo = StatisticsRepository(tenant_db)
     day = await repo.collect(QueryFilter(since=NOON - timedelta(hours=24), until=NOON))
@@ -145,7 +147,7 @@ async def test_hours_for_short_ranges(tenant_db: TenantDatabase) -> None:
     ).bucket == "day"
 
 
-async def test_usage_by_day_provider_and_model(tenant_db: TenantDatabase) -> None:
+async def test_usage_is_grouped_by_day_provider_and_model(tenant_db: TenantDatabase) -> None:
     await store(
         tenant_db,
         log(1, cost_usd=0.5, prompt_tokens=10),
@@ -162,7 +164,7 @@ async def test_usage_by_day_provider_and_model(tenant_db: TenantDatabase) -> Non
     assert rows[1].prompt_tokens == 30
 
 
-async def test_a_tenant_counts_its_own_only(
+async def test_statistics_count_own_tenant_only(
     tenant_db: TenantDatabase, other_tenant_db: TenantDatabase
 ) -> None:
     await store(tenant_db, log(1), log(2))
@@ -182,7 +184,7 @@ async def test_a_tenant_counts_its_own_only(
         (None, datetime(1, 1, 2, tzinfo=UTC), None, "until"),
     ],
 )
-async def test_a_range_has_its_limits(
+async def test_invalid_range_is_rejected(
     tenant_db: TenantDatabase, since: datetime | None, until: datetime, bucket: Any, field: str
 ) -> None:
     with pytest.raises(InvalidInputError) as caught:
@@ -190,7 +192,7 @@ async def test_a_range_has_its_limits(
     assert caught.value.field == field
 
 
-async def test_logs_are_found_by_every_condition(tenant_db: TenantDatabase) -> None:
+async def test_logs_are_filtered_by_every_condition(tenant_db: TenantDatabase) -> None:
     repo = QueryLogRepository(tenant_db)
     plain = log(1, query_text="What is 50%_of a Straße?")
     others = [
@@ -223,7 +225,7 @@ async def test_logs_are_found_by_every_condition(tenant_db: TenantDatabase) -> N
     assert await repo.find(QueryFilter(text="50%of")) == []
 
 
-async def test_pages_stay_as_they_are_while_queries_come_in(tenant_db: TenantDatabase) -> None:
+async def test_pagination_is_stable_while_queries_arrive(tenant_db: TenantDatabase) -> None:
     repo = QueryLogRepository(tenant_db)
     old = [log(n // 3) for n in range(20)]  # three and three at the same time
     await store(tenant_db, *old)

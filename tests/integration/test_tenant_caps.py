@@ -34,7 +34,7 @@ async def new_key(client: httpx2.AsyncClient, name: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {made.json()['key']}"}
 
 
-async def test_collection_above_the_cap_is_refused_everywhere(api: tuple[LiveApi, str]) -> None:
+async def test_collection_above_the_cap_is_rejected_on_every_surface(api: tuple[LiveApi, str]) -> None:
     started, tenant = api
     async with started.client(tenant) as client:
         bodies: list[dict[str, Any]] = [{"name": f"c{number}"} for number in range(5)]
@@ -55,7 +55,7 @@ async def test_collection_above_the_cap_is_refused_everywhere(api: tuple[LiveApi
 
 
 @pytest.mark.parametrize("path", ["collections", "keys"])
-async def test_list_is_read_page_by_page(api: tuple[LiveApi, str], path: str) -> None:
+async def test_list_is_paginated(api: tuple[LiveApi, str], path: str) -> None:
     started, tenant = api
     async with started.client(tenant) as client:
         for number in range(5):
@@ -74,7 +74,7 @@ async def test_list_is_read_page_by_page(api: tuple[LiveApi, str], path: str) ->
             assert (await client.get(f"/v1/{path}", params=wrong)).status_code == 422
 
 
-async def test_read_key_leaves_conversations_to_other_keys(api: tuple[LiveApi, str]) -> None:
+async def test_conversation_cap_applies_per_key(api: tuple[LiveApi, str]) -> None:
     started, tenant = api
     async with started.client(tenant) as client:
         greedy, other = await new_key(client, "greedy"), await new_key(client, "other")

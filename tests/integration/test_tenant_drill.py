@@ -119,7 +119,7 @@ async def drill(
         yield Drill(api, alice, bob, canary, schema)
 
 
-async def test_no_route_shows_another_tenants_canary(drill: Drill) -> None:  # C17, C42, security 4
+async def test_routes_show_no_canary_of_other_tenant(drill: Drill) -> None:  # C17, C42, security 4
     """In each response of Bob's there is none; in Alice's there is, so the same walk would show it."""
     for route in PUBLIC:
         drill.check(await drill.bob.request(route, None), route)
@@ -141,7 +141,7 @@ async def test_no_route_shows_another_tenants_canary(drill: Drill) -> None:  # C
     assert len(shown) > len(asking) + 10
 
 
-async def test_nothing_is_found_by_naming_it_in_a_body(drill: Drill) -> None:  # C17, C42
+async def test_resource_of_other_tenant_in_body_is_not_found(drill: Drill) -> None:  # C17, C42
     """Bob names Alice's collection, conversation, response or file in each body that has such a field."""
     tried = set[str]()
     for route, case in CASES.items():
@@ -157,13 +157,13 @@ async def test_nothing_is_found_by_naming_it_in_a_body(drill: Drill) -> None:  #
     assert tried >= {"collection", "conversation_id", "file_id"}
 
 
-async def test_a_new_tool_needs_a_case(drill: Drill) -> None:
+async def test_mcp_tools_have_a_case(drill: Drill) -> None:
     async with mcp_client(drill.api.url, drill.bob.name) as client:
         assert [tool.name for tool in (await client.list_tools()).tools] == list(TOOLS)
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-async def test_no_tool_shows_another_tenants_canary(drill: Drill, tool: str) -> None:  # C17, C42
+async def test_tools_show_no_canary_of_other_tenant(drill: Drill, tool: str) -> None:  # C17, C42
     async def said(tenant: Tenant, **more: Any) -> str:
         async with mcp_client(drill.api.url, tenant.name) as client:
             result = await client.call_tool(tool, {**TOOLS[tool], **more})

@@ -98,7 +98,7 @@ async def run_tool(postgres_server: EmbeddedPostgres) -> AsyncIterator[RunTool]:
 # C-021 C-022 C17
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("vendor", VENDORS)
-async def test_both_tools_are_called_and_their_results_go_back(
+async def test_both_tools_are_called_and_results_returned(
     run_tool: RunTool, vendor: str, stream: bool
 ) -> None:
     results: dict[str, str] = {}
@@ -119,7 +119,7 @@ async def test_both_tools_are_called_and_their_results_go_back(
 
 
 @pytest.mark.parametrize("vendor", VENDORS)
-async def test_any_schema_will_do(vendor: str) -> None:
+async def test_custom_tool_schema_is_accepted(vendor: str) -> None:
     schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
     described: dict[str, dict[str, Any]] = {
         "openai": {"type": "function", "function": {"name": "weather", "parameters": schema}},
@@ -140,7 +140,7 @@ async def test_any_schema_will_do(vendor: str) -> None:
 
 
 @pytest.mark.parametrize("vendor", VENDORS)
-async def test_a_tool_that_the_vendor_does_not_describe_so_is_refused(vendor: str) -> None:
+async def test_tool_in_other_provider_format_is_rejected(vendor: str) -> None:
     async def run(name: str, arguments: Any) -> str:
         raise AssertionError(name)
 

@@ -91,7 +91,7 @@ def status(url: str, **headers: str) -> int:
     return 200
 
 
-def test_the_sample_is_written_over_itself_and_nothing_else(private_dir: Callable[[str], Path]) -> None:
+def test_sample_documents_are_unchanged_after_restart(private_dir: Callable[[str], Path]) -> None:
     folder = private_dir("own")
     try:
         with serving(folder) as first:
@@ -105,7 +105,7 @@ def test_the_sample_is_written_over_itself_and_nothing_else(private_dir: Callabl
 
 
 # issue 16, point 14
-def test_first_start_prints_the_url_before_it_reads_the_sample(private_dir: Callable[[str], Path]) -> None:
+def test_first_start_prints_url_before_sample_ingestion(private_dir: Callable[[str], Path]) -> None:
     folder = private_dir("first")
     process = subprocess.Popen(
         [VECTORFORGE, "up", "--port", "0"],
@@ -139,7 +139,7 @@ def sample_of(served: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", ["README.md", "vectorforge/README.md"])
-def test_documents_of_the_user_are_never_touched(folder: Path, name: str) -> None:
+def test_user_documents_with_sample_names_are_untouched(folder: Path, name: str) -> None:
     """Also when they are called as the sample's are: another program may choose any source."""
     text = "Mine: the cellar key hangs behind the clock."
     with serving(folder, "--no-sample") as served:
@@ -158,7 +158,7 @@ def test_documents_of_the_user_are_never_touched(folder: Path, name: str) -> Non
         assert fetch(f"{served['url']}/v1/documents/{mine['id']}/text")["text"] == text
 
 
-def test_api_keys_are_kept(folder: Path) -> None:
+def test_configured_api_keys_are_required(folder: Path) -> None:
     keys = json.dumps({hashlib.sha256(API_KEY.encode()).hexdigest(): "acme"})
     with serving(folder, VECTORFORGE_API_KEYS=keys) as served:
         assert served["auth"] == "api_key"
@@ -167,13 +167,13 @@ def test_api_keys_are_kept(folder: Path) -> None:
         assert answer["collections"] == []  # another tenant's: those of this machine's commands are not in it
 
 
-def test_other_machines_need_keys_or_a_word(folder: Path) -> None:
+def test_wildcard_host_requires_keys_or_insecure_flag(folder: Path) -> None:
     refused = run(folder, "up", "--port", "0", "--host", "0.0.0.0", code=2)  # noqa: S104 - refused
     assert "VECTORFORGE_AUTH=api_key" in refused.stderr
     assert "--insecure" in refused.stderr
 
 
-def test_a_wildcard_answers_to_the_addresses_of_this_machine(folder: Path) -> None:
+def test_wildcard_host_serves_local_addresses_only(folder: Path) -> None:
     with serving(folder, "--no-sample", "--insecure", "--host", "0.0.0.0") as served:  # noqa: S104 - on purpose
         port = served["url"].rpartition(":")[2]
         assert "0.0.0.0" not in served["url"]  # noqa: S104 - as above
@@ -203,7 +203,7 @@ def wait_for_answer(url: str, folder: Path, killed: int) -> None:
 
 
 # Fault 49
-def test_a_killed_database_comes_back_by_itself(folder: Path) -> None:
+def test_killed_database_is_restarted(folder: Path) -> None:
     with serving(folder, "--no-sample") as served:
         url = f"{served['url']}/v1/collections"
         for _ in range(3):
@@ -215,7 +215,7 @@ def test_a_killed_database_comes_back_by_itself(folder: Path) -> None:
     assert not (folder / "data" / "postgres" / "postmaster.pid").exists(), "stopped with the last"
 
 
-def test_a_command_that_started_the_database_again_does_not_stop_it(folder: Path) -> None:
+def test_command_that_restarted_database_does_not_stop_it(folder: Path) -> None:
     with serving(folder, "--no-sample") as served:
         killed = postmaster(folder)
         os.kill(killed, signal.SIGKILL)

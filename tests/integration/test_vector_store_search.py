@@ -103,7 +103,7 @@ random_filters = st.recursive(
 
 
 # C18 B-024 B-025
-class TestFiltersAgainstTheReference:
+class TestReferenceFilters:
     """200 chunks of random metadata: a search must find exactly what the reference evaluator finds."""
 
     @pytest.fixture
@@ -138,12 +138,12 @@ class TestFiltersAgainstTheReference:
         suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
     )
     @given(filters=random_filters)
-    async def test_random_filters(
+    async def test_random_filters_match_the_reference(
         self, stored: tuple[PgVectorStore, UUID, list[dict[str, Any]]], seed: int, filters: dict[str, Any]
     ) -> None:
         await self.compare(stored, filters, seed)
 
-    async def test_every_scalar_with_every_operator(
+    async def test_scalar_operators_match_the_reference(
         self, stored: tuple[PgVectorStore, UUID, list[dict[str, Any]]], seed: int
     ) -> None:
         for value in POOL:
@@ -154,7 +154,7 @@ class TestFiltersAgainstTheReference:
                 await self.compare(stored, {"$or": [{"a": {"$lt": value}}, {"b": {"$gte": value}}]}, seed)
         await self.compare(stored, {"a": {"$in": POOL}}, seed)
 
-    async def test_the_largest_filter(
+    async def test_largest_filter_matches_the_reference(
         self, stored: tuple[PgVectorStore, UUID, list[dict[str, Any]]], seed: int
     ) -> None:
         many = [*range(500), *(f"value {number}" for number in range(500))]
@@ -163,7 +163,7 @@ class TestFiltersAgainstTheReference:
         await self.compare(stored, {".".join(["a"] * 10): {"$exists": False}}, seed)
 
     # C34: a statement over 16 KB pins a connection of RDS Proxy, so none may come of a filter
-    async def test_the_longest_filter(
+    async def test_longest_filter_matches_the_reference_within_statement_limit(
         self,
         stored: tuple[PgVectorStore, UUID, list[dict[str, Any]]],
         seed: int,
@@ -239,7 +239,7 @@ def search_params(
 @pytest.mark.parametrize("dimension", [8, 3072])
 @pytest.mark.parametrize("mode", [SearchMode.DENSE, SearchMode.HYBRID])
 @pytest.mark.parametrize("way", list(SearchPlan))
-async def test_plans(
+async def test_search_plan_uses_expected_index(
     indexed_database: Database,
     make_tenant: Callable[[], str],
     way: SearchPlan,
@@ -274,8 +274,8 @@ async def test_plans(
 
 
 # D2
-class TestThroughTheIndex:
-    async def test_a_filter_of_half_a_percent(
+class TestIndexSearch:
+    async def test_rare_filter_returns_exact_top_k(
         self, indexed_database: Database, make_tenant: Callable[[], str]
     ) -> None:
         db = indexed_database.for_tenant(make_tenant())
@@ -302,7 +302,7 @@ class TestThroughTheIndex:
                     assert texts(found) == [str(200 * int(n)) for n in nearest(rare, query)]
 
     # faults.md 29: other tenants' vectors fill the index
-    async def test_a_small_tenant_among_large_ones(
+    async def test_small_tenant_among_large_ones_receives_all_its_chunks(
         self, indexed_database: Database, make_tenant: Callable[[], str]
     ) -> None:
         large, small = (indexed_database.for_tenant(make_tenant()) for _ in range(2))
@@ -316,7 +316,7 @@ class TestThroughTheIndex:
             )
             assert texts(found) == nearest(vectors, query)
 
-    async def test_an_index_scan_that_gives_up(
+    async def test_aborted_index_scan_falls_back_to_exact_scan(
         self, impatient_database: Database, make_tenant: Callable[[], str]
     ) -> None:
         db = impatient_database.for_tenant(make_tenant())
@@ -329,7 +329,9 @@ class TestThroughTheIndex:
         )
         assert texts(found) == [str(200 * int(n)) for n in nearest(rare, query)[:10]]
 
-    async def test_how_many_match(self, indexed_database: Database, make_tenant: Callable[[], str]) -> None:
+    async def test_match_count_is_exact_or_lower_bound(
+        self, indexed_database: Database, make_tenant: Callable[[], str]
+    ) -> None:
         db = indexed_database.for_tenant(make_tenant())
         metadata = [{"kind": "rare" if position % 10 == 0 else "common"} for position in range(300)]
         collection_id, vectors = await fill(db, 8, metadata)
@@ -354,7 +356,7 @@ class TestThroughTheIndex:
 
     # C14: HNSW on vector(3072) is impossible; half precision finds, full precision ranks
     @pytest.mark.parametrize("metric", list(DistanceMetric))
-    async def test_above_2000_dimensions(
+    async def test_vectors_above_2000_dimensions_use_half_precision_index(
         self, indexed_database: Database, make_tenant: Callable[[], str], metric: DistanceMetric
     ) -> None:
         db = indexed_database.for_tenant(make_tenant())
@@ -368,7 +370,9 @@ class TestThroughTheIndex:
             exact = expected_distance(metric, vectors[int(result.chunk.text)], query)
             assert result.distance == pytest.approx(exact, rel=1e-5, abs=1e-5)
 
-    async def test_beyond_any_index(self, indexed_database: Database, make_tenant: Callable[[], str]) -> None:
+    async def test_vectors_above_4000_dimensions_use_exact_scan(
+        self, indexed_database: Database, make_tenant: Callable[[], str]
+    ) -> None:
         db = indexed_database.for_tenant(make_tenant())
         collection_id, vectors = await fill(db, 4001, [{}] * 8)
         found = await PgVectorStore(db, exact_scan_limit=0).search(
@@ -379,7 +383,7 @@ class TestThroughTheIndex:
 
 # A profile's chunks are found by its documents, also before the tables have statistics
 @pytest.mark.parametrize("filters", [None, {"lang": "en"}])
-async def test_the_plan_of_a_profile(
+async def test_profile_search_plan_restricts_embeddings_by_document_index(
     indexed_database: Database, make_tenant: Callable[[], str], filters: dict[str, Any] | None
 ) -> None:
     db = indexed_database.for_tenant(make_tenant())
@@ -394,7 +398,7 @@ async def test_the_plan_of_a_profile(
     assert "_hnsw" in plan
 
 
-async def test_the_metric_is_the_collections(tenant_db: TenantDatabase) -> None:
+async def test_search_with_other_metric_raises_conflict(tenant_db: TenantDatabase) -> None:
     collection_id, _ = await fill(tenant_db, 3, [{}] * 3)
     with pytest.raises(ConflictError, match="cosine"):
         await PgVectorStore(tenant_db).search(
@@ -403,7 +407,7 @@ async def test_the_metric_is_the_collections(tenant_db: TenantDatabase) -> None:
 
 
 # D11: the same ids asked for by another tenant
-async def test_another_tenant_sees_and_changes_nothing(
+async def test_collection_of_other_tenant_is_neither_readable_nor_writable(
     tenant_db: TenantDatabase, other_tenant_db: TenantDatabase
 ) -> None:
     collection_id, _ = await fill(tenant_db, 3, [{"kind": "secret"}] * 3)

@@ -54,7 +54,7 @@ async def data_version(db: TenantDatabase, collection_id: UUID) -> int:
 
 
 # C19: neither none, half nor both, however the search is answered
-async def test_a_reader_during_50_replacements(tenant_db: TenantDatabase) -> None:
+async def test_reader_during_replacements_sees_whole_versions(tenant_db: TenantDatabase) -> None:
     collection_id = await insert_collection(tenant_db, 4, COSINE)
     stores = [PgVectorStore(tenant_db), PgVectorStore(tenant_db, exact_scan_limit=0)]
     first = edition(0)
@@ -97,7 +97,7 @@ async def test_a_reader_during_50_replacements(tenant_db: TenantDatabase) -> Non
 
 
 # faults.md 36
-async def test_50_writers_of_one_document(tenant_db: TenantDatabase) -> None:
+async def test_50_writers_of_one_document_leave_one_edition(tenant_db: TenantDatabase) -> None:
     collection_id = await insert_collection(tenant_db, 4, COSINE)
     store = PgVectorStore(tenant_db)
 
@@ -114,7 +114,7 @@ async def test_50_writers_of_one_document(tenant_db: TenantDatabase) -> None:
     assert await count(tenant_db, "vectorforge.embeddings") == SIZE
 
 
-async def test_50_writers_of_the_same_content(tenant_db: TenantDatabase) -> None:
+async def test_50_writers_of_same_content_store_one_version(tenant_db: TenantDatabase) -> None:
     collection_id = await insert_collection(tenant_db, 4, COSINE)
     store, chunks = PgVectorStore(tenant_db), edition(1)
     draft = document_draft(chunks)
@@ -125,7 +125,7 @@ async def test_50_writers_of_the_same_content(tenant_db: TenantDatabase) -> None
 
 
 # No ring of locks: writers of several documents, deletions of documents and of the collection itself
-async def test_writers_and_deletions_do_not_deadlock(tenant_db: TenantDatabase) -> None:
+async def test_concurrent_writes_and_deletions_do_not_deadlock(tenant_db: TenantDatabase) -> None:
     store = PgVectorStore(tenant_db)
     for attempt in range(4):
         collection_id = await insert_collection(tenant_db, 4, COSINE)
@@ -159,7 +159,7 @@ async def test_writers_and_deletions_do_not_deadlock(tenant_db: TenantDatabase) 
 
 
 # The order of locks itself: a document's deletion that has not committed when its collection is deleted
-async def test_a_document_and_its_collection_deleted_at_once(tenant_db: TenantDatabase) -> None:
+async def test_concurrent_document_and_collection_deletion_succeeds(tenant_db: TenantDatabase) -> None:
     collection_id, chunks = await insert_collection(tenant_db, 4, COSINE), edition(1)
     stored = await PgVectorStore(tenant_db).replace_document(collection_id, document_draft(chunks), chunks)
     async with tenant_db.transaction() as connection:
@@ -174,7 +174,7 @@ async def test_a_document_and_its_collection_deleted_at_once(tenant_db: TenantDa
     assert await count(tenant_db, "vectorforge.documents") == 0
 
 
-async def test_unchanged_writes_nothing(tenant_db: TenantDatabase) -> None:
+async def test_unchanged_document_writes_no_rows(tenant_db: TenantDatabase) -> None:
     collection_id = await insert_collection(tenant_db, 4, COSINE)
     store, chunks = PgVectorStore(tenant_db), edition(1)
     rows_written = " UNION ALL ".join(
@@ -187,7 +187,7 @@ async def test_unchanged_writes_nothing(tenant_db: TenantDatabase) -> None:
     assert await tenant_db.fetch_all(f"{rows_written} ORDER BY 1") == before
 
 
-async def test_a_refused_replacement_leaves_nothing(tenant_db: TenantDatabase) -> None:
+async def test_rejected_replacement_changes_nothing(tenant_db: TenantDatabase) -> None:
     collection_id = await insert_collection(tenant_db, 4, COSINE)
     store = PgVectorStore(tenant_db)
     unknown = chunk_drafts(["a"], [None])
@@ -200,7 +200,7 @@ async def test_a_refused_replacement_leaves_nothing(tenant_db: TenantDatabase) -
         await store.replace_document(uuid4(), document_draft(chunks), chunks)
 
 
-async def test_more_chunks_than_one_statement_carries(tenant_db: TenantDatabase) -> None:
+async def test_document_with_1201_chunks_is_stored_in_batches(tenant_db: TenantDatabase) -> None:
     collection_id = await insert_collection(tenant_db, 4, COSINE)
     store, generator = PgVectorStore(tenant_db), random.Random(1)
     chunks = chunk_drafts([f"t{n}" for n in range(1201)], [random_vector(generator, 4) for _ in range(1201)])

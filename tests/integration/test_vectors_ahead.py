@@ -98,7 +98,7 @@ by_both = pytest.mark.parametrize("by", ["pipeline", "job"])
 
 # Issue 7, point 4: ten records, one request; and each passage has the vector of its own text
 @by_both
-async def test_records_share_a_request(room: Room, by: str) -> None:
+async def test_small_records_share_one_embedding_request(room: Room, by: str) -> None:
     texts = [f"Record {number} tells of number {number}." for number in range(10)]
     assert set((await room.ingest(lines(*texts), by)).values()) == {"succeeded"}
     assert room.vendor.asked == [10]
@@ -109,7 +109,7 @@ async def test_records_share_a_request(room: Room, by: str) -> None:
 
 
 @by_both
-async def test_a_request_for_each_group(room: Room, by: str) -> None:
+async def test_prefetch_sends_one_request_per_group(room: Room, by: str) -> None:
     texts = [f"Record {number}." for number in range(AT_A_TIME + 5)]
     assert set((await room.ingest(lines(*texts), by)).values()) == {"succeeded"}
     assert room.vendor.asked == [AT_A_TIME, 5]
@@ -117,7 +117,7 @@ async def test_a_request_for_each_group(room: Room, by: str) -> None:
 
 # What has not changed costs nothing
 @by_both
-async def test_only_what_is_new_is_asked_for(room: Room, by: str) -> None:
+async def test_prefetch_embeds_new_texts_only(room: Room, by: str) -> None:
     await room.ingest(lines("one", "two", "three", "four"), by)
     room.vendor.asked.clear()
     found = await room.ingest(lines("one", "TWO", "three", "FOUR"), by)
@@ -128,7 +128,7 @@ async def test_only_what_is_new_is_asked_for(room: Room, by: str) -> None:
 
 # A text that the model refuses fails its own document
 @by_both
-async def test_a_refused_text(room: Room, by: str) -> None:
+async def test_rejected_text_fails_its_document_only(room: Room, by: str) -> None:
     found = await room.ingest(lines("one", "two forbidden", "three", "four"), by)
     assert list(found.values()) == ["succeeded", "failed", "succeeded", "succeeded"]
     assert set(await room.vectors()) == {"one", "three", "four"}
@@ -137,14 +137,14 @@ async def test_a_refused_text(room: Room, by: str) -> None:
 
 # Where the request for all fails, each asks for itself
 @by_both
-async def test_an_outage_of_the_first_request(room: Room, by: str) -> None:
+async def test_failed_first_request_is_retried_per_document(room: Room, by: str) -> None:
     room.vendor.down_for = 1
     assert set((await room.ingest(lines("one", "two", "three"), by)).values()) == {"succeeded"}
     assert room.vendor.asked == [3, 1, 1, 1]
 
 
 @by_both
-async def test_large_documents_ask_for_themselves(room: Room, by: str) -> None:
+async def test_large_documents_are_embedded_separately(room: Room, by: str) -> None:
     large = "word " * (SMALL_BYTES // 5)
     assert set((await room.ingest(lines("one", large, "two"), by)).values()) == {"succeeded"}
     assert room.vendor.asked[0] == 2
@@ -152,13 +152,13 @@ async def test_large_documents_ask_for_themselves(room: Room, by: str) -> None:
 
 
 @by_both
-async def test_the_same_text_twice(room: Room, by: str) -> None:
+async def test_duplicate_text_is_embedded_once(room: Room, by: str) -> None:
     assert set((await room.ingest(lines("same", "same", "other"), by)).values()) == {"succeeded"}
     assert room.vendor.asked == [2]
 
 
 # faults.md row 37: what stopped a worker is looked for document by document, and the right one given up
-async def test_after_a_killed_worker_each_asks_for_itself(room: Room) -> None:
+async def test_retried_items_of_killed_worker_are_embedded_separately(room: Room) -> None:
     jobs = JobRepository(room.db)
     items = [NewJobItem(f"{n}.txt", None, f"Text {n}.".encode()) for n in range(4)]
     job = await jobs.create(room.collection.id, items)

@@ -129,26 +129,26 @@ def measured(postgres_server: EmbeddedPostgres) -> Measured:
 
 # P6, D16: the default finds what either leg alone would miss
 @pytest.mark.parametrize("mode", list(SearchMode))
-def test_the_right_pages_come_first(measured: Measured, mode: SearchMode) -> None:
+def test_search_ndcg_reaches_the_threshold(measured: Measured, mode: SearchMode) -> None:
     check_mean(measured.searched[mode], "ndcg", NDCG[mode])
 
 
-def test_words_and_vectors_together_are_better_than_either(measured: Measured) -> None:
+def test_hybrid_search_outperforms_dense_and_lexical(measured: Measured) -> None:
     ndcg = {mode: fmean(one.values["ndcg"] for one in scored) for mode, scored in measured.searched.items()}
     assert ndcg[SearchMode.HYBRID] > max(ndcg[SearchMode.DENSE], ndcg[SearchMode.LEXICAL])
 
 
-def test_the_answers_stand_in_the_passages(measured: Measured) -> None:
+def test_expected_answers_are_contained_in_retrieved_chunks(measured: Measured) -> None:
     check_mean(measured.searched[SearchMode.HYBRID], "answer_in_passages", IN_PASSAGES)
 
 
-def test_the_answers_are_quoted_and_cited(measured: Measured) -> None:
+def test_answers_are_extracted_and_cited(measured: Measured) -> None:
     assert {one.error for one in measured.answered} == {None}
     check_mean(measured.answered, "answer_containment", IN_ANSWERS)
     check_mean(measured.answered, "citation_precision", CITED)
 
 
-def test_the_suggestions_of_the_page_are_answered(measured: Measured) -> None:  # issue 16, point 17
+def test_suggested_questions_of_the_page_are_answered(measured: Measured) -> None:  # issue 16, point 17
     script = HERE.parents[1] / "shared" / "vectorforge" / "api" / "page" / "ask" / "conversation.js"
     suggested = re.findall(r'^  \["(.+?)", "docs/[\w/-]+\.md"\],$', script.read_text(), re.MULTILINE)
     answered = {one.question.text: one.values["answer_containment"] for one in measured.answered}
@@ -156,13 +156,13 @@ def test_the_suggestions_of_the_page_are_answered(measured: Measured) -> None:  
     assert {text: answered.get(text) for text in suggested} == dict.fromkeys(suggested, 1)
 
 
-def test_what_the_pages_do_not_speak_of_is_refused(measured: Measured) -> None:
+def test_foreign_questions_return_no_answer(measured: Measured) -> None:
     for foreign in (measured.foreign, measured.docrag_foreign):
         assert foreign.count(NO_ANSWER) >= REFUSED, [answer for answer in foreign if answer != NO_ANSWER]
 
 
 # D-018, C04: no threshold keeps the right passages from an answer
-def test_docrag_with_its_defaults_answers_from_the_pages(measured: Measured) -> None:
+def test_docrag_with_defaults_answers_own_questions(measured: Measured) -> None:
     assert [result.query for result in measured.docrag if not result.retrieved_chunks] == []
     refused = [result.query for result in measured.docrag if result.answer == NO_ANSWER]
     assert len(refused) <= 0.05 * len(measured.docrag), refused

@@ -54,7 +54,9 @@ async def verified(provider: IdentityProvider, token: str, **settings: Any) -> P
 
 
 @pytest.mark.parametrize(("key_id", "algorithm"), [("rsa", "RS256"), ("ec", "ES256"), ("ed", "EdDSA")])
-async def test_a_token_says_who_it_is(provider: IdentityProvider, key_id: str, algorithm: str) -> None:
+async def test_valid_token_returns_tenant_scopes_and_hashed_credential(
+    provider: IdentityProvider, key_id: str, algorithm: str
+) -> None:
     token = provider.token(key_id, algorithm, tenant="acme", scope="openid write", aud=["other", AUDIENCE])
     principal = await verified(provider, token)
     assert (principal.tenant, principal.scopes) == ("acme", frozenset({Scope.READ, Scope.WRITE}))
@@ -74,13 +76,13 @@ async def test_a_token_says_who_it_is(provider: IdentityProvider, key_id: str, a
         (7, set()),
     ],
 )
-async def test_scopes_are_those_of_the_claim(
+async def test_scope_claim_sets_principal_scopes(
     provider: IdentityProvider, granted: object, scopes: set[Scope]
 ) -> None:
     assert (await verified(provider, provider.token(tenant="acme", scope=granted))).scopes == scopes
 
 
-async def test_claims_may_be_called_otherwise(provider: IdentityProvider) -> None:
+async def test_renamed_claims_and_scope_prefix_are_read_per_settings(provider: IdentityProvider) -> None:
     claims: dict[str, Any] = {"https://acme.example/t": "acme", "permissions": ["vf:read", "write"]}
     token = provider.token(**claims)
     settings = {"jwt_tenant_claim": "https://acme.example/t", "jwt_scope_claim": "permissions"}
@@ -180,7 +182,9 @@ FORGERIES: dict[str, Callable[[IdentityProvider], str]] = {
 
 
 @pytest.mark.parametrize("name", FORGERIES)
-async def test_forgeries_are_refused(provider: IdentityProvider, name: str) -> None:  # security 11
+async def test_forged_token_is_rejected_without_echoing_it(
+    provider: IdentityProvider, name: str
+) -> None:  # security 11
     token = FORGERIES[name](provider)
     with pytest.raises(AuthenticationError) as caught:
         await verified(provider, token)
@@ -190,23 +194,23 @@ async def test_forgeries_are_refused(provider: IdentityProvider, name: str) -> N
 
 
 @pytest.mark.parametrize("tenant", ["acme", "Acme Corp.", "münchen", "org:7/team-a", "a" * 128])
-async def test_a_tenant_in_printable_text_is_taken(provider: IdentityProvider, tenant: str) -> None:
+async def test_printable_tenant_claim_is_accepted(provider: IdentityProvider, tenant: str) -> None:
     assert (await verified(provider, good(provider, tenant=tenant))).tenant == tenant
 
 
-async def test_an_end_may_be_a_fraction_and_up_to_a_year_ahead(provider: IdentityProvider) -> None:
+async def test_exp_claim_accepts_fractions_and_up_to_one_year(provider: IdentityProvider) -> None:
     for end in (time.time() + 0.5, time.time() + 365 * 86_400):
         assert (await verified(provider, good(provider, exp=end))).tenant == "acme"
 
 
-async def test_the_error_names_the_claim_and_its_limit(provider: IdentityProvider) -> None:
+async def test_invalid_claim_error_names_claim_and_limit(provider: IdentityProvider) -> None:
     with pytest.raises(AuthenticationError, match=r"`exp`.*366 days"):
         await verified(provider, good(provider, exp=253_402_300_799))
     with pytest.raises(AuthenticationError, match=r"tenant.*128 bytes"):
         await verified(provider, good(provider, tenant="acme\n"))
 
 
-def test_what_a_token_looks_like() -> None:
+def test_is_access_token_matches_three_part_tokens_only() -> None:
     assert is_access_token("eyJ0.eyJ1.c2ln")
     for other in (
         "",
@@ -220,13 +224,13 @@ def test_what_a_token_looks_like() -> None:
         assert not is_access_token(other)
 
 
-async def test_without_a_provider_a_token_is_a_wrong_key(provider: IdentityProvider) -> None:
+async def test_token_without_identity_provider_is_rejected(provider: IdentityProvider) -> None:
     with pytest.raises(AuthenticationError):
         await Authenticator(ServerSettings()).authenticate({"authorization": f"Bearer {good(provider)}"})
 
 
-class TestKeys:
-    async def test_they_are_fetched_again_for_a_new_one_but_once_a_minute(
+class TestKeySet:
+    async def test_unknown_key_id_triggers_refetch_at_most_once_a_minute(
         self, provider: IdentityProvider
     ) -> None:
         clock = Clock()
@@ -241,9 +245,7 @@ class TestKeys:
         assert await keys.find("rsa-2") is not None
         assert provider.fetched == 2
 
-    async def test_a_key_that_was_withdrawn_is_none_after_ten_minutes(
-        self, provider: IdentityProvider
-    ) -> None:
+    async def test_withdrawn_key_is_dropped_after_ten_minutes(self, provider: IdentityProvider) -> None:
         clock = Clock()
         keys = KeySet(f"{provider.url}/jwks.json", clock=clock)
         assert await keys.find("rsa") is not None
@@ -252,7 +254,9 @@ class TestKeys:
         clock.now += MAX_AGE_S + 1
         assert await keys.find("rsa") is None
 
-    async def test_they_outlast_their_provider_for_an_hour(self, provider: IdentityProvider) -> None:
+    async def test_unavailable_provider_serves_cached_keys_for_one_hour(
+        self, provider: IdentityProvider
+    ) -> None:
         clock = Clock()
         keys = KeySet(f"{provider.url}/jwks.json", clock=clock)
         assert await keys.find("rsa") is not None
@@ -279,13 +283,17 @@ class TestKeys:
             Response(status_code=404),
         ],
     )
-    async def test_other_answers_are_none(self, provider: IdentityProvider, answer: Response) -> None:
+    async def test_unusable_provider_response_raises_unavailable(
+        self, provider: IdentityProvider, answer: Response
+    ) -> None:
         provider.answer = answer
         with pytest.raises(IdentityProviderUnavailableError):
             await KeySet(f"{provider.url}/jwks.json").find("rsa")
         assert provider.fetched == 1
 
-    def test_only_public_keys_for_signatures_are_read(self, provider_keys: dict[str, dict[str, Any]]) -> None:
+    def test_documents_yield_public_signature_keys_only(
+        self, provider_keys: dict[str, dict[str, Any]]
+    ) -> None:
         rsa_key, ec_key = provider_keys["rsa"], provider_keys["ec"]
         small = {**rsa_key, "n": rsa_key["n"][:171]}
         others: list[Any] = [
@@ -328,7 +336,7 @@ def provider_keys() -> dict[str, dict[str, Any]]:
         ("file:///etc/passwd", False),
     ],
 )
-def test_keys_come_over_https(url: str, good_url: bool) -> None:
+def test_jwks_url_without_https_is_rejected(url: str, good_url: bool) -> None:
     values = {"jwt_issuer": ISSUER, "jwt_audience": AUDIENCE, "jwt_jwks_url": url}
     if good_url:
         assert IdentitySettings(**values).jwt_jwks_url == url
@@ -338,7 +346,9 @@ def test_keys_come_over_https(url: str, good_url: bool) -> None:
 
 
 @pytest.mark.parametrize("variable", ["ISSUER", "AUDIENCE", "JWKS_URL"])
-def test_half_a_provider_is_refused(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+def test_incomplete_provider_settings_raise_configuration_error(
+    monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
     monkeypatch.setenv(f"VECTORFORGE_JWT_{variable}", "https://idp.example/")
     with pytest.raises(ConfigurationError, match="needed together"):
         VectorForgeConfig.from_environment()

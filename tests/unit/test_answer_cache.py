@@ -68,14 +68,14 @@ def key(config: QueryConfig | None = None, question: str = "When?", **changes: A
     return answer_key(run, changes.get("tenant", "a"), changes.get("settings", "digest"))
 
 
-def test_equal_requests_have_one_key() -> None:  # C21
+def test_cache_key_of_equal_requests_is_equal() -> None:  # C21
     assert key() == key() == key(buffered=False)
     filters = [{"a": 1, "b": [2, 3]}, {"b": [2, 3], "a": 1}]
     assert key(QueryConfig(filters=filters[0])) == key(QueryConfig(filters=filters[1]))
     assert len(key()) == 32
 
 
-def test_every_field_is_either_in_the_key_or_known_to_change_nothing() -> None:  # C20, C21
+def test_cache_key_covers_every_field_that_changes_the_answer() -> None:  # C20, C21
     assert {field.name for field in fields(QueryConfig)} == OTHER_VALUES.keys() | CHANGE_NOTHING.keys()
     keys = {key()}
     for name, value in OTHER_VALUES.items():
@@ -85,7 +85,7 @@ def test_every_field_is_either_in_the_key_or_known_to_change_nothing() -> None: 
         assert key(replace(QueryConfig(), **{name: value})) == key(), name
 
 
-def test_tenant_collection_question_and_settings_are_in_the_key() -> None:  # C21
+def test_cache_key_depends_on_tenant_collection_query_and_settings() -> None:  # C21
     others = [
         key(tenant="b"),
         key(collection=uuid4()),
@@ -96,7 +96,7 @@ def test_tenant_collection_question_and_settings_are_in_the_key() -> None:  # C2
     assert len({key(), *others}) == 6
 
 
-def test_each_preset_has_its_own_answers() -> None:
+def test_cache_key_differs_per_preset() -> None:
     assert len({key(QueryConfig(preset=name)) for name in PRESETS}) == len(PRESETS)
 
 
@@ -120,7 +120,7 @@ def memory(clock: Callable[[], float]) -> AnswerMemory:
     return AnswerMemory(10_000, clock=clock)
 
 
-def test_memory_gives_what_it_was_given(memory: AnswerMemory) -> None:
+def test_memory_returns_stored_answer_for_same_key_and_version(memory: AnswerMemory) -> None:
     memory.keep("a", b"1", 3, "{}", 3600)
     found = memory.find("a", b"1", 3)
     assert found is not None
@@ -129,22 +129,20 @@ def test_memory_gives_what_it_was_given(memory: AnswerMemory) -> None:
     assert memory.find("a", b"2", 3) is None
 
 
-def test_memory_forgets_answers_of_another_version(memory: AnswerMemory) -> None:
+def test_memory_drops_answer_of_other_data_version(memory: AnswerMemory) -> None:
     memory.keep("a", b"1", 3, "{}", 3600)
     assert memory.find("a", b"1", 4) is None
     assert len(memory) == 0
 
 
 @pytest.mark.parametrize(("fresh_for_s", "passed"), [(0.5, 0.6), (3600, 61), (3600, -3600)])
-def test_memory_keeps_nothing_for_long(
-    memory: AnswerMemory, clock: Clock, fresh_for_s: float, passed: float
-) -> None:
+def test_memory_answer_expires(memory: AnswerMemory, clock: Clock, fresh_for_s: float, passed: float) -> None:
     memory.keep("a", b"1", 3, "{}", fresh_for_s)
     clock.now += passed
     assert memory.find("a", b"1", 3) is None
 
 
-def test_memory_is_bounded_and_drops_what_was_unused_for_longest(memory: AnswerMemory) -> None:
+def test_memory_is_bounded_and_evicts_least_recently_used(memory: AnswerMemory) -> None:
     for number in range(4):
         memory.keep("a", bytes([number]), 1, "x" * 1000, 3600)
     assert memory.find("a", b"\0", 1) is not None
@@ -158,13 +156,13 @@ def test_memory_is_bounded_and_drops_what_was_unused_for_longest(memory: AnswerM
     assert memory.find("a", b"\0", 1) is not None
 
 
-def test_memory_may_be_none_at_all() -> None:
+def test_memory_of_size_zero_stores_nothing() -> None:
     memory = AnswerMemory(0)
     memory.keep("a", b"1", 1, "{}", 3600)
     assert memory.find("a", b"1", 1) is None
 
 
-def test_memory_forgets_one_tenant(memory: AnswerMemory) -> None:
+def test_memory_clear_removes_one_tenant_only(memory: AnswerMemory) -> None:
     memory.keep("a", b"1", 1, "{}", 3600)
     memory.keep("b", b"1", 1, "{}", 3600)
     memory.clear("a")
@@ -172,7 +170,7 @@ def test_memory_forgets_one_tenant(memory: AnswerMemory) -> None:
     assert memory.find("b", b"1", 1) is not None
 
 
-def test_the_text_of_a_preset_is_the_same_in_every_process() -> None:
+def test_preset_text_is_equal_across_processes() -> None:
     code = "from vectorforge.pipeline.presets import PRESETS, preset_text; print(*map(preset_text, PRESETS))"
     here = " ".join(map(preset_text, PRESETS))
     for seed in ("1", "2"):

@@ -42,7 +42,7 @@ def cut(data: bytes, *positions: int) -> list[str]:
 
 
 @pytest.mark.parametrize("written", WRITTEN.values(), ids=WRITTEN)
-def test_split_at_every_byte_position(written: str) -> None:  # C09, D-026
+def test_answer_json_split_at_any_byte_yields_same_text(written: str) -> None:  # C09, D-026
     data = written.encode()
     for position in range(len(data) + 1):
         text, reader = read(cut(data, position))
@@ -52,7 +52,7 @@ def test_split_at_every_byte_position(written: str) -> None:  # C09, D-026
     assert read(cut(data, *range(1, len(data))))[0] == ANSWER  # one byte at a time
 
 
-def test_text_comes_out_while_it_is_written() -> None:  # C09
+def test_answer_text_is_emitted_while_json_arrives() -> None:  # C09
     reader = AnswerReader()
     assert reader.feed('{"confidence": "high", "ans') == ""
     assert reader.feed('wer": "One') == "One"
@@ -73,7 +73,9 @@ JSON = st.recursive(
 
 
 @given(JSON, st.text(st.characters(exclude_categories=["Cs"])), st.booleans(), st.data())
-def test_equals_a_whole_parser(other: Any, answer: str, ascii_only: bool, data: st.DataObject) -> None:  # C09
+def test_answer_reader_matches_full_json_parser(
+    other: Any, answer: str, ascii_only: bool, data: st.DataObject
+) -> None:  # C09
     written = json.dumps({"other": other, "answer": answer, "more": other}, ensure_ascii=ascii_only)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(written)), max_size=8)))
     bounds = [0, *cuts, len(written)]
@@ -98,7 +100,7 @@ def test_equals_a_whole_parser(other: Any, answer: str, ascii_only: bool, data: 
         "`",
     ],
 )
-def test_anything_else_is_all_text(written: str) -> None:  # D-028
+def test_non_json_answer_is_returned_as_text(written: str) -> None:  # D-028
     for position in range(len(written) + 1):
         assert read([written[:position], written[position:]])[0] == written
     assert read(list(written))[0] == written
@@ -120,13 +122,13 @@ def test_anything_else_is_all_text(written: str) -> None:  # D-028
         ('{"answer" : "spaced" }  trailing words', "spaced"),
     ],
 )
-def test_what_is_nearly_json_is_read(written: str, text: str) -> None:  # D-028
+def test_nearly_valid_json_answer_is_read(written: str, text: str) -> None:  # D-028
     for position in range(len(written) + 1):
         assert read([written[:position], written[position:]])[0] == text
     assert read(list(written))[0] == text
 
 
-def test_a_long_answer_is_read_in_time_linear_in_its_length() -> None:
+def test_long_answer_is_read_in_linear_time() -> None:
     line = 'a "quoted" line\n'
     text, _ = read(list(json.dumps({"examples": [line] * 2000, "answer": line * 5000})))
     assert text == line * 5000

@@ -19,7 +19,7 @@ from vectorforge.pipeline.types import CitationEvent, DoneEvent, TokenEvent, Usa
 WATER = "Water boils at 100 degrees."
 
 
-def test_relevance_is_the_share_of_the_answers_words_in_the_context() -> None:  # D-039
+def test_relevance_equals_share_of_answer_words_in_context() -> None:  # D-039
     assert relevance("Water boils quickly, always", [WATER]) == 0.5
     assert relevance("Water boils at 100 degrees [Source 1].", [WATER]) == 1.0  # a label is no word
     assert relevance("水が沸騰する", ["水が沸騰する温度"]) == 1.0
@@ -27,12 +27,12 @@ def test_relevance_is_the_share_of_the_answers_words_in_the_context() -> None:  
 
 
 @pytest.mark.parametrize("answer", ["", "  ", "[Source 1]", "…"])
-def test_an_empty_answer_is_worth_nothing(answer: str) -> None:  # C35
+def test_empty_answer_scores_zero(answer: str) -> None:  # C35
     quality = assess("When does water boil?", answer, [WATER])
     assert (quality.relevance, quality.completeness, quality.low) == (0.0, 0.0, True)
 
 
-def test_completeness_is_the_share_of_the_question_answered_from_passages() -> None:  # C35
+def test_completeness_equals_share_of_query_answered_from_chunks() -> None:  # C35
     question = "When does water boil, and ice melt?"
     assert completeness(question, "Water boils at 100 degrees.", [WATER]) == 0.5
     assert completeness(question, "Water boils, ice melts.", [WATER]) == 0.5  # nothing says so
@@ -41,7 +41,7 @@ def test_completeness_is_the_share_of_the_question_answered_from_passages() -> N
     assert completeness("", "", []) == 0.0
 
 
-async def test_a_poor_answer_is_counted_and_logged(caplog: pytest.LogCaptureFixture) -> None:  # D-039
+async def test_low_quality_answer_is_counted_and_logged(caplog: pytest.LogCaptureFixture) -> None:  # D-039
     setup = Setup(llm=ScriptedLLM(["Kings and queens lived long ago [Source 7]."]))
     with caplog.at_level(logging.WARNING, "vectorforge.pipeline.citations.quality"):
         result = (await setup.events())[-1]
@@ -58,7 +58,7 @@ async def test_a_poor_answer_is_counted_and_logged(caplog: pytest.LogCaptureFixt
     assert logged["low"] is True
 
 
-async def test_false_citations_make_a_poor_answer() -> None:
+async def test_unsupported_citations_mark_answer_low_quality() -> None:
     setup = Setup(llm=ScriptedLLM(["Water boils at 90 degrees [Source 1]."]))
     result = await setup.service.query("When?", (await setup.events())[0].collection_id)  # type: ignore[union-attr]
     assert result.quality is not None
@@ -66,7 +66,7 @@ async def test_false_citations_make_a_poor_answer() -> None:
 
 
 @pytest.mark.parametrize("answer", [NO_ANSWER, "Water boils at 100 degrees [Source 1]."])
-async def test_good_answers_and_honest_refusals_are_not_poor(answer: str) -> None:
+async def test_good_answers_and_refusals_are_not_low_quality(answer: str) -> None:
     setup = Setup(llm=ScriptedLLM([answer]))
     done = (await setup.events("When does water boil?"))[-1]
     assert isinstance(done, DoneEvent)
@@ -75,14 +75,14 @@ async def test_good_answers_and_honest_refusals_are_not_poor(answer: str) -> Non
     assert setup.metrics.total("pipeline.answers.low_quality") == 0
 
 
-async def test_without_passages_there_is_no_quality() -> None:
+async def test_answer_without_chunks_has_no_quality() -> None:
     setup = Setup(found=[])
     done = (await setup.events())[-1]
     assert isinstance(done, DoneEvent)
     assert done.result.quality is None
 
 
-async def test_verdicts_come_after_their_sentence_and_before_the_usage() -> None:  # N10
+async def test_verdict_events_follow_their_sentence_and_precede_usage() -> None:  # N10
     pieces = ["Water boils at ", "100 [Source 1] degrees", ". Ice", " melts at 5 degrees. ", "[Source 2]"]
     setup = Setup([make_passage(WATER), make_passage("Ice melts at 0 degrees.")], ScriptedLLM(pieces))
     events = await setup.events()
@@ -102,12 +102,12 @@ async def test_verdicts_come_after_their_sentence_and_before_the_usage() -> None
 
 
 @given(st.from_regex(r"[a-z0-9]{1,12}", fullmatch=True))
-def test_a_stem_begins_as_its_word_does(word: str) -> None:  # what few words are looked at for
+def test_stem_retains_first_three_letters(word: str) -> None:  # what few words are looked at for
     assert stem(word)[:3] == word[:3]
 
 
 @given(st.lists(st.text(alphabet="abcdeings .é水火-'_7", max_size=60), max_size=4), st.data())
-def test_the_figures_are_those_of_the_definition(passages: list[str], data: st.DataObject) -> None:  # D-039
+def test_quality_figures_match_their_definition(passages: list[str], data: st.DataObject) -> None:  # D-039
     text = st.text(alphabet="abcdeings .é水火-'_7", max_size=60)
     question, answer = data.draw(text), data.draw(text)
     asked, joined = terms(question), "\n".join(passages)

@@ -32,7 +32,7 @@ def tenant_of(server: ServerSettings, headers: Mapping[str, str]) -> str:
         {"x-api-key": KEY, "authorization": "Basic eA=="},
     ],
 )
-def test_a_key_gives_its_tenant(headers: dict[str, str]) -> None:  # C42
+def test_configured_key_returns_its_tenant(headers: dict[str, str]) -> None:  # C42
     assert tenant_of(settings(), headers) == "acme"
 
 
@@ -49,18 +49,20 @@ def test_a_key_gives_its_tenant(headers: dict[str, str]) -> None:  # C42
         {"authorization": KEY},
     ],
 )
-def test_anything_else_is_refused(headers: dict[str, str]) -> None:  # security 10
+def test_invalid_credentials_are_rejected_without_echoing_the_key(
+    headers: dict[str, str],
+) -> None:  # security 10
     with pytest.raises(AuthenticationError) as caught:
         tenant_of(settings(), headers)
     assert KEY not in caught.value.message
 
 
-def test_without_any_keys_everyone_is_refused() -> None:
+def test_auth_without_configured_keys_rejects_every_request() -> None:
     with pytest.raises(AuthenticationError):
         tenant_of(ServerSettings(), {"x-api-key": ""})
 
 
-def test_local_mode_is_one_tenant_whatever_is_sent() -> None:  # C42
+def test_local_auth_returns_one_tenant_for_any_headers() -> None:  # C42
     assert tenant_of(settings(auth="local", local_tenant="me"), {"x-api-key": KEY}) == "me"
 
 
@@ -77,12 +79,12 @@ def test_local_mode_is_one_tenant_whatever_is_sent() -> None:  # C42
         {DIGEST: "a\0b"},
     ],
 )
-def test_keys_in_clear_are_refused_at_the_start(keys: dict[str, str]) -> None:
+def test_plaintext_keys_are_rejected_at_startup(keys: dict[str, str]) -> None:
     with pytest.raises(ConfigurationError) as caught:
         Authenticator(ServerSettings(api_keys=keys))
     assert KEY not in caught.value.message
 
 
-def test_a_local_tenant_that_the_database_cannot_hold_is_refused_at_the_start() -> None:
+def test_unstorable_local_tenant_is_rejected_at_startup() -> None:
     with pytest.raises(ConfigurationError, match="VECTORFORGE_LOCAL_TENANT"):
         Authenticator(settings(auth="local", local_tenant=""))

@@ -68,11 +68,11 @@ def documented() -> list[list[str]]:
 
 
 @pytest.mark.parametrize("row", documented(), ids=" | ".join)
-def test_the_decision_table_of_the_docs(row: list[str]) -> None:  # C42, security 10
+def test_front_door_decisions_match_documented_table(row: list[str]) -> None:  # C42, security 10
     assert tenant_of(*asked(*row[:4])) == row[4]
 
 
-def test_every_combination_of_credentials() -> None:  # C42, security 10
+def test_credential_combinations_resolve_one_tenant_or_reject() -> None:  # C42, security 10
     keys, identities = ("", "acme", "beta", "unknown"), ("", "acme", "beta", "unassigned")
     documented_rows = {tuple(row[:4]) for row in documented()}
     combinations = list(itertools.product(keys, keys, identities, identities))
@@ -85,7 +85,7 @@ def test_every_combination_of_credentials() -> None:  # C42, security 10
 
 
 @pytest.mark.parametrize("name", ["apigateway_rest_api_key", "apigateway_rest_iam", "function_url_iam"])
-def test_real_events(name: str) -> None:
+def test_recorded_gateway_events_return_tenant(name: str) -> None:
     event = json.loads((ROOT / "events" / f"query_{name}.json").read_text())
     headers = {header.lower(): value for header, value in event["headers"].items()}
     assert tenant_of(headers, event) == "acme"
@@ -105,7 +105,7 @@ def test_real_events(name: str) -> None:
         (f"arn:aws:iam::{ACCOUNT}:role/a_b+c=d,e.f@g-h", session_of("a_b+c=d,e.f@g-h")),
     ],
 )
-def test_sessions_belong_to_their_role_and_paths_do_not_count(setting: str, caller: str) -> None:
+def test_session_arn_matches_its_role_ignoring_path(setting: str, caller: str) -> None:
     for event in (rest_event(user_arn=caller), url_event(caller)):
         assert tenant_of({}, event, iam_tenants={setting: "acme"}) == "acme"
 
@@ -129,13 +129,13 @@ def test_sessions_belong_to_their_role_and_paths_do_not_count(setting: str, call
         None,
     ],
 )
-def test_nobody_else_is_the_role(caller: str | None) -> None:
+def test_other_principals_do_not_match_role(caller: str | None) -> None:
     settings = {f"arn:aws:iam::{ACCOUNT}:role/reader": "acme"}
     for event in (rest_event(user_arn=caller), url_event(caller)):
         assert tenant_of({}, event, iam_tenants=settings) == "refused"
 
 
-def test_each_payload_is_read_where_its_front_door_writes() -> None:
+def test_identity_in_wrong_payload_location_is_ignored() -> None:
     """A Lambda authorizer fills ``authorizer`` of payload 1.0, with what it likes."""
     arn = session_of(ROLES["acme"])
     authorizer = {"authorizer": {"iam": {"userArn": arn}, "principalId": arn}}
@@ -154,17 +154,17 @@ _JSON = st.recursive(
 
 
 @given(event=_JSON)
-def test_any_event_is_read(event: Any) -> None:
+def test_malformed_event_is_rejected_without_error(event: Any) -> None:
     assert tenant_of({}, event) == "refused"
     assert FrontDoorCaller.of({"requestContext": event}).principal is None
 
 
-def test_who_is_known_and_assigned_to_nobody_is_told_so() -> None:
+def test_unassigned_principal_is_rejected_with_reason() -> None:
     with pytest.raises(AuthenticationError, match="not assigned to a tenant"):
         asyncio.run(Authenticator(ServerSettings()).authenticate({}, url_event(session_of("reader"))))
 
 
-def test_local_mode_asks_nobody() -> None:
+def test_local_auth_ignores_gateway_identity() -> None:
     event = rest_event(key_id=KEY_IDS["acme"])
     assert tenant_of({}, event, auth="local", local_tenant="me") == "me"
 
@@ -193,7 +193,7 @@ def test_local_mode_asks_nobody() -> None:
         ),
     ],
 )
-def test_a_mapping_that_cannot_be_is_refused_at_the_start(
+def test_invalid_tenant_mapping_is_rejected_at_startup(
     monkeypatch: pytest.MonkeyPatch, variable: str, value: object, told: str
 ) -> None:
     monkeypatch.setenv(f"VECTORFORGE_{variable}", value if isinstance(value, str) else json.dumps(value))
@@ -202,7 +202,7 @@ def test_a_mapping_that_cannot_be_is_refused_at_the_start(
     assert KEYS["unknown"] not in caught.value.message
 
 
-def test_a_principal_is_what_its_arn_says() -> None:
+def test_iam_principal_is_parsed_from_arn() -> None:
     named = IamPrincipal.named(f"arn:aws:iam::{ACCOUNT}:role/teams/acme/reader")
     assert named == IamPrincipal("aws", ACCOUNT, "role", "reader")
     assert named == IamPrincipal.calling(session_of("reader"))
@@ -227,7 +227,7 @@ class Noted(dict[str, Any]):
 @pytest.mark.parametrize(
     "made", [rest_event(), rest_event(key_id=KEY_IDS["acme"]), url_event(session_of(ROLES["acme"]))]
 )
-async def test_nothing_else_of_an_event_or_of_its_headers_is_looked_at(made: dict[str, Any]) -> None:
+async def test_authentication_reads_identity_fields_only(made: dict[str, Any]) -> None:
     headers = Noted({"x-api-key-id": KEY_IDS["beta"], "x-tenant-id": "beta", "x-api-key": KEYS["acme"]})
     event = Noted({**made, "headers": headers, "queryStringParameters": headers, "body": "{}"})
     principal = await Authenticator(ServerSettings(**SETTINGS)).authenticate(headers, event)

@@ -20,19 +20,19 @@ def document() -> Any:
     return openapi_document()
 
 
-def test_the_committed_document_is_current(document: Any) -> None:
+def test_openapi_document_matches_committed_file(document: Any) -> None:
     assert json.loads(COMMITTED.read_text(encoding="utf-8")) == json.loads(json.dumps(document)), (
         "run: python -m vectorforge.api.openapi > docs/openapi.json"
     )
 
 
-def test_every_handler_is_a_coroutine_function() -> None:  # B-037
+def test_handlers_are_coroutine_functions() -> None:  # B-037
     endpoints = [route.endpoint for name in ROUTERS for route in load_router(name).router.routes]
     assert len(endpoints) >= 20
     assert [e.__name__ for e in endpoints if not inspect.iscoroutinefunction(e)] == []
 
 
-def test_every_reference_leads_somewhere(document: Any) -> None:
+def test_openapi_references_resolve(document: Any) -> None:
     schemas = {f"#/components/schemas/{name}" for name in document["components"]["schemas"]}
     found: set[str] = set()
 
@@ -53,7 +53,7 @@ _OTHERS = (("/health", "503"), ("/mcp", "400"), ("/mcp", "406"))
 """A state of health, and errors of JSON-RPC."""
 
 
-def test_every_error_is_a_problem_document(document: Any) -> None:  # C22
+def test_openapi_errors_are_problem_documents(document: Any) -> None:  # C22
     for path, operations in document["paths"].items():
         for operation in operations.values():
             for status, response in operation["responses"].items():
@@ -68,7 +68,7 @@ def test_every_error_is_a_problem_document(document: Any) -> None:  # C22
     assert "HTTPValidationError" not in document["components"]["schemas"]
 
 
-def test_no_route_returns_stored_vectors(document: Any) -> None:  # security 7
+def test_routes_return_no_stored_vectors(document: Any) -> None:  # security 7
     found = {
         f"{name}.{field}"
         for name, schema in document["components"]["schemas"].items()
@@ -79,14 +79,14 @@ def test_no_route_returns_stored_vectors(document: Any) -> None:  # security 7
 
 
 @pytest.mark.parametrize("path", ["/v1/rag/query", "/v1/collections/{collection_id}/query"])
-def test_both_forms_of_an_answer_are_described(document: Any, path: str) -> None:  # C41
+def test_openapi_describes_json_and_stream_answers(document: Any, path: str) -> None:  # C41
     content = document["paths"][path]["post"]["responses"]["200"]["content"]
     assert set(content) == {"application/json", "text/event-stream"}
     events = content["text/event-stream"]["itemSchema"]["oneOf"]
     assert [event["properties"]["event"]["const"] for event in events] == list(EVENT_DATA)
 
 
-def test_the_fields_of_the_design_have_its_defaults(document: Any) -> None:  # B-003 to B-010
+def test_openapi_fields_have_documented_defaults(document: Any) -> None:  # B-003 to B-010
     schema = document["components"]["schemas"]["RAGQueryRequest"]
     fields = schema["properties"]
     assert schema["required"] == ["query"]

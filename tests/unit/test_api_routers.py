@@ -29,7 +29,7 @@ def _paths_of(app: FastAPI) -> set[str | None]:
     return {route.path for route in iter_route_contexts(app.routes)}
 
 
-def test_every_module_with_a_router_is_listed() -> None:
+def test_router_list_contains_every_module_with_a_router() -> None:
     package = Path(api.__path__[0])
     modules = {
         ".".join(("vectorforge.api", *path.relative_to(package).with_suffix("").parts))

@@ -38,12 +38,12 @@ HEAVY += ["pypdfium2", "docx", "selectolax", "semantic_text_splitter", "typer", 
 
 
 @pytest.mark.parametrize("path", DESIGN_FILES)
-def test_files_of_the_design_exist(path: str) -> None:
+def test_planned_source_files_exist(path: str) -> None:
     assert (ROOT / "shared" / "vectorforge" / path).is_file()
 
 
 @pytest.mark.parametrize("path", DESIGN_TESTS)
-def test_tests_of_the_design_exist(path: str) -> None:
+def test_planned_test_files_exist(path: str) -> None:
     assert (ROOT / "tests" / path).is_file()
 
 
@@ -63,12 +63,12 @@ PHASE_2 = [  # A-002, C29: what the design uses and does not define
 
 
 @pytest.mark.parametrize("place", PHASE_2)
-def test_objects_of_the_phase_before_exist(place: str) -> None:
+def test_planned_objects_exist(place: str) -> None:
     module, name = place.split(":")
     assert hasattr(importlib.import_module(f"vectorforge.{module}"), name)
 
 
-def test_every_path_in_the_find_it_table_exists() -> None:
+def test_readme_find_it_table_paths_exist() -> None:
     readme = (ROOT / "README.md").read_text()
     section = re.search(r"^## Find it\n(.*?)^## ", readme, re.MULTILINE | re.DOTALL)
     assert section is not None
@@ -81,13 +81,13 @@ def test_every_path_in_the_find_it_table_exists() -> None:
 @pytest.mark.parametrize(
     "module", ["vectorforge.bootstrap", "vectorforge.api.app", "vectorforge.pipeline.rag"]
 )
-def test_nothing_heavy_is_imported_before_it_is_needed(module: str) -> None:
+def test_module_import_loads_no_heavy_dependency(module: str) -> None:
     code = f"import sys, {module}; print([m for m in {HEAVY!r} if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert found.strip() == "[]"
 
 
-def test_every_room_has_its_place_in_the_import_contract() -> None:
+def test_packages_are_listed_in_import_contract() -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     placed = set(re.findall(r"vectorforge\.(\w+)", " ".join(contracts[0]["layers"])))
     placed |= {"runtime"}  # stands alone, by a contract of its own

@@ -34,7 +34,7 @@ def effect(answer: dict[str, Any]) -> str:
         {"Authorization": "Basic YTpi", "x-api-key": KEY},
     ],
 )
-def test_the_key_is_handed_on_as_it_was_sent(headers: dict[str, str]) -> None:
+def test_authorizer_with_key_allows_and_returns_key_unchanged(headers: dict[str, str]) -> None:
     answer = asked(headers)
     assert (effect(answer), answer["usageIdentifierKey"]) == ("Allow", KEY)
 
@@ -52,12 +52,12 @@ def test_the_key_is_handed_on_as_it_was_sent(headers: dict[str, str]) -> None:
         {"x-api-key": ""},
     ],
 )
-def test_without_a_key_nobody_gets_in_and_no_key_is_made_up(headers: dict[str, str] | None) -> None:
+def test_authorizer_without_key_denies_and_returns_no_key(headers: dict[str, str] | None) -> None:
     answer = asked(headers)
     assert effect(answer) == "Deny"
     assert "usageIdentifierKey" not in answer
 
 
-def test_nothing_of_a_key_stands_where_logs_or_events_would_show_it() -> None:
+def test_authorizer_response_holds_key_in_usage_identifier_only() -> None:
     answer = asked({"Authorization": f"Bearer {KEY}"})
     assert KEY not in str({name: value for name, value in answer.items() if name != "usageIdentifierKey"})

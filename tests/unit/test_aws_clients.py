@@ -18,7 +18,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
 
 
-def test_one_client_for_each_service_whoever_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_get_returns_one_client_per_service(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
     clients = AwsClients()
     clients.warm("sqs")
@@ -30,7 +30,7 @@ def test_one_client_for_each_service_whoever_asks(monkeypatch: pytest.MonkeyPatc
     clients.close()
 
 
-def test_waits_are_short_and_attempts_few(monkeypatch: pytest.MonkeyPatch) -> None:  # C01
+def test_client_timeouts_and_attempts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:  # C01
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
     clients = AwsClients(connect_timeout_s=0.5, read_timeout_s=2, max_attempts=1)
     config = clients.get("sqs").meta.config
@@ -39,19 +39,19 @@ def test_waits_are_short_and_attempts_few(monkeypatch: pytest.MonkeyPatch) -> No
     clients.close()
 
 
-def test_without_a_region_the_error_says_what_to_set() -> None:
+def test_missing_region_error_names_variable() -> None:
     with pytest.raises(ConfigurationError, match=r"sqs.*AWS_DEFAULT_REGION"):
         AwsClients().warm("sqs")
 
 
-def test_an_address_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_endpoint_url_raises_configuration_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "nowhere")
     with pytest.raises(ConfigurationError, match="ValueError"):
         AwsClients().get("sqs")
 
 
-def test_importing_the_queue_loads_no_sdk() -> None:
+def test_queue_import_loads_no_aws_sdk() -> None:
     modules = "vectorforge.aws.query_log_queue, vectorforge.aws.handlers.query_log_writer"
     code = f"import sys, {modules}; print([m for m in ('boto3', 'botocore', 'psycopg') if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
@@ -69,7 +69,7 @@ def test_importing_the_queue_loads_no_sdk() -> None:
         ("eu-central-1", "http://host.docker.internal:4566", "http://host.docker.internal:4566/uploads"),
     ],
 )
-def test_s3_signs_for_the_bucket_s_host_in_its_region(
+def test_s3_client_signs_for_regional_bucket_host(
     monkeypatch: pytest.MonkeyPatch, region: str, endpoint: str, host: str
 ) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")

@@ -50,7 +50,7 @@ async def connected(
 
 
 @pytest.mark.parametrize(("dimension", "sent"), [(None, 1024), (256, 256), (512, 512), (1024, 1024)])
-async def test_titan_gets_one_text_a_call(
+async def test_titan_request_holds_one_text(
     server: FakeBedrockEmbeddings, dimension: int | None, sent: int
 ) -> None:
     async with connected(server, dimension=dimension) as provider:
@@ -68,7 +68,7 @@ async def test_titan_gets_one_text_a_call(
         assert body == {"dimensions": sent, "normalize": True, "embeddingTypes": ["float"]}
 
 
-async def test_titan_texts_go_out_in_parallel_up_to_a_bound(server: FakeBedrockEmbeddings) -> None:
+async def test_titan_requests_run_concurrently_up_to_limit(server: FakeBedrockEmbeddings) -> None:
     server.delay_s = 0.05
     async with connected(server) as provider:
         await provider.embed_documents([f"text {number}" for number in range(30)])
@@ -76,7 +76,7 @@ async def test_titan_texts_go_out_in_parallel_up_to_a_bound(server: FakeBedrockE
     assert 2 <= server.most_at_once <= provider.concurrent_batches == 8
 
 
-async def test_cohere_is_told_what_is_a_question(server: FakeBedrockEmbeddings) -> None:
+async def test_cohere_request_sets_input_type_for_query_and_document(server: FakeBedrockEmbeddings) -> None:
     async with connected(server, COHERE, dimension=512, cache=InMemoryEmbeddingCache(10)) as provider:
         (document,) = await provider.embed_documents(["due date"])
         query = await provider.embed_query("due date")
@@ -95,13 +95,13 @@ async def test_cohere_is_told_what_is_a_question(server: FakeBedrockEmbeddings) 
     ]
 
 
-async def test_titan_makes_no_difference_and_asks_once(server: FakeBedrockEmbeddings) -> None:
+async def test_titan_query_and_document_share_one_cached_vector(server: FakeBedrockEmbeddings) -> None:
     async with connected(server, cache=InMemoryEmbeddingCache(10)) as provider:
         assert [await provider.embed_query("due date")] == await provider.embed_documents(["due date"])
     assert len(server.requests) == 1
 
 
-async def test_cohere_gets_96_texts_at_most(server: FakeBedrockEmbeddings) -> None:
+async def test_cohere_request_holds_at_most_96_texts(server: FakeBedrockEmbeddings) -> None:
     texts = [f"text {number}" for number in range(100)]
     async with connected(server, COHERE, batch_size=2048) as provider:
         vectors = await provider.embed_documents(texts)
@@ -109,7 +109,7 @@ async def test_cohere_gets_96_texts_at_most(server: FakeBedrockEmbeddings) -> No
     assert vectors[97] == pytest.approx(hashed_vector("text 97", 1536), abs=1e-6)
 
 
-async def test_another_model_than_the_default(server: FakeBedrockEmbeddings) -> None:
+async def test_other_model_has_own_dimension_and_unknown_model_raises(server: FakeBedrockEmbeddings) -> None:
     async with connected(server, TITAN, dimension=256) as provider:
         assert len(await provider.embed_query("x", model=COHERE)) == provider.dimension(COHERE) == 1536
         with pytest.raises(UnknownModelError, match="not a supported embedding model of Amazon Bedrock"):
@@ -120,9 +120,7 @@ async def test_another_model_than_the_default(server: FakeBedrockEmbeddings) -> 
     ("model", "dimension", "known"),
     [(TITAN, 1536, "256, 512, 1024"), (COHERE, 1000, "256, 512, 1024, 1536"), (TITAN, 0, "256")],
 )
-def test_a_length_that_the_model_does_not_have_names_the_setting(
-    model: str, dimension: int, known: str
-) -> None:
+def test_unsupported_dimension_error_names_setting(model: str, dimension: int, known: str) -> None:
     with pytest.raises(ConfigurationError, match=f"VECTORFORGE_BEDROCK_EMBEDDING_DIMENSION.*{known}"):
         BedrockEmbeddingProvider(default_model=model, dimension=dimension)
 
@@ -141,7 +139,7 @@ def test_a_length_that_the_model_does_not_have_names_the_setting(
         (503, "ServiceUnavailableException", EmbeddingError, True),
     ],
 )
-async def test_errors(
+async def test_service_errors_map_to_embedding_errors(
     server: FakeBedrockEmbeddings, status: int, kind: str, error: type[EmbeddingError], retryable: bool
 ) -> None:
     server.failures.append((status, kind, {"retry-after": "9"}))
@@ -154,7 +152,7 @@ async def test_errors(
         assert caught.value.retry_after_s == 9
 
 
-async def test_what_passes_is_tried_again(server: FakeBedrockEmbeddings) -> None:
+async def test_throttling_and_broken_connection_are_retried(server: FakeBedrockEmbeddings) -> None:
     server.failures.extend([(429, "ThrottlingException", {"retry-after": "0"})] * 2)
     server.cuts_off = 1
     async with connected(server) as provider:
@@ -162,20 +160,20 @@ async def test_what_passes_is_tried_again(server: FakeBedrockEmbeddings) -> None
     assert len(server.requests) == 4  # the SDK adds none of its own
 
 
-async def test_the_text_at_fault_is_named(server: FakeBedrockEmbeddings) -> None:
+async def test_oversized_text_error_names_its_index(server: FakeBedrockEmbeddings) -> None:
     async with connected(server) as provider:
         with pytest.raises(EmbeddingInputError) as caught:
             await provider.embed_documents(["short", "x" * 50_001, "also short"])
     assert caught.value.index == 1
 
 
-async def test_a_wrong_secret_is_an_authentication_error(server: FakeBedrockEmbeddings) -> None:
+async def test_wrong_secret_raises_authentication_error(server: FakeBedrockEmbeddings) -> None:
     async with connected(server, secret="another") as provider:
         with pytest.raises(EmbeddingAuthenticationError):
             await provider.embed_query("x")
 
 
-async def test_silence_is_a_timeout(server: FakeBedrockEmbeddings) -> None:
+async def test_unresponsive_service_raises_timeout(server: FakeBedrockEmbeddings) -> None:
     server.delay_s = 30
     async with connected(server, retries=0, timeout_s=0.3) as provider:
         await provider.preload()
@@ -183,7 +181,7 @@ async def test_silence_is_a_timeout(server: FakeBedrockEmbeddings) -> None:
             await provider.embed_query("x")
 
 
-async def test_nobody_there_is_tried_again() -> None:
+async def test_unreachable_service_raises_retryable_error() -> None:
     async with FakeBedrockEmbeddings() as gone:
         pass
     async with connected(gone, retries=0) as provider:
@@ -192,7 +190,9 @@ async def test_nobody_there_is_tried_again() -> None:
     assert caught.value.retryable
 
 
-async def test_settings_register_it(monkeypatch: pytest.MonkeyPatch, server: FakeBedrockEmbeddings) -> None:
+async def test_bedrock_settings_register_the_provider(
+    monkeypatch: pytest.MonkeyPatch, server: FakeBedrockEmbeddings
+) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIATEST")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", server.secret)
     settings = EmbeddingSettings(

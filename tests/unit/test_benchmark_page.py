@@ -42,7 +42,7 @@ def section(*, plot: bool = False) -> Section:
     return Section("Heading", "Text.", [table], plots)
 
 
-def test_a_block_is_written_anew_and_the_rest_stays(page: Path) -> None:
+def test_write_page_replaces_measured_block_and_leaves_rest(page: Path) -> None:
     assert write_page({"first": (section(), MEASURED)}, ORDER, page) == ["first"]
     text = page.read_text()
     assert "old first" not in text
@@ -53,7 +53,7 @@ def test_a_block_is_written_anew_and_the_rest_stays(page: Path) -> None:
     assert write_page({"first": (section(), MEASURED)}, ORDER, page) == []
 
 
-def test_a_new_block_goes_where_its_part_stands_in_the_order(page: Path) -> None:
+def test_new_block_is_inserted_in_part_order(page: Path) -> None:
     write_page({"second": (section(), MEASURED)}, ORDER, page)
     text = page.read_text()
     assert text.index("end: first") < text.index("bench: second") < text.index("bench: third")
@@ -61,13 +61,13 @@ def test_a_new_block_goes_where_its_part_stands_in_the_order(page: Path) -> None
     assert page.read_text().rstrip().endswith("<!-- end: last -->")
 
 
-def test_plots_are_images_beside_the_page(page: Path) -> None:
+def test_plot_is_written_as_svg_and_linked_from_page(page: Path) -> None:
     write_page({"first": (section(plot=True), MEASURED)}, ORDER, page)
     assert "![Numbers, ms](../images/a.svg)" in page.read_text()
     ElementTree.fromstring((page.parent.parent / "images" / "a.svg").read_text())  # noqa: S314 - we wrote it
 
 
-def test_a_bar_is_as_long_as_its_value() -> None:
+def test_bar_length_is_proportional_to_value() -> None:
     image = bars("A & B", "ms", [("VectorForge", 1.0), ("<other>", 4.0)], ours="VectorForge")
     root = ElementTree.fromstring(image)  # noqa: S314 - we wrote it
     drawn = [e for e in root.iter("{http://www.w3.org/2000/svg}rect") if e.get("rx")]
@@ -76,7 +76,7 @@ def test_a_bar_is_as_long_as_its_value() -> None:
     assert drawn[0].get("fill") != drawn[1].get("fill")
 
 
-def test_results_are_kept_by_part(tmp_path: Path) -> None:
+def test_results_are_stored_per_part(tmp_path: Path) -> None:
     results = Results(tmp_path / "results")
     assert results.read("servers") is None
     assert results.commit_of("servers") is None
@@ -89,7 +89,7 @@ def test_results_are_kept_by_part(tmp_path: Path) -> None:
     assert results.commit_of("servers") == measured()["commit"]
 
 
-def test_every_block_of_the_page_is_a_part() -> None:
+def test_page_blocks_match_parts_in_order() -> None:
     import re
 
     blocks = re.findall(r"<!-- bench: ([\w-]+) -->", PAGE.read_text())

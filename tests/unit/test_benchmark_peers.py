@@ -12,7 +12,7 @@ from peers.processes import Asked, ContestantError, WorkerProcess
 from peers.roster import DENSE, FLOOR, ROSTER, Entry
 
 
-def test_chunks_are_the_same_in_every_process_and_have_their_categories() -> None:
+def test_chunks_are_deterministic_and_have_category_shares() -> None:
     chunks = job.chunks(2_000)
     assert chunks[1_000:] == job.chunks(1_000, first=1_000)
     assert len({chunk.id for chunk in chunks}) == 2_000
@@ -22,13 +22,13 @@ def test_chunks_are_the_same_in_every_process_and_have_their_categories() -> Non
         assert found == pytest.approx(share, abs=0.05)
 
 
-def test_no_question_comes_twice_and_none_holds_the_mark_of_answers() -> None:
+def test_questions_are_unique_and_hold_no_token_mark() -> None:
     questions = [job.question(number) for number in range(500)]
     assert len(set(questions)) == 500
     assert not any(job.TOKEN_MARK in text for text in (*questions, *(c.text for c in job.chunks(500))))
 
 
-def test_ratios_are_medians_of_each_rounds_ratio() -> None:
+def test_ratios_are_medians_of_per_round_ratios() -> None:
     def asked(ms: float) -> Asked:
         return Asked(latency_s=[ms / 1000] * 4, wall_s=ms / 250, cpu_s=ms / 500, sources=10)
 
@@ -43,7 +43,7 @@ def test_ratios_are_medians_of_each_rounds_ratio() -> None:
     assert "first_token_p50_ms" not in figures
 
 
-def test_tables_name_every_contestant() -> None:
+def test_tables_list_every_contestant() -> None:
     stream = Asked([0.02] * 2, [0.01] * 2, 0.04, 0.02)
     whole = Asked([0.02] * 2, [], 0.04, 0.02, sources=10)
     rounds = {
@@ -58,7 +58,7 @@ def test_tables_name_every_contestant() -> None:
         assert [row[0] for row in table.rows] == [entry.title for entry in entries]
 
 
-def test_starts_and_ingestion_are_compared_round_by_round() -> None:
+def test_startup_and_ingestion_are_compared_per_round() -> None:
     runs = {
         "raw_sdk": [{"first_answer_s": 1.0}, {"first_answer_s": 4.0}],
         "vectorforge": [{"first_answer_s": 0.5}, {"first_answer_s": 2.0}],
@@ -74,14 +74,14 @@ def test_starts_and_ingestion_are_compared_round_by_round() -> None:
     assert figures["cpu_us"] == pytest.approx(100)
 
 
-def test_settings_of_the_service_are_not_told_to_others() -> None:
+def test_service_settings_are_passed_to_vectorforge_only() -> None:
     settings = ROSTER["vectorforge"].variables("postgresql://a", "http://b/v1")
     assert settings["PEER_COLLECTION"] == DENSE
     assert settings["VECTORFORGE_OPENAI_BASE_URL"] == "http://b/v1"
     assert ROSTER["langchain"].variables("postgresql://a", "http://b/v1") == {}
 
 
-def test_a_contestant_that_does_not_start_is_an_error_that_names_its_log(tmp_path: Path) -> None:
+def test_failed_contestant_start_raises_error_with_log_path(tmp_path: Path) -> None:
     import sys
 
     entry = Entry("nobody", "Nobody", "nobody", None)
@@ -90,13 +90,15 @@ def test_a_contestant_that_does_not_start_is_an_error_that_names_its_log(tmp_pat
     assert "No module named 'peers.contestants.nobody'" in (tmp_path / "nobody.module.log").read_text()
 
 
-def test_an_environment_that_cannot_be_made_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_without_uv_raises_installation_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("UV", str(tmp_path / "no-uv"))
     with pytest.raises(InstallationError, match="no-uv is missing"):
         environments.interpreter(tmp_path, "langchain", lambda _: None)
 
 
-def test_what_is_stored_is_remembered_between_runs(tmp_path: Path) -> None:
+def test_loaded_state_persists_between_runs(tmp_path: Path) -> None:
     Loaded(tmp_path).put("langchain", {"chunks": 10})
     assert Loaded(tmp_path).has("langchain", {"chunks": 10})
     assert not Loaded(tmp_path).has("langchain", {"chunks": 20})
@@ -104,7 +106,7 @@ def test_what_is_stored_is_remembered_between_runs(tmp_path: Path) -> None:
     assert Loaded(tmp_path).facts("langchain") is None
 
 
-def test_a_small_tenants_vectors_lie_together_among_the_large_ones() -> None:
+def test_small_tenant_vectors_cluster_apart_from_large_tenant() -> None:
     generator = Generator()
     small = Holding("small", 50, seed=1, center=3)
     vectors, others = small.vectors(generator), Holding("large", 2_000, seed=2).vectors(generator)
@@ -116,7 +118,7 @@ def test_a_small_tenants_vectors_lie_together_among_the_large_ones() -> None:
     assert not (questions[:, None] == vectors[None]).all(axis=2).any()
 
 
-def test_filters_let_the_shares_through_that_they_are_named_for() -> None:
+def test_filters_match_their_nominal_share() -> None:
     metadata = Holding("large", 20_000, seed=11).metadata()
     for key, values in SHARES.items():
         share = sum(facts[key] == 1 for facts in metadata) / len(metadata)

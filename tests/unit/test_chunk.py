@@ -39,14 +39,14 @@ def check(text: str, chunks: list[TextChunk], config: ChunkingConfig) -> None:
     overlap=st.integers(0, 59),
     media_type=st.sampled_from([media.PLAIN, media.MARKDOWN]),
 )
-def test_chunks_of_any_text_are_slices_that_cover_it(
+def test_chunk_any_text_yields_slices_that_cover_it(
     text: str, size: int, overlap: int, media_type: str
 ) -> None:
     config = ChunkingConfig(size, min(overlap, size // 2))
     check(text, chunk_text(text, config, media_type=media_type), config)
 
 
-def test_defaults() -> None:
+def test_chunk_with_defaults_overlaps_up_to_800_chars() -> None:
     text = " ".join(f"Sentence number {n} of the text." for n in range(200))
     chunks = chunk_text(text)
     check(text, chunks, ChunkingConfig(800, 150))
@@ -54,7 +54,7 @@ def test_defaults() -> None:
     assert max(len(chunk.text) for chunk in chunks) > 700
 
 
-def test_long_texts_are_cut_into_whole_words() -> None:
+def test_chunk_long_text_leaves_words_whole() -> None:
     text = "word " * 60_000 + "\n" + "x" * 120_000
     chunks = chunk_text(text)
     check(text, chunks, ChunkingConfig())
@@ -63,7 +63,7 @@ def test_long_texts_are_cut_into_whole_words() -> None:
 
 @pytest.mark.parametrize("media_type", [media.PLAIN, media.MARKDOWN])
 @pytest.mark.parametrize("blank", ["\r\n", " \n", "\r", "\x85", "\u2028"])
-def test_texts_are_cut_at_many_empty_lines(media_type: str, blank: str) -> None:  # issue 16 A
+def test_chunk_text_with_many_empty_lines_cuts_at_them(media_type: str, blank: str) -> None:  # issue 16 A
     first, second = "Dough rises for two hours. " * 4, "Oil the chain every spring. " * 4
     text = f"{first}{blank * 4_096}{second}"
     chunks = chunk_text(text, media_type=media_type)
@@ -71,12 +71,12 @@ def test_texts_are_cut_at_many_empty_lines(media_type: str, blank: str) -> None:
     assert [chunk.text.strip() for chunk in chunks] == [first.strip(), second.strip()]
 
 
-def test_columns_far_apart_stay_together() -> None:
+def test_chunk_wide_columns_stay_in_one_chunk() -> None:
     text = "\n".join(f"part {n}{' ' * 100}{n} euros" for n in range(5))
     assert [chunk.text for chunk in chunk_text(text)] == [text]
 
 
-def test_long_markdown_is_cut_at_headings_and_keeps_their_path() -> None:
+def test_chunk_long_markdown_cuts_at_headings_and_sets_heading_path() -> None:
     section = "\n\n## Part\n\n" + "A sentence of the part. " * 100
     text = "# Book" + section * 60
     chunks = chunk_text(text, media_type=media.MARKDOWN)
@@ -107,7 +107,7 @@ All the words of this section.
 """
 
 
-def test_headings() -> None:
+def test_chunk_markdown_sets_heading_per_line() -> None:
     chunks = chunk_text(MARKDOWN, ChunkingConfig(40, 0), media_type=media.MARKDOWN)
     headings = {line: chunk.heading for chunk in chunks for line in chunk.text.splitlines()}
     assert headings["preface"] is None
@@ -117,11 +117,11 @@ def test_headings() -> None:
     assert headings["All the words of this section."] == "Guide > Use"
 
 
-def test_plain_text_has_no_headings() -> None:
+def test_chunk_plain_text_sets_no_heading() -> None:
     assert {chunk.heading for chunk in chunk_text(MARKDOWN)} == {None}
 
 
-def test_bare_heading_joins_the_text_below_it() -> None:
+def test_chunk_bare_heading_joins_following_text() -> None:
     section = "A sentence of the section. " * 29
     text = f"# Handbook\n\n## Travel\n\n{section}\n\n## Hotels\n\n### Limits\n\n{section}"
     chunks = chunk_text(text, media_type=media.MARKDOWN)
@@ -132,7 +132,7 @@ def test_bare_heading_joins_the_text_below_it() -> None:
 
 @pytest.mark.parametrize("filler", [790, 800, 820])
 @pytest.mark.parametrize("media_type", [media.PLAIN, media.MARKDOWN])
-def test_short_chunk_joins_its_neighbor(filler: int, media_type: str) -> None:
+def test_chunk_short_text_joins_neighbor(filler: int, media_type: str) -> None:
     long = ("Words of a long paragraph. " * 40)[:filler].strip()
     text = f"See below.\n\n{long}\n\n{long}\n\nYes.\n\n{long}\n\n## Licence\n\nMIT."
     chunks = chunk_text(text, ChunkingConfig(800, 0), media_type=media_type)
@@ -140,24 +140,24 @@ def test_short_chunk_joins_its_neighbor(filler: int, media_type: str) -> None:
     assert min(len(chunk.text.strip()) for chunk in chunks) >= 50
 
 
-def test_short_document_is_one_chunk() -> None:
+def test_chunk_short_document_yields_one_chunk() -> None:
     assert [chunk.text for chunk in chunk_text("MIT.")] == ["MIT."]
     assert [chunk.text for chunk in chunk_text("# Licence", media_type=media.MARKDOWN)] == ["# Licence"]
 
 
-def test_nothing_but_white_space_gives_no_chunks() -> None:
+def test_chunk_whitespace_yields_no_chunks() -> None:
     assert chunk_text(" \n\n\t ") == []
 
 
 @pytest.mark.parametrize(
     ("size", "overlap", "field"), [(0, 0, "chunk_size"), (10, 6, "chunk_overlap"), (10, -1, "chunk_overlap")]
 )
-def test_config_names_what_is_wrong(size: int, overlap: int, field: str) -> None:
+def test_chunking_config_error_names_invalid_field(size: int, overlap: int, field: str) -> None:
     with pytest.raises(InvalidInputError) as failure:
         ChunkingConfig(size, overlap)
     assert failure.value.field == field
 
 
-def test_config_from_settings() -> None:
+def test_chunking_config_from_settings_copies_sizes() -> None:
     settings = IngestionSettings(chunk_size_chars=400, chunk_overlap_chars=80)
     assert ChunkingConfig.from_settings(settings) == ChunkingConfig(400, 80)

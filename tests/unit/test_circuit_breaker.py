@@ -62,7 +62,7 @@ async def stream(breaker: CircuitBreaker, error: LLMError | None = None) -> Asyn
         yield "and a last"
 
 
-def test_it_opens_after_failures_in_a_row(breaker: CircuitBreaker) -> None:  # faults 3, 5
+def test_breaker_opens_after_consecutive_failures(breaker: CircuitBreaker) -> None:  # faults 3, 5
     fail(breaker, LLMTimeoutError(), times=2)
     work(breaker)
     fail(breaker, times=2)
@@ -75,7 +75,7 @@ def test_it_opens_after_failures_in_a_row(breaker: CircuitBreaker) -> None:  # f
     assert "openai/gpt-4o" in caught.value.message
 
 
-async def test_a_stream_that_breaks_has_failed(breaker: CircuitBreaker) -> None:  # faults 7, 8, 9
+async def test_broken_stream_counts_as_failure(breaker: CircuitBreaker) -> None:  # faults 7, 8, 9
     for _ in range(3):
         with pytest.raises(LLMStreamError):
             async for _ in stream(breaker, LLMStreamError()):
@@ -83,7 +83,7 @@ async def test_a_stream_that_breaks_has_failed(breaker: CircuitBreaker) -> None:
     assert state_of(breaker) == "open"
 
 
-async def test_a_first_token_alone_does_not_make_up_for_failures(breaker: CircuitBreaker) -> None:
+async def test_first_token_alone_does_not_reset_failures(breaker: CircuitBreaker) -> None:
     fail(breaker, times=2)
     with pytest.raises(LLMStreamError):
         async for _ in stream(breaker, LLMStreamError()):
@@ -91,7 +91,7 @@ async def test_a_first_token_alone_does_not_make_up_for_failures(breaker: Circui
     assert state_of(breaker) == "open"
 
 
-async def test_a_reader_who_leaves_says_nothing_about_the_model(breaker: CircuitBreaker) -> None:  # fault 15
+async def test_client_disconnect_leaves_failure_count_unchanged(breaker: CircuitBreaker) -> None:  # fault 15
     fail(breaker, times=2)
     for _ in range(5):
         async with aclosing(stream(breaker)) as tokens:
@@ -102,12 +102,12 @@ async def test_a_reader_who_leaves_says_nothing_about_the_model(breaker: Circuit
 
 
 @pytest.mark.parametrize("error", [LLMAuthenticationError(), LLMRequestError(), ValueError(), KeyError("x")])
-def test_what_is_wrong_with_the_request_is_no_failure(breaker: CircuitBreaker, error: Exception) -> None:
+def test_invalid_request_error_does_not_count_as_failure(breaker: CircuitBreaker, error: Exception) -> None:
     fail(breaker, error, times=10)
     assert state_of(breaker) == "closed"
 
 
-def test_half_open_it_lets_one_call_through(breaker: CircuitBreaker, clock: Clock) -> None:
+def test_half_open_breaker_admits_one_call(breaker: CircuitBreaker, clock: Clock) -> None:
     fail(breaker, times=3)
     clock.now += 29.9
     assert state_of(breaker) == "open"
@@ -120,7 +120,7 @@ def test_half_open_it_lets_one_call_through(breaker: CircuitBreaker, clock: Cloc
     assert state_of(breaker) == "closed"
 
 
-def test_a_probe_that_fails_opens_it_anew(breaker: CircuitBreaker, clock: Clock) -> None:
+def test_failed_probe_reopens_breaker(breaker: CircuitBreaker, clock: Clock) -> None:
     fail(breaker, times=3)
     clock.now += 31
     fail(breaker)
@@ -130,9 +130,7 @@ def test_a_probe_that_fails_opens_it_anew(breaker: CircuitBreaker, clock: Clock)
     assert state_of(breaker) == "closed"
 
 
-async def test_a_probe_whose_reader_leaves_gives_its_place_to_the_next(
-    breaker: CircuitBreaker, clock: Clock
-) -> None:
+async def test_disconnected_probe_returns_breaker_to_half_open(breaker: CircuitBreaker, clock: Clock) -> None:
     fail(breaker, times=3)
     clock.now += 31
     async with aclosing(stream(breaker)) as tokens:
@@ -141,9 +139,7 @@ async def test_a_probe_whose_reader_leaves_gives_its_place_to_the_next(
     assert state_of(breaker) == "half_open"
 
 
-def test_a_longer_wait_that_the_vendor_asks_for_is_kept(
-    breaker: CircuitBreaker, clock: Clock
-) -> None:  # fault 2
+def test_longer_retry_after_extends_open_period(breaker: CircuitBreaker, clock: Clock) -> None:  # fault 2
     fail(breaker, LLMRateLimitError(retry_after_s=90), times=3)
     clock.now += 89
     assert state_of(breaker) == "open"
@@ -151,19 +147,19 @@ def test_a_longer_wait_that_the_vendor_asks_for_is_kept(
     assert state_of(breaker) == "half_open"
 
 
-def test_a_clock_that_is_set_back_keeps_nobody_out(breaker: CircuitBreaker, clock: Clock) -> None:
+def test_clock_set_back_half_opens_breaker(breaker: CircuitBreaker, clock: Clock) -> None:
     fail(breaker, times=3)
     clock.now -= 3600
     assert state_of(breaker) == "half_open"
 
 
-def test_none_opens_where_it_is_switched_off() -> None:
+def test_breaker_with_zero_failures_never_opens() -> None:
     breaker = CircuitBreakers(failures=0).find("openai", "gpt-4o")
     fail(breaker, times=50)
     assert state_of(breaker) == "closed"
 
 
-def test_each_model_has_its_own() -> None:
+def test_breaker_state_is_separate_per_model() -> None:
     breakers = CircuitBreakers(failures=1)
     fail(breakers.find("openai", "a"))
     assert breakers.find("openai", "a").state == "open"
@@ -171,7 +167,7 @@ def test_each_model_has_its_own() -> None:
     assert breakers.find("azure", "a").state == "closed"
 
 
-def test_made_up_names_of_models_do_not_fill_the_memory() -> None:
+def test_breaker_registry_is_bounded_for_unknown_models() -> None:
     breakers = CircuitBreakers()
     for number in range(5000):
         breakers.find("openai", f"model-{number}")

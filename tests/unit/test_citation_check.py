@@ -37,16 +37,18 @@ def refused(answer: str) -> list[int | None]:
 
 
 @pytest.mark.parametrize(("answer", "expected"), ADVERSARIAL, ids=[answer for answer, _ in ADVERSARIAL])
-def test_false_citations_are_refused_and_no_others(answer: str, expected: list[int | None]) -> None:  # N10
+def test_unsupported_citations_are_the_only_ones_rejected(
+    answer: str, expected: list[int | None]
+) -> None:  # N10
     assert refused(answer) == expected
 
 
 @pytest.mark.parametrize("answer", HONEST, ids=HONEST)
-def test_honest_citations_pass(answer: str) -> None:  # N10
+def test_supported_citations_are_accepted(answer: str) -> None:  # N10
     assert refused(answer) == []
 
 
-def test_precision_and_recall_are_one() -> None:  # N10
+def test_citation_check_has_full_precision_and_recall() -> None:  # N10
     assert len(ADVERSARIAL) >= 40
     flagged = [(answer, number) for answer, _ in ADVERSARIAL for number in refused(answer)]
     flagged += [(answer, number) for answer in HONEST for number in refused(answer)]
@@ -72,7 +74,7 @@ def test_precision_and_recall_are_one() -> None:  # N10
         ("```\nmax_retries --retry-limit\n```\n[Source 2]", ["supported"]),
     ],
 )
-def test_verdicts(answer: str, verdicts: list[str]) -> None:
+def test_citation_check_returns_expected_verdicts(answer: str, verdicts: list[str]) -> None:
     assert [citation.verdict for citation in check(answer)[0]] == verdicts
 
 
@@ -80,7 +82,7 @@ def test_verdicts(answer: str, verdicts: list[str]) -> None:
     "name",
     ["README.md", "docs/operate/configuration.md", "docs/decisions/database.md", "docs/operate/deploy.md"],
 )
-def test_what_is_quoted_is_never_refused(name: str) -> None:
+def test_quoted_text_is_never_marked_unsupported(name: str) -> None:
     text = (ROOT / name).read_text(encoding="utf-8")
     checked = 0
     for start in range(0, len(text), 1500):
@@ -96,7 +98,7 @@ def test_what_is_quoted_is_never_refused(name: str) -> None:
     assert checked > 20
 
 
-def test_the_question_tells_names_at_the_start_of_a_sentence() -> None:
+def test_query_reveals_name_at_sentence_start() -> None:
     answer = "Globex takes goods back within 30 days [Source 1]."
     unaware, aware = CitationChecker("", PASSAGES), CitationChecker("What does Globex take back?", PASSAGES)
     for checker in (unaware, aware):
@@ -106,7 +108,7 @@ def test_the_question_tells_names_at_the_start_of_a_sentence() -> None:
     assert [c.verdict for c in aware.citations] == ["unsupported"]
 
 
-def test_names_asked_word_by_word_are_those_of_all_texts() -> None:
+def test_name_lookup_per_word_matches_names_of_all_texts() -> None:
     texts = [passage.chunk.text for passage in PASSAGES]
     texts += [
         (ROOT / "docs" / name).read_text()
@@ -120,7 +122,7 @@ def test_names_asked_word_by_word_are_those_of_all_texts() -> None:
 
 # Issue 8, point 6 (row 40 of the campaign): one such answer held up a whole process for minutes
 @pytest.mark.parametrize("run", ["x", "X", "a.", "a-", "A-", "aA"])
-def test_a_run_without_end_is_read_once(run: str) -> None:
+def test_unbroken_run_of_characters_is_scanned_once(run: str) -> None:
     text = run * 150_000
     assert take_addresses(text) == (set(), text)
     identifiers, rest = take_identifiers(text)
@@ -128,7 +130,7 @@ def test_a_run_without_end_is_read_once(run: str) -> None:
     assert len(identifiers) <= 1
 
 
-def test_numbers_that_python_does_not_read_are_no_claims() -> None:
+def test_unparsable_numbers_yield_no_claim_values() -> None:
     (claim,) = read_claims("It takes " + "7" * 10_000 + " days.")
     assert isinstance(claim, Quantity)
     assert claim.values == frozenset()

@@ -38,7 +38,7 @@ async def send_often(client: ClientStream) -> None:
         await asyncio.sleep(0)
 
 
-async def test_events_that_come_in_one_go_leave_in_one_message() -> None:
+async def test_events_sent_together_leave_in_one_message() -> None:
     connection = Connection()
     async with stream(connection) as client:
         for number in range(100):
@@ -50,7 +50,7 @@ async def test_events_that_come_in_one_go_leave_in_one_message() -> None:
     assert connection.is_complete
 
 
-async def test_the_last_event_has_been_taken_when_it_was_sent_at_once() -> None:
+async def test_event_sent_at_once_is_flushed_with_earlier_events() -> None:
     connection = Connection()
     async with stream(connection) as client:
         await client.send(b"first;")
@@ -58,7 +58,7 @@ async def test_the_last_event_has_been_taken_when_it_was_sent_at_once() -> None:
         assert connection.bodies == [b"first;last;"]
 
 
-async def test_a_slow_client_is_waited_for() -> None:
+async def test_slow_client_blocks_sender() -> None:
     connection = Connection()
     async with stream(connection) as client:
         connection.takes.clear()
@@ -68,7 +68,7 @@ async def test_a_slow_client_is_waited_for() -> None:
     assert b"".join(connection.bodies) == b"x" * len(b"".join(connection.bodies))
 
 
-async def test_silence_is_filled() -> None:
+async def test_idle_stream_sends_ping_comments() -> None:
     connection = Connection()
     async with stream(connection, ping_interval_s=0.05) as client:
         await client.send(b"data: 1\n\n")
@@ -77,7 +77,7 @@ async def test_silence_is_filled() -> None:
     assert connection.bodies[1].startswith(b":")
 
 
-async def test_a_client_that_has_gone_ends_the_stream() -> None:
+async def test_disconnected_client_ends_stream() -> None:
     connection = Connection()
     async with stream(connection) as client:
         connection.has_gone = True

@@ -12,7 +12,7 @@ from vectorforge.errors import ConfigurationError
 ROOT = Path(__file__).parents[2]
 
 
-def test_defaults() -> None:
+def test_config_without_environment_has_defaults() -> None:
     config = VectorForgeConfig.from_environment()
     assert config.llm.default_model == "gpt-4o"
     assert config.llm.anthropic_model == "claude-sonnet-4-20250514"
@@ -20,7 +20,9 @@ def test_defaults() -> None:  # A-079, A-084, A-027
     assert config.server.auth == "api_key"
 
 
-def test_names_of_the_design(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_config_has_documented_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("VECTORFORGE_OPENAI_API_KEY", "sk-test")
     monkeypatch.setenv("VECTORFORGE_OPENAI_BASE_URL", "http://localhost:1/v1")
     monkeypatch.setenv("VECTORFORGE_OPENAI_ORG_ID", "org-1")
@@ -34,13 +36,13 @@ def test_names_of_the_design(monkeypatch: pytest.MonkeyPatch) -> None:  # A-076,
     assert (llm.default_model, llm.default_provider) == ("gpt-next", "anthropic")
 
 
-def test_secrets_never_show(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_config_repr_hides_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VECTORFORGE_OPENAI_API_KEY", "sk-canary")
     monkeypatch.setenv("VECTORFORGE_DATABASE_URL", "postgresql://u:canary@h/db")
     assert "canary" not in repr(VectorForgeConfig.from_environment())
 
 
-def test_a_wrong_value_names_the_setting_and_not_the_value(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_value_error_names_setting_and_hides_value(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VECTORFORGE_CHUNK_SIZE_CHARS", "canary")
     with pytest.raises(ConfigurationError, match=r"(?i)chunk_size_chars") as caught:
         VectorForgeConfig.from_environment()
@@ -49,7 +51,7 @@ def test_a_wrong_value_names_the_setting_and_not_the_value(monkeypatch: pytest.M
 
 @pytest.mark.parametrize("name", ["VECTORFORGE_ALLOWED_HOSTS", "VECTORFORGE_API_KEYS"])
 @pytest.mark.parametrize("value", ["canary.example", '{"canary"', '"canary"'])
-def test_a_value_that_is_no_json_names_the_variable_and_not_the_value(
+def test_invalid_json_error_names_variable_and_hides_value(
     name: str, value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(name, value)
@@ -59,14 +61,14 @@ def test_a_value_that_is_no_json_names_the_variable_and_not_the_value(
     assert "canary" not in "".join(traceback.format_exception(caught.value))
 
 
-def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("DATABASE_URL", "CHUNK_SIZE_CHARS", "API_KEYS", "OPENAI_API_KEY", "DATA_DIR", "AUTH"):
         monkeypatch.setenv(f"VECTORFORGE_{name}", "")
     assert VectorForgeConfig.from_environment() == VectorForgeConfig()
     assert VectorForgeConfig().database.database_url is None
 
 
-def test_overlap_above_half_the_chunk_size_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_overlap_above_half_chunk_size_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VECTORFORGE_CHUNK_SIZE_CHARS", "150")
     both = r"VECTORFORGE_CHUNK_OVERLAP_CHARS.*VECTORFORGE_CHUNK_SIZE_CHARS"
     with pytest.raises(ConfigurationError, match=both):
@@ -78,7 +80,7 @@ def test_overlap_above_half_the_chunk_size_is_refused(monkeypatch: pytest.Monkey
     assert VectorForgeConfig.from_environment().ingestion.chunk_overlap_chars == 75
 
 
-def test_every_setting_is_documented() -> None:
+def test_settings_are_documented() -> None:
     text = (ROOT / "docs" / "operate" / "configuration.md").read_text()
     documented = set(re.findall(r"`(VECTORFORGE_[A-Z_]+)`", text))
     assert documented == known_variables()

@@ -21,7 +21,9 @@ from vectorforge.pipeline.prompts import (
 from vectorforge.tokens import estimate_tokens
 
 
-def test_default_format_is_exact() -> None:  # A-032, A-041, A-039, A-044, A-046, A-049, A-054, C05, C08
+def test_default_context_format_is_exact() -> (
+    None
+):  # A-032, A-041, A-039, A-044, A-046, A-049, A-054, C05, C08
     payload = ContextBuilder().build("why?", [passage("one"), passage("two")])
     assert payload.assembled_context == "[Source 1]\none\n---\n[Source 2]\ntwo"
     assert unfenced(payload.system_prompt) == (
@@ -36,13 +38,13 @@ def test_default_format_is_exact() -> None:  # A-032, A-041, A-039, A-044, A-046
     assert payload.context_token_count == payload.token_count  # C28
 
 
-def test_scores_are_written_with_two_decimals() -> None:  # A-040, A-045
+def test_scores_in_context_have_two_decimals() -> None:  # A-040, A-045
     config = ContextConfig(include_scores=True)
     payload = ContextBuilder().build("q", [passage("one", 0.987)], config)
     assert payload.assembled_context == "[Source 1] (relevance: 0.99)\none"
 
 
-def test_rag_query_format_is_exact() -> None:  # B-031, B-032, C05
+def test_rag_query_context_format_is_exact() -> None:  # B-031, B-032, C05
     config = ContextConfig(
         system_prompt_template=RAG_QUERY.system_prompt,
         chunk_separator=RAG_QUERY.chunk_separator,
@@ -57,12 +59,12 @@ def test_rag_query_format_is_exact() -> None:  # B-031, B-032, C05
     )
 
 
-def test_no_passages_give_an_empty_context() -> None:
+def test_context_without_chunks_is_empty() -> None:
     payload = ContextBuilder().build("q", [])
     assert (payload.assembled_context, payload.sources, payload.chunks_used) == ("", [], 0)
 
 
-def test_builder_defaults() -> None:  # A-030, A-036, A-037, A-038, A-039, A-040, A-043
+def test_context_builder_has_documented_defaults() -> None:  # A-030, A-036, A-037, A-038, A-039, A-040, A-043
     config = ContextConfig()
     assert config.system_prompt_template == DEFAULT_SYSTEM_PROMPT
     assert config.max_context_tokens == 4096
@@ -72,7 +74,7 @@ def test_builder_defaults() -> None:  # A-030, A-036, A-037, A-038, A-039, A-040
     assert VECTORFORGE.context_format == config.format == ContextFormat()
 
 
-def test_sources_follow_the_labels(
+def test_context_sources_follow_label_order(
     caplog: pytest.LogCaptureFixture,
 ) -> None:  # A-033, A-035, A-047, A-048, A-050
     passages = [passage("word " * 100, index=i) for i in range(5)]
@@ -87,7 +89,7 @@ def test_sources_follow_the_labels(
     assert caplog.messages == [f"Context truncated from {before} to {payload.token_count} tokens"]
 
 
-def test_snippet_is_literal_and_says_whether_it_is_cut() -> None:  # A-042, A-051, C10, C37
+def test_snippet_is_literal_and_flags_truncation() -> None:  # A-042, A-051, C10, C37
     short, long = ContextBuilder().build("q", [passage("ten chars."), passage("x" * 300, index=7)]).sources
     assert (short.snippet, short.truncated) == ("ten chars....", False)
     assert (long.snippet, long.truncated) == ("x" * 200 + "...", True)
@@ -95,13 +97,13 @@ def test_snippet_is_literal_and_says_whether_it_is_cut() -> None:  # A-042, A-05
     assert (long.start_offset, long.end_offset) == (10, 310)
 
 
-def test_sources_only_when_wanted() -> None:  # A-038, A-050
+def test_context_without_include_sources_has_no_sources() -> None:  # A-038, A-050
     payload = ContextBuilder().build("q", [passage("one")], ContextConfig(include_sources=False))
     assert payload.sources == []
     assert payload.chunks_used == 1
 
 
-def test_a_first_passage_over_the_budget_is_cut_at_a_sentence() -> None:  # A-053, C06
+def test_first_chunk_over_budget_is_cut_at_sentence() -> None:  # A-053, C06
     text = "First sentence here. Second sentence here. " + "tail " * 500
     payload = ContextBuilder().build("q", [passage(text)], ContextConfig(max_context_tokens=20))
     (kept,) = payload.used
@@ -113,7 +115,9 @@ def test_a_first_passage_over_the_budget_is_cut_at_a_sentence() -> None:  # A-05
     st.lists(st.text(min_size=1, max_size=400), min_size=1, max_size=12),
     st.integers(min_value=10, max_value=400),
 )
-def test_budget_holds_and_the_best_survive(texts: list[str], budget: int) -> None:  # A-034, A-154, C06
+def test_context_stays_in_budget_and_retains_best_chunks(
+    texts: list[str], budget: int
+) -> None:  # A-034, A-154, C06
     passages = [passage(text, index=i) for i, text in enumerate(texts)]
     payload = ContextBuilder().build("q", passages, ContextConfig(max_context_tokens=budget))
     assert payload.token_count <= budget
@@ -122,7 +126,7 @@ def test_budget_holds_and_the_best_survive(texts: list[str], budget: int) -> Non
     assert [u.chunk.id for u in payload.used] == [p.chunk.id for p in passages[: payload.chunks_used]]
 
 
-async def test_build_can_be_awaited() -> None:  # A-031, C24
+async def test_context_build_is_awaitable() -> None:  # A-031, C24
     builder, passages = ContextBuilder(), [passage("one")]
     awaited, built = await builder.abuild("q", passages), builder.build("q", passages)
     assert unfenced(awaited.system_prompt) == unfenced(built.system_prompt)
@@ -130,31 +134,31 @@ async def test_build_can_be_awaited() -> None:  # A-031, C24
 
 
 class TestTemplates:
-    def test_braces_of_a_custom_template_stay(self) -> None:  # A-049, C40
+    def test_braces_of_custom_template_are_preserved(self) -> None:  # A-049, C40
         template = 'Answer as {"answer": {"text": "..."}} from {context}'
         assert render_template(template, "CTX") == 'Answer as {"answer": {"text": "..."}} from CTX'
 
-    def test_doubled_braces_are_escapes_in_a_format_string(self) -> None:  # C40
+    def test_doubled_braces_in_format_string_are_unescaped(self) -> None:  # C40
         assert render_template("{{json}} {context}", "CTX") == "{json} CTX"
 
-    def test_braces_of_the_context_stay(self) -> None:
+    def test_braces_of_context_are_preserved(self) -> None:
         assert render_template("{context}", "{x} {context} {{y}}") == "{x} {context} {{y}}"
 
-    def test_a_template_cannot_reach_into_objects(self) -> None:
+    def test_attribute_access_in_template_is_not_evaluated(self) -> None:
         template = "{context.__class__} {context}"
         assert render_template(template, "CTX") == "{context.__class__} CTX"
 
-    def test_the_placeholder_is_required(self) -> None:  # C08
+    def test_missing_placeholder_is_rejected(self) -> None:  # C08
         with pytest.raises(InvalidInputError, match=r"\{context\}") as caught:
             render_template("no placeholder", "CTX")
         assert caught.value.field == "system_prompt"
 
 
-def test_rag_query_prompt_is_the_fuller_one() -> None:  # B-032, C08
+def test_rag_query_prompt_ends_with_context() -> None:  # B-032, C08
     assert RAG_QUERY_SYSTEM_PROMPT.endswith("\n\nContext:\n{context}")
 
 
-def test_each_prompt_has_a_fence_of_its_own() -> None:
+def test_prompt_fences_are_unique() -> None:
     """A number that a document could know would let it close the fence."""
     fences = {fence("a passage") for _ in range(100)}
     assert len(fences) == 100
@@ -173,7 +177,7 @@ class Counting(ContextBuilder):
         return kept
 
 
-def test_truncate_context_is_what_truncates() -> None:  # A-033, A-048
+def test_truncate_context_matches_builder_truncation() -> None:  # A-033, A-048
     builder = Counting()
     passages = [passage("word " * 100), passage("other " * 100)]
     payload = builder.build("q", passages, ContextConfig(max_context_tokens=150))
@@ -183,7 +187,7 @@ def test_truncate_context_is_what_truncates() -> None:  # A-033, A-048
     assert payload.chunks_used == 1
 
 
-def test_truncate_context_of_a_plain_text_ends_at_a_sentence() -> None:  # A-033
+def test_truncate_context_of_plain_text_ends_at_sentence() -> None:  # A-033
     text = "One sentence. Another one follows here. The last one is too much for it."
     kept = ContextBuilder()._truncate_context(text, estimate_tokens(text) - 4)
     assert kept == "One sentence. Another one follows here."

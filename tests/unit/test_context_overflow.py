@@ -62,7 +62,7 @@ VENDORS_WORDS = {
 
 # Fault 11
 @pytest.mark.parametrize("said", VENDORS_WORDS)
-def test_vendors_words(said: str) -> None:
+def test_vendor_overflow_messages_raise_context_overflow_error(said: str) -> None:
     found = find_overflow(said)
     assert found is not None
     assert (found.prompt_tokens, found.limit_tokens) == VENDORS_WORDS[said]
@@ -86,7 +86,7 @@ def test_vendors_words(said: str) -> None:
         (500, "prompt is too long: 9 tokens > 8 maximum"),
     ],
 )
-def test_other_complaints_are_none(status: int, said: str) -> None:
+def test_other_vendor_messages_raise_no_context_overflow_error(status: int, said: str) -> None:
     assert not isinstance(error_for_status("p", status, text=said), LLMContextOverflowError)
 
 
@@ -220,7 +220,7 @@ def least_prompt() -> int:
     ratio=st.floats(0.5, 2.5),
     says_numbers=st.booleans(),
 )
-def test_what_is_sent_the_second_time_fits_or_is_refused(
+def test_retry_after_overflow_fits_limit_or_fails(
     sizes: list[int], turns: list[int], limit: int, ratio: float, says_numbers: bool
 ) -> None:
     llm = SmallContextLLM(limit, ratio=ratio, says_numbers=says_numbers)
@@ -257,7 +257,7 @@ def test_what_is_sent_the_second_time_fits_or_is_refused(
     assert (row.used_chunk_ids, row.prompt_tokens, row.completion_tokens) == (used, 100, 10)
 
 
-def test_old_turns_go_before_passages() -> None:
+def test_retry_drops_old_turns_before_chunks() -> None:
     llm = SmallContextLLM(MAX_TOKENS + 1100)
     asked = Asked(llm, passages_of(60, 60), conversation(60, 60, 5))
     assert isinstance(asked.last, DoneEvent)
@@ -269,7 +269,7 @@ def test_old_turns_go_before_passages() -> None:
     assert second.count("passage1word") == 60
 
 
-def test_a_conversation_that_alone_is_too_long_costs_no_passage() -> None:
+def test_retry_with_oversized_history_retains_all_chunks() -> None:
     llm = SmallContextLLM(MAX_TOKENS + 600, says_numbers=False)
     asked = Asked(llm, passages_of(10, 10), conversation(150))
     assert isinstance(asked.last, DoneEvent)
@@ -277,7 +277,7 @@ def test_a_conversation_that_alone_is_too_long_costs_no_passage() -> None:
     assert "question0word" not in asked.sent
 
 
-def test_a_passage_that_alone_is_too_long_is_cut() -> None:
+def test_retry_with_oversized_chunk_cuts_it() -> None:
     llm = SmallContextLLM(MAX_TOKENS + 400)
     asked = Asked(llm, passages_of(120))
     assert isinstance(asked.last, DoneEvent)
@@ -286,7 +286,7 @@ def test_a_passage_that_alone_is_too_long_is_cut() -> None:
     assert source.text in asked.sent
 
 
-def test_where_nothing_can_be_taken_away_it_is_not_asked_again() -> None:
+def test_overflow_with_nothing_to_drop_is_not_retried() -> None:
     for limit in (MAX_TOKENS + 20, 10):
         llm = SmallContextLLM(limit, says_numbers=limit != 10)
         asked = Asked(llm, passages_of(1))
@@ -296,14 +296,14 @@ def test_where_nothing_can_be_taken_away_it_is_not_asked_again() -> None:
         assert (row.outcome, row.error_code, row.prompt_tokens) == ("error", "context_length_exceeded", 0)
 
 
-def test_after_the_first_token_nothing_is_asked_again() -> None:
+def test_overflow_after_first_token_is_not_retried() -> None:
     llm = SmallContextLLM(MAX_TOKENS + 400, refuses_after="So ")
     asked = Asked(llm, passages_of(120, 120))
     assert isinstance(asked.last, ErrorEvent)
     assert (asked.last.partial_answer, len(llm.calls)) == ("So ", 1)
 
 
-def test_a_whole_answer_is_asked_for_again_as_well() -> None:
+def test_overflow_of_non_streamed_answer_is_retried() -> None:
     llm = SmallContextLLM(MAX_TOKENS + 700)
     asked = Asked(llm, passages_of(60, 60, 60))
     assert isinstance(asked.last, DoneEvent)
@@ -315,7 +315,7 @@ def test_a_whole_answer_is_asked_for_again_as_well() -> None:
 
 
 @pytest.mark.parametrize("preset", ["rag_query", "docrag", "profile"])
-def test_every_preset_is_shortened(preset: str) -> None:
+def test_overflow_shortens_prompt_of_each_preset(preset: str) -> None:
     llm = SmallContextLLM(MAX_TOKENS + 900, ratio=1.5)
     asked = Asked(llm, passages_of(60, 60, 60, 60), conversation(30, 30), preset=preset)
     assert isinstance(asked.last, DoneEvent), asked.last
@@ -323,5 +323,5 @@ def test_every_preset_is_shortened(preset: str) -> None:
     assert asked.last.result.used_chunk_ids
 
 
-def test_it_is_a_refused_request_for_whoever_knows_no_more() -> None:
+def test_overflow_error_is_a_request_error() -> None:
     assert issubclass(LLMContextOverflowError, LLMRequestError)

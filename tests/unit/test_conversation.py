@@ -13,7 +13,7 @@ MESSAGES = st.builds(
 
 
 @given(st.lists(MESSAGES, max_size=12), st.integers(1, 60))
-def test_the_latest_whole_exchanges_that_fit_are_kept(history: list[HistoryMessage], budget: int) -> None:
+def test_trim_history_retains_latest_complete_exchanges(history: list[HistoryMessage], budget: int) -> None:
     kept = trim_history(history, budget, "gpt-4")
     said, kept_said = ([m for m in ms if m.role != "system"] for ms in (history, kept))
     assert [m for m in kept if m.role == "system"] == [m for m in history if m.role == "system"]
@@ -23,7 +23,7 @@ def test_the_latest_whole_exchanges_that_fit_are_kept(history: list[HistoryMessa
         assert sum(estimate_tokens(m.content) for m in kept) <= budget
 
 
-def test_nothing_is_cut_that_fits_or_without_a_limit() -> None:
+def test_trim_history_within_limit_returns_all() -> None:
     history = [HistoryMessage("user", "word " * 50), HistoryMessage("assistant", "word " * 50)] * 3
     assert trim_history(history, 0, "gpt-4") == history
     assert trim_history(history, 10_000, "gpt-4") == history

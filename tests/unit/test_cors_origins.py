@@ -31,7 +31,7 @@ def read(value: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         ("https://a.example,https://a.example", ["https://a.example"]),
     ],
 )
-def test_origins_are_read_as_browsers_send_them(
+def test_cors_origins_match_browser_origin_header(
     value: str, origins: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert read(value, monkeypatch) == origins
@@ -66,14 +66,12 @@ def test_origins_are_read_as_browsers_send_them(
         ",".join(f"https://canary{number}.example" for number in range(MAX_ORIGINS + 1)),
     ],
 )
-def test_a_value_that_is_no_origin_is_a_configuration_error(
-    canary: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_invalid_cors_origin_raises_configuration_error(canary: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigurationError, match=NAME) as caught:
         read(canary, monkeypatch)
     assert "canary" not in caught.value.message
 
 
-def test_the_error_names_the_entry_and_what_to_write(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cors_error_names_entry_and_expected_format(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigurationError, match=r"entry 2 .*https://app\.example\.com"):
         read("https://a.example,https://b.example/", monkeypatch)

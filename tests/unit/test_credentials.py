@@ -49,9 +49,9 @@ def stored(vault: Vault, *, max_age_s: float = 300) -> StoredCredentials:
     return found
 
 
-class TestFindingKeys:
+class TestKeyLookup:
     # C25
-    def test_environment_comes_first_and_empty_is_nothing(self) -> None:
+    def test_environment_precedes_secret_and_empty_counts_as_unset(self) -> None:
         vault = Vault()
         store = StoredKeys((place(vault),))
         found = find_credentials(SETTING, SecretStr("from-environment"), store)
@@ -65,7 +65,7 @@ class TestFindingKeys:
         assert vault.readings == 1
         assert find_credentials(SETTING, None, None) is None
 
-    def test_both_spellings_are_known_and_the_plain_one_wins(self) -> None:
+    def test_plain_field_name_precedes_prefixed_one(self) -> None:
         vault = Vault({"VECTORFORGE_OPENAI_API_KEY": "a", "cohere_api_key": "plain"})
         vault.fields |= {
             "VECTORFORGE_COHERE_API_KEY": "other",
@@ -79,12 +79,10 @@ class TestFindingKeys:
             "cohere_api_key": "plain",
         }
 
-    async def test_a_line_end_that_was_copied_along_is_no_part_of_the_key(self) -> None:
+    async def test_trailing_newline_is_stripped(self) -> None:
         assert await stored(Vault({SETTING: "key\n"})).current() == SecretStr("key")
 
-    def test_unknown_fields_are_told_once_and_never_their_values(
-        self, caplog: pytest.LogCaptureFixture
-    ) -> None:
+    def test_unknown_fields_are_logged_once_without_values(self, caplog: pytest.LogCaptureFixture) -> None:
         caplog.set_level("INFO", "vectorforge.aws.secrets")
         swapped = "sk-proj-canary0123456789"  # name and value swapped in the console
         vault = Vault({SETTING: "k", "opnai_api_key": "canary", "note": {"a": "canary"}, swapped: SETTING})
@@ -93,34 +91,34 @@ class TestFindingKeys:
         keys.read_again()
         assert caplog.messages == ["Secret s: ignored 3 unknown fields, among them opnai_api_key"]
 
-    def test_a_field_that_is_no_string_is_refused_by_name(self) -> None:
+    def test_non_string_field_is_rejected_by_name(self) -> None:
         with pytest.raises(
             ConfigurationError, match=r"^Secret s: the field openai_api_key must be a string.$"
         ):
             place(Vault({SETTING: ["canary"]})).open()
 
-    def test_nothing_there_is_allowed_with_a_warning(self, caplog: pytest.LogCaptureFixture) -> None:
+    def test_empty_secret_is_allowed_with_warning(self, caplog: pytest.LogCaptureFixture) -> None:
         assert StoredKeys((place(Vault({})),)).find(SETTING) is None
         assert "Secret s holds no provider's key" in caplog.text
 
-    def test_without_a_place_there_is_no_store(self) -> None:
+    def test_config_without_secret_id_has_no_store(self) -> None:
         assert credential_store(VectorForgeConfig()) is None
         assert credential_store(VectorForgeConfig(aws=AwsSettings(provider_secret_id="s"))) is not None
 
-    def test_only_keys_are_looked_for(self) -> None:
+    def test_non_key_settings_are_not_looked_up(self) -> None:
         vault = Vault({"ollama_base_url": "http://elsewhere"})
         assert StoredKeys((place(vault),)).find("ollama_base_url") is None
         assert vault.readings == 0
 
 
-class TestReadingAgain:
-    async def test_a_young_key_costs_nothing(self) -> None:
+class TestKeyRefresh:
+    async def test_fresh_key_is_served_without_reading(self) -> None:
         vault = Vault()
         credentials = stored(vault)
         assert [await credentials.current() for _ in range(100)] == [OLD] * 100
         assert vault.readings == 1
 
-    async def test_after_a_release_the_key_is_read_again(self) -> None:
+    async def test_released_key_is_read_again(self) -> None:
         vault = Vault()
         keys = StoredKeys((place(vault),))
         credentials = keys.find(SETTING)
@@ -130,7 +128,7 @@ class TestReadingAgain:
         assert await credentials.current() == NEW
         assert vault.readings == 2
 
-    async def test_a_key_that_is_too_old_is_read_once_for_many(self) -> None:
+    async def test_expired_key_is_read_once_for_many_requests(self) -> None:
         vault = Vault()
         credentials = stored(vault, max_age_s=0.2)
         vault.fields[SETTING] = NEW.get_secret_value()
@@ -140,7 +138,7 @@ class TestReadingAgain:
         assert vault.readings == 2
 
     # C25
-    async def test_fifty_refusals_make_one_reading(self) -> None:
+    async def test_concurrent_rejections_trigger_one_reading(self) -> None:
         vault = Vault()
         credentials = stored(vault)
         vault.fields[SETTING] = NEW.get_secret_value()
@@ -149,14 +147,14 @@ class TestReadingAgain:
         assert vault.readings == 2
 
     # C25
-    async def test_a_key_that_stays_wrong_is_not_read_for_each_question(self) -> None:
+    async def test_persistently_rejected_key_is_not_read_per_query(self) -> None:
         vault = Vault()
         credentials = stored(vault)
         for _ in range(20):
             assert await credentials.refresh(OLD) == OLD
         assert vault.readings == 2
 
-    async def test_a_second_exchange_need_not_wait_for_the_pause(self) -> None:
+    async def test_repeated_rotation_is_read_without_pause(self) -> None:
         vault = Vault()
         credentials = stored(vault)
         for number in range(3):
@@ -167,7 +165,7 @@ class TestReadingAgain:
     @pytest.mark.parametrize(
         "failure", [SecretsUnavailableError("Secret s is down."), ConfigurationError("Gone.")]
     )
-    async def test_an_outage_leaves_the_key(
+    async def test_outage_retains_last_key(
         self, failure: Exception, caplog: pytest.LogCaptureFixture
     ) -> None:
         vault = Vault()
@@ -181,14 +179,14 @@ class TestReadingAgain:
         warning = f"{str(failure).rstrip('.')}; going on with the last keys"
         assert ("vectorforge.aws.secrets", logging.WARNING, warning) in caplog.record_tuples
 
-    async def test_a_field_that_is_gone_leaves_the_key(self, caplog: pytest.LogCaptureFixture) -> None:
+    async def test_removed_field_retains_last_key(self, caplog: pytest.LogCaptureFixture) -> None:
         vault = Vault()
         credentials = stored(vault)
         vault.fields = {}
         assert await credentials.refresh(OLD) == OLD
         assert "Secret s no longer holds openai_api_key; going on with the last one" in caplog.messages
 
-    async def test_no_question_waits_for_a_place_that_hangs(self) -> None:
+    async def test_hanging_secret_store_does_not_delay_query(self) -> None:
         vault = Vault()
         credentials = stored(vault, max_age_s=0.05)
         vault.fields[SETTING] = NEW.get_secret_value()
@@ -200,7 +198,7 @@ class TestReadingAgain:
         vault.open.set()
         assert await credentials.refresh(OLD) == NEW
 
-    async def test_no_refused_question_waits_for_a_place_that_hangs(
+    async def test_hanging_secret_store_does_not_delay_rejected_query(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:
         vault = Vault()
@@ -213,7 +211,7 @@ class TestReadingAgain:
         vault.open.set()
         assert await credentials.refresh(OLD) == NEW
 
-    async def test_closing_ends_the_thread_and_a_key_can_be_used_after_that(self) -> None:
+    async def test_close_ends_thread_and_leaves_key_usable(self) -> None:
         vault = Vault()
         store = StoredKeys((place(vault),))
         credentials = store.find(SETTING)
@@ -227,7 +225,7 @@ class TestReadingAgain:
         assert not thread.is_alive()
         assert await credentials.current() == OLD
 
-    def test_first_reading_fails_loudly(self) -> None:
+    def test_failed_first_reading_raises(self) -> None:
         vault = Vault(failure=SecretsUnavailableError("Secret s is down."))
         keys = StoredKeys((place(vault),))
         with pytest.raises(SecretsUnavailableError):
@@ -235,14 +233,14 @@ class TestReadingAgain:
         vault.failure = None
         assert keys.find(SETTING) is not None
 
-    def test_a_clock_that_was_set_back_does_not_keep_a_key_for_ever(self) -> None:
+    def test_clock_set_back_still_expires_key(self) -> None:
         keys = place(Vault(), max_age_s=10)
         keys.open()
         assert not keys.is_due()
         vars(keys)["_due_after"] += 3600
         assert keys.is_due()
 
-    def test_values_are_in_no_repr(self) -> None:
+    def test_repr_hides_key_values(self) -> None:
         credentials = stored(Vault())
         keys = vars(credentials)["_place"].keys
         assert "canary" not in repr(credentials) + repr(vars(credentials)) + repr(keys)

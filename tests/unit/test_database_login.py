@@ -39,7 +39,7 @@ def token(login: IamDatabaseLogin, *, host: str = HOST, port: int = 5432, user: 
 
 
 @pytest.mark.parametrize("user", [USER, "name with/odd+signs@ü"])
-def test_the_token_is_that_of_boto3(user: str) -> None:
+def test_token_equals_boto3_token(user: str) -> None:
     login, client = IamDatabaseLogin(), boto3.client("rds", region_name="eu-central-1")
     for _ in range(5):
         before, theirs, after = (
@@ -52,7 +52,7 @@ def test_the_token_is_that_of_boto3(user: str) -> None:
     assert before == after == theirs
 
 
-def test_the_token_is_one_that_rds_lets_in() -> None:
+def test_token_is_valid_for_rds_address_user_and_key() -> None:
     made = IamToken.of(token(IamDatabaseLogin(), port=6432))
     asked = {"address": f"{HOST}:6432", "user": USER, "region": "eu-central-1"}
     keys = {"AKIAEXAMPLE": AwsKeys(SECRET_KEY, SESSION)}
@@ -62,7 +62,7 @@ def test_the_token_is_one_that_rds_lets_in() -> None:
     assert made.fault(**asked, keys=other) == "signed wrongly"
 
 
-def test_credentials_are_those_of_the_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_token_uses_current_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     login = IamDatabaseLogin()
     login.preload()
     for key in ("AKIAFIRST", "AKIASECOND"):
@@ -71,7 +71,7 @@ def test_credentials_are_those_of_the_moment(monkeypatch: pytest.MonkeyPatch) ->
 
 
 # A snapshot may be restored at any time: what was signed or fetched before it is of no use after it.
-def test_preloading_fetches_nothing_and_signing_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_preload_fetches_no_credentials_and_token_caches_none(monkeypatch: pytest.MonkeyPatch) -> None:
     login = IamDatabaseLogin()
     with CredentialsEndpoint() as endpoint:
         for name, value in endpoint.environment.items():
@@ -83,7 +83,7 @@ def test_preloading_fetches_nothing_and_signing_keeps_nothing(monkeypatch: pytes
     assert used == ["AKIA0", "AKIA1", "AKIA2"] == list(endpoint.keys)
 
 
-def test_credentials_that_cannot_be_fetched_now(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_credentials_raise_database_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://127.0.0.1:1/")
@@ -99,7 +99,7 @@ def test_credentials_that_cannot_be_fetched_now(monkeypatch: pytest.MonkeyPatch)
         (("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), "no AWS credentials"),
     ],
 )
-def test_what_is_missing_is_said(
+def test_missing_setting_error_names_it(
     missing: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in missing:
@@ -109,20 +109,20 @@ def test_what_is_missing_is_said(
     assert "canary" not in str(caught.value)
 
 
-def test_the_region_may_come_from_where_boto3_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_region_falls_back_to_boto3_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_REGION")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "ap-south-1")
     assert "%2Fap-south-1%2Frds-db%2F" in token(IamDatabaseLogin())
 
 
-def test_no_log_line_holds_a_token(caplog: pytest.LogCaptureFixture) -> None:
+def test_log_lines_hold_no_token(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     made = IamToken.of(token(IamDatabaseLogin()))
     assert made.query["X-Amz-Signature"] not in caplog.text
     assert "canary" not in caplog.text
 
 
-def test_no_service_is_loaded_for_it() -> None:
+def test_token_is_signed_without_loading_boto3() -> None:
     code = (
         "import sys; from vectorforge.aws.database_login import IamDatabaseLogin as Login;"
         "assert 'botocore' not in sys.modules;"
@@ -145,7 +145,7 @@ def test_no_service_is_loaded_for_it() -> None:
         (f"postgresql://{USER}@/db?host=/tmp&sslmode=verify-full", "one host"),
     ],
 )
-async def test_a_token_goes_to_verified_servers_only(url: str, said: str) -> None:
+async def test_token_without_verified_tls_is_rejected(url: str, said: str) -> None:
     database = Database(url, password=IamDatabaseLogin())
     with pytest.raises(ConfigurationError, match=said):
         database.preload()
@@ -155,6 +155,6 @@ async def test_a_token_goes_to_verified_servers_only(url: str, said: str) -> Non
     assert "canary" not in str(caught.value)
 
 
-def test_the_setting_chooses() -> None:
+def test_database_auth_setting_selects_password_source() -> None:
     assert database_password(DatabaseSettings()) is None
     assert isinstance(database_password(DatabaseSettings(database_auth="iam")), IamDatabaseLogin)

@@ -20,15 +20,15 @@ from vectorforge.db.wire import compiled
         ("SELECT '%%s', %s", "SELECT '%s', $1"),
     ],
 )
-def test_placeholders_become_numbers(query: str, text: str) -> None:
+def test_statement_placeholders_become_numbered(query: str, text: str) -> None:
     assert compiled(query).text.decode() == text
 
 
-def test_a_format_is_that_of_the_placeholder() -> None:
+def test_statement_formats_follow_placeholders() -> None:
     assert compiled("SELECT %(a)b, %(b)s, %(c)t").formats == (PyFormat.BINARY, PyFormat.AUTO, PyFormat.TEXT)
 
 
-def test_values_come_in_the_order_of_the_statement() -> None:
+def test_statement_values_follow_placeholder_order() -> None:
     assert compiled("SELECT %(b)s, %(a)s, %(b)s").values({"a": 1, "b": 2, "c": 3}) == [2, 1]
     assert compiled("SELECT %s, %s").values((1, 2)) == (1, 2)
     assert compiled("SELECT 1").values({"a": 1}) == ()
@@ -38,6 +38,6 @@ def test_values_come_in_the_order_of_the_statement() -> None:
     ("query", "values"),
     [("SELECT %(a)s", {"b": 1}), ("SELECT %s", (1, 2)), ("SELECT %s", {"a": 1}), ("SELECT %(a)s", (1,))],
 )
-def test_values_that_do_not_fit_are_refused(query: str, values: "Sequence[Any] | dict[str, Any]") -> None:
+def test_mismatched_statement_values_raise(query: str, values: "Sequence[Any] | dict[str, Any]") -> None:
     with pytest.raises(psycopg.ProgrammingError):
         compiled(query).values(values)

@@ -95,16 +95,16 @@ SECOND = f"\nSource: {DOCS}/run\nContent: Run the server.\n---"
         ([ONE, TWO, ONE], f"{HEADING}\n{FIRST}\n{SECOND}\n{FIRST}"),
     ],
 )
-def test_context_format_is_exact(passages: list[RetrievedChunk], context: str) -> None:  # D-020, C05
+def test_docrag_context_format_is_exact(passages: list[RetrievedChunk], context: str) -> None:  # D-020, C05
     assert built(passages).assembled_context == context
 
 
-def test_scores_are_written_beside_the_source() -> None:  # C05
+def test_docrag_context_shows_score_with_source() -> None:  # C05
     written = DOCRAG.context_format.write(1, ONE, include_score=True)
     assert written.startswith(f"\nSource: {DOCS}/install - Install (relevance: 0.90)\nContent: ")
 
 
-def test_conversation_stands_above_the_passages() -> None:  # D-019, C20
+def test_docrag_history_precedes_chunks_in_prompt() -> None:  # D-019, C20
     answers = {n: f"answer {n} " + "x" * 300 for n in range(1, 6)}
     lines = [
         line
@@ -114,7 +114,7 @@ def test_conversation_stands_above_the_passages() -> None:  # D-019, C20
     assert built([ONE], HISTORY).assembled_context == "\n".join([*lines, HEADING, FIRST])
 
 
-def test_what_is_no_exchange_is_left_out() -> None:  # D-019
+def test_last_exchanges_skip_messages_outside_exchanges() -> None:  # D-019
     said = [
         HistoryMessage("assistant", "Hello!"),
         HistoryMessage("system", "Obey."),
@@ -125,7 +125,7 @@ def test_what_is_no_exchange_is_left_out() -> None:  # D-019
     assert last_exchanges(said) == ["Previous Q: One?", "Previous Q: Two?\nPrevious A: Yes...."]
 
 
-def test_prompts_are_exact() -> None:  # D-023, D-025, C08
+def test_docrag_prompts_are_exact() -> None:  # D-023, D-025, C08
     payload = built([ONE], query="Why {context}?")
     assert payload.system_prompt == DOCRAG_SYSTEM_PROMPT
     assert payload.system_prompt.startswith("You are a helpful technical documentation assistant.\n")
@@ -137,12 +137,12 @@ def test_prompts_are_exact() -> None:  # D-023, D-025, C08
     )
 
 
-def test_what_documents_hold_is_no_placeholder() -> None:
+def test_placeholders_in_documents_are_not_substituted() -> None:
     payload = built([make_passage("Set {query} and {context}.", source="a.md")])
     assert "Content: Set {query} and {context}.\n" in payload.user_message
 
 
-def test_history_goes_before_passages() -> None:  # C06, D-021, D-022
+def test_docrag_budget_drops_history_before_chunks() -> None:  # C06, D-021, D-022
     passages = [make_passage("word " * 700, source=f"{n}.md") for n in range(7)]
     payload = built(passages, HISTORY)  # passages alone are over the budget
     assert payload.exchanges_truncated == 3
@@ -153,7 +153,7 @@ def test_history_goes_before_passages() -> None:  # C06, D-021, D-022
     assert (short.exchanges_truncated, short.chunks_truncated) == (0, 0)
 
 
-def test_oldest_exchange_goes_first() -> None:  # C06
+def test_docrag_budget_drops_oldest_exchange_first() -> None:  # C06
     history = history_of([("old " * 2000, "a"), ("new", "b")])
     passages = [make_passage("word " * 2500, source="a.md")]
     payload = built(passages, history)
@@ -163,7 +163,7 @@ def test_oldest_exchange_goes_first() -> None:  # C06
 
 
 @given(st.lists(st.integers(1, 9000), max_size=6), st.lists(st.integers(0, 9000), max_size=4))
-def test_budget_holds(sizes: list[int], questions: list[int]) -> None:  # C06
+def test_docrag_context_stays_in_budget(sizes: list[int], questions: list[int]) -> None:  # C06
     passages = [make_passage("a word. " * (size // 8 + 1), source="a.md") for size in sizes]
     payload = built(passages, history_of(("q " * (n // 2), "a") for n in questions))
     assert estimate_tokens(payload.assembled_context, "gpt-4o") == payload.token_count <= 4000
@@ -173,7 +173,7 @@ def test_budget_holds(sizes: list[int], questions: list[int]) -> None:  # C06
         assert payload.exchanges_truncated == len(last_exchanges(history_of(("", "") for _ in questions)))
 
 
-def test_lines_are_trimmed_from_the_start() -> None:  # D-022
+def test_trim_context_drops_lines_from_start_to_fit_limit() -> None:  # D-022
     text = "\n".join(f"line {n} of the text" for n in range(100))
     trimmed = trim_context_to_token_limit(text, max_tokens=50)
     assert text.endswith("\n" + trimmed)
@@ -184,7 +184,7 @@ def test_lines_are_trimmed_from_the_start() -> None:  # D-022
     assert trim_context_to_token_limit("word " * 9000, max_tokens=10) == ""
 
 
-def test_defaults() -> None:  # C03, C04, C12, D-017, D-018, D-022
+def test_docrag_config_has_documented_defaults() -> None:  # C03, C04, C12, D-017, D-018, D-022
     config = DOCRAG.config()
     assert (config.top_k, config.min_score, config.temperature, config.max_tokens) == (5, None, 0.3, 1000)
     assert (config.top_p, DOCRAG.max_context_tokens) == (None, 4000)
@@ -197,7 +197,7 @@ async def sent_messages(**options: Any) -> tuple[list[Message], Any]:
     return llm.calls[0]
 
 
-async def test_model_gets_two_messages_and_the_schema() -> None:  # D-024, D-027, C20
+async def test_docrag_model_receives_two_messages_and_schema() -> None:  # D-024, D-027, C20
     messages, config = await sent_messages(history=HISTORY)
     assert [m["role"] for m in messages] == ["system", "user"]
     assert messages[0]["content"] == DOCRAG_SYSTEM_PROMPT
@@ -208,7 +208,7 @@ async def test_model_gets_two_messages_and_the_schema() -> None:  # D-024, D-027
     assert (config.temperature, config.max_tokens, config.top_p) == (0.3, 1000, None)
 
 
-async def test_two_conversations_that_differ_in_the_third_last_exchange() -> None:  # C20, D-033
+async def test_docrag_prompt_includes_third_last_exchange() -> None:  # C20, D-033
     prompts = []
     for third_last in ("Which OS? ", "Which cloud? "):
         history = history_of([(third_last, "That one."), ("b", "B."), ("c", "C.")])
@@ -216,13 +216,13 @@ async def test_two_conversations_that_differ_in_the_third_last_exchange() -> Non
     assert prompts[0] != prompts[1]
 
 
-async def test_own_system_prompt_holds_the_context() -> None:  # C08
+async def test_docrag_custom_system_prompt_holds_context() -> None:  # C08
     messages, _ = await sent_messages(system_prompt="Answer with JSON from: {context}")
     assert unfenced(messages[0]["content"]) == f"Answer with JSON from: {HEADING}\n{FIRST}\n{SECOND}"
     assert messages[1]["content"] == "How?"
 
 
-async def test_whole_and_streamed_answers_are_the_same() -> None:  # C09, C10, D-026
+async def test_docrag_streamed_answer_equals_whole_answer() -> None:  # C09, C10, D-026
     written = json.dumps(SAID)
     service = service_with(ScriptedLLM(list(written)))
     whole = await service.query("How?", uuid4(), DOCRAG.config())
@@ -242,7 +242,9 @@ async def test_whole_and_streamed_answers_are_the_same() -> None:  # C09, C10, D
     assert "made.up" not in repr(whole.structured)
 
 
-async def test_text_instead_of_json(caplog: pytest.LogCaptureFixture) -> None:  # D-028
+async def test_docrag_plain_text_answer_has_default_structure(
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # D-028
     with caplog.at_level(logging.ERROR):
         result = await service_with(ScriptedLLM(["Just ", "text."])).query("How?", uuid4(), DOCRAG.config())
     assert (result.answer, result.structured) == ("Just text.", StructuredAnswer())
@@ -252,7 +254,7 @@ async def test_text_instead_of_json(caplog: pytest.LogCaptureFixture) -> None:  
     assert caplog.messages == ["The model's answer is not a JSON object; it is treated as text."]
 
 
-async def test_stream_that_breaks_within_the_json() -> None:
+async def test_docrag_stream_broken_within_json_returns_partial_answer() -> None:
     llm = ScriptedLLM(['{"answer": "Half of', " it"], error=LLMStreamError("broken"))
     service = service_with(llm)
     events = [e async for e in service.query_events("How?", uuid4(), DOCRAG.config())]
@@ -261,7 +263,7 @@ async def test_stream_that_breaks_within_the_json() -> None:
     assert last.partial_answer == "Half of it"
 
 
-async def test_quoted_answer_has_the_cited_sources() -> None:
+async def test_docrag_extractive_answer_lists_cited_sources() -> None:
     llm = ExtractiveProvider(embed=HashingEmbedder().embed_documents)
     result = await service_with(llm).query("How to install with pip?", uuid4(), DOCRAG.config())
     assert "Install with pip." in result.answer
@@ -271,13 +273,13 @@ async def test_quoted_answer_has_the_cited_sources() -> None:
     assert result.structured.source_urls[0] == f"{DOCS}/install"
 
 
-async def test_nothing_found() -> None:  # C11
+async def test_docrag_without_results_returns_empty_answer_without_model_call() -> None:  # C11
     llm = ScriptedLLM([json.dumps(SAID)])
     result = await service_with(llm, found=[]).query("How?", uuid4(), DOCRAG.config())
     assert (result.outcome, result.structured, llm.calls) == ("empty", StructuredAnswer(), [])
 
 
-async def test_other_doors_do_not_ask_for_json() -> None:
+async def test_other_presets_do_not_request_json() -> None:
     llm = ScriptedLLM(['{"answer": "x"}'])
     result = await service_with(llm).query("How?", uuid4(), QueryConfig())
     assert (result.answer, result.structured) == ('{"answer": "x"}', None)
@@ -303,5 +305,7 @@ async def test_other_doors_do_not_ask_for_json() -> None:
         ({"sources": [{"url": f"{DOCS}/run"}]}, StructuredAnswer(source_urls=(f"{DOCS}/run",))),
     ],
 )
-def test_missing_and_odd_properties(said: Mapping[str, Any], expected: StructuredAnswer) -> None:  # C09, C10
+def test_docrag_answer_tolerates_missing_and_odd_properties(
+    said: Mapping[str, Any], expected: StructuredAnswer
+) -> None:  # C09, C10
     assert structured_answer(said, [ONE, TWO]) == expected

@@ -49,7 +49,7 @@ def test_link_without_target_is_reported(tmp_path: Path) -> None:
     assert list(broken_links(page)) == ["#no", "gone.md"]
 
 
-def test_every_page_is_in_the_index_of_docs() -> None:
+def test_docs_index_lists_every_page() -> None:
     index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
     pages = {page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")}
     decisions = {page for page in pages if page.startswith("decisions/") and page != "decisions/README.md"}
@@ -59,7 +59,7 @@ def test_every_page_is_in_the_index_of_docs() -> None:
 
 
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "AGENTS.md"])
-def test_paths_named_for_newcomers_exist(name: str) -> None:
+def test_paths_in_newcomer_docs_exist(name: str) -> None:
     text = (ROOT / name).read_text(encoding="utf-8")
     paths = re.findall(r"`((?:docs|events|examples|functions|infra|shared|tests)(?:/[\w.-]+)*/?)`", text)
     assert paths

@@ -32,7 +32,9 @@ GUIDE = ExtractedDocument(
         ("t" * 500, "h" * 500 + "!", "t" * 200 + "\n" + "h" * 199 + "!\n"),
     ],
 )
-def test_a_passage_is_embedded_under_its_titles(title: str | None, heading: str | None, header: str) -> None:
+def test_chunk_is_embedded_with_title_and_heading(
+    title: str | None, heading: str | None, header: str
+) -> None:
     assert embedded_text(title, heading, "Run the script.") == header + "Run the script."
 
 
@@ -40,7 +42,7 @@ def test_a_passage_is_embedded_under_its_titles(title: str | None, heading: str 
 @pytest.mark.parametrize(
     "change", [{"title": "Another"}, {"text": GUIDE.text.replace("# Guide", "# Manual")}]
 )
-def test_another_title_or_heading_is_another_passage(change: dict[str, Any]) -> None:
+def test_changed_title_or_heading_changes_chunk_hash(change: dict[str, Any]) -> None:
     before, after = draft_chunks(GUIDE, CHUNKING), draft_chunks(replace(GUIDE, **change), CHUNKING)
     assert {chunk.content_hash for chunk in before}.isdisjoint(chunk.content_hash for chunk in after)
     assert (
@@ -50,7 +52,7 @@ def test_another_title_or_heading_is_another_passage(change: dict[str, Any]) -> 
 
 
 # D-015
-def test_the_same_words_under_two_headings_and_twice_under_one() -> None:
+def test_repeated_text_has_distinct_chunk_hashes() -> None:
     hashes = [chunk.content_hash for chunk in draft_chunks(GUIDE, CHUNKING)]
     assert len(set(hashes)) == len(hashes) > 1
     plain = replace(

@@ -60,7 +60,7 @@ def vectors(texts: Sequence[str]) -> list[list[float]]:
 # --- cache
 
 
-async def test_only_unknown_texts_are_sent() -> None:
+async def test_embed_with_cache_sends_unknown_texts_only() -> None:
     # C21
     metrics = InMemoryMetrics()
     provider = ScriptedProvider(vectors, cache=InMemoryEmbeddingCache(), metrics=metrics)
@@ -73,13 +73,13 @@ async def test_only_unknown_texts_are_sent() -> None:
     assert metrics.get("embedding.calls", TAGS).total == 2
 
 
-async def test_cached_vectors_equal_fresh_ones() -> None:
+async def test_cached_vector_equals_fresh_vector() -> None:
     provider = ScriptedProvider(lambda texts: [[1 / 3, 2 / 3]] * len(texts), cache=InMemoryEmbeddingCache())
     assert await provider.embed_query("a") == await provider.embed_query("a")
     assert len(provider.calls) == 1
 
 
-async def test_passages_get_the_same_vectors_in_four_bytes_a_number() -> None:
+async def test_embed_chunks_returns_float32_vectors_equal_to_documents() -> None:
     provider = ScriptedProvider(lambda texts: [[1 / 3, len(text)] for text in texts])
     passages = await provider.embed_chunks(["a", "bcd", "a"])
     assert [(vector.typecode, vector.tolist()) for vector in passages] == [
@@ -88,7 +88,7 @@ async def test_passages_get_the_same_vectors_in_four_bytes_a_number() -> None:
     assert [vector[1] for vector in passages] == [1.0, 3.0, 1.0]
 
 
-async def test_cache_tells_models_and_providers_apart() -> None:
+async def test_cache_separates_models_and_providers() -> None:
     # C21: the key holds provider, model and text
     cache = InMemoryEmbeddingCache()
     scripted = ScriptedProvider(vectors, cache=cache)
@@ -100,7 +100,7 @@ async def test_cache_tells_models_and_providers_apart() -> None:
     assert len(cache) == 3
 
 
-def test_cache_forgets_what_was_unused_for_longest() -> None:
+def test_cache_evicts_least_recently_used() -> None:
     cache = InMemoryEmbeddingCache(2)
     cache.put_many("m", {"a": [1.0], "b": [2.0]})
     cache.get_many("m", ["a"])
@@ -108,14 +108,14 @@ def test_cache_forgets_what_was_unused_for_longest() -> None:
     assert cache.get_many("m", ["a", "b", "c"]) == {"a": [1.0], "c": [3.0]}
 
 
-def test_cache_hands_out_copies() -> None:
+def test_cache_returns_copies() -> None:
     cache = InMemoryEmbeddingCache(2)
     cache.put_many("m", {"a": [1.0]})
     cache.get_many("m", ["a"])["a"].append(9.0)
     assert cache.get_many("m", ["a"]) == {"a": [1.0]}
 
 
-def test_cache_needs_room() -> None:
+def test_cache_without_capacity_is_rejected() -> None:
     with pytest.raises(InvalidInputError, match="max_entries"):
         InMemoryEmbeddingCache(0)
 
@@ -123,7 +123,7 @@ def test_cache_needs_room() -> None:
 # --- retries, time, metrics
 
 
-async def test_a_retryable_failure_is_tried_again() -> None:
+async def test_retryable_failure_is_retried() -> None:
     #
     def answer(texts: Sequence[str]) -> Any:
         return EmbeddingTimeoutError() if len(provider.calls) == 1 else vectors(texts)
@@ -133,7 +133,7 @@ async def test_a_retryable_failure_is_tried_again() -> None:
     assert len(provider.calls) == 2
 
 
-async def test_a_failure_that_will_repeat_is_not() -> None:
+async def test_permanent_failure_is_not_retried() -> None:
     metrics = InMemoryMetrics()
     provider = ScriptedProvider(lambda _: EmbeddingError("no"), metrics=metrics)
     with pytest.raises(EmbeddingError, match="no"):
@@ -142,7 +142,7 @@ async def test_a_failure_that_will_repeat_is_not() -> None:
     assert metrics.get("embedding.errors", {**TAGS, "error_type": "EmbeddingError"}).total == 1
 
 
-async def test_a_provider_that_hangs_is_given_up() -> None:
+async def test_hanging_provider_raises_timeout() -> None:
     import asyncio
 
     provider = ScriptedProvider(lambda _: asyncio.sleep(60), timeout_s=0.02, retries=0)
@@ -150,7 +150,7 @@ async def test_a_provider_that_hangs_is_given_up() -> None:
         await provider.embed_query("a")
 
 
-async def test_the_deadline_is_stronger_than_the_timeout() -> None:
+async def test_deadline_overrides_timeout() -> None:
     import asyncio
 
     provider = ScriptedProvider(lambda _: asyncio.sleep(60))
@@ -158,7 +158,7 @@ async def test_the_deadline_is_stronger_than_the_timeout() -> None:
         await provider.embed_query("a", deadline=Deadline.after(0.02))
 
 
-async def test_one_failing_batch_fails_the_call_and_what_came_before_is_cached() -> None:
+async def test_failed_batch_raises_and_earlier_batches_stay_cached() -> None:
     def answer(texts: Sequence[str]) -> Any:
         return EmbeddingError("no") if texts == ["c"] else vectors(texts)
 
@@ -170,7 +170,7 @@ async def test_one_failing_batch_fails_the_call_and_what_came_before_is_cached()
     assert provider.calls == [["a", "b"], ["c"], ["c"]]
 
 
-async def test_batches_under_way_together_keep_the_order() -> None:
+async def test_concurrent_batches_preserve_text_order() -> None:
     import asyncio
 
     async def slowest_first(texts: Sequence[str]) -> list[list[float]]:
@@ -205,7 +205,7 @@ async def test_batches_under_way_together_keep_the_order() -> None:
         (lambda texts: [*vectors(texts)[1:], [1.0] * 7], "7 dimensions; m1 has 8"),
     ],
 )
-async def test_vectors_that_cannot_be_right_are_refused_at_once(answer: Any, message: str) -> None:
+async def test_invalid_vectors_are_rejected_without_retry(answer: Any, message: str) -> None:
     # fault 48: no misaligned vectors, no retry storm
     provider = ScriptedProvider(answer)
     with pytest.raises(EmbeddingError, match=message) as caught:
@@ -214,7 +214,7 @@ async def test_vectors_that_cannot_be_right_are_refused_at_once(answer: Any, mes
     assert len(provider.calls) == 1
 
 
-async def test_a_zero_vector_names_its_text() -> None:
+async def test_zero_vector_error_names_its_text() -> None:
     # fault 30
     provider = ScriptedProvider(lambda texts: [vectors(["a"])[0] if t != "z" else [0.0] * 8 for t in texts])
     with pytest.raises(EmbeddingInputError, match="text 2 is the zero vector") as caught:
@@ -222,7 +222,7 @@ async def test_a_zero_vector_names_its_text() -> None:
     assert caught.value.index == 2
 
 
-async def test_only_what_was_found_sound_is_not_judged_again() -> None:
+async def test_validated_vector_skips_second_check() -> None:
     tiny = [1e-20] + [0.0] * 7  # has a length, but not one that a store takes
     provider = ScriptedProvider(
         lambda texts: [tiny if text == "tiny" else vectors([text])[0] for text in texts]
@@ -235,7 +235,7 @@ async def test_only_what_was_found_sound_is_not_judged_again() -> None:
         single_precision(other, field="vector")
 
 
-async def test_the_dimension_is_learned_and_kept() -> None:
+async def test_dimension_is_learned_and_enforced() -> None:
     provider = ScriptedProvider(vectors)
     assert provider.dimension() is None
     await provider.embed_query("a")
@@ -245,7 +245,7 @@ async def test_the_dimension_is_learned_and_kept() -> None:
         await provider.embed_query("b")
 
 
-async def test_a_refused_batch_is_halved_until_the_text_is_found() -> None:
+async def test_rejected_batch_is_halved_until_text_is_found() -> None:
     # fault 35
     def answer(texts: Sequence[str]) -> Any:
         return EmbeddingInputError("somewhere") if "bad" in texts else vectors(texts)
@@ -268,7 +268,7 @@ def settings(**values: Any) -> VectorForgeConfig:
     return VectorForgeConfig(embedding=EmbeddingSettings(**values))
 
 
-def test_empty_registry_says_how_to_get_a_provider() -> None:
+def test_empty_registry_error_names_setting() -> None:
     #
     registry = EmbeddingProviderRegistry()
     for ask in (registry.get_default, lambda: registry.get("local")):
@@ -276,7 +276,7 @@ def test_empty_registry_says_how_to_get_a_provider() -> None:
             ask()
 
 
-def test_unknown_name_is_answered_with_the_known_ones() -> None:
+def test_unknown_provider_error_lists_known_names() -> None:
     #
     registry = EmbeddingProviderRegistry()
     registry.register(HashingEmbedder(name="one"))
@@ -287,7 +287,7 @@ def test_unknown_name_is_answered_with_the_known_ones() -> None:
         registry.set_default("three")
 
 
-def test_first_provider_is_the_default_until_another_is_chosen() -> None:
+def test_first_provider_is_default_until_changed() -> None:
     registry = EmbeddingProviderRegistry()
     first, second = HashingEmbedder(name="one"), HashingEmbedder(name="two")
     registry.register(first)
@@ -298,7 +298,7 @@ def test_first_provider_is_the_default_until_another_is_chosen() -> None:
     assert registry.list_providers() == ["one", "two"]
 
 
-def test_discovery_offers_what_is_configured(caplog: pytest.LogCaptureFixture) -> None:
+def test_discovery_registers_configured_providers(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     registry = EmbeddingProviderRegistry()
     registry.auto_discover(
@@ -319,7 +319,7 @@ def test_discovery_offers_what_is_configured(caplog: pytest.LogCaptureFixture) -
     assert "sk-secret" not in caplog.text
 
 
-def test_discovery_without_credentials_offers_the_local_model(caplog: pytest.LogCaptureFixture) -> None:
+def test_discovery_without_credentials_registers_local_provider(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     registry = EmbeddingProviderRegistry()
     registry.auto_discover(settings(openai_api_key=SecretStr("")))
@@ -327,13 +327,13 @@ def test_discovery_without_credentials_offers_the_local_model(caplog: pytest.Log
     assert "Skipped embedding provider: openai (no credentials)" in caplog.text
 
 
-def test_missing_default_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_missing_default_provider_logs_warning(caplog: pytest.LogCaptureFixture) -> None:
     registry = EmbeddingProviderRegistry()
     registry.auto_discover(settings(default_provider="openai"))
     assert registry.get_default().name == "local"
     assert caplog.messages == ["Default embedding provider 'openai' not available; using 'local'"]
 
 
-def test_own_endpoint_needs_model_and_dimension() -> None:
+def test_custom_endpoint_without_dimension_is_rejected() -> None:
     with pytest.raises(ConfigurationError, match="VECTORFORGE_EMBEDDING_DIMENSION"):
         EmbeddingProviderRegistry().auto_discover(settings(embedding_base_url="http://x/v1"))

@@ -38,7 +38,7 @@ def printed(capsys: Capture) -> Measured:
     return read_emf(capsys.readouterr().out.splitlines())
 
 
-def test_every_metric_is_printed_with_its_unit_and_tags(capsys: Capture) -> None:  # C26, F-005
+def test_all_metrics_are_printed_with_unit_and_tags(capsys: Capture) -> None:  # C26, F-005
     metrics = all_metrics()
     measure_everything(metrics)
     assert capsys.readouterr().out == ""  # nothing before the end of the invocation
@@ -59,7 +59,7 @@ def test_every_metric_is_printed_with_its_unit_and_tags(capsys: Capture) -> None
 
 
 @pytest.mark.parametrize("service", ["query", "log_writer", "ingest", "migrate"])
-def test_essential_metrics_alone_are_billed(capsys: Capture, service: str) -> None:
+def test_essential_selection_emits_essential_metrics_only(capsys: Capture, service: str) -> None:
     metrics = EmfMetrics(service)
     measure_everything(metrics)
     metrics.flush()
@@ -79,7 +79,7 @@ def test_essential_metrics_alone_are_billed(capsys: Capture, service: str) -> No
         assert "_aws" in line or (line["level"], line["message"]) == ("INFO", "Measured")
 
 
-def test_no_caller_chooses_a_dimension_of_an_essential_metric() -> None:
+def test_essential_metric_dimensions_are_not_caller_controlled() -> None:
     for service, metrics in ESSENTIAL.items():
         for name, tags in metrics.items():
             if name != COLD_START:
@@ -87,7 +87,7 @@ def test_no_caller_chooses_a_dimension_of_an_essential_metric() -> None:
                 assert not set(tags) & {"model", "route", "error_type", "status"}, (service, name)
 
 
-def test_tags_that_are_no_dimensions_stand_beside_the_metrics(capsys: Capture) -> None:
+def test_non_dimension_tags_are_emitted_as_fields(capsys: Capture) -> None:
     metrics = EmfMetrics("query")
     metrics.observe("embedding.duration_ms", 312, MODEL)
     metrics.increment("embedding.texts", 40, MODEL)
@@ -104,7 +104,7 @@ def test_tags_that_are_no_dimensions_stand_beside_the_metrics(capsys: Capture) -
     assert len(lines) == 2
 
 
-def test_a_histogram_keeps_its_values_and_tags_keep_apart(capsys: Capture) -> None:  # C26
+def test_histogram_values_are_preserved_per_tag_set(capsys: Capture) -> None:  # C26
     metrics = all_metrics()
     for value in (5, 1.5, 20):
         metrics.observe("llm.generate.duration_ms", value, MODEL)
@@ -119,7 +119,7 @@ def test_a_histogram_keeps_its_values_and_tags_keep_apart(capsys: Capture) -> No
 
 
 @pytest.mark.parametrize("count", [99, 100, 101, 200, 250])
-def test_more_fields_than_a_line_holds_are_neither_lost_nor_doubled(capsys: Capture, count: int) -> None:
+def test_fields_over_line_limit_are_emitted_once(capsys: Capture, count: int) -> None:
     metrics = EmfMetrics("query")
     for value in range(count):
         metrics.observe("llm.generate.duration_ms", value, MODEL)  # a metric
@@ -135,7 +135,7 @@ def test_more_fields_than_a_line_holds_are_neither_lost_nor_doubled(capsys: Capt
 
 
 @pytest.mark.parametrize("count", [99, 100, 101, 200, 250])
-def test_more_values_than_a_line_holds_are_neither_lost_nor_doubled(capsys: Capture, count: int) -> None:
+def test_values_over_line_limit_are_emitted_once(capsys: Capture, count: int) -> None:
     metrics = all_metrics()
     for value in range(count):
         metrics.observe("retriever.results_returned", value, {"retriever_type": "dense"})
@@ -146,7 +146,7 @@ def test_more_values_than_a_line_holds_are_neither_lost_nor_doubled(capsys: Capt
     assert sum(found["retriever.search.calls", dimensions(retriever_type="dense")]) == count
 
 
-def test_a_second_flush_prints_what_came_since_the_first(capsys: Capture) -> None:
+def test_second_flush_prints_new_values_only(capsys: Capture) -> None:
     metrics = EmfMetrics("query")
     metrics.flush()
     assert capsys.readouterr().out == ""
@@ -159,7 +159,7 @@ def test_a_second_flush_prints_what_came_since_the_first(capsys: Capture) -> Non
     assert printed(capsys) == {("pipeline.query.calls", dimensions()): [2]}
 
 
-def test_callers_cannot_make_the_bill_grow(capsys: Capture) -> None:
+def test_tag_values_are_bounded(capsys: Capture) -> None:
     metrics = all_metrics()
     metrics.increment("embedding.calls", tags=MODEL)
     for number in range(1000):
@@ -180,7 +180,7 @@ def test_callers_cannot_make_the_bill_grow(capsys: Capture) -> None:
     assert list(printed(capsys)) == [("pipeline.variant.calls", dimensions(variant="precise"))]
 
 
-def test_combinations_of_tags_are_bounded_too(capsys: Capture) -> None:
+def test_tag_combinations_are_bounded(capsys: Capture) -> None:
     metrics = all_metrics()
     for model in range(30):
         for error in range(30):
@@ -205,7 +205,7 @@ def test_combinations_of_tags_are_bounded_too(capsys: Capture) -> None:
         ("m" * 2000, "m" * 250),
     ],
 )
-def test_values_that_cloudwatch_refuses_are_made_fit(capsys: Capture, model: str, sent: str) -> None:
+def test_invalid_dimension_values_are_sanitized(capsys: Capture, model: str, sent: str) -> None:
     metrics = all_metrics()
     metrics.increment("embedding.calls", tags={**MODEL, "model": model})
     metrics.flush()
@@ -213,7 +213,7 @@ def test_values_that_cloudwatch_refuses_are_made_fit(capsys: Capture, model: str
 
 
 @BOTH
-def test_what_is_no_number_does_not_cost_the_others(capsys: Capture, selection: Selection) -> None:
+def test_non_finite_values_are_dropped_without_others(capsys: Capture, selection: Selection) -> None:
     metrics = EmfMetrics("query", selection=selection)
     for value in (math.nan, math.inf, -math.inf, 4.0):
         metrics.observe("context.build.duration_ms", value)
@@ -222,7 +222,7 @@ def test_what_is_no_number_does_not_cost_the_others(capsys: Capture, selection: 
     assert {**read_emf(lines), **read_fields(lines)} == {("context.build.duration_ms", dimensions()): [4]}
 
 
-def test_unknown_names_and_tags_are_typing_errors() -> None:
+def test_unknown_metric_or_tag_raises_key_error() -> None:
     metrics = EmfMetrics("query")
     with pytest.raises(KeyError):
         metrics.increment("no.such.metric")
@@ -232,13 +232,13 @@ def test_unknown_names_and_tags_are_typing_errors() -> None:
         metrics.increment("retriever.search.calls")
 
 
-def test_a_cold_start_names_its_function(capsys: Capture) -> None:
+def test_cold_start_metric_names_function(capsys: Capture) -> None:
     EmfMetrics("query").add_cold_start(SimpleNamespace(function_name="vectorforge-query"))
     cold = frozenset({"service": "query", "function_name": "vectorforge-query"}.items())
     assert printed(capsys) == {("ColdStart", cold): [1]}
 
 
-def test_starts_that_nobody_waits_for_are_metrics_only_when_everything_is(capsys: Capture) -> None:
+def test_background_cold_start_is_emitted_with_all_selection_only(capsys: Capture) -> None:
     context = SimpleNamespace(function_name="vectorforge-ingest")
     EmfMetrics("ingest").add_cold_start(context)
     assert capsys.readouterr().out == ""
@@ -247,7 +247,7 @@ def test_starts_that_nobody_waits_for_are_metrics_only_when_everything_is(capsys
 
 
 @BOTH
-def test_the_environment_says_which_namespace(
+def test_namespace_is_read_from_environment(
     capsys: Capture, selection: Selection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for variable, expected in (("VectorForge/prod", "VectorForge/prod"), ("", "VectorForge")):
@@ -260,7 +260,7 @@ def test_the_environment_says_which_namespace(
 
 
 @BOTH
-def test_threads_may_measure_at_the_same_time(capsys: Capture, selection: Selection) -> None:
+def test_concurrent_threads_lose_no_measurements(capsys: Capture, selection: Selection) -> None:
     metrics = EmfMetrics("query", selection=selection)
 
     def measure() -> None:

@@ -16,14 +16,14 @@ CLASSES = [
 
 
 @pytest.mark.parametrize("cls", CLASSES)
-def test_a_fault_is_what_no_caller_can_mend(cls: type[VectorForgeError]) -> None:
+def test_is_fault_matches_status_of_error_class(cls: type[VectorForgeError]) -> None:
     status = next(STATUS_OF[base] for base in cls.__mro__ if base in STATUS_OF)
     # Other 429s come of a vendor that limits us: the caller has done nothing wrong.
     limited_by_us = issubclass(cls, errors.LimitExceededError)
     assert cls.is_fault == (status >= 500 or (status == 429 and not limited_by_us))
 
 
-def test_the_catalogue_names_every_error_below_its_base() -> None:
+def test_error_catalog_lists_every_class_under_its_base() -> None:
     assert errors.__doc__ is not None
     bases: list[str] = []
     listed: dict[str, str | None] = {}

@@ -19,8 +19,8 @@ def write(path: Path, *rows: Any) -> Path:
     return path
 
 
-class TestReading:
-    def test_a_file_of_questions(self, tmp_path: Path) -> None:
+class TestReadQuestions:
+    def test_jsonl_file_yields_questions(self, tmp_path: Path) -> None:
         path = write(
             tmp_path / "own.jsonl",
             {"question": "Who?", "relevant": ["a.md", {"source": "b.md", "start": 3, "end": 9, "grade": 2}]},
@@ -35,7 +35,7 @@ class TestReading:
             Question("two", "How long?", (Relevant(text="rise"),), ("two hours",)),
         )
 
-    def test_a_folder_of_judgements(self, tmp_path: Path) -> None:
+    def test_folder_with_judgements_yields_questions(self, tmp_path: Path) -> None:
         write(
             tmp_path / "queries.jsonl",
             {"query_id": 1, "text": "Who?", "answers": ["Ann"], "kind": "x"},
@@ -73,16 +73,18 @@ class TestReading:
             ([{"id": 1, "question": "a", "answers": ["b"]}] * 2, "has the question 1 twice"),
         ],
     )
-    def test_what_is_wrong_is_named_with_its_line(self, tmp_path: Path, rows: list[Any], why: str) -> None:
+    def test_invalid_line_is_rejected_with_its_number(
+        self, tmp_path: Path, rows: list[Any], why: str
+    ) -> None:
         with pytest.raises(InvalidInputError, match=why) as caught:
             read_questions(write(tmp_path / "q.jsonl", *rows))
         assert caught.value.field == "QUESTIONS"
 
-    def test_a_folder_without_judgements_is_refused(self, tmp_path: Path) -> None:
+    def test_folder_without_judgements_is_rejected(self, tmp_path: Path) -> None:
         with pytest.raises(InvalidInputError, match="cannot be read"):
             read_questions(tmp_path)
 
-    def test_a_sample_does_not_depend_on_the_order(self, tmp_path: Path) -> None:
+    def test_sample_is_independent_of_file_order(self, tmp_path: Path) -> None:
         rows = [{"id": f"q{n}", "question": "Who?", "answers": ["x"]} for n in range(50)]
         one = sample(read_questions(write(tmp_path / "a.jsonl", *rows)), 10)
         other = sample(read_questions(write(tmp_path / "b.jsonl", *reversed(rows))), 10)
@@ -90,7 +92,7 @@ class TestReading:
         assert {q.id for q in one.questions} == {q.id for q in other.questions}
         assert [q.id for q in one.questions] != [f"q{n}" for n in range(10)]
 
-    def test_a_fingerprint_changes_with_what_decides_about_scores(self) -> None:
+    def test_fingerprint_changes_with_fields_that_affect_scores(self) -> None:
         base = Question("1", "Who?", (Relevant(source="a"),), ("x",))
         same = Question("2", "Who?", (Relevant(source="a"),), ("x",), "Ann did.")
         assert base.fingerprint == same.fingerprint
@@ -130,10 +132,10 @@ class TestSources:
             ("2", None),
         ],
     )
-    def test_a_name_finds_its_document(self, name: str, place: int | None) -> None:
+    def test_name_resolves_to_its_document(self, name: str, place: int | None) -> None:
         assert INDEX.find(name) == (None if place is None else IDS[place])
 
-    def test_a_name_of_two_documents_is_refused(self) -> None:
+    def test_ambiguous_name_is_rejected(self) -> None:
         with pytest.raises(InvalidInputError, match=r"refunds\.md names 2 documents"):
             INDEX.find("refunds.md")
 
@@ -158,7 +160,7 @@ class TestHits:
             (200, 300, False),
         ],
     )
-    def test_a_span_is_hit_by_half_of_the_shorter(self, start: int, end: int, hit: bool) -> None:
+    def test_span_is_hit_by_overlap_of_half_the_shorter(self, start: int, end: int, hit: bool) -> None:
         target = Target(Relevant(source="x", start=100, end=110), DOCUMENT)
         assert target.is_hit(passage(start, end)) is hit
         assert not target.is_hit(passage(start, end, OTHER))
@@ -167,17 +169,17 @@ class TestHits:
         ("text", "hit"),
         [("Let the dough  rise\nfor two hours.", True), ("dough rise", True), ("bake", False)],
     )
-    def test_a_text_is_hit_by_what_holds_it_or_lies_in_it(self, text: str, hit: bool) -> None:
+    def test_text_is_hit_by_containing_or_contained_chunk(self, text: str, hit: bool) -> None:
         target = Target(Relevant(text="the dough rise for\ttwo hours"), None)
         assert target.is_hit(passage(0, 1, OTHER, text)) is hit
 
-    def test_documents_are_ranked_by_their_best_passage(self) -> None:
+    def test_document_targets_rank_by_best_chunk(self) -> None:
         third = uuid4()
         ranking = [passage(0, 9), passage(9, 20), passage(0, 9, OTHER), passage(0, 9, third)]
         targets = [Target(Relevant(source="t", grade=2), third), Target(Relevant(source="d"), DOCUMENT)]
         assert find_hits(ranking, targets) == [Hit(1), Hit(3, 2)]
 
-    def test_with_a_span_passages_are_ranked_and_each_item_counts_once(self) -> None:
+    def test_span_targets_rank_by_chunk_and_count_once(self) -> None:
         ranking = [passage(0, 9, OTHER), passage(0, 60), passage(40, 100)]
         targets = [
             Target(Relevant(source="d", start=45, end=55), DOCUMENT),
@@ -185,6 +187,6 @@ class TestHits:
         ]
         assert find_hits(ranking, targets) == [Hit(2), Hit(3)]
 
-    def test_what_the_collection_lacks_is_never_hit(self) -> None:
+    def test_missing_document_is_never_hit(self) -> None:
         target = Target(Relevant(source="gone"), None, missing=True)
         assert find_hits([passage(0, 9)], [target]) == []

@@ -17,7 +17,7 @@ class TestFormats:
         text = "  Zürich\r\n\ttabs and  spaces \n\n"
         assert one(text.encode(), "notes.txt").text == text
 
-    def test_markdown_title_is_its_first_heading(self) -> None:
+    def test_markdown_title_is_first_heading(self) -> None:
         document = one(b"intro\n\n## Sub\n\n# The title ##\n\ntext", "a.md")
         assert (document.media_type, document.title) == (media.MARKDOWN, "The title")
 
@@ -57,7 +57,7 @@ class TestFormats:
             "After it.",
         ]
 
-    def test_csv_rows_are_paragraphs(self) -> None:
+    def test_csv_rows_become_paragraphs(self) -> None:
         table = b'name;price\nApple;"1,5\n2"\n\nPear;2;extra\n'
         assert (
             one(table, "a.csv").text == "name: Apple; price: 1,5 2\n\nname: Pear; price: 2; column 3: extra"

@@ -101,6 +101,6 @@ class TestHostileFiles:
             st.sampled_from(["<p>", "</p>", "<pre>", "<ul><li>", "text ", "<h1>", "</div>", "<td>", "<br>"])
         )
     )
-    def test_any_nesting_of_tags_is_read(self, parts: list[str]) -> None:
+    def test_any_tag_nesting_is_read(self, parts: list[str]) -> None:
         page = "<body>seen " + "".join(parts)
         assert one(page.encode(), "a.html").text.split().count("text") == parts.count("text ")

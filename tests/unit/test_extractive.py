@@ -44,7 +44,7 @@ def quotations(text: str) -> list[tuple[str, int]]:
     ]
 
 
-async def test_the_answer_is_quoted_and_cited() -> None:
+async def test_extractive_answer_quotes_and_cites_source() -> None:
     text = await answer("How long is the Rhine?", BILLING, RHINE, DANUBE)
     assert "It is about 1,230 km long. [Source 2]" in text
 
@@ -53,7 +53,7 @@ async def test_the_answer_is_quoted_and_cited() -> None:
     "question",
     ["How long is the Rhine?", "Who measured the Rhine in 1932?", "Which river flows through ten countries?"],
 )
-async def test_every_quotation_stands_in_the_source_it_cites(question: str) -> None:
+async def test_quotation_appears_verbatim_in_cited_source(question: str) -> None:
     texts = (RHINE, DANUBE, BILLING)
     quoted = quotations(await answer(question, *texts))
     assert 1 <= len(quoted) <= 3
@@ -66,18 +66,18 @@ async def test_every_quotation_stands_in_the_source_it_cites(question: str) -> N
     "question",
     ["Which enzyme cuts plasmids?", "", "?!", "is it the", "Wie hoch ist der Mount Everest?"],
 )
-async def test_silent_sources_give_no_answer_and_no_citation(question: str) -> None:
+async def test_unrelated_sources_yield_no_answer_message(question: str) -> None:
     messages = [{"role": "user", "content": question or " "}]
     response = await ExtractiveProvider().generate(messages, sources=sources(RHINE, BILLING))
     assert response.content == NO_ANSWER == "I don't have enough information to answer that question."
 
 
-async def test_without_sources_there_is_no_answer() -> None:
+async def test_missing_sources_yield_no_answer_message() -> None:
     assert await answer("How long is the Rhine?") == NO_ANSWER
     assert await answer("How long is the Rhine?", "", "   \n") == NO_ANSWER
 
 
-async def test_the_last_message_of_the_user_is_the_question() -> None:
+async def test_last_user_message_is_the_query() -> None:
     messages = [
         {"role": "system", "content": "When are invoices due?"},
         {"role": "user", "content": "When are invoices due?"},
@@ -89,7 +89,7 @@ async def test_the_last_message_of_the_user_is_the_question() -> None:
     assert "Invoices" not in response.content
 
 
-async def test_stream_and_whole_answer_are_the_same() -> None:
+async def test_streamed_extractive_answer_equals_whole_answer() -> None:
     provider = ExtractiveProvider()
     messages = [{"role": "user", "content": "How long is the Rhine?"}]
     whole = await provider.generate(messages, sources=sources(RHINE, DANUBE))
@@ -101,7 +101,7 @@ async def test_stream_and_whole_answer_are_the_same() -> None:
     assert "".join(texts) == whole.content == end.response.content
 
 
-async def test_no_model_is_named_and_no_prompt_is_counted() -> None:
+async def test_extractive_response_names_own_model_and_counts_no_prompt_tokens() -> None:
     messages = [{"role": "user", "content": "How long is the Rhine?"}]
     response = await ExtractiveProvider().generate(messages, sources=sources(RHINE))
     assert (response.provider, response.model) == ("extractive", "extractive-v1")
@@ -111,20 +111,20 @@ async def test_no_model_is_named_and_no_prompt_is_counted() -> None:
     assert response.metadata["finish_reason"] == "stop"
 
 
-async def test_it_is_known_as_what_it_is() -> None:
+async def test_provider_info_reports_extractive_capability() -> None:
     provider = ExtractiveProvider()
     assert ProviderCapability.EXTRACTIVE in provider.info().capabilities
     assert await provider.list_models() == ["extractive-v1"]
     assert await provider.validate_credentials()
 
 
-async def test_labels_are_spelled_as_the_prompt_spells_them() -> None:
+async def test_citation_labels_match_source_labels() -> None:
     messages = [{"role": "user", "content": "How long is the Rhine?"}]
     response = await ExtractiveProvider().generate(messages, sources=sources(RHINE, label="[Context {}]"))
     assert "It is about 1,230 km long. [Context 1]" in response.content
 
 
-async def test_text_that_looks_like_a_citation_is_not_quoted() -> None:
+async def test_text_resembling_citation_is_not_quoted() -> None:
     forged = "The Rhine is 9,999 km long [Source 1]. The Rhine is 8,888 km long according to [2] and others."
     text = await answer("How long is the Rhine?", BILLING, forged, RHINE)
     assert "9,999" not in text
@@ -132,19 +132,19 @@ async def test_text_that_looks_like_a_citation_is_not_quoted() -> None:
     assert {number for _, number in quotations(text)} <= {2, 3}
 
 
-async def test_the_same_sentence_in_two_sources_is_quoted_once_from_the_better() -> None:
+async def test_duplicate_sentence_is_quoted_once_from_better_source() -> None:
     text = await answer("How long is the Rhine?", RHINE, RHINE)
     assert text.count("1,230") == 1
     assert "[Source 2]" not in text
 
 
-async def test_sentences_of_one_source_keep_their_order() -> None:
+async def test_sentences_of_one_source_preserve_order() -> None:
     text = "The pump was built in Ulm in 1954. The pump was repaired in Ulm in 1987."
     response = await answer("When was the pump repaired in Ulm?", text, BILLING, RHINE)
     assert response.index("built") < response.index("repaired")
 
 
-async def test_meaning_decides_where_words_do_not() -> None:
+async def test_embeddings_select_sentence_when_words_do_not_match() -> None:
     async def embed(texts: Sequence[str]) -> list[list[float]]:
         return [[1.0, 0.0] if "price" in text or "euros" in text else [0.0, 1.0] for text in texts]
 
@@ -155,7 +155,7 @@ async def test_meaning_decides_where_words_do_not() -> None:
     assert "ticket office" in by_words
 
 
-async def test_a_failing_embedder_leaves_the_words(caplog: pytest.LogCaptureFixture) -> None:
+async def test_failing_embedder_falls_back_to_words(caplog: pytest.LogCaptureFixture) -> None:
     async def embed(texts: Sequence[str]) -> list[list[float]]:
         raise EmbeddingError("down")
 
@@ -164,12 +164,12 @@ async def test_a_failing_embedder_leaves_the_words(caplog: pytest.LogCaptureFixt
     assert "by words alone" in caplog.text
 
 
-async def test_works_with_an_embedding_provider() -> None:
+async def test_extractive_answer_with_embedding_provider_quotes_source() -> None:
     provider = ExtractiveProvider(embed=HashingEmbedder().embed_documents)
     assert "1,230 km" in await answer("How long is the Rhine?", RHINE, DANUBE, provider=provider)
 
 
-async def test_questions_are_not_quoted_as_answers() -> None:
+async def test_questions_in_sources_are_not_quoted() -> None:
     faq = "How long is the Rhine? The Rhine measures some 1,230 km from source to mouth."
     example = 'Try this:\n\n    ask "How long is the Rhine?"\n'
     text = await answer("How long is the Rhine?", example, faq)
@@ -193,7 +193,7 @@ def pieces(text: str) -> list[str]:
     return [piece.text for piece in cut]
 
 
-def test_sentences_are_cut_where_they_end() -> None:
+def test_sentences_are_split_at_their_end() -> None:
     text = 'Mr. Bean paid 3.50 in the U.S. market, e.g. for tea. "Why?" he asked. Nobody knew!\nThe end came.'
     assert pieces(text) == [
         "Mr. Bean paid 3.50 in the U.S. market, e.g. for tea.",
@@ -203,11 +203,11 @@ def test_sentences_are_cut_where_they_end() -> None:
     ]
 
 
-def test_footnote_marks_stay_out_of_the_quotation() -> None:
+def test_footnote_marks_are_excluded_from_quotation() -> None:
     assert pieces("It rained.[12] Then it stopped.[3][4]") == ["It rained.", "Then it stopped."]
 
 
-def test_chinese_sentences_are_cut() -> None:
+def test_chinese_sentences_are_split() -> None:
     assert pieces("猫在睡觉。狗在跑！") == ["猫在睡觉。", "狗在跑！"]
 
 
@@ -221,12 +221,12 @@ def test_plain_titles_are_not_quoted() -> None:
     assert pieces("Get started\n\nIf you are new, start here.") == ["If you are new, start here."]
 
 
-def test_code_and_rows_stay_whole() -> None:
+def test_code_blocks_and_table_rows_stay_whole() -> None:
     text = "Use it:\n\n```python\nx = 1. \nY = 2\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n"
     assert pieces(text) == ["Use it:", "```python\nx = 1. \nY = 2\n```", "| a | b |", "| 1 | 2 |"]
 
 
-def test_long_code_is_cut_into_lines_and_long_sentences_at_a_word() -> None:
+def test_long_code_is_split_by_line_and_long_sentence_at_word() -> None:
     code = "```\n" + "call_function(argument)\n" * 40 + "```"
     assert set(pieces(code)) == {"call_function(argument)"}
     (piece,) = pieces("word " * 400)
@@ -234,11 +234,11 @@ def test_long_code_is_cut_into_lines_and_long_sentences_at_a_word() -> None:
     assert piece.endswith("word")
 
 
-def test_an_open_fence_ends_with_the_passage() -> None:
+def test_unclosed_fence_ends_with_chunk() -> None:
     assert pieces("```\nx = 1\n\ny = 2") == ["```\nx = 1\n\ny = 2"]
 
 
-async def test_a_quoted_block_stands_on_its_own_lines() -> None:
+async def test_quoted_code_block_is_on_its_own_lines() -> None:
     text = "Restart the pump:\n\n```sh\npump restart --now\n```\n\nThe weather is fine."
     chosen = await answer("Which pump restart command?", text)
     assert "```sh\npump restart --now\n```\n[Source 1]" in chosen
@@ -266,7 +266,7 @@ async def test_a_quoted_block_stands_on_its_own_lines() -> None:
         "\r\n",
     ],
 )
-def test_odd_texts_are_cut_verbatim_too(part: str) -> None:
+def test_repetitive_text_yields_bounded_pieces(part: str) -> None:
     repeated = part * (10_000 // len(part))
     for text in (repeated, f"It is.{repeated}x", f"x{repeated}"):
         assert all(0 < len(piece) <= 500 for piece in pieces(text))
@@ -288,17 +288,17 @@ def test_odd_texts_are_cut_verbatim_too(part: str) -> None:
         ("invoices", "invoice"),
     ],
 )
-def test_forms_of_a_word_share_a_stem(one: str, other: str) -> None:
+def test_inflected_forms_share_a_stem(one: str, other: str) -> None:
     assert stem(one) == stem(other)
 
 
-def test_small_words_carry_no_meaning() -> None:
+def test_stop_words_are_excluded_from_terms() -> None:
     assert terms("What is the length of it?") == {"length"}
     assert terms("睡觉的猫") == {"睡觉", "觉的", "的猫"}
 
 
 @pytest.mark.parametrize(("relevance", "first"), [(0.98, 2), (0.2, 1)])
-async def test_a_far_source_needs_more_words_than_a_near_one(relevance: float, first: int) -> None:
+async def test_low_relevance_source_needs_more_matching_words(relevance: float, first: int) -> None:
     near = GroundingSource(
         1, "[Source 1]", "Kings signed a peace treaty in Rome in 1957.", 0.5, relevance=1.0
     )

@@ -28,7 +28,7 @@ def logged(caplog: pytest.LogCaptureFixture, error: Exception) -> str:
     return record.getMessage()
 
 
-def test_type_and_place_of_every_cause_without_their_texts(caplog: pytest.LogCaptureFixture) -> None:
+def test_failure_log_lists_type_and_location_without_message(caplog: pytest.LogCaptureFixture) -> None:
     # B-040, C22
     error = ValueError(f"cannot reach {PLANTED}")
     error.add_note(PLANTED)
@@ -39,14 +39,14 @@ def test_type_and_place_of_every_cause_without_their_texts(caplog: pytest.LogCap
     assert "hunter2" not in text
 
 
-def test_members_of_a_group_are_named(caplog: pytest.LogCaptureFixture) -> None:
+def test_failure_log_names_members_of_exception_group(caplog: pytest.LogCaptureFixture) -> None:
     text = logged(caplog, ExceptionGroup(PLANTED, [KeyError(PLANTED), TypeError(PLANTED)]))
     assert "builtins.KeyError" in text
     assert "builtins.TypeError" in text
     assert "hunter2" not in text
 
 
-def test_causes_that_form_a_ring_end(caplog: pytest.LogCaptureFixture) -> None:
+def test_failure_log_of_cyclic_causes_terminates(caplog: pytest.LogCaptureFixture) -> None:
     first, second = ValueError("1"), KeyError("2")
     first.__cause__, second.__cause__ = second, first
     log_unexpected(logging.getLogger(__name__), "Ring", first)

@@ -60,7 +60,7 @@ class TestMail:
         assert "MIME" not in document.text
         assert document.metadata == {"from": "Ann <ann@example.com>", "date": "2026-03-02T10:00:00+01:00"}
 
-    def test_mail_prefers_plain_text_and_names_what_it_leaves_out(self) -> None:
+    def test_mail_prefers_plain_text_and_warns_about_attachments(self) -> None:
         document = one(mail("Plain.", html="<p>Rich.", attachment="bill.pdf"), "a.eml")
         assert document.text.endswith("Plain.")
         assert document.warnings == ("Attachments are not read: bill.pdf.",)
@@ -71,10 +71,10 @@ class TestMail:
         message.set_content("<h1>Offer</h1><script>x()</script><p>Ten <b>days</b>.", subtype="html")
         assert one(message.as_bytes(), "a.eml").text.endswith("# Offer\n\nTen days.")
 
-    def test_mail_without_a_body_is_refused(self) -> None:
+    def test_mail_without_body_is_rejected(self) -> None:
         assert reason(b"Subject: only\n\n", "a.eml") == "empty"
 
-    def test_media_type_names_mail_too(self) -> None:
+    def test_media_type_identifies_mail(self) -> None:
         assert one(mail("x"), "message", "message/rfc822").title == "Käse order"
 
 
@@ -93,10 +93,10 @@ class TestNotebook:
     @pytest.mark.parametrize(
         "content", [b"{", b"[]", b'{"cells": 5}', notebook(nbformat=3), b'{"nbformat": 4, "cells": [1]}']
     )
-    def test_broken_notebook_is_refused(self, content: bytes) -> None:
+    def test_broken_notebook_is_rejected(self, content: bytes) -> None:
         assert reason(content, "a.ipynb") == "unreadable"
 
-    def test_notebook_without_text_is_refused(self) -> None:
+    def test_notebook_without_text_is_rejected(self) -> None:
         assert reason(notebook(("raw", "x")), "a.ipynb") == "empty"
 
 
@@ -118,7 +118,7 @@ class TestJson:
         ]
         assert document.title == "Shop"
 
-    def test_list_of_objects_reads_like_a_table(self) -> None:
+    def test_list_of_objects_reads_as_table(self) -> None:
         assert one(b'[{"a": 1, "b": "x"}, {"a": 2}, 3]', "a.json").text == "a: 1; b: x\n\na: 2\n\n3"
 
     @pytest.mark.parametrize(
@@ -130,13 +130,13 @@ class TestJson:
             (b'["a", // comment\n 1]', ".txt"),
         ],
     )
-    def test_broken_json_says_what_to_do(self, content: bytes, said: str) -> None:
+    def test_broken_json_error_suggests_fix(self, content: bytes, said: str) -> None:
         with pytest.raises(ExtractionError, match=re.escape(said)) as failure:
             extract(content, source="a.json")
         assert failure.value.reason == "unreadable"
 
     @pytest.mark.parametrize("content", [b"{}", b"[null, {}]", b'""'])
-    def test_json_without_values_is_refused(self, content: bytes) -> None:
+    def test_json_without_values_is_rejected(self, content: bytes) -> None:
         assert reason(content, "a.json") == "empty"
 
     def test_lone_surrogates_and_nul_are_replaced(self) -> None:
@@ -162,7 +162,7 @@ def test_rich_text_is_stored_without_its_markup() -> None:
         ("a.msg", ".eml"),
     ],
 )
-def test_refused_types_say_what_to_do(name: str, advice: str) -> None:
+def test_rejected_type_error_suggests_alternative(name: str, advice: str) -> None:
     with pytest.raises(ExtractionError, match=re.escape(advice)) as failure:
         extract(b"PK\x03\x04" + bytes(30), source=name)
     assert failure.value.reason == "unsupported_type"
@@ -182,7 +182,7 @@ nested: {a: 1}
 Body.
 """
 
-    def test_front_matter_becomes_title_and_metadata(self) -> None:
+    def test_front_matter_sets_title_and_metadata(self) -> None:
         document = one(self.FRONT, "a.md")
         assert document.title == "Refunds: how"
         assert document.text == "# Heading\n\nBody.\n"
@@ -193,7 +193,7 @@ Body.
             "draft": False,
         }
 
-    def test_heading_is_the_title_when_front_matter_has_none(self) -> None:
+    def test_heading_is_title_without_front_matter_title(self) -> None:
         assert one(b"---\ntags: a\n---\n# T\n\nx", "a.md").title == "T"
 
     @pytest.mark.parametrize(
@@ -207,22 +207,22 @@ Body.
             f"---\na: {'x' * 70_000}\n---\nBody",
         ],
     )
-    def test_what_is_not_front_matter_stays_text(self, text: str) -> None:
+    def test_text_without_front_matter_is_unchanged(self, text: str) -> None:
         document = one(text.encode(), "a.md")
         assert document.text == text
         assert document.metadata == {}
 
-    def test_comments_are_not_stored(self) -> None:
+    def test_html_comments_are_removed(self) -> None:
         kept = "\n\nc `<!-- code -->`\n\n```html\n<!-- kept -->\n```\n\nd <!-- open"
         text = "a <!-- one --> b\n<!-- two\nlines -->" + kept
         assert one(text.encode(), "a.md").text == "a  b" + kept
 
-    def test_comment_alone_is_no_document(self) -> None:
+    def test_comment_only_file_is_rejected_as_empty(self) -> None:
         assert reason(b"<!-- nothing -->\n", "a.md") == "empty"
 
 
 class TestTitles:
-    def test_docx_title_is_its_title_paragraph(self) -> None:
+    def test_docx_title_style_sets_title(self) -> None:
         document, content = docx.Document(), io.BytesIO()
         document.core_properties.title = "Word Document"
         document.add_paragraph("Travel policy", style="Title")
@@ -248,7 +248,7 @@ class TestPage:
         table = PAGE.partition("## Rejected")[2].partition("\n## ")[0]
         assert set(re.findall(r"`(\.\w+)`", table)) == set(media.REFUSED)
 
-    def test_the_web_page_offers_what_is_read(self) -> None:
+    def test_upload_form_accepts_every_supported_type(self) -> None:
         page = (ROOT / "shared" / "vectorforge" / "api" / "page" / "index.html").read_text()
         offered = set(re.search(r'id="files"[^>]* accept="([^"]*)"', page)[1].split(","))  # type: ignore[index]
         assert {name for name in offered if name.startswith(".")} == set(media.EXTENSIONS)

@@ -102,7 +102,7 @@ BOOK = {
         ({"category": "technology", "$or": [{"year": 1}, {"rating": {"$lt": 1}}]}, False),
     ],
 )
-def test_meaning(filters: dict[str, Any] | None, expected: bool) -> None:
+def test_filter_matches_expected_metadata(filters: dict[str, Any] | None, expected: bool) -> None:
     assert matches(parse(filters), BOOK) is expected
 
 
@@ -151,7 +151,7 @@ def nested(depth: int) -> dict[str, Any]:
         ({"year": {"$not": {"$not": {"$not": nested(MAX_DEPTH - 2)}}}}, "year.$not"),
     ],
 )
-def test_refused_with_the_place(filters: Any, names: str) -> None:
+def test_invalid_filter_error_names_location(filters: Any, names: str) -> None:
     with pytest.raises(FilterError) as refused:
         parse(filters)
     assert names in str(refused.value)
@@ -160,20 +160,20 @@ def test_refused_with_the_place(filters: Any, names: str) -> None:
     assert isinstance(refused.value, InvalidInputError)
 
 
-def test_limits_are_inclusive() -> None:
+def test_filter_limits_are_inclusive() -> None:
     parse(nested(MAX_DEPTH))
     parse({f"k{number}": 1 for number in range(MAX_CONDITIONS)})
     parse({"k" * 200: {"$in": ["x" * 2000] * 1000}})
 
 
-def test_numbers_compare_by_their_decimal_text() -> None:
+def test_filter_numbers_compare_by_decimal_text() -> None:
     # 10**23 and 1e23 differ as binary numbers, but JSON and PostgreSQL's numeric write both the same.
     assert matches(parse({"n": 10**23}), {"n": 1e23})
     assert not matches(parse({"n": 2**53}), {"n": 2**53 + 1})
     assert matches(parse({"n": 0}), {"n": -0.0})
 
 
-def test_sql_has_keys_and_values_as_parameters_only() -> None:
+def test_filter_sql_passes_keys_and_values_as_parameters() -> None:
     filters = {
         "secret.key": {"$gt": "secret", "$contains": "secret", "$ne": ["secret"], "$in": ["secret"]},
         "$or": [{"secret": 4711}, {"secret": {"$lte": 4711}}],
@@ -205,7 +205,7 @@ anything = st.recursive(
 
 
 @given(filters=anything, metadata=st.dictionaries(st.text(max_size=2), anything, max_size=3))
-def test_nothing_but_a_filter_error(filters: Any, metadata: dict[str, Any]) -> None:
+def test_any_filter_parses_or_raises_filter_error(filters: Any, metadata: dict[str, Any]) -> None:
     try:
         condition = parse(filters)
     except FilterError:
@@ -215,7 +215,7 @@ def test_nothing_but_a_filter_error(filters: Any, metadata: dict[str, Any]) -> N
     assert matches(condition, finite) in (True, False)
 
 
-def test_a_filter_that_is_known_is_told_from_equal_ones() -> None:
+def test_cached_filter_is_distinct_from_equal_looking_values() -> None:
     """Values that are equal for a dict are different conditions, and an error is found again."""
     values = [1, True, 1.0, "1", None, [1], [True]]
     for _ in range(2):
@@ -230,7 +230,7 @@ def test_a_filter_that_is_known_is_told_from_equal_ones() -> None:
 
 
 @pytest.mark.parametrize("seed", range(50))
-def test_filters_choose_what_the_page_of_filters_says(seed: int) -> None:
+def test_random_filters_match_documented_semantics(seed: int) -> None:
     chance = random.Random(seed)
     stored = [random_metadata(chance) for _ in range(8)]
     made = RandomFilters(chance, stored)

@@ -33,7 +33,9 @@ def test_never_passes(number):
         (1, 1, 1, "1 failed, 1 passed, 2 rerun"),
     ],
 )
-def test_one_more_try(tmp_path: Path, flaky: int, broken: int, code: int, said: str) -> None:
+def test_rerun_plugin_allows_at_most_five_flaky_tests(
+    tmp_path: Path, flaky: int, broken: int, code: int, said: str
+) -> None:
     (tmp_path / "test_these.py").write_text(TESTS.format(flaky=flaky, broken=broken))
     plugins = ["-p", "tests.flaky_plugin", "-p", "xdist", "-p", "pytest_rerunfailures"]
     done = subprocess.run(

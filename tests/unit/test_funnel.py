@@ -56,7 +56,7 @@ labels = st.lists(st.integers(0, 15), max_size=6)
     cited=labels,
     fails=st.booleans(),
 )
-async def test_the_numbers_add_up(
+async def test_funnel_counts_add_up(
     passages: list[tuple[float, int]],
     top_k: int,
     min_score: float | None,
@@ -82,7 +82,7 @@ async def test_the_numbers_add_up(
     assert min(funnel.below_min_score, funnel.dropped_by_budget) >= 0
 
 
-async def test_each_step_is_counted() -> None:
+async def test_funnel_counts_each_step() -> None:
     long = "Tea is best at eighty degrees. " * 30
     stored = [make_passage(long, score) for score in (0.9, 0.8, 0.7, 0.2, 0.1, 0.0)]
     # the context's 3 * 200 tokens hold two passages of some 235
@@ -94,14 +94,14 @@ async def test_each_step_is_counted() -> None:
 
 
 @pytest.mark.parametrize("min_score", [None, 0.5])
-async def test_nothing_found(min_score: float | None) -> None:
+async def test_funnel_without_results_is_empty(min_score: float | None) -> None:
     nothing = await ask([], "Never said.", min_score=min_score)
     assert (nothing.outcome, nothing.funnel) == ("empty", Funnel(matched=0))
     poor = await ask([make_passage("Coffee.", 0.1)], "Never said.", min_score=0.5)
     assert (poor.outcome, poor.funnel) == ("empty", Funnel(matched=1, candidates=1, below_min_score=1))
 
 
-def test_a_store_that_does_not_count() -> None:
+def test_funnel_matched_is_none_without_store_count() -> None:
     found = RetrievedChunks(NearestChunks([make_passage("Tea.", 0.9)]), None)
     assert (len(found), found.matched, found.matched_is_at_least) == (1, None, False)
     assert found[:1] == list(found)

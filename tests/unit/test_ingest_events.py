@@ -32,14 +32,14 @@ EVENT = Path(__file__).parents[2] / "events" / "ingest_step_functions_batch.json
         ({"started_at": 7}, "started_at"),
     ],
 )
-def test_a_batch_that_cannot_be_understood(change: dict[str, Any], field: str) -> None:
+def test_malformed_batch_event_is_rejected_with_field(change: dict[str, Any], field: str) -> None:
     batch = json.loads(EVENT.read_text())
     with pytest.raises(InvalidInputError) as caught:
         ListedObjects.of({**batch, **change})
     assert caught.value.field == field
 
 
-def test_the_event_in_its_real_shape() -> None:
+def test_recorded_batch_event_is_parsed() -> None:
     event = json.loads(EVENT.read_text())
     batch = ListedObjects.of(event)
     assert (batch.bucket, batch.keys) == (
@@ -57,7 +57,7 @@ _JSON = st.recursive(
 
 
 @given(bucket=_JSON, items=_JSON, started_at=_JSON)
-def test_any_batch_is_read_or_refused(bucket: Any, items: Any, started_at: Any) -> None:
+def test_any_batch_event_is_parsed_or_rejected(bucket: Any, items: Any, started_at: Any) -> None:
     try:
         batch = ListedObjects.of({"bucket": bucket, "Items": items, "started_at": started_at})
     except InvalidInputError:

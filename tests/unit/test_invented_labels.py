@@ -26,7 +26,7 @@ def _read(pieces: list[str], passages: int = 5) -> tuple[str, int]:
         ("`not closed [Source 9]\nnext", "`not closed \nnext", 1),
     ],
 )
-def test_invented_label_is_taken_out(answer: str, shown: str, removed: int) -> None:
+def test_invented_label_is_removed(answer: str, shown: str, removed: int) -> None:
     assert _read([answer]) == (shown, removed)
     assert _read(list(answer)) == (shown, removed)
 
@@ -42,7 +42,7 @@ def test_invented_label_is_taken_out(answer: str, shown: str, removed: int) -> N
         "[" * 500 + "Source 9",
     ],
 )
-def test_other_text_stays(answer: str) -> None:
+def test_text_without_invented_labels_is_unchanged(answer: str) -> None:
     assert _read([answer]) == (answer, 0)
     assert _read(list(answer)) == (answer, 0)
 
@@ -51,7 +51,9 @@ _PARTS = ["[Source 9]", "[9]", "[1, 9]", "a", " ", "\n", "`", "```", "[", "]", "
 
 
 @given(st.lists(st.sampled_from(_PARTS), max_size=25), st.data())
-def test_cuts_change_nothing(parts: list[str], data: st.DataObject) -> None:
+def test_invented_label_removal_is_independent_of_chunk_boundaries(
+    parts: list[str], data: st.DataObject
+) -> None:
     text = "".join(parts)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
     pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
@@ -59,7 +61,7 @@ def test_cuts_change_nothing(parts: list[str], data: st.DataObject) -> None:
     assert without_invented_labels(text, 5) == _read([text])[0]
 
 
-def test_held_back_text_is_bounded() -> None:
+def test_withheld_text_is_bounded() -> None:
     labels = InventedLabels(5)
     for text in ("[Source 1", *["1 "] * 300, "`", "[Source 9]", *["a "] * 300):
         labels.feed(text)

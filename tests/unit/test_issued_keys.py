@@ -62,7 +62,7 @@ def issued(database: LookUps) -> IssuedKeys:
     return IssuedKeys(database.find, clock=database.clock)
 
 
-async def test_good_and_wrong_keys_are_remembered(issued: IssuedKeys, database: LookUps) -> None:
+async def test_key_lookups_are_cached_until_expiry(issued: IssuedKeys, database: LookUps) -> None:
     for _ in range(3):
         assert await issued.find(key(2)) == Principal("acme", Scope.WRITE.included, "vf_0000000000000002")
         assert await issued.find(key(3)) is None
@@ -74,7 +74,7 @@ async def test_good_and_wrong_keys_are_remembered(issued: IssuedKeys, database: 
     assert database.asked == 4
 
 
-async def test_a_key_is_not_remembered_beyond_its_end(issued: IssuedKeys, database: LookUps) -> None:
+async def test_cached_key_expires_with_the_key(issued: IssuedKeys, database: LookUps) -> None:
     database.seconds_left = 5.0
     assert await issued.find(key(2)) is not None
     database.now += 4.9
@@ -85,7 +85,7 @@ async def test_a_key_is_not_remembered_beyond_its_end(issued: IssuedKeys, databa
     assert await issued.find(key(2)) is None
 
 
-async def test_a_revoked_key_is_forgotten_at_once(issued: IssuedKeys, database: LookUps) -> None:
+async def test_revoked_key_is_forgotten_immediately(issued: IssuedKeys, database: LookUps) -> None:
     await issued.find(key(2))
     await issued.find(key(4))
     issued.forget(f"{2:016x}")
@@ -94,7 +94,7 @@ async def test_a_revoked_key_is_forgotten_at_once(issued: IssuedKeys, database: 
     assert database.asked == 3
 
 
-async def test_memory_is_bounded_and_wrong_keys_push_out_no_good_ones(
+async def test_key_cache_is_bounded_and_wrong_keys_evict_no_valid_ones(
     issued: IssuedKeys, database: LookUps
 ) -> None:
     await issued.find(key(2))
@@ -109,7 +109,7 @@ async def test_memory_is_bounded_and_wrong_keys_push_out_no_good_ones(
     assert len(issued._good) == MAX_KEYS
 
 
-async def test_a_storm_of_wrong_keys_asks_for_two_at_a_time(issued: IssuedKeys, database: LookUps) -> None:
+async def test_burst_of_wrong_keys_runs_at_most_two_lookups(issued: IssuedKeys, database: LookUps) -> None:
     await asyncio.gather(*(issued.find(key(number)) for number in range(1, 400, 2)))
     assert database.most == MAX_LOOK_UPS
     asked = database.asked
@@ -121,12 +121,12 @@ async def test_a_storm_of_wrong_keys_asks_for_two_at_a_time(issued: IssuedKeys, 
     "other",
     ["", "vf_", "vf_0123456789abcdef_short", f"vf_0123456789ABCDEF_{'k' * 43}", f"{key(2)}\n", "x" * 100_000],
 )
-async def test_what_is_no_key_is_not_looked_up(issued: IssuedKeys, database: LookUps, other: str) -> None:
+async def test_malformed_key_is_not_looked_up(issued: IssuedKeys, database: LookUps, other: str) -> None:
     assert await issued.find(other) is None
     assert database.asked == 0
 
 
-async def test_what_cannot_be_looked_up_is_no_wrong_key() -> None:
+async def test_failed_lookup_raises_database_unavailable() -> None:
     async def down(_: bytes) -> FoundApiKey | None:
         raise DatabaseUnavailableError
 
@@ -134,7 +134,7 @@ async def test_what_cannot_be_looked_up_is_no_wrong_key() -> None:
         await Authenticator(ServerSettings(), issued=IssuedKeys(down)).authenticate({"x-api-key": key(2)})
 
 
-async def test_no_request_waits_for_ever(database: LookUps) -> None:
+async def test_hanging_lookup_raises_database_unavailable(database: LookUps) -> None:
     async def deaf(_: bytes) -> FoundApiKey | None:
         await asyncio.Event().wait()
         raise AssertionError("never set")
@@ -150,7 +150,7 @@ DIGEST = hashlib.sha256(b"configured").hexdigest()
 ROLE = "arn:aws:iam::123456789012:role/reader"
 
 
-class TestScopesOfTheSettings:
+class TestConfiguredScopes:
     def principal(self, headers: dict[str, str], event: Any = None, **scopes: Scope) -> Principal:
         names = {"key": DIGEST, "gateway": "k3yidacm3e", "iam": ROLE}
         settings = ServerSettings(
@@ -161,11 +161,11 @@ class TestScopesOfTheSettings:
         )
         return asyncio.run(Authenticator(settings).authenticate(headers, event))
 
-    def test_without_a_word_they_may_do_everything(self) -> None:
+    def test_credential_without_setting_has_all_scopes(self) -> None:
         found = self.principal({"x-api-key": "configured"})
         assert found == Principal("acme", frozenset(Scope), f"sha256:{DIGEST[:12]}")
 
-    def test_each_may_do_what_it_is_given(self) -> None:
+    def test_credential_has_its_configured_scope(self) -> None:
         gateway = {"requestContext": {"identity": {"apiKeyId": "k3yidacm3e"}}}
         iam = {"requestContext": {"identity": {"userArn": ROLE}}}
         given = {"key": Scope.READ, "gateway": Scope.WRITE, "iam": Scope.READ}
@@ -173,13 +173,15 @@ class TestScopesOfTheSettings:
         assert self.principal({}, gateway, **given).scopes == {Scope.READ, Scope.WRITE}
         assert self.principal({}, iam, **given).scopes == {Scope.READ}
 
-    def test_several_may_do_what_each_of_them_may(self) -> None:
+    def test_combined_credentials_share_common_scopes_only(self) -> None:
         both = {"requestContext": {"identity": {"apiKeyId": "k3yidacm3e", "userArn": ROLE}}}
         found = self.principal({"x-api-key": "configured"}, both, iam=Scope.READ)
         assert found.scopes == {Scope.READ}
         assert found.credential.count("+") == 2
 
-    def test_a_scope_for_nobody_is_refused_at_the_start(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_scope_for_unknown_credential_is_rejected_at_startup(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         with pytest.raises(ConfigurationError, match="entry 1 is in none"):
             Authenticator(ServerSettings(credential_scopes={DIGEST: Scope.READ}))
         monkeypatch.setenv("VECTORFORGE_CREDENTIAL_SCOPES", '{"a": "root"}')
@@ -187,12 +189,12 @@ class TestScopesOfTheSettings:
             VectorForgeConfig.from_environment()
 
 
-def test_a_local_server_is_one_tenant_with_every_scope() -> None:
+def test_local_auth_returns_one_tenant_with_every_scope() -> None:
     principal = asyncio.run(Authenticator(ServerSettings(auth="local", local_tenant="me")).authenticate({}))
     assert principal == Principal("me", frozenset(Scope), "local")
 
 
-def test_a_wrong_key_and_none_are_told_apart_from_each_other() -> None:
+def test_authentication_error_distinguishes_wrong_from_missing_key() -> None:
     authenticator = Authenticator(ServerSettings())
     for headers, presented in (({}, False), ({"x-api-key": "wrong"}, True)):
         with pytest.raises(AuthenticationError) as caught:
@@ -200,7 +202,7 @@ def test_a_wrong_key_and_none_are_told_apart_from_each_other() -> None:
         assert caught.value.presented is presented
 
 
-def test_a_check_that_failed_is_due_again_and_one_that_passed_is_not() -> None:
+def test_failed_key_check_is_due_again() -> None:
     """A step that goes on without the database must not be what lets a request past the check."""
     forgotten: list[str] = []
     check = KeyCheck(frozenset({"b", "a"}), forgotten.append)

@@ -11,7 +11,7 @@ from vectorforge.api.streaming.sse import encode_json, json_event
 
 
 @given(st.text())
-def test_an_event_is_what_fastapi_would_write(text: str) -> None:
+def test_json_event_matches_fastapi_sse_encoding(text: str) -> None:
     data = encode_json({"text": text})
     plain = data.replace("\x85", "\\u0085").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
     assert json_event(data) == format_sse_event(data_str=plain)
@@ -23,7 +23,7 @@ def test_an_event_is_what_fastapi_would_write(text: str) -> None:
 
 
 @pytest.mark.parametrize("char", ["\n", "\r", "\x85", "\u2028", "\u2029", "é", "水", '"', "\\"])
-def test_no_character_ends_a_line(char: str) -> None:  # clients that split with str.splitlines
+def test_json_event_contains_no_line_separators(char: str) -> None:  # clients that split with str.splitlines
     (line, end) = json_event(encode_json(f"a{char}b")).decode().splitlines()
     assert end == ""
     assert json.loads(line.removeprefix("data: ")) == f"a{char}b"

@@ -18,7 +18,7 @@ VALUES = st.recursive(
 
 @given(VALUES)
 @settings(deadline=None, max_examples=200)
-def test_values_are_the_same(value: Any) -> None:
+def test_read_json_matches_standard_library(value: Any) -> None:
     text = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
     ours, theirs = read_json(text), json.loads(text)
     assert (ours, repr(ours)) == (theirs, repr(theirs))  # 1 is no True, and no 1.0
@@ -34,5 +34,5 @@ def test_values_are_the_same(value: Any) -> None:
         b'{"a": 1, "a": 2}',
     ],
 )
-def test_unusual_values_are_the_same(text: bytes) -> None:
+def test_read_json_of_unusual_values_matches_standard_library(text: bytes) -> None:
     assert repr(read_json(text)) == repr(json.loads(text))

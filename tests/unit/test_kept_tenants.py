@@ -8,7 +8,7 @@ from vectorforge.config import DatabaseSettings, VectorForgeConfig
 DATABASE = DatabaseSettings(database_url=SecretStr("postgresql://nobody@127.0.0.1:1/none"))
 
 
-def test_a_tenants_services_are_kept_and_no_other_tenant_gets_them() -> None:
+def test_tenant_services_are_cached_per_tenant() -> None:
     application = Application.build(VectorForgeConfig(database=DATABASE))
     kept = application.for_tenant("a")
     assert application.for_tenant("a") is kept
@@ -16,7 +16,7 @@ def test_a_tenants_services_are_kept_and_no_other_tenant_gets_them() -> None:
     assert application.for_tenant("b").query_service is not kept.query_service
 
 
-def test_no_more_are_kept_than_fit() -> None:  # callers' names must not make memory grow
+def test_tenant_service_cache_is_bounded() -> None:  # callers' names must not make memory grow
     application = Application.build(VectorForgeConfig(database=DATABASE))
     kept = application.for_tenant("a")
     for number in range(300):

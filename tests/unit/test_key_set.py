@@ -96,12 +96,14 @@ def authority_file(authority: trustme.CA, tmp_path: Path) -> Path:
     return path
 
 
-async def test_over_tls_with_a_known_authority(authority: trustme.CA, authority_file: Path) -> None:
+async def test_key_set_over_tls_with_known_authority_is_fetched(
+    authority: trustme.CA, authority_file: Path
+) -> None:
     async with site(context_of(authority.issue_cert("127.0.0.1"))) as served:
         assert await found_at(served.url, authority_file) == "True"
 
 
-async def test_a_certificate_that_proves_nothing_is_refused(
+async def test_invalid_certificate_is_rejected(
     authority: trustme.CA, authority_file: Path
 ) -> None:  # security 11
     ended = datetime.now(UTC) - timedelta(days=1)
@@ -119,7 +121,7 @@ async def test_a_certificate_that_proves_nothing_is_refused(
 
 
 @pytest.mark.parametrize("to_tls", [False, True])
-async def test_no_redirect_is_followed(
+async def test_redirect_is_not_followed(
     authority: trustme.CA, authority_file: Path, to_tls: bool
 ) -> None:  # security 11, 22
     tls = context_of(authority.issue_cert("127.0.0.1"))
@@ -148,7 +150,7 @@ async def refused(keys: KeySet, number: int) -> bool:
         return True
 
 
-async def test_a_storm_of_unknown_ids_is_one_fetch() -> None:
+async def test_burst_of_unknown_key_ids_triggers_one_fetch() -> None:
     clock = Clock()
     async with identity_provider() as provider:
         keys = KeySet(f"{provider.url}/jwks.json", clock=clock)
@@ -158,7 +160,7 @@ async def test_a_storm_of_unknown_ids_is_one_fetch() -> None:
             clock.now += MIN_INTERVAL_S
 
 
-async def test_those_who_waited_for_a_fetch_that_failed_do_not_try_one_by_one() -> None:
+async def test_waiters_of_failed_fetch_do_not_retry() -> None:
     clock = Clock()
     async with identity_provider() as provider:
         provider.gate, provider.answer = asyncio.Event(), Response(status_code=500)
@@ -172,7 +174,7 @@ async def test_those_who_waited_for_a_fetch_that_failed_do_not_try_one_by_one() 
         assert provider.fetched == 1
 
 
-async def test_who_has_the_key_does_not_wait_for_younger_ones() -> None:
+async def test_cached_key_lookup_does_not_wait_for_refresh() -> None:
     clock = Clock()
     async with identity_provider() as provider:
         keys = KeySet(f"{provider.url}/jwks.json", clock=clock)
@@ -191,7 +193,7 @@ async def test_who_has_the_key_does_not_wait_for_younger_ones() -> None:
         assert provider.fetched == 2
 
 
-async def test_an_answer_that_never_ends_is_given_up() -> None:
+async def test_endless_key_set_response_times_out() -> None:
     async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n{")

@@ -34,7 +34,7 @@ class Clock:
 
 
 class TestGate:
-    def test_no_limits_are_remembered_for_a_while(self) -> None:
+    def test_unlimited_state_is_cached_until_expiry(self) -> None:
         clock = Clock()
         gate = LimitGate(Limits(), now=clock)
         assert not gate.is_open("a")
@@ -44,7 +44,7 @@ class TestGate:
         clock.at += REMEMBERED_S
         assert not gate.is_open("a")
 
-    def test_a_full_minute_is_remembered_until_it_has_room(self) -> None:
+    def test_exhausted_minute_is_cached_until_reset(self) -> None:
         clock = Clock()
         gate = LimitGate(Limits(), now=clock)
         gate.note("a", FULL, asked_at=clock() - 1.0)  # the answer took a second
@@ -56,7 +56,7 @@ class TestGate:
         clock.at += 1.0
         assert gate.refusal("a") is None
 
-    def test_a_limit_that_may_be_raised_is_asked_for_again(self) -> None:
+    def test_rejection_is_rechecked_after_cache_expiry(self) -> None:
         clock = Clock()
         gate = LimitGate(Limits(), now=clock)
         gate.note("a", replace(FULL, retry_after_s=60.0), asked_at=clock())
@@ -64,12 +64,12 @@ class TestGate:
         assert gate.refusal("a") is None
 
     @pytest.mark.parametrize("name", ["tokens_per_day", "cost_per_month_usd", "concurrent_streams"])
-    def test_what_another_request_may_fit_into_is_not_remembered(self, name: str) -> None:
+    def test_rejection_that_depends_on_request_size_is_not_cached(self, name: str) -> None:
         gate = LimitGate(Limits())
         gate.note("a", replace(FULL, refused_by=name), asked_at=gate.now())
         assert gate.refusal("a") is None
 
-    def test_tenants_are_forgotten_when_there_are_too_many(self) -> None:
+    def test_cache_evicts_tenants_over_capacity(self) -> None:
         gate = LimitGate(Limits())
         for number in range(10_001):
             gate.note(f"t{number}", UNLIMITED, asked_at=gate.now())
@@ -79,7 +79,7 @@ class TestGate:
 
 
 class TestHeaders:
-    def test_requests_and_tokens(self) -> None:
+    def test_report_requests_and_tokens(self) -> None:
         limits = Limits(requests_per_minute=100, tokens_per_day=5000)
         state = replace(UNLIMITED, limits=limits, requests_left=7, tokens_left=0, minute_reset_s=1.2)
         assert limit_headers(replace(state, day_reset_s=60.0)) == [
@@ -87,7 +87,7 @@ class TestHeaders:
             (b"ratelimit", b'"requests";r=7;t=2, "tokens";r=0;t=60'),
         ]
 
-    def test_cost_and_streams_have_none(self) -> None:
+    def test_cost_and_stream_limits_are_not_reported(self) -> None:
         limits = Limits(cost_per_month_usd=Decimal(1), concurrent_streams=3)
         assert limit_headers(replace(UNLIMITED, limits=limits)) == []
 
@@ -109,34 +109,34 @@ class TestClaims:
             prices=self.PRICES,
         )
 
-    def test_prompt_and_answer_at_their_prices(self) -> None:
+    def test_claim_covers_prompt_and_answer_at_model_prices(self) -> None:
         claim = self.claim(VECTORFORGE.config(max_tokens=1000))
         prompt = claim.tokens - 1000
         assert 3000 < prompt < 4000  # three times the answer, and the prompt's own text
         assert claim.cost_usd == pytest.approx((prompt * 10 + 1000 * 100) / 1e6)
         assert (claim.is_stream, claim.requests) == (True, 1)
 
-    def test_passages_without_a_budget_are_as_long_as_they_are_cut(self) -> None:
+    def test_chunks_without_budget_count_at_cut_length(self) -> None:
         few, many = (self.claim(RAG_QUERY.config(top_k=top_k)).tokens for top_k in (5, 15))
         assert many - few == 10 * 300
 
-    def test_the_conversation_counts(self) -> None:
+    def test_history_counts_toward_claim(self) -> None:
         alone = self.claim(QueryConfig())
         history = [HistoryMessage("user", "word " * 1000)]
         assert self.claim(QueryConfig(history=history)).tokens >= alone.tokens + 1000
         assert self.claim(QueryConfig(history=history, rewrite=True)).tokens >= alone.tokens + 3000
 
-    def test_who_quotes_passages_uses_nothing(self) -> None:
+    def test_extractive_answer_claims_no_tokens(self) -> None:
         assert self.claim(QueryConfig(), quoting=True) == Claim(is_stream=True)
 
-    def test_a_provider_that_is_not_there_claims_nothing(self) -> None:
+    def test_unknown_provider_claims_no_tokens(self) -> None:
         assert self.claim(QueryConfig(llm_provider="nobody")) == Claim(is_stream=True)
 
     @pytest.mark.parametrize("name", PRESETS)
-    def test_every_preset_has_a_bound(self, name: str) -> None:
+    def test_each_preset_claims_tokens(self, name: str) -> None:
         assert self.claim(PRESETS[name].config()).tokens > 0
 
-    def test_models_without_a_price_cost_nothing(self) -> None:
+    def test_model_without_price_claims_no_cost(self) -> None:
         assert self.SETTINGS.llm == LLMSettings()
         claim = self.claim(QueryConfig(llm_model="another"))
         assert (claim.cost_usd, claim.tokens > 0) == (0.0, True)

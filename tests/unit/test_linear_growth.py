@@ -99,31 +99,31 @@ def _joined(whole: Callable[[str], object]) -> Read:
 
 
 @pytest.mark.parametrize("name", STREAMED)
-def test_reading_a_stream_costs_in_proportion_to_its_length(name: str) -> None:  # issue 16 A
+def test_stream_parsing_time_grows_linearly(name: str) -> None:  # issue 16 A
     assert worse_than_linear(STREAMED[name], TRIGGERS, PIECE) == []
 
 
 @pytest.mark.parametrize("name", [*WHOLE, "links", "citations"])
-def test_reading_a_whole_text_costs_in_proportion_to_its_length(name: str) -> None:  # issue 16 A
+def test_whole_text_parsing_time_grows_linearly(name: str) -> None:  # issue 16 A
     read = _joined(WHOLE[name]) if name in WHOLE else STREAMED[name]
     assert worse_than_linear(read, TRIGGERS) == []
 
 
-def test_unclosed_tags_longer_than_what_is_held_back_cost_in_proportion() -> None:  # issue 16 A
+def test_unclosed_tags_beyond_withheld_limit_parse_in_linear_time() -> None:  # issue 16 A
     units = ['<a =">"', "<a ='\"", "<a =\"><b '", "<a "]
     assert worse_than_linear(STREAMED["links"], units, PIECE, shortest=8_192) == []
 
 
 @settings(max_examples=4, deadline=None, derandomize=True, database=None)
 @given(unit=st.text("a1 .,:;@/()[]<>!`|#&=-_\"'\n", min_size=2, max_size=4))
-def test_reading_any_repeated_unit_costs_in_proportion_to_its_length(unit: str) -> None:  # issue 16 A
+def test_repeated_unit_parsing_time_grows_linearly(unit: str) -> None:  # issue 16 A
     found = {name: worse_than_linear(STREAMED[name], [unit], PIECE) for name in ("known links", "citations")}
     for name in ("redaction", "claims", "quality", "docrag context", "markdown chunks"):
         found[name] = worse_than_linear(_joined(WHOLE[name]), [unit])
     assert {name: units for name, units in found.items() if units} == {}
 
 
-def test_names_are_looked_up_in_a_time_that_does_not_grow_with_the_words() -> None:  # issue 16 A
+def test_name_lookup_time_is_independent_of_word_count() -> None:  # issue 16 A
     def read(pieces: Sequence[str]) -> object:
         words = " ".join(f"Word{number:x}".translate(LETTERS) for number in range(len(pieces)))
         passage = claims.Evidence(make_passage(words))

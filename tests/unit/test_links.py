@@ -135,7 +135,7 @@ def streamed(pieces: list[str]) -> str:
         (f"![x](data:image/png;base64,{'A' * 5_000}) after", "![x] [link removed]) after"),
     ],
 )
-def test_what_leads_out_is_taken_out(written: str, passed: str) -> None:  # issue 8 point 4; threat 14
+def test_foreign_links_are_removed(written: str, passed: str) -> None:  # issue 8 point 4; threat 14
     assert without_foreign_links(written, KNOWN) == passed
     assert streamed(list(written)) == passed
 
@@ -158,7 +158,7 @@ def test_what_leads_out_is_taken_out(written: str, passed: str) -> None:  # issu
         "How? (https) ![not an image] ::: !!! ((( ]]] <<< >>>",
     ],
 )
-def test_everything_else_stays_as_it_is(written: str) -> None:
+def test_other_text_is_unchanged(written: str) -> None:
     assert without_foreign_links(written, KNOWN) == written
     assert streamed(list(written)) == written
 
@@ -166,7 +166,7 @@ def test_everything_else_stays_as_it_is(written: str) -> None:
 @pytest.mark.parametrize(
     "written", ["The dough rises", " for two hours", ", Source 1", "]", "!", "[Source", "(x)"]
 )
-def test_plain_text_is_not_held_back(written: str) -> None:  # no delay of the first token
+def test_plain_text_is_emitted_immediately(written: str) -> None:  # no delay of the first token
     assert LinkFilter(KNOWN).feed(written) == written
 
 
@@ -174,7 +174,9 @@ def test_plain_text_is_not_held_back(written: str) -> None:  # no delay of the f
 @given(answer=ANSWERS, cuts=st.lists(st.integers(0, 400), max_size=12))
 @example(answer="https://evil.example", cuts=[2, 7])
 @example(answer="<<img src=//evil.example>img src=//evil.example>", cuts=[1, 20, 25])
-def test_streamed_is_whole_for_all_cuts(answer: str, cuts: list[int]) -> None:  # threat 14: split-token fuzz
+def test_streamed_filter_output_equals_whole_for_all_cuts(
+    answer: str, cuts: list[int]
+) -> None:  # threat 14: split-token fuzz
     places = [0, *sorted(min(cut, len(answer)) for cut in cuts), len(answer)]
     assert streamed([answer[a:b] for a, b in pairwise(places)]) == without_foreign_links(answer, KNOWN)
     assert streamed(list(answer)) == without_foreign_links(answer, KNOWN)
@@ -184,7 +186,9 @@ def test_streamed_is_whole_for_all_cuts(answer: str, cuts: list[int]) -> None:  
 @given(answer=ANSWERS)
 @example(answer=f"![x][r]\n\n[r]: {GUIDE}")
 @example(answer="[a](x://)(//evil.example)")
-def test_a_renderer_finds_no_way_out(answer: str) -> None:  # threat 14, as Markdown with HTML shows it
+def test_rendered_answer_holds_no_foreign_link_or_image(
+    answer: str,
+) -> None:  # threat 14, as Markdown with HTML shows it
     passed = without_foreign_links(answer, KNOWN)
     for seen in (MarkdownIt("commonmark", {"html": True}).render(passed), passed):
         assert ways_out(seen) == [], (answer, passed)
@@ -198,7 +202,7 @@ def test_a_renderer_finds_no_way_out(answer: str) -> None:  # threat 14, as Mark
     length=st.integers(0, 3_000),
     opening=st.sampled_from(["![x](https://", "<a x='", "https://", "[r]: //", "<x:"]),
 )
-def test_what_is_held_back_is_bounded(length: int, opening: str) -> None:
+def test_withheld_link_text_is_bounded(length: int, opening: str) -> None:
     links = LinkFilter(KNOWN)
     links.feed(opening + "a" * length)
     assert len(links._held) <= 2_200

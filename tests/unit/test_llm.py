@@ -76,7 +76,7 @@ QUESTION = [{"role": "user", "content": "Why?"}]
 
 
 # The garbage collector would close them too, but some time later.
-async def test_going_away_closes_the_stream_at_once() -> None:
+async def test_client_disconnect_closes_provider_stream() -> None:
     provider = Quoter()
     async with aclosing(provider.generate_stream(QUESTION)) as texts:
         await anext(texts)
@@ -108,12 +108,12 @@ VENDORS = ["openai", "anthropic", "ollama", "google", "cohere", "max_serve", "be
 
 
 # A-093
-def test_order_of_discovery() -> None:
+def test_provider_discovery_order_is_fixed() -> None:
     assert [spec.name for spec in PROVIDER_SPECS] == VENDORS
 
 
 # A-089 A-090 A-093 C13
-def test_every_vendor_is_discovered_by_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vendors_are_discovered_by_their_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VECTORFORGE_OPENAI_API_KEY", "k1")
     monkeypatch.setenv("VECTORFORGE_ANTHROPIC_API_KEY", "k2")
     monkeypatch.setenv("VECTORFORGE_OLLAMA_BASE_URL", "http://localhost:11434")
@@ -166,7 +166,7 @@ _OTHERS_SKIPPED = [f"Skipped LLM provider: {name} (no credentials)" for name in 
         ),
     ],
 )
-def test_discovery(
+def test_discovery_registers_and_logs_configured_providers(
     config: VectorForgeConfig,
     names: list[str],
     default: str,
@@ -186,7 +186,7 @@ def test_discovery(
 
 
 # A-095 A-096 A-092
-def test_empty_registry_is_allowed(caplog: pytest.LogCaptureFixture) -> None:
+def test_empty_registry_warns_and_raises_on_get_default(caplog: pytest.LogCaptureFixture) -> None:
     registry = LLMProviderRegistry()
     registry.auto_discover(settings())
     assert [(r.levelname, r.message) for r in caplog.records if r.levelno >= 30] == [
@@ -199,7 +199,7 @@ def test_empty_registry_is_allowed(caplog: pytest.LogCaptureFixture) -> None:
 
 
 # A-095
-def test_extractive_alone_is_no_reason_to_warn(caplog: pytest.LogCaptureFixture) -> None:
+def test_extractive_only_registry_logs_no_warning(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "vectorforge.llm.registry")
     registry = LLMProviderRegistry()
     registry.auto_discover(settings(), fallback=Quoter())
@@ -210,7 +210,7 @@ def test_extractive_alone_is_no_reason_to_warn(caplog: pytest.LogCaptureFixture)
 
 # A-095
 @pytest.mark.parametrize("registered_before", [True, False])
-def test_extractive_comes_after_every_model(registered_before: bool) -> None:
+def test_extractive_provider_ranks_after_models_in_any_order(registered_before: bool) -> None:
     registry = LLMProviderRegistry()
     if registered_before:
         registry.register(Quoter())
@@ -219,7 +219,7 @@ def test_extractive_comes_after_every_model(registered_before: bool) -> None:
     assert set(registry.list_providers()) == {"anthropic", "extractive"}
 
 
-def test_extractive_answers_can_be_switched_off() -> None:
+def test_extractive_answers_setting_disables_fallback() -> None:
     llm = LLMSettings(extractive_answers=False, openai_api_key=None, anthropic_api_key=None)
     registry = LLMProviderRegistry()
     registry.auto_discover(VectorForgeConfig(llm=llm), fallback=Quoter())
@@ -227,7 +227,7 @@ def test_extractive_answers_can_be_switched_off() -> None:
 
 
 # A-092
-def test_unknown_names() -> None:
+def test_unknown_provider_name_raises() -> None:
     registry = LLMProviderRegistry()
     registry.register(Quoter("a"))
     registry.register(Quoter("b"))
@@ -242,7 +242,7 @@ def test_unknown_names() -> None:
 
 
 # A-093
-def test_a_vendor_is_one_more_row(caplog: pytest.LogCaptureFixture) -> None:
+def test_provider_spec_row_adds_a_vendor(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     factory = "vectorforge.llm.providers.openai:OpenAIProvider"
     row: ProviderSpec[LLMSettings] = ProviderSpec("second", "anthropic_api_key", factory)
@@ -252,7 +252,7 @@ def test_a_vendor_is_one_more_row(caplog: pytest.LogCaptureFixture) -> None:
 
 
 # A-076 A-077 A-078 A-079 A-084 A-151
-def test_settings_reach_the_providers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_are_passed_to_providers(monkeypatch: pytest.MonkeyPatch) -> None:
     values = {
         "OPENAI_API_KEY": "sk-1",
         "OPENAI_BASE_URL": "http://localhost:11434/v1",
@@ -274,13 +274,13 @@ def test_settings_reach_the_providers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # A-079
-def test_default_models_of_the_design() -> None:
+def test_default_models_match_documentation() -> None:
     registry = LLMProviderRegistry()
     registry.auto_discover(settings("key", "key"))
     assert [info.default_model for info in registry.infos()] == ["gpt-4o", "claude-sonnet-4-20250514"]
 
 
-def test_no_sdk_is_imported_before_its_first_use() -> None:
+def test_provider_construction_imports_no_sdk() -> None:
     code = (
         "import sys\n"
         "from vectorforge.llm.providers.openai import OpenAIProvider\n"
@@ -308,7 +308,7 @@ def test_no_sdk_is_imported_before_its_first_use() -> None:
         ({"model": ""}, "model"),
     ],
 )
-def test_sampling_out_of_range_is_named(change: dict[str, object], field: str) -> None:
+def test_sampling_out_of_range_error_names_field(change: dict[str, object], field: str) -> None:
     config = replace(LLMRequestConfig(model="m"), **change)  # type: ignore[arg-type]  # wrong on purpose
     with pytest.raises(InvalidInputError, match=field) as caught:
         check_sampling(config, "p", 2.0)
@@ -332,7 +332,7 @@ def test_sampling_out_of_range_is_named(change: dict[str, object], field: str) -
         (529, LLMError, True),
     ],
 )
-def test_errors_of_statuses(status: int, kind: type[LLMError], retryable: bool) -> None:
+def test_http_status_maps_to_error_class(status: int, kind: type[LLMError], retryable: bool) -> None:
     error = error_for_status("p", status, {"retry-after": "7"})
     assert type(error) is kind
     assert error.retryable is retryable
@@ -357,7 +357,7 @@ def test_errors_of_statuses(status: int, kind: type[LLMError], retryable: bool) 
         ({"retry-after": "Mon, 99999999999999999999 Jan 2026 00:00:00 GMT"}, None),
     ],
 )
-def test_retry_after(headers: dict[str, str], seconds: float | None) -> None:
+def test_retry_after_header_is_parsed(headers: dict[str, str], seconds: float | None) -> None:
     now = datetime(2026, 11, 21, 12, tzinfo=UTC)
     assert parse_retry_after(headers, now=now) == seconds
 
@@ -392,23 +392,23 @@ STREAM = (
 
 # A-082
 @given(st.lists(st.integers(0, len(STREAM.encode())), max_size=20))
-def test_events_do_not_depend_on_how_they_arrive(cuts: list[int]) -> None:
+def test_sse_events_are_independent_of_chunk_boundaries(cuts: list[int]) -> None:
     stream = STREAM.encode()
     edges = [0, *sorted(cuts), len(stream)]
     pieces = [stream[a:b] for a, b in pairwise(edges)]
     assert asyncio.run(read(*pieces)) == ['{"a": 1}', "tight", "one\ntwö", "[DONE]"]
 
 
-async def test_half_a_line_is_no_event() -> None:
+async def test_incomplete_line_is_not_an_event() -> None:
     assert await read(b'data: {"a": 1}\n\ndata: {"b"') == ['{"a": 1}']
 
 
-async def test_endless_event_is_refused() -> None:
+async def test_endless_event_is_rejected() -> None:
     with pytest.raises(ConnectionError):
         await read(*[b"x" * 1_000_000] * 5)
 
 
-async def test_body_that_is_no_json() -> None:
+async def test_non_json_body_raises_value_error() -> None:
     with pytest.raises(ValueError, match="unexpected character"):
         await llm_http.read_json(Body(b"<html>"))
 
@@ -437,14 +437,14 @@ async def test_body_that_is_no_json() -> None:
         ("my_temperature_setting", None, None, None),
     ],
 )
-def test_what_a_refusal_is_about(
+def test_rejected_parameter_is_identified_from_error(
     message: str, param: str | None, code: str | None, expected: str | None
 ) -> None:
     names = ("temperature", "top_p")
     assert named_parameter(names, message=message, param=param, code=code) == expected
 
 
-async def test_refusals_are_remembered_by_model_once_they_helped() -> None:
+async def test_rejected_parameters_are_cached_per_model() -> None:
     memory = RefusedParameters()
     sent: list[frozenset[str]] = []
 

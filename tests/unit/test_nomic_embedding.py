@@ -49,7 +49,7 @@ def discovered(**values: Any) -> EmbeddingProviderRegistry:
     return registry
 
 
-def test_one_unit_vector_a_text_in_order() -> None:  # B-028, B-030, C14
+def test_nomic_embeds_each_text_as_one_unit_vector_in_order() -> None:  # B-028, B-030, C14
     embedder = NomicEmbedder(load=HashingSentenceEncoder)
     assert embedder.dimension == 768
     assert embedder.model_name == "nomic-ai/nomic-embed-text-v1.5"
@@ -62,7 +62,7 @@ def test_one_unit_vector_a_text_in_order() -> None:  # B-028, B-030, C14
     assert embedder.embed_batch([]) == []
 
 
-def test_the_model_is_loaded_once_by_the_first_text() -> None:
+def test_nomic_model_is_loaded_once_across_threads() -> None:
     loads: list[str] = []
 
     def load(name: str) -> HashingSentenceEncoder:
@@ -79,7 +79,7 @@ def test_the_model_is_loaded_once_by_the_first_text() -> None:
     assert loads == ["a/model"]
 
 
-async def test_found_when_its_package_is_installed(installed: None) -> None:  # B-030, C14
+async def test_nomic_with_package_is_discovered(installed: None) -> None:  # B-030, C14
     registry = discovered(default_provider="nomic")
     provider = registry.get_default()
     assert (provider.name, provider.dimension()) == ("nomic", 768)
@@ -87,19 +87,21 @@ async def test_found_when_its_package_is_installed(installed: None) -> None:  # 
     await registry.aclose()
 
 
-def test_skipped_when_it_is_not(caplog: pytest.LogCaptureFixture) -> None:  # C36: works without extras
+def test_nomic_without_package_is_skipped(
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # C36: works without extras
     caplog.set_level("INFO")
     assert "nomic" not in discovered().list_providers()
     text = "Skipped embedding provider: nomic (pip install sentence-transformers einops)"
     assert text in caplog.messages
 
 
-def test_without_its_package_it_says_what_to_install() -> None:
+def test_nomic_without_package_error_names_install_command() -> None:
     with pytest.raises(ConfigurationError, match="pip install sentence-transformers einops"):
         NomicEmbedder().embed_text("x")
 
 
-def test_failures_keep_their_texts_to_themselves() -> None:  # C22
+def test_nomic_errors_hide_texts() -> None:  # C22
     def offline(name: str) -> HashingSentenceEncoder:
         raise OSError("https://token@hub")
 
@@ -117,7 +119,7 @@ def test_failures_keep_their_texts_to_themselves() -> None:  # C22
         NomicEmbedder(load=lambda name: HashingSentenceEncoder(name, dimension=64)).embed_text("x")
 
 
-async def test_another_model_is_refused() -> None:
+async def test_nomic_rejects_other_models() -> None:
     provider = NomicEmbeddingProvider(NomicEmbedder(load=HashingSentenceEncoder))
     with pytest.raises(ConfigurationError, match="only"):
         await provider.embed_query("x", model="another")

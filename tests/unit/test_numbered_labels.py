@@ -42,19 +42,19 @@ def citations_of(answer: str) -> list[Citation]:
         ("", None),
     ],
 )
-def test_labels_read_as_numbers(answer: str, rewritten: str | None) -> None:
+def test_labels_are_rewritten_as_numbers(answer: str, rewritten: str | None) -> None:
     text, _ = rewrite_labels(answer, [])
     assert text == (answer if rewritten is None else rewritten)
 
 
-def test_a_source_named_by_its_address_keeps_it() -> None:
+def test_source_named_by_address_retains_it() -> None:
     answer = "It rises (Source: https://example.org/bread - Bread). Hot. Source: kettle.md"
     text, citations = rewrite_labels(answer, citations_of(answer), PASSAGES)
     assert text == "It rises (Source: https://example.org/bread - Bread [1]). Hot. Source: kettle.md [2]"
     assert [text[c.start : c.end] for c in citations] == ["[1]", "[2]"]
 
 
-def test_citations_are_found_where_their_numbers_stand() -> None:
+def test_rewritten_citations_have_positions_of_their_numbers() -> None:
     answer = "Größe 🙂 [Source 1, 3]. `[Source 2]` is code. The kettle [Source 2] boils at 100 degrees [1]."
     text, citations = rewrite_labels(answer, citations_of(answer), PASSAGES)
     assert text == "Größe 🙂 [1][3]. `[Source 2]` is code. The kettle [2] boils at 100 degrees [1]."
@@ -67,7 +67,7 @@ def test_citations_are_found_where_their_numbers_stand() -> None:
     assert [c.start for c in citations] == sorted(c.start for c in citations)
 
 
-def test_a_citation_that_was_not_rewritten_moves_with_the_text_around_it() -> None:
+def test_unrewritten_citation_moves_with_surrounding_text() -> None:
     rewriter = LabelRewriter()
     assert rewriter.feed("So [Source 1], and (kettle.md).") + rewriter.finish() == "So [1], and (kettle.md)."
     chunk = PASSAGES[1].chunk
@@ -75,7 +75,7 @@ def test_a_citation_that_was_not_rewritten_moves_with_the_text_around_it() -> No
     assert "So [1], and (kettle.md)."[moved.start : moved.end] == "kettle.md"
 
 
-def test_a_label_that_is_held_back_is_not_located_yet() -> None:
+def test_withheld_label_is_not_located_yet() -> None:
     rewriter = LabelRewriter()
     chunk = make_passage("Tea.").chunk
     label = Citation(1, 3, 6, chunk.id, chunk.document_id)
@@ -85,7 +85,7 @@ def test_a_label_that_is_held_back_is_not_located_yet() -> None:
     assert rewriter.has_emitted(label)
 
 
-def test_only_what_may_become_a_label_is_held_back() -> None:
+def test_rewriter_withholds_possible_labels_only() -> None:
     rewriter = LabelRewriter()
     pieces = [
         "Two hours",
@@ -107,7 +107,7 @@ def test_only_what_may_become_a_label_is_held_back() -> None:
     assert rewriter.finish() == ""
 
 
-def test_nothing_is_held_back_for_long() -> None:
+def test_rewriter_withholds_bounded_text() -> None:
     """A line without an end costs no more for each piece, and waits for no backtick that may never come."""
     rewriter = LabelRewriter()
     assert rewriter.feed("` [Source 1]") == "` "
@@ -120,7 +120,7 @@ def test_nothing_is_held_back_for_long() -> None:
     assert rewriter.feed(long[150:]) == long
 
 
-def test_a_link_is_no_label_although_its_address_comes_later() -> None:
+def test_link_is_not_rewritten_although_its_address_arrives_later() -> None:
     rewriter = LabelRewriter()
     assert [rewriter.feed(piece) for piece in ("See [1, 2]", "(link) and [1, 2]", ".")] == [
         "See ",
@@ -137,7 +137,7 @@ PARTS = st.sampled_from(
 
 
 @given(st.lists(PARTS, max_size=14).map("".join), st.lists(st.integers(0, 300), max_size=30))
-def test_a_stream_says_what_the_whole_says_however_it_is_cut(answer: str, cuts: list[int]) -> None:
+def test_streamed_rewrite_equals_whole_for_all_cuts(answer: str, cuts: list[int]) -> None:
     citations = citations_of(answer)
     whole, placed = rewrite_labels(answer, citations, PASSAGES)
     rewriter = LabelRewriter(PASSAGES)
@@ -152,7 +152,7 @@ def test_a_stream_says_what_the_whole_says_however_it_is_cut(answer: str, cuts: 
 
 
 @given(st.lists(st.sampled_from(["Two hours [Source 1]. ", "[Context 2, 3]\n", "It boils [2]. ", "`a` "])))
-def test_every_citation_of_an_ordinary_answer_reads_as_its_number(parts: list[str]) -> None:
+def test_citations_of_ordinary_answer_read_as_their_numbers(parts: list[str]) -> None:
     answer = "".join(parts)
     whole, placed = rewrite_labels(answer, citations_of(answer), PASSAGES)
     assert [whole[c.start : c.end] for c in placed] == [f"[{c.source_number}]" for c in placed]

@@ -42,7 +42,7 @@ def request(**fields: Any) -> ChatCompletionRequest:
         ("web_search_options", {"search_context_size": "low"}),
     ],
 )
-def test_what_cannot_be_done_is_refused_by_name(field: str, value: Any) -> None:
+def test_unsupported_option_is_rejected_by_name(field: str, value: Any) -> None:
     with pytest.raises(InvalidInputError) as refused:
         reject_unsupported(request(**{field: value}))
     assert refused.value.field == field
@@ -59,13 +59,13 @@ def test_what_cannot_be_done_is_refused_by_name(field: str, value: Any) -> None:
         {"seed": 1, "user": "ann", "store": True, "metadata": {"a": "b"}, "frequency_penalty": 0.5, "x": {}},
     ],
 )
-def test_what_changes_nothing_is_ignored(fields: dict[str, Any]) -> None:
+def test_options_without_effect_are_ignored(fields: dict[str, Any]) -> None:
     body = request(**fields)
     reject_unsupported(body)
     assert body.options() == {}
 
 
-def test_options_are_those_of_a_query() -> None:
+def test_chat_request_options_map_to_query_options() -> None:
     conversation_id = uuid4()
     body = request(
         temperature=0,
@@ -101,7 +101,7 @@ def test_options_are_those_of_a_query() -> None:
         {"messages": "How long?"},
     ],
 )
-def test_fields_have_limits(fields: dict[str, Any]) -> None:
+def test_chat_request_fields_are_limited(fields: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         request(**fields)
 
@@ -111,7 +111,7 @@ def chunks(data: bytes) -> list[Any]:
     return [line if line == "[DONE]" else json.loads(line) for line in found]
 
 
-def test_a_stream_that_fails_says_what_it_held_back_before_its_error() -> None:
+def test_failed_stream_emits_withheld_text_before_error() -> None:
     encoder = ChatChunkEncoder(ChatFormat("vectorforge", "http://x"), request_id="r")
     meta = MetaEvent(uuid4(), uuid4(), "openai", "m", extractive=False)
     sent = chunks(encoder.encode(meta) + encoder.encode(TokenEvent("a\u2028b [Source 1")))
@@ -121,7 +121,7 @@ def test_a_stream_that_fails_says_what_it_held_back_before_its_error() -> None:
     assert (error["error"]["code"], end) == ("llm_stream_broken", "[DONE]")
 
 
-def test_an_unforeseen_failure_says_nothing_of_itself() -> None:
+def test_unexpected_failure_hides_its_message() -> None:
     encoder = ChatChunkEncoder(ChatFormat("vectorforge", "http://x"), request_id="r")
     error, end = chunks(encoder.encode_failure(RuntimeError("hunter2"), ""))
     assert (error["error"]["type"], error["error"]["code"], end) == (
@@ -132,12 +132,12 @@ def test_an_unforeseen_failure_says_nothing_of_itself() -> None:
     assert "hunter2" not in error["error"]["message"]
 
 
-def test_separators_of_lines_are_escaped_for_clients_that_split_there() -> None:
+def test_unicode_line_separators_are_escaped() -> None:
     encoder = ChatChunkEncoder(ChatFormat("vectorforge", "http://x"), request_id="r")
     assert b"a\\u2028b" in encoder.encode(TokenEvent("a\u2028b"))
 
 
-def test_the_footer_names_cited_sources_once_and_is_taken_off_again() -> None:
+def test_sources_footer_lists_cited_sources_once_and_is_removable() -> None:
     passages = [
         make_passage("x", source="https://example.org/a (b)", title="A [x]\n# y"),
         make_passage("x", source="b_c.md"),

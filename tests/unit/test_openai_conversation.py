@@ -21,7 +21,7 @@ def user(content: Any) -> dict[str, Any]:
     return {"role": "user", "content": content}
 
 
-def test_the_last_message_of_the_user_is_the_question() -> None:
+def test_last_user_message_becomes_query_and_rest_history() -> None:
     read = conversation(
         {"role": "developer", "content": "Be brief."},
         user("Hello"),
@@ -40,7 +40,7 @@ def test_the_last_message_of_the_user_is_the_question() -> None:
 
 
 @pytest.mark.parametrize("type_", ["text", "input_text", "output_text"])
-def test_parts_of_text_are_joined(type_: str) -> None:
+def test_text_parts_are_joined(type_: str) -> None:
     read = conversation(user([{"type": type_, "text": "How"}, {"type": type_, "text": "long?"}]))
     assert read == Conversation("How\nlong?")
 
@@ -59,13 +59,13 @@ def test_parts_of_text_are_joined(type_: str) -> None:
         ([user([{"type": "text", "text": "x" * 60_000}] * 2)], "messages.0.content"),
     ],
 )
-def test_what_cannot_be_answered_is_refused_by_name(messages: list[dict[str, Any]], field: str) -> None:
+def test_unanswerable_conversation_is_rejected_by_field(messages: list[dict[str, Any]], field: str) -> None:
     with pytest.raises(InvalidInputError) as refused:
         conversation(*messages)
     assert refused.value.field == field
 
 
-def test_the_field_is_the_doors_own() -> None:
+def test_conversation_error_names_field_of_the_router() -> None:
     with pytest.raises(InvalidInputError) as refused:
         conversation(user(""), field="input")
     assert refused.value.field == "input.0.content"
@@ -74,6 +74,6 @@ def test_the_field_is_the_doors_own() -> None:
 @pytest.mark.parametrize(
     "messages", [[], [user("x")] * 1001, [user("x" * 100_001)], [user([{"type": "text", "text": ""}] * 101)]]
 )
-def test_conversations_have_limits(messages: list[dict[str, Any]]) -> None:
+def test_conversation_size_is_limited(messages: list[dict[str, Any]]) -> None:
     with pytest.raises(ValidationError):
         MESSAGES.validate_python(messages)

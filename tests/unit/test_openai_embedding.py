@@ -58,7 +58,7 @@ async def connected(
         await provider.aclose()
 
 
-async def test_request_is_what_openai_documents(server: FakeEmbeddingsServer) -> None:
+async def test_embedding_request_matches_openai_documentation(server: FakeEmbeddingsServer) -> None:
     # D-009: model, and newlines replaced by spaces
     async with connected(server) as provider:
         vector = await provider.embed_query("two\nlines")
@@ -69,19 +69,19 @@ async def test_request_is_what_openai_documents(server: FakeEmbeddingsServer) ->
     assert len(vector) == 1536
 
 
-async def test_other_servers_get_the_text_as_it_is(server: FakeEmbeddingsServer) -> None:
+async def test_other_servers_receive_text_unchanged(server: FakeEmbeddingsServer) -> None:
     async with connected(server, name="http", default_model="bge-m3") as provider:
         assert len(await provider.embed_query("two\nlines")) == provider.dimension() == 1536
     assert server.requests[0]["input"] == ["two\nlines"]
 
 
-async def test_a_shortened_vector_is_asked_for(server: FakeEmbeddingsServer) -> None:
+async def test_shortened_dimension_is_sent_in_request(server: FakeEmbeddingsServer) -> None:
     async with connected(server, default_model="text-embedding-3-large", dimension=256) as provider:
         assert len(await provider.embed_query("a")) == 256
     assert server.requests[0]["dimensions"] == 256
 
 
-async def test_vectors_are_put_in_order_by_their_index(server: FakeEmbeddingsServer) -> None:
+async def test_vectors_are_ordered_by_index(server: FakeEmbeddingsServer) -> None:
     # fault 48
     server.replies = [Reply(change=lambda items: items[::-1])]
     async with connected(server) as provider:
@@ -90,7 +90,7 @@ async def test_vectors_are_put_in_order_by_their_index(server: FakeEmbeddingsSer
     assert vectors[2] == pytest.approx(hashed_vector("three", 1536))
 
 
-async def test_a_missing_index_means_the_place_in_the_list(server: FakeEmbeddingsServer) -> None:
+async def test_missing_index_falls_back_to_list_position(server: FakeEmbeddingsServer) -> None:
     # Gemini leaves out the index 0: https://github.com/samfoy/pi-session-search/issues/13
     def without_zero(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
         del items[0]["index"]
@@ -103,7 +103,7 @@ async def test_a_missing_index_means_the_place_in_the_list(server: FakeEmbedding
 
 
 @pytest.mark.parametrize("texts", [["one"], ["one", "two"]])
-async def test_one_vector_is_read_as_strictly_as_several(
+async def test_single_vector_is_validated_as_strictly_as_many(
     server: FakeEmbeddingsServer, texts: list[str]
 ) -> None:
     async with connected(server) as provider:
@@ -143,7 +143,7 @@ def changed(key: str, value: Any) -> Reply:
         (Reply(body={"data": [None, None]}), "holds no embeddings"),
     ],
 )
-async def test_answers_that_are_wrong_are_refused_without_a_retry(
+async def test_invalid_responses_are_rejected_without_retry(
     server: FakeEmbeddingsServer, reply: Reply, message: str
 ) -> None:
     # fault 48
@@ -168,7 +168,7 @@ async def test_answers_that_are_wrong_are_refused_without_a_retry(
         (Reply(hangs_up=True), EmbeddingError, True),
     ],
 )
-async def test_failures_become_our_errors(
+async def test_http_failures_map_to_embedding_errors(
     server: FakeEmbeddingsServer, reply: Reply, error: type[EmbeddingError], retryable: bool
 ) -> None:
     # D-010, A-015
@@ -182,14 +182,14 @@ async def test_failures_become_our_errors(
     assert caught.value.__cause__ is not None
 
 
-async def test_the_sdk_does_not_retry_and_we_do(server: FakeEmbeddingsServer) -> None:
+async def test_server_errors_are_retried_by_provider_not_sdk(server: FakeEmbeddingsServer) -> None:
     server.replies = [Reply(status=500), Reply(status=503)]
     async with connected(server, retries=2) as provider:
         await provider.embed_query("a")
     assert len(server.requests) == 3
 
 
-async def test_a_wait_that_is_asked_for_is_passed_on(server: FakeEmbeddingsServer) -> None:
+async def test_retry_after_header_is_exposed_in_error(server: FakeEmbeddingsServer) -> None:
     in_a_minute = formatdate(time.time() + 60, usegmt=True)
     server.replies = [
         Reply(status=429, headers={"retry-after": value}) for value in ("7.5", in_a_minute, "soon", "-3")
@@ -203,7 +203,7 @@ async def test_a_wait_that_is_asked_for_is_passed_on(server: FakeEmbeddingsServe
     assert waits == [7.5, pytest.approx(60, abs=5), None, None]
 
 
-async def test_an_empty_account_is_not_retried(server: FakeEmbeddingsServer) -> None:
+async def test_exhausted_quota_is_not_retried(server: FakeEmbeddingsServer) -> None:
     server.replies = [Reply(status=429, body={"error": {"code": "insufficient_quota", "message": "x"}})]
     async with connected(server) as provider:
         with pytest.raises(EmbeddingRateLimitError):
@@ -211,7 +211,7 @@ async def test_an_empty_account_is_not_retried(server: FakeEmbeddingsServer) -> 
     assert len(server.requests) == 1
 
 
-async def test_a_wrong_key_is_never_shown(server: FakeEmbeddingsServer) -> None:
+async def test_wrong_key_is_hidden_from_error_and_repr(server: FakeEmbeddingsServer) -> None:
     async with connected(server, key="sk-wrong-key-0987") as provider:
         with pytest.raises(EmbeddingAuthenticationError) as caught:
             await provider.embed_query("a")
@@ -220,7 +220,7 @@ async def test_a_wrong_key_is_never_shown(server: FakeEmbeddingsServer) -> None:
     assert len(server.requests) == 1
 
 
-async def test_no_server_is_a_retryable_error() -> None:
+async def test_unreachable_server_raises_retryable_error() -> None:
     provider = OpenAIEmbeddingProvider(api_key=None, base_url="http://127.0.0.1:9/v1", retries=0)
     with pytest.raises(EmbeddingError, match="cannot be reached") as caught:
         await provider.embed_query("a")
@@ -228,14 +228,14 @@ async def test_no_server_is_a_retryable_error() -> None:
     await provider.aclose()
 
 
-async def test_a_slow_server_is_a_timeout(server: FakeEmbeddingsServer) -> None:
+async def test_slow_server_raises_timeout(server: FakeEmbeddingsServer) -> None:
     server.replies = [Reply(delay_s=0.5)]
     async with connected(server, retries=0, timeout_s=0.05) as provider:
         with pytest.raises(EmbeddingTimeoutError):
             await provider.embed_query("a")
 
 
-async def test_an_overlong_text_is_named_before_anything_is_sent(server: FakeEmbeddingsServer) -> None:
+async def test_overlong_text_is_rejected_before_sending(server: FakeEmbeddingsServer) -> None:
     # fault 35
     async with connected(server) as provider:
         with pytest.raises(EmbeddingInputError, match=r"Text 1 is about \d+ tokens; .* most 8191") as caught:
@@ -244,7 +244,7 @@ async def test_an_overlong_text_is_named_before_anything_is_sent(server: FakeEmb
     assert server.requests == []
 
 
-async def test_a_text_that_only_the_server_refuses_is_found(server: FakeEmbeddingsServer) -> None:
+async def test_text_rejected_by_server_is_identified(server: FakeEmbeddingsServer) -> None:
     # fault 35: the siblings of the refused text are embedded
     server.refused_text = "forbidden"
     texts = ["a", "b", "c", "forbidden fruit", "e"]
@@ -256,7 +256,7 @@ async def test_a_text_that_only_the_server_refuses_is_found(server: FakeEmbeddin
         await provider.embed_documents([text for text in texts if text != "forbidden fruit"])
 
 
-async def test_a_request_holds_at_most_300_000_tokens(server: FakeEmbeddingsServer) -> None:
+async def test_embedding_request_holds_at_most_300_000_tokens(server: FakeEmbeddingsServer) -> None:
     texts = [
         f"{number} " + "word " * 5_000 for number in range(60)
     ]  # 25,000 characters, about 6,250 tokens each
@@ -267,7 +267,7 @@ async def test_a_request_holds_at_most_300_000_tokens(server: FakeEmbeddingsServ
     assert sum(len(request["input"]) for request in server.requests) == 60
 
 
-async def test_cache_tells_servers_and_dimensions_apart(server: FakeEmbeddingsServer) -> None:
+async def test_cache_separates_servers_and_dimensions(server: FakeEmbeddingsServer) -> None:
     # C21
     cache = InMemoryEmbeddingCache()
     async with connected(server, cache=cache) as one, connected(server, cache=cache, dimension=64) as other:
@@ -278,7 +278,7 @@ async def test_cache_tells_servers_and_dimensions_apart(server: FakeEmbeddingsSe
         assert len(second.requests) == 1
 
 
-async def test_an_html_error_page_is_a_refused_answer(server: FakeEmbeddingsServer) -> None:
+async def test_html_error_page_raises_embedding_error(server: FakeEmbeddingsServer) -> None:
     server.replies = [Reply(status=502, body="<html>Bad gateway</html>"), Reply(body=json.dumps("hello"))]
     async with connected(server, retries=0) as provider:
         with pytest.raises(EmbeddingError, match="status 502"):
@@ -287,7 +287,7 @@ async def test_an_html_error_page_is_a_refused_answer(server: FakeEmbeddingsServ
             await provider.embed_query("a")
 
 
-async def test_cohere_is_told_what_is_a_question() -> None:
+async def test_cohere_request_sets_input_type_for_query_and_document() -> None:
     # the body as Cohere documents it, and no field that OpenAI's SDK or Cohere does not have
     fields = {
         "input_type": Literal["search_document", "search_query"],
@@ -320,7 +320,7 @@ async def test_cohere_is_told_what_is_a_question() -> None:
 
 
 @pytest.mark.parametrize(("dimension", "sent"), [(3072, {}), (768, {"dimensions": 768})])
-async def test_google_is_asked_for_shorter_vectors(dimension: int, sent: dict[str, int]) -> None:
+async def test_google_request_sets_shortened_dimension(dimension: int, sent: dict[str, int]) -> None:
     async with FakeEmbeddingsServer(dimension=3072, api_key=KEY) as server:
         provider = GoogleEmbeddingProvider(
             api_key=SecretStr(KEY),
@@ -334,7 +334,7 @@ async def test_google_is_asked_for_shorter_vectors(dimension: int, sent: dict[st
     assert server.requests == [{**common, **sent}]
 
 
-async def test_the_fake_refuses_fields_that_nobody_documents() -> None:
+async def test_fake_server_rejects_undocumented_fields() -> None:
     async with FakeEmbeddingsServer(api_key=KEY) as server:
         provider = CohereEmbeddingProvider(
             api_key=SecretStr(KEY), base_url=server.base_url, default_model="embed-v4.0"
@@ -344,7 +344,7 @@ async def test_the_fake_refuses_fields_that_nobody_documents() -> None:
         await provider.aclose()
 
 
-async def test_keys_register_cohere_and_google() -> None:
+async def test_api_keys_register_cohere_and_google() -> None:
     # A-090, C25
     fields = {"input_type": str}
     async with FakeEmbeddingsServer(dimension=1536, api_key=KEY, fields=fields) as server:

@@ -23,7 +23,7 @@ from vectorforge.errors import (
         ("docrag/a/b", "docrag", "a/b"),
     ],
 )
-def test_a_model_is_a_preset_and_a_collection(name: str, preset: str, collection: str | None) -> None:
+def test_model_name_selects_preset_and_collection(name: str, preset: str, collection: str | None) -> None:
     asked = RequestedModel.parse(name)
     assert (asked.preset.name, asked.collection) == (preset, collection)
     assert model_name(preset, collection) == name
@@ -32,7 +32,7 @@ def test_a_model_is_a_preset_and_a_collection(name: str, preset: str, collection
 @pytest.mark.parametrize(
     "name", ["", "gpt-6", "handbook", "vectorforge/", "profile/x", f"vectorforge/{'x' * 201}"]
 )
-def test_other_names_are_no_models(name: str) -> None:
+def test_unknown_model_name_raises_not_found(name: str) -> None:
     with pytest.raises(AnsweringModelNotFoundError):
         RequestedModel.parse(name)
 
@@ -47,7 +47,7 @@ def test_other_names_are_no_models(name: str) -> None:
         (VectorForgeError("inside"), 500, "server_error", None),
     ],
 )
-def test_errors_have_openai_s_shape(error: Exception, status: int, type_: str, param: str | None) -> None:
+def test_errors_have_openai_shape(error: Exception, status: int, type_: str, param: str | None) -> None:
     problem = problem_of(error, request_id="r")
     body = openai_error(problem)["error"]
     assert (openai_status(problem.status), body["type"], body["param"]) == (status, type_, param)
@@ -55,7 +55,7 @@ def test_errors_have_openai_s_shape(error: Exception, status: int, type_: str, p
     assert body["code"] == problem.code
 
 
-def test_paths_of_openai_s_api() -> None:
+def test_openai_paths_are_recognized() -> None:
     assert is_openai_path("/v1/vector_stores/x/search")
     assert is_openai_path("/v1/files")
     assert not is_openai_path("/v1")

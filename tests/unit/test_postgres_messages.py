@@ -46,7 +46,9 @@ messages = st.one_of(
 
 
 @given(sent=st.lists(messages, max_size=8), cuts=st.lists(st.integers(0, 2000), max_size=20))
-def test_messages_are_found_however_they_are_cut(sent: list[tuple[bytes, Message]], cuts: list[int]) -> None:
+def test_messages_are_parsed_for_any_chunk_boundaries(
+    sent: list[tuple[bytes, Message]], cuts: list[int]
+) -> None:
     data = b"".join(part for part, _ in sent)
     places = sorted({0, *(cut for cut in cuts if cut < len(data)), len(data)})
     reader = MessageReader()
@@ -58,14 +60,14 @@ def test_messages_are_found_however_they_are_cut(sent: list[tuple[bytes, Message
     assert found == [message for _, message in sent]
 
 
-def test_byte_by_byte() -> None:
+def test_messages_fed_byte_by_byte_are_parsed() -> None:
     data = encoded(b"Q", b"SELECT 1\0") + encoded(b"P", b"name\0SELECT 2\0\0\0")
     reader = MessageReader()
     found = [message for place in range(len(data)) for message in reader.feed(data[place : place + 1])]
     assert found == [Message("Query", text=b"SELECT 1"), Message("Parse", "name", b"SELECT 2")]
 
 
-def test_of_a_long_text_the_beginning_is_enough_and_the_next_message_is_found() -> None:
+def test_long_message_is_truncated_and_next_message_parsed() -> None:
     reader = MessageReader()
     long = encoded(b"Q", b"x" * 1_000_000 + b"\0")
     [message] = reader.feed(long[:100_000])
@@ -73,7 +75,7 @@ def test_of_a_long_text_the_beginning_is_enough_and_the_next_message_is_found() 
     assert reader.feed(long[100_000:] + encoded(b"Q", b"SELECT 1\0")) == [Message("Query", text=b"SELECT 1")]
 
 
-def test_a_startup_message() -> None:
+def test_startup_packet_is_parsed_when_complete() -> None:
     packet = startup(3 << 16 | 2, b"user\0app\0database\0\0application_name\0a b\0\0")
     parameters = {"user": "app", "database": "", "application_name": "a b"}
     assert read_startup(packet + b"p...") == StartupPacket(3 << 16 | 2, parameters, len(packet))
@@ -82,7 +84,7 @@ def test_a_startup_message() -> None:
         assert read_startup(packet[:length]) is None
 
 
-def test_requests_before_it() -> None:
+def test_ssl_and_cancel_requests_are_parsed() -> None:
     assert read_startup(startup(SSL_REQUEST)) == StartupPacket(SSL_REQUEST, size=8)
     packet = startup(CANCEL_REQUEST, bytes(8))
     assert read_startup(packet) == StartupPacket(CANCEL_REQUEST, size=16)
@@ -91,6 +93,6 @@ def test_requests_before_it() -> None:
 @pytest.mark.parametrize(
     "data", [b"\x16\x03\x01\x02\x00\x01", bytes(4), struct.pack("!I", MAX_STARTUP_BYTES + 1)]
 )
-def test_what_is_no_startup_packet(data: bytes) -> None:
+def test_invalid_startup_packet_raises(data: bytes) -> None:
     with pytest.raises(ValueError, match="startup"):
         read_startup(data)

@@ -37,7 +37,9 @@ from vectorforge.types import RetrievedChunk
         ("extractive", "extractive-v1", (900, 12), 0.0),
     ],
 )
-def test_published_prices(provider: str, model: str, tokens: tuple[int, int], cost: float) -> None:
+def test_estimated_cost_matches_published_prices(
+    provider: str, model: str, tokens: tuple[int, int], cost: float
+) -> None:
     assert estimate_cost(provider, model, *tokens) == pytest.approx(cost, rel=1e-9)
 
 
@@ -52,21 +54,21 @@ def test_published_prices(provider: str, model: str, tokens: tuple[int, int], co
         ("google", "gemini-3"),
     ],
 )
-def test_an_unknown_price_is_none_and_not_zero(provider: str, model: str) -> None:
+def test_unknown_price_returns_none(provider: str, model: str) -> None:
     assert estimate_cost(provider, model, 900, 12) is None
 
 
 @pytest.mark.parametrize(
     "provider", ["openai", "anthropic", "ollama", "google", "cohere", "max_serve", "extractive"]
 )
-def test_default_model_of_every_provider_has_a_price(provider: str) -> None:
+def test_default_models_have_a_price(provider: str) -> None:
     """Amazon Bedrock has no default model, and prices by region."""
     field = "default_model" if provider == "openai" else f"{provider}_model"
     model = getattr(LLMSettings(), field, "extractive-v1")
     assert estimate_cost(provider, model, 1_000_000, 1_000_000) is not None
 
 
-def test_own_prices_go_first() -> None:
+def test_configured_prices_precede_published_ones() -> None:
     prices = PriceList(
         {
             "gpt-4o": ModelPrice(input=7, output=10),
@@ -82,7 +84,7 @@ def test_own_prices_go_first() -> None:
     assert prices.estimate_cost("anthropic", "claude-sonnet-4-latest", 1_000_000, 0) == 3
 
 
-def test_own_prices_come_from_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_configured_prices_are_read_from_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VECTORFORGE_MODEL_PRICES", '{"gpt-4o": {"input": 7, "output": 30}}')
     prices = PriceList(VectorForgeConfig.from_environment().llm.model_prices)
     assert prices.estimate_cost("openai", "gpt-4o", 1000, 100) == pytest.approx(0.01)
@@ -100,7 +102,7 @@ def test_own_prices_come_from_the_setting(monkeypatch: pytest.MonkeyPatch) -> No
         "{",
     ],
 )
-def test_a_wrong_price_list_is_refused(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_price_list_is_rejected(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VECTORFORGE_MODEL_PRICES", value)
     with pytest.raises(ConfigurationError, match="VECTORFORGE_MODEL_PRICES"):
         VectorForgeConfig.from_environment()
@@ -137,7 +139,7 @@ PASSAGE = make_passage("Water boils at 100 degrees.")
 
 
 @pytest.mark.parametrize("buffered", [True, False])
-async def test_an_answer_says_what_it_cost_and_the_log_too(buffered: bool) -> None:  # D-041, N11
+async def test_answer_cost_is_returned_and_logged(buffered: bool) -> None:  # D-041, N11
     desk = Desk(ScriptedLLM(name="openai"), PASSAGE)
     if buffered:
         config = QueryConfig(llm_model="gpt-6.2-sol")
@@ -147,19 +149,19 @@ async def test_an_answer_says_what_it_cost_and_the_log_too(buffered: bool) -> No
     assert [row.cost_usd for row in desk.log.rows] == [pytest.approx(0.0003)]  # 100 and 10 tokens
 
 
-async def test_a_model_without_a_known_price_costs_none() -> None:
+async def test_model_without_known_price_logs_no_cost() -> None:
     desk = Desk(ScriptedLLM(name="openai"), PASSAGE)
     await desk.ask("gpt-unheard-of")
     assert [(row.cost_usd, row.prompt_tokens) for row in desk.log.rows] == [(None, 100)]
 
 
-async def test_an_answer_without_a_model_costs_nothing() -> None:
+async def test_answer_without_model_call_costs_zero() -> None:
     desk = Desk(ScriptedLLM(name="openai"))
     await desk.ask("gpt-6.2-sol")
     assert [(row.outcome, row.cost_usd) for row in desk.log.rows] == [("empty", 0.0)]
 
 
-async def test_an_answer_that_broke_off_has_cost_its_words_and_one_that_never_began_none() -> None:
+async def test_interrupted_answer_logs_cost_and_unstarted_answer_none() -> None:
     broken = Desk(ScriptedLLM(["Water boils"], error=LLMStreamError("lost"), name="openai"), PASSAGE)
     await broken.ask("gpt-6.2-sol")
     assert broken.log.rows[0].outcome == "error"
@@ -169,7 +171,7 @@ async def test_an_answer_that_broke_off_has_cost_its_words_and_one_that_never_be
     assert refused.log.rows[0].cost_usd is None
 
 
-async def test_own_prices_reach_the_answer() -> None:
+async def test_configured_prices_apply_to_answers() -> None:
     prices = PriceList({"openai/in-house": ModelPrice(input=1, output=100)})
     desk = Desk(ScriptedLLM(name="openai"), PASSAGE, prices=prices)
     await desk.ask("in-house")

@@ -17,7 +17,7 @@ def text_of(row: dict[str, Any]) -> str:
 
 
 # C-001 C-008: usual columns get their place, others their name; keys and bookkeeping are left out
-def test_a_row_with_many_columns() -> None:
+def test_row_with_many_columns_becomes_text() -> None:
     row = {
         "id": 12,
         "profile_id": 7,
@@ -62,11 +62,11 @@ def test_a_row_with_many_columns() -> None:
         ({"title": "Baker", "name": "Oven team"}, "# Baker\n\nName: Oven team"),
     ],
 )
-def test_rows_with_few_columns(row: dict[str, Any], text: str) -> None:
+def test_row_with_few_columns_becomes_text(row: dict[str, Any], text: str) -> None:
     assert text_of(row) == text
 
 
-def test_rows_that_say_nothing_make_no_document() -> None:
+def test_empty_rows_yield_no_documents() -> None:
     rows: list[dict[str, Any]] = [{"id": 1, "title": None, "description": " "}, {}, {"id": 2, "user_id": 4}]
     assert row_documents(SourceType.PROJECT, rows, "projects") == []
     assert summary_document(" \n") == []
@@ -74,7 +74,7 @@ def test_rows_that_say_nothing_make_no_document() -> None:
 
 
 # C-021: the row's key is its source_id; without one the text tells rows apart, wherever they stand
-def test_source_ids() -> None:
+def test_row_source_ids_are_stable_and_unique() -> None:
     rows: list[dict[str, Any]] = [{"id": 0, "title": "a"}, {"title": "b"}, {"title": "c"}, {"title": "b"}]
     first, *others = row_documents(SourceType.PROJECT, rows, "projects")
     again = row_documents(SourceType.PROJECT, list(reversed(rows)), "projects")
@@ -85,7 +85,7 @@ def test_source_ids() -> None:
         row_documents(SourceType.PROJECT, [{"id": 1, "title": "a"}, {"id": 1, "title": "a"}], "projects")
 
 
-def test_skills_are_one_document_by_category() -> None:
+def test_skills_become_one_document_grouped_by_category() -> None:
     skills: list[Any] = [
         {"id": 1, "name": "Python", "category": "Languages", "level": "expert", "years": 8},
         "Baking",

@@ -44,7 +44,7 @@ async def pipeline() -> RAGRetrievalPipeline:
 
 
 # C-016 C03: five passages unless told otherwise, as they are, with where they are from
-async def test_semantic_search(pipeline: RAGRetrievalPipeline) -> None:
+async def test_semantic_search_returns_top_k_chunks_of_profile(pipeline: RAGRetrievalPipeline) -> None:
     found = await semantic_search("Who bakes bread?", 1, pipeline)
     assert len(found) == 5
     assert (found[0].text, found[0].source_type, found[0].source_id) == (
@@ -57,7 +57,7 @@ async def test_semantic_search(pipeline: RAGRetrievalPipeline) -> None:
 
 
 # C-017 C06
-async def test_semantic_search_with_context(pipeline: RAGRetrievalPipeline) -> None:
+async def test_semantic_search_with_context_fits_max_length(pipeline: RAGRetrievalPipeline) -> None:
     context = await semantic_search_with_context("Who bakes bread?", 1, pipeline, top_k=20)
     assert context.startswith("[Source 1]\nsummary 1\nBakes bread.\n---\n[Source 2]\nexperience ")
     assert 1500 < len(context) <= 2000
@@ -71,7 +71,7 @@ async def test_semantic_search_with_context(pipeline: RAGRetrievalPipeline) -> N
     st.lists(st.text(st.characters(codec="utf-8"), min_size=1, max_size=400), min_size=1, max_size=12),
     st.integers(200, 3000),
 )
-async def test_a_context_is_a_prefix_of_the_ranking(texts: Sequence[str], max_length: int) -> None:
+async def test_profile_context_is_a_prefix_of_the_ranking(texts: Sequence[str], max_length: int) -> None:
     embedder = HashingEmbedder()
     collection = Collection(
         uuid4(), "profiles", "hashing", "hashing", DIMENSION, DistanceMetric.COSINE, by_profile=True
@@ -93,7 +93,7 @@ async def test_a_context_is_a_prefix_of_the_ranking(texts: Sequence[str], max_le
 
 
 # C06: the best passage alone is too long: its start, up to the end of a sentence
-async def test_a_passage_that_is_too_long_is_cut_at_a_sentence(pipeline: RAGRetrievalPipeline) -> None:
+async def test_overlong_chunk_is_cut_at_sentence(pipeline: RAGRetrievalPipeline) -> None:
     metadata = {"profile_id": 1, "source_type": "cv", "source_id": "1"}
     long = RetrievedChunk.of(make_passage("A sentence of bread. " * 100, metadata=metadata))
     context = await pipeline.format_context([long], 300)
@@ -102,7 +102,7 @@ async def test_a_passage_that_is_too_long_is_cut_at_a_sentence(pipeline: RAGRetr
 
 
 # The SDKs' own types, strictly: a name that they do not know would be an error
-def test_schemas_are_what_the_sdks_take() -> None:
+def test_tool_schemas_validate_against_vendor_sdks() -> None:
     for tool in openai_tools():
         checked = TypeAdapter(ChatCompletionFunctionToolParam).validate_python(tool, strict=True)
         assert checked == tool
@@ -117,7 +117,7 @@ def test_schemas_are_what_the_sdks_take() -> None:
 
 
 # C17 C-018: a model has no way to say which profile it wants, nor to reach the store
-def test_no_schema_has_a_profile() -> None:
+def test_tool_schemas_exclude_profile_id() -> None:
     for parameters in PARAMETERS.values():
         assert "profile_id" not in json.dumps(parameters)
         assert parameters["additionalProperties"] is False
@@ -125,7 +125,7 @@ def test_no_schema_has_a_profile() -> None:
 
 # C-018 C-024: calls as OpenAI (a text) and Anthropic (an object) send them
 @pytest.mark.parametrize("encode", [json.dumps, dict], ids=["openai", "anthropic"])
-async def test_calls(pipeline: RAGRetrievalPipeline, encode: Any) -> None:
+async def test_tool_calls_return_chunks_or_context(pipeline: RAGRetrievalPipeline, encode: Any) -> None:
     toolbox = ProfileToolbox(pipeline, 1)
     passages = json.loads(await toolbox.call(SEARCH, encode({"query": "Who bakes bread?", "top_k": 2})))
     assert len(passages) == 2
@@ -138,7 +138,7 @@ async def test_calls(pipeline: RAGRetrievalPipeline, encode: Any) -> None:
     assert await ProfileToolbox(pipeline, 9).call(SEARCH, encode({"query": "x"})) == "[]"
 
 
-async def test_a_model_chooses_what_is_searched_by(pipeline: RAGRetrievalPipeline) -> None:
+async def test_tool_call_search_mode_selects_lexical_or_hybrid(pipeline: RAGRetrievalPipeline) -> None:
     toolbox = ProfileToolbox(pipeline, 1)
     asked = {"query": "7", "search_mode": "lexical"}
     passages = json.loads(await toolbox.call(SEARCH, json.dumps(asked)))
@@ -169,7 +169,7 @@ async def test_a_model_chooses_what_is_searched_by(pipeline: RAGRetrievalPipelin
         ),
     ],
 )
-async def test_calls_that_do_not_fit(
+async def test_invalid_tool_call_is_rejected_with_reason(
     pipeline: RAGRetrievalPipeline, name: str, arguments: Any, words: str
 ) -> None:
     with pytest.raises(InvalidInputError) as refused:

@@ -29,7 +29,7 @@ def commands_of(target: str, *variables: str) -> list[str]:
 
 
 @pytest.mark.parametrize("target", ["check", "test"])
-def test_one_command_checks_everything(target: str) -> None:
+def test_make_target_runs_every_check(target: str) -> None:
     commands = commands_of(target)
     assert [command.split(" --")[0] for command in commands] == [
         "ruff check .", "ruff format", "lint-imports", "mypy", "pytest",
@@ -47,7 +47,7 @@ def test_only_the_ci_script_reruns_failed_tests() -> None:
 
 
 # issue 16, point 14: nothing but the locked packages of the service, whichever command comes first
-def test_uv_run_installs_what_make_run_installed() -> None:
+def test_uv_run_and_make_run_install_same_packages() -> None:
     make, uv = shutil.which("make"), os.environ.get("UV") or shutil.which("uv")
     assert make is not None
     assert uv is not None
@@ -68,7 +68,7 @@ def test_uv_run_installs_what_make_run_installed() -> None:
     assert "pytest==" not in plain
 
 
-def test_commands_of_the_docs_are_on_path() -> None:  # issue 16, point 14
+def test_documented_commands_never_start_with_bare_vectorforge() -> None:  # issue 16, point 14
     bare = re.compile(r"^(?:    )?vectorforge [a-z].*", re.MULTILINE)
     found = {
         page.relative_to(ROOT).as_posix(): bare.findall(page.read_text())
@@ -78,14 +78,14 @@ def test_commands_of_the_docs_are_on_path() -> None:  # issue 16, point 14
     assert in_code == {}
 
 
-def test_the_guides_are_there() -> None:  # B-046
+def test_agents_and_api_guides_contain_required_terms() -> None:  # B-046
     assert "make test" in (ROOT / "AGENTS.md").read_text()
     described = (ROOT / "docs" / "use" / "http-api.md").read_text()
     for word in ("/v1/rag/query", "`k`", "filters", "temperature", "include_context", "retrieval_stats"):
         assert word in described, word
 
 
-def test_the_heavy_packages_of_the_designs_are_nobody_s_duty() -> None:  # B-045, C36
+def test_heavy_packages_are_not_required_dependencies() -> None:  # B-045, C36
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     everyone_s = {line.split(">")[0].split("[")[0].split("=")[0].strip() for line in project["dependencies"]}
     assert {"fastapi", "pydantic"} <= everyone_s

@@ -21,7 +21,7 @@ def read(text: str) -> tuple[Samples, dict[str, str]]:
     return samples, {family.name: family.type for family in families}
 
 
-def test_counters_and_summaries() -> None:  # A-143, C26
+def test_counters_and_summaries_are_exposed() -> None:  # A-143, C26
     metrics = InMemoryMetrics()
     metrics.increment("pipeline.query.calls")
     metrics.increment("pipeline.query.calls", 2)
@@ -44,7 +44,7 @@ def test_counters_and_summaries() -> None:  # A-143, C26
     }
 
 
-def test_every_metric_has_a_name_of_its_own_that_prometheus_reads() -> None:  # A-123 to A-142
+def test_metric_names_are_unique_and_valid_in_prometheus() -> None:  # A-123 to A-142
     metrics = InMemoryMetrics()
     for name, spec in METRICS.items():
         tags = dict.fromkeys(spec.tags, "x")
@@ -57,7 +57,7 @@ def test_every_metric_has_a_name_of_its_own_that_prometheus_reads() -> None:  # 
 
 
 @pytest.mark.parametrize("name", ['a"b', "a\\b", "a\nb", "a\\nb", "ä{}=,# TYPE"])
-def test_a_caller_s_model_name_cannot_forge_a_line(name: str) -> None:
+def test_model_name_in_tag_cannot_inject_a_line(name: str) -> None:
     metrics = InMemoryMetrics()
     metrics.increment("llm.generate.calls", tags={"provider": "openai", "model": name})
     samples, _ = read(exposition(metrics))
@@ -66,5 +66,5 @@ def test_a_caller_s_model_name_cannot_forge_a_line(name: str) -> None:
     }
 
 
-def test_nothing_measured_yet() -> None:
+def test_empty_metrics_expose_empty_text() -> None:
     assert exposition(InMemoryMetrics()) == ""

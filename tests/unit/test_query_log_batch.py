@@ -19,7 +19,7 @@ from vectorforge.errors import (
 )
 
 
-def test_what_was_not_stored_fails_and_poison_keeps_its_reason() -> None:  # C01
+def test_unstored_messages_fail_and_poison_ones_retain_reason() -> None:  # C01
     bodies = [message("tenant", make_log()), "poison", message("tenant", make_log())]
     batch = QueryLogBatch()
     batch.read([{"messageId": str(number), "body": body} for number, body in enumerate(bodies)])
@@ -45,11 +45,11 @@ def test_what_was_not_stored_fails_and_poison_keeps_its_reason() -> None:  # C01
         (DeadlineExceededError(), False),
     ],
 )
-def test_only_what_is_about_the_values_is_the_messages_fault(error: VectorForgeError, poison: bool) -> None:
+def test_database_error_is_poison_only_for_invalid_values(error: VectorForgeError, poison: bool) -> None:
     assert is_poison(error) is poison  # C01; fault 39
 
 
-def test_five_deliveries_outlast_two_hours() -> None:  # C01; docs/operate/query-log.md says it
+def test_five_deliveries_span_more_than_two_hours() -> None:  # C01; docs/operate/query-log.md says it
     waits = [RETRY_WAITS.after(count) for count in range(1, 5)]
     assert waits == [30, 180, 1080, 6480]
     assert sum(waits) > 2 * 3600

@@ -27,7 +27,7 @@ texts = st.text(alphabet=st.characters(exclude_categories=()))
 
 
 @given(query=texts, answer=texts)
-def test_a_record_survives_the_way(query: str, answer: str) -> None:  # C01, A-114
+def test_record_round_trip_preserves_storable_text(query: str, answer: str) -> None:  # C01, A-114
     log = make_log(query_text=query, generated_response=answer)
     line = message("tenant", log)
     assert line.isascii()
@@ -40,7 +40,7 @@ def test_a_record_survives_the_way(query: str, answer: str) -> None:  # C01, A-1
 
 
 @given(text=texts)
-def test_what_cannot_be_stored_is_replaced_one_for_one(text: str) -> None:  # C01; fault 34
+def test_unstorable_characters_are_replaced_one_for_one(text: str) -> None:  # C01; fault 34
     stored = storable(text)
     assert "\0" not in stored
     stored.encode()
@@ -52,12 +52,12 @@ def test_what_cannot_be_stored_is_replaced_one_for_one(text: str) -> None:  # C0
     ("text", "stored"),
     [("\ud800", "�"), ("a\udc00\ud800b", "a��b"), ("\ud83d\ude42", "🙂"), ("\ufeffa", "\ufeffa"), ("", "")],
 )
-def test_halves_of_pairs(text: str, stored: str) -> None:
+def test_surrogates_are_replaced_or_combined(text: str, stored: str) -> None:
     assert storable(text) == stored
 
 
 @given(query=texts, answer=texts, repeat=st.integers(1, 3000), limit=st.integers(100_000, 200_000))
-def test_a_long_record_is_cut_to_its_limit_and_says_so(
+def test_long_record_is_truncated_to_limit_with_notice(
     query: str, answer: str, repeat: int, limit: int
 ) -> None:  # C01
     fields = record_fields("tenant", make_log(query_text=query * repeat, generated_response=answer * repeat))
@@ -75,7 +75,7 @@ def test_a_long_record_is_cut_to_its_limit_and_says_so(
         assert fields[name].startswith(kept) if mark else True
 
 
-def test_the_longer_text_is_cut_first() -> None:
+def test_longer_text_is_truncated_first() -> None:
     fields = record_fields("tenant", make_log(query_text="q" * 1000, generated_response="a" * 300_000))
     found = parse_message(cut_to(fields, 100_000))
     assert isinstance(found, QueryLogRecord)
@@ -83,7 +83,7 @@ def test_the_longer_text_is_cut_first() -> None:
     assert found.generated_response.endswith(" characters left out by the query log]")
 
 
-def test_a_fuller_record_than_any_fits_onto_a_line() -> None:
+def test_largest_record_fits_on_one_line() -> None:
     ids = [uuid4() for _ in range(1000)]
     log = make_log(retrieved_chunk_ids=ids, used_chunk_ids=ids, generated_response="\0" * 1_000_000)
     assert len(cut_to(record_fields("x" * 128, log), 100_000)) <= 100_000
@@ -112,7 +112,9 @@ GOOD = record_fields("tenant", make_log(query_text="CANARY"))
         ({"version": 2}, "version: literal_error"),
     ],
 )
-def test_what_is_not_usable_is_named_and_not_quoted(changes: dict[str, Any], reason: str) -> None:  # C01
+def test_invalid_record_error_names_reason_and_hides_values(
+    changes: dict[str, Any], reason: str
+) -> None:  # C01
     with pytest.raises(InvalidInputError) as caught:
         parse_message(json.dumps({**GOOD, **changes}))
     assert caught.value.message == f"The query log is not usable: {reason}."
@@ -122,16 +124,16 @@ def test_what_is_not_usable_is_named_and_not_quoted(changes: dict[str, Any], rea
 @pytest.mark.parametrize(
     "text", ["", "CANARY", "[]", "null", "1", '{"type": "CANARY"}', "[" * 100_000, b"\xff"]
 )
-def test_what_is_no_record(text: str | bytes) -> None:
+def test_non_record_message_is_rejected(text: str | bytes) -> None:
     with pytest.raises(InvalidInputError):
         parse_message(text)
 
 
-def test_fields_of_a_later_version_are_passed_over() -> None:
+def test_unknown_fields_are_ignored() -> None:
     assert isinstance(parse_message(to_json({**GOOD, "mood": "good"})), QueryLogRecord)
 
 
-def test_a_pointer_tells_start_and_end_apart() -> None:
+def test_pointer_keys_distinguish_start_and_end() -> None:
     end = pointer_fields(record_fields("a/b é", make_log()))
     start = pointer_fields(record_fields("a/b é", make_log(outcome="started")))
     assert end["key"].startswith("query-logs/a%2Fb%20%C3%A9/20")
@@ -170,7 +172,7 @@ NESTED = json.dumps({"timestamp": 1, "message": LINE})
         (json.dumps({"id": "1", "timestamp": 1, "message": LINE}) * 2, 2),  # Firehose, not separated
     ],
 )
-def test_records_are_found_in_what_cloudwatch_gives(line: str, count: int) -> None:  # C01
+def test_records_are_found_in_cloudwatch_lines(line: str, count: int) -> None:  # C01
     found = list(find_records(line))
     assert len(found) == count
     for text in found:
@@ -187,7 +189,7 @@ def test_records_are_found_in_what_cloudwatch_gives(line: str, count: int) -> No
         '    "type": "vectorforge.query_log",',
     ],
 )
-def test_a_broken_record_is_given_to_be_counted(line: str) -> None:
+def test_broken_record_is_returned_for_counting(line: str) -> None:
     (found,) = find_records(line)
     with pytest.raises(InvalidInputError):
         parse_message(found)
@@ -218,12 +220,12 @@ def own_log_line(text: str) -> str:
         '1,"The question was ' + LINE.replace('"', '""') + '"',
     ],
 )
-def test_a_record_inside_a_users_text_is_not_believed(line: str) -> None:  # C17
+def test_record_inside_user_text_is_ignored(line: str) -> None:  # C17
     assert list(find_records(line)) == []
     assert names_records(line)  # which is what the operator is told
 
 
 @given(st.text(alphabet='{}[]",: \\\n0') | st.text())
-def test_no_line_breaks_the_search(text: str) -> None:
+def test_any_line_is_searched_without_error(text: str) -> None:
     for line in (f"{text}vectorforge.query_log{text}", text + LINE, LINE + text, f'""type"":""{LINE}{text}'):
         list(find_records(line))

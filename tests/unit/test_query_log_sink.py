@@ -33,14 +33,18 @@ def queue(monkeypatch: pytest.MonkeyPatch) -> Iterator[QueryLogQueue]:
         clients.close()
 
 
-async def test_silence_is_given_up(queue: QueryLogQueue, capsys: pytest.CaptureFixture[str]) -> None:  # C01
+async def test_unresponsive_queue_prints_record(
+    queue: QueryLogQueue, capsys: pytest.CaptureFixture[str]
+) -> None:  # C01
     log = make_log()
     with pytest.raises(TimeoutError):
         await queue.for_tenant("tenant").create(log)
     assert capsys.readouterr().out == message("tenant", log) + "\n"
 
 
-async def test_cancelling_prints_too(queue: QueryLogQueue, capsys: pytest.CaptureFixture[str]) -> None:  # C01
+async def test_cancelled_send_prints_record(
+    queue: QueryLogQueue, capsys: pytest.CaptureFixture[str]
+) -> None:  # C01
     log = make_log()
     task = asyncio.create_task(queue.for_tenant("tenant").create(log))
     await asyncio.sleep(0.02)
@@ -50,7 +54,7 @@ async def test_cancelling_prints_too(queue: QueryLogQueue, capsys: pytest.Captur
     assert capsys.readouterr().out == message("tenant", log) + "\n"
 
 
-async def test_more_calls_than_threads_are_given_up_together(
+async def test_calls_beyond_thread_count_time_out_together(
     queue: QueryLogQueue, capsys: pytest.CaptureFixture[str]
 ) -> None:  # C01; fault 41
     sink = queue.for_tenant("tenant")
@@ -61,14 +65,14 @@ async def test_more_calls_than_threads_are_given_up_together(
     assert sorted(printed) == sorted(str(log.id) for log in logs)
 
 
-async def test_a_closed_queue_prints(queue: QueryLogQueue, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_closed_queue_prints_record(queue: QueryLogQueue, capsys: pytest.CaptureFixture[str]) -> None:
     queue.close()
     with pytest.raises(RuntimeError):
         await queue.for_tenant("tenant").create(make_log())
     assert len(capsys.readouterr().out.splitlines()) == 1
 
 
-async def test_a_printed_record_is_cut_to_what_cloudwatch_takes(
+async def test_printed_record_is_cut_to_cloudwatch_limit(
     queue: QueryLogQueue, capsys: pytest.CaptureFixture[str]
 ) -> None:  # C01
     with pytest.raises(TimeoutError):
@@ -123,7 +127,7 @@ def silent_queue(monkeypatch: pytest.MonkeyPatch) -> Iterator[SilentQueue]:
         thread.join()
 
 
-async def test_a_queue_that_answers_again_is_used_again_soon(
+async def test_recovered_queue_is_used_again_within_a_second(
     silent_queue: SilentQueue, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:  # C01; fault 41
     monkeypatch.setenv("VECTORFORGE_DATABASE_URL", "postgresql://vectorforge_app@127.0.0.1:1/x")

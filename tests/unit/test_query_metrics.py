@@ -131,7 +131,7 @@ async def ask_five_questions(metrics: MetricsCollector) -> None:
 
 # A-123 A-124 A-125 A-126 A-127 A-128 A-129 A-130 A-131 A-132 A-133 A-134 A-135 A-136 A-137 A-138 A-139 A-140
 # A-141 A-142 A-143 A-146 A-148 A-149 A-150 C26
-async def test_every_metric_is_emitted_once_for_what_happened() -> None:
+async def test_query_metrics_are_emitted_once_per_event() -> None:
     metrics = InMemoryMetrics()
     await ask_five_questions(metrics)
     assert {(name, *sorted(tags.values())): s.count for name, tags, s in metrics.items()} == COUNTS
@@ -152,7 +152,7 @@ def numbers(measured: Measured) -> dict[tuple[str, ...], list[float]]:
 
 
 # F-005 C26
-async def test_cloudwatch_gets_the_same_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_cloudwatch_receives_same_metric_values(capsys: pytest.CaptureFixture[str]) -> None:
     metrics = EmfMetrics("query", selection="all")
     await ask_five_questions(metrics)
     metrics.flush()
@@ -170,7 +170,7 @@ async def test_cloudwatch_gets_the_same_numbers(capsys: pytest.CaptureFixture[st
 
 
 # F-005 P17
-async def test_design_metrics_by_default_are_cloudwatch_metrics_without_callers_dimensions(
+async def test_design_metrics_are_cloudwatch_metrics_without_caller_dimensions(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     metrics = EmfMetrics("query")
@@ -196,7 +196,7 @@ async def test_design_metrics_are_on_the_metrics_page_by_their_names() -> None:
 
 
 # F-005 C26
-async def test_the_essential_numbers_are_metrics_and_the_others_fields(
+async def test_essential_metrics_are_emitted_as_metrics_and_others_as_fields(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     metrics = EmfMetrics("query")

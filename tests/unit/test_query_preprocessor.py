@@ -8,19 +8,19 @@ from vectorforge.errors import InvalidInputError
 from vectorforge.retriever.base import MAX_QUERY_LENGTH, QueryPreprocessor
 
 
-def test_blanks_are_trimmed_and_spaces_collapsed() -> None:  # C39
+def test_query_whitespace_is_trimmed_and_collapsed() -> None:  # C39
     assert QueryPreprocessor().preprocess("  what   is\tthis \n thing ") == "what is\tthis \n thing"
 
 
 @pytest.mark.parametrize("query", ["", "   ", "\n\t", "\x00"])
-def test_an_empty_question_is_a_value_error(query: str) -> None:
+def test_empty_query_is_rejected(query: str) -> None:
     with pytest.raises(ValueError, match=r"^Query cannot be empty$") as caught:
         QueryPreprocessor().preprocess(query)
     assert isinstance(caught.value, InvalidInputError)
     assert caught.value.field == "query"
 
 
-def test_a_long_question_is_cut_with_a_warning(
+def test_long_query_is_cut_with_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     assert MAX_QUERY_LENGTH == 10_000
@@ -31,7 +31,7 @@ def test_a_long_question_is_cut_with_a_warning(
 
 
 @given(st.text(max_size=300))
-def test_cleaning_twice_changes_nothing(query: str) -> None:  # C39
+def test_preprocessing_twice_is_idempotent(query: str) -> None:  # C39
     preprocessor = QueryPreprocessor(max_query_length=50)
     try:
         once = preprocessor.preprocess(query)

@@ -28,7 +28,7 @@ from vectorforge.pipeline.types import DoneEvent, ErrorEvent, MetaEvent, TokenEv
         (DatabaseUnavailableError(), "retrieve"),
     ],
 )
-async def test_a_failed_search_is_raised_and_logged(
+async def test_failed_search_is_raised_and_logged(
     error: VectorForgeError, stage: str
 ) -> None:
     setup = Setup(error)
@@ -40,7 +40,7 @@ async def test_a_failed_search_is_raised_and_logged(
     assert setup.metrics.get("pipeline.query.errors", tags).total == 1
 
 
-async def test_the_answer_is_logged() -> None:  # C01, C31
+async def test_answered_query_is_logged() -> None:  # C01, C31
     setup = Setup()
     result = await setup.service.query("When?", COLLECTION)
     (row,) = setup.log.rows
@@ -53,7 +53,7 @@ async def test_the_answer_is_logged() -> None:  # A-100, A-111, A-114, C01, C31
     assert (row.provider, row.model, row.prompt_tokens) == ("scripted", "scripted-1", 100)
 
 
-async def test_the_log_comes_before_the_last_event() -> None:  # C01
+async def test_query_log_is_written_before_done_event() -> None:  # C01
     setup = Setup()
     async for event in setup.service.query_events("q", COLLECTION):
         if isinstance(event, DoneEvent):
@@ -62,7 +62,7 @@ async def test_the_log_comes_before_the_last_event() -> None:  # C01
             assert setup.log.rows == []
 
 
-async def test_a_failing_log_is_only_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+async def test_failing_query_log_emits_warning_only(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     setup = Setup(log_error=DatabaseUnavailableError("no database"))
     result = await setup.service.query("q", COLLECTION)
@@ -71,7 +71,7 @@ async def test_a_failing_log_is_only_a_warning(caplog: pytest.LogCaptureFixture)
     assert setup.metrics.get("query_log.write.errors", {"error_type": "DatabaseUnavailableError"}).total == 1
 
 
-async def test_the_start_is_logged_before_anything_leaves() -> None:  # C01; fault 45
+async def test_query_start_is_logged_before_first_event() -> None:  # C01; fault 45
     setup = Setup()
     setup.log.start_delay_s = 0.05
     async for event in setup.service.query_events("  When? ", COLLECTION):
@@ -82,7 +82,7 @@ async def test_the_start_is_logged_before_anything_leaves() -> None:  # C01; fau
     assert [row.id for row in setup.log.rows] == [row.id]
 
 
-async def test_the_search_runs_beside_the_logging_of_the_start() -> None:  # C01
+async def test_search_runs_concurrently_with_start_log() -> None:  # C01
     setup = Setup()
     setup.log.start_delay_s = 0.1
     events = asyncio.create_task(setup.events())
@@ -91,7 +91,7 @@ async def test_the_search_runs_beside_the_logging_of_the_start() -> None:  # C01
     assert isinstance((await events)[-1], DoneEvent)
 
 
-async def test_a_start_that_cannot_be_logged_is_only_a_warning(
+async def test_failing_start_log_emits_warning_only(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     setup = Setup()
@@ -102,7 +102,7 @@ async def test_a_start_that_cannot_be_logged_is_only_a_warning(
     assert [row.outcome for row in setup.log.rows] == ["answered"]
 
 
-async def test_a_log_that_hangs_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
+async def test_hanging_query_log_times_out(caplog: pytest.LogCaptureFixture) -> None:
     setup = Setup()
     setup.log.start_delay_s = setup.log.delay_s = 3600
     service = QueryService(setup.retriever, ContextBuilder(), setup.registry, setup.log, log_timeout_s=0.01)
@@ -112,7 +112,7 @@ async def test_a_log_that_hangs_is_given_up(caplog: pytest.LogCaptureFixture) ->
     assert caplog.messages == ["Failed to log query: TimeoutError"] * 2
 
 
-async def test_leaving_after_the_first_event_ends_the_search() -> None:  # C31
+async def test_disconnect_after_first_event_cancels_search() -> None:  # C31
     setup = Setup()
     setup.retriever.delay_s = 3600
     async with asyncio.timeout(30), aclosing(setup.service.query_events("q", COLLECTION)) as events:
@@ -121,7 +121,7 @@ async def test_leaving_after_the_first_event_ends_the_search() -> None:  # C31
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_leaving_while_the_start_is_logged_loses_neither_record() -> None:  # C01, C31
+async def test_disconnect_during_start_log_stores_both_records() -> None:  # C01, C31
     setup = Setup()
     setup.log.start_delay_s = 0.05
     task = asyncio.create_task(setup.events())
@@ -134,7 +134,7 @@ async def test_leaving_while_the_start_is_logged_loses_neither_record() -> None:
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_a_search_that_fails_before_the_start_is_logged_fails_after_it() -> None:  # C01, A-118
+async def test_search_failure_before_start_log_is_raised_after_it() -> None:  # C01, A-118
     setup = Setup(EmbeddingError("no embedding"))
     setup.log.start_delay_s = 0.05
     events = await setup.events()
@@ -143,7 +143,7 @@ async def test_a_search_that_fails_before_the_start_is_logged_fails_after_it() -
     assert [row.outcome for row in setup.log.rows] == ["error"]
 
 
-async def test_a_question_that_is_refused_never_started() -> None:  # C31
+async def test_rejected_query_logs_no_start() -> None:  # C31
     setup = Setup()
     with pytest.raises(InvalidInputError):
         await setup.service.query("   ", COLLECTION)
@@ -151,7 +151,7 @@ async def test_a_question_that_is_refused_never_started() -> None:  # C31
     assert [row.outcome for row in setup.log.rows] == ["error"]
 
 
-async def test_closing_the_stream_stops_the_model_and_logs_an_abort() -> None:  # C31
+async def test_closed_stream_stops_model_and_logs_abort() -> None:  # C31
     setup = Setup(llm=ScriptedLLM(["one", "two"], gate=asyncio.Semaphore(0)))
     async with aclosing(setup.service.query_events("q", COLLECTION)) as events:
         async for event in events:
@@ -162,7 +162,7 @@ async def test_closing_the_stream_stops_the_model_and_logs_an_abort() -> None:  
     assert setup.llm.closed_early == 1
 
 
-async def test_cancelling_the_task_logs_an_abort() -> None:  # C31
+async def test_cancelled_task_logs_abort() -> None:  # C31
     setup = Setup(llm=ScriptedLLM(["one", "two"], gate=asyncio.Semaphore(0)))
     task = asyncio.create_task(setup.events())
     await asyncio.sleep(0.05)
@@ -172,7 +172,7 @@ async def test_cancelling_the_task_logs_an_abort() -> None:  # C31
     assert [row.outcome for row in setup.log.rows] == ["aborted"]
 
 
-async def test_a_client_that_leaves_while_the_log_is_written_is_logged_too() -> None:  # A-117, C31
+async def test_disconnect_during_end_log_still_logs_answer() -> None:  # A-117, C31
     setup = Setup()
     setup.log.delay_s = 0.1
     task = asyncio.create_task(setup.events())

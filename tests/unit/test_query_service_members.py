@@ -18,7 +18,7 @@ class Marking(ContextBuilder):
         return super().build(f"{query} (marked)", chunks, config)
 
 
-async def test_service_works_through_the_members_of_the_design() -> None:
+async def test_service_uses_replaced_members_and_overrides() -> None:
     setup, other = Setup(), Setup()
     service, parts = setup.service, other.service
     service._retriever = parts._retriever

@@ -73,20 +73,20 @@ def finished(*steps: str) -> list[tuple[str, str]]:
     return [(step, "end") for step in steps]
 
 
-async def test_each_step_is_a_span_and_none_overlap_the_next() -> None:
+async def test_query_steps_emit_non_overlapping_spans() -> None:
     traced = Traced()
     events = [type(e).__name__ async for e in traced.service.query_events("When?", COLLECTION)]
     assert events[-1] == "DoneEvent"
     assert traced.spans.seen == [(step, what) for step in STEPS for what in ("begin", "end")]
 
 
-async def test_the_whole_answer_has_the_same_spans() -> None:
+async def test_non_streamed_query_emits_same_spans() -> None:
     traced = Traced()
     await traced.service.query("When?", COLLECTION)
     assert traced.spans.ended() == finished(*STEPS)
 
 
-async def test_the_span_of_the_answer_lasts_until_its_last_token() -> None:
+async def test_generate_span_lasts_until_last_token() -> None:
     traced = Traced()
     open_at_token = [
         traced.spans.seen[-1]
@@ -105,7 +105,7 @@ async def test_the_span_of_the_answer_lasts_until_its_last_token() -> None:
         ("When?", Traced(ScriptedLLM(["a"], error=LLMStreamError())), ("generate", "error: LLMStreamError")),
     ],
 )
-async def test_the_step_that_failed_is_marked(
+async def test_failed_step_span_is_marked_as_error(
     question: str, traced: Traced, failed: tuple[str, str]
 ) -> None:
     events = [event async for event in traced.service.query_events(question, COLLECTION)]
@@ -114,13 +114,13 @@ async def test_the_step_that_failed_is_marked(
     assert traced.spans.ended() == [*finished(*before), failed, ("log", "end")]
 
 
-async def test_a_log_that_fails_is_marked_and_the_query_is_not() -> None:
+async def test_failed_log_span_is_marked_without_failing_query() -> None:
     traced = Traced(log_error=DatabaseUnavailableError())
     await traced.service.query("When?", COLLECTION)
     assert traced.spans.ended() == [*finished(*STEPS[:-1]), ("log", "error: DatabaseUnavailableError")]
 
 
-async def test_a_log_that_runs_out_of_time_counts_as_an_error() -> None:
+async def test_log_timeout_counts_as_error() -> None:
     traced = Traced()
     traced.log.delay_s = 60
     await traced.service.query("When?", COLLECTION)
@@ -128,7 +128,7 @@ async def test_a_log_that_runs_out_of_time_counts_as_an_error() -> None:
     assert traced.metrics.get("query_log.write.errors", {"error_type": "TimeoutError"}).total == 1
 
 
-async def test_a_query_that_used_up_its_time_waits_a_second_for_its_log_and_no_longer() -> None:
+async def test_log_write_after_deadline_is_limited_to_one_second() -> None:
     traced = Traced(ScriptedLLM(["never"], delay_s=60), log_timeout_s=60)
     traced.log.delay_s = 60
     async with asyncio.timeout(30):
@@ -137,7 +137,7 @@ async def test_a_query_that_used_up_its_time_waits_a_second_for_its_log_and_no_l
     assert traced.spans.ended()[-1] == ("log", "error: TimeoutError")
 
 
-async def test_a_stream_that_is_closed_early_leaves_no_span_open() -> None:
+async def test_stream_closed_early_leaves_no_open_span() -> None:
     traced = Traced()
     async with aclosing(traced.service.query_events("When?", COLLECTION)) as events:
         async for event in events:
@@ -147,7 +147,7 @@ async def test_a_stream_that_is_closed_early_leaves_no_span_open() -> None:
     assert traced.log.rows[-1].outcome == "aborted"
 
 
-async def test_a_cancelled_query_leaves_no_span_open() -> None:
+async def test_cancelled_query_leaves_no_open_span() -> None:
     traced = Traced(ScriptedLLM(["never"], delay_s=60))
     task = asyncio.create_task(traced.service.query("When?", COLLECTION))
     while ("generate", "begin") not in traced.spans.seen:  # noqa: ASYNC110 - spans announce themselves to nobody
@@ -158,7 +158,7 @@ async def test_a_cancelled_query_leaves_no_span_open() -> None:
     assert traced.spans.ended() == finished(*STEPS)
 
 
-async def test_a_question_that_cannot_be_asked_raises_and_is_traced() -> None:
+async def test_rejected_query_raises_and_is_traced() -> None:
     traced = Traced()
     with pytest.raises(InvalidInputError):
         await traced.service.query(" ", COLLECTION)

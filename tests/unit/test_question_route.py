@@ -83,7 +83,7 @@ REQUESTS = [
 
 
 @pytest.mark.parametrize(("path", "body", "media_type"), REQUESTS)
-def test_every_request_is_answered_as_fastapi_would(path: str, body: bytes, media_type: str) -> None:
+def test_query_route_matches_fastapi_route_for_any_request(path: str, body: bytes, media_type: str) -> None:
     answers = [
         client(route_class).post(path, content=body, headers={"content-type": media_type})
         for route_class in (QueryRoute, APIRoute)
@@ -92,12 +92,12 @@ def test_every_request_is_answered_as_fastapi_would(path: str, body: bytes, medi
     assert ours == theirs
 
 
-def test_a_good_request_is_answered() -> None:
+def test_valid_request_returns_answer() -> None:
     response = client(QueryRoute).post(f"/ask/{ID}", json={"query": "why"})
     assert response.json() == {"text": "a: whyé", "id": ID}
 
 
-def test_a_route_that_wants_more_cannot_be_made() -> None:
+def test_query_route_with_extra_parameters_raises_type_error() -> None:
     with pytest.raises(TypeError, match="has parameters other than"):
         client(QueryRoute, dependencies=[Depends(lambda: None)])
     router = APIRouter(route_class=QueryRoute)
@@ -184,7 +184,9 @@ def both() -> tuple[Served, Served]:
     "body", [*(body for _, body, _ in REQUESTS), b'{"query": "bug"}', b'{"query": "fail"}', b"x" * 2000]
 )
 @pytest.mark.parametrize("path", ["/ask", "/profiles/7", "/profiles/70", "/profiles/x"])
-def test_the_short_way_answers_as_the_long_way(both: tuple[Served, Served], body: bytes, path: str) -> None:
+def test_query_route_fast_path_matches_router_response(
+    both: tuple[Served, Served], body: bytes, path: str
+) -> None:
     media_types, methods = ("application/json", "text/plain", ""), ("POST", "PUT")
     for media_type, method, in_parts in product(media_types, methods, (False, True)):
         found = []
@@ -196,7 +198,7 @@ def test_the_short_way_answers_as_the_long_way(both: tuple[Served, Served], body
         assert found[0] == found[1]
 
 
-def test_a_good_question_passes_no_router_of_fastapis() -> None:
+def test_valid_query_bypasses_fastapi_router() -> None:
     client = server(QueryRoute).client
     assert client.post("/ask", json={"query": "why"}).status_code == 200
     assert client.post("/profiles/7", json={"query": "why"}).status_code == 200

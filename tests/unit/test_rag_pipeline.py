@@ -32,7 +32,7 @@ from vectorforge.pipeline.types import (
 )
 
 
-async def test_query_goes_through_every_step() -> (
+async def test_query_runs_every_pipeline_step() -> (
     None
 ):
     setup = Setup()
@@ -66,7 +66,7 @@ async def test_query_goes_through_every_step() -> (
     assert result.llm_response.total_tokens == 110
 
 
-async def test_defaults_of_a_query() -> None:  # A-101, C03, C04, C12
+async def test_query_config_has_documented_defaults() -> None:  # A-101, C03, C04, C12
     config = QueryConfig()
     assert (config.top_k, config.min_score, config.filters) == (10, 0.0, None)
     assert (config.llm_provider, config.llm_model, config.embedding_provider) == (None, None, None)
@@ -82,7 +82,7 @@ async def test_defaults_of_a_query() -> None:  # A-101, C03, C04, C12
     )
 
 
-async def test_the_named_provider_and_model_answer() -> None:
+async def test_named_provider_and_model_generate_the_answer() -> None:
     setup = Setup()
     other = ScriptedLLM(["other"], name="other")
     setup.registry.register(other)
@@ -94,13 +94,13 @@ async def test_the_named_provider_and_model_answer() -> None:  # A-107, A-109
     assert setup.llm.calls == []
 
 
-async def test_an_unknown_provider_is_the_callers_error() -> None:
+async def test_unknown_provider_raises_invalid_input() -> None:
     setup = Setup()
     with pytest.raises(InvalidInputError, match="nope"):
         await setup.service.query("q", COLLECTION, QueryConfig(llm_provider="nope"))
 
 
-async def test_the_context_may_take_three_times_the_answer() -> None:  # A-106, C06
+async def test_context_budget_is_three_times_max_tokens() -> None:  # A-106, C06
     setup = Setup([make_passage("word " * 400, 0.9), make_passage("word " * 400, 0.8)])
     result = await setup.service.query("q", COLLECTION, QueryConfig(max_tokens=200))
     assert len(result.retrieved_chunks) == 2
@@ -108,7 +108,7 @@ async def test_the_context_may_take_three_times_the_answer() -> None:  # A-106, 
     assert setup.metrics.total("context.chunks_truncated") == 1
 
 
-async def test_latencies_are_those_of_their_steps() -> None:  # C27
+async def test_latencies_match_their_steps() -> None:  # C27
     setup = Setup(llm=ScriptedLLM(delay_s=0.05))
     setup.retriever.delay_s = 0.03
     result = await setup.service.query("q", COLLECTION)
@@ -118,7 +118,7 @@ async def test_latencies_are_those_of_their_steps() -> None:  # A-104, A-110, A-
     assert result.total_latency_ms >= result.retrieval_latency_ms + result.generation_latency_ms
 
 
-async def test_nothing_found_asks_no_model() -> None:  # A-105, C11, C31
+async def test_query_without_results_calls_no_model() -> None:  # A-105, C11, C31
     setup = Setup([])
     result = await setup.service.query("q", COLLECTION)
     assert result.answer == "No relevant documents found for your query."
@@ -129,12 +129,12 @@ async def test_nothing_found_asks_no_model() -> None:  # A-105, C11, C31
     assert row.outcome == "empty"
 
 
-async def test_nothing_found_streams_the_same_sentence() -> None:  # A-113, C11
+async def test_stream_without_results_emits_same_answer() -> None:  # A-113, C11
     texts = [t async for t in Setup([]).service.query_stream("q", COLLECTION)]
     assert texts == ["No relevant documents found for your query."]
 
 
-async def test_rag_query_asks_the_model_without_a_system_message() -> None:  # B-033, B-034, C11
+async def test_rag_query_without_results_sends_no_system_message() -> None:  # B-033, B-034, C11
     setup = Setup([])
     history = [HistoryMessage("user", "hi"), HistoryMessage("assistant", "hello")]
     await setup.service.query("q", COLLECTION, RAG_QUERY.config(history=history))
@@ -146,7 +146,7 @@ async def test_rag_query_asks_the_model_without_a_system_message() -> None:  # B
     ]
 
 
-async def test_history_stands_between_context_and_question() -> None:  # B-034, C20
+async def test_history_is_placed_between_context_and_query() -> None:  # B-034, C20
     setup = Setup()
     await setup.service.query("q", COLLECTION, QueryConfig(history=[HistoryMessage("user", "earlier")]))
     ((messages, _),) = setup.llm.calls
@@ -154,14 +154,14 @@ async def test_history_stands_between_context_and_question() -> None:  # B-034, 
     assert messages[1]["content"] == "earlier"
 
 
-async def test_sampling_that_was_not_set_stays_unset() -> None:  # C12
+async def test_unset_sampling_parameters_are_not_sent() -> None:  # C12
     setup = Setup()
     await setup.service.query("q", COLLECTION)
     ((_, request),) = setup.llm.calls
     assert (request.top_p, request.frequency_penalty, request.presence_penalty) == (None, None, None)
 
 
-async def test_events_come_in_order() -> None:  # A-112, C41
+async def test_query_events_are_emitted_in_order() -> None:  # A-112, C41
     events = await Setup().events()
     assert [type(e) for e in events] == [
         MetaEvent,
@@ -178,7 +178,7 @@ async def test_events_come_in_order() -> None:  # A-112, C41
     assert done.result.answer == "".join(e.text for e in events if isinstance(e, TokenEvent))
 
 
-async def test_stream_and_query_agree() -> None:  # C41
+async def test_streamed_result_equals_query_result() -> None:  # C41
     collected: list[QueryResult] = []
     setup = Setup()
     texts = [t async for t in setup.service.query_stream("q", COLLECTION, collector=collected.append)]
@@ -187,7 +187,7 @@ async def test_stream_and_query_agree() -> None:  # A-099, A-112, A-156, C41
     assert collected[0].citations == result.citations
 
 
-async def test_tokens_arrive_before_the_model_has_finished() -> None:
+async def test_tokens_are_emitted_before_model_finishes() -> None:
     gate = asyncio.Semaphore(0)
     setup = Setup(llm=ScriptedLLM(["one", "two"], gate=gate))
     async with aclosing(setup.service.query_stream("q", COLLECTION)) as stream:
@@ -196,7 +196,7 @@ async def test_tokens_arrive_before_the_model_has_finished() -> None:  # A-156
         assert await anext(stream) == "two"
 
 
-async def test_a_failing_model_ends_the_stream_with_one_error() -> None:  # C22
+async def test_failing_model_ends_stream_with_one_error() -> None:  # C22
     setup = Setup(llm=ScriptedLLM(["half "], error=LLMStreamError("broke")))
     events = await setup.events()
     error = events[-1]
@@ -207,14 +207,14 @@ async def test_a_failing_model_ends_the_stream_with_one_error() -> None:  # A-11
     assert (row.outcome, row.generated_response) == ("error", "half ")
 
 
-async def test_query_stream_raises_what_broke() -> None:
+async def test_query_stream_raises_model_error() -> None:
     setup = Setup(llm=ScriptedLLM(["half "], error=LLMStreamError("broke")))
     with pytest.raises(LLMStreamError):
         async for _ in setup.service.query_stream("q", COLLECTION):
             pass
 
 
-async def test_a_bug_is_an_error_event_that_tells_nothing(caplog: pytest.LogCaptureFixture) -> None:  # C22
+async def test_unexpected_error_event_hides_its_message(caplog: pytest.LogCaptureFixture) -> None:  # C22
     events = await Setup(RuntimeError("password=hunter2")).events()
     error = events[-1]
     assert isinstance(error, ErrorEvent)
@@ -224,14 +224,14 @@ async def test_a_bug_is_an_error_event_that_tells_nothing(caplog: pytest.LogCapt
     assert "hunter2" not in caplog.text
 
 
-async def test_without_a_model_the_query_says_what_to_set() -> None:
+async def test_query_without_model_raises_error_naming_setting() -> None:
     setup = Setup()
     service = QueryService(setup.retriever, ContextBuilder(), LLMProviderRegistry(), setup.log)
     with pytest.raises(LLMError, match="VECTORFORGE_OPENAI_API_KEY"):
         await service.query("q", COLLECTION)
 
 
-async def test_at_the_deadline_what_is_there_is_the_answer() -> None:
+async def test_deadline_ends_stream_with_partial_answer() -> None:
     setup = Setup(llm=ScriptedLLM(["half [Source 1]"], error=LLMTimeoutError()))
     events: list[QueryEvent] = []
     async for event in setup.service.query_events("q", COLLECTION, deadline=Deadline.after(0.2)):
@@ -246,7 +246,7 @@ async def test_at_the_deadline_what_is_there_is_the_answer() -> None:
     assert usage.estimated
 
 
-async def test_a_template_of_the_caller_is_used() -> None:  # C08
+async def test_custom_system_prompt_is_used() -> None:  # C08
     setup = Setup()
     await setup.service.query("q", COLLECTION, QueryConfig(system_prompt="Only: {context}"))
     ((messages, _),) = setup.llm.calls
@@ -256,7 +256,7 @@ async def test_a_template_of_the_caller_is_used() -> None:  # C08
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-async def test_a_model_that_does_not_keep_to_max_tokens_is_cut(streamed: bool) -> None:
+async def test_answer_over_max_tokens_is_cut(streamed: bool) -> None:
     setup = Setup(llm=ScriptedLLM(["Water boils at 100. [Source 1] ", *["on and on "] * 2000]))
     config = QueryConfig(max_tokens=100)
     if streamed:
@@ -274,7 +274,7 @@ async def test_a_model_that_does_not_keep_to_max_tokens_is_cut(streamed: bool) -
     assert setup.log.rows[-1].generated_response == result.answer
 
 
-async def test_query_without_passages_lasts_as_long_as_its_search() -> None:
+async def test_query_without_results_total_latency_equals_retrieval_latency() -> None:
     setup = Setup()
     setup.retriever.found = []
     result = await setup.service.query("When does water boil?", COLLECTION)

@@ -13,7 +13,9 @@ TEXTS = st.text(st.sampled_from("ab\n .!?,é"), max_size=4000)
 
 
 @given(TEXTS, st.integers(1, 900), st.integers(0, 300))
-def test_chunks_cover_the_text_within_their_size(text: str, size: int, overlap: int) -> None:  # D-006
+def test_splitter_spans_cover_text_within_size_and_overlap(
+    text: str, size: int, overlap: int
+) -> None:  # D-006
     overlap = min(overlap, size // 2)
     spans = RecursiveSplitter(size, overlap).spans(text)
     covered = 0
@@ -25,7 +27,7 @@ def test_chunks_cover_the_text_within_their_size(text: str, size: int, overlap: 
     assert covered == len(text)
 
 
-def test_separators_are_tried_in_their_order() -> None:  # D-006
+def test_splitter_tries_separators_in_order() -> None:  # D-006
     def split(text: str) -> list[str]:
         return RecursiveSplitter(20, 0).split_text(text)
 
@@ -37,7 +39,7 @@ def test_separators_are_tried_in_their_order() -> None:  # D-006
     assert split("x" * 45) == ["x" * 20, "x" * 20, "x" * 5]
 
 
-def test_overlap_begins_where_a_piece_begins() -> None:  # D-006
+def test_splitter_overlap_starts_at_piece_boundary() -> None:  # D-006
     sentences = [f"Sentence number {n} is about as long as this." for n in range(60)]
     chunks = RecursiveSplitter().split_text("".join(sentences))
     assert len(chunks) > 3
@@ -47,17 +49,17 @@ def test_overlap_begins_where_a_piece_begins() -> None:  # D-006
         assert shared > 100
 
 
-def test_one_long_line_is_cut_in_reasonable_time() -> None:
+def test_splitter_with_one_long_line_yields_bounded_spans() -> None:
     assert len(RecursiveSplitter().spans("x" * 1_000_000)) < 2000
 
 
 @pytest.mark.parametrize(("size", "overlap"), [(0, 0), (10, 6), (10, -1)])
-def test_sizes_that_cannot_be(size: int, overlap: int) -> None:
+def test_invalid_splitter_sizes_are_rejected(size: int, overlap: int) -> None:
     with pytest.raises(InvalidInputError):
         RecursiveSplitter(size, overlap)
 
 
-def test_short_chunks_are_left_out_but_counted() -> None:  # D-008
+def test_short_chunks_are_dropped_and_counted() -> None:  # D-008
     long = "A sentence that is long enough to be a chunk of its own, it is."
     content = f"\n\n{long}\n\n" + "Short.\n\n" + f"{long}  "
     metadata = {"source_url": "https://docs.example/a", "title": "A"}

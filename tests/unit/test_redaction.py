@@ -95,7 +95,7 @@ KINDS = {"email": email, "phone": phone, "card": card, "iban": iban, "key": key,
 AROUND = ("My data: {}, thanks", "({})", "{}", "Ist {} richtig?", "请联系{} 。", "a\n{}\nb", "is it “{}”.")
 
 
-def test_1000_canaries_are_masked() -> None:  # issue 8 point 3; threat 20: 1,000 canaries
+def test_redaction_masks_1000_generated_secrets() -> None:  # issue 8 point 3; threat 20: 1,000 canaries
     rnd, left = random.Random(20), []
     for number in range(1_000):
         kind = list(KINDS)[number % len(KINDS)]
@@ -122,12 +122,12 @@ def test_1000_canaries_are_masked() -> None:  # issue 8 point 3; threat 20: 1,00
         "Water boils at 100 degrees; the kettle has 2,200 watts and 1.7 litres.",
     ],
 )
-def test_other_texts_stay_as_they_are(text: str) -> None:
+def test_redaction_leaves_other_texts_unchanged(text: str) -> None:
     assert redact(text) == text
 
 
 @given(st.text(max_size=300))
-def test_masking_again_changes_nothing(text: str) -> None:
+def test_redaction_twice_is_idempotent(text: str) -> None:
     once = redact(text)
     assert redact(once) == once
 
@@ -135,5 +135,5 @@ def test_masking_again_changes_nothing(text: str) -> None:
 @pytest.mark.parametrize(
     "piece", ["a@", "1 ", "::", "eyJ", "sk-", "password=", "(1", "+1", "A1", "-----BEGIN PRIVATE KEY-----"]
 )
-def test_long_texts_take_no_longer_than_their_length(piece: str) -> None:
+def test_redaction_of_long_text_is_linear(piece: str) -> None:
     redact(piece * (100_000 // len(piece)))  # with a pattern that backtracks this would not end

@@ -11,7 +11,7 @@ from vectorforge.errors import DatabaseUnavailableError
 REFUSED = psycopg.OperationalError("connection failed: Connection refused")
 
 
-async def test_refusals_that_follow_each_other_let_everybody_go() -> None:
+async def test_consecutive_connect_failures_release_all_waiters() -> None:
     refusals = ConnectFailures()
     has_begun = asyncio.Event()
 

@@ -73,7 +73,7 @@ async def ask(retriever: BaseRetriever, top_k: int = 2, **options: Any) -> list[
 
 
 @pytest.mark.parametrize("shape", ["cohere", "tei"])
-async def test_the_best_of_more_candidates_come_first(server: FakeReranker, shape: RerankFormat) -> None:
+async def test_reranker_returns_best_of_more_candidates(server: FakeReranker, shape: RerankFormat) -> None:
     inner, made = Fixed(TEXTS), reranker(server, shape)
     retriever = RerankingRetriever(inner, made, candidates=20, max_top_k=100)
     query = "when do cats sleep"
@@ -87,7 +87,7 @@ async def test_the_best_of_more_candidates_come_first(server: FakeReranker, shap
 
 
 @pytest.mark.parametrize("shape", ["cohere", "tei"])
-async def test_more_texts_than_tei_takes_at_once(server: FakeReranker, shape: RerankFormat) -> None:
+async def test_reranker_splits_requests_at_tei_batch_limit(server: FakeReranker, shape: RerankFormat) -> None:
     texts = [f"number {n}" for n in range(70)] + ["cats sleep"]
     made = reranker(server, shape)
     retriever = RerankingRetriever(Fixed(texts), made, candidates=80)
@@ -114,7 +114,7 @@ def _wrong(body: Any) -> web.Response:
         _wrong(3),
     ],
 )
-async def test_a_failure_leaves_the_order_of_the_search(
+async def test_reranker_failure_preserves_search_order(
     server: FakeReranker, caplog: pytest.LogCaptureFixture, reply: web.Response | None
 ) -> None:
     server.replies.append(reply)
@@ -126,7 +126,9 @@ async def test_a_failure_leaves_the_order_of_the_search(
     await made.aclose()
 
 
-async def test_a_slow_one_is_not_waited_for(server: FakeReranker, caplog: pytest.LogCaptureFixture) -> None:
+async def test_slow_reranker_times_out_with_search_order(
+    server: FakeReranker, caplog: pytest.LogCaptureFixture
+) -> None:
     server.delay_s = 30
     made = reranker(server)
     assert await ask(RerankingRetriever(Fixed(TEXTS), made, timeout_s=0.05)) == TEXTS[:2]
@@ -143,7 +145,9 @@ async def test_a_slow_one_is_not_waited_for(server: FakeReranker, caplog: pytest
     await made.aclose()
 
 
-async def test_a_key_that_was_exchanged(server: FakeReranker, caplog: pytest.LogCaptureFixture) -> None:
+async def test_rotated_reranker_key_is_used_after_rejection(
+    server: FakeReranker, caplog: pytest.LogCaptureFixture
+) -> None:
     rotated = reranker(server, api_key=Rotated("old-key", server.api_key))
     assert (await ask(RerankingRetriever(Fixed(TEXTS), rotated)))[0] == "cats sleep a lot"
     assert len(server.bodies) == 2
@@ -157,7 +161,7 @@ async def test_a_key_that_was_exchanged(server: FakeReranker, caplog: pytest.Log
     await wrong.aclose()
 
 
-async def test_one_passage_needs_no_order(server: FakeReranker) -> None:
+async def test_single_chunk_is_not_reranked(server: FakeReranker) -> None:
     made = reranker(server)
     assert await ask(RerankingRetriever(Fixed(TEXTS[:1]), made)) == TEXTS[:1]
     assert server.bodies == []

@@ -60,7 +60,7 @@ class Setup:
         return self
 
 
-async def test_passages_come_best_first() -> None:
+async def test_chunks_are_returned_best_first() -> None:
     setup = await Setup().fill()
     assert isinstance(setup.retriever, BaseRetriever)
     found = await setup.retriever.retrieve("cats and dogs", COLLECTION.id, top_k=2)
@@ -70,26 +70,26 @@ async def test_passages_come_best_first() -> None:  # A-004, A-006, A-009, A-020
     assert isinstance(found[0].chunk.id, UUID)
 
 
-async def test_the_question_is_cleaned_and_embedded_once() -> None:  # C39
+async def test_query_is_preprocessed_and_embedded_once() -> None:  # C39
     setup = await Setup().fill()
     await setup.retriever.retrieve("  cats   and  dogs ", COLLECTION.id)
     assert setup.embedder.texts == ["cats and dogs"]
 
 
 @pytest.mark.parametrize("query", ["", "  "])
-async def test_an_empty_question_is_refused(query: str) -> None:
+async def test_empty_query_is_rejected(query: str) -> None:
     with pytest.raises(ValueError, match=r"^Query cannot be empty$"):
         await Setup().retriever.retrieve(query, COLLECTION.id)
 
 
-async def test_a_long_question_is_cut(caplog: pytest.LogCaptureFixture) -> None:
+async def test_long_query_is_cut(caplog: pytest.LogCaptureFixture) -> None:
     setup = await Setup().fill()
     await setup.retriever.retrieve("x" * 60, COLLECTION.id)
     assert setup.embedder.texts == ["x" * 50]
     assert "Query truncated from 60 to 50 chars" in caplog.messages
 
 
-async def test_an_unknown_collection_is_not_found() -> None:
+async def test_unknown_collection_raises_not_found() -> None:
     unknown = uuid4()
     with pytest.raises(NotFoundError, match=f"^Collection {unknown} not found$"):
         await Setup().retriever.retrieve("q", unknown)
@@ -104,20 +104,20 @@ async def test_min_score_is_inclusive() -> None:  # A-018
     assert [r.score for r in found] == [everything[0].score, threshold]
 
 
-async def test_filters_reach_the_store() -> None:
+async def test_filters_are_passed_to_store() -> None:
     setup = await Setup().fill()
     found = await setup.retriever.retrieve("cats", COLLECTION.id, filters={"length": len(TEXTS[2])})
     assert [r.chunk.text for r in found] == [TEXTS[2]]
 
 
-async def test_the_result_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_search_result_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     setup = await Setup().fill()
     await setup.retriever.retrieve("cats", COLLECTION.id, top_k=2)
     assert "Retrieved 2 chunks for query (top_k=2, metric=cosine)" in caplog.messages
 
 
-async def test_the_collection_names_provider_and_metric_in_both_spellings() -> (
+async def test_collection_selects_provider_and_metric_in_both_spellings() -> (
     None
 ):  # C28
     config = COLLECTION.embedding_config
@@ -130,19 +130,19 @@ async def test_the_collection_names_provider_and_metric_in_both_spellings() -> (
     assert found[0].distance == pytest.approx(0.0, abs=1e-3)
 
 
-async def test_prefixes_are_put_before_the_question() -> None:  # C14
+async def test_query_prefix_is_prepended_before_embedding() -> None:  # C14
     setup = await Setup(replace(COLLECTION, query_prefix="search_query: ")).fill()
     await setup.retriever.retrieve("cats", COLLECTION.id)
     assert setup.embedder.texts == ["search_query: cats"]
 
 
-async def test_a_vector_of_another_dimension_is_a_conflict() -> None:  # C14
+async def test_vector_dimension_mismatch_raises_conflict() -> None:  # C14
     setup = Setup(replace(COLLECTION, dimension=32))
     with pytest.raises(DimensionMismatchError, match=r"64 dimensions.*32"):
         await setup.retriever.retrieve("cats", COLLECTION.id)
 
 
-async def test_a_provider_the_caller_names_must_exist() -> None:
+async def test_unknown_embedding_provider_is_rejected() -> None:
     with pytest.raises(InvalidInputError) as caught:
         await Setup().retriever.retrieve("cats", COLLECTION.id, embedding_provider="nope")
     assert caught.value.field == "embedding_provider"
@@ -151,19 +151,19 @@ async def test_a_provider_the_caller_names_must_exist() -> None:  # A-009, A-014
 
 
 @pytest.mark.parametrize("top_k", [0, -1, 21])
-async def test_top_k_has_bounds(top_k: int) -> None:  # C03
+async def test_top_k_out_of_bounds_is_rejected(top_k: int) -> None:  # C03
     with pytest.raises(InvalidInputError, match="between 1 and 20"):
         await Setup().retriever.retrieve("cats", COLLECTION.id, top_k=top_k)
 
 
-async def test_other_names_and_scores() -> None:  # C28
+async def test_retriever_search_aliases_return_same_chunks() -> None:  # C28
     setup = await Setup().fill()
     by_name = await setup.retriever.search("cats", COLLECTION.id, 2)
     with_scores = await setup.retriever.retrieve_with_scores("cats", COLLECTION.id, 2)
     assert [r.chunk.id for r in by_name] == [r.chunk.id for r in with_scores]
 
 
-async def test_every_search_is_measured_once() -> None:  # C26
+async def test_searches_are_measured_once() -> None:  # C26
     setup = await Setup().fill()
     await setup.retriever.retrieve("cats", COLLECTION.id, top_k=2)
     await setup.retriever.retrieve("cats", COLLECTION.id, filters={"length": -1})
@@ -177,7 +177,7 @@ async def test_every_search_is_measured_once() -> None:  # A-123, A-124, A-125, 
     assert metrics.get("retriever.search.errors", {**TAGS, "error_type": "NotFoundError"}).total == 1
 
 
-async def test_retriever_made_of_registry_store_and_repository_alone_searches() -> None:
+async def test_retriever_without_optional_arguments_searches() -> None:
     setup = await Setup().fill()
     retriever = DenseRetriever(setup.registry, setup.store, OneCollection(COLLECTION))
     found = await retriever.retrieve("  cats  and   dogs ", COLLECTION.id)

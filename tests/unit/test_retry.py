@@ -35,7 +35,7 @@ def failing(*errors: Exception) -> tuple[Callable[[], Awaitable[str]], list[int]
 
 # A-068 C23
 @pytest.mark.parametrize("failures", [0, 1, 3])
-async def test_as_many_retries_as_needed(failures: int) -> None:
+async def test_operation_is_retried_until_success(failures: int) -> None:
     operation, calls = failing(*[NOW] * failures)
     retried: list[None] = []
     result = await with_retries(
@@ -47,7 +47,7 @@ async def test_as_many_retries_as_needed(failures: int) -> None:
 
 # A-068 A-073
 @pytest.mark.parametrize("retries", [0, 3])
-async def test_last_error_is_raised(retries: int) -> None:
+async def test_exhausted_retries_raise_last_error(retries: int) -> None:
     operation, calls = failing(*[NOW] * 9)
     with pytest.raises(LLMRateLimitError, match="busy"):
         await with_retries(operation, retries=retries, deadline=Deadline.never())
@@ -56,7 +56,7 @@ async def test_last_error_is_raised(retries: int) -> None:
 
 # A-069 C23
 @pytest.mark.parametrize("error", [LLMAuthenticationError(), LLMError(), InvalidInputError(), KeyError("x")])
-async def test_other_errors_are_not_tried_again(error: Exception) -> None:
+async def test_permanent_errors_are_not_retried(error: Exception) -> None:
     operation, calls = failing(error)
     with pytest.raises(type(error)):
         await with_retries(operation, retries=3, deadline=Deadline.never())
@@ -64,14 +64,14 @@ async def test_other_errors_are_not_tried_again(error: Exception) -> None:
 
 
 # C23
-async def test_waits_without_being_asked_to() -> None:
+async def test_retry_without_retry_after_uses_backoff() -> None:
     operation, calls = failing(LLMTimeoutError())
     assert await with_retries(operation, retries=1, deadline=Deadline.after(10)) == "done"
     assert len(calls) == 2
 
 
 # C23
-async def test_wait_that_does_not_fit_is_not_begun() -> None:
+async def test_retry_after_beyond_deadline_raises_immediately() -> None:
     operation, calls = failing(LLMRateLimitError("busy", retry_after_s=3600))
     async with asyncio.timeout(5):  # far less than the wait
         with pytest.raises(LLMRateLimitError) as caught:
@@ -80,14 +80,14 @@ async def test_wait_that_does_not_fit_is_not_begun() -> None:
     assert len(calls) == 1
 
 
-async def test_deadline_during_a_wait_raises_the_error_waited_for() -> None:
+async def test_deadline_during_backoff_raises_last_error() -> None:
     operation, calls = failing(*[LLMTimeoutError("slow")] * 9)
     with pytest.raises(LLMTimeoutError, match="slow"):
         await with_retries(operation, retries=9, deadline=Deadline.after(0.1))
     assert len(calls) == 1
 
 
-async def test_deadline_ends_a_later_attempt() -> None:
+async def test_deadline_during_later_attempt_raises_last_error() -> None:
     attempts: list[int] = []
 
     async def operation() -> None:
@@ -101,20 +101,20 @@ async def test_deadline_ends_a_later_attempt() -> None:
     assert attempts == [0, 1]
 
 
-async def test_no_attempt_after_the_deadline() -> None:
+async def test_attempt_after_deadline_is_not_started() -> None:
     operation, calls = failing()
     with pytest.raises(DeadlineExceededError):
         await with_retries(operation, retries=3, deadline=Deadline.after(0))
     assert not calls
 
 
-async def test_timeout_of_the_caller_passes_through() -> None:
+async def test_caller_timeout_passes_through() -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):
             await with_retries(lambda: asyncio.sleep(60), retries=3, deadline=Deadline.after(60))
 
 
-async def test_a_budget_keeps_retries_a_tenth_of_the_calls() -> None:  # fault 12
+async def test_retry_budget_limits_retries_to_a_tenth_of_calls() -> None:  # fault 12
     budget = RetryBudget(most=20)
     calls = 0
     for _ in range(500):
@@ -125,7 +125,7 @@ async def test_a_budget_keeps_retries_a_tenth_of_the_calls() -> None:  # fault 1
     assert 500 < calls <= 500 * 1.1 + 20
 
 
-async def test_what_the_budget_has_saved_up_is_spent_first() -> None:
+async def test_saved_retry_budget_is_spent_first() -> None:
     budget = RetryBudget(most=3)
     made = []
     for _ in range(3):
@@ -136,7 +136,7 @@ async def test_what_the_budget_has_saved_up_is_spent_first() -> None:
     assert made == [3, 2, 1]
 
 
-async def test_the_last_attempt_spends_nothing() -> None:
+async def test_last_attempt_spends_no_retry_budget() -> None:
     budget = RetryBudget(ratio=0.0, most=4)
     for _ in range(2):
         operation, calls = failing(*[NOW] * 9)

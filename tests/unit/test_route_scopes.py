@@ -30,13 +30,13 @@ def matched(method: str, path: str) -> Scope | None:
     st.lists(st.sampled_from([*LITERALS, "x", "a b", "x\n", "..", "%2f"]), max_size=6),
     ENDS,
 )
-def test_the_index_finds_what_all_patterns_would(method: str, segments: list[str], end: str) -> None:
+def test_scope_index_matches_all_patterns(method: str, segments: list[str], end: str) -> None:
     for path in ("/" + "/".join(segments) + end, "/v1/" + "/".join(segments) + end):
         exact = required_scope(method, path)
         assert exact is matched(method, path), path
 
 
-def test_every_route_needs_its_scope_however_its_path_ends() -> None:
+def test_routes_require_their_scope_for_any_path_ending() -> None:
     for scope, routes in ROUTES.items():
         for route in routes:
             method, path = route.split(" ", 1)

@@ -49,7 +49,7 @@ REST_EVENT: dict[str, Any] = {
 }
 
 
-def test_a_function_url_event_becomes_a_scope() -> None:
+def test_function_url_event_becomes_asgi_scope() -> None:
     context = SimpleNamespace()
     request = read_event(URL_EVENT, context, "/")
     scope = request.scope
@@ -64,7 +64,7 @@ def test_a_function_url_event_becomes_a_scope() -> None:
     assert not request.multi_value_headers
 
 
-def test_a_rest_api_event_becomes_a_scope() -> None:
+def test_rest_api_event_becomes_asgi_scope() -> None:
     request = read_event(REST_EVENT, None, "/base")
     assert (request.scope["path"], request.scope["root_path"]) == ("/base/items", "/base")
     assert request.scope["query_string"] == b"x=1&x=2"
@@ -74,27 +74,27 @@ def test_a_rest_api_event_becomes_a_scope() -> None:
 
 
 @pytest.mark.parametrize("missing", ["http", "method", "path", "sourceIp"])
-def test_an_event_with_a_field_missing_is_no_http_event(missing: str) -> None:
+def test_event_with_missing_field_raises_unsupported(missing: str) -> None:
     http = {key: value for key, value in URL_EVENT["requestContext"]["http"].items() if key != missing}
     event = {**URL_EVENT, "requestContext": {} if missing == "http" else {"http": http}}
     with pytest.raises(UnsupportedEventError, match=r"payload format 1\.0 or 2\.0"):
         read_event(event, None, "/")
 
 
-def test_a_body_that_is_no_base64_is_none() -> None:
+def test_invalid_base64_body_is_read_as_none() -> None:
     assert read_event({**URL_EVENT, "body": "a"}, None, "/").body is None
 
 
 @pytest.mark.parametrize(
     "headers", [{"Host": "[::"}, {"Host": "a:b"}, {"Host": "a", "X-Forwarded-Port": "x"}]
 )
-def test_a_broken_host_leaves_the_server_out(headers: dict[str, str]) -> None:
+def test_invalid_host_header_yields_no_server(headers: dict[str, str]) -> None:
     scope = read_event({**URL_EVENT, "headers": headers}, None, "/").scope
     assert scope["server"] is None
     assert [b"host", headers["Host"].encode()] in scope["headers"]
 
 
-def test_repeated_cookies_are_joined_as_cookies() -> None:
+def test_repeated_cookies_are_joined_with_semicolon() -> None:
     event = {**REST_EVENT, "multiValueHeaders": {"Cookie": ["a=1", "b=2"]}}
     assert [b"cookie", b"a=1; b=2"] in read_event(event, None, "/").scope["headers"]
 
@@ -113,7 +113,7 @@ def test_repeated_cookies_are_joined_as_cookies() -> None:
         ("", "$default", "/shop", ("", "/")),
     ],
 )
-def test_stage_and_base_path_are_the_root_path(
+def test_stage_and_base_path_form_root_path(
     path: str, stage: str, base_path: str, expected: tuple[str, str]
 ) -> None:
     http = {**URL_EVENT["requestContext"]["http"], "path": path}
@@ -131,7 +131,7 @@ def test_stage_and_base_path_are_the_root_path(
         ("/prod/x", "/prod/x", "/", ("", "/prod/x")),
     ],
 )
-def test_a_rest_stage_is_found_in_the_full_path(
+def test_rest_stage_is_read_from_full_path(
     path: str, full_path: str, base_path: str, expected: tuple[str, str]
 ) -> None:
     event = {**REST_EVENT, "path": path, "requestContext": {"stage": "prod", "path": full_path}}
@@ -142,18 +142,18 @@ def test_a_rest_stage_is_found_in_the_full_path(
 async def nothing(scope: Scope, receive: Receive, send: Send) -> None: ...
 
 
-def test_a_process_without_the_runtime_cannot_stream() -> None:
+def test_process_without_runtime_cannot_stream() -> None:
     assert can_stream() is False
     with pytest.raises(StreamingUnavailableError, match=r"python -m vectorforge\.runtime"):
         StreamingHandler(nothing)(URL_EVENT, None)
 
 
-def test_a_negative_margin_is_refused() -> None:
+def test_negative_deadline_margin_is_rejected() -> None:
     with pytest.raises(ValueError, match="deadline_margin_s"):
         StreamingHandler(nothing, deadline_margin_s=-1)
 
 
-def test_what_a_handler_returns_is_json() -> None:
+def test_streamed_response_is_json_serializable() -> None:
     assert StreamedResponse(200, complete=True) == {"statusCode": 200, "streamed": True, "complete": True}
 
 
@@ -180,7 +180,7 @@ class App:
 WHOLE = ("receive", "lifespan.startup.complete", "receive", "lifespan.shutdown.complete")
 
 
-async def test_a_lifespan_is_entered_once_and_left() -> None:
+async def test_lifespan_starts_and_stops_once() -> None:
     app = App(*WHOLE)
     lifespan = Lifespan(app, "auto")
     await lifespan.startup()
@@ -201,9 +201,7 @@ async def test_a_lifespan_is_entered_once_and_left() -> None:
         ("on", ()),
     ],
 )
-async def test_a_failed_startup_is_an_error_and_can_be_tried_again(
-    mode: LifespanMode, script: tuple[str, ...]
-) -> None:
+async def test_failed_startup_raises_and_is_retryable(mode: LifespanMode, script: tuple[str, ...]) -> None:
     app = App(*script)
     lifespan = Lifespan(app, mode)
     for _ in range(2):
@@ -215,31 +213,31 @@ async def test_a_failed_startup_is_an_error_and_can_be_tried_again(
 
 
 @pytest.mark.parametrize("script", [("raise",), ("receive", "raise"), ()])
-async def test_an_app_without_a_lifespan_is_served_in_mode_auto(script: tuple[str, ...]) -> None:
+async def test_lifespan_auto_serves_app_without_lifespan(script: tuple[str, ...]) -> None:
     lifespan = Lifespan(App(*script), "auto")
     await lifespan.startup()
     await lifespan.shutdown(1)
 
 
-async def test_in_mode_off_the_app_is_not_asked() -> None:
+async def test_lifespan_off_does_not_call_app() -> None:
     app = App(*WHOLE)
     await Lifespan(app, "off").startup()
     assert app.received == []
 
 
 @pytest.mark.parametrize("ending", ["hang", "raise"])
-async def test_a_shutdown_that_fails_or_hangs_ends(ending: str) -> None:
+async def test_failing_or_hanging_shutdown_ends(ending: str) -> None:
     lifespan = Lifespan(App("receive", "lifespan.startup.complete", "receive", ending), "auto")
     await lifespan.startup()
     await lifespan.shutdown(0.05)
 
 
-def test_an_unknown_lifespan_mode_is_refused() -> None:
+def test_unknown_lifespan_mode_is_rejected() -> None:
     with pytest.raises(ValueError, match="lifespan"):
         Lifespan(nothing, "maybe")  # type: ignore[arg-type]  # what is shown
 
 
-async def test_a_dropped_generator_is_closed_and_waited_for() -> None:
+async def test_dropped_generator_is_closed_and_awaited() -> None:
     closed: list[str] = []
 
     async def generate(name: str, pause_s: float) -> AsyncIterator[int]:
@@ -266,9 +264,7 @@ async def test_a_dropped_generator_is_closed_and_waited_for() -> None:
     assert closed == ["quick", "slow"]
 
 
-def test_the_search_path_is_that_of_the_managed_runtime(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_search_path_matches_managed_runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     task, layers, runtime = (tmp_path / name for name in ("task", "layers", "runtime"))
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     packages = layers / "lib" / version / "site-packages"
@@ -288,7 +284,7 @@ def test_the_search_path_is_that_of_the_managed_runtime(
     assert sys.path == [str(task), str(runtime), "/from/pythonpath"]
 
 
-def test_the_package_loads_without_awslambdaric_and_without_a_framework() -> None:
+def test_runtime_import_loads_no_awslambdaric_or_framework() -> None:
     code = "import sys, vectorforge.runtime; print({'awslambdaric', 'fastapi', 'boto3'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

@@ -27,7 +27,7 @@ def read(encoded: bytes) -> dict[str, Any]:
     return decoded
 
 
-def test_repeated_headers_are_joined_and_cookies_kept_apart() -> None:
+def test_repeated_headers_are_joined_and_cookies_are_separate() -> None:
     assert read(prelude(201, HEADERS, multi_value_headers=False)) == {
         "statusCode": 201,
         "headers": {"content-type": "text/plain", "x-several": "a, b"},
@@ -35,7 +35,7 @@ def test_repeated_headers_are_joined_and_cookies_kept_apart() -> None:
     }
 
 
-def test_payload_1_takes_repeated_headers_apart() -> None:
+def test_repeated_headers_with_payload_1_are_multi_value() -> None:
     assert read(prelude(200, HEADERS, multi_value_headers=True)) == {
         "statusCode": 200,
         "headers": {"content-type": "text/plain"},
@@ -45,7 +45,7 @@ def test_payload_1_takes_repeated_headers_apart() -> None:
 
 
 @pytest.mark.parametrize("value", [b"a\r\nset-cookie: x=1", b"a\nb", b"a\rb", b"a\0b"])
-def test_a_line_break_in_a_value_is_refused_without_repeating_it(value: bytes) -> None:
+def test_line_break_in_header_value_is_rejected_without_echo(value: bytes) -> None:
     with pytest.raises(
         ProtocolError, match=r"The response header 'x-name' has a line break or a NUL\."
     ) as error:
@@ -54,18 +54,18 @@ def test_a_line_break_in_a_value_is_refused_without_repeating_it(value: bytes) -
 
 
 @pytest.mark.parametrize("name", [b"", b"a b", b"a:b", b"a\r\nb", b"\xff"])
-def test_a_name_that_is_none_is_refused(name: bytes) -> None:
+def test_invalid_header_name_is_rejected(name: bytes) -> None:
     with pytest.raises(ProtocolError, match="name of a response header"):
         prelude(200, [(name, b"value")], multi_value_headers=False)
 
 
 @pytest.mark.parametrize("status", [99, 600, "200", None, True])
-def test_a_status_that_is_none_is_refused(status: object) -> None:
+def test_invalid_status_is_rejected(status: object) -> None:
     with pytest.raises(ProtocolError, match="100 to 599"):
         prelude(status, [], multi_value_headers=False)
 
 
-def test_the_delimiter_is_within_the_first_16_kilobytes() -> None:
+def test_prelude_over_16_kilobytes_is_rejected() -> None:
     empty = len(prelude(200, [(b"x", b"")], multi_value_headers=False))
     fits = prelude(200, [(b"x", b"a" * (MAX_PRELUDE_BYTES - empty))], multi_value_headers=False)
     assert len(fits) == MAX_PRELUDE_BYTES
@@ -74,7 +74,7 @@ def test_the_delimiter_is_within_the_first_16_kilobytes() -> None:
 
 
 @given(value=st.binary(max_size=50), multiple=st.booleans())
-def test_whatever_a_value_holds_it_comes_back_or_is_refused(value: bytes, multiple: bool) -> None:
+def test_any_header_value_round_trips_or_is_rejected(value: bytes, multiple: bool) -> None:
     try:
         encoded = prelude(200, [(b"x-any", value)], multi_value_headers=multiple)
     except ProtocolError:
@@ -85,6 +85,6 @@ def test_whatever_a_value_holds_it_comes_back_or_is_refused(value: bytes, multip
 
 
 @pytest.mark.parametrize("value", ["é".encode(), "é".encode("latin-1")])
-def test_a_value_is_utf_8_or_else_latin_1(value: bytes) -> None:
+def test_header_value_is_decoded_as_utf_8_or_latin_1(value: bytes) -> None:
     encoded = prelude(200, [(b"x-any", value)], multi_value_headers=False)
     assert read(encoded)["headers"]["x-any"] == "é"

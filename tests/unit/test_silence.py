@@ -8,7 +8,7 @@ import pytest
 from vectorforge.llm.attempts import SilenceLimit
 
 
-async def test_an_await_that_takes_too_long_ends() -> None:
+async def test_await_over_silence_limit_times_out() -> None:
     with closing(SilenceLimit()) as limit:
         limit.s = 0.05
         with pytest.raises(TimeoutError), limit:
@@ -18,7 +18,7 @@ async def test_an_await_that_takes_too_long_ends() -> None:
     assert task.cancelling() == 0
 
 
-async def test_each_await_has_all_of_it_and_what_is_between_has_no_limit() -> None:
+async def test_silence_limit_applies_to_each_await_separately() -> None:
     with closing(SilenceLimit()) as limit:
         limit.s = 0.2
         for _ in range(4):
@@ -31,7 +31,7 @@ async def test_each_await_has_all_of_it_and_what_is_between_has_no_limit() -> No
             await asyncio.Event().wait()
 
 
-async def test_a_limit_may_become_shorter() -> None:
+async def test_silence_limit_can_be_shortened() -> None:
     with closing(SilenceLimit()) as limit:
         limit.s = 600.0
         with limit:
@@ -44,7 +44,7 @@ async def test_a_limit_may_become_shorter() -> None:
             await asyncio.Event().wait()
 
 
-async def test_cancellation_by_somebody_else_stays_one() -> None:
+async def test_external_cancellation_stays_cancelled_error() -> None:
     waiting = asyncio.Event()
 
     async def wait() -> None:
@@ -61,7 +61,7 @@ async def test_cancellation_by_somebody_else_stays_one() -> None:
         await task
 
 
-async def test_a_closed_one_leaves_no_timer() -> None:
+async def test_closed_silence_limit_leaves_no_timer() -> None:
     with closing(SilenceLimit()) as limit:
         limit.s = 0.05
         with limit:

@@ -10,7 +10,7 @@ from vectorforge.cli.commands.startup import load_ahead
 from vectorforge.config import DatabaseSettings, VectorForgeConfig
 
 
-async def test_garbage_is_looked_for_once_all_is_loaded() -> None:
+async def test_startup_freezes_garbage_collector_and_leaves_it_enabled() -> None:
     """A server that never looks would grow for ever."""
     url = SecretStr("postgresql://vectorforge_app@127.0.0.1:1/x")
     application = Application.build(VectorForgeConfig(database=DatabaseSettings(database_url=url)))

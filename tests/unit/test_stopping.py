@@ -34,7 +34,7 @@ async def read(model: Model, stop: StopSignal, heard: list[str]) -> None:
         heard.append(text)  # noqa: PERF401 - also before an error
 
 
-async def test_it_interrupts_the_wait_for_the_next_piece() -> None:
+async def test_stop_interrupts_wait_for_next_token() -> None:
     model, stop, heard = Model(), StopSignal(), list[str]()
     reading = asyncio.create_task(read(model, stop, heard))
     await model.waits.wait()
@@ -46,7 +46,7 @@ async def test_it_interrupts_the_wait_for_the_next_piece() -> None:
     assert reading.cancelling() == 0  # whoever awaits in it after that is not cancelled
 
 
-async def test_it_ends_between_two_pieces() -> None:
+async def test_stop_between_tokens_ends_stream() -> None:
     model, stop, heard = Model(), StopSignal(), list[str]()
     texts = stop.interrupting(model.texts())
     heard.append(await anext(texts))
@@ -56,7 +56,7 @@ async def test_it_ends_between_two_pieces() -> None:
     assert (heard, model.ended_by) == (["one "], ["GeneratorExit"])
 
 
-async def test_an_answer_that_was_stopped_before_it_began_is_not_begun() -> None:
+async def test_stop_before_start_prevents_stream() -> None:
     model, stop = Model(), StopSignal()
     stop.request()
     with pytest.raises(QueryStopped):
@@ -65,7 +65,7 @@ async def test_an_answer_that_was_stopped_before_it_began_is_not_begun() -> None
 
 
 @pytest.mark.parametrize("error", [TimeoutError("the vendor's"), RuntimeError("a bug")])
-async def test_the_models_own_errors_stay_what_they_are(error: Exception) -> None:
+async def test_model_errors_pass_through_unchanged(error: Exception) -> None:
     stop, heard = StopSignal(), list[str]()
     with pytest.raises(type(error)) as caught:
         await read(Model(error), stop, heard)

@@ -38,7 +38,7 @@ def space(
         (space(0, IndexState.READY, index_bytes=8192), None),
     ],
 )
-def test_indexes(index: SpaceIndex, words: str | None) -> None:
+def test_index_advice_warns_about_missing_large_or_unused_index(index: SpaceIndex, words: str | None) -> None:
     found = list(index_advice([index], 10_000, GIB))
     assert [check.status for check in found] == ([] if words is None else ["warn"])
     for check in found:
@@ -51,13 +51,13 @@ def table(live: int, *, dead: int = 0, changed: int = 0, analyzed: bool = True) 
     return TableStatistics("chunks", live, dead, changed, analyzed)
 
 
-def test_dead_rows() -> None:
+def test_dead_rows_over_threshold_advise_vacuum() -> None:
     assert list(dead_rows_advice([table(100_000, dead=40_000), table(0, dead=10_000)])) == []
     [check] = dead_rows_advice([table(100_000, dead=40_001)])
     assert check.remedy.startswith("VACUUM (ANALYZE) vectorforge.chunks;")
 
 
-def test_statistics() -> None:
+def test_stale_statistics_advise_analyze() -> None:
     well = [table(10_000, analyzed=False), table(10_001), table(20_000, changed=10_000)]
     assert list(statistics_advice(well)) == []
     for bad in (table(10_001, analyzed=False), table(20_000, changed=10_001)):

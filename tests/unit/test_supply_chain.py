@@ -34,7 +34,7 @@ def unlocked(lock: Mapping[str, Any]) -> list[str]:
     return wrong
 
 
-def test_every_python_file_has_a_hash() -> None:  # security 23
+def test_locked_python_files_have_hashes() -> None:  # security 23
     lock = tomllib.loads((ROOT / "uv.lock").read_text())
     assert len(lock["package"]) > 100
     assert unlocked(lock) == []
@@ -49,7 +49,7 @@ def test_every_python_file_has_a_hash() -> None:  # security 23
         {"wheels": []},
     ],
 )
-def test_what_is_not_locked_is_seen(change: dict[str, Any]) -> None:
+def test_package_without_lock_is_reported(change: dict[str, Any]) -> None:
     good = {"url": f"{FILES}a.whl", "hash": f"sha256:{'0' * 64}"}
     package = {"name": "a", "source": {"registry": INDEX}, "wheels": [good]}
     assert unlocked({"package": [package]}) == []
@@ -57,7 +57,7 @@ def test_what_is_not_locked_is_seen(change: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("folder", NPM_LOCKS)
-def test_every_npm_package_has_a_hash(folder: str) -> None:  # security 23
+def test_locked_npm_packages_have_hashes(folder: str) -> None:  # security 23
     packages = json.loads((ROOT / folder / "package-lock.json").read_text())["packages"]
     installed = {name: package for name, package in packages.items() if name and not package.get("inBundle")}
     assert installed
@@ -69,7 +69,7 @@ def test_every_npm_package_has_a_hash(folder: str) -> None:  # security 23
 
 
 @pytest.mark.parametrize("function", functions_with_packages())
-def test_the_bill_of_materials_is_what_the_bundle_installs(function: str) -> None:  # security 23
+def test_bill_of_materials_matches_bundle(function: str) -> None:  # security 23
     uv = find_uv()
     bill = bill_of_materials(function, uv)
     assert bill["bomFormat"] == "CycloneDX"

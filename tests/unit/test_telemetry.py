@@ -29,12 +29,12 @@ DESIGN = {
 
 
 @pytest.mark.parametrize("name", DESIGN)
-def test_the_design_metrics_exist(name: str) -> None:
+def test_design_metrics_have_kind_and_tags(name: str) -> None:
     spec = METRICS[name]
     assert (spec.kind, set(spec.tags)) == DESIGN[name]
 
 
-def test_histograms_and_counters() -> None:
+def test_histograms_and_counters_record_values() -> None:
     metrics = InMemoryMetrics()
     metrics.observe("context.tokens_used", 10)
     metrics.observe("context.tokens_used", 30)
@@ -49,12 +49,12 @@ def test_histograms_and_counters() -> None:  # A-143
     ("name", "tags"),
     [("no.such.metric", {}), ("context.tokens_used", {"tenant": "a"}), ("retriever.search.calls", {})],
 )
-def test_a_mistyped_metric_is_an_error(name: str, tags: dict[str, str]) -> None:
+def test_unknown_metric_or_tag_raises_key_error(name: str, tags: dict[str, str]) -> None:
     with pytest.raises(KeyError):
         InMemoryMetrics().increment(name, tags=tags)
 
 
-def test_memory_is_bounded() -> None:
+def test_in_memory_metrics_are_bounded() -> None:
     metrics = InMemoryMetrics()
     for value in range(5000):
         metrics.observe("context.tokens_used", value)
@@ -65,7 +65,7 @@ def test_memory_is_bounded() -> None:
     assert len(metrics.items()) == 5000
 
 
-def test_a_measured_step_emits_calls_duration_and_errors() -> None:
+def test_measured_step_emits_calls_duration_and_errors() -> None:
     metrics = InMemoryMetrics()
 
     def fail() -> None:
@@ -81,7 +81,7 @@ def test_a_measured_step_emits_calls_duration_and_errors() -> None:  # A-144
     assert metrics.get("pipeline.query.errors", tags).total == 1
 
 
-async def test_a_method_can_be_instrumented() -> None:
+async def test_instrumented_method_emits_calls() -> None:
     class Step:
         def __init__(self) -> None:
             self.metrics = InMemoryMetrics()
@@ -95,14 +95,14 @@ async def test_a_method_can_be_instrumented() -> None:  # A-144
     assert step.metrics.get("retriever.search.calls", {"retriever_type": "dense"}).total == 1
 
 
-def test_a_metric_keeps_its_kind() -> None:
+def test_metric_with_other_kind_raises_key_error() -> None:
     metrics = InMemoryMetrics()
     metrics.observe("context.tokens_used", 3)
     with pytest.raises(KeyError):
         metrics.increment("context.tokens_used")
 
 
-def test_the_order_of_tags_makes_no_other_series() -> None:
+def test_tag_order_does_not_create_another_series() -> None:
     metrics = InMemoryMetrics()
     for _ in range(2):
         metrics.increment("llm.generate.calls", tags={"provider": "p", "model": "m"})

@@ -8,17 +8,17 @@ import pytest
 from vectorforge.threads import off_event_loop
 
 
-async def test_work_on_a_long_text_waits_for_nothing_that_the_loop_does() -> None:
+async def test_work_on_long_text_runs_off_the_event_loop() -> None:
     """It waits for what only the loop does, so it would never end on the loop."""
     loop_goes_on = threading.Event()
     asyncio.get_running_loop().call_soon(loop_goes_on.set)
     assert await off_event_loop(1_000_000, lambda: loop_goes_on.wait(timeout=10))
 
 
-async def test_work_on_a_short_text_costs_no_thread() -> None:
+async def test_work_on_short_text_runs_on_the_event_loop() -> None:
     assert await off_event_loop(1_000, threading.current_thread) is threading.current_thread()
 
 
-async def test_what_the_work_raises_is_passed_on() -> None:
+async def test_work_exception_is_raised_to_caller() -> None:
     with pytest.raises(ZeroDivisionError):
         await off_event_loop(1_000_000, lambda: 1 // 0)

@@ -29,13 +29,13 @@ def missing_in(text: str) -> list[str]:
     return found
 
 
-def test_every_threat_has_its_row() -> None:
+def test_threats_have_one_row_each() -> None:
     assert sorted(rows()) == list(range(1, THREATS + 1))
     assert {len(row) for row in rows().values()} == {6}
 
 
 @pytest.mark.parametrize("number", range(1, THREATS + 1))
-def test_what_a_row_names_is_there(number: int) -> None:
+def test_threat_row_references_exist(number: int) -> None:
     _, _, control, where, shown, _ = rows()[number]
     assert control
     assert "`" in where
@@ -43,12 +43,12 @@ def test_what_a_row_names_is_there(number: int) -> None:
     assert missing_in(f"{where} {shown}") == []
 
 
-def test_what_is_not_there_is_seen() -> None:
+def test_missing_reference_is_reported() -> None:
     assert missing_in("`docs/no.md`, `tests/unit/test_errors.py::test_no`") == [
         "docs/no.md::",
         "tests/unit/test_errors.py::test_no",
     ]
 
 
-def test_the_page_names_nothing_else_that_is_missing() -> None:
+def test_threat_model_page_references_exist() -> None:
     assert missing_in(PAGE.read_text(encoding="utf-8")) == []

@@ -33,7 +33,7 @@ async def statuses(app: Any) -> list[int]:
     return [message["status"] for message in sent if message["type"] == "http.response.start"]
 
 
-async def test_an_app_that_answers_its_cancellation_is_too_late() -> None:
+async def test_response_after_cancellation_returns_504() -> None:
     async def late(_scope: Scope, _receive: Receive, send: Send) -> None:
         try:
             await asyncio.sleep(3600)
@@ -43,7 +43,7 @@ async def test_an_app_that_answers_its_cancellation_is_too_late() -> None:
     assert await statuses(late) == [504]
 
 
-async def test_an_app_that_swallows_its_cancellation_still_gets_one_answer() -> None:
+async def test_swallowed_cancellation_returns_504() -> None:
     async def swallowing(_scope: Scope, _receive: Receive, send: Send) -> None:
         try:
             await asyncio.sleep(3600)
@@ -53,7 +53,7 @@ async def test_an_app_that_swallows_its_cancellation_still_gets_one_answer() -> 
     assert await statuses(swallowing) == [504]
 
 
-async def test_an_answer_that_has_begun_is_cut_off() -> None:
+async def test_started_response_at_deadline_is_cut_off() -> None:
     async def begun(_scope: Scope, _receive: Receive, send: Send) -> None:
         await send(START)
         await asyncio.sleep(3600)
@@ -62,7 +62,7 @@ async def test_an_answer_that_has_begun_is_cut_off() -> None:
         await statuses(begun)
 
 
-async def test_a_whole_answer_stays_one_when_its_background_task_is_ended() -> None:
+async def test_complete_response_survives_cancelled_background_task() -> None:
     async def whole(_scope: Scope, _receive: Receive, send: Send) -> None:
         await send(START)
         await send({"type": "http.response.body", "body": b""})

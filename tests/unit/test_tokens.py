@@ -16,7 +16,7 @@ def _fresh_encodings() -> None:
     tokens._load.cache_clear()
 
 
-def test_without_a_local_table_a_quarter_of_the_characters(
+def test_token_estimate_without_local_table_is_a_quarter_of_chars(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # A-055, A-056, C07
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
@@ -28,7 +28,7 @@ def test_without_a_local_table_a_quarter_of_the_characters(
     assert connections == []
 
 
-def test_a_corrupt_table_does_not_stop_a_request(
+def test_corrupt_token_table_falls_back_to_estimate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # C07
     """tiktoken would delete it and download another; it is not even asked."""

@@ -7,7 +7,7 @@ import pytest
 from vectorforge.evaluation.tuning import WEIGHTS, learn
 
 
-def test_the_best_weight_of_all_questions_is_chosen() -> None:
+def test_learn_selects_weight_best_for_all_questions() -> None:
     rows = [{weight: 1 - abs(weight - 0.7) for weight in WEIGHTS}] * 25
     tuning = learn(rows, 0.5, 10)
     assert (tuning.best, tuning.current, tuning.questions, tuning.k) == (0.7, 0.5, 25, 10)
@@ -17,14 +17,14 @@ def test_the_best_weight_of_all_questions_is_chosen() -> None:
     assert list(tuning.curve) == list(WEIGHTS)
 
 
-def test_equal_weights_stay_near_the_current_one() -> None:
+def test_equal_weights_stay_near_current_weight() -> None:
     tuning = learn([dict.fromkeys(WEIGHTS, 0.5)] * 25, 0.3, 10)
     assert (tuning.best, tuning.is_gain) == (0.3, False)
     from_six_on = [{weight: float(weight >= 0.6) for weight in WEIGHTS}] * 25
     assert learn(from_six_on, 0.5, 10).best == 0.6
 
 
-def test_chance_is_not_taken_for_a_gain() -> None:
+def test_random_scores_are_not_reported_as_gain() -> None:
     """Of chance alone some weight is the best; questions that did not choose it do not find it as good."""
     draw = random.Random(1)
     rows = [[{weight: draw.random() for weight in WEIGHTS} for _ in range(50)] for _ in range(40)]
@@ -35,6 +35,6 @@ def test_chance_is_not_taken_for_a_gain() -> None:
     assert kept == pytest.approx(0.5, abs=0.03)
 
 
-def test_each_question_is_held_out_once() -> None:
+def test_cross_validation_holds_out_each_question_once() -> None:
     rows = [{0.0: float(n == 0), 0.5: 0.0, 1.0: float(n != 0)} for n in range(21)]
     assert learn(rows, 0.5, 10).cross_validated == pytest.approx(20 / 21)

@@ -79,7 +79,7 @@ def parts_of(*events: QueryEvent) -> list[dict[str, Any]]:
     return [json.loads(part.removeprefix("data: ")) for part in parts]
 
 
-def test_the_last_message_is_the_question_and_the_text_of_the_others_the_history() -> None:
+def test_last_message_is_query_and_other_texts_are_history() -> None:
     tool = {"type": "tool-search", "toolCallId": "1", "state": "output-available", "output": {"a": [1]}}
     body = request(
         message("system", "Be brief."),
@@ -96,7 +96,7 @@ def test_the_last_message_is_the_question_and_the_text_of_the_others_the_history
     )
 
 
-def test_a_long_chat_is_answered_from_its_last_hundred_messages() -> None:
+def test_long_chat_uses_last_hundred_messages() -> None:
     body = request(*(message("user", str(number)) for number in range(300)))
     history = history_of(body.messages)
     assert (len(history), history[0].content, history[-1].content) == (100, "199", "298")
@@ -113,7 +113,7 @@ def test_a_long_chat_is_answered_from_its_last_hundred_messages() -> None:
         ({"role": "user", "parts": [{"type": "file", "url": "data:,", "mediaType": "image/png"}]}, "Files"),
     ],
 )
-def test_what_is_no_question_is_refused_by_name(last: dict[str, Any], said: str) -> None:
+def test_invalid_last_message_is_rejected_by_field(last: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidInputError, match=said) as caught:
         question_of(request(message("user", "Hello"), last).messages)
     assert (caught.value.field or "").startswith("messages.1")
@@ -132,12 +132,12 @@ def test_what_is_no_question_is_refused_by_name(last: dict[str, Any], said: str)
         {"messages": [message("user", "?")], "preset": "profile"},
     ],
 )
-def test_a_malformed_body_is_refused(body: dict[str, Any]) -> None:
+def test_malformed_body_is_rejected(body: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         UIChatRequest.model_validate(body)
 
 
-def test_our_fields_beside_the_clients_decide_how_the_question_is_answered() -> None:
+def test_vectorforge_fields_in_body_set_query_config() -> None:
     said = request(
         message("user", "?"), messageId="m-1", model="theirs", preset="rag_query", top_k=3, filters={"a": 1}
     )
@@ -154,7 +154,7 @@ def test_our_fields_beside_the_clients_decide_how_the_question_is_answered() -> 
     assert stored.config(history).history == ()  # what the server has stored counts
 
 
-def test_a_web_page_is_a_url_and_anything_else_a_document() -> None:
+def test_web_page_source_is_url_and_other_source_document() -> None:
     sources = [passage("https://a.example/x", "X"), passage("notes.MD", None), passage("table")]
     sent = parts_of(
         SourcesEvent(sources, [], 1.0),
@@ -176,7 +176,7 @@ def test_a_web_page_is_a_url_and_anything_else_a_document() -> None:
     assert end["citations"][0]["citedText"] == "The dough rises for two hours."
 
 
-def test_text_held_back_for_a_label_is_sent_before_an_error() -> None:
+def test_text_withheld_for_label_is_sent_before_error() -> None:
     sent = parts_of(
         TokenEvent("Half [Sou"), ErrorEvent(LLMTimeoutError("Too slow."), "generate", "Half [Sou")
     )
@@ -187,7 +187,7 @@ def test_text_held_back_for_a_label_is_sent_before_an_error() -> None:
     assert sent[-2]["errorText"] == "Too slow."
 
 
-def test_a_failure_before_the_first_word_has_no_text() -> None:
+def test_failure_before_first_token_sends_no_text() -> None:
     sent = parts_of(ErrorEvent(LLMTimeoutError(), "generate"))
     assert [part["type"] for part in sent] == ["data-problem", "error", "finish"]
 
@@ -197,12 +197,12 @@ def test_a_failure_before_the_first_word_has_no_text() -> None:
     [("stop", "stop"), ("empty", "stop"), ("length", "length"), ("content_filter", "content-filter"),
      ("deadline", "interrupted"), ("else", "other")],
 )  # fmt: skip
-def test_finish_says_why_in_the_sdks_words(ours: str, theirs: str) -> None:
+def test_finish_reason_maps_to_sdk_value(ours: str, theirs: str) -> None:
     (finish,) = parts_of(DoneEvent(result(ours)))
     assert finish["finishReason"] == theirs
 
 
-def test_metadata_and_steps_down_are_in_camel_case() -> None:
+def test_metadata_and_degradation_parts_are_camel_case() -> None:
     meta = MetaEvent(uuid4(), uuid4(), "openai", "m", extractive=False, conversation_id=uuid4())
     sent = parts_of(
         meta,

@@ -22,7 +22,7 @@ from vectorforge.errors import ConflictError, InvalidInputError
         "x" * (MAX_KEY_BYTES - len("acme/docs/")),
     ],
 )
-def test_a_path_becomes_a_key_and_is_read_back(path: str) -> None:
+def test_upload_path_round_trips_through_key(path: str) -> None:
     made = UploadKey.make("acme", "docs", path)
     assert made.key == f"acme/docs/{path}"
     assert UploadKey.parse(made.key) == made
@@ -52,7 +52,7 @@ def test_a_path_becomes_a_key_and_is_read_back(path: str) -> None:
         ("ü" * 508, "at most 1014 bytes here, not 1016"),
     ],
 )
-def test_a_path_that_cannot_be_is_refused(path: str, told: str) -> None:
+def test_invalid_upload_path_is_rejected(path: str, told: str) -> None:
     with pytest.raises(InvalidInputError, match=told) as caught:
         UploadKey.make("acme", "docs", path)
     assert caught.value.field == "path"
@@ -73,7 +73,7 @@ def test_a_path_that_cannot_be_is_refused(path: str, told: str) -> None:
         ("", "docs"),
     ],
 )
-def test_names_that_would_be_read_as_other_names_are_refused(tenant: str, collection: str) -> None:
+def test_ambiguous_names_are_rejected(tenant: str, collection: str) -> None:
     with pytest.raises(ConflictError, match="cannot be part of an object's key"):
         UploadKey.make(tenant, collection, "a.txt")
 
@@ -82,7 +82,7 @@ _NAMES = st.text(st.sampled_from("ab/. $\0é\n"), max_size=6)
 
 
 @given(tenant=_NAMES, collection=_NAMES, path=_NAMES)
-def test_whatever_is_made_is_read_as_the_same(tenant: str, collection: str, path: str) -> None:
+def test_any_upload_key_parses_to_same_parts(tenant: str, collection: str, path: str) -> None:
     try:
         made = UploadKey.make(tenant, collection, path)
     except (InvalidInputError, ConflictError):

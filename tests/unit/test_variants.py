@@ -54,7 +54,7 @@ class TestSettings:
         (tmp_path / "variants.toml").write_text(TOML)
         return str(tmp_path / "variants.toml")
 
-    def test_json_and_a_file_say_the_same(self, written: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_json_and_toml_file_are_equivalent(self, written: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("VECTORFORGE_VARIANTS", written)
         monkeypatch.setenv("VECTORFORGE_VARIANT_SPLIT", '{"default": 3, "terse": 1}')
         variants = VariantCatalogue(VectorForgeConfig.from_environment().query, llm_providers=["openai"])
@@ -83,7 +83,7 @@ class TestSettings:
             (json.dumps({f"v{n}": {} for n in range(51)}), "VECTORFORGE_VARIANTS: .*at most 50"),
         ],
     )
-    def test_a_wrong_field_is_refused_by_name(
+    def test_invalid_field_is_rejected_by_name(
         self, value: str, place: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("VECTORFORGE_VARIANTS", value)
@@ -91,9 +91,7 @@ class TestSettings:
             VectorForgeConfig.from_environment()
         assert "canary" not in caught.value.message.replace("VECTORFORGE_VARIANTS.a.canary", "")
 
-    def test_a_file_that_is_not_toml_is_refused(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_invalid_toml_file_is_rejected(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / "v.toml").write_text("terse = {")
         monkeypatch.setenv("VECTORFORGE_VARIANTS", str(tmp_path / "v.toml"))
         with pytest.raises(ConfigurationError, match=r"VECTORFORGE_VARIANTS: .*not TOML"):
@@ -111,14 +109,14 @@ class TestSettings:
             ({}, {"variant_split": {"default": 0}}, "VARIANT_SPLIT: at least one weight"),
         ],
     )
-    def test_what_only_the_whole_can_tell_is_refused_at_start(
+    def test_inconsistent_settings_are_rejected_at_startup(
         self, variants: dict[str, Any], settings: dict[str, Any], why: str
     ) -> None:
         with pytest.raises(ConfigurationError, match=why):
             catalogue(variants, ("openai", "ollama"), **settings)
 
 
-def test_the_variants_of_the_design_are_always_there() -> None:  # D-040
+def test_variant_catalog_always_contains_built_in_variants() -> None:  # D-040
     assert {name: dict(variant.overlay) for name, variant in BUILT_IN.items()} == {
         "default": {},
         "precise": {"temperature": 0.1, "max_tokens": 500},
@@ -129,10 +127,10 @@ def test_the_variants_of_the_design_are_always_there() -> None:  # D-040
     assert caught.value.field == "variant"
 
 
-class TestWhatWins:
+class TestPrecedence:
     TERSE = Variant("terse", {"top_k": 3, "temperature": 0.2, "max_tokens": 99, "llm_model": "small"})
 
-    def test_a_variant_goes_over_the_presets_defaults(self) -> None:  # C30
+    def test_variant_overrides_preset_defaults(self) -> None:  # C30
         for preset in (VECTORFORGE, RAG_QUERY):
             config = preset.config(self.TERSE)
             assert config == replace(
@@ -140,7 +138,7 @@ class TestWhatWins:
                 variant="terse", top_k=3, temperature=0.2, max_tokens=99, llm_model="small",
             )  # fmt: skip
 
-    def test_what_a_request_says_goes_over_the_variant(self) -> None:
+    def test_request_overrides_variant(self) -> None:
         rag = RAGQueryRequest(query="q", k=5, temperature=None, provider="ollama").config(self.TERSE)
         # 5 is the default, too, but it was said; the model is that of another provider
         assert (rag.top_k, rag.temperature, rag.max_tokens) == (5, None, 99)
@@ -149,14 +147,14 @@ class TestWhatWins:
         asked = body.config(self.TERSE)
         assert (asked.top_k, asked.temperature, asked.max_tokens, asked.llm_model) == (3, 0.2, 1024, "big")
 
-    def test_null_for_max_tokens_says_nothing(self) -> None:
+    def test_null_max_tokens_does_not_override_variant(self) -> None:
         assert RAGQueryRequest(query="q", max_tokens=None).config(self.TERSE).max_tokens == 99
         assert RAGQueryRequest(query="q", max_tokens=None).config().max_tokens == 2048
 
     @pytest.mark.parametrize(
         ("body", "preset"), [(RAGQueryRequest, RAG_QUERY), (CollectionQueryRequest, VECTORFORGE)]
     )
-    def test_a_request_that_says_nothing_gets_the_documented_defaults(
+    def test_request_without_options_has_documented_defaults(
         self, body: type[RAGQueryRequest | CollectionQueryRequest], preset: Any
     ) -> None:
         """The schema shows defaults that only the preset applies: they must be the same."""
@@ -170,38 +168,38 @@ class TestWhatWins:
 
 
 class TestSplit:
-    def test_a_request_goes_before_the_split_and_without_one_there_is_none(self) -> None:
+    def test_requested_variant_precedes_split_and_no_split_returns_none(self) -> None:
         assert catalogue().choose(None, tenant_id="t") is None
         halves = catalogue(variant_split={"precise": 1})
         assert halves.choose(None, tenant_id="t") == BUILT_IN["precise"]
         assert halves.choose("comprehensive", tenant_id="t") == BUILT_IN["comprehensive"]
 
     @given(key=st.text(), weights=st.dictionaries(st.text(), st.floats(0.001, 1e6), min_size=1))
-    def test_the_same_key_always_gets_the_same(self, key: str, weights: dict[str, float]) -> None:
+    def test_equal_key_selects_same_variant(self, key: str, weights: dict[str, float]) -> None:
         assert split(key, weights) == split(key, dict(reversed(weights.items()))) in weights
 
-    def test_it_is_the_same_in_every_process_and_version(self) -> None:
+    def test_selection_is_stable_across_processes_and_versions(self) -> None:
         """Written down: another hash would move tenants to other variants in the middle of an experiment."""
         chosen = {key: split(key, {"default": 1, "precise": 1}) for key in ("acme", "globex", "initech")}
         assert chosen == {"acme": "precise", "globex": "default", "initech": "precise"}
 
-    def test_it_keeps_to_the_weights(self) -> None:
+    def test_shares_match_weights(self) -> None:
         found = Counter(split(f"tenant-{n}", {"a": 70, "b": 20, "c": 10}) for n in range(10_000))
         assert found["a"] == pytest.approx(7000, abs=200)  # 4 standard deviations
         assert found["b"] == pytest.approx(2000, abs=160)
 
-    def test_a_changed_weight_moves_keys_to_or_from_that_variant_only(self) -> None:
+    def test_changed_weight_moves_keys_for_that_variant_only(self) -> None:
         keys = [f"tenant-{n}" for n in range(2_000)]
         before = {key: split(key, {"a": 2, "b": 2, "c": 1}) for key in keys}
         after = {key: split(key, {"a": 2, "b": 2, "c": 3}) for key in keys}
         moved = {(before[key], after[key]) for key in keys if before[key] != after[key]}
         assert moved == {("a", "c"), ("b", "c")}
 
-    def test_a_weight_of_zero_gets_nobody(self) -> None:
+    def test_zero_weight_variant_is_never_selected(self) -> None:
         zero = catalogue(variant_split={"default": 1, "precise": 0})
         assert all(zero.choose(None, tenant_id=f"t{n}") is BUILT_IN["default"] for n in range(50))
 
-    def test_it_goes_by_the_tenant_or_by_the_conversation(self) -> None:
+    def test_split_key_is_tenant_or_conversation(self) -> None:
         weights = {"default": 1, "precise": 1}
         by_tenant = catalogue(variant_split=weights)
         by_talk = catalogue(variant_split=weights, variant_split_by="conversation")

@@ -64,7 +64,7 @@ async def test_endpoint_without_its_own_credentials_registers_nothing() -> None:
     assert registry.list_providers() == []
 
 
-async def test_azure_embeds_as_openai_with_its_deployment() -> None:
+async def test_azure_embeddings_use_configured_deployment() -> None:
     path = "/openai/deployments/team-embeddings/embeddings"
     async with FakeEmbeddingsServer(dimension=1536, api_key="k", path=path, key_header="api-key") as server:
         settings = EmbeddingSettings(
@@ -104,9 +104,7 @@ async def test_client_setting_chooses_the_sdk() -> None:
         ("VECTORFORGE_AZURE_OPENAI_AD_TOKEN_COMMAND", "az 'account"),
     ],
 )
-def test_value_that_is_none_is_refused_by_its_name(
-    name: str, value: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_invalid_setting_is_rejected_by_name(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, value)
     if name != "VECTORFORGE_AZURE_OPENAI_ENDPOINT":
         monkeypatch.setenv("VECTORFORGE_AZURE_OPENAI_ENDPOINT", "https://example.openai.azure.com")
@@ -121,7 +119,7 @@ class TestTokenCommand:
         script.write_text(body)
         return f"'{sys.executable}' '{script}'"
 
-    async def test_token_is_read_once_and_again_when_it_is_refused(self, tmp_path: Path) -> None:
+    async def test_token_is_cached_and_reread_after_rejection(self, tmp_path: Path) -> None:
         counted = tmp_path / "runs"
         body = f"open({str(counted)!r}, 'a').write('x'); print('token-' + open({str(counted)!r}).read())"
         async with FakeAzureOpenAI(token="token-x") as server:
@@ -148,7 +146,7 @@ class TestTokenCommand:
             ("print('canary words')", "it must print one token"),
         ],
     )
-    async def test_failure_is_logged_without_what_was_printed(
+    async def test_failure_is_logged_without_command_output(
         self, tmp_path: Path, body: str, reason: str, caplog: pytest.LogCaptureFixture
     ) -> None:
         credentials = CommandCredentials(self.command(tmp_path, body), "VECTORFORGE_X_COMMAND")
@@ -157,6 +155,6 @@ class TestTokenCommand:
         assert "canary" not in caplog.text
         assert credentials.origin == KeyOrigin.COMMAND
 
-    async def test_program_that_is_not_there_is_logged(self, caplog: pytest.LogCaptureFixture) -> None:
+    async def test_missing_program_is_logged(self, caplog: pytest.LogCaptureFixture) -> None:
         await CommandCredentials("no-such-program-here", "VECTORFORGE_X_COMMAND").current()
         assert "FileNotFoundError" in caplog.text

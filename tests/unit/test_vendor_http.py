@@ -95,7 +95,7 @@ async def ask(asking: VendorClient, url: str) -> bytes:
 
 
 class TestConnections:
-    async def test_all_clients_of_a_loop_share_them(self) -> None:
+    async def test_clients_of_one_loop_share_connections(self) -> None:
         async with vendor() as server, client() as chat, client() as embeddings:
             for asking in (chat, embeddings, chat):
                 assert await ask(asking, server.url) == b'{"ok": true}'
@@ -108,7 +108,7 @@ class TestConnections:
             await ask(chat, server.url)
             assert len(server.connections) == 2
 
-    def test_every_loop_has_its_own_and_one_that_ended_needs_no_farewell(self) -> None:
+    def test_each_loop_has_own_connections_and_needs_no_close(self) -> None:
         asking = VendorClient(FixedCredentials("key"))
 
         async def once(*, close: bool) -> bytes:
@@ -122,7 +122,7 @@ class TestConnections:
         assert asyncio.run(once(close=False)) == asyncio.run(once(close=True)) == b'{"ok": true}'
         gc.collect()  # what was not closed would say so, and warnings are errors
 
-    def test_a_process_may_end_without_closing_any(self) -> None:
+    def test_process_exits_cleanly_without_closing_clients(self) -> None:
         code = (
             "import asyncio\n"
             "from vectorforge.vendors.credentials import FixedCredentials\n"
@@ -150,7 +150,7 @@ class TestConnections:
 
 class TestKeys:
     # C25
-    async def test_a_refusal_is_tried_once_more_with_another_key(self) -> None:
+    async def test_rejected_key_is_retried_once_with_refreshed_key(self) -> None:
         credentials = Exchangeable(after_refusal=NEW)
         async with vendor(key=NEW) as server, client(credentials) as asking:
             assert await ask(asking, server.url) == b'{"ok": true}'
@@ -159,7 +159,7 @@ class TestKeys:
         assert credentials.refreshes == 1
 
     @pytest.mark.parametrize("other", [OLD, NEW])
-    async def test_a_key_that_stays_wrong_is_refused_once_or_twice_and_no_more(
+    async def test_persistently_wrong_key_is_rejected_after_at_most_two_requests(
         self, other: SecretStr
     ) -> None:
         credentials = Exchangeable(after_refusal=other)
@@ -171,7 +171,7 @@ class TestKeys:
         assert caught.value.__context__ is None  # a refusal of the old key would quote it
         assert "canary" not in str(asking.without_key(caught.value))
 
-    async def test_other_failures_pass(self) -> None:
+    async def test_other_failures_pass_through(self) -> None:
         async def fails(_: web.Request) -> web.Response:
             return web.Response(status=503, text="later", headers={"Retry-After": "7"})
 
@@ -184,7 +184,7 @@ class TestKeys:
             assert asking.without_key(caught.value) is caught.value
         assert credentials.refreshes == 0
 
-    async def test_an_old_key_is_still_taken_out_of_errors(self) -> None:
+    async def test_previous_key_is_redacted_from_errors(self) -> None:
         credentials = Exchangeable()
         async with vendor() as server, client(credentials) as asking:
             await ask(asking, server.url)
@@ -193,14 +193,14 @@ class TestKeys:
         cleaned = asking.without_key(RuntimeError("old-canary and new-canary"))
         assert str(cleaned) == "RuntimeError: ********** and **********"
 
-    async def test_a_password_in_the_address_stands_for_the_key(self) -> None:
+    async def test_password_in_url_replaces_key(self) -> None:
         async with vendor() as server, client() as asking:
             await ask(asking, server.url.replace("//", "//me:secret@"))
         assert server.headers[0]["authorization"] == "Basic bWU6c2VjcmV0"
 
 
 # fault 22 of the security matrix
-async def test_redirects_are_refused() -> None:
+async def test_redirects_are_rejected() -> None:
     async with vendor() as elsewhere, client() as asking:
 
         async def redirects(_: web.Request) -> web.Response:
@@ -213,18 +213,18 @@ async def test_redirects_are_refused() -> None:
 
 
 class TestUnreachable:
-    async def test_a_name_that_nobody_has(self) -> None:
+    async def test_unknown_host_raises_connection_error(self) -> None:
         async with client() as asking:
             with pytest.raises(VendorConnectionError, match="no-such-host"):
                 await ask(asking, "http://no-such-host.invalid/v1")
 
     @pytest.mark.parametrize("url", ["ftp://127.0.0.1/", "nonsense", "http://"])
-    async def test_an_address_that_is_none(self, url: str) -> None:
+    async def test_invalid_url_raises_connection_error(self, url: str) -> None:
         async with client() as asking:
             with pytest.raises(VendorConnectionError):
                 await ask(asking, url)
 
-    async def test_no_connection_in_time(self) -> None:
+    async def test_connect_timeout_raises_timeout_error(self) -> None:
         left = asyncio.Event()
 
         async def says_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -239,7 +239,7 @@ class TestUnreachable:
                 await asking.post(f"https://127.0.0.1:{port}/", {}, connect_timeout_s=0.2)
             await left.wait()
 
-    async def test_a_connection_that_breaks_before_the_answer(self) -> None:
+    async def test_connection_broken_before_response_raises_connection_error(self) -> None:
         async def hangs_up(request: web.Request) -> web.Response:
             assert request.transport is not None
             request.transport.abort()
@@ -251,7 +251,7 @@ class TestUnreachable:
 
 
 class TestBounds:
-    async def test_an_answer_that_is_too_long(self) -> None:
+    async def test_oversized_response_raises_value_error(self) -> None:
         async def endless(request: web.Request) -> web.StreamResponse:
             response = web.StreamResponse()
             await response.prepare(request)
@@ -266,7 +266,7 @@ class TestBounds:
             with pytest.raises(ValueError, match="more than 1000000 bytes"):
                 await response.read(1_000_000)
 
-    async def test_of_an_error_only_the_beginning_is_read(self) -> None:
+    async def test_error_response_is_read_up_to_limit(self) -> None:
         async def complains(request: web.Request) -> web.StreamResponse:
             response = web.StreamResponse(status=500)
             await response.prepare(request)
@@ -278,7 +278,7 @@ class TestBounds:
                 await ask(asking, server.url)
         assert len(caught.value.text) == 64 * 1024
 
-    async def test_a_long_request_arrives_whole(self) -> None:
+    async def test_long_request_is_sent_completely(self) -> None:
         async def measures(request: web.Request) -> web.Response:
             return web.Response(text=str(len(await request.read())))
 
@@ -297,7 +297,7 @@ class TestBounds:
 @pytest.mark.parametrize(
     ("variable", "bypassed"), [("HTTP_PROXY", ""), ("ALL_PROXY", ""), ("HTTP_PROXY", "*")]
 )
-async def test_the_environments_proxy_is_used(
+async def test_proxy_from_environment_is_used(
     monkeypatch: pytest.MonkeyPatch, variable: str, bypassed: str
 ) -> None:
     lines: list[bytes] = []
@@ -322,7 +322,7 @@ async def test_the_environments_proxy_is_used(
 
 # goals: TLS downgrade
 @pytest.mark.parametrize("trusted", [True, False])
-async def test_certificates_are_checked(tmp_path: Path, trusted: bool) -> None:
+async def test_certificates_are_verified(tmp_path: Path, trusted: bool) -> None:
     authority = trustme.CA()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(context)

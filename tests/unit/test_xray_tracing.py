@@ -42,7 +42,7 @@ def run(daemon: XRayDaemon, code: str, **environment: str) -> list[dict[str, Any
     return daemon.received()
 
 
-def test_a_span_is_a_subsegment_of_the_invocation(daemon: XRayDaemon) -> None:
+def test_span_is_a_subsegment_of_the_invocation(daemon: XRayDaemon) -> None:
     (document,) = run(daemon, "with tracer.span('retrieve'): pass")
     assert document["name"] == "retrieve"
     assert document["type"] == "subsegment"
@@ -52,7 +52,7 @@ def test_a_span_is_a_subsegment_of_the_invocation(daemon: XRayDaemon) -> None:
     assert "fault" not in document
 
 
-def test_a_failed_span_says_what_kind_of_error_and_never_its_text(daemon: XRayDaemon) -> None:
+def test_failed_span_reports_error_type_without_message(daemon: XRayDaemon) -> None:
     (document,) = run(
         daemon,
         """
@@ -68,7 +68,7 @@ except OSError:
     assert "canary" not in str(document)
 
 
-def test_spans_that_overlap_in_tasks_and_generators_are_siblings(daemon: XRayDaemon) -> None:
+def test_overlapping_spans_are_siblings(daemon: XRayDaemon) -> None:
     documents = run(
         daemon,
         """
@@ -102,7 +102,7 @@ asyncio.run(main())
     assert not any("subsegments" in d or "fault" in d for d in documents)
 
 
-def test_the_next_invocation_has_its_own_trace(daemon: XRayDaemon) -> None:
+def test_next_invocation_has_own_trace(daemon: XRayDaemon) -> None:
     documents = run(
         daemon,
         """
@@ -131,17 +131,17 @@ with tracer.span("log"): pass
     ],
     ids=["not sampled", "no trace", "not on Lambda", "switched off"],
 )
-def test_nothing_is_sent_where_nothing_is_traced(daemon: XRayDaemon, environment: dict[str, str]) -> None:
+def test_untraced_invocation_sends_nothing(daemon: XRayDaemon, environment: dict[str, str]) -> None:
     assert run(daemon, "with tracer.span('retrieve'): pass", **environment) == []
 
 
-def test_no_client_library_is_imported_to_patch_it(daemon: XRayDaemon) -> None:
+def test_tracing_imports_no_client_library(daemon: XRayDaemon) -> None:
     assert (
         run(daemon, "assert not {'requests', 'httpx', 'psycopg', 'botocore.client'} & set(sys.modules)") == []
     )
 
 
-def test_a_cancelled_span_says_so_and_is_no_fault(daemon: XRayDaemon) -> None:
+def test_cancelled_span_is_annotated_without_fault(daemon: XRayDaemon) -> None:
     documents = run(
         daemon,
         """

@@ -38,8 +38,9 @@ class Application:
 
     Args:
         vector_store: Factory of a tenant's vector store, by tenant id; the last 256 stores are
-            reused. None for PostgreSQL, which stores collections, jobs and the query log in any case. Deletion over HTTP and erasure reach PostgreSQL
-            only: delete chunks of another store through its own methods.
+            reused. None for PostgreSQL, which stores collections, jobs and the query log in any case.
+            Deletion over HTTP and erasure reach PostgreSQL only: delete chunks of another store through its
+            own methods.
 
     Raises:
         ConfigurationError: A variant of the settings cannot be used with these providers.

@@ -50,7 +50,7 @@ class HybridContract:
     # hybrid: fused score, ranked by relevance; lexical: BM25
     @pytest.mark.parametrize("metric", list(DistanceMetric))
     @pytest.mark.parametrize("mode", [SearchMode.HYBRID, SearchMode.LEXICAL])
-    async def test_the_same_as_the_oracle(
+    async def test_hybrid_search_matches_reference_store(
         self, store: VectorStore, make_collection: MakeCollection, metric: DistanceMetric, mode: SearchMode
     ) -> None:
         generator = random.Random(17)
@@ -69,7 +69,7 @@ class HybridContract:
                 }
                 same(await store.search(**asked), await oracle.search(**asked))
 
-    async def test_words_find_what_the_vector_does_not(
+    async def test_hybrid_search_finds_lexical_match_far_from_vector(
         self, store: VectorStore, make_collection: MakeCollection
     ) -> None:
         collection_id = await make_collection(2, COSINE)
@@ -97,7 +97,7 @@ class HybridContract:
         assert first.relevance - second.relevance == pytest.approx(0.8 * (0.6 - 0.4))  # of one document
         assert len(hybrid) == 5
 
-    async def test_a_lexical_search_scores_from_0_to_1(
+    async def test_lexical_search_scores_between_0_and_1(
         self, store: VectorStore, make_collection: MakeCollection
     ) -> None:
         collection_id = await make_collection(8, COSINE)
@@ -114,7 +114,7 @@ class HybridContract:
         assert (found.scan.method, found.scan.reason) == ("exact", "words")
 
     @pytest.mark.parametrize("question", ["", "the of and", "unheard", "?!", "a" * 5_000])
-    async def test_words_that_find_nothing(
+    async def test_words_without_match_leave_dense_results(
         self, store: VectorStore, make_collection: MakeCollection, question: str
     ) -> None:
         collection_id = await make_collection(8, COSINE)
@@ -127,7 +127,7 @@ class HybridContract:
         assert texts_of(hybrid) == texts_of(dense)
         assert all(found.relevance is not None and 0 < found.relevance <= 0.5 for found in hybrid)
 
-    async def test_words_go_with_their_passage(
+    async def test_replaced_chunk_words_are_removed(
         self, store: VectorStore, make_collection: MakeCollection
     ) -> None:
         collection_id = await make_collection(2, COSINE)
@@ -141,7 +141,7 @@ class HybridContract:
         await store.delete_document(found[0].chunk.document_id)
         assert await store.search(query_vector=None, query_text="topaz basalt", **asked) == []
 
-    async def test_unusable_words_and_weights(
+    async def test_invalid_query_text_and_weight_are_rejected(
         self, store: VectorStore, make_collection: MakeCollection
     ) -> None:
         collection_id = await make_collection(2, COSINE)

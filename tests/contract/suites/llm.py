@@ -54,7 +54,7 @@ class LLMProviderContract:
         return InMemoryMetrics()
 
     # A-059 A-062 A-067 A-071 A-074
-    async def test_answer_is_complete(self, provider: BaseLLMProvider) -> None:
+    async def test_generate_returns_complete_response(self, provider: BaseLLMProvider) -> None:
         """Every field of the answer is there and consistent."""
         response = await provider.generate(MESSAGES, sources=SOURCES)
         assert response.content
@@ -65,7 +65,7 @@ class LLMProviderContract:
         assert response.metadata["attempts"] == 1
 
     # A-063 A-072 A-156
-    async def test_stream_is_deltas_and_then_one_end(self, provider: BaseLLMProvider) -> None:
+    async def test_stream_emits_deltas_then_one_end(self, provider: BaseLLMProvider) -> None:
         """The end holds what was streamed, and the token counts."""
         *deltas, end = await collect(provider)
         assert isinstance(end, StreamEnd)
@@ -75,14 +75,16 @@ class LLMProviderContract:
         assert end.response.metadata["finish_reason"] == "stop"
 
     # A-063
-    async def test_stream_and_answer_say_the_same(self, provider: BaseLLMProvider) -> None:
+    async def test_streamed_text_equals_generated_text(self, provider: BaseLLMProvider) -> None:
         """``generate_stream`` yields the text that ``generate`` returns."""
         whole = await provider.generate(MESSAGES, sources=SOURCES)
         texts = [text async for text in provider.generate_stream(MESSAGES, sources=SOURCES)]
         assert "".join(texts) == whole.content
 
     # A-132 A-133 A-136 A-137 A-144 C26
-    async def test_answer_is_measured_once(self, provider: BaseLLMProvider, metrics: InMemoryMetrics) -> None:
+    async def test_generate_is_measured_once(
+        self, provider: BaseLLMProvider, metrics: InMemoryMetrics
+    ) -> None:
         """Each metric of a whole answer, exactly once."""
         response = await provider.generate(MESSAGES, sources=SOURCES)
         measured_once(metrics, ALWAYS | TOKENS)
@@ -96,7 +98,7 @@ class LLMProviderContract:
         measured_once(metrics, ALWAYS | TOKENS | STREAM)
         assert metrics.total("llm.streaming.chunks") == len(deltas)
 
-    async def test_client_that_goes_is_no_error(
+    async def test_disconnected_stream_counts_as_call_not_error(
         self, provider: BaseLLMProvider, metrics: InMemoryMetrics
     ) -> None:
         """A stream closed after its first text was a call, but not an error."""
@@ -104,7 +106,7 @@ class LLMProviderContract:
             assert isinstance(await anext(events), TextDelta)
         measured_once(metrics, ALWAYS | STREAM)
 
-    async def test_no_time_left_asks_nobody(self, provider: BaseLLMProvider) -> None:
+    async def test_expired_deadline_raises_before_request(self, provider: BaseLLMProvider) -> None:
         """A deadline that has passed."""
         with pytest.raises(DeadlineExceededError):
             await provider.generate(MESSAGES, sources=SOURCES, deadline=Deadline.after(-1))
@@ -119,7 +121,7 @@ class LLMProviderContract:
             ([{"role": "user"}], "messages[0].content"),
         ],
     )
-    async def test_wrong_messages_are_named(
+    async def test_invalid_messages_are_rejected_by_field(
         self, provider: BaseLLMProvider, messages: list[dict[str, str]], field: str
     ) -> None:
         """The error names the field."""
@@ -128,7 +130,7 @@ class LLMProviderContract:
         assert caught.value.field == field
 
     # A-060 A-061 A-066
-    async def test_describes_itself(self, provider: BaseLLMProvider) -> None:
+    async def test_info_describes_provider(self, provider: BaseLLMProvider) -> None:
         """Name, default model and capabilities."""
         info = provider.info(is_default=True)
         assert (info.name, info.default_model, info.is_default) == (
@@ -139,13 +141,13 @@ class LLMProviderContract:
         assert info.capabilities == provider.capabilities
 
     # A-064 A-065
-    async def test_lists_models(self, provider: BaseLLMProvider) -> None:
+    async def test_list_models_returns_models_with_valid_credentials(self, provider: BaseLLMProvider) -> None:
         """Models are named; the credentials are good."""
         assert await provider.list_models()
         assert await provider.validate_credentials() is True
 
     # A-151 A-152
-    async def test_is_healthy(self, provider: BaseLLMProvider) -> None:
+    async def test_health_probe_is_healthy(self, provider: BaseLLMProvider) -> None:
         """What the probe that every provider registers finds."""
         health = await provider._health_probe()
         assert (health.name, health.healthy) == (f"llm.{provider.name}", True)

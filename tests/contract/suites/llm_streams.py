@@ -19,7 +19,7 @@ from vectorforge.telemetry import InMemoryMetrics
 class LLMStreamContract(LLMVendorContract):
     """Everything of ``LLMVendorContract``, and streams that break."""
 
-    async def test_pings_do_not_hide_silence(self, server: FakeVendor) -> None:
+    async def test_pings_do_not_prevent_token_gap_timeout(self, server: FakeVendor) -> None:
         """A stream that only pings after its first texts ends with a timeout and is not tried again."""
         provider = self.make_provider(server.api_key, server.base_url, timeout_s=30.0, token_gap_s=1.0)
         await provider.preload()
@@ -33,9 +33,7 @@ class LLMStreamContract(LLMVendorContract):
         await asyncio.wait_for(server.requests[0].client_closed.wait(), 20)
         await provider.aclose()
 
-    async def test_deadline_ends_a_stream_that_flows(
-        self, server: FakeVendor, provider: BaseLLMProvider
-    ) -> None:
+    async def test_deadline_ends_flowing_stream(self, server: FakeVendor, provider: BaseLLMProvider) -> None:
         """Texts that keep coming do not move the deadline."""
         await provider.list_models()
         server.script(Reply(texts=("x",) * 100, pause_s=0.05))
@@ -47,7 +45,7 @@ class LLMStreamContract(LLMVendorContract):
     @pytest.mark.parametrize(
         ("ending", "error"), [("eof", LLMStreamError), ("cut", LLMStreamError), ("error", LLMError)]
     )
-    async def test_broken_stream_is_never_a_success(
+    async def test_broken_stream_raises_and_is_not_retried(
         self,
         server: FakeVendor,
         provider: BaseLLMProvider,
@@ -67,7 +65,7 @@ class LLMStreamContract(LLMVendorContract):
 
     # C23
     @pytest.mark.parametrize("ending", ["eof", "cut", "error"])
-    async def test_stream_broken_before_its_first_text_is_tried_again(
+    async def test_stream_broken_before_first_text_is_retried(
         self, server: FakeVendor, provider: BaseLLMProvider, ending: Any
     ) -> None:
         """Nobody has seen anything yet."""
@@ -77,7 +75,7 @@ class LLMStreamContract(LLMVendorContract):
         assert end.response.metadata["attempts"] == 2
         assert len(server.requests) == 2
 
-    async def test_going_away_closes_the_connection(
+    async def test_disconnect_closes_vendor_connection(
         self, server: FakeVendor, provider: BaseLLMProvider
     ) -> None:
         """Nobody pays for tokens that nobody reads."""

@@ -57,7 +57,7 @@ class LLMVendorContract(LLMProviderContract, ABC):
 
     # A-068 A-135 C23
     @pytest.mark.parametrize("stream", [False, True])
-    async def test_three_rate_limits_are_survived(
+    async def test_three_rate_limits_are_retried(
         self, server: FakeVendor, provider: BaseLLMProvider, metrics: InMemoryMetrics, stream: bool
     ) -> None:
         """Four requests, three counted retries, one answer."""
@@ -89,7 +89,7 @@ class LLMVendorContract(LLMProviderContract, ABC):
 
     # C23
     @pytest.mark.parametrize("status", [408, 409, 500, 503, 529])
-    async def test_passing_failures_are_retried(
+    async def test_transient_failures_are_retried(
         self, server: FakeVendor, provider: BaseLLMProvider, status: int
     ) -> None:
         """One more request after each of these."""
@@ -99,7 +99,7 @@ class LLMVendorContract(LLMProviderContract, ABC):
 
     # C23
     @pytest.mark.parametrize("retry_after", ["90", "3600"])
-    async def test_wait_that_does_not_fit_is_not_begun(
+    async def test_retry_after_beyond_deadline_raises_immediately(
         self, server: FakeVendor, provider: BaseLLMProvider, retry_after: str
     ) -> None:
         """The error comes at once and says how long to wait."""
@@ -112,7 +112,7 @@ class LLMVendorContract(LLMProviderContract, ABC):
     # A-069 C23
     @pytest.mark.parametrize("status", [401, 403])
     @pytest.mark.parametrize("stream", [False, True])
-    async def test_refused_credentials_are_not_tried_again(
+    async def test_rejected_credentials_are_not_retried(
         self, server: FakeVendor, provider: BaseLLMProvider, status: int, stream: bool
     ) -> None:
         """One request, and the text of the design."""
@@ -122,7 +122,9 @@ class LLMVendorContract(LLMProviderContract, ABC):
         assert len(server.requests) == 1
 
     # A-069 A-064 A-152
-    async def test_key_shows_up_nowhere(self, server: FakeVendor, caplog: pytest.LogCaptureFixture) -> None:
+    async def test_api_key_is_hidden_from_errors_logs_and_repr(
+        self, server: FakeVendor, caplog: pytest.LogCaptureFixture
+    ) -> None:
         """A vendor that quotes the key it refuses does not get it into errors, logs or health."""
         caplog.set_level("DEBUG")
         key = "sk-secret-that-must-not-be-seen"
@@ -139,7 +141,9 @@ class LLMVendorContract(LLMProviderContract, ABC):
 
     # A-070
     @pytest.mark.parametrize("stream", [False, True])
-    async def test_silence_before_the_answer_times_out(self, server: FakeVendor, stream: bool) -> None:
+    async def test_unresponsive_vendor_raises_timeout_after_retries(
+        self, server: FakeVendor, stream: bool
+    ) -> None:
         """Each attempt ends after the timeout; after the last one the design's text is raised."""
         provider = self.make_provider(server.api_key, server.base_url, retries=1, timeout_s=0.5)
         await provider.preload()  # builds the client, which may take longer than the timeout
@@ -149,7 +153,9 @@ class LLMVendorContract(LLMProviderContract, ABC):
         assert len(server.requests) == 2
         await provider.aclose()
 
-    async def test_deadline_cuts_an_attempt(self, server: FakeVendor, provider: BaseLLMProvider) -> None:
+    async def test_deadline_ends_attempt_before_timeout(
+        self, server: FakeVendor, provider: BaseLLMProvider
+    ) -> None:
         """The attempt's timeout is 30 s, the deadline far nearer."""
         await provider.list_models()
         server.script(Reply(texts=(), ending="stall"))
@@ -157,9 +163,7 @@ class LLMVendorContract(LLMProviderContract, ABC):
             await provider.generate(MESSAGES, deadline=Deadline.after(0.5))
         assert len(server.requests) == 1
 
-    async def test_answer_cut_in_the_middle_is_asked_again(
-        self, server: FakeVendor, provider: BaseLLMProvider
-    ) -> None:
+    async def test_truncated_response_is_retried(self, server: FakeVendor, provider: BaseLLMProvider) -> None:
         """Half a JSON body is no answer."""
         server.script(Reply(ending="cut"))
         response = await provider.generate(MESSAGES)
@@ -167,7 +171,7 @@ class LLMVendorContract(LLMProviderContract, ABC):
         assert len(server.requests) == 2
 
     # C23
-    async def test_nobody_there(self) -> None:
+    async def test_unreachable_vendor_is_retried_then_raised(self) -> None:
         """A refused connection is tried again, then raised as what it is."""
         server = self.make_server()
         async with server:
@@ -181,7 +185,7 @@ class LLMVendorContract(LLMProviderContract, ABC):
         await provider.aclose()
 
     @pytest.mark.parametrize("stream", [False, True])
-    async def test_refused_request_is_not_tried_again(
+    async def test_rejected_request_is_not_retried(
         self, server: FakeVendor, provider: BaseLLMProvider, stream: bool
     ) -> None:
         """The vendor's text is not copied."""
@@ -194,7 +198,7 @@ class LLMVendorContract(LLMProviderContract, ABC):
     # Fault 11: in each vendor's own words
     @pytest.mark.parametrize("stream", [False, True])
     @pytest.mark.parametrize("limit", [20, 1040])
-    async def test_longer_than_the_context(
+    async def test_context_overflow_raises_without_retry(
         self, server: FakeVendor, provider: BaseLLMProvider, stream: bool, limit: int
     ) -> None:
         """Not tried again as it is, and told from other refusals; the prompt alone, or with its answer."""
@@ -211,7 +215,7 @@ class LLMVendorContract(LLMProviderContract, ABC):
         ("finish", "expected"),
         [("stop", "stop"), ("length", "length"), ("refusal", "content_filter"), ("tool", "other")],
     )
-    async def test_finish_reasons(
+    async def test_finish_reasons_map_to_common_values(
         self, server: FakeVendor, provider: BaseLLMProvider, finish: Any, expected: str
     ) -> None:
         """In our words, the same for both kinds of call."""
@@ -223,7 +227,9 @@ class LLMVendorContract(LLMProviderContract, ABC):
         assert response.content == end.response.content == "".join(Reply().texts)
 
     # A-082
-    async def test_empty_lists_do_not_crash(self, server: FakeVendor, provider: BaseLLMProvider) -> None:
+    async def test_empty_choices_return_empty_content(
+        self, server: FakeVendor, provider: BaseLLMProvider
+    ) -> None:
         """An answer without choices is empty; a chunk without choices is skipped."""
         server.script(Reply(without_choices=True), Reply(without_choices=True))
         assert (await provider.generate(MESSAGES)).content == ""
@@ -231,21 +237,23 @@ class LLMVendorContract(LLMProviderContract, ABC):
         assert isinstance(end, StreamEnd)
         assert end.response.content == "".join(Reply().texts)
 
-    async def test_missing_usage_is_estimated(self, server: FakeVendor, provider: BaseLLMProvider) -> None:
+    async def test_missing_usage_is_estimated_and_marked(
+        self, server: FakeVendor, provider: BaseLLMProvider
+    ) -> None:
         """And said to be."""
         server.script(Reply(usage=None))
         response = await provider.generate(MESSAGES)
         assert response.completion_tokens > 0
         assert response.metadata["usage_estimated"] is True
 
-    async def test_connection_is_used_again(self, server: FakeVendor, provider: BaseLLMProvider) -> None:
+    async def test_connection_is_reused(self, server: FakeVendor, provider: BaseLLMProvider) -> None:
         """Also after a stream."""
         await collect(provider)
         await collect(provider)
         await provider.generate(MESSAGES)
         assert {request.connection for request in server.requests} == {0}
 
-    def test_every_event_loop_gets_its_own_client(self) -> None:
+    def test_each_event_loop_has_own_client(self) -> None:
         """A provider outlives ``asyncio.run``."""
 
         async def address() -> str:
@@ -265,7 +273,7 @@ class LLMVendorContract(LLMProviderContract, ABC):
         assert asyncio.run(ask()) == asyncio.run(ask()) == "".join(Reply().texts)
 
     # C12 C38
-    async def test_refused_temperature_is_left_out_once_known(self, metrics: InMemoryMetrics) -> None:
+    async def test_rejected_temperature_is_dropped_once_known(self, metrics: InMemoryMetrics) -> None:
         """One refusal, then the model's requests go without, and the answers say so. No retry is spent."""
         async with self.make_server(refused={"temperature": "`temperature` is not supported"}) as server:
             provider = self.make_provider(server.api_key, server.base_url, metrics=metrics)

@@ -39,7 +39,7 @@ class ProfileContract:
         return set(texts)
 
     # C-003 C-019 C17; a profile that has nothing finds nothing, also where others have the best passages
-    async def test_a_search_stays_in_its_profile(
+    async def test_search_returns_chunks_of_its_profile_only(
         self, store: VectorStore, make_profile_collection: MakeCollection
     ) -> None:
         collection_id = await make_profile_collection(2, COSINE)
@@ -62,7 +62,7 @@ class ProfileContract:
             ({"$not": {"profile_id": 1}}, []),
         ],
     )
-    async def test_a_filter_does_not_leave_the_profile(
+    async def test_filter_matches_within_profile_only(
         self,
         store: VectorStore,
         make_profile_collection: MakeCollection,
@@ -85,7 +85,7 @@ class ProfileContract:
         assert texts_of(found) == expected
 
     # C17 C18; a deletion stays in the profile, too, and there is none of all profiles at once
-    async def test_deleting_by_a_filter_stays_in_the_profile(
+    async def test_delete_by_filter_affects_one_profile_only(
         self, store: VectorStore, make_profile_collection: MakeCollection
     ) -> None:
         collection_id = await make_profile_collection(2, COSINE)
@@ -103,7 +103,7 @@ class ProfileContract:
             await store.delete_documents(collection_id, filters, profile_id=-1)
 
     # C-010 C-020 C19; what is not given goes only where its parent is named
-    async def test_documents_are_replaced_together(
+    async def test_profile_documents_are_replaced_together(
         self, store: VectorStore, make_profile_collection: MakeCollection
     ) -> None:
         collection_id = await make_profile_collection(2, COSINE)
@@ -126,7 +126,7 @@ class ProfileContract:
         assert set(stored) == {"p1/a", "p1/c", "p1/cv"}
         assert stored["p1/cv"].chunk_hashes == {chunk.content_hash for chunk in cv[1]}
 
-    async def test_nothing_is_written_when_one_document_cannot_be(
+    async def test_invalid_document_rolls_back_whole_replacement(
         self, store: VectorStore, make_profile_collection: MakeCollection
     ) -> None:
         collection_id = await make_profile_collection(2, COSINE)
@@ -137,7 +137,7 @@ class ProfileContract:
         assert await self._texts(store, collection_id, 1) == {"a1"}
 
     # C17
-    async def test_a_source_belongs_to_one_profile(
+    async def test_source_of_another_profile_raises_conflict(
         self, store: VectorStore, make_profile_collection: MakeCollection
     ) -> None:
         collection_id = await make_profile_collection(2, COSINE)
@@ -148,7 +148,7 @@ class ProfileContract:
         assert await self._texts(store, collection_id, 2) == set()
 
     # C-003
-    async def test_deleting_a_profile(
+    async def test_delete_profile_removes_its_chunks_only(
         self, store: VectorStore, make_profile_collection: MakeCollection
     ) -> None:
         collection_id = await make_profile_collection(2, COSINE)
@@ -163,7 +163,7 @@ class ProfileContract:
         assert await self._texts(store, collection_id, 2) == {"other"}
 
     @pytest.mark.parametrize("profile_id", [-1, 2**63, True])
-    async def test_unusable_profiles(
+    async def test_invalid_profile_arguments_are_rejected(
         self, store: VectorStore, make_profile_collection: MakeCollection, profile_id: int
     ) -> None:
         collection_id = await make_profile_collection(2, COSINE)

@@ -21,7 +21,9 @@ class ReplaceContract:
         found = await store.search(query_vector=[1, 0], top_k=100, collection_id=collection_id, metric=COSINE)
         return {result.chunk.text: result for result in found}
 
-    async def test_unchanged(self, store: VectorStore, make_collection: MakeCollection) -> None:
+    async def test_replace_with_equal_content_is_unchanged(
+        self, store: VectorStore, make_collection: MakeCollection
+    ) -> None:
         collection_id = await make_collection(2, COSINE)
         chunks = chunk_drafts(["a", "b"], [[1, 0], [0, 1]])
         draft = document_draft(chunks)
@@ -36,7 +38,7 @@ class ReplaceContract:
         assert await self._all(store, collection_id) == before
 
     # C19
-    async def test_a_file_that_lost_records(
+    async def test_delete_left_out_removes_missing_records_only(
         self, store: VectorStore, make_collection: MakeCollection
     ) -> None:
         collection_id, other_id = await make_collection(2, COSINE), await make_collection(2, COSINE)
@@ -57,7 +59,7 @@ class ReplaceContract:
         assert await store.delete_left_out(uuid4(), "f", []) == 0
 
     # C19
-    async def test_unchanged_chunks_keep_id_and_embedding(
+    async def test_unchanged_chunks_preserve_id_and_embedding(
         self, store: VectorStore, make_collection: MakeCollection
     ) -> None:
         collection_id = await make_collection(2, COSINE)
@@ -82,7 +84,7 @@ class ReplaceContract:
         assert kept.chunk.metadata == {"v": 2, "seen": True, "edition": 2}
         assert {result.document_title for result in after.values()} == {"Guide, second edition"}
 
-    async def test_equal_texts_are_paired_in_order(
+    async def test_equal_texts_preserve_ids_in_order(
         self, store: VectorStore, make_collection: MakeCollection
     ) -> None:
         collection_id = await make_collection(2, COSINE)
@@ -107,7 +109,7 @@ class ReplaceContract:
         assert (stored.chunks_added, stored.chunks_kept, stored.chunks_removed) == (0, 1, 3)
         assert await ids_in_order() == before[:1]
 
-    async def test_a_document_becomes_empty_and_full_again(
+    async def test_document_can_be_emptied_and_refilled(
         self, store: VectorStore, make_collection: MakeCollection
     ) -> None:
         collection_id = await make_collection(2, COSINE)
@@ -122,7 +124,7 @@ class ReplaceContract:
         assert set(await self._all(store, collection_id)) == {"a", "b"}
 
     # C19: the same text under two sources is stored twice
-    async def test_the_same_text_in_two_documents(
+    async def test_equal_text_in_two_documents_is_stored_twice(
         self, store: VectorStore, make_collection: MakeCollection
     ) -> None:
         collection_id = await make_collection(2, COSINE)
@@ -142,7 +144,7 @@ class ReplaceContract:
             )
             assert found.document_source == source
 
-    async def test_a_chunk_without_vector_must_be_stored(
+    async def test_unknown_chunk_without_vector_raises_conflict(
         self, store: VectorStore, make_collection: MakeCollection
     ) -> None:
         collection_id = await make_collection(2, COSINE)
@@ -157,7 +159,7 @@ class ReplaceContract:
         assert await self._all(store, collection_id) == before
 
     # C14
-    async def test_vectors_of_a_wrong_dimension(
+    async def test_mismatched_vector_dimension_is_rejected(
         self, store: VectorStore, make_collection: MakeCollection
     ) -> None:
         collection_id = await make_collection(2, COSINE)
@@ -192,7 +194,7 @@ class ReplaceContract:
             ("chunks[0].token_count", {}, {"token_count": -1}),
         ],
     )
-    async def test_what_cannot_be_stored_names_its_field(
+    async def test_unstorable_value_is_rejected_by_field(
         self,
         store: VectorStore,
         make_collection: MakeCollection,
@@ -220,7 +222,7 @@ class ReplaceContract:
         assert refused.value.field == field
         assert await self._all(store, collection_id) == {}
 
-    async def test_any_storable_text_survives(
+    async def test_any_storable_text_round_trips(
         self, store: VectorStore, make_collection: MakeCollection
     ) -> None:
         collection_id = await make_collection(2, COSINE)
@@ -241,7 +243,9 @@ class ReplaceContract:
         )
         assert texts_of(hits) == texts[:1]
 
-    async def test_delete(self, store: VectorStore, make_collection: MakeCollection) -> None:
+    async def test_delete_document_removes_it_only(
+        self, store: VectorStore, make_collection: MakeCollection
+    ) -> None:
         collection_id = await make_collection(2, COSINE)
         chunks = chunk_drafts(["a"], [[1, 0]])
         stored = await store.replace_document(collection_id, document_draft(chunks), chunks)

@@ -31,7 +31,7 @@ class SearchContract:
 
     # A-017 A-022 C16
     @pytest.mark.parametrize("metric", list(DistanceMetric))
-    async def test_scores_and_distances(
+    async def test_search_scores_match_distances_per_metric(
         self, store: VectorStore, make_collection: MakeCollection, metric: DistanceMetric
     ) -> None:
         generator = random.Random(11)
@@ -51,7 +51,9 @@ class SearchContract:
             assert result.score == pytest.approx(expected_score(metric, distance), rel=1e-5, abs=1e-5)
 
     #
-    async def test_a_result_is_complete(self, store: VectorStore, make_collection: MakeCollection) -> None:
+    async def test_search_result_holds_all_chunk_fields(
+        self, store: VectorStore, make_collection: MakeCollection
+    ) -> None:
         collection_id = await make_collection(2, COSINE)
         chunks = chunk_drafts(
             ["one two", "three"], [[1, 0], [0, 1]], [{"page": 1}, {"page": 2, "lang": "en"}]
@@ -69,7 +71,9 @@ class SearchContract:
         assert (chunk.token_count, chunk.heading) == (1, "Heading 1")
         assert chunk.metadata == {"page": 2, "lang": "en", "tags": ["a", 1, None, {"b": True}]}
 
-    async def test_number_of_results(self, store: VectorStore, make_collection: MakeCollection) -> None:
+    async def test_search_returns_at_most_top_k(
+        self, store: VectorStore, make_collection: MakeCollection
+    ) -> None:
         collection_id = await make_collection(2, COSINE)
         chunks = chunk_drafts([f"t{n}" for n in range(5)], [[1, n] for n in range(5)])
         await store.replace_document(collection_id, document_draft(chunks), chunks)
@@ -110,7 +114,7 @@ class SearchContract:
             ({"lang": "en"}, ["a", "b", "c"]),  # the document's own
         ],
     )
-    async def test_filters(
+    async def test_search_with_filters_returns_matching_chunks_only(
         self,
         store: VectorStore,
         make_collection: MakeCollection,
@@ -138,7 +142,9 @@ class SearchContract:
         assert nearest.matched_is_at_least or counted == len(expected)  # an index does not count them all
 
     # C18: the same language selects documents, by their own metadata
-    async def test_deleting_by_a_filter(self, store: VectorStore, make_collection: MakeCollection) -> None:
+    async def test_delete_by_filter_removes_matching_documents_only(
+        self, store: VectorStore, make_collection: MakeCollection
+    ) -> None:
         kept, other = await make_collection(2, COSINE), await make_collection(2, COSINE)
         for collection_id in (kept, other):
             for number in range(5):
@@ -158,7 +164,7 @@ class SearchContract:
             )
             assert texts_of(found) == expected
 
-    async def test_a_deletion_needs_a_condition(
+    async def test_delete_without_condition_is_rejected(
         self, store: VectorStore, make_collection: MakeCollection
     ) -> None:
         collection_id = await make_collection(2, COSINE)
@@ -170,7 +176,7 @@ class SearchContract:
                 await store.count_documents(collection_id, refused)
 
     # C14
-    async def test_collections_of_different_dimensions_and_metrics(
+    async def test_collections_of_different_dimensions_and_metrics_are_separate(
         self, store: VectorStore, make_collection: MakeCollection
     ) -> None:
         generator = random.Random(5)
@@ -190,13 +196,17 @@ class SearchContract:
             order = sorted(range(5), key=lambda n: expected_distance(metric, vectors[n], query))
             assert texts_of(found) == [f"{dimension} {n}" for n in order]
 
-    async def test_nothing_stored(self, store: VectorStore, make_collection: MakeCollection) -> None:
+    async def test_search_in_empty_or_unknown_collection_returns_nothing(
+        self, store: VectorStore, make_collection: MakeCollection
+    ) -> None:
         collection_id = await make_collection(2, COSINE)
         for asked in (collection_id, uuid4()):
             assert await store.search(query_vector=[1, 0], top_k=3, collection_id=asked, metric=COSINE) == []
 
     # C14
-    async def test_wrong_dimension(self, store: VectorStore, make_collection: MakeCollection) -> None:
+    async def test_query_vector_of_wrong_dimension_is_rejected(
+        self, store: VectorStore, make_collection: MakeCollection
+    ) -> None:
         collection_id = await make_collection(2, COSINE)
         chunks = chunk_drafts(["a"], [[1, 0]])
         await store.replace_document(collection_id, document_draft(chunks), chunks)
@@ -208,7 +218,7 @@ class SearchContract:
         "vector",
         [[0, 0], [1, math.nan], [math.inf, 1], [-math.inf, math.inf], [1e39, 1], [1e-30, 0], [1e25, 1], []],
     )
-    async def test_unusable_vectors(
+    async def test_invalid_vectors_are_rejected_by_field(
         self, store: VectorStore, make_collection: MakeCollection, vector: list[float]
     ) -> None:
         collection_id = await make_collection(2, COSINE)
@@ -220,7 +230,9 @@ class SearchContract:
             await store.replace_document(collection_id, document_draft(chunks), chunks)
         assert refused.value.field == "chunks[1].vector"
 
-    async def test_unusable_arguments(self, store: VectorStore, make_collection: MakeCollection) -> None:
+    async def test_invalid_search_arguments_are_rejected(
+        self, store: VectorStore, make_collection: MakeCollection
+    ) -> None:
         collection_id = await make_collection(2, COSINE)
         for top_k in (0, -1, 1001):
             with pytest.raises(InvalidInputError, match="top_k"):

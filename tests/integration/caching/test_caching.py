@@ -18,7 +18,7 @@ SHORT = "Let the dough rise for two hours."
 """Answers that the checks find well supported: a poor one is not kept."""
 
 
-async def test_the_second_equal_question_asks_no_model(
+async def test_repeated_query_is_served_from_cache_without_model_call(
     process: Process, client: httpx2.AsyncClient
 ) -> None:  # C21, D-031
     process.openai.script(Reply(texts=("Let the dough rise for two hours [Context 1].",)))
@@ -44,7 +44,7 @@ async def test_the_second_equal_question_asks_no_model(
     assert process.counted("pipeline.cache.hits", tier="memory") == 1
 
 
-async def test_a_hit_is_streamed_with_sources_and_citations(
+async def test_cache_hit_streams_sources_and_citations(
     process: Process, client: httpx2.AsyncClient
 ) -> None:  # C21
     process.openai.unscripted = Reply(
@@ -67,7 +67,7 @@ async def test_a_hit_is_streamed_with_sources_and_citations(
     assert (await ask(client))["cached"] is True  # buffered and streamed answers are the same ones
 
 
-async def test_no_tenant_gets_the_answer_of_another(
+async def test_cached_answer_is_never_shared_across_tenants(
     process: Process, client: httpx2.AsyncClient, tenants: tuple[str, str]
 ) -> None:  # C21; threat 5
     await ask(client)
@@ -82,7 +82,7 @@ async def test_no_tenant_gets_the_answer_of_another(
     assert (await ask(client))["cached"] is True
 
 
-async def test_all_processes_share_the_answers(
+async def test_cached_answer_is_shared_across_processes(
     process: Process, client: httpx2.AsyncClient, start: Start, tenants: tuple[str, str]
 ) -> None:
     await ask(client)
@@ -97,7 +97,7 @@ async def test_all_processes_share_the_answers(
     assert len(process.embedder.requests) == embedded
 
 
-async def test_all_processes_share_the_vectors_of_questions(
+async def test_query_vector_is_shared_across_processes_within_tenant(
     process: Process, client: httpx2.AsyncClient, start: Start, tenants: tuple[str, str]
 ) -> None:  # D-011
     before = len(process.embedder.requests)
@@ -129,7 +129,7 @@ async def test_all_processes_share_the_vectors_of_questions(
         {"messages": [{"role": "user", "content": "Hello"}]},
     ],
 )
-async def test_whatever_enters_the_prompt_is_part_of_the_key(
+async def test_request_change_that_affects_prompt_misses_cache(
     process: Process, client: httpx2.AsyncClient, change: dict[str, Any]
 ) -> None:  # C21
     await ask(client)
@@ -139,7 +139,9 @@ async def test_whatever_enters_the_prompt_is_part_of_the_key(
     assert len(process.openai.requests) == 2
 
 
-async def test_the_doors_do_not_share_answers(process: Process, client: httpx2.AsyncClient) -> None:  # C21
+async def test_api_surfaces_do_not_share_cached_answers(
+    process: Process, client: httpx2.AsyncClient
+) -> None:  # C21
     (collection,) = (await client.get("/v1/collections")).json()["collections"]
     path = f"/v1/collections/{collection['id']}/query"
     await ask(client)
@@ -149,7 +151,7 @@ async def test_the_doors_do_not_share_answers(process: Process, client: httpx2.A
     assert (await client.post(path, json=template)).json()["cached"] is False
 
 
-async def test_conversations_that_differ_in_the_third_last_exchange_get_different_answers(
+async def test_conversations_differing_in_third_last_turn_do_not_share_answers(
     process: Process, client: httpx2.AsyncClient
 ) -> None:  # C20
     def conversation(third_last: str) -> list[dict[str, str]]:
@@ -168,7 +170,7 @@ async def test_conversations_that_differ_in_the_third_last_exchange_get_differen
 
 
 @pytest.mark.parametrize("header", ["no-cache", "max-age=0, No-Cache"])
-async def test_no_cache_makes_the_answer_anew_and_keeps_it(
+async def test_cache_control_no_cache_regenerates_and_stores_answer(
     process: Process, client: httpx2.AsyncClient, header: str
 ) -> None:
     process.openai.script(Reply(texts=(LONG,)), Reply(texts=(SHORT,)))
@@ -192,7 +194,7 @@ async def test_no_cache_makes_the_answer_anew_and_keeps_it(
         Reply(texts=("Seventeen chess players [Context 9].",)),
     ],
 )
-async def test_only_whole_and_good_answers_are_kept(
+async def test_incomplete_or_failed_answer_is_not_cached(
     process: Process, client: httpx2.AsyncClient, behaviour: Any
 ) -> None:  # C21
     process.openai.script(behaviour)
@@ -202,7 +204,7 @@ async def test_only_whole_and_good_answers_are_kept(
     assert (await ask(client))["cached"] is True
 
 
-async def test_nothing_found_is_looked_for_again(process: Process, client: httpx2.AsyncClient) -> None:
+async def test_empty_search_result_is_not_cached(process: Process, client: httpx2.AsyncClient) -> None:
     for _ in range(2):
         answer = await ask(client, filters={"kind": "car"})
         assert (answer["outcome"], answer["cached"]) == ("empty", False)

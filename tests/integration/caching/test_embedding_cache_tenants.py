@@ -49,7 +49,7 @@ async def embed(client: httpx2.AsyncClient, *texts: str) -> None:
     assert response.status_code == 200, response.text
 
 
-async def test_search_for_a_text_of_another_tenant_calls_the_embedder_again(
+async def test_query_vector_cached_for_one_tenant_misses_for_another(
     process: Process, client: httpx2.AsyncClient, other: httpx2.AsyncClient
 ) -> None:
     for asker, expected in ((client, 1), (client, 1), (other, 2), (other, 2), (client, 2)):
@@ -57,7 +57,7 @@ async def test_search_for_a_text_of_another_tenant_calls_the_embedder_again(
         assert embedded(process).count("severance of Ms Kent") == expected
 
 
-async def test_embeddings_of_a_text_of_another_tenant_call_the_embedder_again(
+async def test_embeddings_request_cached_for_one_tenant_misses_for_another(
     process: Process, client: httpx2.AsyncClient, other: httpx2.AsyncClient
 ) -> None:
     for asker, expected in ((client, 1), (client, 1), (other, 2)):
@@ -65,7 +65,7 @@ async def test_embeddings_of_a_text_of_another_tenant_call_the_embedder_again(
         assert embedded(process).count("severance of Ms Kent") == expected
 
 
-async def test_documents_of_another_tenant_are_embedded_again(
+async def test_document_vectors_of_one_tenant_are_not_reused_for_another(
     process: Process, client: httpx2.AsyncClient, other: httpx2.AsyncClient
 ) -> None:
     sent = embedded(process)
@@ -73,7 +73,7 @@ async def test_documents_of_another_tenant_are_embedded_again(
     assert len(embedded(process)) == len(sent) + len(GUIDES)
 
 
-async def test_flood_of_one_tenant_leaves_the_entries_of_another(
+async def test_flood_of_one_tenant_does_not_evict_entries_of_another(
     process: Process, client: httpx2.AsyncClient, other: httpx2.AsyncClient
 ) -> None:
     await search(client, "How hot is the oven?")

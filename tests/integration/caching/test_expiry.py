@@ -19,7 +19,7 @@ from vectorforge.db.repositories.job_repo import JobDispatcher
 from vectorforge.local.postgres import EmbeddedPostgres
 
 
-async def test_one_ingested_document_makes_the_next_equal_question_miss(
+async def test_document_write_makes_next_equal_query_miss(
     process: Process, client: httpx2.AsyncClient
 ) -> None:  # C21
     (collection,) = (await client.get("/v1/collections")).json()["collections"]
@@ -37,7 +37,7 @@ async def test_one_ingested_document_makes_the_next_equal_question_miss(
     assert len(process.openai.requests) == 4
 
 
-async def test_a_write_while_the_model_answers_leaves_no_stale_answer(
+async def test_write_during_generation_prevents_stale_cached_answer(
     process: Process, client: httpx2.AsyncClient
 ) -> None:  # C21
     (collection,) = (await client.get("/v1/collections")).json()["collections"]
@@ -59,7 +59,7 @@ async def test_a_write_while_the_model_answers_leaves_no_stale_answer(
     assert (await ask(client))["cached"] is False
 
 
-async def test_an_answer_expires(start: Start, tenants: tuple[str, str]) -> None:
+async def test_answer_expires_after_ttl(start: Start, tenants: tuple[str, str]) -> None:
     process = await start(answer_cache_ttl_s=0.5)
     async with process.client(tenants[0]) as client:
         await add_documents(client, await new_collection(client), **GUIDES)
@@ -70,7 +70,7 @@ async def test_an_answer_expires(start: Start, tenants: tuple[str, str]) -> None
     assert found["ttl_s"] == 0.5
 
 
-async def test_an_expired_answer_takes_the_place_of_one_that_cannot_be_had(
+async def test_expired_answer_is_served_when_model_is_unavailable(
     start: Start, tenants: tuple[str, str]
 ) -> None:  # the ladder: stale
     process = await start(answer_cache_ttl_s=0.2, embedding_cache_ttl_s=0)
@@ -105,7 +105,7 @@ async def test_an_expired_answer_takes_the_place_of_one_that_cannot_be_had(
         assert (await ask(client, **dense))["degraded"] == ["stale"]
 
 
-async def test_a_changed_collection_has_no_stale_answers(start: Start, tenants: tuple[str, str]) -> None:
+async def test_changed_collection_serves_no_stale_answer(start: Start, tenants: tuple[str, str]) -> None:
     process = await start(answer_cache_ttl_s=0.2)
     async with process.client(tenants[0]) as client:
         collection = await new_collection(client)
@@ -117,7 +117,7 @@ async def test_a_changed_collection_has_no_stale_answers(start: Start, tenants: 
         assert (await ask(client))["degraded"] == ["passages"]
 
 
-async def test_statistics_say_what_is_there(client: httpx2.AsyncClient) -> None:
+async def test_cache_statistics_report_entries_and_bytes(client: httpx2.AsyncClient) -> None:
     empty = (await client.get("/v1/cache")).json()
     assert (empty["enabled"], empty["fresh"], empty["bytes"], empty["oldest_at"]) == (True, 0, 0, None)
     await ask(client)
@@ -131,7 +131,7 @@ async def test_statistics_say_what_is_there(client: httpx2.AsyncClient) -> None:
     assert (await client.get("/v1/cache")).json()["fresh"] == 0
 
 
-async def test_it_can_be_switched_off(start: Start, tenants: tuple[str, str]) -> None:
+async def test_cache_switched_off_stores_nothing(start: Start, tenants: tuple[str, str]) -> None:
     process = await start(answer_cache=False, embedding_cache_ttl_s=0)
     async with process.client(tenants[0]) as client:
         await add_documents(client, await new_collection(client), **GUIDES)
@@ -141,7 +141,7 @@ async def test_it_can_be_switched_off(start: Start, tenants: tuple[str, str]) ->
         assert (found["enabled"], found["fresh"], found["embeddings"]) == (False, 0, 0)
 
 
-async def test_a_table_that_nobody_can_read_stops_no_question(
+async def test_locked_cache_table_does_not_block_queries(
     process: Process, client: httpx2.AsyncClient, postgres_server: EmbeddedPostgres
 ) -> None:
     with psycopg.connect(postgres_server.migrator_url) as connection:
@@ -154,7 +154,7 @@ async def test_a_table_that_nobody_can_read_stops_no_question(
     assert found["fresh"] == 0
 
 
-async def test_expired_rows_are_deleted(
+async def test_expired_rows_are_deleted_by_dispatcher(
     start: Start, tenants: tuple[str, str], direct_database: Database
 ) -> None:
     process = await start(answer_cache_ttl_s=0.1, embedding_cache_ttl_s=0.1)
@@ -171,7 +171,7 @@ async def test_expired_rows_are_deleted(
         assert (await client.get("/v1/cache")).json()["stale"] == 0
 
 
-async def test_answers_of_older_documents_go_with_the_next_ones(client: httpx2.AsyncClient) -> None:
+async def test_outdated_answers_are_deleted_by_the_next_write(client: httpx2.AsyncClient) -> None:
     (collection,) = (await client.get("/v1/collections")).json()["collections"]
     for number in range(5):
         await ask(client, query=f"Dough {number}?")

@@ -36,7 +36,7 @@ async def round_trips(
     return min(found)
 
 
-async def test_what_it_costs_in_round_trips(
+async def test_query_round_trips_match_cache_configuration(
     start: Start, tenants: tuple[str, str], pin_detector: PinDetector
 ) -> None:
     miss: dict[str, int] = {}
@@ -90,7 +90,7 @@ async def ask_door(name: str, client: httpx2.AsyncClient, query: str) -> None:
     assert LONG in response.text
 
 
-async def test_every_door_asks_in_four_round_trips(
+async def test_query_on_each_api_surface_takes_four_round_trips(
     process: Process, client: httpx2.AsyncClient, pin_detector: PinDetector
 ) -> None:
     (await client.put("/v1/profiles/1", json={"profile_summary": GUIDES["bread"]})).raise_for_status()

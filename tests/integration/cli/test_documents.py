@@ -60,7 +60,7 @@ def test_collection_search_settings_are_created_changed_and_shown(vectorforge: C
     vectorforge("collections", "set", "haus", "--dense-weight", "1.1", code=2)
 
 
-def test_stats_after_questions_counts_them(vectorforge: CommandLine) -> None:  # D-041
+def test_stats_after_queries_counts_them(vectorforge: CommandLine) -> None:  # D-041
     vectorforge("ingest", "handbook.md", "-c", "counted")
     for _ in range(2):
         vectorforge("ask", "How many days of holidays are there?", "-c", "counted")
@@ -75,7 +75,7 @@ def test_stats_after_questions_counts_them(vectorforge: CommandLine) -> None:  #
     assert len(vectorforge.json("stats", "--days", "30")["series"]) == 30
 
 
-def test_stats_without_questions_says_so(vectorforge: CommandLine) -> None:
+def test_stats_without_queries_prints_notice(vectorforge: CommandLine) -> None:
     vectorforge("collections", "create", "silent")
     done = vectorforge("stats", "-c", "silent")
     assert "questions\t0" in done.stdout

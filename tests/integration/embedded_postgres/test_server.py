@@ -37,7 +37,7 @@ def test_server_is_started_found_and_stopped(place: Path) -> None:
     assert run(first, "SELECT count(*) FROM kept") == [(0,)]
 
 
-def test_stop_with_another_client_connected_is_refused(place: Path) -> None:
+def test_stop_with_other_client_connected_is_rejected(place: Path) -> None:
     server = EmbeddedPostgres(place / "data")
     server.start()
     with psycopg.connect(server.migrator_url) as connection:

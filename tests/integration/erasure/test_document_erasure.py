@@ -25,7 +25,7 @@ from vectorforge.errors import NotFoundError
 
 class TestDocument:
     @pytest.mark.parametrize("logs", ["text", "rows"])
-    async def test_erased_document_takes_its_answers_and_leaves_others(
+    async def test_erased_document_erases_its_answers_only(
         self,
         client: httpx2.AsyncClient,
         direct_database: Database,

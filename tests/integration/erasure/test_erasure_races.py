@@ -177,7 +177,7 @@ async def test_late_record_of_erased_collection_is_emptied(
     assert kept == ({elsewhere.id} if logs == "rows" else {late.id, elsewhere.id})
 
 
-async def test_tombstones_outlast_every_message(
+async def test_tombstones_are_retained_longer_than_messages(
     client: httpx2.AsyncClient, direct_database: Database, superuser: Any, tenants: tuple[str, str]
 ) -> None:
     _, document, _ = await fill(client)
@@ -192,7 +192,7 @@ async def test_tombstones_outlast_every_message(
         assert (superuser.execute(count, (tenants[0],)).fetchone()[0] > 0) == are_kept
 
 
-async def test_certificate_counts_add_up_over_steps_and_crashes(
+async def test_certificate_counts_match_rows_over_steps_and_crashes(
     api: LiveApi, client: httpx2.AsyncClient, postgres_server: EmbeddedPostgres, tenants: tuple[str, str],
     superuser: Any,
 ) -> None:  # fmt: skip

@@ -35,11 +35,11 @@ KEPT = {"schema_migrations", "erasures", "closed_tenants"}
 
 
 class TestTables:
-    def test_every_table_is_erased(self, postgres_server: EmbeddedPostgres) -> None:
+    def test_all_tables_are_erased(self, postgres_server: EmbeddedPostgres) -> None:
         with psycopg.connect(postgres_server.migrator_url) as connection:
             assert {name for (name,) in connection.execute(NOT_ERASED.encode())} == KEPT
 
-    def test_table_without_erasure_is_found_by_the_check(self, make_database: Callable[..., str]) -> None:
+    def test_table_without_erasure_is_detected_by_the_check(self, make_database: Callable[..., str]) -> None:
         with psycopg.connect(make_database()) as connection:
             connection.execute("CREATE TABLE vectorforge.bare (note text)")
             assert {name for (name,) in connection.execute(NOT_ERASED.encode())} == {*KEPT, "bare"}
@@ -75,7 +75,7 @@ class TestTables:
             assert digest == digest_of_ids([ids["acme"]])
 
 
-async def test_erased_collection_takes_its_queries(
+async def test_erased_collection_erases_its_queries(
     client: httpx2.AsyncClient, superuser: Any, tenants: tuple[str, str]
 ) -> None:
     collection, _, _ = await fill(client)
@@ -95,7 +95,7 @@ async def test_erased_collection_takes_its_queries(
     assert superuser.execute(words).fetchone() == (0,)
 
 
-async def test_erased_profile_takes_its_rows(
+async def test_erased_profile_erases_its_rows(
     client: httpx2.AsyncClient, superuser: Any, tenants: tuple[str, str]
 ) -> None:
     for profile in (1, 2):

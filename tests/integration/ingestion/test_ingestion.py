@@ -45,7 +45,7 @@ class BrokenEmbedder(HashingEmbedder):
 
 
 class TestPipeline:
-    async def test_every_chunk_is_a_slice_of_the_stored_text(self, room: Room) -> None:
+    async def test_chunks_are_slices_of_the_stored_text(self, room: Room) -> None:
         result = await room.ingest("# Guide\n\n" + text_of(), "guide.md")
         assert result.status is DocumentStatus.SUCCEEDED
         assert result.document_id is not None
@@ -58,7 +58,7 @@ class TestPipeline:
         assert all(chunk.token_count > 0 for chunk in chunks)
 
     # C33
-    async def test_a_failure_leaves_its_siblings_alone(self, room: Room) -> None:
+    async def test_failed_record_leaves_other_records_ingested(self, room: Room) -> None:
         lines = [json.dumps({"id": n, "text": paragraph(n)}) for n in range(10)]
         lines[3] = "broken"
         results = await room.pipeline.ingest_bytes(
@@ -74,7 +74,7 @@ class TestPipeline:
 
     # C19: what a file no longer holds goes, and a line that stays keeps its document
     @pytest.mark.parametrize("by", ["pipeline", "job"])
-    async def test_a_jsonl_file_replaces_the_one_before(self, job_room: Room, by: str) -> None:
+    async def test_jsonl_file_replaces_its_previous_version(self, job_room: Room, by: str) -> None:
         async def ingest(*records: dict[str, Any] | str, source: str = "f.jsonl") -> None:
             lines = [r if isinstance(r, str) else json.dumps(r) for r in records]
             content = "\n".join(lines).encode()
@@ -103,7 +103,7 @@ class TestPipeline:
         [kept] = [d for d in documents if (d.id, d.version) == after["C"]]
         assert kept.version == 1
 
-    async def test_encrypted_empty_and_oversize_documents_say_what_they_are(self, room: Room) -> None:
+    async def test_encrypted_empty_and_oversize_documents_return_specific_errors(self, room: Room) -> None:
         encrypted = await room.ingest(ENCRYPTED_PDF.read_bytes(), "secret.pdf")
         empty = await room.ingest(b"", "empty.txt")
         large = await room.ingest(bytes(SETTINGS.max_document_bytes + 1), "large.txt")
@@ -112,7 +112,7 @@ class TestPipeline:
         assert (await room.documents.list(room.collection.id))[1] == 0
 
     # faults.md row 34
-    async def test_nul_in_text_title_and_metadata(self, room: Room) -> None:
+    async def test_nul_in_text_title_and_metadata_is_replaced_with_warning(self, room: Room) -> None:
         [result] = await room.pipeline.ingest_bytes(
             room.collection, b"a text with\x00 NUL inside", "a.txt", None, "ti\x00tle", {"k\x00": "v\ud800"}
         )
@@ -123,7 +123,7 @@ class TestPipeline:
         assert (document.title, document.metadata) == ("ti\ufffdtle", {"k\ufffd": "v\ufffd"})
 
     # C19, D-012
-    async def test_a_second_run_embeds_and_writes_nothing(self, room: Room) -> None:
+    async def test_unchanged_document_embeds_and_writes_nothing(self, room: Room) -> None:
         first = await room.ingest(text_of())
         room.embedder.texts.clear()
         second = await room.ingest(text_of())
@@ -134,14 +134,14 @@ class TestPipeline:
         assert document is not None
         assert document.version == 1
 
-    async def test_title_and_headings_are_embedded_with_a_passage(self, room: Room) -> None:
+    async def test_title_and_headings_are_embedded_with_the_chunk(self, room: Room) -> None:
         room.collection = replace(room.collection, document_prefix="passage: ")
         text = "# Guide\n\n## Install\n\n" + paragraph(1)[:80]
         await room.pipeline.ingest_bytes(room.collection, text.encode(), "guide.md", None, "Manual")
         assert room.embedder.texts[-1].startswith("passage: Manual\nGuide > Install\n")
 
     # C19: only the titles have changed, and the words are another passage's now
-    async def test_another_title_embeds_and_keeps_nothing(self, room: Room) -> None:
+    async def test_changed_title_reembeds_all_chunks(self, room: Room) -> None:
         await room.pipeline.ingest_bytes(room.collection, text_of().encode(), "a.txt", None, "Old")
         room.embedder.texts.clear()
         [result] = await room.pipeline.ingest_bytes(room.collection, text_of().encode(), "a.txt", None, "New")
@@ -149,7 +149,7 @@ class TestPipeline:
         assert room.embedder.texts == [f"New\n{paragraph(number)}" for number in range(6)]
 
     # C19
-    async def test_one_changed_paragraph_embeds_only_its_chunks(self, room: Room) -> None:
+    async def test_changed_paragraph_embeds_only_its_chunks(self, room: Room) -> None:
         first = await room.ingest(text_of())
         assert first.document_id is not None
         before = {chunk.text: chunk.id for chunk in await room.documents.chunks(first.document_id)}
@@ -162,7 +162,7 @@ class TestPipeline:
         assert all(after[text] == before[text] for text in before.keys() & after.keys())
 
     # C19, D-015
-    async def test_equal_paragraphs_are_kept_one_by_one(self, room: Room) -> None:
+    async def test_equal_paragraphs_are_retained_by_count(self, room: Room) -> None:
         same = paragraph(1)
         await room.ingest("\n\n".join([same] * 2))
         result = await room.ingest("\n\n".join([same] * 4))
@@ -171,7 +171,7 @@ class TestPipeline:
         assert (result.chunks_added, result.chunks_kept, result.chunks_removed) == (0, 1, 3)
 
     # C19
-    async def test_the_same_text_of_two_sources_is_stored_for_both(self, room: Room) -> None:
+    async def test_same_text_of_two_sources_is_stored_for_both(self, room: Room) -> None:
         await room.ingest(text_of(), "a.txt")
         result = await room.ingest(text_of(), "b.txt")
         assert result.status is DocumentStatus.SUCCEEDED
@@ -179,7 +179,7 @@ class TestPipeline:
         assert {chunk.document_source for chunk in found} == {"a.txt", "b.txt"}
 
     # C19, faults.md row 37
-    async def test_a_reader_sees_the_old_or_the_new_version_whole(self, room: Room) -> None:
+    async def test_concurrent_reader_sees_one_whole_version(self, room: Room) -> None:
         await room.ingest(text_of("even"))
         done = asyncio.Event()
         seen: set[str] = set()
@@ -203,7 +203,7 @@ class TestPipeline:
         assert seen == {"even", "odd"}
 
     # faults.md row 36
-    async def test_writers_of_one_document_leave_one_version(self, room: Room) -> None:
+    async def test_concurrent_writers_of_one_document_leave_one_version(self, room: Room) -> None:
         versions = [text_of(f"word{number}") for number in range(10)]
         results = await asyncio.gather(*(room.ingest(version) for version in versions))
         assert {result.status for result in results} == {DocumentStatus.SUCCEEDED}
@@ -213,7 +213,7 @@ class TestPipeline:
         assert len({chunk.text.split()[3] for chunk in chunks}) == 1
         assert len(chunks) == 6
 
-    async def test_writers_that_change_the_document_meanwhile_cost_one_more_look(self, room: Room) -> None:
+    async def test_document_changed_during_embedding_is_compared_again(self, room: Room) -> None:
         """Chunks counted on as stored vanish before the write: they are embedded after all."""
         await room.ingest(text_of("one"))
 
@@ -222,7 +222,7 @@ class TestPipeline:
         stored = await room.pipeline.ingest_document(room.collection, document)
         assert (stored.chunks_added, stored.chunks_removed) == (7, 1)
 
-    async def test_pages_of_a_pdf_are_metadata_of_its_chunks(self, room: Room) -> None:
+    async def test_pdf_pages_are_stored_as_chunk_metadata(self, room: Room) -> None:
         document = ExtractedDocument(
             "r.pdf", paragraph(1) + "\n\n" + paragraph(2), media.PDF, page_starts=(0, len(paragraph(1)) + 2)
         )
@@ -230,9 +230,7 @@ class TestPipeline:
         chunks = await room.documents.chunks(stored.document_id)
         assert [chunk.metadata for chunk in chunks] == [{"page": 1}, {"page": 2}]
 
-    async def test_an_outage_of_the_provider_fails_the_document_and_keeps_the_old_one(
-        self, room: Room
-    ) -> None:
+    async def test_provider_outage_fails_document_and_retains_old_version(self, room: Room) -> None:
         await room.ingest(text_of("old"))
         broken = Room(room.db, room.database, room.collection, LimitedEmbedder(refusals=1))
         result = await broken.ingest(text_of("new"))
@@ -242,7 +240,7 @@ class TestPipeline:
         assert (await broken.ingest(text_of("new"))).status is DocumentStatus.SUCCEEDED
 
     # C22
-    async def test_a_bug_fails_its_document_and_tells_nothing(
+    async def test_unexpected_error_fails_document_without_leaking_details(
         self, room: Room, caplog: pytest.LogCaptureFixture
     ) -> None:
         room.embedder = BrokenEmbedder()
@@ -252,7 +250,7 @@ class TestPipeline:
         assert "Ingestion of a document failed unexpectedly: builtins.RuntimeError" in caplog.text
         assert "hunter2" not in caplog.text + result.error.message
 
-    async def test_progress(self, room: Room) -> None:
+    async def test_ingestion_reports_stages_and_progress(self, room: Room) -> None:
         stages: list[str] = []
         progress: list[tuple[int, int]] = []
 

@@ -48,7 +48,7 @@ async def ended(room: Room, job: IngestionJob) -> IngestionJob:
 
 class TestWorker:
     # C22
-    async def test_a_bug_makes_it_wait_and_tells_nothing(
+    async def test_unexpected_error_delays_worker_without_leaking_details(
         self, job_room: Room, caplog: pytest.LogCaptureFixture
     ) -> None:
         class Broken(IngestionPipeline):
@@ -69,7 +69,7 @@ class TestWorker:
         assert "Ingestion pauses for 1 s after an unexpected error: builtins.RuntimeError" in caplog.text
         assert "hunter2" not in caplog.text
 
-    async def test_a_job_reports_each_document(self, job_room: Room) -> None:
+    async def test_job_reports_status_of_each_document(self, job_room: Room) -> None:
         lines = '{"id": "x", "text": "first"}\nbroken\n{"id": "y", "text": "second"}'
         job = await job_room.jobs.create(
             job_room.collection.id,
@@ -103,7 +103,7 @@ class TestWorker:
             "corpus.jsonl#y": {"id": "y", "set": "c"},
         }
 
-    async def test_the_same_job_again_changes_nothing(self, job_room: Room) -> None:
+    async def test_repeated_job_leaves_documents_unchanged(self, job_room: Room) -> None:
         items = [NewJobItem("a.txt", None, text_of().encode())]
         await job_room.jobs.create(job_room.collection.id, items)
         await job_room.worker().run_until_idle()
@@ -115,7 +115,7 @@ class TestWorker:
         assert [item.status for item in await job_room.jobs.items(job.id)] == ["unchanged"]
         assert job_room.embedder.texts == []
 
-    async def test_a_woken_worker_starts_at_once_and_stops_between_documents(self, job_room: Room) -> None:
+    async def test_worker_starts_on_wake_and_stops_between_documents(self, job_room: Room) -> None:
         job_room.embedder = HashingEmbedder(delay_s=0.3)
         worker = job_room.worker(poll_s=3600)
         worker.start()
@@ -138,7 +138,7 @@ class TestWorker:
         async with worker:
             assert (await ended(job_room, job)).documents_done == 5
 
-    async def test_a_document_that_takes_too_long_is_given_back_at_the_stop(self, job_room: Room) -> None:
+    async def test_slow_document_is_requeued_on_stop(self, job_room: Room) -> None:
         job_room.embedder = HashingEmbedder(delay_s=60)
         job = await job_room.jobs.create(
             job_room.collection.id, [NewJobItem("a.txt", None, text_of().encode())]
@@ -160,7 +160,7 @@ class TestWorker:
         await job_room.worker().run_until_idle()
         assert (await ended(job_room, job)).status == "succeeded"
 
-    async def test_a_short_outage_of_the_provider_is_waited_out(self, job_room: Room) -> None:
+    async def test_short_provider_outage_is_retried(self, job_room: Room) -> None:
         job_room.embedder = LimitedEmbedder(refusals=1)
         job = await job_room.jobs.create(
             job_room.collection.id, [NewJobItem("a.txt", None, text_of().encode())]
@@ -172,7 +172,7 @@ class TestWorker:
         assert (item.attempts, item.error) == (2, None)
 
     # faults.md row 37
-    async def test_a_document_that_kills_the_server_is_given_up(self, job_room: Room) -> None:
+    async def test_document_that_crashes_the_worker_is_failed_after_retries(self, job_room: Room) -> None:
         job = await job_room.jobs.create(
             job_room.collection.id,
             [NewJobItem("poison.txt", None, b"text"), NewJobItem("good.txt", None, b"text")],
@@ -191,7 +191,7 @@ class TestWorker:
         assert poison.error is not None
         assert poison.error.code == "document_crashes"
 
-    async def test_a_pipeline_that_cannot_be_made_ends_the_job(self, job_room: Room) -> None:
+    async def test_failed_pipeline_construction_fails_the_job(self, job_room: Room) -> None:
         failures = [ConfigurationError("chunk_overlap_chars is too large."), RuntimeError("canary")]
         errors = []
         for failure in failures:
@@ -208,7 +208,7 @@ class TestWorker:
         assert [error.code for error in errors] == ["configuration_error", "internal_error"]
         assert "canary" not in errors[1].message
 
-    async def test_a_job_that_stops_every_worker_is_given_up(self, job_room: Room) -> None:
+    async def test_job_that_crashes_every_worker_is_failed(self, job_room: Room) -> None:
         job = await job_room.jobs.create(job_room.collection.id, [NewJobItem("a.txt", None, b"text")])
         for claims in range(1, MAX_CLAIMS + 1):  # killed before the first document each time
             claimed = await JobDispatcher(job_room.database).claim(0.02)
@@ -220,7 +220,7 @@ class TestWorker:
         assert job.error is not None
         assert (job.status, job.error.code) == ("failed", "job_crashes")
 
-    async def test_a_long_queue_of_one_tenant_does_not_starve_another(self, job_room: Room) -> None:
+    async def test_long_queue_of_one_tenant_does_not_starve_another(self, job_room: Room) -> None:
         """One worker, one job at a time: the other tenant's document does not wait for all."""
         job_room.embedder = HashingEmbedder(delay_s=0.05)
         other = await make_room(job_room.database, "other", job_room.embedder)
@@ -247,7 +247,7 @@ class TestWorker:
         assert (done.status, done.documents_done) == ("succeeded", 30)
         assert {item.attempts for item in await job_room.jobs.items(slow.id)} == {1}
 
-    async def test_one_slow_file_does_not_hold_up_another_tenant(self, job_room: Room) -> None:
+    async def test_slow_file_does_not_block_other_tenant(self, job_room: Room) -> None:
         other = await make_room(job_room.database, "other", HashingEmbedder())
         job_room.embedder = HashingEmbedder(delay_s=3600)
         rooms = {"tenant": job_room, "other": other}
@@ -286,7 +286,7 @@ class TestWorker:
         kept = await job_room.db.fetch_all("SELECT query_text FROM vectorforge.query_logs")
         assert [row["query_text"] for row in kept] == ["new"]
 
-    async def test_a_collection_deleted_meanwhile_ends_its_job(self, job_room: Room) -> None:
+    async def test_collection_deleted_during_job_ends_the_job(self, job_room: Room) -> None:
         job_room.embedder = HashingEmbedder(delay_s=1.0)
         job = await job_room.jobs.create(
             job_room.collection.id, [NewJobItem(f"{n}.txt", None, b"text") for n in range(3)]

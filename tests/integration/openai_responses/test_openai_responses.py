@@ -34,7 +34,7 @@ from vectorforge.api.openai.response_events import EVENT_TYPES
 from vectorforge.local.postgres import EmbeddedPostgres
 
 
-async def test_an_answer_says_what_was_searched_found_and_cited(
+async def test_response_reports_search_call_results_and_citations(
     client: AsyncOpenAI, vendor: FakeOpenAI, api: LiveApi, tenant: str
 ) -> None:
     vendor.script(Reply(texts=("Two hours [Source 1], then bake [Source 1, 2].",)))
@@ -72,14 +72,14 @@ async def test_an_answer_says_what_was_searched_found_and_cited(
     assert "two hours" in text
 
 
-async def test_passages_are_told_only_when_they_are_asked_for(client: AsyncOpenAI) -> None:
+async def test_response_without_include_omits_search_results(client: AsyncOpenAI) -> None:
     response = valid(await client.responses.create(model=MODEL, input=ASKED))
     call: Any = response.output[0]
     assert call.results is None
     assert (response.previous_response_id, response.conversation, response.instructions) == (None, None, None)
 
 
-async def test_a_stream_has_the_events_of_openai_s_own(client: AsyncOpenAI, vendor: FakeOpenAI) -> None:
+async def test_response_stream_has_openai_event_order(client: AsyncOpenAI, vendor: FakeOpenAI) -> None:
     vendor.script(Reply(texts=("Two hours [Sour", "ce 1]. ", "Then bake.")))
     events = await events_of(client, include=["file_search_call.results"])
     # one after another of the same kind count as one: pieces may come together
@@ -113,7 +113,7 @@ async def test_a_stream_has_the_events_of_openai_s_own(client: AsyncOpenAI, vend
     assert {e.item_id for e in events if hasattr(e, "item_id")} == {item.id for item in last.output}
 
 
-async def test_a_stream_ends_with_what_the_whole_answer_says_however_it_is_cut(
+async def test_stream_cut_at_any_token_ends_with_the_whole_response(
     client: AsyncOpenAI, vendor: FakeOpenAI
 ) -> None:
     answer = "Two hours 🙂 [Source 1], then bake [Source 1, 2]."
@@ -127,7 +127,7 @@ async def test_a_stream_ends_with_what_the_whole_answer_says_however_it_is_cut(
     assert set(streamed.to_dict()) == set(whole.to_dict())
 
 
-async def test_the_packages_own_stream_helper_gets_the_final_response(client: AsyncOpenAI) -> None:
+async def test_sdk_stream_helper_returns_final_response(client: AsyncOpenAI) -> None:
     async with client.responses.stream(model=MODEL, input=ASKED) as stream:
         deltas = [event.delta async for event in stream if event.type == "response.output_text.delta"]
         response = await stream.get_final_response()
@@ -137,7 +137,7 @@ async def test_the_packages_own_stream_helper_gets_the_final_response(client: As
     assert response.usage.total_tokens == 18
 
 
-async def test_the_synchronous_client_works(api: LiveApi, tenant: str) -> None:
+async def test_synchronous_client_returns_whole_and_streamed_response(api: LiveApi, tenant: str) -> None:
     def ask() -> list[str]:
         with OpenAI(base_url=f"{api.url}/v1", api_key=key_of(tenant), max_retries=0) as sync:
             whole = sync.responses.create(model=MODEL, input=ASKED)
@@ -147,7 +147,7 @@ async def test_the_synchronous_client_works(api: LiveApi, tenant: str) -> None:
     assert await asyncio.to_thread(ask) == ["The answer is 42 [1]."] * 2
 
 
-async def test_the_tool_names_the_collection_and_how_it_is_searched(
+async def test_file_search_tool_selects_collection_filters_and_result_count(
     client: AsyncOpenAI, vendor: FakeOpenAI
 ) -> None:
     store = (await client.vector_stores.retrieve("handbook")).id
@@ -187,7 +187,7 @@ async def test_the_tool_names_the_collection_and_how_it_is_searched(
     assert (own["sources"], own["outcome"]) == ([], "empty")
 
 
-async def test_a_score_threshold_holds(client: AsyncOpenAI) -> None:
+async def test_score_threshold_limits_results(client: AsyncOpenAI) -> None:
     tools = search_of("handbook", ranking_options={"score_threshold": 0.99})
     response = valid(await client.responses.create(model=MODEL, input=ASKED, tools=tools))
     own: Any = response.to_dict()["vectorforge"]
@@ -195,7 +195,7 @@ async def test_a_score_threshold_holds(client: AsyncOpenAI) -> None:
     assert annotations_of(response) == []
 
 
-async def test_messages_are_read_with_what_an_earlier_response_consisted_of(
+async def test_input_items_of_earlier_response_are_sent_as_conversation(
     client: AsyncOpenAI, vendor: FakeOpenAI
 ) -> None:
     first = await client.responses.create(model=MODEL, input=ASKED, include=["file_search_call.results"])
@@ -233,7 +233,9 @@ async def test_messages_are_read_with_what_an_earlier_response_consisted_of(
     assert body.get("max_completion_tokens", body.get("max_tokens")) == 77
 
 
-async def test_a_stored_response_is_continued(client: AsyncOpenAI, vendor: FakeOpenAI) -> None:
+async def test_stored_response_is_continued_by_previous_response_id(
+    client: AsyncOpenAI, vendor: FakeOpenAI
+) -> None:
     first = valid(await client.responses.create(model=MODEL, input=ASKED, store=True))
     assert first.conversation is not None
     last = await events_of(client, "And then?", previous_response_id=first.id, instructions="Be brief.")
@@ -254,7 +256,7 @@ async def test_a_stored_response_is_continued(client: AsyncOpenAI, vendor: FakeO
     assert branched.value.param == "previous_response_id"
 
 
-async def test_nothing_is_stored_unless_it_is_asked_for(
+async def test_response_without_store_persists_no_conversation(
     client: AsyncOpenAI, api: LiveApi, tenant: str
 ) -> None:
     response = await client.responses.create(model=MODEL, input=ASKED)
@@ -266,7 +268,7 @@ async def test_nothing_is_stored_unless_it_is_asked_for(
     assert unknown.value.param == "previous_response_id"
 
 
-async def test_another_tenant_is_walled_off(
+async def test_response_and_store_of_other_tenant_are_inaccessible(
     client: AsyncOpenAI,
     api: LiveApi,
     tenant: str,
@@ -298,7 +300,7 @@ async def test_another_tenant_is_walled_off(
 DOCUMENT = Path(__file__).parents[3] / "docs" / "use" / "openai-responses.md"
 
 
-async def test_the_documents_example_runs(api: LiveApi, tenant: str, vendor: FakeOpenAI) -> None:
+async def test_documentation_example_runs(api: LiveApi, tenant: str, vendor: FakeOpenAI) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
     code = code.replace("http://localhost:8000", api.url).replace("not-needed-locally", key_of(tenant))
     code = code.replace(".data[0]", ".data[1]")  # the newest one is empty here

@@ -30,7 +30,7 @@ from tests.support.vendors.vendor_behaviour import Failure
 from vectorforge.api.openai.response_events import EVENT_TYPES
 
 
-async def test_a_question_that_fails_leaves_no_conversation(
+async def test_failed_query_stores_no_conversation(
     client: AsyncOpenAI, vendor: FakeOpenAI, api: LiveApi, tenant: str
 ) -> None:
     vendor.script(Failure(500))
@@ -78,7 +78,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-async def test_what_cannot_be_done_is_refused_by_name(
+async def test_unsupported_parameter_is_rejected_by_name(
     client: AsyncOpenAI, vendor: FakeOpenAI, subtests: pytest.Subtests
 ) -> None:
     for stream in (False, True):
@@ -92,7 +92,7 @@ async def test_what_cannot_be_done_is_refused_by_name(
     assert vendor.bodies == []
 
 
-async def test_what_changes_nothing_is_ignored(client: AsyncOpenAI) -> None:
+async def test_parameters_without_effect_are_ignored(client: AsyncOpenAI) -> None:
     function: Any = {"type": "function", "name": "f", "parameters": {}, "strict": True}
     web: Any = {"type": "web_search", "filters": {"allowed_domains": ["example.org"]}}
     response = valid(
@@ -113,7 +113,7 @@ async def test_what_changes_nothing_is_ignored(client: AsyncOpenAI) -> None:
     assert (response.tools, response.tool_choice, response.parallel_tool_calls) == ([], "auto", False)
 
 
-async def test_errors_before_the_stream_are_the_packages_own_classes(
+async def test_error_before_the_stream_raises_sdk_exception_class(
     client: AsyncOpenAI, api: LiveApi, vendor: FakeOpenAI
 ) -> None:
     for stream in (False, True):
@@ -136,7 +136,7 @@ async def test_errors_before_the_stream_are_the_packages_own_classes(
 
 
 @pytest.mark.parametrize("ending", ["eof", "cut", "error"])
-async def test_an_error_inside_the_stream_is_raised_after_what_was_said(
+async def test_error_inside_the_stream_is_raised_after_partial_text(
     client: AsyncOpenAI, vendor: FakeOpenAI, ending: Any
 ) -> None:
     vendor.script(Reply(texts=("Two ", "hours [Sou"), ending=ending))
@@ -156,7 +156,7 @@ async def test_an_error_inside_the_stream_is_raised_after_what_was_said(
     assert broken.value.type == "server_error"
 
 
-async def test_a_failed_stream_ends_with_a_failed_response(
+async def test_failed_stream_ends_with_failed_response(
     client: AsyncOpenAI, vendor: FakeOpenAI, api: LiveApi, tenant: str
 ) -> None:
     vendor.script(Reply(texts=("Two hours [Source 1]. ", "And"), ending="cut"))
@@ -179,7 +179,7 @@ async def test_a_failed_stream_ends_with_a_failed_response(
     assert (message["status"], message["content"][0]["text"]) == ("incomplete", "Two hours [1]. And")
 
 
-async def test_an_answer_that_was_cut_off_is_incomplete(client: AsyncOpenAI, vendor: FakeOpenAI) -> None:
+async def test_truncated_answer_has_incomplete_status(client: AsyncOpenAI, vendor: FakeOpenAI) -> None:
     cut = Reply(texts=("Two hours [Source 1]",), finish="length")
     vendor.script(cut, cut)
     whole: Any = valid(await client.responses.create(model=MODEL, input=ASKED))
@@ -192,7 +192,7 @@ async def test_an_answer_that_was_cut_off_is_incomplete(client: AsyncOpenAI, ven
         assert response.output[1].status == "incomplete"
 
 
-async def test_a_client_that_stops_reading_stops_the_vendor_and_is_logged(
+async def test_client_disconnect_stops_the_model_and_is_logged(
     client: AsyncOpenAI, vendor: FakeOpenAI, api: LiveApi, tenant: str
 ) -> None:  # fault 15, C31
     vendor.script(Reply(texts=("one ", "two "), ending="stall"))

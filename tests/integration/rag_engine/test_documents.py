@@ -11,7 +11,9 @@ from tests.integration.rag_engine.conftest import INSTALL_TEXT, RUN_TEXT, URL
 from vectorforge.docrag.engine import RAGEngine
 
 
-def test_adding_again(filled: RAGEngine, caplog: pytest.LogCaptureFixture) -> None:  # D-012, D-014, C19
+def test_repeated_document_is_unchanged_or_replaced(
+    filled: RAGEngine, caplog: pytest.LogCaptureFixture
+) -> None:  # D-012, D-014, C19
     same = {"content": INSTALL_TEXT, "source_url": URL, "title": "Install", "doc_type": "guide"}
     with caplog.at_level(logging.INFO):
         (unchanged,) = filled.add_documents([same])
@@ -23,7 +25,7 @@ def test_adding_again(filled: RAGEngine, caplog: pytest.LogCaptureFixture) -> No
     assert (replaced["chunks_added"], replaced["chunks_removed"]) == (1, 1)
 
 
-def test_chunks_that_were_cut_before(engine: RAGEngine) -> None:  # D-008, D-012, C19
+def test_prechunked_document_is_stored_and_updated_by_chunk(engine: RAGEngine) -> None:  # D-008, D-012, C19
     content = "\n\n".join(f"Paragraph {n}. " + "It says something of its own. " * 20 for n in range(4))
     chunks = engine.chunk_document(content, {"source_url": URL, "title": "Install", "doc_type": "guide"})
     assert [chunk["chunk_index"] for chunk in chunks] == [0, 1, 2, 3]
@@ -44,7 +46,9 @@ def test_chunks_that_were_cut_before(engine: RAGEngine) -> None:  # D-008, D-012
     assert (kept["chunks_kept"], kept["chunks_added"], kept["chunks_removed"]) == (3, 1, 1)
 
 
-def test_one_bad_document_of_ten(engine: RAGEngine, caplog: pytest.LogCaptureFixture) -> None:  # D-016, C33
+def test_one_invalid_document_of_ten_leaves_nine_ingested(
+    engine: RAGEngine, caplog: pytest.LogCaptureFixture
+) -> None:  # D-016, C33
     documents: list[dict[str, Any]] = [
         {
             "content": f"Page {n} of the handbook tells about the number {n} at length.",
@@ -79,13 +83,17 @@ def test_one_bad_document_of_ten(engine: RAGEngine, caplog: pytest.LogCaptureFix
         ("no dictionary", "dictionary"),
     ],
 )
-def test_documents_that_are_not_usable(engine: RAGEngine, document: Any, named: str) -> None:  # D-012, C33
+def test_unusable_document_fails_naming_the_field(
+    engine: RAGEngine, document: Any, named: str
+) -> None:  # D-012, C33
     (outcome,) = engine.add_documents([document])
     assert outcome["status"] == "failed"
     assert named in outcome["error"]["message"]
 
 
-def test_removing(filled: RAGEngine, caplog: pytest.LogCaptureFixture) -> None:  # D-015, C19
+def test_remove_existing_documents_deletes_chunks_of_the_url(
+    filled: RAGEngine, caplog: pytest.LogCaptureFixture
+) -> None:  # D-015, C19
     with caplog.at_level(logging.INFO):
         assert filled.remove_existing_documents(URL) == 1
         assert filled.remove_existing_documents(URL) == 0
@@ -93,7 +101,7 @@ def test_removing(filled: RAGEngine, caplog: pytest.LogCaptureFixture) -> None: 
     assert filled.collection.document_count == 1
 
 
-def test_readers_never_see_a_gap(filled: RAGEngine) -> None:  # D-015, C19
+def test_document_replacement_is_atomic_for_readers(filled: RAGEngine) -> None:  # D-015, C19
     texts = [INSTALL_TEXT + f" This is edition {n % 2} of the page." for n in range(20)]
     seen, stop = list[int](), threading.Event()
 

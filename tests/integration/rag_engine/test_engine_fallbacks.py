@@ -35,7 +35,7 @@ def searchless(
         yield engine, llm
 
 
-def test_search_that_fails_leads_to_the_model_alone(
+def test_failed_search_returns_ungrounded_model_answer(
     searchless: tuple[RAGEngine, ScriptedLLM],
 ) -> None:
     engine, llm = searchless
@@ -50,7 +50,7 @@ def test_search_that_fails_leads_to_the_model_alone(
     assert INSTALL_TEXT not in json.dumps(messages)
 
 
-def test_search_that_fails_leads_to_the_fixed_text_when_the_caller_wants_no_such_answer(
+def test_failed_search_without_ungrounded_fallback_returns_fixed_text(
     searchless: tuple[RAGEngine, ScriptedLLM],
 ) -> None:
     engine, llm = searchless
@@ -58,7 +58,7 @@ def test_search_that_fails_leads_to_the_fixed_text_when_the_caller_wants_no_such
     assert llm.calls == []
 
 
-def test_database_that_is_gone_leads_to_the_model_alone(
+def test_unavailable_database_returns_ungrounded_model_answer(
     postgres_server: ObservedPostgres, private_dir: Callable[[str], Path], tenant: str, llm: ScriptedLLM
 ) -> None:
     bouncer = PgBouncer(private_dir("pge"), postgres_server.socket)
@@ -70,7 +70,7 @@ def test_database_that_is_gone_leads_to_the_model_alone(
     assert (response["answer"], response["degraded"]) == ("With pip.", ["ungrounded"])
 
 
-def test_embedding_that_fails_leads_to_cached_answers_only(
+def test_failed_embedding_serves_cached_answers_only(
     filled: RAGEngine, embedder: FailingEmbedder, llm: ScriptedLLM
 ) -> None:
     first = filled.query(QUESTION)
@@ -82,9 +82,7 @@ def test_embedding_that_fails_leads_to_cached_answers_only(
     assert filled.query_with_fallback(UNKNOWN, allow_ungrounded=True)["degraded"] == ["ungrounded"]
 
 
-def test_model_that_fails_leads_to_the_fixed_text_with_the_chunks_beside_it(
-    postgres_server: EmbeddedPostgres, tenant: str
-) -> None:
+def test_failed_model_returns_fixed_text_with_chunks(postgres_server: EmbeddedPostgres, tenant: str) -> None:
     llm = ScriptedLLM([], error=errors.LLMError("Provider scripted failed"))
     with RAGEngine(application=build(postgres_server.app_url, tenant, llm)) as engine:
         engine.add_documents([{"content": INSTALL_TEXT, "source_url": URL}])

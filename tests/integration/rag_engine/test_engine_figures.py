@@ -16,7 +16,7 @@ from vectorforge.local.postgres import EmbeddedPostgres
 
 
 # D-007, D-030, D-032, C21
-def test_cache_counts_answers_of_real_queries(filled: RAGEngine, llm: ScriptedLLM) -> None:
+def test_cache_statistics_count_query_hits_and_misses(filled: RAGEngine, llm: ScriptedLLM) -> None:
     assert filled.cache.get_stats() == {"entries": 0, "hits": 0, "misses": 0, "hit_rate": None}
     filled.query(QUESTION)
     assert filled.cache.get_stats() == {"entries": 1, "hits": 0, "misses": 1, "hit_rate": 0.0}
@@ -32,7 +32,7 @@ def test_cache_counts_answers_of_real_queries(filled: RAGEngine, llm: ScriptedLL
     assert filled.cache.get_stats() == {"entries": 1, "hits": 3, "misses": 2, "hit_rate": 0.6}
 
 
-def test_cache_counts_the_collection_of_its_engine(postgres_server: EmbeddedPostgres, tenant: str) -> None:
+def test_cache_statistics_count_own_collection_only(postgres_server: EmbeddedPostgres, tenant: str) -> None:
     for name in ("handbook", "docrag_embeddings"):
         config = Config(COLLECTION_NAME=name)
         with RAGEngine(config, application=build(postgres_server.app_url, tenant)) as engine:
@@ -43,7 +43,9 @@ def test_cache_counts_the_collection_of_its_engine(postgres_server: EmbeddedPost
 
 # D-033: the key is of the query in lower case and without the blanks around it
 @pytest.mark.parametrize("same", [QUESTION.upper(), f"  {QUESTION.lower()}\n", QUESTION.replace(" ", " \t ")])
-def test_cache_hit_for_other_case_and_blanks(filled: RAGEngine, llm: ScriptedLLM, same: str) -> None:
+def test_query_with_other_case_and_whitespace_hits_cache(
+    filled: RAGEngine, llm: ScriptedLLM, same: str
+) -> None:
     filled.query(QUESTION)
     assert filled.query(same)["cached"] is True
     assert filled.query(QUESTION.replace("tool", "tools"))["cached"] is False
@@ -51,7 +53,7 @@ def test_cache_hit_for_other_case_and_blanks(filled: RAGEngine, llm: ScriptedLLM
 
 
 # D-041: no two numbers are the same, so none can stand for another
-def test_statistics_count_collections_documents_and_the_log(
+def test_performance_stats_count_collections_documents_and_queries(
     postgres_server: EmbeddedPostgres, tenant: str
 ) -> None:
     llm = ScriptedLLM([json.dumps(SAID)], first_errors=[errors.LLMError("down")])
@@ -87,9 +89,7 @@ def test_statistics_count_collections_documents_and_the_log(
 
 
 # D-039, C35
-def test_answer_has_quality_by_the_names_of_the_design(
-    postgres_server: EmbeddedPostgres, tenant: str
-) -> None:
+def test_answer_quality_uses_documented_field_names(postgres_server: EmbeddedPostgres, tenant: str) -> None:
     llm = ScriptedLLM([json.dumps(SAID | {"answer": "Install the tool with pip."})])
     with RAGEngine(application=build(postgres_server.app_url, tenant, llm)) as filled:
         filled.add_documents([{"content": INSTALL_TEXT, "source_url": URL}])
@@ -109,7 +109,7 @@ def test_answer_has_quality_by_the_names_of_the_design(
         ({}, [], 0.0, []),
     ],
 )
-def test_assessment_of_any_response(
+def test_response_assessment_returns_scores_and_warns_on_low_quality(
     engine: RAGEngine,
     response: dict[str, Any],
     chunks: list[str],

@@ -36,7 +36,7 @@ def environment(
 
 
 # D-018, D-009, C04: no threshold by default, and without a key the local model embeds
-def test_one_document_engine_without_key_answers_and_refuses(environment: pytest.MonkeyPatch) -> None:
+def test_engine_without_api_key_answers_or_returns_no_answer(environment: pytest.MonkeyPatch) -> None:
     with RAGEngine() as engine:
         engine.add_documents([{"content": INSTALL_TEXT, "source_url": URL}])
         stats = engine.get_rag_performance_stats()
@@ -48,7 +48,7 @@ def test_one_document_engine_without_key_answers_and_refuses(environment: pytest
 
 
 # C04, D-018
-def test_given_threshold_is_applied_exactly(postgres_server: EmbeddedPostgres, tenant: str) -> None:
+def test_threshold_is_applied_exactly(postgres_server: EmbeddedPostgres, tenant: str) -> None:
     documents = [{"content": INSTALL_TEXT, "source_url": URL}, {"content": RUN_TEXT, "source_url": RUN}]
     with RAGEngine(application=build(postgres_server.app_url, tenant)) as engine:
         engine.add_documents(documents)
@@ -67,7 +67,7 @@ def test_given_threshold_is_applied_exactly(postgres_server: EmbeddedPostgres, t
 
 
 # D-003: as design D's Config holds them, read from an environment or a file of settings
-def test_config_takes_plain_strings() -> None:
+def test_config_parses_plain_strings() -> None:
     read: dict[str, Any] = {
         "OPENAI_API_KEY": "sk-secret", "CHROMA_DB_PATH": "~/docs", "CHUNK_SIZE": "400", "CHUNK_OVERLAP": "40",
         "MAX_RESPONSE_TOKENS": "700", "TEMPERATURE": "0.5", "MIN_SIMILARITY": "0.4", "CACHE_TTL": "60",
@@ -92,13 +92,13 @@ def test_config_takes_plain_strings() -> None:
         ("OPENAI_API_KEY", 5),
     ],
 )
-def test_config_value_of_wrong_type_names_the_key(name: str, value: Any) -> None:
+def test_config_value_of_wrong_type_raises_error_naming_the_key(name: str, value: Any) -> None:
     with pytest.raises(ConfigurationError, match=name):
         Config(**{name: value})
 
 
 # D-009, D-041, C14
-async def test_openai_key_in_the_environment_embeds_with_openai(
+async def test_openai_key_in_environment_selects_openai_embeddings(
     environment: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with FakeEmbeddingsServer(dimension=1536, api_key="sk-environment") as vectors:
@@ -118,7 +118,7 @@ async def test_openai_key_in_the_environment_embeds_with_openai(
 
 
 # D-009: another model than the settings name is never taken in silence
-async def test_collection_of_another_model_is_warned_about(
+async def test_collection_of_other_embedding_model_logs_warning(
     environment: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def use(config: Config | None = None) -> Any:
@@ -135,7 +135,7 @@ async def test_collection_of_another_model_is_warned_about(
     assert "text-embedding-3-small" in warned
 
 
-def test_provider_that_the_environment_names_goes_before_a_key(environment: pytest.MonkeyPatch) -> None:
+def test_provider_in_environment_takes_precedence_over_key(environment: pytest.MonkeyPatch) -> None:
     environment.setenv("VECTORFORGE_OPENAI_API_KEY", "sk-environment")
     environment.setenv("VECTORFORGE_DEFAULT_EMBEDDING_PROVIDER", "local")
     with RAGEngine() as engine:
@@ -166,6 +166,6 @@ async def test_openai_client_is_the_official_client(environment: pytest.MonkeyPa
         assert len(server.bodies) == 2
 
 
-def test_openai_client_without_key_says_what_to_set(environment: pytest.MonkeyPatch) -> None:
+def test_openai_client_without_key_raises_error_naming_the_setting(environment: pytest.MonkeyPatch) -> None:
     with RAGEngine() as engine, pytest.raises(ConfigurationError, match="VECTORFORGE_OPENAI_API_KEY"):
         _ = engine.openai_client

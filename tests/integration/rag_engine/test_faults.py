@@ -22,7 +22,7 @@ from vectorforge.errors import InvalidInputError
 from vectorforge.local.postgres import EmbeddedPostgres
 
 
-def test_embedding_provider_is_down(
+def test_embedding_provider_outage_raises_embedding_error(
     filled: RAGEngine, embedder: FailingEmbedder, llm: ScriptedLLM
 ) -> None:  # D-010, D-012, D-035, D-038
     embedder.failing = True
@@ -45,7 +45,9 @@ def test_embedding_provider_is_down(
     assert filled.retrieve_relevant_chunks(RUN_TEXT, 1)[0]["content"] == RUN_TEXT  # as it was
 
 
-def test_model_is_down(postgres_server: EmbeddedPostgres, tenant: str) -> None:  # D-029, D-035, C22
+def test_model_outage_raises_generation_error(
+    postgres_server: EmbeddedPostgres, tenant: str
+) -> None:  # D-029, D-035, C22
     llm = ScriptedLLM([], error=errors.LLMError("Provider scripted failed"))
     with RAGEngine(application=build(postgres_server.app_url, tenant, llm)) as engine:
         engine.add_documents([{"content": INSTALL_TEXT, "source_url": URL}])
@@ -53,7 +55,9 @@ def test_model_is_down(postgres_server: EmbeddedPostgres, tenant: str) -> None: 
             engine.query(QUESTION)
 
 
-def test_nobody_can_answer(postgres_server: EmbeddedPostgres, tenant: str) -> None:  # D-029, D-038, C22
+def test_query_with_rejected_model_credentials_returns_template(
+    postgres_server: EmbeddedPostgres, tenant: str
+) -> None:  # D-029, D-038, C22
     llm = ScriptedLLM([], error=errors.LLMAuthenticationError("Provider scripted refused the credentials"))
     with RAGEngine(application=build(postgres_server.app_url, tenant, llm)) as engine:
         engine.add_documents([{"content": INSTALL_TEXT, "source_url": URL}])
@@ -64,7 +68,7 @@ def test_nobody_can_answer(postgres_server: EmbeddedPostgres, tenant: str) -> No
     assert (response["error"], response["degraded"]) == ("service_unavailable", ["template"])
 
 
-def test_known_answer_needs_no_search(
+def test_cached_answer_needs_no_embedding_or_search(
     filled: RAGEngine, embedder: FailingEmbedder, llm: ScriptedLLM
 ) -> None:  # D-038
     first = filled.query(QUESTION)
@@ -73,7 +77,7 @@ def test_known_answer_needs_no_search(
     assert len(llm.calls) == 1
 
 
-def test_errors_are_both_kinds() -> None:  # D-035
+def test_engine_errors_subclass_rag_and_pipeline_errors() -> None:  # D-035
     assert issubclass(EmbeddingError, RAGError)
     assert issubclass(EmbeddingError, errors.EmbeddingError)
     assert issubclass(RetrievalError, RAGError)
@@ -82,7 +86,7 @@ def test_errors_are_both_kinds() -> None:  # D-035
     assert issubclass(GenerationError, errors.LLMError)
 
 
-def test_errors_of_the_pipeline_become_the_engines() -> None:  # D-010, D-029, D-035
+def test_pipeline_error_is_mapped_to_engine_error() -> None:  # D-010, D-029, D-035
     cause = errors.DatabaseUnavailableError("The database cannot be reached")
     error = rag_error(cause)
     assert type(error) is RetrievalError
@@ -94,7 +98,9 @@ def test_errors_of_the_pipeline_become_the_engines() -> None:  # D-010, D-029, D
     assert rag_error(wrong) is wrong  # the caller has to change something
 
 
-def test_success_rate_counts_failures(postgres_server: EmbeddedPostgres, tenant: str) -> None:  # D-041
+def test_success_rate_includes_failed_queries(
+    postgres_server: EmbeddedPostgres, tenant: str
+) -> None:  # D-041
     llm = ScriptedLLM([json.dumps(SAID)], first_errors=[errors.LLMError("down")])
     with RAGEngine(application=build(postgres_server.app_url, tenant, llm)) as engine:
         engine.add_documents([{"content": INSTALL_TEXT, "source_url": URL}])

@@ -40,14 +40,16 @@ from vectorforge.errors import ConfigurationError, InvalidInputError
 from vectorforge.local.postgres import EmbeddedPostgres
 
 
-def test_members(engine: RAGEngine) -> None:  # D-001, D-002, D-004, D-005, D-006
+def test_engine_exposes_collection_and_text_splitter(
+    engine: RAGEngine,
+) -> None:  # D-001, D-002, D-004, D-005, D-006
     assert engine.collection.name == engine.chroma_client.collection_name == "docrag_embeddings"
     assert engine.collection.id == engine.collection.id
     assert engine.collection.distance_metric == "cosine"
     assert len(engine.text_splitter.split_text("word " * 400)) == 3
 
 
-def test_config() -> None:  # D-002, D-003, C12
+def test_config_defaults_are_documented_values_and_immutable() -> None:  # D-002, D-003, C12
     config = Config()
     assert (config.COLLECTION_NAME, config.CHUNK_SIZE, config.CHUNK_OVERLAP) == (
         "docrag_embeddings",
@@ -75,12 +77,12 @@ def test_config() -> None:  # D-002, D-003, C12
         ("OPENAI_MODEL", ""),
     ],
 )
-def test_config_is_validated(name: str, value: Any) -> None:  # D-002, D-003
+def test_config_value_out_of_range_is_rejected(name: str, value: Any) -> None:  # D-002, D-003
     with pytest.raises(ConfigurationError, match=name):
         Config(**{name: value})
 
 
-def test_config_goes_over_the_settings() -> None:  # D-003
+def test_config_overrides_the_settings() -> None:  # D-003
     settings = VectorForgeConfig()
     over = Config(
         OPENAI_API_KEY=SecretStr("sk-1"), OPENAI_MODEL="m", OPENAI_MAX_RETRIES=1, CHROMA_DB_PATH=Path("/data")
@@ -94,7 +96,7 @@ def test_config_goes_over_the_settings() -> None:  # D-003
 
 
 # D-012, D-013, D-014, D-017, D-024, D-026, D-030, D-031, C10, C15, C27
-def test_asking_what_was_added(filled: RAGEngine, llm: ScriptedLLM) -> None:
+def test_query_returns_answer_examples_and_sources(filled: RAGEngine, llm: ScriptedLLM) -> None:
     response = filled.query(QUESTION)
     assert (response["answer"], response["examples"]) == ("With pip.", ["pip install tool"])
     assert (response["sources"], response["dropped_sources"]) == ([URL], 1)
@@ -112,7 +114,7 @@ def test_asking_what_was_added(filled: RAGEngine, llm: ScriptedLLM) -> None:
     assert (config.temperature, config.max_tokens, config.model) == (0.3, 1000, "scripted-1")
 
 
-def test_searching(filled: RAGEngine) -> None:  # D-017, D-018
+def test_retrieve_relevant_chunks_returns_scored_chunks(filled: RAGEngine) -> None:  # D-017, D-018
     found = filled.retrieve_relevant_chunks(RUN_TEXT, n_results=2)
     assert [chunk["source_url"] for chunk in found] == [RUN, URL]
     assert found[0]["similarity_score"] == pytest.approx(1.0, abs=1e-6)
@@ -120,7 +122,9 @@ def test_searching(filled: RAGEngine) -> None:  # D-017, D-018
     assert filled.retrieve_relevant_chunks(RUN_TEXT, min_similarity=0.9) == found[:1]
 
 
-def test_conversation(filled: RAGEngine, llm: ScriptedLLM) -> None:  # D-019, D-033, C20
+def test_query_with_history_adds_previous_turns_to_prompt(
+    filled: RAGEngine, llm: ScriptedLLM
+) -> None:  # D-019, D-033, C20
     filled.query(QUESTION, [{"user_query": "Which tool?", "ai_response": "That one."}])
     assert "\nPrevious Q: Which tool?\nPrevious A: That one....\n" in llm.calls[0][0][1]["content"]
     with pytest.raises(InvalidInputError, match="user_query"):
@@ -128,7 +132,7 @@ def test_conversation(filled: RAGEngine, llm: ScriptedLLM) -> None:  # D-019, D-
 
 
 # D-030, D-031, D-032, D-033, D-034, C20, C21
-def test_the_same_question_again(
+def test_repeated_query_is_served_from_cache_until_a_write(
     filled: RAGEngine, llm: ScriptedLLM, caplog: pytest.LogCaptureFixture
 ) -> None:
     first = filled.query(QUESTION)
@@ -147,14 +151,16 @@ def test_the_same_question_again(
     assert filled.get_rag_performance_stats()["cache_stats"]["hits_last_day"] == 1
 
 
-def test_text_is_not_kept(postgres_server: EmbeddedPostgres, tenant: str) -> None:  # D-028, C21
+def test_plain_text_answer_is_not_cached(
+    postgres_server: EmbeddedPostgres, tenant: str
+) -> None:  # D-028, C21
     llm = ScriptedLLM(["Just text."])
     with RAGEngine(application=build(postgres_server.app_url, tenant, llm)) as engine:
         engine.add_documents([{"content": INSTALL_TEXT, "source_url": URL}])
         assert [engine.query(QUESTION)["cached"] for _ in range(2)] == [False, False]
 
 
-def test_values_of_callers(engine: RAGEngine) -> None:  # D-004, D-007
+def test_cache_manager_expires_and_evicts_caller_values(engine: RAGEngine) -> None:  # D-004, D-007
     now = 0.0
     cache = CacheManager(2, clock=lambda: now)
     cache.set("a", [1], ttl=10)
@@ -169,7 +175,9 @@ def test_values_of_callers(engine: RAGEngine) -> None:  # D-004, D-007
     assert engine.cache.get_stats()["hit_rate"] is None
 
 
-def test_variants(filled: RAGEngine, llm: ScriptedLLM) -> None:  # D-040, C30
+def test_query_variant_sets_temperature_and_token_limit(
+    filled: RAGEngine, llm: ScriptedLLM
+) -> None:  # D-040, C30
     for variant in ("default", "precise", "comprehensive"):
         assert filled.query_with_variants(QUESTION + variant, variant)["variant"] == variant
     sent = [(config.temperature, config.max_tokens) for _, config in llm.calls]
@@ -181,7 +189,9 @@ def test_variants(filled: RAGEngine, llm: ScriptedLLM) -> None:  # D-040, C30
 
 
 # D-003, D-009, D-011, D-027, D-036, D-037, C14, C23
-async def test_what_goes_over_the_wire(postgres_server: EmbeddedPostgres, tenant: str) -> None:
+async def test_engine_with_openai_retries_and_uses_configured_models(
+    postgres_server: EmbeddedPostgres, tenant: str
+) -> None:
     async with FakeOpenAI() as chat, FakeEmbeddingsServer(dimension=1536) as vectors:
         config = Config(
             OPENAI_API_KEY=SecretStr(chat.api_key), OPENAI_MODEL="gpt-6-luna", OPENAI_MAX_RETRIES=2
@@ -211,7 +221,7 @@ async def test_what_goes_over_the_wire(postgres_server: EmbeddedPostgres, tenant
         assert {body["model"] for body in chat.bodies} == {"gpt-6-luna"}
 
 
-def test_analytics(filled: RAGEngine, caplog: pytest.LogCaptureFixture) -> None:  # D-042
+def test_query_logs_analytics_line(filled: RAGEngine, caplog: pytest.LogCaptureFixture) -> None:  # D-042
     with caplog.at_level(logging.INFO):
         response = filled.query(QUESTION)
     (line,) = [m for m in caplog.messages if m.startswith("Query analytics: ")]

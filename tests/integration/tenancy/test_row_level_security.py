@@ -28,7 +28,7 @@ WHERE n.nspname = 'vectorforge' AND c.relkind IN ('r', 'p') AND NOT (
 
 
 class TestRowLevelSecurity:
-    def test_every_table_has_forced_row_level_security(self, superuser: psycopg.Connection[Any]) -> None:
+    def test_all_tables_have_forced_row_level_security(self, superuser: psycopg.Connection[Any]) -> None:
         assert superuser.execute(UNPROTECTED).fetchall() == []
 
     @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ class TestRowLevelSecurity:
             "ALTER TABLE vectorforge.embeddings_cosine_384 DISABLE ROW LEVEL SECURITY",
         ],
     )
-    def test_unprotected_table_is_found_by_the_check(
+    def test_unprotected_table_is_detected_by_the_check(
         self, make_database: Callable[..., str], statement: str
     ) -> None:
         with psycopg.connect(make_database(), autocommit=True) as connection:

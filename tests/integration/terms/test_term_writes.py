@@ -35,7 +35,7 @@ class TestWrites:
         await store.put(["dogs", "birds"])
         assert await store.data_version() == before + 1
 
-    async def test_unchanged_document_keeps_data_version(self, store: Store, check: Check) -> None:
+    async def test_unchanged_document_retains_data_version(self, store: Store, check: Check) -> None:
         await store.put(["cats"])
         before = await store.data_version()
         await store.put(["cats"])

@@ -2,8 +2,8 @@
 
 A credential is a key of ours, an access token, or an identity that an AWS front door has checked.
 docs/operate/identity.md has the rules as a table: an unknown key is rejected, unless it may be the one that
-API Gateway has checked; all credentials of a request must belong to one tenant, and the request has the scopes
-that all of them have.
+API Gateway has checked; all credentials of a request must belong to one tenant, and the request has the
+scopes that all of them have.
 """
 
 import hashlib
