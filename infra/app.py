@@ -75,7 +75,7 @@ class AppStack(Stack):
 
 
 _CONTEXT = {
-    "@aws-cdk/core:defaultCrossStackReferences": "strong",  # the default, which warns where nobody says it
+    "@aws-cdk/core:defaultCrossStackReferences": "strong",  # the default, which warns unless it is set
     "@aws-cdk/core:validateAgainstDefaultRules": True,  # CDK's own findings are errors
 }
 """Here, not in cdk.json, so that tests synthesize with the same context."""

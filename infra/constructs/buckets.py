@@ -47,7 +47,7 @@ class AccessLogs(Construct):
     """S3's server access logs of the other buckets; delivery is free, storage is billed.
 
     Attributes:
-        bucket: The bucket; one prefix for each that it is told of.
+        bucket: The bucket, with one prefix for each notification.
     """
 
     def __init__(self, scope: Construct, construct_id: str, stage: StageSettings) -> None:
@@ -66,7 +66,7 @@ def private_bucket(
     access_logs: AccessLogs | None = None,
     cors: Sequence[s3.CorsRule] | None = None,
 ) -> s3.Bucket:
-    """Create a bucket. CloudFormation names it, so that a stack can be recreated beside a retained bucket.
+    """Create a bucket. CloudFormation names it, so that a stack can be recreated next to a retained bucket.
 
     Without versions: what a tenant deletes or a rule expires has to be gone.
 

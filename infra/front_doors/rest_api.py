@@ -127,7 +127,7 @@ class RestApi(Construct):
     def _prepare_logs(self) -> None:
         """Create the log groups and the role that the stage depends on."""
         name = f"API-Gateway-Execution-Logs_{self.api.rest_api_id}/{self._stage.stage}"
-        # API Gateway would make the group by itself, and keep its logs for ever.
+        # API Gateway would make the group on its own, and keep its logs forever.
         execution_logs = self._log_group("ExecutionLogs", name)
         self.api_stage.node.add_dependency(execution_logs)
         if self._stage.api_gateway_log_role:

@@ -101,7 +101,7 @@ class Ingestion(Construct):
         data.database.allow_login(function, APP_ROLE)
         data.provider_keys.allow_reading(function)
         allow_models(function, stage, EMBEDDINGS)
-        self._messages.allow_sending(function)  # what it cannot finish is announced anew
+        self._messages.allow_sending(function)  # jobs that it cannot finish are announced again
         function.allow("s3:GetObject", on=[self.uploads_bucket.arn_for_objects("*")])
         # An erasure deletes what was uploaded.
         function.allow("s3:DeleteObject", on=[self.uploads_bucket.arn_for_objects("*")])
@@ -152,7 +152,7 @@ def _notify(bucket: s3.Bucket, queue: sqs.Queue) -> None:
     """Send a message for every object written.
 
     By the bucket's own property: CDK's way (``add_event_notification``) deploys a function of its own for it.
-    S3 sends a test message when it is told of the queue, so the queue must let it in before. That is why its
+    S3 sends a test message when it is configured with the queue, so the queue must let it in before. That is why its
     policy cannot name the bucket; it names the account whose buckets may send.
     """
     queue.add_to_resource_policy(

@@ -49,7 +49,7 @@ class LoopThread:
     def run(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run a call in the loop and wait for its result; calls of several threads run concurrently.
 
-        When the wait is interrupted (Ctrl-C), the call is cancelled and the loop stays usable.
+        When the wait is interrupted (Ctrl-C), the call is canceled and the loop stays usable.
 
         Raises:
             RuntimeError: The thread is closed or was closed during the call, or is the current thread.

@@ -35,7 +35,7 @@ MAX_PAGE = 200
 """Maximum rows of a page."""
 
 MAX_PARTS = 1000
-"""Maximum rows of a page of parts: passages of a document, documents of a job."""
+"""Maximum rows of a page of parts: chunks of a document, documents of a job."""
 
 MAX_OFFSET = 1_000_000
 

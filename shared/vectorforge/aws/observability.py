@@ -89,7 +89,7 @@ class XRayTracer:
     def span(self, name: str) -> Iterator[None]:
         """A subsegment; an ``Exception`` marks it as a fault, with its type and never its text.
 
-        One that was cancelled, or whose generator was closed, is no fault: it gets ``outcome`` "cancelled".
+        One that was canceled, or whose generator was closed, is no fault: it gets ``outcome`` "canceled".
         """
         subsegment = self._begin(name)
         if subsegment is None:

@@ -176,7 +176,7 @@ class QueryLogQueue:
         try:
             async with asyncio.timeout(self._timeout_s):
                 await loop.run_in_executor(self._executor, self._send, record)
-        except BaseException:  # a cancelled query has a record, too
+        except BaseException:  # a canceled query has a record, too
             _print(record)
             raise
 

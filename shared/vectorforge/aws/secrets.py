@@ -163,7 +163,7 @@ class KeyPlace:
             logger.warning("%s answers slowly; going on with the last keys", self.name)
 
     def close(self) -> None:
-        """End the thread; what runs in it ends by itself. Safe to call twice, and the keys stay."""
+        """End the thread; what runs in it ends on its own. Safe to call twice, and the keys stay."""
         executor, self._executor = self._executor, None
         if executor is not None:
             executor.shutdown(wait=False, cancel_futures=True)

@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 RV = TypeVar("RV")
 
 _CANCEL_GRACE_S = 0.1
-"""Longest time for a cancelled statement to end on the server before its connection is closed.
+"""Longest time for a canceled statement to end on the server before its connection is closed.
 
 Adds to a query's deadline, as a quarter of a second for its log record does; the client must have its answer
 half a second after the deadline."""
@@ -43,7 +43,7 @@ class Session(psycopg.AsyncConnection[Any]):
     """A connection whose every wait is bounded.
 
     The driver alone may wait forever on a network that drops packets, and for ten seconds more when its task
-    is cancelled (https://github.com/psycopg/psycopg/issues/1371). Shutting the socket down wakes it.
+    is canceled (https://github.com/psycopg/psycopg/issues/1371). Shutting the socket down wakes it.
     """
 
     timeout_s: float = 10.0
@@ -145,7 +145,7 @@ class Session(psycopg.AsyncConnection[Any]):
         try:
             return await super().wait(gen, interval=interval, timeout=timeout)
         except asyncio.CancelledError:
-            self.timeout_s = min(self.timeout_s, _CANCEL_GRACE_S)  # for a rollback, which is not cancelled
+            self.timeout_s = min(self.timeout_s, _CANCEL_GRACE_S)  # for a rollback, which is not canceled
             raise
         finally:
             self.watch(None)

@@ -127,7 +127,7 @@ class Exchange:
     async def run(self, calls: Sequence[Call]) -> list[Outcome]:
         """Run statements, commit them and return their outcomes; if one fails, all are rolled back.
 
-        On cancellation the server is told to stop, and the connection is closed if it does not soon.
+        On cancellation the server gets a cancel request, and the connection is closed if it does not soon.
 
         Raises:
             psycopg.Error: The first statement that failed.

@@ -159,7 +159,7 @@ def _adapters() -> Mapping[str, TypeAdapter[Any]]:
 async def openai_client(application: Application) -> "OpenAI":
     """Make a synchronous client, to be closed; connects to nothing.
 
-    It does not retry by itself. The package is imported here, since no query needs it.
+    It does not retry on its own. The package is imported here, since no query needs it.
 
     Raises:
         ConfigurationError: There is no key.

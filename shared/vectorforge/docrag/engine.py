@@ -160,7 +160,7 @@ class RAGEngine:
         Returns:
             ``answer``, ``examples``, ``sources``, ``confidence`` ("high", "medium", "low"), ``response_time``
             (seconds), ``cached``, ``degraded``, ``dropped_sources``, ``passages``, ``quality`` (as
-            ``assess_response_quality`` and ``AnswerQuality``; None without passages) and ``request_id``.
+            ``assess_response_quality`` and ``AnswerQuality``; None without chunks) and ``request_id``.
 
         Raises:
             EmbeddingError: The query could not be embedded.

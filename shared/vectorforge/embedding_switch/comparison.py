@@ -47,7 +47,7 @@ WHERE tenant_id = %(tenant)s AND collection_id = %(collection)s AND to_version I
 
 @dataclass(frozen=True, slots=True)
 class NearChunk:
-    """A chunk near a query, with the fields that judgements use."""
+    """A chunk near a query, with the fields that judgments use."""
 
     id: UUID
     document_id: UUID

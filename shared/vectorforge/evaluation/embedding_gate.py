@@ -25,9 +25,9 @@ MAX_NDCG_LOSS: Final = 0.02
 _PARALLEL: Final = 4
 _PAGE: Final = 100
 _PASSAGES_PER_RANK: Final = 3
-"""Passages read per rank: several passages of a judged document may be among the nearest."""
+"""Chunks read per rank: several chunks of a judged document may be among the nearest."""
 _SMALLEST_SHARE: Final = 5
-"""Minimum number of passages per rank; with fewer, two models agree by chance."""
+"""Minimum number of chunks per rank; with fewer, two models agree by chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +35,10 @@ class GateThresholds:
     """Thresholds for the new model."""
 
     k: int = 10
-    """Ranks to compare, 1 to 100; fewer in a collection with less than five times as many passages."""
+    """Ranks to compare, 1 to 100; fewer in a collection with less than five times as many chunks."""
     min_overlap: float | None = None
     """Mean share of the old model's first k that are among the new one's, 0 to 1. None: 0.4 where nothing is
-    judged, otherwise 0: judgements are stronger evidence, and a better model finds other passages."""
+    judged, otherwise 0: judgments are stronger evidence, and a better model finds other chunks."""
     max_ndcg_loss: float = MAX_NDCG_LOSS
     """Maximum loss of nDCG@k on judged questions, 0 to 1."""
 
@@ -101,7 +101,7 @@ class EmbeddingGate:
         """Ask both models.
 
         Args:
-            switch: The change; not switched yet, with both vectors of every passage.
+            switch: The change; not switched yet, with both vectors of every chunk.
             questions: Questions; None: the latest 100 queries of the collection.
             thresholds: Thresholds for the new model.
 
@@ -210,7 +210,7 @@ class EmbeddingGate:
 
 
 def _overlap(old: Sequence[NearChunk], new: Sequence[NearChunk]) -> float:
-    """Return the share of the old passages that are among the new ones; 1 if there are none."""
+    """Return the share of the old chunks that are among the new ones; 1 if there are none."""
     expected = {passage.id for passage in old}
     return len(expected & {passage.id for passage in new}) / len(expected) if expected else 1.0
 

@@ -155,7 +155,7 @@ def ndcg(hits: Iterable[Hit], grades: Iterable[float], k: int) -> float:
 
     The gain is the grade, the discount log2(rank + 1), as trec_eval's ``ndcg_cut`` has it: Järvelin and
     Kekäläinen 2002, Cumulated gain-based evaluation of IR techniques,
-    https://doi.org/10.1145/582415.582418. A passage with several relevant items gains all of them, so
+    https://doi.org/10.1145/582415.582418. A chunk with several relevant items gains all of them, so
     the result is cut at 1.
 
     Args:
@@ -170,14 +170,14 @@ def ndcg(hits: Iterable[Hit], grades: Iterable[float], k: int) -> float:
 
 
 def citation_precision(cited: Sequence[bool], invalid: int) -> float:
-    """Share of an answer's citations that name a relevant passage.
+    """Share of an answer's citations that name a relevant chunk.
 
-    Citation precision of ALCE, with human judgements instead of a model's: Gao et al. 2023,
+    Citation precision of ALCE, with human judgments instead of a model's: Gao et al. 2023,
     https://arxiv.org/abs/2305.14627. An answer without citations scores 0, because it cannot be verified.
 
     Args:
-        cited: For each citation, whether its passage is relevant.
-        invalid: Number of citations without a passage.
+        cited: For each citation, whether its chunk is relevant.
+        invalid: Number of citations without a chunk.
     """
     total = len(cited) + invalid
     return sum(cited) / total if total else 0.0
@@ -186,7 +186,7 @@ def citation_precision(cited: Sequence[bool], invalid: int) -> float:
 def contains_answer(text: str, answers: Iterable[str]) -> bool:
     """Return True if an expected answer occurs in the text, word for word after normalization.
 
-    DPR's accuracy of retrieved passages (Karpukhin et al. 2020, https://arxiv.org/abs/2004.04906), with
+    DPR's accuracy of retrieved chunks (Karpukhin et al. 2020, https://arxiv.org/abs/2004.04906), with
     SQuAD's normalisation.
     """
     words = f" {normalized(text)} "

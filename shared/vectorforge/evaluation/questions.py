@@ -1,4 +1,4 @@
-"""Question sets: questions, relevance judgements and expected answers.
+"""Question sets: questions, relevance judgments and expected answers.
 
 Two shapes are read. A file of JSON lines:
 
@@ -32,7 +32,7 @@ T = TypeVar("T", bound=BaseModel)
 
 
 class Relevant(BaseModel):
-    """A relevance judgement: a document, a span of it, or a passage by its text."""
+    """A relevance judgement: a document, a span of it, or a chunk by its text."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -43,7 +43,7 @@ class Relevant(BaseModel):
     end: int | None = Field(default=None, ge=1)
     """The character after its last."""
     text: Text | None = None
-    """Text of the passage; without a source, in any document."""
+    """Text of the chunk; without a source, in any document."""
     grade: Grade = 1.0
     """Grade for nDCG."""
 
@@ -60,7 +60,7 @@ class Relevant(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question with its judgements."""
+    """A question with its judgments."""
 
     id: str
     text: str
@@ -84,11 +84,11 @@ class QuestionSet:
     name: str
     questions: tuple[Question, ...]
     unjudged: int = 0
-    """Questions skipped because they have no judgements."""
+    """Questions skipped because they have no judgments."""
 
 
 def _of_name(value: Any) -> Any:
-    """Read a source's name alone as a judgement of the whole document."""
+    """Read a source's name alone as a judgment of the whole document."""
     return {"source": value} if isinstance(value, str) else value
 
 
@@ -131,7 +131,7 @@ def read_questions(path: Path, *, unjudged_too: bool = False) -> QuestionSet:
 
     Args:
         path: Path of the file or folder.
-        unjudged_too: Also return questions without judgements.
+        unjudged_too: Also return questions without judgments.
 
     Raises:
         InvalidInputError: It cannot be read, has no (judged) question, more than 100,000, or one

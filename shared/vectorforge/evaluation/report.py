@@ -211,7 +211,7 @@ def worst_questions(scored: Sequence[Scored], limit: int) -> list[Scored]:
 
 
 def describe(question: Question) -> Iterator[str]:
-    """Yield the expected answers, documents and passages, a line for each."""
+    """Yield the expected answers, documents and chunks, a line for each."""
     if question.answers:
         yield "Answer: " + " / ".join(question.answers)
     if question.reference:

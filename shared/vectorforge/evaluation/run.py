@@ -30,7 +30,7 @@ class Plan:
     k: int = 10
     """Ranks of the measures."""
     top_k: int | None = None
-    """Passages to retrieve; None leaves it to the variant."""
+    """Chunks to retrieve; None leaves it to the variant."""
     retrieval_only: bool = False
     """Only search: no model is called, nothing is logged."""
     parallel: int = 1

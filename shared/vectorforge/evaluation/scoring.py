@@ -1,4 +1,4 @@
-"""Scoring of one question: relevance of its passages, and numbers for passages and answer."""
+"""Scoring of one question: relevance of its chunks, and numbers for chunks and answer."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,11 +21,11 @@ from vectorforge.pipeline.types import QueryResult
 from vectorforge.types import RetrievedChunk
 
 _ENOUGH = 0.5
-"""Share of the shorter of passage and span that must overlap."""
+"""Share of the shorter of chunk and span that must overlap."""
 
 
 class Passage(Protocol):
-    """A retrieved passage to judge: a chunk, or a source of an answer."""
+    """A retrieved chunk to judge: a chunk, or a source of an answer."""
 
     @property
     def document_id(self) -> UUID:
@@ -44,7 +44,7 @@ class Passage(Protocol):
 
     @property
     def text(self) -> str:
-        """Text of the passage."""
+        """Text of the chunk."""
         ...
 
 
@@ -64,10 +64,10 @@ class Target:
         return self.relevant.start is None and self.relevant.text is None
 
     def is_hit(self, passage: Passage) -> bool:
-        """Return True if the passage counts as this item.
+        """Return True if the chunk counts as this item.
 
-        A whole document matches each of its passages, a span a passage that covers half of the shorter
-        of the two, a text a passage that contains it or is contained in it (ignoring whitespace).
+        A whole document matches each of its chunks, a span a chunk that covers half of the shorter
+        of the two, a text a chunk that contains it or is contained in it (ignoring whitespace).
         """
         judgement = self.relevant
         if self.missing or self.document_id not in (None, passage.document_id):
@@ -134,11 +134,11 @@ class SourceIndex:
 def find_hits(ranking: Sequence[Passage], targets: Sequence[Target]) -> list[Hit]:
     """Return the first occurrence of each target, best rank first.
 
-    When all targets are whole documents, documents are ranked, each by its best passage; otherwise passages.
+    When all targets are whole documents, documents are ranked, each by its best chunk; otherwise chunks.
 
     Args:
-        ranking: Best passage first.
-        targets: Each counts once, even if several passages match it.
+        ranking: Best chunk first.
+        targets: Each counts once, even if several chunks match it.
     """
     per_document = all(target.is_document for target in targets)
     hits, matched, seen = [], set[int](), set[UUID]()
@@ -161,7 +161,7 @@ _SNIPPET_CHARS = 240
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A retrieved passage, for the report."""
+    """A retrieved chunk, for the report."""
 
     source: str
     heading: str
@@ -178,7 +178,7 @@ class Scored:
     values: Mapping[str, float]
     """Value by column of ``measures``; columns that do not apply are missing."""
     found: Sequence[Found] = ()
-    """The first passages."""
+    """The first chunks."""
     answer: str | None = None
     error: str | None = None
     """Error of a failed question; its measures are 0."""
@@ -220,7 +220,7 @@ class Scorer:
         return Scored(self.question, values, self._shown(result.retrieved_chunks), result.answer)
 
     def failure(self, message: str, *, answers: bool) -> Scored:
-        """Score a failed question: no passages and no answer.
+        """Score a failed question: no chunks and no answer.
 
         Args:
             message: Why.

@@ -63,7 +63,7 @@ async def tune(
         on_progress: Called after each question.
 
     Raises:
-        InvalidInputError: Fewer than 20 questions have judgements.
+        InvalidInputError: Fewer than 20 questions have judgments.
         EmbeddingError: A question could not be embedded.
         DatabaseError: A search failed.
     """

@@ -1,1 +1,1 @@
-"""What a tenant may use: requests, tokens, cost and streams, counted exactly in PostgreSQL."""
+"""Limits of a tenant: requests, tokens, cost and streams, counted exactly in PostgreSQL."""

@@ -37,7 +37,7 @@ class LimitGate:
     """Limits of all tenants as known to one process.
 
     It never admits a request that PostgreSQL would reject, except for a tenant that had no limits up to
-    ``REMEMBERED_S`` ago. It rejects one by itself only while the tenant's minute is certainly full.
+    ``REMEMBERED_S`` ago. It rejects one on its own only while the tenant's minute is certainly full.
 
     Args:
         defaults: Limits of tenants without limits of their own.

@@ -122,7 +122,7 @@ class SilenceLimit:
     """Time limit for each of many awaits in a row, with one timer that is moved forward.
 
     ``asyncio.timeout`` would set and cancel a timer for each text of a stream. As there, the await is
-    cancelled and ``TimeoutError`` raised. Set ``limit.s = 10`` and use ``with limit:`` around each await;
+    canceled and ``TimeoutError`` raised. Set ``limit.s = 10`` and use ``with limit:`` around each await;
     awaits outside the blocks are not limited and may run in other tasks. Close it at the end.
     """
 
@@ -152,7 +152,7 @@ class SilenceLimit:
         if not self._expired or self._task is None:
             return
         self._expired = False
-        # The task may have been cancelled from outside as well:
+        # The task may have been canceled from outside as well:
         # https://docs.python.org/3/library/asyncio-task.html#asyncio.Task.uncancel
         if self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
             raise TimeoutError from exc

@@ -33,7 +33,7 @@ class ContextFormat:
         return self.label.replace("{number}", str(number))
 
     def write(self, number: int, chunk: RetrievedChunk, *, include_score: bool) -> str:
-        """Return the chunk under its label; labels within its text are neutralised."""
+        """Return the chunk under its label; labels within its text are neutralized."""
         relevance = f" (relevance: {chunk.score:.2f})" if include_score else ""
         text = neutralise_labels(chunk.chunk.text)
         return f"{self.label_of(number)}{relevance}\n{text}{self.after_text}"

@@ -148,10 +148,10 @@ def query_claim(
     registry: LLMProviderRegistry,
     prices: PriceList,
 ) -> Claim:
-    """What a question may use at most: its prompt's budget and its longest answer, at its model's price.
+    """Maximum usage of a query: its prompt's budget and its longest answer, at its model's price.
 
-    Where neither a number of tokens nor of characters bounds the passages, they are taken to be as long as
-    the settings cut them. Who quotes passages uses nothing, and a model without a price costs nothing.
+    Where neither a number of tokens nor of characters bounds the chunks, they are assumed to be as long as
+    the settings cut them. The extractive provider uses nothing, and a model without a price costs nothing.
     """
     provider = _provider(config, registry)
     if provider is None or ProviderCapability.EXTRACTIVE in provider.capabilities:

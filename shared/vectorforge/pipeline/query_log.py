@@ -202,7 +202,7 @@ class _FailuresAreWarnings:
 
 
 async def shielded(step: Coroutine[Any, Any, None]) -> None:
-    """Run a step to its end even if the task is cancelled meanwhile; then raise the cancellation."""
+    """Run a step to its end even if the task is canceled meanwhile; then raise the cancellation."""
     task = asyncio.create_task(step)
     try:
         await asyncio.shield(task)

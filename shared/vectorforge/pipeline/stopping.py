@@ -34,7 +34,7 @@ class StopSignal:
         """Yield the texts until the end is requested.
 
         Args:
-            texts: Read in one task; closed with this generator; cancelled while it is awaited.
+            texts: Read in one task; closed with this generator; canceled while it is awaited.
 
         Raises:
             QueryStopped: The end was requested.

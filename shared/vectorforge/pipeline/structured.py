@@ -266,7 +266,7 @@ def _quotes(run: QueryRun) -> bool:
 
 
 def _known_sources(used: Sequence[RetrievedChunk]) -> dict[str, str]:
-    """Return sources by their normalised spelling; the best chunk's spelling has priority."""
+    """Return sources by their normalized spelling; the best chunk's spelling has priority."""
     return {_normalised(chunk.document_source): chunk.document_source for chunk in reversed(used)}
 
 

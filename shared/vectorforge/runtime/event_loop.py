@@ -135,7 +135,7 @@ async def _end_everything() -> None:
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()
-    # Not gather: cancelling it waits for its tasks, and some cannot be cancelled.
+    # Not gather: cancelling it waits for its tasks, and some cannot be canceled.
     if tasks:
         await asyncio.wait(tasks, timeout=shutdown_remaining_s() / 2)
     closing = loop.create_task(loop.shutdown_asyncgens())

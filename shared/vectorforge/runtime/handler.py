@@ -51,7 +51,7 @@ class StreamingHandler:
         lifespan: ``"auto"``: entered if the app has one. ``"on"``: an app without one is an error. ``"off"``.
         api_gateway_base_path: Path under which a custom domain mounts the API: the app's ``root_path``. A
             stage in the URL is read from the event.
-        deadline_margin_s: Seconds before the function's timeout at which a running app is cancelled, so that
+        deadline_margin_s: Seconds before the function's timeout at which a running app is canceled, so that
             the process survives. An app with its own deadline should use a longer margin.
     """
 
@@ -101,7 +101,7 @@ class StreamingHandler:
         Raises:
             StreamingUnavailableError: The process was not started by this package's runtime.
             UnsupportedEventError: The event is not an HTTP request.
-            DeadlineExceededError: The function's timeout was near. An app that cannot be cancelled keeps
+            DeadlineExceededError: The function's timeout was near. An app that cannot be canceled keeps
                 running; its later output is dropped.
             ResponseLostError: The service disconnected before anything was sent.
             Exception: Error of the app. Before the first byte it becomes an error of the invocation; after it

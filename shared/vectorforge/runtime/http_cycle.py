@@ -65,7 +65,7 @@ class HttpCycle:
         """Serve the request to its end, background tasks included.
 
         Args:
-            app: The app, run in a task; one that cannot be cancelled keeps running.
+            app: The app, run in a task; one that cannot be canceled keeps running.
             deadline: Time limit of the app and of sending the whole response; on the loop's clock.
             margin_s: Seconds after it for an orderly end; at most five eighths are used.
 
@@ -74,7 +74,7 @@ class HttpCycle:
 
         Raises:
             DeadlineExceededError: The deadline passed.
-            ProcessExitError: The task was cancelled because the process shuts down.
+            ProcessExitError: The task was canceled because the process shuts down.
             Exception: Error of the app, or ProtocolError for its mistakes. A started response has been ended
                 as failed.
         """

@@ -15,7 +15,7 @@ from vectorforge.pipeline.presets import MIN_CONTEXT_CHARS, PROFILE_CONTEXT_CHAR
 from vectorforge.types import SearchMode
 
 MAX_TOP_K: Final = 20
-"""Passages a model may request."""
+"""Chunks a model may request."""
 MAX_CONTEXT_CHARS: Final = 20_000
 """Characters of context a model may request."""
 MAX_QUERY_CHARS: Final = 10_000

@@ -13,14 +13,14 @@ async def semantic_search(
     *,
     search_mode: SearchMode = SearchMode.DENSE,
 ) -> list[RetrievedChunk]:
-    """Return the passages of a profile for a query, best first, with their sources.
+    """Return the chunks of a profile for a query, best first, with their sources.
 
     Args:
         query: Text of the query.
         profile_id: The profile. Set it in the application, never from a model's output: a text that the model
             has read could name another profile.
         retrieval_pipeline: Runs the search.
-        top_k: Maximum number of passages.
+        top_k: Maximum number of chunks.
         search_mode: Dense, lexical or hybrid.
 
     Raises:
@@ -38,15 +38,15 @@ async def semantic_search_with_context(
     *,
     search_mode: SearchMode = SearchMode.DENSE,
 ) -> str:
-    """Return the same passages as one text for a model; empty if nothing was found.
+    """Return the same chunks as one text for a model; empty if nothing was found.
 
     Args:
         query: Text of the query.
         profile_id: The profile; see ``semantic_search``.
         retrieval_pipeline: Runs the search.
-        top_k: Maximum number of passages.
-        max_length: Maximum number of characters; whole passages only.
-        search_mode: What passages are found by.
+        top_k: Maximum number of chunks.
+        max_length: Maximum number of characters; whole chunks only.
+        search_mode: Search by vectors, words, or both.
 
     Raises:
         VectorForgeError: As ``RAGRetrievalPipeline.retrieve``.

@@ -48,7 +48,7 @@ class BedrockClient:
         self._lock = threading.Lock()  # threads may share clients, but not build them concurrently
 
     async def call(self, operation: str, *, service: Service = "bedrock-runtime", **parameters: Any) -> Any:
-        """Call an operation, such as "converse"; the response of a cancelled call is closed.
+        """Call an operation, such as "converse"; the response of a canceled call is closed.
 
         Raises:
             ConfigurationError: There is no region.
@@ -184,7 +184,7 @@ async def _in_thread(work: Callable[[], T], *, discard: Callable[[T], None] = la
 
     Args:
         work: Synchronous work.
-        discard: Receives the result if the wait was cancelled.
+        discard: Receives the result if the wait was canceled.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()

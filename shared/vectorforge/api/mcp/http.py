@@ -39,7 +39,7 @@ async def answer_message(request: Request) -> Response:
 
     Raises:
         HTTPException: The body is too large (413), or its type is not JSON (415).
-        ClientDisconnect: The client went away, and the tool's work was cancelled.
+        ClientDisconnect: The client went away, and the tool's work was canceled.
     """
     if not request.headers.get("content-type", "").lower().startswith("application/json"):
         raise HTTPException(415, "Content-Type must be application/json.")  # the package names no type

@@ -109,10 +109,10 @@ _LONGEST_ORIGIN = 150
 
 
 class NamedPassages(ContextFormat):
-    """Each passage under its label and its origin: ``[Source 1] handbook.md › Refunds``."""
+    """Each chunk under its label and its origin: ``[Source 1] handbook.md › Refunds``."""
 
     def write(self, number: int, chunk: RetrievedChunk, *, include_score: bool) -> str:
-        """Return the passage with neutralized labels."""
+        """Return the chunk with neutralized labels."""
         origin = _origin(chunk.document_source, chunk.chunk.heading or chunk.document_title)
         relevance = f" (score {chunk.score:.2f})" if include_score else ""
         head = f"{self.label_of(number)} {neutralise_labels(origin)}{relevance}"
@@ -120,7 +120,7 @@ class NamedPassages(ContextFormat):
 
 
 class FoundSource(Body):
-    """Source of a passage."""
+    """Source of a chunk."""
 
     number: int = Field(description="The N of its label [Source N], from 1.")
     source: str = Field(description="Path, address or key of the document.")
@@ -138,14 +138,14 @@ class FoundSource(Body):
 
 
 class FoundPassage(FoundSource):
-    """A passage, whole."""
+    """A chunk, whole."""
 
     text: str
     metadata: dict[str, Any] = Field(description="Of the document and the passage; what filters look at.")
 
 
 class QuotedSource(FoundSource):
-    """A passage that an answer was made from, by its beginning."""
+    """A chunk that an answer was made from, by its beginning."""
 
     snippet: str
 
@@ -159,7 +159,7 @@ class SearchResult(BaseModel):
 
     @classmethod
     def of(cls, collection: Collection, found: Sequence[RetrievedChunk], degraded: list[str]) -> Self:
-        """Return the result for these passages, best first."""
+        """Return the result for these chunks, best first."""
         passages = [
             FoundPassage.of(cite(chunk), number=number, metadata=chunk.chunk.metadata)
             for number, chunk in enumerate(found, start=1)

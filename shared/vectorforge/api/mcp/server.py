@@ -128,7 +128,7 @@ def _advice(error: Exception, caller: Caller) -> str:
 async def _undisturbed(call: Coroutine[Any, Any, CallToolResult]) -> CallToolResult:
     """Await a call; on cancellation, cancel it once and wait for its end.
 
-    The package's cancel scopes cancel repeatedly, and a cancelled query still has to be logged.
+    The package's cancel scopes cancel repeatedly, and a canceled query still has to be logged.
     """
     task = asyncio.create_task(call)
     try:

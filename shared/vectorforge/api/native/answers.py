@@ -66,7 +66,7 @@ def quality_of(result: QueryResult) -> Quality | None:
 
 
 class FunnelBody(Body):
-    """Passages left by each step; candidates = below_min_score + dropped_by_budget + used."""
+    """Chunks left by each step; candidates = below_min_score + dropped_by_budget + used."""
 
     matched: int | None = Field(
         description="Passages that match collection, profile and filters; null: no search was made."
@@ -133,7 +133,7 @@ class RetrievalStats(BaseModel):
 
 
 class SourceBody(Body):
-    """A passage in the prompt."""
+    """A chunk in the prompt."""
 
     number: int = Field(description="N of its label, from 1.")
     document_source: str
@@ -228,7 +228,7 @@ class AnswerDetails(Body):
 
 
 class ContextEntry(Body):
-    """A retrieved passage."""
+    """A retrieved chunk."""
 
     text: str
     score: float

@@ -157,7 +157,7 @@ async def show_collection(collection_id: UUID, tenant: Tenant) -> CollectionBody
 async def change_collection(collection_id: UUID, body: CollectionChange, tenant: Tenant) -> CollectionBody:
     """Change the search settings of a collection.
 
-    After a change of the language, the passages are indexed again in the background.
+    After a change of the language, the chunks are indexed again in the background.
     """
     collection = await tenant.collections.set_search(collection_id, body.search_settings())
     if collection is None:

@@ -89,7 +89,7 @@ class DocumentText(Body):
 
 
 class ChunkBody(Body):
-    """A passage of a document."""
+    """A chunk of a document."""
 
     id: UUID
     index: int
@@ -102,7 +102,7 @@ class ChunkBody(Body):
 
 
 class ChunkList(BaseModel):
-    """A page of a document's passages, in order."""
+    """A page of a document's chunks, in order."""
 
     chunks: list[ChunkBody]
     total: int
@@ -111,7 +111,7 @@ class ChunkList(BaseModel):
 
 
 class ChunkDocument(Body):
-    """The document a passage is from."""
+    """The document a chunk is from."""
 
     id: UUID
     source: str
@@ -119,7 +119,7 @@ class ChunkDocument(Body):
 
 
 class ChunkWithDocument(ChunkBody):
-    """A passage and where it is from."""
+    """A chunk and where it is from."""
 
     retired: bool = Field(
         description="Whether the document has changed since and no longer holds the passage; then the "

@@ -135,7 +135,7 @@ async def show_document(document_id: UUID, tenant: Tenant) -> DocumentBody:
 async def delete_document(
     request: Request, response: Response, document_id: UUID, application: ApplicationDep, tenant: Tenant
 ) -> ErasureBody:
-    """Erase a document with all traces: passages, vectors, answers made of it, its uploaded file."""
+    """Erase a document with all traces: chunks, vectors, answers made of it, its uploaded file."""
     subject = Subject("document", document_id=document_id)
     return await erase(request, response, application, tenant, subject)
 
@@ -160,7 +160,7 @@ async def show_text(document_id: UUID, tenant: Tenant) -> DocumentText:
 async def list_chunks(
     document_id: UUID, tenant: Tenant, limit: PartsLimit = MAX_PARTS, offset: Offset = 0
 ) -> ChunkList:
-    """List the document's passages in order."""
+    """List the document's chunks in order."""
     document = await _find_document(tenant, document_id)
     found = await tenant.documents.chunks(document_id, limit=limit, offset=offset)
     return ChunkList(
@@ -173,7 +173,7 @@ async def list_chunks(
 
 @router.get("/chunks/{chunk_id}", responses=problems(404))
 async def show_chunk(chunk_id: UUID, tenant: Tenant) -> ChunkWithDocument:
-    """Return one passage and its document, including passages of earlier versions (`retired`)."""
+    """Return one chunk and its document, including chunks of earlier versions (`retired`)."""
     cited = await tenant.documents.chunk(chunk_id)
     if cited is None:
         raise NotFoundError(f"Chunk {chunk_id} not found")

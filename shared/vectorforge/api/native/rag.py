@@ -97,12 +97,12 @@ class RAGQueryRequest(RequestBody):
 
     @property
     def wants_context(self) -> bool:
-        """Whether to return the passages; null selects the default, True."""
+        """True to return the chunks; null selects the default, True."""
         return self.include_context is not False
 
 
 class RAGQueryResponse(AnswerDetails):
-    """The answer and the retrieved passages."""
+    """The answer and the retrieved chunks."""
 
     id: str
     object: Literal["rag.query.completion"] = "rag.query.completion"

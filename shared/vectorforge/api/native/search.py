@@ -1,6 +1,6 @@
 """Bodies of ``/v1/search``.
 
-``/v1/search``: passages without an answer.
+``/v1/search``: chunks without an answer.
 """
 
 import time
@@ -43,7 +43,7 @@ class SearchRequest(RequestBody):
 
 
 class SearchResult(Body):
-    """A passage that was found."""
+    """A chunk that was found."""
 
     chunk_id: UUID
     document_id: UUID
@@ -67,7 +67,7 @@ class SearchResult(Body):
 
 
 class SearchResponse(BaseModel):
-    """Passages, best first."""
+    """Chunks, best first."""
 
     query: str
     collection_id: UUID
@@ -82,7 +82,7 @@ class SearchResponse(BaseModel):
 
     @classmethod
     def of(cls, query: str, collection_id: UUID, found: RetrievedChunks, latency_ms: float) -> Self:
-        """Return the body of retrieved passages."""
+        """Return the body of retrieved chunks."""
         return cls(
             query=query,
             collection_id=collection_id,
@@ -104,7 +104,7 @@ router = APIRouter(prefix="/v1", tags=["search"])
 async def search(
     request: Request, body: SearchRequest, application: ApplicationDep, tenant: AdmittedTenant
 ) -> SearchResponse:
-    """Return the best passages for a query, best first."""
+    """Return the best chunks for a query, best first."""
     check_at_most("top_k", body.top_k, application.config.query.max_top_k)
     parse(body.filters)  # before the embedding is paid for
     collection = await find_requested_collection(application, tenant, body.collection)

@@ -193,7 +193,7 @@ class Conversation:
     question: str
     history: tuple[HistoryMessage, ...] = ()
     """Oldest first, including the client's ``system`` and ``developer`` messages, which do not replace the
-    prompt with the passages."""
+    prompt with the chunks."""
 
     @classmethod
     def of(cls, messages: Sequence[ClientMessage], *, field: str = "messages") -> "Conversation":

@@ -154,7 +154,7 @@ MAX_RESULTS = 50  # as in OpenAI's API
 
 
 class RankingOptions(OpenAIBody):
-    """Selection of passages."""
+    """Selection of chunks."""
 
     ranker: Literal["none", "auto"] = Field(default="auto", description="Both: by similarity alone.")
     score_threshold: float | None = Field(default=None, description="Passages below are dropped.")

@@ -68,7 +68,7 @@ class ResponseFormat:
     conversation_id: UUID | None = None
     """Stored conversation of the exchange."""
     with_results: bool = False
-    """True if the search item includes its passages."""
+    """True if the search item includes its chunks."""
 
 
 @dataclass(slots=True)

@@ -133,7 +133,7 @@ class FileContentPage(BaseModel):
 
 
 class FoundPassage(BaseModel):
-    """A passage in the prompt."""
+    """A chunk in the prompt."""
 
     file_id: str
     filename: str = Field(description="The document's source.")
@@ -144,7 +144,7 @@ class FoundPassage(BaseModel):
 
 
 class SearchResultBody(BaseModel):
-    """A retrieved passage; several may come from the same file."""
+    """A retrieved chunk; several may come from the same file."""
 
     file_id: str
     filename: str = Field(description="The document's source.")
@@ -155,7 +155,7 @@ class SearchResultBody(BaseModel):
 
     @classmethod
     def of(cls, found: RetrievedChunk) -> Self:
-        """Return the body of a passage."""
+        """Return the body of a chunk."""
         chunk = found.chunk
         return cls(
             file_id=str(chunk.document_id),
@@ -290,7 +290,7 @@ class VectorStoreDeleted(BaseModel):
 
 
 class SearchResultsPage(BaseModel):
-    """Passages, best first; always one page."""
+    """Chunks, best first; always one page."""
 
     object: Literal["vector_store.search_results.page"] = "vector_store.search_results.page"
     search_query: list[str]

@@ -154,7 +154,7 @@ async def search_vector_store(
     application: ApplicationDep,
     tenant: AdmittedTenant,
 ) -> SearchResultsPage:
-    """Return the passages nearest to a query, or to any of several, best first."""
+    """Return the chunks nearest to a query, or to any of several, best first."""
     check_at_most("max_num_results", body.max_num_results, application.config.query.max_top_k)
     if body.filters is not None:
         parse(body.filters.translated())  # before the embedding is paid for
@@ -171,7 +171,7 @@ async def _search(
     body: VectorStoreSearchRequest,
     deadline: Deadline,
 ) -> tuple[list[RetrievedChunk], list[str]]:
-    """Return the passages, best first, and the degradation of the searches."""
+    """Return the chunks, best first, and the degradation of the searches."""
     best: dict[object, RetrievedChunk] = {}
     degraded: list[str] = []
     for query in dict.fromkeys(body.query):

@@ -92,7 +92,7 @@ async def search_profile(
     application: ApplicationDep,
     tenant: AdmittedTenant,
 ) -> ProfileSearchResponse:
-    """Return the best passages of a profile for a query, and as one context for a model."""
+    """Return the best chunks of a profile for a query, and as one context for a model."""
     check_at_most("top_k", body.top_k, application.config.query.max_top_k)
     pipeline = await tenant.profiles.retrieval()
     started = time.perf_counter()

@@ -149,19 +149,19 @@ class ProfileSearchRequest(RequestBody):
 
 
 class ProfileSearchResult(SearchResult):
-    """A passage of a profile."""
+    """A chunk of a profile."""
 
     source_type: SourceType
     source_id: str
 
     @classmethod
     def of_profile(cls, found: RetrievedChunk) -> Self:
-        """Return the body of a passage."""
+        """Return the body of a chunk."""
         return cls.of(found.found, source_type=found.source_type, source_id=found.source_id)
 
 
 class ProfileSearchResponse(BaseModel):
-    """Passages of a profile, best first."""
+    """Chunks of a profile, best first."""
 
     query: str
     profile_id: int

@@ -30,7 +30,7 @@ class cancelled_on_disconnect:  # noqa: N801 - read as the statement that it mak
     to log the aborted query.
 
     Raises:
-        ClientDisconnect: The client disconnected and the block was cancelled.
+        ClientDisconnect: The client disconnected and the block was canceled.
     """
 
     __slots__ = ("_gone", "_host", "_listener", "_receive", "_timer")

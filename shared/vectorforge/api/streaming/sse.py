@@ -62,7 +62,7 @@ class MetaData(Body):
 
 
 class SourcesData(BaseModel):
-    """Event ``sources``: the passages for the model, which gets the first ``funnel.used`` of them."""
+    """Event ``sources``: the chunks for the model, which gets the first ``funnel.used`` of them."""
 
     sources: list[SourceBody]
     retrieval_ms: float

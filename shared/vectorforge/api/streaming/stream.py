@@ -166,7 +166,7 @@ class QueryEventResponse(EventSourceResponse):
         try:
             async with asyncio.timeout(limit_s):
                 await delivery.flush()
-        except TimeoutError as exc:  # a client that reads a byte now and then would hold its query for ever
+        except TimeoutError as exc:  # a client that reads a byte now and then would hold its query forever
             raise ClientDisconnect from exc
 
 

@@ -82,11 +82,11 @@ def _retrieval(event: SourcesEvent) -> Part:
 
 
 def _source(number: int, passage: SourceCitation) -> Part:
-    """Return a source as ``source-url`` or ``source-document``; its id is the passage's.
+    """Return a source as ``source-url`` or ``source-document``; its id is the chunk's.
 
     Args:
         number: The n of its label ``[n]``, from 1.
-        passage: The passage.
+        passage: The chunk.
     """
     described = _described(passage)
     ours = {

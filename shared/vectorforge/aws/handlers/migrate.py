@@ -245,9 +245,9 @@ async def _build_indexes(config: VectorForgeConfig, *, seconds: float) -> dict[s
 
 
 def _within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of ``work``, or raise if it cannot be cancelled in time.
+    """Return the result of ``work``, or raise if it cannot be canceled in time.
 
-    The driver may wait for a silent network for a while after it was cancelled; hence a thread.
+    The driver may wait for a silent network for a while after it was canceled; hence a thread.
     """
     result: concurrent.futures.Future[T] = concurrent.futures.Future()
 

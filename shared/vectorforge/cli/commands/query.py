@@ -84,7 +84,7 @@ def ask(
 ) -> None:
     """Answer a question from your documents, with citations.
 
-    Without an API key the answer is quoted from the documents, and labelled as such.
+    Without an API key the answer is quoted from the documents, and labeled as such.
 
     [bold]Examples[/bold]
 
@@ -231,7 +231,7 @@ def search(
     ] = None,
     where: FilterOption = None,
 ) -> None:
-    """Find the most relevant passages for a question, best first. Calls no language model.
+    """Find the most relevant chunks for a question, best first. Calls no language model.
 
     [bold]Examples[/bold]
 
@@ -271,7 +271,7 @@ def _print_results(terminal: Terminal, response: "SearchResponse") -> None:
             )
             for n, hit in enumerate(response.results, start=1)
         ]
-        if terminal.interactive:  # fewer columns leave room for the passage
+        if terminal.interactive:  # fewer columns leave room for the chunk
             narrow = [(n, score, f"{source}\n{heading}", text) for n, score, source, heading, text in rows]
             terminal.table(["Rank#", "Score#", "Source", "Passage"], narrow)
         else:

@@ -130,7 +130,7 @@ def switch(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only compare.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Switch without a comparison.")] = False,
 ) -> None:
-    """Compare both models on questions, and switch to the new one if it finds enough of the same passages."""
+    """Compare both models on questions, and switch to the new one if it finds enough of the same chunks."""
 
     async def compare(session: Session, terminal: Terminal, collection: "Collection") -> "EmbeddingSwitch":
         from vectorforge.evaluation.embedding_gate import EmbeddingGate, GateThresholds

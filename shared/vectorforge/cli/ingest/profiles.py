@@ -1,6 +1,6 @@
 """Ingesting files, such as CVs, into one profile.
 
-Ingesting profiles from the tables of somebody's own PostgreSQL, each replaced at once.
+Ingesting profiles from the tables of your own PostgreSQL, each replaced at once.
 """
 
 import tomllib

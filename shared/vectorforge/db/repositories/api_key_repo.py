@@ -79,7 +79,7 @@ class ApiKey:
     scope: Scope
     created_at: datetime
     expires_at: datetime | None
-    """None: it does not end by itself."""
+    """None: it does not end on its own."""
     revoked_at: datetime | None
     successor: str | None
     """Id of the key that replaces it, after a rotation."""

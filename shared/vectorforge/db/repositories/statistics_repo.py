@@ -1,4 +1,4 @@
-"""Numbers about the query log: how much, how fast, how dear, how good."""
+"""Statistics of the query log: usage, latency, cost and quality."""
 
 # ruff: noqa: S608
 # (Statements are put together from constants of this module only; values are bound.)

@@ -60,7 +60,7 @@ class BuildResources:
             machine's memory if the server runs on it, otherwise up to its ``shared_buffers`` (on RDS a
             quarter).
         workers: Parallel workers besides the leader. None: the number of cores, at most 8.
-        timeout_s: Seconds after which the build is cancelled. None: no limit.
+        timeout_s: Seconds after which the build is canceled. None: no limit.
     """
 
     memory_bytes: int | None = None

@@ -33,7 +33,7 @@ class LocalEmbeddingProvider(EmbeddingProvider):
     """
 
     is_remote: ClassVar[bool] = False
-    max_batch_size: ClassVar[int] = 32  # a running batch cannot be cancelled; it takes under a second
+    max_batch_size: ClassVar[int] = 32  # a running batch cannot be canceled; it takes under a second
 
     def __init__(self, *, cache_dir: Path | None = None, **options: Any) -> None:
         super().__init__(**{"retries": 0, "timeout_s": _BATCH_TIMEOUT_S, **options})

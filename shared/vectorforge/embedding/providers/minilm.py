@@ -263,7 +263,7 @@ def build_quantised(weights_file: Path, target: Path) -> None:
     """Write the int8 model (about 23 MB) built from a ``model.safetensors``. Takes 3 s and 600 MB.
 
     Weights of the matrix products and of the word table become int8, with one scale per column; activations
-    are quantised dynamically. Cosine to the fp32 model's vectors: .99.
+    are quantized dynamically. Cosine to the fp32 model's vectors: .99.
 
     Run it with ``python -m`` and the two paths in a process of its own: in a server's process the quantiser
     would hold the interpreter for a third of a second at a time and set up the root logger.

@@ -103,7 +103,7 @@ class NomicEmbeddingProvider(EmbeddingProvider):
     """
 
     is_remote: ClassVar[bool] = False
-    max_batch_size: ClassVar[int] = 32  # a running batch cannot be cancelled
+    max_batch_size: ClassVar[int] = 32  # a running batch cannot be canceled
     query_prefix: ClassVar[str] = "search_query: "
     document_prefix: ClassVar[str] = "search_document: "
 

@@ -128,7 +128,7 @@ class IngestionWorker:
     async def run_until_idle(self) -> None:
         """Run the waiting jobs, round robin over tenants, and return when none is left.
 
-        It also returns after ``stop_soon``. When cancelled, it returns the job to the queue.
+        It also returns after ``stop_soon``. When canceled, it returns the job to the queue.
 
         Raises:
             VectorForgeError: The database failed; unfinished jobs can be claimed again later.

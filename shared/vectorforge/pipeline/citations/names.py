@@ -101,12 +101,12 @@ def take_identifiers(text: str) -> tuple[set[str], str]:
 
 
 def names(text: str, *, known: Container[str], noun_capitals: bool) -> list[tuple[str, ...]]:
-    """Return proper nouns, neighbours together, each word folded.
+    """Return proper nouns, neighbors together, each word folded.
 
     Args:
         text: What is left when code, addresses, identifiers and numbers are taken.
         known: Folded words that are names also where they open a sentence.
-        noun_capitals: Whether the language writes every noun with a capital; then only neighbours are names.
+        noun_capitals: Whether the language writes every noun with a capital; then only neighbors are names.
     """
     found = []
     for run in _runs(text):

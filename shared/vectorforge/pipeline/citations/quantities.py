@@ -50,7 +50,7 @@ _COMMON_WORDS = ("may", "march", "mar")
 _LONGEST_NUMBER = 1000
 """Longest number in digits; Python's own limit is 4,300 (``sys.get_int_max_str_digits``)."""
 _COMMON_COUNT = 12
-"""Largest spelled-out number that may only count the answer's points, and is not a claim by itself."""
+"""Largest spelled-out number that may only count the answer's points, and is not a claim on its own."""
 
 
 @dataclass(frozen=True, slots=True)

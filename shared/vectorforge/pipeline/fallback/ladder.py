@@ -1,7 +1,7 @@
 """Degradation ladder: fallbacks of an answer. The first one that works is used, and reported.
 
 1. the chosen model; 2. another provider, in the configured order ("provider"); 3. an expired cached answer to
-the same query on the same documents ("stale"); 4. quoted chunks ("passages"); 5. the fixed sentence of the
+the same query on the same documents ("stale"); 4. quoted chunks ("chunks"); 5. the fixed sentence of the
 API surface, if it has one ("template"); 6. 503 with Retry-After.
 
 If the query cannot be embedded, a hybrid search falls back to a lexical one ("lexical"), and the steps above

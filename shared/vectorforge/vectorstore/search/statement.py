@@ -1,7 +1,7 @@
 """The statement of a search: one, so that a search is one round trip and sees one state of the data.
 
 It runs the legs (vectors, words, or both), fuses them, and joins the details of the best. There are several
-statements for one search (``SearchPlan``); each returns the right rows by itself, or reports that it did not,
+statements for one search (``SearchPlan``); each returns the right rows on its own, or reports that it did not,
 with the ``reason``:
 
 - ``few``: all matches are compared.
