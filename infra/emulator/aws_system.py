@@ -94,7 +94,7 @@ async def running_system(
     Raises:
         ConfigurationError: A prerequisite is missing or a start failed; the text says what to do.
     """
-    free_port(places.port, "Choose another with --port.")  # reported now rather than after the functions' start
+    free_port(places.port, "Choose another with --port.")  # reported before the functions start
     async with AsyncExitStack() as stack:
         note("Starting the emulator of AWS services ...")
         if endpoint_url is None:

@@ -152,7 +152,7 @@ def _notify(bucket: s3.Bucket, queue: sqs.Queue) -> None:
     """Send a message for every object written.
 
     By the bucket's own property: CDK's way (``add_event_notification``) deploys a function of its own for it.
-    S3 sends a test message when it is configured with the queue, so the queue must let it in before. That is why its
+    S3 sends a test message when it is configured with the queue, so the queue must admit it before. So its
     policy cannot name the bucket; it names the account whose buckets may send.
     """
     queue.add_to_resource_policy(

@@ -31,7 +31,7 @@ from vectorforge.vectorstore.filters.parse import parse
 
 
 async def find_requested_collection(
-    application: Application, tenant: TenantServices, asked: str | None
+    application: Application, tenant: TenantServices, requested: str | None
 ) -> Collection:
     """Return the collection that a request names, else the tenant's default one.
 
@@ -41,8 +41,8 @@ async def find_requested_collection(
     """
     name = application.config.query.default_collection
     async with query_time_limit(application):
-        if asked is not None:
-            return await tenant.find_collection(asked)
+        if requested is not None:
+            return await tenant.find_collection(requested)
         collection = await tenant.collections.find_by_name(name)
     if collection is None:
         raise _no_default_collection(name)

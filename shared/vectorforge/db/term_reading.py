@@ -100,7 +100,7 @@ async def read_unread_terms(
         )
     except psycopg.Error as exc:
         raise connect_error(exc) from exc
-    documents = passages = 0
+    documents = chunks = 0
     give_up_at = time.monotonic() + patience_s
     async with connection:
         while unread := await _unread(connection):
@@ -109,16 +109,16 @@ async def read_unread_terms(
             for collection in unread:
                 async for step in _steps(connection, collection, chunks_per_step):
                     steps.append(step)
-                    documents, passages = documents + step.documents, passages + step.passages
+                    documents, chunks = documents + step.documents, chunks + step.passages
                     if on_progress:
                         on_progress(documents, max(total, documents))
             if any(step.state != "busy" for step in steps):
                 give_up_at = time.monotonic() + patience_s
             elif time.monotonic() > give_up_at:
-                return passages, False
+                return chunks, False
             else:
                 await asyncio.sleep(_PAUSE_S)
-    return passages, True
+    return chunks, True
 
 
 async def _steps(

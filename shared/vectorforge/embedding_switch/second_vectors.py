@@ -181,12 +181,12 @@ class SecondVectors:
         if not documents:
             return Batch([], work.position, is_last=True)
         values = {**self._scope, "ids": documents, "limit": limit, **_named(spaces)}
-        passages = [UnembeddedChunk(**row) for row in await self._db.fetch_all(_LACKING, values)]
-        if len(passages) < limit:
-            return Batch(passages, documents[-1], is_last=len(documents) < _DOCUMENTS)
-        unfinished = passages[-1].document_id
+        chunks = [UnembeddedChunk(**row) for row in await self._db.fetch_all(_LACKING, values)]
+        if len(chunks) < limit:
+            return Batch(chunks, documents[-1], is_last=len(documents) < _DOCUMENTS)
+        unfinished = chunks[-1].document_id
         done = [document for document in documents if document < unfinished]
-        return Batch(passages, done[-1] if done else work.position, is_last=False)
+        return Batch(chunks, done[-1] if done else work.position, is_last=False)
 
     async def write(
         self,
@@ -207,7 +207,7 @@ class SecondVectors:
         async with self._db.transaction() as connection:
             collection = await (await connection.execute(_COLLECTION.encode(), self._scope)).fetchone()
             wanted = collection["spaces"] if collection else []
-            ids = sorted({passage.document_id for passage in batch.passages})
+            ids = sorted({chunk.document_id for chunk in batch.passages})
             held = await connection.execute(_HOLD_DOCUMENTS.encode(), {**self._scope, "ids": ids})
             documents = [row["id"] for row in await held.fetchall()]
             for space in vectors.keys() & set(wanted):

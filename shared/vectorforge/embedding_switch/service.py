@@ -114,7 +114,7 @@ class ModelChanges:
         """
         provider, model, dimension = await self._chosen(provider_name, model)
         reads = self.comparison(collection.id)
-        passages, tokens = await reads.size()
+        chunks, tokens = await reads.size()
         texts = await reads.sample(_TRIED)
         rate = None
         if texts:
@@ -126,10 +126,10 @@ class ModelChanges:
             provider=name,
             model=model,
             dimension=dimension,
-            passages=passages,
+            passages=chunks,
             tokens=tokens,
             passages_per_s=rate,
-            seconds=passages / rate if rate else None,
+            seconds=chunks / rate if rate else None,
             cost_usd=0.0 if not provider.is_remote else self._estimate_cost(name, model, tokens, 0),
         )
 

@@ -211,8 +211,8 @@ class EmbeddingGate:
 
 def _overlap(old: Sequence[NearChunk], new: Sequence[NearChunk]) -> float:
     """Return the share of the old chunks that are among the new ones; 1 if there are none."""
-    expected = {passage.id for passage in old}
-    return len(expected & {passage.id for passage in new}) / len(expected) if expected else 1.0
+    expected = {chunk.id for chunk in old}
+    return len(expected & {chunk.id for chunk in new}) / len(expected) if expected else 1.0
 
 
 def _mean_ndcg(

@@ -173,12 +173,12 @@ def _question(scored: Scored) -> str:
 
 
 def _passages(scored: Scored) -> Iterator[str]:
-    for passage in scored.found:
-        mark = '<b class="good-text">✓ relevant</b>' if passage.relevant else '<span class="quiet">–</span>'
-        heading = f" › {escape(passage.heading)}" if passage.heading else ""
+    for chunk in scored.found:
+        mark = '<b class="good-text">✓ relevant</b>' if chunk.relevant else '<span class="quiet">–</span>'
+        heading = f" › {escape(chunk.heading)}" if chunk.heading else ""
         yield (
-            f"<li>{mark} {escape(passage.source)}{heading} "
-            f'<span class="quiet">({passage.score:.3f})</span><br>{escape(passage.snippet)}</li>'
+            f"<li>{mark} {escape(chunk.source)}{heading} "
+            f'<span class="quiet">({chunk.score:.3f})</span><br>{escape(chunk.snippet)}</li>'
         )
 
 

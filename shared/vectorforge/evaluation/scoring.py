@@ -63,22 +63,22 @@ class Target:
         """True for a whole document."""
         return self.relevant.start is None and self.relevant.text is None
 
-    def is_hit(self, passage: Passage) -> bool:
+    def is_hit(self, chunk: Passage) -> bool:
         """Return True if the chunk counts as this item.
 
         A whole document matches each of its chunks, a span a chunk that covers half of the shorter
         of the two, a text a chunk that contains it or is contained in it (ignoring whitespace).
         """
         judgement = self.relevant
-        if self.missing or self.document_id not in (None, passage.document_id):
+        if self.missing or self.document_id not in (None, chunk.document_id):
             return False
         if judgement.text is not None:
-            gold, found = " ".join(judgement.text.split()), " ".join(passage.text.split())
+            gold, found = " ".join(judgement.text.split()), " ".join(chunk.text.split())
             return gold in found or (found != "" and found in gold)
         if judgement.start is None or judgement.end is None:
             return True
-        shared = min(passage.end_offset, judgement.end) - max(passage.start_offset, judgement.start)
-        shorter = min(passage.end_offset - passage.start_offset, judgement.end - judgement.start)
+        shared = min(chunk.end_offset, judgement.end) - max(chunk.start_offset, judgement.start)
+        shorter = min(chunk.end_offset - chunk.start_offset, judgement.end - judgement.start)
         return shared >= _ENOUGH * shorter
 
 
@@ -143,13 +143,13 @@ def find_hits(ranking: Sequence[Passage], targets: Sequence[Target]) -> list[Hit
     per_document = all(target.is_document for target in targets)
     hits, matched, seen = [], set[int](), set[UUID]()
     rank = 0
-    for passage in ranking:
-        if per_document and passage.document_id in seen:
+    for chunk in ranking:
+        if per_document and chunk.document_id in seen:
             continue
-        seen.add(passage.document_id)
+        seen.add(chunk.document_id)
         rank += 1
         for number, target in enumerate(targets):
-            if number not in matched and target.is_hit(passage):
+            if number not in matched and target.is_hit(chunk):
                 matched.add(number)
                 hits.append(Hit(rank, target.relevant.grade))
     return hits
@@ -236,27 +236,27 @@ class Scorer:
     def _ranking(self, found: Sequence[RetrievedChunk]) -> dict[str, float]:
         values = {}
         if self.targets:
-            hits = find_hits([passage.chunk for passage in found], self.targets)
+            hits = find_hits([chunk.chunk for chunk in found], self.targets)
             values["recall"] = recall(hits, len(self.targets), self.k)
             values["mrr"] = reciprocal_rank(hits, self.k)
             values["ndcg"] = ndcg(hits, [target.relevant.grade for target in self.targets], self.k)
         if self.question.answers:
-            texts = (passage.chunk.text for passage in found[: self.k])
+            texts = (chunk.chunk.text for chunk in found[: self.k])
             contained = any(contains_answer(text, self.question.answers) for text in texts)
             values["answer_in_passages"] = float(contained)
         return values
 
-    def _is_relevant(self, passage: Passage) -> bool:
-        return any(target.is_hit(passage) for target in self.targets)
+    def _is_relevant(self, chunk: Passage) -> bool:
+        return any(target.is_hit(chunk) for target in self.targets)
 
     def _shown(self, found: Sequence[RetrievedChunk]) -> tuple[Found, ...]:
         return tuple(
             Found(
-                source=passage.document_source,
-                heading=passage.chunk.heading or passage.document_title or "",
-                snippet=shorten(passage.chunk.text, _SNIPPET_CHARS, placeholder=" …"),
-                score=passage.score,
-                relevant=self._is_relevant(passage.chunk),
+                source=chunk.document_source,
+                heading=chunk.chunk.heading or chunk.document_title or "",
+                snippet=shorten(chunk.chunk.text, _SNIPPET_CHARS, placeholder=" …"),
+                score=chunk.score,
+                relevant=self._is_relevant(chunk.chunk),
             )
-            for passage in found[:_KEPT_PASSAGES]
+            for chunk in found[:_KEPT_PASSAGES]
         )

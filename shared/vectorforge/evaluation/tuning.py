@@ -86,7 +86,7 @@ async def tune(
         found = []
         for weight in weights:
             started = time.perf_counter()
-            passages = await services.vector_store.search(
+            chunks = await services.vector_store.search(
                 query_vector=vector,
                 query_text=question.text,
                 dense_weight=weight,
@@ -95,7 +95,7 @@ async def tune(
                 metric=collection.distance_metric,
                 space=collection.space,
             )
-            scored = scorer.search(passages, (time.perf_counter() - started) * 1000)
+            scored = scorer.search(chunks, (time.perf_counter() - started) * 1000)
             found.append(scored.values["ndcg"])
         on_progress()
         return found

@@ -135,10 +135,10 @@ class EmbeddingBackfill:
     ) -> dict[UUID, Vector]:
         """Return the missing vectors of a batch for this model."""
         texts: defaultdict[str, list[UUID]] = defaultdict(list)
-        for passage in batch.passages:
-            if model.space in passage.spaces:
-                text = embedded_text(passage.title, passage.heading, passage.text)
-                texts[model.document_prefix + text].append(passage.id)
+        for chunk in batch.passages:
+            if model.space in chunk.spaces:
+                text = embedded_text(chunk.title, chunk.heading, chunk.text)
+                texts[model.document_prefix + text].append(chunk.id)
         if not texts:
             return {}
         provider = embeddings.get(model.provider)

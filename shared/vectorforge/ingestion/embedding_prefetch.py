@@ -1,8 +1,8 @@
 """Embedding of documents: vectors of a document's chunks, and prefetch for several small documents.
 
 A provider embeds sixty chunks in little more time than one, and a JSONL record often is a single chunk. Only
-vectors are prefetched: each document is still read, compared, stored and reported on its own, and requests the
-vectors that are missing.
+vectors are prefetched: each document is still read, compared, stored and reported separately, and requests
+the missing vectors.
 """
 
 import asyncio

@@ -91,7 +91,7 @@ class ConversationStore(Protocol):
         """Return the last messages, oldest first."""
         ...
 
-    async def append(self, conversation_id: UUID, question: str, answer: str, query_id: UUID) -> bool:
+    async def append(self, conversation_id: UUID, query: str, answer: str, query_id: UUID) -> bool:
         """Add a finished exchange; return False if it cannot be added."""
         ...
 

@@ -286,7 +286,7 @@ async def _usage(run: QueryRun, payload: ContextPayload) -> UsageEvent:
     if response is not None:
         return UsageEvent(response.prompt_tokens, response.completion_tokens, response.total_tokens)
     texts = (payload.system_prompt, payload.user_message, run.answer)
-    system, question, answer = await off_event_loop(
+    system, query, answer = await off_event_loop(
         sum(map(len, texts)), lambda: [estimate_tokens(text) for text in texts]
     )
-    return UsageEvent(system + question, answer, system + question + answer, estimated=True)
+    return UsageEvent(system + query, answer, system + query + answer, estimated=True)

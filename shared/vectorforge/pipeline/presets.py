@@ -66,8 +66,8 @@ def history_of(exchanges: Iterable[tuple[str, str]]) -> tuple[HistoryMessage, ..
     """Return earlier (query, answer) pairs, oldest first, as messages."""
     return tuple(
         message
-        for question, answer in exchanges
-        for message in (HistoryMessage("user", question), HistoryMessage("assistant", answer))
+        for query, answer in exchanges
+        for message in (HistoryMessage("user", query), HistoryMessage("assistant", answer))
     )
 
 

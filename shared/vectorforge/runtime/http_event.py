@@ -70,7 +70,7 @@ def mounted(app: AsgiApp, base_path: str) -> AsgiApp:
     return mounted_app
 
 
-# "2.3": an app learns from `http.disconnect` that the client has disconnected, and `send` stays silent then. From
+# "2.3": an app learns of a disconnect from `http.disconnect`, and `send` stays silent then. From
 # "2.4" on `send` has to raise OSError, and Starlette stops listening for the disconnect: an app that waits
 # for its next token would learn of the loss only when it comes. Below 2.4, on the other hand, an OSError from
 # `send` would pass the app's generator by, unfinalised.

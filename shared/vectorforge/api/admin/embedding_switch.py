@@ -69,8 +69,8 @@ class ComparisonRequest(RequestBody):
         if self.questions is None:
             return None
         return [
-            Question(str(number), question.question, tuple(question.relevant))
-            for number, question in enumerate(self.questions)
+            Question(str(number), query.question, tuple(query.relevant))
+            for number, query in enumerate(self.questions)
         ]
 
     def thresholds(self) -> GateThresholds:

@@ -160,11 +160,11 @@ class SearchResult(BaseModel):
     @classmethod
     def of(cls, collection: Collection, found: Sequence[RetrievedChunk], degraded: list[str]) -> Self:
         """Return the result for these chunks, best first."""
-        passages = [
+        chunks = [
             FoundPassage.of(cite(chunk), number=number, metadata=chunk.chunk.metadata)
             for number, chunk in enumerate(found, start=1)
         ]
-        return cls(collection=collection.name, passages=passages, degraded=degraded)
+        return cls(collection=collection.name, passages=chunks, degraded=degraded)
 
 
 class ContextResult(BaseModel):

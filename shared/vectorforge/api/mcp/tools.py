@@ -156,8 +156,8 @@ class ToolDefinition(Generic[_A]):
     run: Callable[[Caller, _A], Awaitable[Answered]]
 
 
-async def _search(caller: Caller, asked: SearchArguments) -> Answered:
-    collection, found = await _find(caller, asked)
+async def _search(caller: Caller, requested: SearchArguments) -> Answered:
+    collection, found = await _find(caller, requested)
     written = NamedPassages()
     texts = [written.write(number, chunk, include_score=True) for number, chunk in enumerate(found, start=1)]
     notes = [BY_WORDS_ONLY] if found.degraded else []
@@ -165,46 +165,48 @@ async def _search(caller: Caller, asked: SearchArguments) -> Answered:
     return Answered(result, "\n\n".join([*notes, *texts]) or NOTHING_FOUND)
 
 
-async def _search_with_context(caller: Caller, asked: ContextArguments) -> Answered:
-    collection, found = await _find(caller, asked)
+async def _search_with_context(caller: Caller, requested: ContextArguments) -> Answered:
+    collection, found = await _find(caller, requested)
     config = ContextConfig(
         system_prompt_template="{context}",
-        max_context_chars=asked.max_length,
+        max_context_chars=requested.max_length,
         chunk_separator="\n\n",
         format=NamedPassages(),
     )
-    context = ContextBuilder().build(asked.query, found, config)
+    context = ContextBuilder().build(requested.query, found, config)
     result = ContextResult.of(collection, context, found.degraded)
     return Answered(result, result.context or NOTHING_FOUND)
 
 
-async def _ask(caller: Caller, asked: AskArguments) -> Answered:
-    preset = VECTORFORGE if asked.profile_id is None else PROFILE
-    explicit = asked.model_dump(include={"top_k", "filters", "profile_id", "search_mode"}, exclude_none=True)
+async def _ask(caller: Caller, requested: AskArguments) -> Answered:
+    preset = VECTORFORGE if requested.profile_id is None else PROFILE
+    explicit = requested.model_dump(
+        include={"top_k", "filters", "profile_id", "search_mode"}, exclude_none=True
+    )
     config = preset.config(caller.tenant.choose_variant(None), **explicit)
     check_config(caller.application, config, {})
-    run = await caller.begin(asked.collection, asked.query, config, profile_id=asked.profile_id)
+    run = await caller.begin(requested.collection, requested.query, config, profile_id=requested.profile_id)
     answer = await caller.tenant.query_service.result(run)
     assert run.lookup is not None  # noqa: S101 - set by ``begin``
     result = AskResult.of_answer(run.lookup.collection, answer, extractive=is_extractive(answer))
     return Answered(result, answer_text(result))
 
 
-async def _find(caller: Caller, asked: SearchArguments) -> tuple[Collection, RetrievedChunks]:
-    check_at_most("top_k", asked.top_k, caller.application.config.query.max_top_k)
-    parse(asked.filters)  # before the embedding is paid for
+async def _find(caller: Caller, requested: SearchArguments) -> tuple[Collection, RetrievedChunks]:
+    check_at_most("top_k", requested.top_k, caller.application.config.query.max_top_k)
+    parse(requested.filters)  # before the embedding is paid for
     async with query_time_limit(caller.application, caller.deadline):
-        collection = await caller.collection(asked.collection, profile_id=asked.profile_id)
+        collection = await caller.collection(requested.collection, profile_id=requested.profile_id)
         await caller.tenant.limits.admit()
     found = await caller.tenant.retriever.retrieve(
-        asked.query,
+        requested.query,
         collection.id,
-        asked.top_k,
-        asked.filters,
+        requested.top_k,
+        requested.filters,
         None,
-        profile_id=asked.profile_id,
+        profile_id=requested.profile_id,
         deadline=caller.deadline,
-        search_mode=asked.search_mode,
+        search_mode=requested.search_mode,
         allow_lexical_fallback=caller.application.config.query.degraded_answers,
     )
     return collection, found

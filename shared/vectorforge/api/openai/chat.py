@@ -63,18 +63,18 @@ async def create_chat_completion(
 ) -> Response | ChatCompletion:
     """Answer the last message from a collection, with citations as `[n]` and as annotations."""
     reject_unsupported(body)
-    asked = RequestedModel.parse(body.model)
+    requested = RequestedModel.parse(body.model)
     conversation = Conversation.of(body.messages)
-    config = asked.preset.config(
+    config = requested.preset.config(
         tenant.choose_variant(body.variant, body.conversation_id),
         **body.options(),
         history=conversation.history,
     )
     check_config(application, config, {"max_tokens": body.limit_field})
-    question = conversation.question
-    collection = answering_collection(application, asked)
+    query = conversation.question
+    collection = answering_collection(application, requested)
     wanted = ChatFormat(
-        model=asked.name,
+        model=requested.name,
         base_url=str(request.base_url).rstrip("/"),
         append_sources=bool(body.append_sources),
         include_usage=bool(body.stream_options and body.stream_options.include_usage),
@@ -82,9 +82,9 @@ async def create_chat_completion(
     if body.stream:
         encoder = ChatChunkEncoder(wanted, request_id=RequestState.of(request.scope).request_id)
         return await answer_as_stream(
-            request, application, tenant, question, collection, config, encoder=encoder
+            request, application, tenant, query, collection, config, encoder=encoder
         )
-    result = await answer_whole(request, application, tenant, question, collection, config)
+    result = await answer_whole(request, application, tenant, query, collection, config)
     return await off_event_loop(len(result.answer), lambda: chat_completion(result, wanted))
 
 
@@ -148,8 +148,8 @@ class ChatFormat:
 
 def chat_completion(result: QueryResult, wanted: ChatFormat) -> ChatCompletion:
     """Return a whole answer."""
-    passages = result.retrieved_chunks[: len(result.sources)]
-    answer, citations = rewrite_labels(result.answer, result.citations, passages)
+    chunks = result.retrieved_chunks[: len(result.sources)]
+    answer, citations = rewrite_labels(result.answer, result.citations, chunks)
     footer = sources_footer(citations, result.sources) if wanted.append_sources else ""
     message = AnswerMessage(
         content=answer + footer, annotations=url_citations(citations, result.sources, wanted.base_url)

@@ -175,8 +175,8 @@ def count_tokens(texts: Sequence[str], model: str) -> int:
     return sum(estimate_tokens(text, model) for text in texts)
 
 
-def _check_dimensions(asked: int | None, actual: int | None) -> None:
-    if asked is not None and actual is not None and asked != actual:
+def _check_dimensions(requested: int | None, actual: int | None) -> None:
+    if requested is not None and actual is not None and requested != actual:
         raise InvalidInputError(f"The model's vectors have {actual} dimensions.", field="dimensions")
 
 

@@ -77,9 +77,9 @@ class LabelRewriter:
         passages: Chunks in the prompt in the order of their labels; for labels by source.
     """
 
-    def __init__(self, passages: Sequence[RetrievedChunk] = ()) -> None:
-        self._source_labels = SourceLabels(passages)
-        self._longest_source = max((_label_chars(passage) for passage in passages), default=0)
+    def __init__(self, chunks: Sequence[RetrievedChunk] = ()) -> None:
+        self._source_labels = SourceLabels(chunks)
+        self._longest_source = max((_label_chars(chunk) for chunk in chunks), default=0)
         self._answer = ""
         self._done = 0
         """Offset in the answer up to which it is emitted."""
@@ -235,13 +235,13 @@ class _Scan:
 
 
 def rewrite_labels(
-    answer: str, citations: Iterable[Citation], passages: Sequence[RetrievedChunk] = ()
+    answer: str, citations: Iterable[Citation], chunks: Sequence[RetrievedChunk] = ()
 ) -> tuple[str, list[Citation]]:
     """Return a whole answer with labels ``[n]`` and its citations with offsets in that text."""
-    rewriter = LabelRewriter(passages)
+    rewriter = LabelRewriter(chunks)
     text = rewriter.feed(answer) + rewriter.finish()
     return text, [rewriter.locate(citation) for citation in citations]
 
 
-def _label_chars(passage: RetrievedChunk) -> int:
-    return len(passage.document_source) + len(passage.document_title or "") + _SPACES_IN_SOURCE
+def _label_chars(chunk: RetrievedChunk) -> int:
+    return len(chunk.document_source) + len(chunk.document_title or "") + _SPACES_IN_SOURCE

@@ -89,7 +89,7 @@ class ModelList(BaseModel):
 
 
 async def find_answering_collection(
-    application: Application, tenant: TenantServices, asked: RequestedModel
+    application: Application, tenant: TenantServices, requested: RequestedModel
 ) -> Collection:
     """Return the collection that the model answers from.
 
@@ -97,23 +97,23 @@ async def find_answering_collection(
         AnsweringModelNotFoundError: The tenant has no collection of this name.
         NotFoundError: No collection is named, and the default one does not exist.
     """
-    if asked.collection is None and asked.preset is DOCRAG:
+    if requested.collection is None and requested.preset is DOCRAG:
         own = await tenant.collections.find_by_name(DEFAULT_COLLECTION)
         return own or await find_requested_collection(application, tenant, None)
     try:
-        return await find_requested_collection(application, tenant, asked.collection)
+        return await find_requested_collection(application, tenant, requested.collection)
     except NotFoundError as exc:
-        if asked.collection is None:
+        if requested.collection is None:
             raise
         raise AnsweringModelNotFoundError from exc
 
 
-def answering_collection(application: Application, asked: RequestedModel) -> CollectionChoice:
+def answering_collection(application: Application, requested: RequestedModel) -> CollectionChoice:
     """Return the collection that the model answers from, with the errors of ``find_answering_collection``."""
-    if asked.collection is not None:
-        return CollectionChoice((asked.collection,), AnsweringModelNotFoundError())
+    if requested.collection is not None:
+        return CollectionChoice((requested.collection,), AnsweringModelNotFoundError())
     return requested_collection(
-        application, None, preferred=DEFAULT_COLLECTION if asked.preset is DOCRAG else None
+        application, None, preferred=DEFAULT_COLLECTION if requested.preset is DOCRAG else None
     )
 
 
@@ -143,8 +143,8 @@ async def list_answering_models(tenant: Tenant) -> ModelList:
 @router.get("/{model:path}", responses=openai_problems(404))
 async def show_answering_model(model: str, application: ApplicationDep, tenant: Tenant) -> ModelBody:
     """Return one model; the slash in its name need not be encoded."""
-    asked = RequestedModel.parse(model)
-    return ModelBody.of(asked.name, await find_answering_collection(application, tenant, asked))
+    requested = RequestedModel.parse(model)
+    return ModelBody.of(requested.name, await find_answering_collection(application, tenant, requested))
 
 
 def url_citations(
@@ -208,13 +208,13 @@ class Conversation:
                 message holds what is no text: an image, audio, a file, a tool's result.
         """
         said = [_read(message, f"{field}.{index}") for index, message in enumerate(messages)]
-        asked = next((i for i in range(len(said) - 1, -1, -1) if said[i].role != "system"), None)
-        if asked is None or said[asked].role != "user":
+        requested = next((i for i in range(len(said) - 1, -1, -1) if said[i].role != "system"), None)
+        if requested is None or said[requested].role != "user":
             raise InvalidInputError("The last message must be the user's.", field=field)
-        question = said.pop(asked).content
-        if not question.strip():
-            raise InvalidInputError("The query must not be blank.", field=f"{field}.{asked}.content")
-        return cls(question, tuple(message for message in said if message.content.strip()))
+        query = said.pop(requested).content
+        if not query.strip():
+            raise InvalidInputError("The query must not be blank.", field=f"{field}.{requested}.content")
+        return cls(query, tuple(message for message in said if message.content.strip()))
 
 
 def _read(message: ClientMessage, field: str) -> HistoryMessage:

@@ -153,8 +153,8 @@ class ResponseParts:
 def whole_response(result: QueryResult, wanted: ResponseFormat) -> ResponseBody:
     """Return a whole answer."""
     parts = ResponseParts(wanted, result.request_id, result.rewritten_query)
-    passages = result.retrieved_chunks[: len(result.sources)]
-    text, citations = rewrite_labels(result.answer, result.citations, passages)
+    chunks = result.retrieved_chunks[: len(result.sources)]
+    text, citations = rewrite_labels(result.answer, result.citations, chunks)
     search = parts.search("completed", result.sources, result.retrieved_chunks)
     annotations = [file_citation(citation, result.sources) for citation in citations]
     return parts.answered(result, search, text, annotations)

@@ -101,7 +101,7 @@ def _message(item: InputItem, field: str) -> ClientMessage:
 
 
 async def find_searched_collection(
-    application: Application, tenant: TenantServices, asked: RequestedModel, body: ResponseRequest
+    application: Application, tenant: TenantServices, requested: RequestedModel, body: ResponseRequest
 ) -> Collection:
     """Return the collection named by the model or by the tool ``file_search``.
 
@@ -110,14 +110,14 @@ async def find_searched_collection(
         NotFoundError: It does not exist.
     """
     if body.file_search is None:
-        return await find_answering_collection(application, tenant, asked)
+        return await find_answering_collection(application, tenant, requested)
     found = await tenant.find_collection(body.file_search.vector_store_ids[0])
-    if asked.collection is not None:
-        answering = await find_answering_collection(application, tenant, asked)
+    if requested.collection is not None:
+        answering = await find_answering_collection(application, tenant, requested)
         if answering.id != found.id:
             raise InvalidInputError(
                 f"The model answers from {answering.name!r}, file_search names {found.name!r}; "
-                f"use model {asked.preset.name!r} to let the tool decide.",
+                f"use model {requested.preset.name!r} to let the tool decide.",
                 field="tools",
             )
     return found
@@ -207,16 +207,16 @@ async def create_response(
 ) -> Response | ResponseBody:
     """Answer a query from a collection, with citations as `[n]` and as annotations."""
     reject_unsupported(body)
-    asked = RequestedModel.parse(body.model)
+    requested = RequestedModel.parse(body.model)
     said = read_conversation(body)
     conversation_id = await find_stored_conversation(tenant, body, said)
-    config = asked.preset.config(
+    config = requested.preset.config(
         tenant.choose_variant(body.variant, conversation_id),
         **{**body.options(), "conversation_id": conversation_id},
         history=said.history,
     )
     check_config(application, config, {"max_tokens": "max_output_tokens", "top_k": _top_k_field(body)})
-    collection = await find_searched_collection(application, tenant, asked, body)
+    collection = await find_searched_collection(application, tenant, requested, body)
     credential = principal_of(request).credential
     async with conversation_for(tenant, body, conversation_id, credential) as kept_in:
         wanted = ResponseFormat(

@@ -115,10 +115,10 @@ router = APIRouter(prefix="/v1/vector_stores", tags=["openai"])
 
 
 @router.get("", responses=openai_problems())
-async def list_vector_stores(tenant: Tenant, asked: Page) -> VectorStoreList:
+async def list_vector_stores(tenant: Tenant, requested: Page) -> VectorStoreList:
     """List the collections by creation time."""
-    with asked.cursor_errors():
-        found = await tenant.listing.collections(asked.page)
+    with requested.cursor_errors():
+        found = await tenant.listing.collections(requested.page)
     return VectorStoreList.of([VectorStoreBody.of(row) for row in found.rows], has_more=found.has_more)
 
 
@@ -187,16 +187,16 @@ async def _search(
             allow_lexical_fallback=application.config.query.degraded_answers,
         )
         degraded = degraded or found.degraded
-        for passage in found:
-            known = best.setdefault(passage.chunk.id, passage)
-            if _rank(passage) > _rank(known):
-                best[passage.chunk.id] = passage
-    ranked = sorted(best.values(), key=lambda passage: (-_rank(passage), str(passage.chunk.id)))
+        for chunk in found:
+            known = best.setdefault(chunk.chunk.id, chunk)
+            if _rank(chunk) > _rank(known):
+                best[chunk.chunk.id] = chunk
+    ranked = sorted(best.values(), key=lambda chunk: (-_rank(chunk), str(chunk.chunk.id)))
     return ranked[: body.max_num_results], degraded
 
 
-def _rank(passage: RetrievedChunk) -> float:
-    return passage.score if passage.relevance is None else passage.relevance
+def _rank(chunk: RetrievedChunk) -> float:
+    return chunk.score if chunk.relevance is None else chunk.relevance
 
 
 async def _body(tenant: TenantServices, collection: Collection) -> VectorStoreBody:
@@ -214,14 +214,14 @@ _Status = Annotated[
 
 @router.get("/{vector_store_id}/files", responses=openai_problems(404))
 async def list_vector_store_files(
-    vector_store_id: str, tenant: Tenant, asked: Page, filtered: FilteredFiles, status: _Status = None
+    vector_store_id: str, tenant: Tenant, requested: Page, filtered: FilteredFiles, status: _Status = None
 ) -> VectorStoreFileList:
     """List the collection's documents by creation time."""
     collection = await tenant.find_collection(vector_store_id)
     if status not in (None, "completed"):
         return VectorStoreFileList.of([], has_more=False)
-    with asked.cursor_errors():
-        found = await tenant.listing.documents(collection.id, asked.page, condition=filtered)
+    with requested.cursor_errors():
+        found = await tenant.listing.documents(collection.id, requested.page, condition=filtered)
     return VectorStoreFileList.of(
         [VectorStoreFileBody.of(row) for row in found.rows], has_more=found.has_more
     )
@@ -233,11 +233,11 @@ async def create_vector_store_file(
 ) -> VectorStoreFileBody:
     """Return the document if it belongs to the collection; documents cannot be attached to another one."""
     collection = await tenant.find_collection(vector_store_id)
-    asked = _uuid(body.file_id)
-    found = asked and await tenant.listing.document(collection.id, asked)
+    requested = _uuid(body.file_id)
+    found = requested and await tenant.listing.document(collection.id, requested)
     if found:
         return VectorStoreFileBody.of(found)
-    elsewhere = asked and await tenant.documents.find_by_id(asked)
+    elsewhere = requested and await tenant.documents.find_by_id(requested)
     said = "belongs to another vector store" if elsewhere else "does not exist"
     raise InvalidInputError(
         f"{body.file_id} {said}; documents are added with POST /v1/collections/{collection.id}/documents.",
@@ -277,8 +277,8 @@ async def retrieve_vector_store_file_content(
 
 async def _find(tenant: TenantServices, vector_store_id: str, file_id: str) -> ListedDocument:
     collection = await tenant.find_collection(vector_store_id)
-    asked = _uuid(file_id)
-    found = await tenant.listing.document(collection.id, asked) if asked else None
+    requested = _uuid(file_id)
+    found = await tenant.listing.document(collection.id, requested) if requested else None
     if found is None:
         raise _not_found(file_id)
     return found

@@ -81,28 +81,28 @@ def _retrieval(event: SourcesEvent) -> Part:
     return {"type": "data-retrieval", "data": data, "transient": True}
 
 
-def _source(number: int, passage: SourceCitation) -> Part:
+def _source(number: int, chunk: SourceCitation) -> Part:
     """Return a source as ``source-url`` or ``source-document``; its id is the chunk's.
 
     Args:
         number: The n of its label ``[n]``, from 1.
-        passage: The chunk.
+        chunk: The chunk.
     """
-    described = _described(passage)
+    described = _described(chunk)
     ours = {
         "number": number,
-        "documentId": str(passage.document_id),
-        "documentSource": passage.document_source,
-        "heading": passage.heading,
-        "score": passage.score,
-        "snippet": passage.snippet,
-        "startOffset": passage.start_offset,
-        "endOffset": passage.end_offset,
+        "documentId": str(chunk.document_id),
+        "documentSource": chunk.document_source,
+        "heading": chunk.heading,
+        "score": chunk.score,
+        "snippet": chunk.snippet,
+        "startOffset": chunk.start_offset,
+        "endOffset": chunk.end_offset,
     }
-    kind = "source-url" if passage.source_url else "source-document"
+    kind = "source-url" if chunk.source_url else "source-document"
     return {
         "type": kind,
-        "sourceId": str(passage.chunk_id),
+        "sourceId": str(chunk.chunk_id),
         **described,
         "providerMetadata": {"vectorforge": ours},
     }
@@ -114,22 +114,22 @@ def _judged(found: Citation) -> Part:
     return {"type": "data-citation", "data": data, "transient": True}
 
 
-def _citation(found: Citation, passage: SourceCitation, span: tuple[int, int]) -> Part:
+def _citation(found: Citation, chunk: SourceCitation, span: tuple[int, int]) -> Part:
     """Return a member of a text part's ``citations``.
 
     Args:
         found: The citation.
-        passage: What it cites.
+        chunk: What it cites.
         span: Where its label is in the text, in UTF-16 code units: as JavaScript counts.
     """
     cited = {
         "type": "source",
-        "sourceType": "url" if passage.source_url else "document",
-        "id": str(passage.chunk_id),
-        **_described(passage),
+        "sourceType": "url" if chunk.source_url else "document",
+        "id": str(chunk.chunk_id),
+        **_described(chunk),
         "providerMetadata": {"vectorforge": {"number": found.source_number, "verdict": found.verdict}},
     }
-    return {"source": cited, "startIndex": span[0], "endIndex": span[1], "citedText": passage.text}
+    return {"source": cited, "startIndex": span[0], "endIndex": span[1], "citedText": chunk.text}
 
 
 def _degraded(event: DegradedEvent) -> Part:
@@ -188,13 +188,13 @@ def _usage(event: UsageEvent) -> Part:
     }
 
 
-def _described(passage: SourceCitation) -> Part:
-    title = passage.title or passage.document_source
-    if passage.source_url:
-        return {"url": passage.source_url, "title": title}
-    extension = PurePosixPath(passage.document_source).suffix.lower()
+def _described(chunk: SourceCitation) -> Part:
+    title = chunk.title or chunk.document_source
+    if chunk.source_url:
+        return {"url": chunk.source_url, "title": title}
+    extension = PurePosixPath(chunk.document_source).suffix.lower()
     media_type = _MEDIA_TYPES.get(extension, "text/plain")
-    return {"mediaType": media_type, "title": title, "filename": passage.document_source}
+    return {"mediaType": media_type, "title": title, "filename": chunk.document_source}
 
 
 _TEXT_ID = "answer"
@@ -250,11 +250,11 @@ class UIMessageEncoder:
 
     def _sources_found(self, event: SourcesEvent) -> Iterator[Part]:
         self._sources = event.sources
-        found = {passage.chunk.id: passage for passage in event.retrieved_chunks}
+        found = {chunk.chunk.id: chunk for chunk in event.retrieved_chunks}
         self._labels = LabelRewriter([found[s.chunk_id] for s in event.sources if s.chunk_id in found])
         yield _retrieval(event)
-        for number, passage in enumerate(event.sources, start=1):
-            yield _source(number, passage)
+        for number, chunk in enumerate(event.sources, start=1):
+            yield _source(number, chunk)
 
     def _text(self, text: str) -> Iterator[Part]:
         if not text:  # a possible label is held back

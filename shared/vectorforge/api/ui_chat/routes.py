@@ -146,10 +146,10 @@ def question_of(messages: Sequence[UIMessage]) -> str:
         raise InvalidInputError("The last message must be the user's.", field=field)
     if any(part.type == "file" for part in last.parts):
         raise InvalidInputError("Files are not supported; send text.", field=f"{field}.parts")
-    question = _text(last)
-    if not question.strip():
+    query = _text(last)
+    if not query.strip():
         raise InvalidInputError("The last message has no text.", field=f"{field}.parts")
-    return question
+    return query
 
 
 def history_of(messages: Sequence[UIMessage]) -> tuple[HistoryMessage, ...]:
@@ -182,10 +182,10 @@ async def ui_chat(
     request: Request, body: UIChatRequest, application: ApplicationDep, tenant: Tenant
 ) -> Response:
     """Answer the last message of a chat, with sources before the text and citations after it."""
-    question = question_of(body.messages)
+    query = question_of(body.messages)
     variant = tenant.choose_variant(body.variant, body.conversation_id)
     config = body.config(history_of(body.messages), variant)
     check_config(application, config, {})
     collection = requested_collection(application, body.collection)
     encoder = UIMessageEncoder(request_id=RequestState.of(request.scope).request_id)
-    return await answer_as_stream(request, application, tenant, question, collection, config, encoder=encoder)
+    return await answer_as_stream(request, application, tenant, query, collection, config, encoder=encoder)

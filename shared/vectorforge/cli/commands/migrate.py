@@ -51,19 +51,19 @@ def migrate(
 
         VECTORFORGE_MIGRATOR_DATABASE_URL=postgresql://admin@db/vectorforge vectorforge migrate
     """
-    names, passages = _migrate(
+    names, chunks = _migrate(
         database_url, context.data_dir, None if check else context.terminal, schema_only=schema_only
     )
     if context.terminal.json_output:
-        read = {"passages_read": passages} if passages else {}
+        read = {"passages_read": chunks} if chunks else {}
         context.terminal.json({"pending" if check else "applied": names, **read})
     elif names:
         for name in names:
             context.terminal.line(f"{'pending' if check else 'applied'}  {name}")
     else:
         context.terminal.line("The schema is up to date.")
-    if passages and not context.terminal.json_output:
-        context.terminal.line(f"read     the words of {passages:,} passages")
+    if chunks and not context.terminal.json_output:
+        context.terminal.line(f"read     the words of {chunks:,} passages")
     if check and names:
         raise typer.Exit(ExitCode.INCOMPLETE)
 
@@ -107,10 +107,10 @@ async def _migrate_database(
     names = await as_migrator(settings, apply)
     if schema_only:
         return names, 0
-    passages, complete = await _read_terms(settings, terminal)
+    chunks, complete = await _read_terms(settings, terminal)
     if not complete:
         terminal.note("Some documents are being written; a server indexes the words of the rest.")
-    return names, passages
+    return names, chunks
 
 
 async def _read_terms(settings: "DatabaseSettings", terminal: Terminal) -> tuple[int, bool]:

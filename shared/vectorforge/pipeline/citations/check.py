@@ -52,10 +52,10 @@ class CitationChecker:
         passages: Chunks in the order of their labels: the first is ``[Source 1]``.
     """
 
-    def __init__(self, question: str, passages: Sequence[RetrievedChunk]) -> None:
-        self._passages = passages
-        self._source_labels = SourceLabels(passages)
-        self._known = KnownNames([question, *(passage.chunk.text for passage in passages)])
+    def __init__(self, query: str, chunks: Sequence[RetrievedChunk]) -> None:
+        self._passages = chunks
+        self._source_labels = SourceLabels(chunks)
+        self._known = KnownNames([query, *(chunk.chunk.text for chunk in chunks)])
         self._evidence: dict[int, Evidence] = {}
         self._answer = ""
         """Answer from ``_dropped`` on; bounded, because each addition copies it."""
@@ -202,7 +202,7 @@ def _only_counts(claim: Claim, evidence: Iterable[Evidence]) -> bool:
     """Return True for a small number in words that no chunk mentions; it may count the answer's points."""
     if not isinstance(claim, Quantity) or not claim.is_count:
         return False
-    return not any(passage.holds(claim) or passage.contradicts(claim) for passage in evidence)
+    return not any(chunk.holds(claim) or chunk.contradicts(claim) for chunk in evidence)
 
 
 def replay_as_events(answer: str, citations: Iterable[Citation]) -> Iterator[QueryEvent]:

@@ -102,8 +102,8 @@ def read_claims(text: str, *, known: Container[str] = frozenset(), context: str 
 class Evidence:
     """Chunk with its title, heading and source, read once."""
 
-    def __init__(self, passage: RetrievedChunk) -> None:
-        parts = (passage.document_title, passage.chunk.heading, passage.document_source, passage.chunk.text)
+    def __init__(self, chunk: RetrievedChunk) -> None:
+        parts = (chunk.document_title, chunk.chunk.heading, chunk.document_source, chunk.chunk.text)
         self._text = _plain("\n".join(part for part in parts if part))
 
     def holds(self, claim: Claim) -> bool:

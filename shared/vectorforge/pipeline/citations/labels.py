@@ -62,17 +62,17 @@ class SourceLabels:
         passages: Chunks, best first; a source stands for the first of its chunks.
     """
 
-    def __init__(self, passages: Sequence[RetrievedChunk]) -> None:
-        self._passages = passages
+    def __init__(self, chunks: Sequence[RetrievedChunk]) -> None:
+        self._passages = chunks
         self._numbers: dict[str, int] = {}
 
     @cached_property
     def _label(self) -> re.Pattern[str]:
         named: dict[str, str] = {}
-        for number, passage in enumerate(self._passages, start=1):
-            if self._numbers.setdefault(passage.document_source, number) == number:
-                title = f"(?: - {re.escape(passage.document_title)})?" if passage.document_title else ""
-                named[passage.document_source] = f"({re.escape(passage.document_source)})>?{title}"
+        for number, chunk in enumerate(self._passages, start=1):
+            if self._numbers.setdefault(chunk.document_source, number) == number:
+                title = f"(?: - {re.escape(chunk.document_title)})?" if chunk.document_title else ""
+                named[chunk.document_source] = f"({re.escape(chunk.document_source)})>?{title}"
         longest_first = (named[source] for source in sorted(named, key=len, reverse=True))
         return re.compile(
             rf"\b(?i:source):\s*<?(?:{'|'.join(longest_first)})(?![\w/-]|[.?#&=:]\w)" if named else r"(?!)"
@@ -87,7 +87,7 @@ class SourceLabels:
             yield Label(match.start(), match.end(), (self._numbers[source],))
 
 
-def neutralise_labels(passage: str) -> str:
+def neutralise_labels(chunk: str) -> str:
     """Return the text of a chunk for the prompt, without anything that looks like a label.
 
     ``[Source 9]`` typed in a document becomes ``(Source 9)``, and ``[3]`` becomes ``[ 3 ]``, which is not a
@@ -95,10 +95,10 @@ def neutralise_labels(passage: str) -> str:
     """
     # Most texts contain no label: the patterns below take ten times as long as this check, and the check for
     # a character a fiftieth of it.
-    if "[" not in passage and (passage.isascii() or not _OPENING.search(passage)):
-        return passage
-    passage = _TYPED_NAMED.sub(r"(\1)", passage)
-    return _TYPED_BARE.sub(r"[ \1 ]", passage)
+    if "[" not in chunk and (chunk.isascii() or not _OPENING.search(chunk)):
+        return chunk
+    chunk = _TYPED_NAMED.sub(r"(\1)", chunk)
+    return _TYPED_BARE.sub(r"[ \1 ]", chunk)
 
 
 _LONGEST_LABEL = 200
@@ -122,8 +122,8 @@ class InventedLabels:
         passages: Number of chunks in the prompt; they are numbered from 1.
     """
 
-    def __init__(self, passages: int) -> None:
-        self._passages = passages
+    def __init__(self, chunks: int) -> None:
+        self._passages = chunks
         self._held = ""
         self._before = ""
         """Character before the text held back, as the model wrote it."""
@@ -231,7 +231,7 @@ def _closes_code(seen: str, start: int, *, is_whole: bool) -> bool | None:
     return False if is_whole or line_break >= 0 or len(seen) >= end else None
 
 
-def without_invented_labels(text: str, passages: int) -> str:
+def without_invented_labels(text: str, chunks: int) -> str:
     """Return a complete text as ``InventedLabels`` returns it."""
-    labels = InventedLabels(passages)
+    labels = InventedLabels(chunks)
     return labels.feed(text) + labels.finish()

@@ -28,32 +28,32 @@ _STEM_KEEPS = 3
 _IDEOGRAPHS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
 
 
-def relevance(answer: str, passages: Sequence[str]) -> float:
+def relevance(answer: str, chunks: Sequence[str]) -> float:
     """Return the share of the answer's distinct words in the chunks, 0 to 1; 0 for an answer without words.
 
     ``|answer words ∩ context words| / |answer words|`` (D-039) without labels; in Chinese, Japanese and
     Korean every two characters are a word.
     """
-    return _PassageWords(passages).relevance(_without_labels(answer))
+    return _PassageWords(chunks).relevance(_without_labels(answer))
 
 
-def completeness(question: str, answer: str, passages: Sequence[str]) -> float:
+def completeness(query: str, answer: str, chunks: Sequence[str]) -> float:
     """Return the share of the query's content words that occur in chunks and answer, 0 to 1.
 
     Words count by their stem (``terms``). 0 for a query without content words.
     """
-    return _PassageWords(passages).completeness(question, _without_labels(answer))
+    return _PassageWords(chunks).completeness(query, _without_labels(answer))
 
 
 def assess(
-    question: str, answer: str, passages: Sequence[str], citations: Sequence[Citation] = (), invalid: int = 0
+    query: str, answer: str, chunks: Sequence[str], citations: Sequence[Citation] = (), invalid: int = 0
 ) -> AnswerQuality:
     """Assess an answer.
 
     Args:
-        question: The query.
+        query: The query.
         answer: The answer with its labels.
-        passages: Texts of the chunks in the prompt.
+        chunks: Texts of the chunks in the prompt.
         citations: Checked citations of the answer.
         invalid: Count of labels that name no chunk.
 
@@ -63,13 +63,13 @@ def assess(
     """
     supported = sum(citation.verdict == "supported" for citation in citations)
     unsupported = sum(citation.verdict == "unsupported" for citation in citations)
-    text, words = _without_labels(answer), _PassageWords(passages)
+    text, words = _without_labels(answer), _PassageWords(chunks)
     shared = words.relevance(text)
     false_labels = unsupported + invalid
     is_poorly_cited = false_labels > 0 and 2 * false_labels >= len(citations) + invalid
     return AnswerQuality(
         relevance=shared,
-        completeness=words.completeness(question, text),
+        completeness=words.completeness(query, text),
         supported_citations=supported,
         unsupported_citations=unsupported,
         low=(shared < LOW_RELEVANCE or is_poorly_cited) and not _declines(answer),
@@ -80,10 +80,8 @@ def note_quality(run: QueryRun, metrics: MetricsCollector) -> None:
     """Set ``run.quality``; count and log a low one. Answers without chunks and the fixed text have none."""
     if not run.used or "template" in run.degraded:
         return
-    passages = [passage.chunk.text for passage in run.used]
-    run.quality = quality = assess(
-        run.search_text, run.answer, passages, run.citations, run.invalid_citations
-    )
+    chunks = [chunk.chunk.text for chunk in run.used]
+    run.quality = quality = assess(run.search_text, run.answer, chunks, run.citations, run.invalid_citations)
     if not quality.low:
         return
     metrics.increment("pipeline.answers.low_quality")
@@ -109,25 +107,27 @@ def _without_labels(answer: str) -> str:
 class _PassageWords:
     """Words of the chunks, read once for all figures."""
 
-    def __init__(self, passages: Sequence[str]) -> None:
-        self._plain = _ascii_words("\n".join(passage for passage in passages if passage.isascii()))
+    def __init__(self, chunks: Sequence[str]) -> None:
+        self._plain = _ascii_words("\n".join(chunk for chunk in chunks if chunk.isascii()))
         """Words of ASCII texts, for which ``_words`` and ``terms`` differ by the stem only."""
-        self._others = [passage for passage in passages if not passage.isascii()]
+        self._others = [chunk for chunk in chunks if not chunk.isascii()]
 
     def relevance(self, answer: str) -> float:
         words = _words(answer)
         missing = words.difference(self._plain)
-        for passage in self._others if missing else ():
-            missing -= _words(passage)
+        for chunk in self._others if missing else ():
+            missing -= _words(chunk)
         return (len(words) - len(missing)) / len(words) if words else 0.0
 
-    def completeness(self, question: str, answer: str) -> float:
-        asked = terms(question)
-        given = _with_stems(asked, _ascii_words(answer)) if answer.isascii() else asked & terms(answer)
+    def completeness(self, query: str, answer: str) -> float:
+        requested = terms(query)
+        given = (
+            _with_stems(requested, _ascii_words(answer)) if answer.isascii() else requested & terms(answer)
+        )
         missing = given - _with_stems(given, self._plain)
-        for passage in self._others if missing else ():
-            missing -= terms(passage)
-        return (len(given) - len(missing)) / len(asked) if asked else 0.0
+        for chunk in self._others if missing else ():
+            missing -= terms(chunk)
+        return (len(given) - len(missing)) / len(requested) if requested else 0.0
 
 
 def _with_stems(wanted: frozenset[str], words: Iterable[str]) -> frozenset[str]:

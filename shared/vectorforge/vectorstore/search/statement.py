@@ -1,8 +1,8 @@
 """The statement of a search: one, so that a search is one round trip and sees one state of the data.
 
 It runs the legs (vectors, words, or both), fuses them, and joins the details of the best. There are several
-statements for one search (``SearchPlan``); each returns the right rows on its own, or reports that it did not,
-with the ``reason``:
+statements for one search (``SearchPlan``); each returns the right rows, or reports that it did not, with the
+``reason``:
 
 - ``few``: all matches are compared.
 - ``many``: the HNSW index is searched. It may return too few rows, since it ends after ``scan_tuples``
