@@ -14,10 +14,10 @@ from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge.deadline import Deadline
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.pipeline.answer_cache.cache import answer_key
-from vectorforge.pipeline.answer_cache.stored_answer import AnswerMemory
 from vectorforge.pipeline.presets import PRESETS, preset_text
 from vectorforge.pipeline.prompts import RAG_QUERY_SYSTEM_PROMPT
 from vectorforge.pipeline.run import QueryRun
+from vectorforge.pipeline.stored_answer import AnswerMemory
 from vectorforge.pipeline.types import HistoryMessage, QueryConfig
 from vectorforge.retriever.base import CleanQuery, CollectionChoice
 from vectorforge.types import SearchMode

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from vectorforge.config import IngestionSettings
 from vectorforge.errors import InvalidInputError
-from vectorforge.ingestion.chunk import ChunkingConfig, TextChunk, chunk_text
+from vectorforge.ingestion.chunk import ChunkingConfig, chunk_text
 from vectorforge.ingestion.extract import media
+from vectorforge.ingestion.types import TextChunk
 
 ANY_TEXT = st.text(st.characters(codec=None), max_size=400) | st.lists(
     st.sampled_from(

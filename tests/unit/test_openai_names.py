@@ -2,8 +2,8 @@
 
 import pytest
 
-from vectorforge.api.openai.errors import openai_error, openai_status
 from vectorforge.api.openai.models import RequestedModel, model_name
+from vectorforge.api.openai_errors import openai_error, openai_status
 from vectorforge.api.problems import problem_of
 from vectorforge.api.request_state import is_openai_path
 from vectorforge.errors import (

@@ -6,9 +6,11 @@ from typing import Annotated
 from fastapi import Depends, Query, Request, Security
 from fastapi.security import APIKeyHeader, HTTPBearer
 
+from vectorforge.api.middleware.limits import LAMBDA_MARGIN_S, invocation_time_s
 from vectorforge.api.request_state import RequestState
 from vectorforge.api.schemas import MAX_OFFSET, MAX_PAGE, MAX_PARTS
 from vectorforge.bootstrap import Application, TenantServices
+from vectorforge.deadline import Deadline
 from vectorforge.errors import AuthenticationError, InvalidInputError
 from vectorforge.types import Principal
 
@@ -104,3 +106,12 @@ def check_at_most(field: str, value: int, limit: int) -> None:
     """
     if value > limit:
         raise InvalidInputError(f"{field} must be at most {limit}.", field=field)
+
+
+def deadline_of(request: Request, application: Application) -> Deadline:
+    """Return the time limit from the request's arrival, on Lambda cut to the rest of the invocation."""
+    at = RequestState.of(request.scope).arrived_at + application.config.query.query_timeout_s
+    left_s = invocation_time_s(request.scope)
+    if left_s is not None:
+        at = min(at, Deadline.after(left_s - LAMBDA_MARGIN_S).at)
+    return Deadline(at)

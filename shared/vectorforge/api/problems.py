@@ -16,7 +16,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from vectorforge.api.openai.errors import openai_error, openai_status
+from vectorforge.api.openai_errors import openai_error, openai_status
 from vectorforge.api.request_state import RequestState
 from vectorforge.api.schemas import FieldProblem, Problem
 from vectorforge.errors import (

@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from fastapi import Request, Response
 
-from vectorforge.api.dependencies import check_at_most, check_provider
-from vectorforge.api.middleware.limits import LAMBDA_MARGIN_S, invocation_time_s
-from vectorforge.api.native.query_bodies import DryRunResponse
-from vectorforge.api.request_state import RequestState
+from vectorforge.api.dependencies import check_at_most, check_provider, deadline_of
+from vectorforge.api.query_bodies import DryRunResponse
+from vectorforge.api.request_state import STORED_RESPONSE_KEY, RequestState
 from vectorforge.api.streaming.answer_buffer import AnswerBuffer
 from vectorforge.api.streaming.client_stream import cancelled_on_disconnect
 from vectorforge.api.streaming.sse import EventEncoder
@@ -28,6 +28,9 @@ from vectorforge.pipeline.types import QueryConfig, QueryResult
 from vectorforge.retriever.base import CollectionChoice
 from vectorforge.types import Collection
 from vectorforge.vectorstore.filters.parse import parse
+
+if TYPE_CHECKING:  # loaded by the first request with a key
+    from vectorforge.api.streaming.stored_response import StoredResponse
 
 
 async def find_requested_collection(
@@ -110,15 +113,6 @@ def check_config(application: Application, config: QueryConfig, names: Mapping[s
     )
 
 
-def deadline_of(request: Request, application: Application) -> Deadline:
-    """Return the time limit from the request's arrival, on Lambda cut to the rest of the invocation."""
-    at = RequestState.of(request.scope).arrived_at + application.config.query.query_timeout_s
-    left_s = invocation_time_s(request.scope)
-    if left_s is not None:
-        at = min(at, Deadline.after(left_s - LAMBDA_MARGIN_S).at)
-    return Deadline(at)
-
-
 def is_extractive(result: QueryResult) -> bool:
     """Return True if the answer quotes the documents."""
     return result.llm_response is not None and bool(result.llm_response.metadata.get("extractive"))
@@ -189,8 +183,8 @@ async def answer_as_stream(
         VectorForgeError: The query failed before its answer began.
     """
     state = RequestState.of(request.scope)
-    kept = state.stored_response
-    stop = StopSignal() if kept is None else kept.stop
+    stored: StoredResponse | None = request.scope.get(STORED_RESPONSE_KEY)
+    stop = StopSignal() if stored is None else stored.stop
     deadline = deadline_of(request, application)
     run = await tenant.query_service.begin(
         query,
@@ -207,8 +201,8 @@ async def answer_as_stream(
         with_sources=with_sources,
     )
     ping_interval_s: float = request.app.state.ping_interval_s
-    if kept is not None:
-        return await kept.stream(events, encoder, resumable=resumable, ping_interval_s=ping_interval_s)
+    if stored is not None:
+        return await stored.stream(events, encoder, resumable=resumable, ping_interval_s=ping_interval_s)
     if not resumable:
         opened = await OpenedQuery.open(events)
         return QueryEventResponse(opened, encoder, ping_interval_s=ping_interval_s, deadline=deadline)

@@ -13,11 +13,12 @@ from vectorforge.api.identity.route_scopes import ROUTES
 from vectorforge.types import Principal
 
 if TYPE_CHECKING:  # both load models and the database client, which a start does not need
-    from vectorforge.api.streaming.stored_response import StoredResponse
     from vectorforge.bootstrap import TenantServices
     from vectorforge.limits.admission import Admission
 
 _SCOPE_KEY = "vectorforge.request"
+STORED_RESPONSE_KEY = "vectorforge.stored_response"
+"""Scope key of the ``StoredResponse`` that records the answer to a request with an ``Idempotency-Key``."""
 _VALID_REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{7,127}")
 _OPENAI_FAMILIES = frozenset({"chat", "responses", "models", "embeddings", "vector_stores"})
 _NATIVE_FAMILIES = frozenset(
@@ -47,8 +48,6 @@ class RequestState:
     """Created by the first use, for the principal's tenant."""
     problem_prefix: str = ""
     """Text before the detail of a 5xx error."""
-    stored_response: "StoredResponse | None" = None
-    """Recorder of the answer to a request with an ``Idempotency-Key``."""
     status: int | None = None
     """HTTP status, after the response has started."""
 

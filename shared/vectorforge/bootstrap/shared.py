@@ -27,8 +27,8 @@ from vectorforge.vendors.failures import RetryBudget
 if TYPE_CHECKING:  # imported on first use, to keep a cold start short
     from vectorforge.erasure.eraser import Eraser
     from vectorforge.llm.providers.extractive import ExtractiveProvider
-    from vectorforge.pipeline.answer_cache.stored_answer import AnswerMemory
     from vectorforge.pipeline.guardrails.log_text import LogTextPolicies
+    from vectorforge.pipeline.stored_answer import AnswerMemory
     from vectorforge.retriever.rerank import HttpReranker
     from vectorforge.vectorstore.base import VectorStore
 
@@ -112,7 +112,7 @@ class Shared:
     @cached_property
     def answer_memory(self) -> "AnswerMemory":
         """Answers of all tenants that this process caches."""
-        from vectorforge.pipeline.answer_cache.stored_answer import AnswerMemory
+        from vectorforge.pipeline.stored_answer import AnswerMemory
 
         return AnswerMemory(self.config.cache.answer_cache_memory_bytes)
 

@@ -8,9 +8,9 @@ from vectorforge.db.repositories.query_lookup_repo import QueryLookupRepository,
 from vectorforge.db.repositories.settings_repo import TenantSettingsRepository
 from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.pipeline.answer_cache.cache import AnswerCache
-from vectorforge.pipeline.answer_cache.stored_answer import MemoryFirst
 from vectorforge.pipeline.guardrails.log_text import LogTexts
 from vectorforge.pipeline.query_log import QueryEndWrites
+from vectorforge.pipeline.stored_answer import MemoryFirst
 
 if TYPE_CHECKING:
     from vectorforge.bootstrap.shared import Shared

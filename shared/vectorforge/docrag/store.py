@@ -19,10 +19,9 @@ from vectorforge.errors import (
     VectorForgeError,
     log_unexpected,
 )
-from vectorforge.ingestion.chunk import TextChunk
 from vectorforge.ingestion.extract import media
 from vectorforge.ingestion.extract.decode import clean, clean_json
-from vectorforge.ingestion.types import MAX_SOURCE_CHARS, ExtractedDocument, IngestionError
+from vectorforge.ingestion.types import MAX_SOURCE_CHARS, ExtractedDocument, IngestionError, TextChunk
 from vectorforge.types import Collection
 
 _BETWEEN_CHUNKS = "\n\n"

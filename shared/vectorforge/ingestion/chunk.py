@@ -2,13 +2,13 @@
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from vectorforge.config import IngestionSettings
 from vectorforge.errors import InvalidInputError
 from vectorforge.ingestion.extract import media
+from vectorforge.ingestion.types import TextChunk
 
 _WITH_MARKDOWN_HEADINGS = frozenset({media.MARKDOWN, media.HTML, media.DOCX, media.NOTEBOOK})
 _SEGMENT = 50_000
@@ -57,21 +57,6 @@ class ChunkingConfig:
             InvalidInputError: The overlap is more than half of the size.
         """
         return cls(settings.chunk_size_chars, settings.chunk_overlap_chars)
-
-
-@dataclass(frozen=True, slots=True)
-class TextChunk:
-    """A chunk of a text, ``text[start_offset:end_offset]``."""
-
-    index: int
-    """Position, from 0; without gaps if ``chunk_text`` made it."""
-    text: str
-    start_offset: int
-    end_offset: int
-    heading: str | None = None
-    """Markdown headings above it, "Install > Linux"; None without any."""
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-    """Metadata of the chunk, in addition to the document's; filters use both."""
 
 
 def chunk_text(

@@ -7,8 +7,8 @@ from collections import Counter
 from typing import Any
 
 from vectorforge.errors import ExtractionError
-from vectorforge.ingestion.chunk import ChunkingConfig, TextChunk, chunk_text
-from vectorforge.ingestion.types import ExtractedDocument
+from vectorforge.ingestion.chunk import ChunkingConfig, chunk_text
+from vectorforge.ingestion.types import ExtractedDocument, TextChunk
 from vectorforge.tokens import estimate_tokens
 from vectorforge.types import ChunkDraft, DocumentDraft
 

@@ -4,15 +4,12 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NotRequired, Self, TypeAlias, TypedDict
+from typing import Any, NotRequired, Self, TypeAlias, TypedDict
 from uuid import UUID
 
 from vectorforge.config import IngestionSettings
 from vectorforge.errors import ExtractionError, VectorForgeError
 from vectorforge.types import StoredDocument
-
-if TYPE_CHECKING:
-    from vectorforge.ingestion.chunk import TextChunk
 
 MAX_SOURCE_CHARS = 2_000
 """Longest ``source`` of a document."""
@@ -27,6 +24,21 @@ class IngestionStage(StrEnum):
     CHUNK = "chunk"
     EMBED = "embed"
     STORE = "store"
+
+
+@dataclass(frozen=True, slots=True)
+class TextChunk:
+    """A chunk of a text, ``text[start_offset:end_offset]``."""
+
+    index: int
+    """Position, from 0; without gaps if ``chunk_text`` made it."""
+    text: str
+    start_offset: int
+    end_offset: int
+    heading: str | None = None
+    """Markdown headings above it, "Install > Linux"; None without any."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """Metadata of the chunk, in addition to the document's; filters use both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +138,7 @@ class ExtractedDocument:
     """Offset of each page's first character, ascending from page 1; empty when there are no pages."""
     parent_source: str | None = None
     """The JSONL file that this is a line of."""
-    chunks: "tuple[TextChunk, ...] | None" = None
+    chunks: tuple[TextChunk, ...] | None = None
     """Chunks of the text; None: the pipeline cuts it."""
 
 

@@ -17,7 +17,8 @@ from vectorforge.llm import failures
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.failures import RefusedParameters
 from vectorforge.llm.types import Completion, ProviderCall
-from vectorforge.vendors.http import VendorResponse, VendorTransport
+from vectorforge.vendors.http import VendorTransport
+from vectorforge.vendors.response import VendorResponse
 from vectorforge.vendors.sdk import SdkClients
 
 _MAX_EVENT_BYTES = 4 * 1024 * 1024

@@ -12,11 +12,11 @@ from vectorforge.errors import VectorForgeError
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.llm.types import LLMResponse, ProviderCapability
-from vectorforge.pipeline.answer_cache.stored_answer import CacheState
 from vectorforge.pipeline.context import ContextConfig, ContextPayload
 from vectorforge.pipeline.presets import Preset, find_preset, last_exchanges, quoted_answer
 from vectorforge.pipeline.prices import PUBLISHED_PRICES, PriceList
 from vectorforge.pipeline.stopping import StopSignal
+from vectorforge.pipeline.stored_answer import CacheState
 from vectorforge.pipeline.types import (
     AnswerQuality,
     Citation,

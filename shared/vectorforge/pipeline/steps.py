@@ -1,6 +1,7 @@
 """Steps of a query in their order: look up, preprocess, retrieve, build the context, generate."""
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import AbstractContextManager, aclosing, asynccontextmanager
@@ -13,7 +14,7 @@ from vectorforge.errors import DeadlineExceededError, InvalidInputError, VectorF
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.pipeline.answer_cache.cache import AnswerCache, restore_chunks
 from vectorforge.pipeline.answer_cache.lookup import QueryLookupService
-from vectorforge.pipeline.citations.quality import note_quality
+from vectorforge.pipeline.citations.quality import assess
 from vectorforge.pipeline.context import ContextBuilder, ContextPayload
 from vectorforge.pipeline.conversation import ConversationMemory
 from vectorforge.pipeline.fallback.ladder import DegradationLadder
@@ -23,6 +24,8 @@ from vectorforge.pipeline.types import QueryEvent, SourcesEvent
 from vectorforge.retriever.base import BaseRetriever, QueryPreprocessor, RetrievalRequest
 from vectorforge.telemetry import MetricsCollector, Tracer
 from vectorforge.threads import off_event_loop
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +102,7 @@ class QuerySteps:
         if run.links_removed:
             self.metrics.increment("pipeline.answers.links_removed", run.links_removed)
         if not run.cache.hit and run.outcome != "aborted":
-            await off_event_loop(len(run.answer), lambda: note_quality(run, self.metrics))
+            await off_event_loop(len(run.answer), lambda: _note_quality(run, self.metrics))
 
     async def prompt_only(self, run: QueryRun) -> ContextPayload:
         """Run the steps up to the prompt, without a model, a cached answer or a log record.
@@ -211,3 +214,19 @@ def _collection_id(name: str) -> UUID:
 
 def _ms_since(started: float) -> float:
     return (time.perf_counter() - started) * 1000
+
+
+def _note_quality(run: QueryRun, metrics: MetricsCollector) -> None:
+    """Set ``run.quality``; count and log a low one. Answers without chunks and the fixed text have none."""
+    if not run.used or "template" in run.degraded:
+        return
+    chunks = [chunk.chunk.text for chunk in run.used]
+    run.quality = quality = assess(run.search_text, run.answer, chunks, run.citations, run.invalid_citations)
+    if not quality.low:
+        return
+    metrics.increment("pipeline.answers.low_quality")
+    logger.warning(
+        "Low answer quality in query %s: relevance %.2f, %d of %d citations unsupported, %d name no source",
+        run.request_id, quality.relevance, quality.unsupported_citations, len(run.citations),
+        run.invalid_citations,
+    )  # fmt: skip

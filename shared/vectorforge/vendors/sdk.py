@@ -17,7 +17,8 @@ from pydantic import SecretStr
 from vectorforge.errors import ConfigurationError
 from vectorforge.vendors.credentials import Credentials
 from vectorforge.vendors.failures import VendorConnectionError, VendorStatusError, VendorTimeoutError
-from vectorforge.vendors.http import VendorResponse, VendorTransport, refuses_key
+from vectorforge.vendors.http import VendorTransport, refuses_key
+from vectorforge.vendors.response import VendorResponse
 
 if TYPE_CHECKING:
     import httpx2

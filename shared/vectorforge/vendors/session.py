@@ -20,7 +20,7 @@ from aiohttp.typedefs import LooseHeaders
 from yarl import URL
 
 from vectorforge.vendors.failures import VendorConnectionError, VendorStatusError, VendorTimeoutError
-from vectorforge.vendors.http import VendorResponse
+from vectorforge.vendors.response import VendorResponse
 
 _KEEP_ALIVE_S = 30.0
 """Idle time of connections; self-hosted servers close theirs after 5 to 60 s."""

@@ -14,8 +14,7 @@ from uuid import UUID
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
 
-from vectorforge.api.dependencies import ApplicationDep, Limit, Tenant
-from vectorforge.api.querying import deadline_of
+from vectorforge.api.dependencies import ApplicationDep, Limit, Tenant, deadline_of
 from vectorforge.api.request_state import RequestState
 from vectorforge.api.schemas import Body, problems
 from vectorforge.bootstrap import Application, TenantServices

@@ -26,7 +26,7 @@ from vectorforge.vendors.failures import VendorConnectionError, VendorStatusErro
 if TYPE_CHECKING:
     from jwt import PyJWK
 
-    from vectorforge.vendors.http import VendorResponse
+    from vectorforge.vendors.response import VendorResponse
 
 
 logger = logging.getLogger(__name__)

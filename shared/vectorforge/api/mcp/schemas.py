@@ -11,7 +11,7 @@ from uuid import UUID
 from pydantic import BaseModel, BeforeValidator, Field
 from pydantic.json_schema import SkipJsonSchema
 
-from vectorforge.api.native.answers import CitationBody, Usage
+from vectorforge.api.answers import CitationBody, Usage
 from vectorforge.api.native.search import SEARCH_DEGRADED
 from vectorforge.api.schemas import Body, CollectionReference, Filters, ProfileId, RequestBody, SearchModeName
 from vectorforge.pipeline.citations.labels import neutralise_labels

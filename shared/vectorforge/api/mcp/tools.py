@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 from fastapi import Request
 from pydantic import BaseModel
 
-from vectorforge.api.dependencies import application_of, check_at_most, tenant_services_of
+from vectorforge.api.dependencies import application_of, check_at_most, deadline_of, tenant_services_of
 from vectorforge.api.mcp.schemas import (
     BY_WORDS_ONLY,
     NOTHING_FOUND,
@@ -21,7 +21,7 @@ from vectorforge.api.mcp.schemas import (
     SearchResult,
     answer_text,
 )
-from vectorforge.api.querying import check_config, deadline_of, is_extractive, query_time_limit
+from vectorforge.api.querying import check_config, is_extractive, query_time_limit
 from vectorforge.api.request_state import RequestState
 from vectorforge.api.schemas import RequestBody
 from vectorforge.bootstrap import Application, TenantServices

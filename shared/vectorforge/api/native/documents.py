@@ -7,7 +7,15 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import TypeAdapter
 
 from vectorforge.api.admin.erasures import ERASURE_RESPONSES, ErasureBody, erase
-from vectorforge.api.dependencies import AdmittedTenant, ApplicationDep, Limit, Offset, PartsLimit, Tenant
+from vectorforge.api.dependencies import (
+    AdmittedTenant,
+    ApplicationDep,
+    Limit,
+    Offset,
+    PartsLimit,
+    Tenant,
+    deadline_of,
+)
 from vectorforge.api.native.document_schemas import (
     ChunkBody,
     ChunkList,
@@ -20,7 +28,6 @@ from vectorforge.api.native.document_schemas import (
 )
 from vectorforge.api.native.document_uploads import REQUEST_BODY, read_job_items
 from vectorforge.api.native.jobs import JobWithDocuments
-from vectorforge.api.querying import deadline_of
 from vectorforge.api.schemas import MAX_FILTERS_BYTES, MAX_PARTS, parse_query_filters, problems
 from vectorforge.bootstrap import TenantServices
 from vectorforge.db.repositories.document_repo import Document

@@ -7,8 +7,7 @@ from uuid import UUID
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
-from vectorforge.api.dependencies import ApplicationDep, Tenant
-from vectorforge.api.native.answers import (
+from vectorforge.api.answers import (
     AnswerDetails,
     CitationBody,
     ContextEntry,
@@ -18,7 +17,8 @@ from vectorforge.api.native.answers import (
     Usage,
     numbered_sources,
 )
-from vectorforge.api.native.query_bodies import (
+from vectorforge.api.dependencies import ApplicationDep, Tenant
+from vectorforge.api.query_bodies import (
     ALLOW_UNGROUNDED,
     NO_SETTINGS,
     ConversationReference,

@@ -10,9 +10,9 @@ from uuid import UUID
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 
-from vectorforge.api.dependencies import AdmittedTenant, ApplicationDep, check_at_most
-from vectorforge.api.native.answers import RELEVANCE, SCAN, SCAN_REASON, retrieved_fields
-from vectorforge.api.querying import deadline_of, find_requested_collection
+from vectorforge.api.answers import RELEVANCE, SCAN, SCAN_REASON, retrieved_fields
+from vectorforge.api.dependencies import AdmittedTenant, ApplicationDep, check_at_most, deadline_of
+from vectorforge.api.querying import find_requested_collection
 from vectorforge.api.schemas import (
     MAX_QUERY_CHARS,
     Body,

@@ -8,9 +8,8 @@ from uuid import UUID
 
 from fastapi import APIRouter, Request, Response
 
+from vectorforge.api.answers import Usage, numbered_sources
 from vectorforge.api.dependencies import ApplicationDep, Tenant
-from vectorforge.api.native.answers import Usage, numbered_sources
-from vectorforge.api.openai.errors import openai_error, openai_problems
 from vectorforge.api.openai.labels import LabelRewriter, rewrite_labels, sources_footer
 from vectorforge.api.openai.models import (
     Conversation,
@@ -25,6 +24,7 @@ from vectorforge.api.openai.request_schemas import (
     ChatCompletionRequest,
     OwnDetails,
 )
+from vectorforge.api.openai_errors import openai_error, openai_problems
 from vectorforge.api.problems import problem_of
 from vectorforge.api.query_route import QueryRoute
 from vectorforge.api.querying import answer_as_stream, answer_whole, check_config, is_extractive

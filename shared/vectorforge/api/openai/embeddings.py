@@ -13,10 +13,9 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, BeforeValidator, Field
 
-from vectorforge.api.dependencies import ApplicationDep, Tenant
-from vectorforge.api.openai.errors import openai_problems
+from vectorforge.api.dependencies import ApplicationDep, Tenant, deadline_of
 from vectorforge.api.openai.request_schemas import OpenAIBody
-from vectorforge.api.querying import deadline_of
+from vectorforge.api.openai_errors import openai_problems
 from vectorforge.api.streaming.client_stream import cancelled_on_disconnect
 from vectorforge.deadline import Deadline
 from vectorforge.embedding.base import EmbeddingProvider

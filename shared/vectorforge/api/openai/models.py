@@ -11,7 +11,6 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from vectorforge.api.dependencies import ApplicationDep, Tenant
-from vectorforge.api.openai.errors import openai_problems
 from vectorforge.api.openai.labels import without_sources_footer
 from vectorforge.api.openai.request_schemas import (
     MAX_TEXT_CHARS,
@@ -20,6 +19,7 @@ from vectorforge.api.openai.request_schemas import (
     ContentPart,
     UrlCitation,
 )
+from vectorforge.api.openai_errors import openai_problems
 from vectorforge.api.querying import (
     find_requested_collection,
     requested_collection,

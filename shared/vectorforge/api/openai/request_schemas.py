@@ -8,8 +8,8 @@ from uuid import UUID
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from vectorforge.api.native.answers import AnswerDetails, SourceBody, Usage
-from vectorforge.api.native.query_bodies import (
+from vectorforge.api.answers import AnswerDetails, SourceBody, Usage
+from vectorforge.api.query_bodies import (
     ALLOW_UNGROUNDED,
     ConversationReference,
     Rewrite,

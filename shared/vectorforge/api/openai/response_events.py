@@ -8,7 +8,6 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from vectorforge.api.openai.errors import openai_error
 from vectorforge.api.openai.labels import LabelRewriter
 from vectorforge.api.openai.response_objects import ResponseFormat, ResponseParts, file_citation
 from vectorforge.api.openai.response_schemas import (
@@ -18,6 +17,7 @@ from vectorforge.api.openai.response_schemas import (
     OutputText,
     ResponseFailure,
 )
+from vectorforge.api.openai_errors import openai_error
 from vectorforge.api.problems import problem_of
 from vectorforge.api.streaming.sse import encode_json, json_event
 from vectorforge.errors import LLMRateLimitError

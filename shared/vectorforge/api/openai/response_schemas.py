@@ -8,7 +8,6 @@ from uuid import UUID
 
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
-from vectorforge.api.native.query_bodies import Temperature
 from vectorforge.api.openai.request_schemas import (
     MAX_CLIENT_MESSAGES,
     MAX_RESULTS,
@@ -22,6 +21,7 @@ from vectorforge.api.openai.request_schemas import (
     RetrievalOptions,
 )
 from vectorforge.api.openai.vector_store_schemas import FoundPassage
+from vectorforge.api.query_bodies import Temperature
 from vectorforge.api.schemas import MAX_NAME_CHARS
 from vectorforge.pipeline.types import CitationVerdict
 

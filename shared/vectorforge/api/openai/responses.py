@@ -9,7 +9,6 @@ from uuid import UUID
 from fastapi import APIRouter, Request, Response
 
 from vectorforge.api.dependencies import ApplicationDep, Tenant, principal_of
-from vectorforge.api.openai.errors import openai_problems
 from vectorforge.api.openai.models import Conversation, RequestedModel, find_answering_collection
 from vectorforge.api.openai.request_schemas import ClientMessage
 from vectorforge.api.openai.response_events import EVENT_TYPES, ResponseEventEncoder
@@ -22,6 +21,7 @@ from vectorforge.api.openai.response_schemas import (
     ResponseConversation,
     ResponseRequest,
 )
+from vectorforge.api.openai_errors import openai_problems
 from vectorforge.api.query_route import QueryRoute
 from vectorforge.api.querying import answer_as_stream, answer_whole, check_config
 from vectorforge.api.request_state import RequestState

@@ -13,8 +13,7 @@ from fastapi import APIRouter, Depends, Query, Request
 from pydantic import TypeAdapter
 
 from vectorforge.api.admin.erasures import erase_in_time
-from vectorforge.api.dependencies import AdmittedTenant, ApplicationDep, Tenant, check_at_most
-from vectorforge.api.openai.errors import openai_problems
+from vectorforge.api.dependencies import AdmittedTenant, ApplicationDep, Tenant, check_at_most, deadline_of
 from vectorforge.api.openai.request_schemas import AttributeFilter
 from vectorforge.api.openai.vector_store_schemas import (
     FileContentPage,
@@ -31,7 +30,7 @@ from vectorforge.api.openai.vector_store_schemas import (
     VectorStoreRequest,
     VectorStoreSearchRequest,
 )
-from vectorforge.api.querying import deadline_of
+from vectorforge.api.openai_errors import openai_problems
 from vectorforge.api.schemas import MAX_FILTERS_BYTES, parse_query_filters
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.db.repositories.collection_listing import ListedDocument

@@ -6,8 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request, Response
 
 from vectorforge.api.admin.erasures import ERASURE_RESPONSES, ErasureBody, erase
-from vectorforge.api.dependencies import AdmittedTenant, ApplicationDep, Tenant, check_at_most
-from vectorforge.api.native.query_bodies import DryRunResponse
+from vectorforge.api.dependencies import AdmittedTenant, ApplicationDep, Tenant, check_at_most, deadline_of
 from vectorforge.api.native.rag import CollectionQueryResponse
 from vectorforge.api.profiles.schemas import (
     Chunking,
@@ -20,15 +19,9 @@ from vectorforge.api.profiles.schemas import (
     ProfileSearchResult,
     WholeProfileRequest,
 )
+from vectorforge.api.query_bodies import DryRunResponse
 from vectorforge.api.query_route import QueryRoute
-from vectorforge.api.querying import (
-    answer_as_stream,
-    answer_dry,
-    answer_whole,
-    check_config,
-    deadline_of,
-    is_extractive,
-)
+from vectorforge.api.querying import answer_as_stream, answer_dry, answer_whole, check_config, is_extractive
 from vectorforge.api.schemas import ANSWER_PROBLEMS, problems
 from vectorforge.api.streaming.sse import event_stream_content
 from vectorforge.erasure.repo import Subject

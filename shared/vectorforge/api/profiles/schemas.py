@@ -5,9 +5,9 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, Field, StringConstraints
 
-from vectorforge.api.native.query_bodies import NO_SETTINGS, given, history
 from vectorforge.api.native.rag import CollectionQueryRequest
 from vectorforge.api.native.search import SearchResult
+from vectorforge.api.query_bodies import NO_SETTINGS, given, history
 from vectorforge.api.schemas import MAX_QUERY_CHARS, Body, Filters, Metadata, RequestBody
 from vectorforge.errors import InvalidInputError
 from vectorforge.ingestion.chunk import ChunkingConfig

@@ -11,9 +11,8 @@ from fastapi import Request, Response
 from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
 
-from vectorforge.api.dependencies import application_of, tenant_services_of
-from vectorforge.api.querying import deadline_of
-from vectorforge.api.request_state import RequestState
+from vectorforge.api.dependencies import application_of, deadline_of, tenant_services_of
+from vectorforge.api.request_state import STORED_RESPONSE_KEY, RequestState
 from vectorforge.api.streaming.client_stream import cancelled_on_disconnect
 from vectorforge.api.streaming.stored_response import StoredResponse
 from vectorforge.db.repositories.idempotent_answer_repo import IdempotentAnswerRepository, KeyedAnswer
@@ -161,7 +160,7 @@ class IdempotentResponse(Response):
             deadline=self._deadline,
             max_bytes=self._application.config.streams.stream_buffer_bytes,
         )
-        RequestState.of(scope).stored_response = stored
+        scope[STORED_RESPONSE_KEY] = stored
         async with stored.buffer:
             response = await self._answer_request(Request(scope, _client_stays))
             if stored.is_streamed:

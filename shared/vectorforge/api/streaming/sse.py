@@ -18,7 +18,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field
 
-from vectorforge.api.native.answers import (
+from vectorforge.api.answers import (
     AnswerDetails,
     CitationBody,
     DocRagQuality,

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from pydantic.alias_generators import to_camel
 
-from vectorforge.api.native.answers import AnswerDetails, Latency, RetrievalStats, Structured
+from vectorforge.api.answers import AnswerDetails, Latency, RetrievalStats, Structured
 from vectorforge.api.openai.labels import LabelRewriter
 from vectorforge.api.problems import problem_of
 from vectorforge.api.schemas import Problem

@@ -7,7 +7,8 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from vectorforge.api.dependencies import ApplicationDep, Tenant
-from vectorforge.api.native.query_bodies import (
+from vectorforge.api.openai.models import MODEL_PRESETS
+from vectorforge.api.query_bodies import (
     ALLOW_UNGROUNDED,
     MAX_MESSAGES,
     ConversationReference,
@@ -16,7 +17,6 @@ from vectorforge.api.native.query_bodies import (
     VariantReference,
     given,
 )
-from vectorforge.api.openai.models import MODEL_PRESETS
 from vectorforge.api.query_route import QueryRoute
 from vectorforge.api.querying import answer_as_stream, check_config, requested_collection
 from vectorforge.api.request_state import RequestState

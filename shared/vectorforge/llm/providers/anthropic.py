@@ -17,7 +17,8 @@ from vectorforge.llm.types import Completion, FinishReason, LLMRequestConfig, Pr
 from vectorforge.vendors.accounts import vertex_of
 from vectorforge.vendors.credentials import Credentials, as_credentials
 from vectorforge.vendors.failures import VendorStatusError
-from vectorforge.vendors.http import CONNECT_TIMEOUT_S, VendorResponse
+from vectorforge.vendors.http import CONNECT_TIMEOUT_S
+from vectorforge.vendors.response import VendorResponse
 from vectorforge.vendors.sdk_clients import AnthropicClient, ClientKind, VertexAI, anthropic_transport
 
 DEFAULT_BASE_URL = "https://api.anthropic.com"

@@ -18,7 +18,8 @@ from vectorforge.llm.types import Completion, FinishReason, LLMRequestConfig, Pr
 from vectorforge.vendors.accounts import OPENAI_BASE_URL, azure_of
 from vectorforge.vendors.credentials import Credentials, as_credentials
 from vectorforge.vendors.failures import VendorStatusError
-from vectorforge.vendors.http import CONNECT_TIMEOUT_S, VendorResponse, refuses_key
+from vectorforge.vendors.http import CONNECT_TIMEOUT_S, refuses_key
+from vectorforge.vendors.response import VendorResponse
 from vectorforge.vendors.sdk_clients import AzureOpenAI, ClientKind, OpenAIClient, openai_transport
 
 _SAMPLING = ("temperature", "top_p", "frequency_penalty", "presence_penalty")

@@ -17,10 +17,10 @@ from vectorforge import __version__
 from vectorforge.db.repositories.answer_cache_repo import FoundAnswer
 from vectorforge.errors import VectorForgeError
 from vectorforge.llm.types import ProviderCapability
-from vectorforge.pipeline.answer_cache.stored_answer import AnswerStore, StoredAnswer
 from vectorforge.pipeline.citations.check import replay_as_events
 from vectorforge.pipeline.presets import preset_text
 from vectorforge.pipeline.run import QueryRun
+from vectorforge.pipeline.stored_answer import AnswerStore, StoredAnswer
 from vectorforge.pipeline.types import QueryConfig, QueryEvent, UsageEvent
 from vectorforge.retriever.base import RetrievedChunks
 from vectorforge.telemetry import InMemoryMetrics, MetricsCollector

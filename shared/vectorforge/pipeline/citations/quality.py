@@ -11,9 +11,7 @@ from vectorforge.llm.providers.extractive import NO_ANSWER
 from vectorforge.llm.providers.quotations import terms
 from vectorforge.pipeline.citations.labels import find_labels
 from vectorforge.pipeline.citations.names import fold
-from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.types import AnswerQuality, Citation
-from vectorforge.telemetry import MetricsCollector
 
 logger = logging.getLogger(__name__)
 
@@ -74,22 +72,6 @@ def assess(
         unsupported_citations=unsupported,
         low=(shared < LOW_RELEVANCE or is_poorly_cited) and not _declines(answer),
     )
-
-
-def note_quality(run: QueryRun, metrics: MetricsCollector) -> None:
-    """Set ``run.quality``; count and log a low one. Answers without chunks and the fixed text have none."""
-    if not run.used or "template" in run.degraded:
-        return
-    chunks = [chunk.chunk.text for chunk in run.used]
-    run.quality = quality = assess(run.search_text, run.answer, chunks, run.citations, run.invalid_citations)
-    if not quality.low:
-        return
-    metrics.increment("pipeline.answers.low_quality")
-    logger.warning(
-        "Low answer quality in query %s: relevance %.2f, %d of %d citations unsupported, %d name no source",
-        run.request_id, quality.relevance, quality.unsupported_citations, len(run.citations),
-        run.invalid_citations,
-    )  # fmt: skip
 
 
 def _declines(answer: str) -> bool:

@@ -23,7 +23,6 @@ from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.registry import LLMProviderRegistry, ModelTarget
 from vectorforge.llm.types import ProviderCapability
 from vectorforge.pipeline.answer_cache.cache import replay, restore_chunks
-from vectorforge.pipeline.answer_cache.stored_answer import StoredAnswer
 from vectorforge.pipeline.fallback.quoting import (
     is_final,
     may_answer_without_search,
@@ -33,6 +32,7 @@ from vectorforge.pipeline.fallback.quoting import (
 from vectorforge.pipeline.fallback.shortening import BuildContext, generate_within_context
 from vectorforge.pipeline.prompts import NO_RESULTS_ANSWER
 from vectorforge.pipeline.run import QueryRun
+from vectorforge.pipeline.stored_answer import StoredAnswer
 from vectorforge.pipeline.types import (
     Degradation,
     DegradedEvent,

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from pydantic import AfterValidator, BaseModel, Field, ValidationInfo
 
-from vectorforge.api.native.answers import SourceBody, numbered_sources
+from vectorforge.api.answers import SourceBody, numbered_sources
 from vectorforge.api.schemas import Body, RequestBody
 from vectorforge.pipeline.types import HistoryMessage
 
