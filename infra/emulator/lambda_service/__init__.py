@@ -4,6 +4,6 @@ It speaks AWS's protocols on sockets to processes, so that functions run as on L
 out, throttled, with answers streamed chunk by chunk.
 
     configuration = FunctionConfiguration(handler="functions.query.handler.handler")
-    async with FunctionProcess(configuration) as function, FunctionUrl(function) as door:
-        ...  # GET door.url
+    async with FunctionProcess(configuration) as function, FunctionUrl(function) as url:
+        ...  # GET url.url
 """

@@ -32,7 +32,7 @@ T = TypeVar("T", bound=BaseModel)
 
 
 class Relevant(BaseModel):
-    """A relevance judgement: a document, a span of it, or a chunk by its text."""
+    """A relevance judgment: a document, a span of it, or a chunk by its text."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

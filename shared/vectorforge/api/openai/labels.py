@@ -74,7 +74,7 @@ class LabelRewriter:
     A piece may end within a label; text that may become a label is held back.
 
     Args:
-        passages: Chunks in the prompt in the order of their labels; for labels by source.
+        chunks: Chunks in the prompt in the order of their labels; for labels by source.
     """
 
     def __init__(self, chunks: Sequence[RetrievedChunk] = ()) -> None:

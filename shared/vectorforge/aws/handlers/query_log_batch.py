@@ -65,7 +65,7 @@ class QueryLogBatch:
     async def store(self, writer: QueryLogWriter, overflow: QueryLogOverflow | None) -> None:
         """Store the records: first those that are here, then those that lie in the bucket.
 
-        It may be cancelled: what is stored stays stored, and is not failed by ``fail_rest``.
+        It may be canceled: what is stored stays stored, and is not failed by ``fail_rest``.
 
         Raises:
             VectorForgeError: Something that is not about one record: the others would meet it, too.

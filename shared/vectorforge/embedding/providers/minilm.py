@@ -193,7 +193,7 @@ class _Graph:
         return self.constant(np.array(values, dtype=np.int64))
 
     def embeddings(self, input_ids: str) -> str:
-        """Return word + position + token type (always 0), normalised: [1, tokens, 384]."""
+        """Return word + position + token type (always 0), normalized: [1, tokens, 384]."""
         weights, name = self._weights, "embeddings.{}_embeddings.weight".format
         words = self.op("Gather", self.constant(weights[name("word")]), input_ids, axis=0)
         table = self.constant(weights[name("position")] + weights[name("token_type")][0])

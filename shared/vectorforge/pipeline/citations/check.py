@@ -49,7 +49,7 @@ class CitationChecker:
 
     Args:
         question: Query, whose names count as names in the answer.
-        passages: Chunks in the order of their labels: the first is ``[Source 1]``.
+        chunks: Chunks in the order of their labels: the first is ``[Source 1]``.
     """
 
     def __init__(self, query: str, chunks: Sequence[RetrievedChunk]) -> None:

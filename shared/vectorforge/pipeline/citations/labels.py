@@ -59,7 +59,7 @@ class SourceLabels:
     """Labels that name a chunk by its source, as in DocRag's context: ``Source: https://... - Title``.
 
     Args:
-        passages: Chunks, best first; a source stands for the first of its chunks.
+        chunks: Chunks, best first; a source stands for the first of its chunks.
     """
 
     def __init__(self, chunks: Sequence[RetrievedChunk]) -> None:
@@ -119,7 +119,7 @@ class InventedLabels:
     bare lists with a zero, which are intervals. The result does not depend on how the answer is cut.
 
     Args:
-        passages: Number of chunks in the prompt; they are numbered from 1.
+        chunks: Number of chunks in the prompt; they are numbered from 1.
     """
 
     def __init__(self, chunks: int) -> None:
