@@ -9,8 +9,8 @@ from tests.support.query_trace import Trace
 from tests.support.query_trace.laptop import trace_laptop_query
 from vectorforge.local.postgres import EmbeddedPostgres
 
-MAX_FILES = 102
-MAX_CALLS = 8_000
+MAX_FILES = 89
+MAX_CALLS = 5_000
 
 
 @pytest.fixture(scope="module")
