@@ -1,16 +1,18 @@
 """The way of one streamed hybrid query through the project's files, traced in a running server."""
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.query_trace import Trace
+from tests.support.query_trace import ROOT, Trace
 from tests.support.query_trace.laptop import trace_laptop_query
 from vectorforge.local.postgres import EmbeddedPostgres
 
 MAX_FILES = 89
 MAX_CALLS = 5_000
+PAGE = ROOT / "docs" / "how-it-works.md"
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +27,19 @@ def trace(folder: Path) -> Trace:
     return trace_laptop_query(folder)
 
 
+def described_files() -> list[str]:
+    """The files that the page's section on a query names."""
+    section = PAGE.read_text(encoding="utf-8").split("## The path of a query")[1].split("\n## ")[0]
+    section = section[section.index("\n1. ") :]
+    return [f"shared/vectorforge/{path}" for path in re.findall(r"`([a-z_]+(?:/[a-z_]+)*\.py)`", section)]
+
+
 def test_query_executes_few_files(trace: Trace) -> None:
     assert len(trace.calls) <= MAX_FILES, "\n".join(trace.files)
     assert trace.total_calls <= MAX_CALLS
+
+
+def test_described_path_is_the_path_executed(trace: Trace) -> None:
+    described = described_files()
+    assert len(described) >= 15
+    assert [file for file in described if file not in trace.calls] == []
