@@ -2,7 +2,7 @@
 // ---------------------------------------------------------------- one answer's stream, over as many connections as it takes
 const FIRST_BYTE_MS = 150000, SILENCE_MS = 60000;  // the server pings every 15 s once it has begun
 const STOP_WAIT_MS = 3000;
-/** Pauses before coming back, 31 s in all: the server goes on for about as long without a reader. */
+/** Pauses before reconnecting, 31 s in total: the server continues for about as long without a reader. */
 const RESUME_AFTER_MS = [250, 750, 2000, 4000, 8000, 8000, 8000];
 
 /** The connection ended before the answer did. */
@@ -20,7 +20,7 @@ class AnswerStream {
     Object.assign(this, { queryId: null, lastId: 0, ended: false, stopping: false, abandoned: false, resuming: false, connection: null, wake: null });
   }
 
-  /** Whether the rest can be asked for. */
+  /** True if the rest can be requested. */
   get canResume() { return this.queryId !== null && !this.ended; }
 
   /** Resolves when the last event has come, or the stream was abandoned; throws a Problem when it will never come. */
@@ -51,7 +51,7 @@ class AnswerStream {
     }
   }
 
-  /** Nothing more will come: 404 and 204 both say so. */
+  /** True at the end of the stream: 404 or 204. */
   lost() {
     this.queryId = null;
     return new Problem("The connection was lost, and the server does not have the rest of the answer any more.");
@@ -101,7 +101,7 @@ class AnswerStream {
     this.onResuming(isResuming);
   }
 
-  /** A pause that ends early when the network is back, or when nobody waits any more. */
+  /** A pause that ends early when the network is back or the answer is no longer wanted. */
   async wait(ms) {
     await new Promise((resolve) => {
       this.wake = resolve;

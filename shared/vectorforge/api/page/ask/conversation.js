@@ -2,7 +2,7 @@
 // ---------------------------------------------------------------- the conversation
 const talk = {
   turns: [],
-  following: false,  // whether the end of a growing answer is kept in view: only once the reader went there
+  following: false,  // true if the end of a growing answer stays in view: once the reader has scrolled there
   get running() { return this.turns.find((turn) => turn.running) ?? null; },
 
   ask(question) {

@@ -273,7 +273,7 @@ function progressOf(file, item, job, over) {
   return { jobId, state: "working", text: chunks ? `${text}, ${plural(chunks, "passage")}` : text };
 }
 
-/** At most 20 files and 40 MB a request: progress stays visible and the server's body limit is kept. */
+/** At most 20 files and 40 MB a request: for visible progress within the server's body limit. */
 function* batches(files) {
   let batch = [], bytes = 0;
   for (const file of files) {

@@ -1,5 +1,5 @@
 "use strict";
-/* Everything below builds DOM nodes and sets textContent. Nothing a server, document or person wrote is ever parsed
+/* Everything below builds DOM nodes and sets textContent. Text of a server, document or person is never parsed
    as HTML, and nothing in an answer becomes a link or an image: an answer cannot make this page send a request. */
 
 // ---------------------------------------------------------------- small DOM tools

@@ -16,7 +16,7 @@ function costText(done, meta) {
   return done.cached ? `${usd(done.cost_usd)}, from the cache` : usd(done.cost_usd);
 }
 
-/** What became of the passages, as bars; the numbers stand beside them, so that the list can be read aloud. */
+/** Retrieval funnel as bars, with the numbers as text for screen readers. */
 function funnelPicture(funnel) {
   const matched = typeof funnel.matched === "number" ? funnel.matched : null;
   const used = funnel.used ?? funnel.candidates - funnel.below_min_score - funnel.dropped_by_budget;

@@ -64,7 +64,7 @@ $("scroll").addEventListener("scroll", () => {
   talk.drawLatest();
 }, { passive: true });
 narrow.addEventListener("change", () => panel.fit());
-addEventListener("pagehide", () => talk.stop());  // nobody reads on: the model need not write on
+addEventListener("pagehide", () => talk.stop());  // stop the model: the page is closed
 
 document.addEventListener("keydown", (event) => {
   if (event.defaultPrevented || document.querySelector("dialog[open]")) return;
@@ -112,11 +112,11 @@ document.addEventListener("drop", async (event) => {
   dragging(0);
   const plain = [...event.dataTransfer.files].map((blob) => ({ name: blob.name, blob }));
   const entries = [...event.dataTransfer.items].map((item) => item.webkitGetAsEntry?.()).filter(Boolean);
-  documents.add(entries.some((entry) => entry.isDirectory) ? toldApart((await Promise.all(entries.map(filesOf))).flat()) : plain);
+  documents.add(entries.some((entry) => entry.isDirectory) ? distinguish((await Promise.all(entries.map(filesOf))).flat()) : plain);
 });
 
 /** Files of a folder by their name alone, as the server keeps them; by their path where two would be the same. */
-function toldApart(files) {
+function distinguish(files) {
   const last = (file) => file.name.split("/").at(-1), seen = new Map();
   for (const file of files) seen.set(last(file), (seen.get(last(file)) ?? 0) + 1);
   return files.map((file) => ({ ...file, name: seen.get(last(file)) > 1 ? file.name.replaceAll("/", " - ") : last(file) }));

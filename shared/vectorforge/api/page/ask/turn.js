@@ -82,7 +82,7 @@ class Turn {
     } catch (error) {
       this.problem ??= error instanceof Problem ? error : new Problem("This page failed to show the answer.");
     }
-    if (this.stream !== stream) return;  // asked again meanwhile
+    if (this.stream !== stream) return;  // a newer question replaced it
     this.showProgress(null);
     if (this.done) this.finish(this.done.finish_reason === "stopped" ? "stopped" : "answered");
     else this.finish(stream.stopping || stream.abandoned ? "stopped" : "failed");
@@ -99,7 +99,7 @@ class Turn {
     else if (event === "error") this.problem = problemFrom(value.problem ?? value, (value.problem ?? value).status ?? 500, null);
   }
 
-  /** Says below what there is of the answer what is going on with the rest; null: nothing special. */
+  /** Show the state of the rest below the answer; null: none. */
   showProgress(text) {
     this.progress?.remove();
     this.progress = text && el("p", { class: "state" }, text);
@@ -239,7 +239,7 @@ const INSTEAD = {
 };
 /** The title, else the source; of an absolute path its last part. */
 const sourceName = (item) => item.title || (item.document_source || item.source || `Source ${item.number}`).replace(/^\/.*\//, "");
-/** The heading path without the document's title, which stands beside it. */
+/** The heading path without the document's title, which is shown next to it. */
 const headingOf = (item) => {
   const parts = (item.heading ?? "").split(" > ");
   return (parts[0] === item.title ? parts.slice(1) : parts).join(" > ");
