@@ -9,9 +9,9 @@ from typing import Any, TypeAlias, cast
 
 import pytest
 
-from tests.clients.doors import Door, ServerKind, open_door
 from tests.clients.guides import Guides, serve_guides
 from tests.clients.npm import NodeScript, installed_modules
+from tests.clients.servers import ServedApi, ServerKind, serve_api
 from tests.support.aws.live_query_function import QuerySurroundings, query_surroundings
 from tests.support.vendors.fake_openai import FakeOpenAI
 from vectorforge.local.postgres import EmbeddedPostgres
@@ -80,9 +80,9 @@ async def surroundings(
 
 
 @pytest.fixture(params=["uvicorn", "lambda"])
-async def door(
+async def served_api(
     request: pytest.FixtureRequest, surroundings: QuerySurroundings, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Door]:
+) -> AsyncIterator[ServedApi]:
     """The server: behind uvicorn, then behind our Lambda runtime."""
-    async with open_door(cast("ServerKind", request.param), surroundings, monkeypatch) as opened:
+    async with serve_api(cast("ServerKind", request.param), surroundings, monkeypatch) as opened:
         yield opened

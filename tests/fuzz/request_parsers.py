@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from tests.fuzz.event_loop import result_of
-from tests.support.rag.passages import make_passage
+from tests.support.rag.chunks import make_chunk
 from vectorforge.api.mcp.tools import TOOLS
 from vectorforge.api.native.document_uploads import read_job_items
 from vectorforge.api.native.queries import read_cursor
@@ -137,7 +137,7 @@ def _in_pieces(text: str, size: int, feed: Callable[[str], Any], finish: Callabl
 def watch_answer(content: bytes) -> None:
     """Links, labels and citations of an answer: in pieces as in one; nothing that leads out gets through."""
     text, size = _text(content[1:]), 1 + (content[0] % 13 if content else 0)
-    passages = [make_passage(_PASSAGE, title="Refunds")]
+    passages = [make_chunk(_PASSAGE, title="Refunds")]
     for make in (lambda: LinkFilter(AllowedAddresses(lambda: [_PASSAGE])), lambda: LabelRewriter(passages)):
         whole, pieces = make(), make()
         told = "".join(_in_pieces(text, len(text) + 1, whole.feed, whole.finish))

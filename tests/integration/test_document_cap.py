@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.http.live_api import add_documents, live_api, new_collection, settings_for
-from tests.support.rag.passages import make_passage
+from tests.support.rag.chunks import make_chunk
 from vectorforge.config import QuerySettings
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.retriever.rerank import search_capped
@@ -66,7 +66,7 @@ async def test_document_cap_does_not_limit_a_single_document(
     st.integers(1, 4),
 )
 async def test_document_cap_fills_results_within_the_cap(documents: list[int], top_k: int, cap: int) -> None:
-    ranked = [make_passage(f"{place}", document_id=UUID(int=of)) for place, of in enumerate(documents)]
+    ranked = [make_chunk(f"{place}", document_id=UUID(int=of)) for place, of in enumerate(documents)]
     asked = []
 
     async def search(wanted: int) -> NearestChunks:

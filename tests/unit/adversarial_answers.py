@@ -1,6 +1,6 @@
 """Answers that cite what they should not, and honest ones that are spelled otherwise than their source."""
 
-from tests.support.rag.passages import make_passage as passage
+from tests.support.rag.chunks import make_chunk as passage
 
 PASSAGES = [
     passage(

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 from uuid import uuid4
 
-from tests.support.rag.passages import make_passage
+from tests.support.rag.chunks import make_chunk
 from vectorforge.api.openai.labels import (
     LabelRewriter,
     rewrite_labels,
@@ -39,10 +39,10 @@ Read: TypeAlias = Callable[[Sequence[str]], object]
 """Reads the pieces of one text, in order."""
 
 PASSAGES = [
-    make_passage(
+    make_chunk(
         "Dough rises 2 hours at 24 °C, says Anna Berg on 3 May 2024.", source="https://example.org/bread"
     ),
-    make_passage(
+    make_chunk(
         "The kettle of Example.com boils at 100 degrees. See https://example.org/a?b=1.", title="Kettle"
     ),
 ]
@@ -123,7 +123,7 @@ def _sentences(text: str) -> object:
 
 
 def _evidence(text: str) -> object:
-    passage = claims.Evidence(make_passage(text))
+    passage = claims.Evidence(make_chunk(text))
     found = claims.read_claims(
         "Anna Berg's 24 SDKs of max_retries, 3 May 2024, 12:30, https://example.org/a."
     )
@@ -132,7 +132,7 @@ def _evidence(text: str) -> object:
 
 def _compared(text: str) -> object:
     """Claims with other numbers than the text, looked for in the text."""
-    passage = claims.Evidence(make_passage(text))
+    passage = claims.Evidence(make_chunk(text))
     found = claims.read_claims(text.replace("7 ", "8 ").replace("two", "six"))
     return [passage.holds(claim) for claim in found]
 
@@ -148,7 +148,7 @@ def _assessed(text: str) -> object:
 
 def _footer(text: str) -> object:
     checker = CitationChecker("", PASSAGES)
-    named = cite(make_passage("x", source=text, title=text))
+    named = cite(make_chunk("x", source=text, title=text))
     return sources_footer([*checker.feed("So [1]."), *checker.finish()], [named])
 
 

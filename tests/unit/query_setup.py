@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 from uuid import uuid4
 
-from tests.support.rag.passages import make_passage
+from tests.support.rag.chunks import make_chunk
 from tests.support.rag.query_parts import LogList
 from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge.llm.registry import LLMProviderRegistry
@@ -18,7 +18,7 @@ from vectorforge.types import RetrievedChunk
 COLLECTION = uuid4()
 
 
-PASSAGES = [make_passage("Water boils at 100 degrees.", 0.9), make_passage("Ice melts at 0 degrees.", 0.7)]
+PASSAGES = [make_chunk("Water boils at 100 degrees.", 0.9), make_chunk("Ice melts at 0 degrees.", 0.7)]
 
 
 class ScriptedRetriever(BaseRetriever):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.rag.passages import make_passage
+from tests.support.rag.chunks import make_chunk
 from tests.support.vendors.scripted_llm import ScriptedLLM
 from tests.unit.query_setup import Setup
 from vectorforge.llm.providers.extractive import NO_ANSWER
@@ -84,7 +84,7 @@ async def test_answer_without_chunks_has_no_quality() -> None:
 
 async def test_verdict_events_follow_their_sentence_and_precede_usage() -> None:  # N10
     pieces = ["Water boils at ", "100 [Source 1] degrees", ". Ice", " melts at 5 degrees. ", "[Source 2]"]
-    setup = Setup([make_passage(WATER), make_passage("Ice melts at 0 degrees.")], ScriptedLLM(pieces))
+    setup = Setup([make_chunk(WATER), make_chunk("Ice melts at 0 degrees.")], ScriptedLLM(pieces))
     events = await setup.events()
     shape = [
         event.text

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.rag.passages import make_passage
+from tests.support.rag.chunks import make_chunk
 from tests.unit.adversarial_answers import ADVERSARIAL, HONEST, PASSAGES
 from vectorforge.llm.providers.quotations import split
 from vectorforge.pipeline.citations.check import CitationChecker
@@ -86,7 +86,7 @@ def test_quoted_text_is_never_marked_unsupported(name: str) -> None:
     text = (ROOT / name).read_text(encoding="utf-8")
     checked = 0
     for start in range(0, len(text), 1500):
-        source = make_passage(text[start : start + 1500], source=name)
+        source = make_chunk(text[start : start + 1500], source=name)
         for piece in split(source.chunk.text):
             if piece.kind == "code":
                 continue
@@ -134,7 +134,7 @@ def test_unparsable_numbers_yield_no_claim_values() -> None:
     (claim,) = read_claims("It takes " + "7" * 10_000 + " days.")
     assert isinstance(claim, Quantity)
     assert claim.values == frozenset()
-    passage = Evidence(make_passage("It takes " + "7" * 10_000 + " days, or 7."))
+    passage = Evidence(make_chunk("It takes " + "7" * 10_000 + " days, or 7."))
     assert not passage.holds(claim)
     (seven,) = read_claims("It takes 7 days.")
     assert passage.holds(seven)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.rag.passages import make_passage as passage
+from tests.support.rag.chunks import make_chunk as passage
 from vectorforge.pipeline.citations.check import CitationChecker
 from vectorforge.pipeline.citations.labels import find_labels, neutralise_labels
 from vectorforge.pipeline.context import ContextBuilder

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.rag.chunks import make_chunk as passage
 from tests.support.rag.fenced import unfenced
-from tests.support.rag.passages import make_passage as passage
 from vectorforge.errors import InvalidInputError
 from vectorforge.pipeline.context import ContextBuilder, ContextConfig, ContextFormat
 from vectorforge.pipeline.presets import RAG_QUERY, VECTORFORGE

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.rag.passages import make_passage
+from tests.support.rag.chunks import make_chunk
 from tests.support.rag.query_parts import LogList
 from vectorforge.errors import LLMContextOverflowError, LLMRequestError
 from vectorforge.llm.base import BaseLLMProvider
@@ -161,7 +161,7 @@ def words(count: int, name: str) -> str:
 
 
 def passages_of(*sizes: int) -> list[RetrievedChunk]:
-    return [make_passage(words(size, f"passage{number}word"), 0.9) for number, size in enumerate(sizes)]
+    return [make_chunk(words(size, f"passage{number}word"), 0.9) for number, size in enumerate(sizes)]
 
 
 def conversation(*sizes: int) -> tuple[HistoryMessage, ...]:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.rag.chunks import make_chunk
 from tests.support.rag.fenced import unfenced
-from tests.support.rag.passages import make_passage
 from tests.support.rag.query_parts import LogList
 from tests.support.vendors.hashing_embedder import HashingEmbedder
 from tests.support.vendors.scripted_llm import ScriptedLLM
@@ -37,8 +37,8 @@ from vectorforge.tokens import estimate_tokens
 from vectorforge.types import RetrievedChunk
 
 DOCS = "https://docs.example"
-ONE = make_passage("Install with pip.", 0.9, source=f"{DOCS}/install", title="Install")
-TWO = make_passage("Run the server.", 0.8, source=f"{DOCS}/run")
+ONE = make_chunk("Install with pip.", 0.9, source=f"{DOCS}/install", title="Install")
+TWO = make_chunk("Run the server.", 0.8, source=f"{DOCS}/run")
 HISTORY = history_of((f"question {n}", f"answer {n} " + "x" * 300) for n in range(1, 6))
 SAID = {
     "answer": "Use pip.",
@@ -138,12 +138,12 @@ def test_docrag_prompts_are_exact() -> None:  # D-023, D-025, C08
 
 
 def test_placeholders_in_documents_are_not_substituted() -> None:
-    payload = built([make_passage("Set {query} and {context}.", source="a.md")])
+    payload = built([make_chunk("Set {query} and {context}.", source="a.md")])
     assert "Content: Set {query} and {context}.\n" in payload.user_message
 
 
 def test_docrag_budget_drops_history_before_chunks() -> None:  # C06, D-021, D-022
-    passages = [make_passage("word " * 700, source=f"{n}.md") for n in range(7)]
+    passages = [make_chunk("word " * 700, source=f"{n}.md") for n in range(7)]
     payload = built(passages, HISTORY)  # passages alone are over the budget
     assert payload.exchanges_truncated == 3
     assert payload.used == passages[: len(payload.used)]
@@ -155,7 +155,7 @@ def test_docrag_budget_drops_history_before_chunks() -> None:  # C06, D-021, D-0
 
 def test_docrag_budget_drops_oldest_exchange_first() -> None:  # C06
     history = history_of([("old " * 2000, "a"), ("new", "b")])
-    passages = [make_passage("word " * 2500, source="a.md")]
+    passages = [make_chunk("word " * 2500, source="a.md")]
     payload = built(passages, history)
     assert payload.exchanges_truncated == 1
     assert payload.assembled_context.startswith("Previous Q: new\nPrevious A: b...\n\n--- RELEVANT")
@@ -164,7 +164,7 @@ def test_docrag_budget_drops_oldest_exchange_first() -> None:  # C06
 
 @given(st.lists(st.integers(1, 9000), max_size=6), st.lists(st.integers(0, 9000), max_size=4))
 def test_docrag_context_stays_in_budget(sizes: list[int], questions: list[int]) -> None:  # C06
-    passages = [make_passage("a word. " * (size // 8 + 1), source="a.md") for size in sizes]
+    passages = [make_chunk("a word. " * (size // 8 + 1), source="a.md") for size in sizes]
     payload = built(passages, history_of(("q " * (n // 2), "a") for n in questions))
     assert estimate_tokens(payload.assembled_context, "gpt-4o") == payload.token_count <= 4000
     assert [c.chunk.id for c in payload.used] == [c.chunk.id for c in passages[: len(payload.used)]]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.rag.passages import make_passage
+from tests.support.rag.chunks import make_chunk
 from tests.support.rag.query_parts import LogList
 from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge.errors import LLMError
@@ -64,7 +64,7 @@ async def test_funnel_counts_add_up(
     cited: list[int],
     fails: bool,
 ) -> None:
-    stored = [make_passage("Tea is warm. " * words, score) for score, words in passages]
+    stored = [make_chunk("Tea is warm. " * words, score) for score, words in passages]
     answer = "Tea is warm" + "".join(f" [Source {number}]" for number in cited) + "."
     error = LLMError("The model failed.") if fails and passages else None
     try:
@@ -84,7 +84,7 @@ async def test_funnel_counts_add_up(
 
 async def test_funnel_counts_each_step() -> None:
     long = "Tea is best at eighty degrees. " * 30
-    stored = [make_passage(long, score) for score in (0.9, 0.8, 0.7, 0.2, 0.1, 0.0)]
+    stored = [make_chunk(long, score) for score in (0.9, 0.8, 0.7, 0.2, 0.1, 0.0)]
     # the context's 3 * 200 tokens hold two passages of some 235
     answer = "Tea is best at 80 [Source 1], [Source 1] and [Source 7]."
     result = await ask(stored, answer, top_k=5, min_score=0.5, max_tokens=200)
@@ -97,11 +97,11 @@ async def test_funnel_counts_each_step() -> None:
 async def test_funnel_without_results_is_empty(min_score: float | None) -> None:
     nothing = await ask([], "Never said.", min_score=min_score)
     assert (nothing.outcome, nothing.funnel) == ("empty", Funnel(matched=0))
-    poor = await ask([make_passage("Coffee.", 0.1)], "Never said.", min_score=0.5)
+    poor = await ask([make_chunk("Coffee.", 0.1)], "Never said.", min_score=0.5)
     assert (poor.outcome, poor.funnel) == ("empty", Funnel(matched=1, candidates=1, below_min_score=1))
 
 
 def test_funnel_matched_is_none_without_store_count() -> None:
-    found = RetrievedChunks(NearestChunks([make_passage("Tea.", 0.9)]), None)
+    found = RetrievedChunks(NearestChunks([make_chunk("Tea.", 0.9)]), None)
     assert (len(found), found.matched, found.matched_is_at_least) == (1, None, False)
     assert found[:1] == list(found)

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.rag.passages import make_passage
+from tests.support.rag.chunks import make_chunk
 from tests.unit.linear_readers import STREAMED, WHOLE, Read
 from vectorforge.pipeline.citations import claims
 
@@ -126,7 +126,7 @@ def test_repeated_unit_parsing_time_grows_linearly(unit: str) -> None:  # issue 
 def test_name_lookup_time_is_independent_of_word_count() -> None:  # issue 16 A
     def read(pieces: Sequence[str]) -> object:
         words = " ".join(f"Word{number:x}".translate(LETTERS) for number in range(len(pieces)))
-        passage = claims.Evidence(make_passage(words))
+        passage = claims.Evidence(make_chunk(words))
         return [
             passage.holds(claims.Name((f"other{number:x}".translate(LETTERS),)))
             for number in range(len(pieces))

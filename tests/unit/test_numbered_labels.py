@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.rag.passages import make_passage
+from tests.support.rag.chunks import make_chunk
 from vectorforge.api.openai.labels import LabelRewriter, rewrite_labels
 from vectorforge.pipeline.citations.check import CitationChecker
 from vectorforge.pipeline.types import Citation
 
 PASSAGES = [
-    make_passage("Dough rises two hours.", source="https://example.org/bread", title="Bread"),
-    make_passage("The kettle boils at 100 degrees.", source="kettle.md"),
-    make_passage("Oil the chain.", source="bike.md"),
+    make_chunk("Dough rises two hours.", source="https://example.org/bread", title="Bread"),
+    make_chunk("The kettle boils at 100 degrees.", source="kettle.md"),
+    make_chunk("Oil the chain.", source="bike.md"),
 ]
 
 
@@ -77,7 +77,7 @@ def test_unrewritten_citation_moves_with_surrounding_text() -> None:
 
 def test_withheld_label_is_not_located_yet() -> None:
     rewriter = LabelRewriter()
-    chunk = make_passage("Tea.").chunk
+    chunk = make_chunk("Tea.").chunk
     label = Citation(1, 3, 6, chunk.id, chunk.document_id)
     assert rewriter.feed("So [1]") == "So "  # "(" might follow and make a link of it
     assert not rewriter.has_emitted(label)

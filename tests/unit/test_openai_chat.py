@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 from pydantic import ValidationError
 
-from tests.support.rag.passages import make_passage
+from tests.support.rag.chunks import make_chunk
 from vectorforge.api.openai.chat import ChatChunkEncoder, ChatFormat, reject_unsupported
 from vectorforge.api.openai.labels import sources_footer, without_sources_footer
 from vectorforge.api.openai.request_schemas import ChatCompletionRequest
@@ -139,9 +139,9 @@ def test_unicode_line_separators_are_escaped() -> None:
 
 def test_sources_footer_lists_cited_sources_once_and_is_removable() -> None:
     passages = [
-        make_passage("x", source="https://example.org/a (b)", title="A [x]\n# y"),
-        make_passage("x", source="b_c.md"),
-        make_passage("x", source="d.md", title="D"),
+        make_chunk("x", source="https://example.org/a (b)", title="A [x]\n# y"),
+        make_chunk("x", source="b_c.md"),
+        make_chunk("x", source="d.md", title="D"),
     ]
     sources = [cite(passage) for passage in passages]
     citations = [Citation(n, 0, 3, uuid4(), uuid4()) for n in (3, 1, 2, 1)]

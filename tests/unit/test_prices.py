@@ -4,7 +4,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.support.rag.passages import make_passage
+from tests.support.rag.chunks import make_chunk
 from tests.support.rag.query_parts import LogList
 from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge.config import LLMSettings, ModelPrice, VectorForgeConfig
@@ -135,7 +135,7 @@ class Desk:
         return [event async for event in events]
 
 
-PASSAGE = make_passage("Water boils at 100 degrees.")
+PASSAGE = make_chunk("Water boils at 100 degrees.")
 
 
 @pytest.mark.parametrize("buffered", [True, False])

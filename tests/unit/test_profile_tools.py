@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from openai.types.chat import ChatCompletionFunctionToolParam
 from pydantic import TypeAdapter, ValidationError
 
-from tests.support.rag.passages import make_passage
+from tests.support.rag.chunks import make_chunk
 from tests.support.vendors.hashing_embedder import DIMENSION, HashingEmbedder
 from vectorforge.errors import InvalidInputError
 from vectorforge.ingestion.profile import RAGIngestionPipeline
@@ -79,7 +79,7 @@ async def test_profile_context_is_a_prefix_of_the_ranking(texts: Sequence[str], 
     store = ProfileVectorStore(embedder, store=InMemoryVectorStore(), collection=collection)
     pipeline = RAGRetrievalPipeline(store, embedder)
     metadata = {"profile_id": 1, "source_type": "cv", "source_id": "1"}
-    chunks = [RetrievedChunk.of(make_passage(text, metadata=metadata)) for text in texts]
+    chunks = [RetrievedChunk.of(make_chunk(text, metadata=metadata)) for text in texts]
     context = await pipeline.format_context(chunks, max_length)
     assert len(context) <= max_length
     whole = [await pipeline.format_context(chunks[:number], 100_000) for number in range(1, len(chunks) + 1)]
@@ -95,7 +95,7 @@ async def test_profile_context_is_a_prefix_of_the_ranking(texts: Sequence[str], 
 # C06: the best passage alone is too long: its start, up to the end of a sentence
 async def test_overlong_chunk_is_cut_at_sentence(pipeline: RAGRetrievalPipeline) -> None:
     metadata = {"profile_id": 1, "source_type": "cv", "source_id": "1"}
-    long = RetrievedChunk.of(make_passage("A sentence of bread. " * 100, metadata=metadata))
+    long = RetrievedChunk.of(make_chunk("A sentence of bread. " * 100, metadata=metadata))
     context = await pipeline.format_context([long], 300)
     assert 200 < len(context) <= 300
     assert context.endswith("A sentence of bread.")

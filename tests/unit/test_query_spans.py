@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 
 from tests.support.aws.span_list import SpanList
-from tests.support.rag.passages import make_passage
+from tests.support.rag.chunks import make_chunk
 from tests.support.rag.query_parts import LogList
 from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge.deadline import Deadline
@@ -38,7 +38,7 @@ class OnePassage(BaseRetriever):
     async def find(self, request: RetrievalRequest) -> RetrievedChunks:
         if self._error is not None:
             raise self._error
-        return RetrievedChunks([make_passage("Water boils at 100 degrees.")])
+        return RetrievedChunks([make_chunk("Water boils at 100 degrees.")])
 
 
 class Traced:

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.rag.chunks import make_chunk
 from tests.support.rag.fenced import unfenced
-from tests.support.rag.passages import make_passage
 from tests.support.vendors.scripted_llm import ScriptedLLM
 from tests.unit.query_setup import COLLECTION, PASSAGES, Setup
 from vectorforge.deadline import Deadline
@@ -101,7 +101,7 @@ async def test_unknown_provider_raises_invalid_input() -> None:
 
 
 async def test_context_budget_is_three_times_max_tokens() -> None:  # A-106, C06
-    setup = Setup([make_passage("word " * 400, 0.9), make_passage("word " * 400, 0.8)])
+    setup = Setup([make_chunk("word " * 400, 0.9), make_chunk("word " * 400, 0.8)])
     result = await setup.service.query("q", COLLECTION, QueryConfig(max_tokens=200))
     assert len(result.retrieved_chunks) == 2
     assert len(result.used_chunk_ids) == 1

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 from pydantic import SecretStr
 
-from tests.support.rag.passages import make_passage
+from tests.support.rag.chunks import make_chunk
 from tests.support.vendors.fake_reranker import FakeReranker
 from vectorforge.deadline import Deadline
 from vectorforge.errors import DeadlineExceededError
@@ -32,7 +32,7 @@ class Fixed(BaseRetriever):
 
     async def find(self, request: RetrievalRequest) -> RetrievedChunks:
         self.asked.append(request)
-        found = [make_passage(text, score=0.9 - n / 1000) for n, text in enumerate(self.texts)]
+        found = [make_chunk(text, score=0.9 - n / 1000) for n, text in enumerate(self.texts)]
         passages = RetrievedChunks(found[: request.top_k])
         passages.matched = 77
         return passages

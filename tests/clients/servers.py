@@ -28,7 +28,7 @@ SETTINGS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class ServedApi:
     """A running server with one document, and its vendor."""
 
     kind: ServerKind
@@ -47,34 +47,34 @@ class Door:
 
 
 @asynccontextmanager
-async def open_door(
+async def serve_api(
     kind: ServerKind, surroundings: QuerySurroundings, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Door]:
+) -> AsyncIterator[ServedApi]:
     """Serve until the end of the block, with the same settings in both places."""
     if kind == "lambda":
         function = query_function(surroundings, "stream", variables=SETTINGS)
         async with FunctionProcess(function) as process, FunctionUrl(process) as entrance:
-            yield Door(kind, entrance.url, surroundings)
+            yield ServedApi(kind, entrance.url, surroundings)
         return
     for name, value in {**surroundings.environment(), **SETTINGS}.items():
         monkeypatch.setenv(name, value)
     application = Application.build(VectorForgeConfig.from_environment())
     async with serve(create_app(application)) as url:
-        yield Door(kind, url, surroundings)
+        yield ServedApi(kind, url, surroundings)
 
 
-async def check_end(door: Door, query_id: str, text: str) -> None:
+async def check_end(served_api: ServedApi, query_id: str, text: str) -> None:
     """What becomes of an answer whose reader has gone, and that others are still answered.
 
     uvicorn tells the application, which closes the vendor's stream. Lambda does not: the
     function goes on to the answer's end, as AWS documents it.
     """
-    vendor = door.surroundings.vendor
-    if door.kind == "uvicorn":
+    vendor = served_api.surroundings.vendor
+    if served_api.kind == "uvicorn":
         async with asyncio.timeout(10):
             await vendor.requests[-1].client_closed.wait()
-    outcome = "aborted" if door.kind == "uvicorn" else "answered"
-    async with door.surroundings.client(door.url) as native, asyncio.timeout(20):
+    outcome = "aborted" if served_api.kind == "uvicorn" else "answered"
+    async with served_api.surroundings.client(served_api.url) as native, asyncio.timeout(20):
         while True:
             response = await native.get(f"/v1/queries/{query_id}")
             if response.status_code == 200 and response.json()["outcome"] != "started":
@@ -87,13 +87,13 @@ async def check_end(door: Door, query_id: str, text: str) -> None:
         assert again.json()["response"] == "The answer is 42 [Source 1]."
 
 
-def held_back(door: Door) -> Reply:
+def held_back(served_api: ServedApi) -> Reply:
     """An answer that does not end by itself; on Lambda it does when the client has had time to go."""
     gone = asyncio.Event()
 
     async def gate(number: int) -> None:
         if number == 1:
-            if door.kind == "lambda":
+            if served_api.kind == "lambda":
                 asyncio.get_running_loop().call_later(1, gone.set)
             await gone.wait()
 

@@ -1,4 +1,4 @@
-"""Unmodified clients at uvicorn's door and at our Lambda runtime's: the same answers, errors and ends."""
+"""Unmodified clients of uvicorn and of the Lambda runtime: the same answers, errors and ends."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ from mcp import Client
 from openai import AsyncOpenAI
 
 from tests.clients.conftest import RunNode, StartNode
-from tests.clients.doors import QUESTION, Door, check_end, held_back
+from tests.clients.servers import QUESTION, ServedApi, check_end, held_back
 from tests.support.http.event_stream import ReceivedEvent, check_order, read_events
 from tests.support.http.mcp_client import MODES, mcp_client
 from tests.support.vendors.fake_vendor import Reply
@@ -27,17 +27,17 @@ BROKEN = Reply(texts=("It takes", " five"), ending="cut")
 
 
 @pytest.fixture
-async def client(door: Door) -> AsyncIterator[AsyncOpenAI]:
-    async with AsyncOpenAI(base_url=f"{door.url}/v1", api_key=door.key, max_retries=0) as opened:
+async def client(served_api: ServedApi) -> AsyncIterator[AsyncOpenAI]:
+    async with AsyncOpenAI(base_url=f"{served_api.url}/v1", api_key=served_api.key, max_retries=0) as opened:
         yield opened
 
 
 # -- a plain reader of server-sent events
 
 
-async def asked_natively(door: Door, **body: Any) -> tuple[int, list[ReceivedEvent]]:
+async def asked_natively(served_api: ServedApi, **body: Any) -> tuple[int, list[ReceivedEvent]]:
     async with (
-        door.surroundings.client(door.url) as native,
+        served_api.surroundings.client(served_api.url) as native,
         native.stream("POST", "/v1/rag/query", json={"query": QUESTION, "stream": True, **body}) as response,
     ):
         if response.status_code != 200:
@@ -46,10 +46,10 @@ async def asked_natively(door: Door, **body: Any) -> tuple[int, list[ReceivedEve
         return 200, [event async for event in read_events(response.aiter_lines())]
 
 
-async def test_sse_reader_receives_answer_and_errors(door: Door) -> None:
-    vendor = door.surroundings.vendor
+async def test_sse_reader_receives_answer_and_errors(served_api: ServedApi) -> None:
+    vendor = served_api.surroundings.vendor
     vendor.script(Reply(texts=TEXTS))
-    _, events = await asked_natively(door)
+    _, events = await asked_natively(served_api)
     check_order(events)
     found = {event.name: event.data for event in events}
     assert found["done"]["answer"] == "".join(TEXTS)
@@ -57,20 +57,20 @@ async def test_sse_reader_receives_answer_and_errors(door: Door) -> None:
     assert (found["citation"]["source_number"], found["citation"]["verdict"]) == (1, "supported")
     assert (found["usage"]["prompt_tokens"], found["usage"]["completion_tokens"]) == (11, 7)
 
-    status, [problem] = await asked_natively(door, collection="nowhere")
+    status, [problem] = await asked_natively(served_api, collection="nowhere")
     assert (status, problem.data["code"]) == (404, "not_found")
     vendor.script(BROKEN)
-    _, events = await asked_natively(door)
+    _, events = await asked_natively(served_api)
     check_order(events)
     assert "".join(event.data["text"] for event in events if event.name == "token") == "It takes five"
     assert events[-1].name == "error"
     assert events[-1].data["code"] == "llm_stream_broken"
 
 
-async def test_sse_reader_disconnect_aborts_query_and_logs_partial_answer(door: Door) -> None:
-    door.surroundings.vendor.script(held_back(door))
+async def test_sse_reader_disconnect_aborts_query_and_logs_partial_answer(served_api: ServedApi) -> None:
+    served_api.surroundings.vendor.script(held_back(served_api))
     async with (
-        door.surroundings.client(door.url) as native,
+        served_api.surroundings.client(served_api.url) as native,
         native.stream("POST", "/v1/rag/query", json={"query": QUESTION, "stream": True}) as response,
     ):
         async for event in read_events(response.aiter_lines()):
@@ -78,16 +78,16 @@ async def test_sse_reader_disconnect_aborts_query_and_logs_partial_answer(door: 
                 query_id = event.data["request_id"]
             if event.name == "token":
                 break
-    await check_end(door, query_id, "It takes five")
+    await check_end(served_api, query_id, "It takes five")
 
 
 # -- the openai package
 
 
 async def test_openai_chat_completions_return_answer_with_annotations(
-    door: Door, client: AsyncOpenAI
+    served_api: ServedApi, client: AsyncOpenAI
 ) -> None:
-    vendor = door.surroundings.vendor
+    vendor = served_api.surroundings.vendor
     vendor.script(Reply(texts=TEXTS), Reply(texts=TEXTS))
     whole = await client.chat.completions.create(model=MODEL, messages=ASKED)
     message = whole.choices[0].message
@@ -107,14 +107,14 @@ async def test_openai_chat_completions_return_answer_with_annotations(
     assert final.usage == whole.usage
 
 
-async def test_openai_chat_errors_raise_typed_exceptions(door: Door, client: AsyncOpenAI) -> None:
+async def test_openai_chat_errors_raise_typed_exceptions(served_api: ServedApi, client: AsyncOpenAI) -> None:
     for stream in (False, True):
         with pytest.raises(openai.NotFoundError) as unknown:
             await client.chat.completions.create(model="vectorforge/none", messages=ASKED, stream=stream)
         assert unknown.value.code == "model_not_found"
     with pytest.raises(openai.AuthenticationError):
         await client.with_options(api_key="wrong").models.list()
-    door.surroundings.vendor.script(BROKEN)
+    served_api.surroundings.vendor.script(BROKEN)
     said: list[str | None] = []
     answer = await client.chat.completions.create(model=MODEL, messages=ASKED, stream=True)
 
@@ -128,18 +128,20 @@ async def test_openai_chat_errors_raise_typed_exceptions(door: Door, client: Asy
     assert broken.value.code == "llm_stream_broken"
 
 
-async def test_openai_chat_stream_close_aborts_the_query(door: Door, client: AsyncOpenAI) -> None:
-    door.surroundings.vendor.script(held_back(door))
+async def test_openai_chat_stream_close_aborts_the_query(served_api: ServedApi, client: AsyncOpenAI) -> None:
+    served_api.surroundings.vendor.script(held_back(served_api))
     stream = await client.chat.completions.create(model=MODEL, messages=ASKED, stream=True)
     async for chunk in stream:
         if chunk.choices[0].delta.content:
             break
     await stream.close()
-    await check_end(door, chunk.id.removeprefix("chatcmpl-"), "It takes five")
+    await check_end(served_api, chunk.id.removeprefix("chatcmpl-"), "It takes five")
 
 
-async def test_openai_responses_return_answer_citations_and_errors(door: Door, client: AsyncOpenAI) -> None:
-    vendor = door.surroundings.vendor
+async def test_openai_responses_return_answer_citations_and_errors(
+    served_api: ServedApi, client: AsyncOpenAI
+) -> None:
+    vendor = served_api.surroundings.vendor
     vendor.script(Reply(texts=TEXTS), Reply(texts=TEXTS), BROKEN)
     whole = await client.responses.create(model=MODEL, input=QUESTION)
     assert whole.output_text == ANSWER
@@ -172,8 +174,10 @@ async def test_openai_responses_return_answer_citations_and_errors(door: Door, c
         await client.responses.create(model="vectorforge/none", input=QUESTION, stream=True)
 
 
-async def test_openai_response_stream_close_aborts_the_query(door: Door, client: AsyncOpenAI) -> None:
-    door.surroundings.vendor.script(held_back(door))
+async def test_openai_response_stream_close_aborts_the_query(
+    served_api: ServedApi, client: AsyncOpenAI
+) -> None:
+    served_api.surroundings.vendor.script(held_back(served_api))
     stream = await client.responses.create(model=MODEL, input=QUESTION, stream=True)
     query_id = ""
     async for event in stream:
@@ -182,17 +186,17 @@ async def test_openai_response_stream_close_aborts_the_query(door: Door, client:
         if event.type == "response.output_text.delta":
             break
     await stream.close()
-    await check_end(door, query_id, "It takes five")
+    await check_end(served_api, query_id, "It takes five")
 
 
 # -- the official MCP client
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_mcp_client_calls_tools_and_receives_errors(door: Door, mode: str) -> None:
-    vendor, tenant = door.surroundings.vendor, door.surroundings.tenant
+async def test_mcp_client_calls_tools_and_receives_errors(served_api: ServedApi, mode: str) -> None:
+    vendor, tenant = served_api.surroundings.vendor, served_api.surroundings.tenant
     vendor.script(Reply(texts=TEXTS), Failure(500))
-    async with mcp_client(door.url, tenant, mode=mode) as client:
+    async with mcp_client(served_api.url, tenant, mode=mode) as client:
         names = [tool.name for tool in (await client.list_tools()).tools]
         assert names == ["semantic_search", "semantic_search_with_context", "ask"]
         found = await called(client, "semantic_search", query=QUESTION)
@@ -206,23 +210,25 @@ async def test_mcp_client_calls_tools_and_receives_errors(door: Door, mode: str)
         failed = await called(client, "ask", query=QUESTION)
         assert failed.is_error
     async with httpx2.AsyncClient() as http:
-        nobody = await http.post(f"{door.url}/mcp", json={"jsonrpc": "2.0", "method": "ping", "id": 1})
+        nobody = await http.post(f"{served_api.url}/mcp", json={"jsonrpc": "2.0", "method": "ping", "id": 1})
     assert nobody.status_code == 401
 
 
-async def test_mcp_client_cancel_leaves_server_usable(door: Door) -> None:
+async def test_mcp_client_cancel_leaves_server_usable(served_api: ServedApi) -> None:
     """The server is as good as before; a call has one answer, so there is nothing to be kept of it."""
-    vendor = door.surroundings.vendor
+    vendor = served_api.surroundings.vendor
     vendor.script(Reply(texts=TEXTS, pause_s=0.3))
-    async with mcp_client(door.url, door.surroundings.tenant) as client:
+    async with mcp_client(served_api.url, served_api.surroundings.tenant) as client:
         given_up = asyncio.create_task(called(client, "ask", query=QUESTION))
         async with asyncio.timeout(20):
             while not vendor.requests:  # noqa: ASYNC110 - the vendor tells nobody
                 await asyncio.sleep(0.02)
         given_up.cancel()
         await asyncio.gather(given_up, return_exceptions=True)
-    await asyncio.sleep(1 if door.kind == "lambda" else 0)  # one question at a time, and nobody tells it
-    async with mcp_client(door.url, door.surroundings.tenant) as client:
+    await asyncio.sleep(
+        1 if served_api.kind == "lambda" else 0
+    )  # one question at a time, and nobody tells it
+    async with mcp_client(served_api.url, served_api.surroundings.tenant) as client:
         answer = await called(client, "ask", query=QUESTION)
     assert answer.structured_content["answer"] == "The answer is 42 [Source 1]."
 
@@ -235,10 +241,12 @@ async def called(client: Client, tool: str, **arguments: Any) -> Any:
 # -- the AI SDK
 
 
-async def test_ai_sdk_chat_receives_answer_sources_and_errors(door: Door, run_node: RunNode) -> None:
-    vendor = door.surroundings.vendor
+async def test_ai_sdk_chat_receives_answer_sources_and_errors(
+    served_api: ServedApi, run_node: RunNode
+) -> None:
+    vendor = served_api.surroundings.vendor
     vendor.script(Reply(texts=TEXTS), BROKEN)
-    said = await run_node("ui_stream.mjs", {**door.options, "text": QUESTION})
+    said = await run_node("ui_stream.mjs", {**served_api.options, "text": QUESTION})
     assert said["errors"] == []
     message = said["message"]
     [source] = [part for part in message["parts"] if part["type"] == "source-document"]
@@ -249,22 +257,22 @@ async def test_ai_sdk_chat_receives_answer_sources_and_errors(door: Door, run_no
     usage = message["metadata"]["usage"]
     assert (usage["inputTokens"], usage["outputTokens"]) == (11, 7)
 
-    broken = await run_node("ui_stream.mjs", {**door.options, "text": QUESTION})
+    broken = await run_node("ui_stream.mjs", {**served_api.options, "text": QUESTION})
     assert broken["errors"] == ["The answer of provider openai broke off before its end"]
     assert [part["text"] for part in broken["message"]["parts"] if part["type"] == "text"] == [
         "It takes five"
     ]
 
-    nowhere = {**door.options, "text": QUESTION, "body": {"collection": "nowhere"}}
+    nowhere = {**served_api.options, "text": QUESTION, "body": {"collection": "nowhere"}}
     refused = (await run_node("ui_stream.mjs", nowhere))["failed"]
     assert (refused["name"], refused["status"]) == ("AI_APICallError", 404)
 
 
-async def test_ai_sdk_abort_aborts_the_query(door: Door, start_node: StartNode) -> None:
-    door.surroundings.vendor.script(held_back(door))
-    script = await start_node("ui_stream.mjs", {**door.options, "text": QUESTION, "abortAtText": True})
+async def test_ai_sdk_abort_aborts_the_query(served_api: ServedApi, start_node: StartNode) -> None:
+    served_api.surroundings.vendor.script(held_back(served_api))
+    script = await start_node("ui_stream.mjs", {**served_api.options, "text": QUESTION, "abortAtText": True})
     async with asyncio.timeout(60):
         query_id = (await script.read())["aborting"]
         assert (await script.read())["readingEndedWith"] == "AbortError"
         await script.end()
-    await check_end(door, query_id, "It takes five")
+    await check_end(served_api, query_id, "It takes five")

@@ -1,11 +1,11 @@
-"""The AI SDK's provider package for OpenAI at uvicorn's door and at our Lambda runtime's."""
+"""The AI SDK's provider package for OpenAI of uvicorn and of the Lambda runtime."""
 
 import asyncio
 
 import pytest
 
 from tests.clients.conftest import RunNode, StartNode
-from tests.clients.doors import QUESTION, Door, check_end, held_back
+from tests.clients.servers import QUESTION, ServedApi, check_end, held_back
 from tests.support.vendors.fake_vendor import Reply
 
 SCRIPT = "provider.mjs"
@@ -17,10 +17,10 @@ PROVIDERS = pytest.mark.parametrize("provider", ["chat", "responses"])
 
 @PROVIDERS
 async def test_ai_sdk_provider_receives_answers_and_errors(
-    door: Door, run_node: RunNode, provider: str
+    served_api: ServedApi, run_node: RunNode, provider: str
 ) -> None:
-    asked = {**door.options, "provider": provider, "text": QUESTION}
-    door.surroundings.vendor.script(
+    asked = {**served_api.options, "provider": provider, "text": QUESTION}
+    served_api.surroundings.vendor.script(
         Reply(texts=TEXTS), Reply(texts=TEXTS), Reply(texts=("It takes", " five"), ending="cut")
     )
     for stream in (False, True):
@@ -40,15 +40,15 @@ async def test_ai_sdk_provider_receives_answers_and_errors(
 
 @PROVIDERS
 async def test_ai_sdk_provider_abort_aborts_the_query(
-    door: Door, start_node: StartNode, provider: str
+    served_api: ServedApi, start_node: StartNode, provider: str
 ) -> None:
-    door.surroundings.vendor.script(held_back(door))
+    served_api.surroundings.vendor.script(held_back(served_api))
     asked = {"provider": provider, "stream": True, "text": QUESTION, "abortAtText": True}
-    script = await start_node(SCRIPT, {**door.options, **asked})
+    script = await start_node(SCRIPT, {**served_api.options, **asked})
     async with asyncio.timeout(60):
         assert await script.read() == {"aborting": True}
         assert (await script.read())["types"][-1] == "abort"
         await script.end()
-    async with door.surroundings.client(door.url) as native:
+    async with served_api.surroundings.client(served_api.url) as native:
         (query,) = (await native.get("/v1/queries")).json()["queries"]
-    await check_end(door, query["id"], "It takes five")
+    await check_end(served_api, query["id"], "It takes five")

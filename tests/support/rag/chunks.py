@@ -8,7 +8,7 @@ from vectorforge.tokens import estimate_tokens
 from vectorforge.types import Chunk, RetrievedChunk
 
 
-def make_passage(
+def make_chunk(
     text: str,
     score: float = 0.5,
     *,
