@@ -234,8 +234,7 @@ class QueryService:
     ) -> QueryRun:
         """Run step 0, in one round trip; ``events`` or ``result`` runs the others.
 
-        The arguments are those of ``query``; ``buffered`` has the model return the whole answer at once, and
-        ``stop`` ends the answer early, while the events still come to their end.
+        Arguments as for ``query``; ``buffered`` requests the whole answer at once, ``stop`` ends it early.
 
         Raises:
             VectorForgeError: The collection does not exist, a limit is reached, or the database failed; the
@@ -276,8 +275,7 @@ class QueryService:
             error = VectorForgeError("The question could not be answered because of an internal error.")
             error.__cause__ = exc
             last = self._fail(run, error)
-        except BaseException:
-            # The client disconnected (GeneratorExit) or the server is stopping (CancelledError).
+        except BaseException:  # a disconnect (GeneratorExit) or a shutdown (CancelledError)
             run.outcome = "aborted"
             await self._log_query(run)
             raise

