@@ -61,7 +61,7 @@ async def vendor_api(
 ) -> AsyncIterator[tuple[FakeVendor, LiveApi, str]]:
     make: Make = request.param
     vendor, build = make()
-    prices = LLMSettings(model_prices={"gpt-4o": ModelPrice(input=2.5, output=10.0)})
+    prices = LLMSettings(model_prices={"gpt-4o": ModelPrice(input=7.0, output=30.0)})
     async with vendor:
         tenant = make_tenant()
         async with live_api(settings_for(postgres_server.app_url, [tenant], llm=prices), build()) as api:
@@ -126,7 +126,7 @@ async def test_dry_run_reports_cost_for_known_price(vendor_api: tuple[FakeVendor
         dry = (await client.post("/v1/rag/query", json={"query": "kettle?", "dry_run": True})).json()
     tokens = dry["prompt_tokens"]
     prices: dict[str, tuple[float, float] | None] = {
-        "openai": (2.5, 10.0), "anthropic": (2.0, 10.0), "max_serve": (0.0, 0.0)
+        "openai": (7.0, 30.0), "anthropic": (2.0, 10.0), "max_serve": (0.0, 0.0)
     }  # fmt: skip
     price = prices[dry["provider"]]
     assert price is not None
