@@ -69,7 +69,7 @@ def test_sam_builds_a_function_without_docker(sam: Callable[..., str], tmp_path:
     sam("build", "MigrateFunction", "--build-dir", str(tmp_path / "build"))
     built = tmp_path / "build" / "MigrateFunction"
     assert (built / "functions" / "migrate" / "handler.py").is_file()
-    assert (built / "vectorforge" / "serverless" / "migrate.py").is_file()
+    assert (built / "vectorforge" / "aws" / "handlers" / "migrate.py").is_file()
 
 
 def test_local_template_lists_every_function_with_its_handler(functions: dict[str, dict[str, Any]]) -> None:
@@ -160,7 +160,7 @@ def test_function_permissions_are_exactly_those_needed(functions: dict[str, dict
 def test_guides_list_function_permissions(
     functions: dict[str, dict[str, Any]], name: str, guides: list[str]
 ) -> None:
-    text = "".join((ROOT / "docs" / f"{guide}.md").read_text() for guide in guides)
+    text = "".join((ROOT / "docs" / "operate" / f"{guide}.md").read_text() for guide in guides)
     listed = set(re.findall(r"`((?:sqs|s3|secretsmanager):\w+)`", text))
     assert {action for action, _ in _permissions(functions[name])} <= listed | {"sqs:SendMessage"}
 

@@ -17,7 +17,7 @@ async def test_benchmark_of_small_collection_measures_all_rows_and_reuses_data(
     found = await measure_scale(database, scale, questions=4)
     rows = {row["what"]: row for row in found}
     assert rows["no filter"]["matching"] == 600
-    assert rows["tenant of 10 that lie together"]["rows_wanted"] == 10
+    assert rows["tenant of 10 clustered"]["rows_wanted"] == 10
     for what, row in rows.items():
         assert row["rows_min"] == row["rows_wanted"] == min(TOP_K, row["matching"]), what
         # So few are all compared: what exact computation finds is found.

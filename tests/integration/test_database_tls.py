@@ -114,10 +114,10 @@ async def test_untrusted_server_is_rejected_with_advice(port: int, roots: Path, 
     for refused, advice in {
         url(port, roots, host="db.example.com"): "another host name",
         url(port, roots, host="127.0.0.1"): "another host name",
-        url(port, tmp_path / "database.pem"): "no authority in the file that sslrootcert",
+        url(port, tmp_path / "database.pem"): "not signed by an authority in the file that sslrootcert",
         url(port, tmp_path / "missing.pem"): "/var/task/certificates",
         url(port, __file__): "cannot be read",
-        url(port, "system"): "no authority in the file",
+        url(port, "system"): "not signed by an authority in the file",
     }.items():
         with pytest.raises(UntrustedDatabaseError, match=advice) as caught:
             await Database(refused).open()
@@ -162,7 +162,7 @@ async def test_changed_server_certificate_is_reported_by_running_process(
         async with database.connection() as connection:
             await connection.close()
         CA().cert_pem.write_to_path(file)
-        with pytest.raises(UntrustedDatabaseError, match="no authority"):
+        with pytest.raises(UntrustedDatabaseError, match="not signed by an authority"):
             await tenant.fetch_one("SELECT 1")
         shutil.copy(roots, file)
         while not (await database.health()).healthy:  # noqa: ASYNC110 - the database has no events

@@ -72,7 +72,7 @@ def test_show_without_tenant_uses_local_tenant(
         (("--requests-per-minute", "many"), "--requests-per-minute must be a number or 'default'."),
         (("--requests-per-minute", "1.5"), "must be a number"),
         (("--cost-per-month-usd", "NaN"), "must be a number"),
-        (("--cost-per-month-usd", "0.001"), "cost_per_month_usd must be 0.01 to"),
+        (("--cost-per-month-usd", "0.001"), "cost_per_month_usd must be between 0.01 and"),
         (("--tokens-per-day", "0"), "tokens_per_day must be between 1 and"),
         (("--concurrent-streams", "1000001"), "concurrent_streams must be between 1 and 1000000."),
     ],

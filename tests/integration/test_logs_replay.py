@@ -96,7 +96,7 @@ def test_record_rejected_by_database_is_named_and_others_stored(
         done = replay(url=url, stdin="\n".join(lines).encode(), code=1)
         found = connection.execute("SELECT model FROM vectorforge.query_logs ORDER BY model").fetchall()
     assert found == [("a",), ("b",)]
-    assert "standard input, line 2: The database does not take" in done.stderr.decode()
+    assert "standard input, line 2: The database rejected a value or a row" in done.stderr.decode()
 
 
 def test_line_mentioning_a_record_without_holding_one_is_reported(

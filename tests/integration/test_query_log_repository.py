@@ -38,7 +38,7 @@ class TestQueryLogs:
         log = make_log(uuid4())
         await repo.create_with(log, [(beside, ())], timeout_s=0.3)
         assert [row.id for row in await repo.list()] == [log.id]
-        assert "The answer was not kept" in caplog.text
+        assert "The answer was not cached" in caplog.text
 
     async def test_log_with_unstorable_text_is_stored_with_replacements(
         self, tenant_db: TenantDatabase

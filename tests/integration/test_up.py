@@ -140,7 +140,7 @@ def test_first_start_prints_url_before_sample_ingestion_with_bars(
         os.close(ours)
         EmbeddedPostgres(folder / "data" / "postgres").stop(force=True)
     [collection] = [line for line in printed if line.startswith("Collection: ")]
-    assert collection.startswith("Collection: default: 0 documents, 0 passages; reading")
+    assert collection.startswith("Collection: default: 0 documents, 0 passages; ingesting")
     for bar in ("Read", "Embedded", "Done"):
         assert re.search(rf"{bar} .*\d+/\d+", shown), shown[-2_000:]
 

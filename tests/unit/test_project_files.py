@@ -22,6 +22,7 @@ def commands_of(target: str, *variables: str) -> list[str]:
         capture_output=True,
         text=True,
         check=True,
+        env={k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKEOVERRIDES", "PYTEST_ARGS")},
     )
     return [
         line.partition("--group dev --all-extras ")[2] for line in done.stdout.splitlines() if " run " in line

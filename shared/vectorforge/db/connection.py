@@ -100,7 +100,13 @@ class Database:
         from psycopg.types.json import set_json_loads
         from psycopg_pool import AsyncConnectionPool
 
-        from vectorforge.db.session import Session, read_json, register_vectors, session_class
+        from vectorforge.db.session import (
+            Session,
+            check_transactions,
+            read_json,
+            register_vectors,
+            session_class,
+        )
 
         conninfo = self._complete_conninfo()
         sessions = session_class(self._failures, self._password)
@@ -108,6 +114,7 @@ class Database:
         # One connection before the pool: a pool reports a refusal only after its timeout, without the reason.
         types, together = await check_database(
             partial(sessions.connect, conninfo, **_connection_options()),
+            check_transactions,
             timeout_s=timeout_s,
             with_token=self._with_tokens,
             pipeline=self._pipeline,

@@ -33,21 +33,29 @@ def _bedrock_credentials(settings: EmbeddingSettings, _: CredentialStore | None)
     return None if settings.bedrock_embedding_model is None else FixedCredentials("")  # boto3 has its own
 
 
-_PROVIDERS = "vectorforge.embedding.providers"
-
 EMBEDDING_SPECS: tuple[ProviderSpec[EmbeddingSettings], ...] = (
     ProviderSpec(
-        "openai", "openai_api_key", f"{_PROVIDERS}.openai:OpenAIEmbeddingProvider", openai_credentials
+        "openai",
+        "openai_api_key",
+        "vectorforge.embedding.providers.openai:OpenAIEmbeddingProvider",
+        openai_credentials,
     ),
     ProviderSpec(
-        "http", "embedding_base_url", f"{_PROVIDERS}.openai:HttpEmbeddingProvider", _http_credentials
+        "http",
+        "embedding_base_url",
+        "vectorforge.embedding.providers.openai:HttpEmbeddingProvider",
+        _http_credentials,
     ),
-    ProviderSpec("cohere", "cohere_api_key", f"{_PROVIDERS}.openai:CohereEmbeddingProvider"),
-    ProviderSpec("google", "google_api_key", f"{_PROVIDERS}.openai:GoogleEmbeddingProvider"),
+    ProviderSpec(
+        "cohere", "cohere_api_key", "vectorforge.embedding.providers.openai:CohereEmbeddingProvider"
+    ),
+    ProviderSpec(
+        "google", "google_api_key", "vectorforge.embedding.providers.openai:GoogleEmbeddingProvider"
+    ),
     ProviderSpec(
         "bedrock",
         "bedrock_embedding_model",
-        f"{_PROVIDERS}.bedrock:BedrockEmbeddingProvider",
+        "vectorforge.embedding.providers.bedrock:BedrockEmbeddingProvider",
         _bedrock_credentials,
     ),
 )

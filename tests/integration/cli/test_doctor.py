@@ -74,7 +74,7 @@ def test_doctor_lists_providers_and_unknown_variables(vectorforge: CommandLine) 
         {
             "name": "settings",
             "status": "warn",
-            "detail": "VECTORFORGE_OPENAI_APIKEY is no setting and is ignored",
+            "detail": "VECTORFORGE_OPENAI_APIKEY is not a setting and is ignored",
             "remedy": "Did you mean VECTORFORGE_OPENAI_API_KEY?",
         }
     ]

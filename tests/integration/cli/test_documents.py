@@ -93,7 +93,7 @@ def test_keys_are_created_rotated_and_revoked(vectorforge: CommandLine) -> None:
     assert rotated["key"].startswith(f"vf_{rotated['id']}_")
     assert vectorforge.json("keys", "revoke", rotated["id"], "-t", "acme", "-y")["revoked_at"]
     refused = vectorforge("keys", "revoke", rotated["id"], "-t", "acme", "--yes", code=2)
-    assert "no key of this id in use" in refused.stderr
+    assert "No active key has this id" in refused.stderr
     assert "revoked" in vectorforge("keys", "list", "--tenant", "acme").stdout
     assert vectorforge.json("keys", "list", "-t", "acme", "--limit", "1", "--offset", "1")["keys"] == [
         key for key in vectorforge.json("keys", "list", "-t", "acme")["keys"] if key["id"] == listed["id"]

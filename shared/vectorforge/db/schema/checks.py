@@ -1,7 +1,7 @@
 """Checks of a database before the app uses it: schema version, role and transactions."""
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from vectorforge.db.errors import connect_error, translated_errors
 from vectorforge.db.schema.migrate import read_migrations
@@ -13,6 +13,14 @@ if TYPE_CHECKING:
     from psycopg.types import TypeInfo
 
     from vectorforge.db.session import Session
+
+    class TransactionCheck(Protocol):
+        """Proof that the statements of a transaction stay together; True for pipeline mode."""
+
+        async def __call__(
+            self, session: Session, connect: Callable[[], Awaitable[Session]], *, pipeline: bool
+        ) -> bool: ...
+
 
 _SCHEMA_VERSION = "SELECT max(version) AS version FROM vectorforge.schema_migrations"
 _SCHEMA_EXISTS = "SELECT to_regclass('vectorforge.schema_migrations') IS NOT NULL AS found"
@@ -32,12 +40,18 @@ LIMIT 1
 
 
 async def check_database(
-    connect: "Callable[[], Awaitable[Session]]", *, timeout_s: float, with_token: bool, pipeline: bool
+    connect: "Callable[[], Awaitable[Session]]",
+    check_transactions: "TransactionCheck",
+    *,
+    timeout_s: float,
+    with_token: bool,
+    pipeline: bool,
 ) -> "tuple[list[TypeInfo], bool]":
     """Connect and check schema, role and transactions.
 
     Args:
         connect: Opens a connection.
+        check_transactions: ``db.session.check_transactions``, whose module loads the driver.
         timeout_s: Longest wait for one statement.
         with_token: True if the password is an IAM token.
         pipeline: Use pipeline mode if it keeps the statements of a transaction together.
@@ -53,8 +67,6 @@ async def check_database(
     """
     import psycopg
     from psycopg.types import TypeInfo
-
-    from vectorforge.db.session import check_transactions
 
     async def connected() -> "Session":
         session = await connect()
