@@ -10,8 +10,6 @@ from tests.support.vendors.fake_vendor import FakeVendor
 from vectorforge.llm.providers.bedrock import BedrockProvider
 
 SYSTEM, QUESTION = (message["content"] for message in MESSAGES)
-
-
 CONVERSATION = [{"role": "user", "content": [{"text": QUESTION}]}]
 
 

@@ -36,8 +36,6 @@ FULL_CONFIG = LLMRequestConfig(
     presence_penalty=-0.5,
     stop_sequences=("END",),
 )
-
-
 BARE_CONFIG = LLMRequestConfig(model="m", temperature=None)
 
 

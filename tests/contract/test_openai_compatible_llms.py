@@ -2,9 +2,8 @@
 
 from typing import Any
 
-# Imported before the first test, not within it: that takes seconds on a busy machine, and the tests' timeouts
-# are short.
-import anthropic.resources.messages  # noqa: F401 - see above
+# Imported before the first test, not within it: that takes seconds on a busy machine, and the timeouts of
+# the tests are short.
 import openai.resources.chat  # noqa: F401 - see above
 import pytest
 from pydantic import SecretStr

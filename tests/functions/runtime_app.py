@@ -187,8 +187,6 @@ def statistics() -> dict[str, int]:
 
 
 handler = StreamingHandler(app, deadline_margin_s=0.6)
-
-
 buffered = Mangum(app, lifespan="off")
 
 
@@ -202,8 +200,6 @@ def plain(event: Any, context: Any) -> Any:
 
 
 slow_app = FastAPI(lifespan=slow_lifespan, routes=app.routes)
-
-
 slow_handler = StreamingHandler(slow_app, deadline_margin_s=0.6)
 
 
@@ -227,14 +223,10 @@ class Observed(BaseHTTPMiddleware):
 
 
 under_middleware = StreamingHandler(Observed(app), lifespan="off", deadline_margin_s=0.6)
-
-
 under_base_path = StreamingHandler(app, api_gateway_base_path="/shop")
 
 
 careless_handler = StreamingHandler(careless)
-
-
 careless_handler_with_lifespan = StreamingHandler(careless, lifespan="on")
 
 

@@ -33,8 +33,6 @@ from vectorforge.tokens import estimate_tokens
 from vectorforge.types import RetrievedChunk
 
 MAX_TOKENS = 512
-
-
 LABELS = range(1, 13)
 
 

@@ -37,17 +37,9 @@ from vectorforge.tokens import estimate_tokens
 from vectorforge.types import RetrievedChunk
 
 DOCS = "https://docs.example"
-
-
 ONE = make_passage("Install with pip.", 0.9, source=f"{DOCS}/install", title="Install")
-
-
 TWO = make_passage("Run the server.", 0.8, source=f"{DOCS}/run")
-
-
 HISTORY = history_of((f"question {n}", f"answer {n} " + "x" * 300) for n in range(1, 6))
-
-
 SAID = {
     "answer": "Use pip.",
     "examples": ["pip install x"],
@@ -91,11 +83,7 @@ def built(
 
 
 HEADING = "\n--- RELEVANT DOCUMENTATION ---"
-
-
 FIRST = f"\nSource: {DOCS}/install - Install\nContent: Install with pip.\n---"
-
-
 SECOND = f"\nSource: {DOCS}/run\nContent: Run the server.\n---"
 
 

@@ -16,14 +16,10 @@ RHINE = (
     "It is about 1,230 km long. Dr. Lelek, who measured it in 1932, made a typing error. "
     "Barges carry coal and ore upstream."
 )
-
-
 DANUBE = (
     "The Danube flows through ten countries, more than any other river. Its source is in the Black Forest. "
     "The river ends in the Black Sea."
 )
-
-
 BILLING = "Invoices are due within thirty days. Late payments bear interest of five percent a year."
 
 

@@ -6,8 +6,6 @@ from vectorforge.errors import LLMContextOverflowError, LLMRequestError
 from vectorforge.llm.failures import error_for_status, find_overflow
 
 OPENAI = "This model's maximum context length is"
-
-
 VENDORS_WORDS = {
     f"{OPENAI} 8192 tokens. However, your messages resulted in 8227 tokens. Please reduce the": (8227, 8192),
     f"{OPENAI} 4097 tokens. However, you requested 4268 tokens (4012 in the messages, 256 in": (4012, 4097),
