@@ -1,4 +1,4 @@
-"""Small apps on the streaming runtime: test_runtime_*.py run them in processes of their own."""
+"""Small apps on the streaming runtime, which tests run in processes of their own."""
 
 import asyncio
 import gc

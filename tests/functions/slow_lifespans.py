@@ -1,4 +1,4 @@
-"""Lifespans that take their time to enter or to leave."""
+"""Lifespans that are slow to enter or to leave."""
 
 import asyncio
 import os
