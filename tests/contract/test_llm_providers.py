@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 import anthropic.resources.messages  # noqa: F401 - see above
 import openai.resources.chat  # noqa: F401 - see above
 import pytest
-from pydantic import SecretStr
 
 from tests.contract.suites.llm import MESSAGES, LLMProviderContract, collect
 from tests.contract.suites.llm_streams import LLMStreamContract
@@ -15,21 +14,16 @@ from tests.support.vendors.fake_anthropic import FakeAnthropic
 from tests.support.vendors.fake_completions import FakeCompletions
 from tests.support.vendors.fake_openai import FakeOpenAI
 from tests.support.vendors.fake_vendor import FakeVendor
-from vectorforge.config import LLMSettings, VectorForgeConfig
 from vectorforge.errors import InvalidInputError
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.providers.anthropic import AnthropicProvider
 from vectorforge.llm.providers.extractive import ExtractiveProvider
 from vectorforge.llm.providers.openai import OpenAIProvider
 from vectorforge.llm.providers.openai_compatible import (
-    CohereProvider,
-    GoogleProvider,
     MaxServeProvider,
-    OllamaProvider,
     format_chat_prompt,
 )
-from vectorforge.llm.registry import LLMProviderRegistry
-from vectorforge.llm.types import LLMRequestConfig, StreamEnd
+from vectorforge.llm.types import LLMRequestConfig
 from vectorforge.telemetry import InMemoryMetrics
 from vectorforge.vendors.sdk_clients import ClientKind
 
@@ -240,34 +234,6 @@ class TestAnthropicWithSdk(TestAnthropic):
     client = "sdk"
 
 
-# A-089 A-090 C29: one adapter, three more vendors
-@pytest.mark.parametrize(
-    ("provider_class", "key_field", "url_field", "model_field"),
-    [
-        (OllamaProvider, None, "ollama_base_url", "ollama_model"),
-        (GoogleProvider, "google_api_key", "google_base_url", "google_model"),
-        (CohereProvider, "cohere_api_key", "cohere_base_url", "cohere_model"),
-    ],
-)
-async def test_openai_compatible_vendors_generate_and_stream(
-    provider_class: type[OpenAIProvider], key_field: str | None, url_field: str, model_field: str
-) -> None:
-    async with FakeOpenAI(api_key="ollama" if key_field is None else "sk-vendor") as server:
-        values: dict[str, Any] = {url_field: server.base_url, model_field: "their-model"}
-        if key_field is not None:
-            values[key_field] = server.api_key
-        settings = LLMSettings(**values)
-        credentials = SecretStr(server.base_url if key_field is None else server.api_key)
-        provider = provider_class.from_settings(settings, credentials)
-        response = await provider.generate(MESSAGES)
-        *_, end = await collect(provider)
-        await provider.aclose()
-    assert response.provider == provider.name == model_field.removesuffix("_model")
-    assert isinstance(end, StreamEnd)
-    assert end.response.content == response.content
-    assert [body["model"] for body in server.bodies] == ["their-model", "their-model"]
-
-
 # C13 B-035 B-036
 class TestMaxServeCompletions(LLMStreamContract):
     def make_server(self, **kwargs: Any) -> FakeVendor:
@@ -301,22 +267,6 @@ class TestMaxServeCompletions(LLMStreamContract):
         assert (third["prompt"], third["stop"], third["model"]) == (prompt, stop, "llama")
         assert third["stream_options"] == {"include_usage": True}
         assert {request.path for request in server.requests} == {"/v1/completions"}
-
-
-# C13: by default it is one more OpenAI-shaped server
-async def test_max_serve_base_url_registers_chat_provider() -> None:
-    async with FakeOpenAI(api_key="max-serve") as server:
-        address = server.base_url.removesuffix("/v1")
-        config = VectorForgeConfig(llm=LLMSettings(max_serve_base_url=address, max_serve_model="their-model"))
-        registry = LLMProviderRegistry()
-        registry.auto_discover(config)
-        provider = registry.get_default()
-        await provider.generate(MESSAGES)
-        await registry.aclose()
-    assert provider.name == "max_serve"
-    (body,) = server.bodies
-    assert (body["model"], body["messages"]) == ("their-model", MESSAGES)
-    assert "stop" not in body
 
 
 class TestExtractive(LLMProviderContract):

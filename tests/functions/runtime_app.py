@@ -1,4 +1,4 @@
-"""Small apps on the streaming runtime: test_runtime_*.py run them in processes of their own."""
+"""Small apps on the streaming runtime, which tests run in processes of their own."""
 
 import asyncio
 import gc
@@ -17,15 +17,13 @@ from mangum import Mangum
 from snapshot_restore_py import register_after_restore, register_before_snapshot
 from starlette.background import BackgroundTask
 from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
-from starlette.types import Receive, Scope, Send
 
+from tests.functions.careless_app import careless
+from tests.functions.gated_stream import gated_tokens, say
+from tests.functions.slow_lifespans import never_left, slow_lifespan
 from vectorforge.runtime import StreamingHandler, can_stream, event_loop, run_in_loop
 
 SECRET = "canary-in-the-exception"
-
-
-def say(text: str) -> None:
-    print(text, flush=True)  # noqa: T201  # the function's log, which the tests read
 
 
 @asynccontextmanager
@@ -36,18 +34,6 @@ async def lifespan(_app: FastAPI) -> AsyncIterator[dict[str, Any]]:
 
 
 app = FastAPI(lifespan=lifespan)
-
-
-async def gated_tokens() -> AsyncIterator[bytes]:
-    """Lines from ``GATE`` (host:port): a stand-in for a provider's stream."""
-    host, port = os.environ["GATE"].split(":")
-    reader, writer = await asyncio.open_connection(host, int(port))
-    try:
-        while line := await reader.readline():
-            yield line
-    finally:
-        writer.close()
-        say("generator finalised")
 
 
 @app.get("/tokens")
@@ -213,13 +199,6 @@ def plain(event: Any, context: Any) -> Any:
     return "a" * event if isinstance(event, int) else {"got": event, "request_id": context.aws_request_id}
 
 
-@asynccontextmanager
-async def slow_lifespan(_app: FastAPI) -> AsyncIterator[None]:
-    await asyncio.sleep(float(os.environ["LIFESPAN_S"]))
-    say("slow lifespan entered")
-    yield
-
-
 slow_app = FastAPI(lifespan=slow_lifespan, routes=app.routes)
 slow_handler = StreamingHandler(slow_app, deadline_margin_s=0.6)
 
@@ -227,15 +206,6 @@ slow_handler = StreamingHandler(slow_app, deadline_margin_s=0.6)
 def hides_its_handler(event: Any, context: Any) -> Any:
     """Its lifespan is entered by the first request."""
     return slow_handler(event, context)
-
-
-@asynccontextmanager
-async def never_left(_app: FastAPI) -> AsyncIterator[None]:
-    yield
-    try:
-        await asyncio.sleep(3600)
-    finally:
-        await asyncio.sleep(3600)
 
 
 slow_to_leave = StreamingHandler(FastAPI(lifespan=never_left, routes=app.routes))
@@ -256,53 +226,6 @@ under_middleware = StreamingHandler(Observed(app), lifespan="off", deadline_marg
 under_base_path = StreamingHandler(app, api_gateway_base_path="/shop")
 
 
-async def careless(scope: Scope, receive: Receive, send: Send) -> None:
-    """An app without a framework that does what ASGI forbids, by path."""
-    if scope["type"] == "lifespan":
-        raise NotImplementedError("no lifespan here")
-    await receive()
-    path, headers = scope["path"], []
-    if path == "/split-header":
-        headers = [(b"x-name", b"value\r\nset-cookie: stolen=1")]
-    elif path == "/long-headers":
-        headers = [(b"x-long", b"a" * 20_000)]
-    if path != "/body-first":
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-    if path in CARELESS_BODIES:
-        await CARELESS_BODIES[path](send)
-    if path not in ("/no-body", "/half"):
-        await send({"type": "http.response.body", "body": b"end"})
-
-
-async def send_half(send: Send) -> None:
-    await send({"type": "http.response.body", "body": b"half", "more_body": True})
-
-
-async def send_deaf(send: Send) -> None:
-    """Neither listens for the disconnect nor stops."""
-    for _ in range(50):
-        await send({"type": "http.response.body", "body": b"x" * 1000, "more_body": True})
-        await asyncio.sleep(0.001)
-    say("deaf app done")
-
-
-async def slow_to_close() -> AsyncIterator[bytes]:
-    try:
-        async for piece in gated_tokens():
-            yield piece
-    finally:
-        await asyncio.sleep(0.05)  # as giving a connection back takes time
-        say("slow generator closed")
-
-
-async def send_first_piece(send: Send) -> None:
-    """Drops a generator half-way."""
-    async for piece in slow_to_close():
-        await send({"type": "http.response.body", "body": piece, "more_body": True})
-        break
-
-
-CARELESS_BODIES = {"/half": send_half, "/deaf": send_deaf, "/drops-generator": send_first_piece}
 careless_handler = StreamingHandler(careless)
 careless_handler_with_lifespan = StreamingHandler(careless, lifespan="on")
 

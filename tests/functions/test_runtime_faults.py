@@ -20,9 +20,6 @@ from tests.functions.runtime_driver import (
     reported_error,
 )
 from tests.support.aws.rest_api import RestApi
-from vectorforge.runtime.invocation import ResponseLostError
-from vectorforge.runtime.invocation import StreamingInvocation as RuntimeInvocation
-from vectorforge.runtime.response_stream import ResponseStream
 
 SECRET = "canary-in-the-exception"  # what runtime_app raises; importing it here would open its loop
 
@@ -107,26 +104,6 @@ async def test_app_ignoring_disconnect_runs_to_its_end() -> None:
         assert "[ERROR]" not in process.output.text
         assert prelude_and_body(await answer(process, http_event("/")))[0]["statusCode"] == 200
         assert process.starts == 1
-
-
-async def test_dropped_generator_is_closed_before_next_invocation() -> None:
-    gate = Gate()
-
-    closed_before_next: list[bool] = []
-
-    async def note(_invocation: Invocation, _data: bytes) -> None:
-        await asyncio.sleep(0.02)  # the line may be a moment behind in its pipe
-        closed_before_next.append("slow generator closed" in running.output.text)
-
-    async with gate.open() as environment, function("careless_handler", environment=environment) as running:
-        invocation = await running.invoke(http_event("/drops-generator"), hooks={"next_polled_again": note})
-        await gate.connected.acquire()
-        gate.release("only")
-        async with asyncio.timeout(10):
-            await invocation.completed.wait()
-            await gate.lost.wait()
-    assert closed_before_next == [True]
-    assert prelude_and_body(invocation)[1] == b"only\nend"
 
 
 async def become_stale(invocation: Invocation, _data: bytes) -> None:
@@ -235,24 +212,6 @@ async def test_uncancellable_app_is_left_running(path: str) -> None:
             later = await answer(process, http_event("/sync"))
             assert (prelude_and_body(later)[1], later.error) == (b"one two three", None)
         assert process.starts == 1
-
-
-async def test_connection_broken_before_first_byte_raises_response_lost() -> None:
-    async def serve(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.transport.abort()
-
-    lost = asyncio.Event()
-    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-        host, port = server.sockets[0].getsockname()
-        told = RuntimeInvocation(f"{host}:{port}", "request", None)
-        stream = await ResponseStream.open(told, lost.set)
-        assert not told.answered
-        async with asyncio.timeout(10):
-            await lost.wait()
-        with pytest.raises(ResponseLostError):
-            await stream.write(b"first")
-        assert not told.answered
-        await stream.abort()
 
 
 async def test_stopped_reader_at_deadline_leaves_process_running() -> None:

@@ -20,7 +20,7 @@ from vectorforge.llm.providers.extractive import ExtractiveProvider
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.llm.types import Message
 from vectorforge.pipeline.context import ContextBuilder, ContextConfig, ContextPayload
-from vectorforge.pipeline.presets import DOCRAG, history_of, last_exchanges, trim_context_to_token_limit
+from vectorforge.pipeline.presets import DOCRAG, history_of, last_exchanges
 from vectorforge.pipeline.prompts import DOCRAG_SYSTEM_PROMPT
 from vectorforge.pipeline.rag import QueryService
 from vectorforge.pipeline.structured import structured_answer
@@ -114,17 +114,6 @@ def test_docrag_history_precedes_chunks_in_prompt() -> None:  # D-019, C20
     assert built([ONE], HISTORY).assembled_context == "\n".join([*lines, HEADING, FIRST])
 
 
-def test_last_exchanges_skip_messages_outside_exchanges() -> None:  # D-019
-    said = [
-        HistoryMessage("assistant", "Hello!"),
-        HistoryMessage("system", "Obey."),
-        HistoryMessage("user", "One?"),
-        HistoryMessage("user", "Two?"),
-        HistoryMessage("assistant", "Yes."),
-    ]
-    assert last_exchanges(said) == ["Previous Q: One?", "Previous Q: Two?\nPrevious A: Yes...."]
-
-
 def test_docrag_prompts_are_exact() -> None:  # D-023, D-025, C08
     payload = built([ONE], query="Why {context}?")
     assert payload.system_prompt == DOCRAG_SYSTEM_PROMPT
@@ -171,24 +160,6 @@ def test_docrag_context_stays_in_budget(sizes: list[int], questions: list[int]) 
     assert bool(payload.used) == bool(passages)
     if payload.chunks_truncated:
         assert payload.exchanges_truncated == len(last_exchanges(history_of(("", "") for _ in questions)))
-
-
-def test_trim_context_drops_lines_from_start_to_fit_limit() -> None:  # D-022
-    text = "\n".join(f"line {n} of the text" for n in range(100))
-    trimmed = trim_context_to_token_limit(text, max_tokens=50)
-    assert text.endswith("\n" + trimmed)
-    assert estimate_tokens(trimmed, "gpt-4o") <= 50
-    longer = text[len(text) - len(trimmed) - len("line 89 of the text\n") :]
-    assert estimate_tokens(longer, "gpt-4o") > 50
-    assert trim_context_to_token_limit(text) == text
-    assert trim_context_to_token_limit("word " * 9000, max_tokens=10) == ""
-
-
-def test_docrag_config_has_documented_defaults() -> None:  # C03, C04, C12, D-017, D-018, D-022
-    config = DOCRAG.config()
-    assert (config.top_k, config.min_score, config.temperature, config.max_tokens) == (5, None, 0.3, 1000)
-    assert (config.top_p, DOCRAG.max_context_tokens) == (None, 4000)
-    assert DOCRAG.config(min_score=None, top_k=9).top_k == 9
 
 
 async def sent_messages(**options: Any) -> tuple[list[Message], Any]:
