@@ -8,13 +8,10 @@ from playwright.async_api import Page, expect
 
 from tests.browser.answer_script import answer, source
 from tests.browser.conftest import Visit
-from tests.browser.page_actions import ask
-from tests.browser.page_reading import file
+from tests.browser.page_actions import ask, file
 from tests.browser.stub_api import StubApi
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
-
-
 PHONE: dict[str, Any] = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
 
 

@@ -1,4 +1,4 @@
-"""Questions, admissions and server processes for tests of tenant limits."""
+"""Documents, a query and the wait for running streams, for tests of tenant limits."""
 
 import asyncio
 
@@ -8,9 +8,8 @@ from tests.support.http.live_api import add_documents, new_collection
 from vectorforge.limits.settings import TenantLimits
 
 QUESTION = {"query": "How long does a refund take?"}
-
-
 ASK = "/v1/rag/query"
+REFUND = "A refund takes five days [Context 1]."
 
 
 async def until_streams(limits: TenantLimits, count: int) -> None:

@@ -21,20 +21,10 @@ from vectorforge.api.openapi import create_routes
 from vectorforge.config import AwsSettings
 
 SECRET = "alice-only-passage"
-
-
 DOCUMENTS = {"documents": [{"source": "b.md", "text": "From Bob."}]}
-
-
 QUESTION = {"query": SECRET}
-
-
 CHAT = {"id": "1", "messages": [{"id": "1", "role": "user", "parts": [{"type": "text", "text": SECRET}]}]}
-
-
 COMPLETION = {"model": "vectorforge/default", "messages": [{"role": "user", "content": SECRET}]}
-
-
 PROFILE = "7002600330044"
 
 
@@ -64,8 +54,6 @@ PUBLIC = {(method, path) for method in ("GET", "HEAD") for path in ("/", "/healt
 
 
 PUBLIC |= {("GET", "/statistics"), ("HEAD", "/statistics")}
-
-
 CASES: dict[tuple[str, str], Case] = {
     ("GET", "/v1/providers"): Case(200),
     ("GET", "/v1/providers/{name}/models"): Case(200),  # the deployment's, not a tenant's
@@ -135,7 +123,7 @@ CASES: dict[tuple[str, str], Case] = {
     ("POST", "/v1/profiles/{profile_id}/documents"): Case(200, {"text": "Bob's CV."}),
     ("GET", "/v1/stats"): Case(200, empty=("models", "variants", "collections")),
     ("GET", "/v1/stats/usage"): Case(200, empty=("usage",)),
-    ("POST", "/mcp"): Case(200, TOOL_CALL),  # tests/integration/test_mcp.py has every tool
+    ("POST", "/mcp"): Case(200, TOOL_CALL),  # tests/integration/mcp_http/test_mcp.py has every tool
     ("POST", "/mcp/"): Case(200, TOOL_CALL),
     ("GET", "/metrics"): Case(404),  # of all tenants
     ("GET", "/v1/keys"): Case(200, empty=("keys",)),
@@ -143,8 +131,6 @@ CASES: dict[tuple[str, str], Case] = {
     ("POST", "/v1/keys/{key_id}/rotate"): Case(404),
     ("DELETE", "/v1/keys/{key_id}"): Case(404),
 }
-
-
 ROUTES = [
     (method, route.path)
     for route in iter_route_contexts(create_routes().routes)

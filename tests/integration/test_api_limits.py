@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.limit_admissions import ASK, QUESTION, fill, until_streams
+from tests.integration.limit_admissions import ASK, QUESTION, REFUND, fill, until_streams
 from tests.support.http.live_api import add_documents, live_api, new_collection, settings_for
 from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge.config import LLMSettings, ModelPrice
@@ -15,8 +15,6 @@ from vectorforge.db.connection import Database
 from vectorforge.errors import LLMError
 from vectorforge.limits.settings import Limits, TenantLimits
 from vectorforge.local.postgres import EmbeddedPostgres
-
-REFUND = "A refund takes five days [Context 1]."
 
 
 class TestApiLimits:

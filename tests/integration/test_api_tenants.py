@@ -14,6 +14,7 @@ from tests.integration.tenant_routes import (
     SECRET,
     TOOL_CALL,
     Alice,
+    alice,
     code_of,
     deleted_when,
     request,
@@ -24,6 +25,8 @@ from tests.support.http.live_api import (
 )
 from vectorforge.api.request_state import is_openai_path
 from vectorforge.limits.settings import Limits
+
+_FIXTURE = alice
 
 
 def test_routes_have_a_tenant_isolation_case() -> None:

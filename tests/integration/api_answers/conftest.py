@@ -20,8 +20,6 @@ from vectorforge.llm.providers.openai import OpenAIProvider
 from vectorforge.local.postgres import EmbeddedPostgres
 
 RAG = "/v1/rag/query"
-
-
 GUIDES = {
     "kettle": "# Kettle\n\nThe kettle switches itself off when the water boils at 100 degrees.\n",
     "bread": "# Bread\n\nLet the dough rise for two hours before baking it at 230 degrees.\n",

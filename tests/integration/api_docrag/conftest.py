@@ -20,17 +20,9 @@ from tests.support.vendors.fake_vendor import Reply
 from vectorforge.llm.providers.openai import OpenAIProvider
 
 DOCRAG = "/v1/docrag/query"
-
-
 URL = "https://docs.example/bread"
-
-
 QUESTION = "How long must the dough rise?"
-
-
 TEXT = "Let the dough rise for two hours. How long must the dough rise? Two hours."
-
-
 SAID = {
     "answer": 'Two hours,\nsays "Bread" – at 25 °C 😀.',
     "examples": ["rise(hours=2)"],

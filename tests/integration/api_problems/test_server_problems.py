@@ -24,8 +24,6 @@ from vectorforge.api.problems import problem_of, retry_after_s, status_of
 from vectorforge.local.postgres import EmbeddedPostgres
 
 PLANTED = "postgresql://admin:hunter2@10.0.0.1/prod"
-
-
 NO_DATABASE = "postgresql://vectorforge_app@127.0.0.1:1/nowhere?connect_timeout=1"
 
 

@@ -25,8 +25,6 @@ GUIDES = {
     "printer": "The printer warms up by itself. It takes half a minute.",
     "sauna": "The sauna is heated with wood. It takes a quarter of an hour.",
 }
-
-
 RAG = "/v1/rag/query"
 
 

@@ -31,17 +31,11 @@ from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.telemetry import InMemoryMetrics
 
 RAG = "/v1/rag/query"
-
-
 QUESTION = {"query": "How long must the dough rise?"}
-
-
 GUIDES = {
     "bread": "# Bread\n\nLet the dough rise for two hours before baking it at 230 degrees.\n",
     "bike": "# Bike\n\nOil the chain every three hundred kilometres.\n",
 }
-
-
 BROKEN: list[Behaviour] = [
     Failure(500),
     Failure(503),

@@ -27,11 +27,7 @@ from vectorforge.types import Collection, DistanceMetric, Vector
 from vectorforge.vectorstore.pgvector import PgVectorStore
 
 OLD, NEW = 64, 96
-
-
 MILL = "a chimney beside the mill by the river"
-
-
 SETTINGS = IngestionSettings(chunk_size_chars=100, chunk_overlap_chars=0)
 
 

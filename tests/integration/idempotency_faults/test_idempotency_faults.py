@@ -26,8 +26,6 @@ from vectorforge.db.connection import Database
 from vectorforge.db.repositories.idempotent_answer_repo import LEASE_S
 
 SILENT = f"written_at = written_at - interval '{LEASE_S} seconds'"
-
-
 REFUND = "How long does a refund take?"
 
 

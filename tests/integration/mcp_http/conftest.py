@@ -20,8 +20,6 @@ GUIDES = {
     "bread": "# Bread\n\nLet the dough rise for two hours before baking it at 230 degrees.\n",
     "bike": "# Bike\n\nOil the chain every three hundred kilometres and after riding in the rain.\n",
 }
-
-
 QUESTION = {"query": "The water in the kettle boils at which degrees?"}
 
 

@@ -28,11 +28,7 @@ GUIDES = {
     "kettle": "# Kettle\n\nThe kettle switches itself off when the water boils at 100 degrees.\n",
     "bread": "# Bread\n\nLet the dough rise for two hours before baking it at 230 degrees.\n",
 }
-
-
 MODEL = "vectorforge/handbook"
-
-
 ASKED: Any = [{"role": "user", "content": "How long must the dough rise?"}]
 
 

@@ -15,8 +15,6 @@ HANDBOOK: dict[str, dict[str, Any]] = {
     "valve.md": {"year": 2020, "kind": "manual", "draft": True},
     "gauge.md": {"year": 2022, "kind": "note", "tags": ["new"], "none": None},
 }
-
-
 TEXTS = {
     "pump.md": "The pump needs oil every week.",
     "valve.md": "The valve needs grease every month.",

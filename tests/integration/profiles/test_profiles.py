@@ -33,17 +33,11 @@ EXPERIENCES = [
     },
     {"id": 12, "title": "Baker", "company": "Bread and Sons", "description": "Baked rye bread at dawn."},
 ]
-
-
 PROJECTS = [{"id": 3, "name": "Weather station", "description": "Measures rain on a roof in Graz."}]
-
-
 SKILLS: list[Mapping[str, Any] | str] = [
     {"name": "Python", "category": "Languages", "level": "expert"},
     "Baking",
 ]
-
-
 EDUCATION = [{"id": 5, "degree": "MSc", "institution": "TU Graz", "end_date": date(2019, 6, 30)}]
 
 

@@ -12,8 +12,6 @@ from vectorforge.bootstrap import Application
 from vectorforge.config import AwsSettings, EmbeddingSettings, LLMSettings
 
 VENDORS = ("openai", "anthropic", "google", "embedding")
-
-
 OLD, NEW = "sk-old-canary-0123456789", "sk-new-canary-0123456789"
 
 

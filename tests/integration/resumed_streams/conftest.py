@@ -23,11 +23,7 @@ PIECES = (
     " minutes — ",
     "üä.",
 )
-
-
 ANSWER = "".join(PIECES)
-
-
 QUESTION = {"query": "How long does the kettle take?", "stream": True, "resumable": True}
 
 
@@ -94,8 +90,6 @@ def text_of(events: Sequence[ReceivedEvent]) -> str:
 
 
 MakeInstances = Callable[..., Any]
-
-
 DIRECTLY = pytest.mark.parametrize("app_url", ["direct"], indirect=True)
 """Without PgBouncer: the others have been through it."""
 

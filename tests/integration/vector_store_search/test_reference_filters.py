@@ -33,14 +33,8 @@ scalars = (
     | st.integers(-(10**30), 10**30)
     | st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=3)
 )
-
-
 keys = st.lists(st.sampled_from(NAMES), min_size=1, max_size=2).map(".".join)
-
-
 comparable = scalars.filter(lambda value: value is not None and not isinstance(value, bool))
-
-
 operators = st.one_of(
     st.tuples(st.sampled_from(["$eq", "$ne"]), scalars | st.lists(scalars, max_size=3)),
     st.tuples(st.sampled_from(["$gt", "$gte", "$lt", "$lte"]), comparable),
@@ -48,22 +42,14 @@ operators = st.one_of(
     st.tuples(st.just("$contains"), scalars),
     st.tuples(st.just("$exists"), st.booleans()),
 )
-
-
 tests_of_a_key = st.lists(operators, min_size=1, max_size=2).map(dict)
-
-
 conditions = st.one_of(
     scalars,
     st.lists(scalars, max_size=3),
     tests_of_a_key,
     st.builds(lambda inner: {"$not": inner}, tests_of_a_key),
 )
-
-
 filters_by_key = st.dictionaries(keys, conditions, min_size=1, max_size=2)
-
-
 random_filters = st.recursive(
     filters_by_key,
     lambda inner: st.one_of(
