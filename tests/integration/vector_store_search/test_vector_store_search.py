@@ -1,4 +1,4 @@
-"""Searching PostgreSQL: the two ways to an answer, and filters compared with the reference evaluator."""
+"""Search in PostgreSQL with vector indexes: exact or approximate scans, and isolation of tenants."""
 
 import random
 from collections.abc import AsyncIterator, Callable
