@@ -1,6 +1,10 @@
 """What every test of the page does."""
 
-from playwright.async_api import Page, expect
+from playwright.async_api import FilePayload, Page, expect
+
+
+def file(name: str, text: str = "some text") -> FilePayload:
+    return {"name": name, "mimeType": "text/markdown", "buffer": text.encode()}
 
 
 async def ask(page: Page, question: str = "A question?") -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.integration.test_api_tenants import CASES, Alice, alice, request
+from tests.integration.tenant_routes import CASES, Alice, alice, request
 from tests.support.http.live_api import LiveApi, add_documents, live_api, new_collection, settings_for
 from tests.support.postgres.pin_detector import PinDetector
 from tests.support.vendors.scripted_llm import ScriptedLLM

@@ -16,7 +16,8 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from tests.campaigns.query_log.delivery import LogQueue, log_writer
-from tests.integration.test_limits import QUESTION, REFUND, fill, server_process
+from tests.integration.limit_admissions import QUESTION, REFUND, fill
+from tests.integration.test_limits import server_process
 from tests.support.aws.fake_aws import aws_environment
 from tests.support.aws.fake_sqs import FakeSqs
 from tests.support.aws.sqs_events import Queue
@@ -36,8 +37,6 @@ ASK = "/v1/rag/query"
 TOKENS = 110
 """Of each answer of the scripted model: 100 in and 10 out."""
 UNSETTLED = "SELECT FROM vectorforge.limit_reservations WHERE NOT settled"
-
-
 END_OTHERS = (
     "SELECT pg_terminate_backend(pid, 10_000) FROM pg_stat_activity"
     " WHERE datname = current_database() AND pid <> pg_backend_pid() AND wait_event = 'advisory'"

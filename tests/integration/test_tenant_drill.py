@@ -14,7 +14,7 @@ import httpx2
 import pytest
 from mcp_types import CallToolResult
 
-from tests.integration.test_api_tenants import (
+from tests.integration.tenant_routes import (
     CASES,
     HAS_NO_PLACE_NOW,
     PUBLIC,

@@ -1,89 +1,28 @@
 """The synchronous door: the same service from any thread, over one event loop of its own."""
 
-import asyncio
 import os
-import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
-from uuid import uuid4
 
 import pytest
-from pydantic import SecretStr
 
+from tests.integration.rag_service.conftest import build, sources
 from tests.support.vendors.hashing_embedder import HashingEmbedder
-from tests.support.vendors.scripted_llm import ScriptedLLM
 from tests.support.vendors.sentence_encoder import HashingSentenceEncoder
-from vectorforge.bootstrap import Application
 from vectorforge.client import RAGService, get_rag_service
-from vectorforge.config import DatabaseSettings, QuerySettings, ServerSettings, VectorForgeConfig
-from vectorforge.db.connection import Database
 from vectorforge.embedding.providers.nomic import NomicEmbedder, NomicEmbeddingProvider
-from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import (
     ConflictError,
-    DatabaseUnavailableError,
     DimensionMismatchError,
     FilterError,
     InvalidInputError,
     NotFoundError,
 )
-from vectorforge.llm.base import BaseLLMProvider
-from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.types import DistanceMetric, SearchMode
-
-DOCUMENTS = {
-    "cats.md": ("Cats sleep most of the day.", {"category": "animals", "year": "2024"}),
-    "dogs.md": ("Dogs bark at night.", {"category": "animals", "year": "2025"}),
-    "tax.md": ("The invoice is due within thirty days.", {"category": "finance", "year": "2024"}),
-}
-
-
-def build(url: str, tenant: str, embedder: Any, llm: BaseLLMProvider | None = None) -> Application:
-    config = VectorForgeConfig(
-        database=DatabaseSettings(database_url=SecretStr(url)),
-        server=ServerSettings(local_tenant=tenant),
-        query=QuerySettings(default_collection="notes"),
-    )
-    embeddings, models = EmbeddingProviderRegistry(), LLMProviderRegistry()
-    embeddings.register(embedder)
-    models.register(llm or ScriptedLLM(["Cats ", "do."]))
-    database = Database(url, pool_size=3, timeout_s=5)
-    return Application(config, database=database, embedding_registry=embeddings, llm_registry=models)
-
-
-def fill(application: Application, tenant: str) -> None:
-    """Ingest the documents the asynchronous way, in a loop and an application of their own."""
-
-    async def ingest() -> None:
-        async with application:
-            services = application.for_tenant(tenant)
-            collection = await services.create_collection("notes")
-            for source, (text, metadata) in DOCUMENTS.items():
-                await services.ingestion.ingest_bytes(collection, text.encode(), source, None, None, metadata)
-
-    asyncio.run(ingest())
-
-
-@pytest.fixture
-def tenant() -> str:
-    return f"tenant-{uuid4().hex[:12]}"
-
-
-@pytest.fixture
-def service(postgres_server: EmbeddedPostgres, tenant: str) -> Iterator[RAGService]:
-    fill(build(postgres_server.app_url, tenant, HashingEmbedder()), tenant)
-    with RAGService(build(postgres_server.app_url, tenant, HashingEmbedder())) as opened:
-        yield opened
-
-
-def sources(results: list[dict[str, Any]]) -> list[str]:
-    return [result["document_source"] for result in results]
 
 
 def test_search_by_text_returns_scored_documents(service: RAGService) -> None:  # B-001, B-022, B-026, C24
@@ -167,81 +106,6 @@ def test_collection_of_other_tenant_is_not_found(
         other.search_documents("cats")
 
 
-def test_calls_from_many_threads_run_concurrently(
-    postgres_server: EmbeddedPostgres, tenant: str
-) -> None:  # C24
-    fill(build(postgres_server.app_url, tenant, HashingEmbedder()), tenant)
-
-    class Together(HashingEmbedder):
-        """Answers when four calls are waiting; one after the other they would wait for ever."""
-
-        barrier = asyncio.Barrier(4)
-
-        async def _call_api(self, texts: Any, model: str) -> Any:
-            await self.barrier.wait()
-            return await super()._call_api(texts, model)
-
-    with (
-        RAGService(build(postgres_server.app_url, tenant, Together())) as service,
-        ThreadPoolExecutor(4) as pool,
-    ):
-        questions = ["cats sleep", "dogs bark", "invoice due", "thirty days"]
-        found = list(pool.map(lambda question: service.search_documents(question, limit=1), questions))
-    assert [sources(results)[0] for results in found] == ["cats.md", "dogs.md", "tax.md", "tax.md"]
-
-
-async def test_call_inside_running_event_loop_succeeds(service: RAGService) -> None:  # C24
-    assert sources(service.search_documents("cats", limit=1)) == ["cats.md"]
-    found = await asyncio.gather(
-        *(asyncio.to_thread(service.search_documents, "dogs bark", limit=1) for _ in range(4))
-    )
-    assert [sources(results) for results in found] == [["dogs.md"]] * 4
-
-
-@pytest.mark.usefixtures("ctrl_c")
-def test_interrupted_call_is_cancelled_and_service_continues(
-    postgres_server: EmbeddedPostgres, tenant: str
-) -> None:  # C24
-    fill(build(postgres_server.app_url, tenant, HashingEmbedder()), tenant)
-    slow = SlowOnce()
-    with RAGService(build(postgres_server.app_url, tenant, slow)) as service:
-
-        def interrupt() -> None:
-            slow.began.wait(10)
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-
-        interrupter = threading.Thread(target=interrupt)
-        interrupter.start()
-        with pytest.raises(KeyboardInterrupt):
-            service.search_documents("cats")
-        interrupter.join()
-        assert slow.cancelled.wait(10)
-        assert sources(service.search_documents("cats", limit=1)) == ["cats.md"]
-
-
-def test_close_ends_running_calls(postgres_server: EmbeddedPostgres, tenant: str) -> None:
-    fill(build(postgres_server.app_url, tenant, HashingEmbedder()), tenant)
-    slow = SlowOnce()
-    service = RAGService(build(postgres_server.app_url, tenant, slow))
-    with ThreadPoolExecutor(1) as pool:
-        call = pool.submit(service.search_documents, "cats")
-        assert slow.began.wait(10)
-        service.close()
-        with pytest.raises(RuntimeError, match="closed"):
-            call.result(10)
-    service.close()
-    with pytest.raises(RuntimeError, match="RAGService is closed"):
-        service.search_documents("cats")
-    assert "RAGService" not in [thread.name for thread in threading.enumerate()]
-
-
-def test_unreachable_database_leaves_no_thread(tenant: str) -> None:
-    url = "postgresql://vectorforge_app@127.0.0.1:1/nowhere?connect_timeout=1"
-    with pytest.raises(DatabaseUnavailableError):
-        RAGService(build(url, tenant, HashingEmbedder()))
-    assert "RAGService" not in [thread.name for thread in threading.enumerate()]
-
-
 def test_get_rag_service_returns_one_instance_per_process(
     fresh_database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # B-001, C24
@@ -300,36 +164,3 @@ def test_search_mode_determines_result_order(service: RAGService) -> None:  # B-
     }
     with pytest.raises(InvalidInputError, match="search_mode"):
         service.search_documents(query, search_mode="fuzzy")
-
-
-def test_call_from_service_thread_raises_runtime_error(
-    postgres_server: EmbeddedPostgres, tenant: str
-) -> None:
-    fill(build(postgres_server.app_url, tenant, HashingEmbedder()), tenant)
-
-    class Reentrant(HashingEmbedder):
-        async def _call_api(self, texts: Any, model: str) -> Any:
-            reentered.search_documents("cats")  # would wait for itself for ever
-
-    with (
-        RAGService(build(postgres_server.app_url, tenant, Reentrant())) as reentered,
-        pytest.raises(RuntimeError, match="cannot wait for itself"),
-    ):
-        reentered.search_documents("cats")
-
-
-class SlowOnce(HashingEmbedder):
-    """Its first call ends only when it is cancelled."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.began, self.cancelled = threading.Event(), threading.Event()
-
-    async def _call_api(self, texts: Any, model: str) -> Any:
-        if not self.began.is_set():
-            self.began.set()
-            try:
-                await asyncio.Event().wait()
-            finally:
-                self.cancelled.set()
-        return await super()._call_api(texts, model)

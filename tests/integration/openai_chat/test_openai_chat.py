@@ -2,74 +2,17 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-import httpx2
-import openai
-import pytest
 from openai import AsyncOpenAI, OpenAI
-from openai.types.chat import ChatCompletionChunk
-from pydantic import SecretStr
 
+from tests.integration.openai_chat.conftest import ASKED, MODEL, content_of, streamed
 from tests.support.http.live_api import (
     LiveApi,
-    add_documents,
-    finished_job,
     key_of,
-    live_api,
-    new_collection,
-    settings_for,
 )
 from tests.support.vendors.fake_openai import FakeOpenAI
 from tests.support.vendors.fake_vendor import Reply
-from tests.support.vendors.vendor_behaviour import Failure
-from vectorforge.config import QuerySettings
-from vectorforge.llm.providers.openai import OpenAIProvider
-from vectorforge.local.postgres import EmbeddedPostgres
-
-GUIDES = {
-    "kettle": "# Kettle\n\nThe kettle switches itself off when the water boils at 100 degrees.\n",
-    "bread": "# Bread\n\nLet the dough rise for two hours before baking it at 230 degrees.\n",
-}
-MODEL = "vectorforge/handbook"
-ASKED: Any = [{"role": "user", "content": "How long must the dough rise?"}]
-
-
-@pytest.fixture
-async def vendor() -> AsyncIterator[FakeOpenAI]:
-    async with FakeOpenAI() as server:
-        yield server
-
-
-@pytest.fixture
-def tenant(make_tenant: Callable[[], str]) -> str:
-    return make_tenant()
-
-
-@pytest.fixture
-async def api(postgres_server: EmbeddedPostgres, tenant: str, vendor: FakeOpenAI) -> AsyncIterator[LiveApi]:
-    provider = OpenAIProvider(SecretStr(vendor.api_key), base_url=vendor.base_url, retries=0)
-    query = QuerySettings(degraded_answers=False)
-    config = settings_for(postgres_server.app_url, [tenant], query=query)
-    async with live_api(config, provider) as running, running.client(tenant) as native:
-        await add_documents(native, await new_collection(native, "handbook"), **GUIDES)
-        web = {"source": "https://example.org/bike", "text": "Oil the chain.", "metadata": {"kind": "bike"}}
-        posted = await native.post("/v1/collections", json={"name": "web"})
-        path = f"/v1/collections/{posted.json()['id']}/documents"
-        job = await native.post(path, json={"documents": [{**web, "title": "On [bikes]"}]})
-        await finished_job(native, job.json()["id"])
-        yield running
-
-
-@pytest.fixture
-async def client(api: LiveApi, tenant: str) -> AsyncIterator[AsyncOpenAI]:
-    async with AsyncOpenAI(base_url=f"{api.url}/v1", api_key=key_of(tenant), max_retries=0) as opened:
-        yield opened
-
-
-def content_of(chunks: list[ChatCompletionChunk]) -> str:
-    return "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
 
 
 def cited(content: str, annotations: Any) -> list[tuple[str, str]]:
@@ -78,11 +21,6 @@ def cited(content: str, annotations: Any) -> list[tuple[str, str]]:
     assert {a["type"] for a in found} == {"url_citation"}
     places = [a["url_citation"] for a in found]
     return [(content[place["start_index"] : place["end_index"]], place["title"]) for place in places]
-
-
-async def streamed(client: AsyncOpenAI, **options: Any) -> list[ChatCompletionChunk]:
-    stream = await client.chat.completions.create(model=MODEL, messages=ASKED, stream=True, **options)
-    return [chunk async for chunk in stream]
 
 
 async def test_chat_answer_is_cited_in_text_and_annotations(
@@ -230,77 +168,3 @@ async def test_docrag_model_sources_are_numbered(client: AsyncOpenAI, vendor: Fa
     assert content_of(chunks) == whole.choices[0].message.content == "Two hours. Source: bread.md - Bread [1]"
     assert cited(content_of(chunks), whole.choices[0].message.annotations) == [("[1]", "Bread")]
     assert len(chunks) > 4
-
-
-async def test_error_before_the_stream_raises_sdk_exception_class(
-    client: AsyncOpenAI, api: LiveApi, vendor: FakeOpenAI
-) -> None:
-    for stream in (False, True):
-        with pytest.raises(openai.NotFoundError) as unknown:
-            await client.chat.completions.create(model="vectorforge/none", messages=ASKED, stream=stream)
-        assert (unknown.value.code, unknown.value.param) == ("model_not_found", "model")
-        with pytest.raises(openai.BadRequestError) as refused:
-            await client.chat.completions.create(model=MODEL, messages=ASKED, n=2, stream=stream)
-        assert (refused.value.code, refused.value.param) == ("invalid_input", "n")
-    with pytest.raises(openai.BadRequestError) as wrong:
-        await streamed(client, extra_body={"filters": {"kind": {"$near": 1}}})
-    assert wrong.value.code == "invalid_filter"
-    too_much: Any = [*ASKED, {"role": "user", "content": "x" * 100_001}]
-    with pytest.raises(openai.BadRequestError) as long:
-        await client.chat.completions.create(model=MODEL, messages=too_much)
-    assert long.value.param == "messages.1.content.0.text"
-    with pytest.raises(openai.BadRequestError) as too_long:
-        await streamed(client, max_completion_tokens=1_000_000)
-    assert too_long.value.param == "max_completion_tokens"
-    vendor.script(Failure(429, retry_after="17"))
-    with pytest.raises(openai.RateLimitError) as limited:
-        await client.chat.completions.create(model=MODEL, messages=ASKED)
-    assert (limited.value.type, limited.value.response.headers["retry-after"]) == ("rate_limit_error", "17")
-    async with AsyncOpenAI(base_url=f"{api.url}/v1", api_key="wrong", max_retries=0) as stranger:
-        with pytest.raises(openai.AuthenticationError):
-            await stranger.chat.completions.create(model=MODEL, messages=ASKED)
-
-
-@pytest.mark.parametrize("ending", ["eof", "cut", "error"])
-async def test_error_inside_the_stream_is_raised_after_partial_text(
-    client: AsyncOpenAI, vendor: FakeOpenAI, ending: Any
-) -> None:
-    vendor.script(Reply(texts=("Two ", "hours [Sou"), ending=ending))
-    chunks: list[ChatCompletionChunk] = []
-    stream = await client.chat.completions.create(model=MODEL, messages=ASKED, stream=True)
-
-    async def read() -> None:
-        async for chunk in stream:
-            chunks.append(chunk)  # noqa: PERF401 - those before the error are wanted
-
-    with pytest.raises(openai.APIError) as broken:
-        await read()
-    assert content_of(chunks) == "Two hours [Sou"
-    assert broken.value.code is not None
-    assert broken.value.code.startswith("llm_")
-    assert broken.value.type == "server_error"
-
-
-async def test_client_disconnect_stops_the_model_and_is_logged(
-    client: AsyncOpenAI, vendor: FakeOpenAI, api: LiveApi, tenant: str
-) -> None:  # fault 15, C31
-    vendor.script(Reply(texts=("one ", "two "), ending="stall"))
-    stream = await client.chat.completions.create(model=MODEL, messages=ASKED, stream=True)
-    async for chunk in stream:
-        if chunk.choices[0].delta.content:
-            break
-    await stream.close()
-    async with asyncio.timeout(20):
-        await vendor.requests[-1].client_closed.wait()
-        async with api.client(tenant) as native:
-            row = await logged(native, chunk.id.removeprefix("chatcmpl-"))
-    assert row["outcome"] == "aborted"
-    assert row["generated_response"].startswith("one ")
-
-
-async def logged(native: httpx2.AsyncClient, query_id: str) -> dict[str, Any]:
-    while True:  # until the server has noticed that the client is gone
-        row: dict[str, Any] = (await native.get(f"/v1/queries/{query_id}")).json()
-        if row.get("outcome", "started") != "started":
-            return row
-        await asyncio.sleep(0.02)

@@ -1,66 +1,16 @@
 """Vector stores, their search and their files, asked for by the unmodified ``openai`` package."""
 
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import uuid4
 
 import openai
 import pytest
 from openai import AsyncOpenAI
-from openai._models import BaseModel as OpenAIModel
 
-from tests.support.http.live_api import LiveApi, finished_job, key_of, live_api, new_collection, settings_for
-
-HANDBOOK: dict[str, dict[str, Any]] = {
-    "pump.md": {"year": 2024, "kind": "manual", "draft": False, "place": {"hall": "A"}},
-    "valve.md": {"year": 2020, "kind": "manual", "draft": True},
-    "gauge.md": {"year": 2022, "kind": "note", "tags": ["new"], "none": None},
-}
-TEXTS = {
-    "pump.md": "The pump needs oil every week.",
-    "valve.md": "The valve needs grease every month.",
-    "gauge.md": "The gauge needs a cloth, gemäß §4.",
-}
-
-
-@dataclass
-class Door:
-    """A server with the handbook of one tenant, and this tenant's client."""
-
-    api: LiveApi
-    client: AsyncOpenAI
-    store: str
-
-
-def client_of(api: LiveApi, tenant: str) -> AsyncOpenAI:
-    return AsyncOpenAI(base_url=f"{api.url}/v1", api_key=key_of(tenant), max_retries=0)
-
-
-async def fill(api: LiveApi, tenant: str, name: str) -> str:
-    """Make the handbook, each document in a job of its own, so that their times differ."""
-    async with api.client(tenant) as client:
-        store = await new_collection(client, name)
-        for source, metadata in HANDBOOK.items():
-            document = {"source": source, "text": TEXTS[source], "metadata": metadata}
-            path = f"/v1/collections/{store}/documents"
-            job = (await client.post(path, json={"documents": [document]})).json()
-            assert (await finished_job(client, job["id"]))["status"] == "succeeded"
-    return store
-
-
-@pytest.fixture
-async def door(app_url: str, make_tenant: Callable[[], str]) -> AsyncIterator[Door]:
-    tenant = make_tenant()
-    async with live_api(settings_for(app_url, [tenant])) as api, client_of(api, tenant) as client:
-        yield Door(api, client, await fill(api, tenant, "handbook"))
-
-
-def valid(found: OpenAIModel) -> Any:
-    """The object again, held to the package's own types, which the package itself does not do."""
-    type(found).model_validate(found.to_dict())
-    return found
+from tests.integration.openai_vector_stores.conftest import HANDBOOK, TEXTS, Door, client_of, fill, valid
+from tests.support.http.live_api import live_api, settings_for
 
 
 def names(files: Sequence[Any]) -> list[str]:
@@ -227,113 +177,6 @@ async def test_attaching_file_of_other_collection_is_rejected(door: Door) -> Non
     assert caught.value.param == "attributes"
     with pytest.raises(openai.NotFoundError):  # a document is of its own vector store only
         await files.retrieve(file.id, vector_store_id=other.id)
-
-
-async def search(door: Door, query: str | list[str] = "what needs care", **options: Any) -> list[Any]:
-    page = await door.client.vector_stores.search(door.store, query=query, **options)
-    return [valid(result) async for result in page]
-
-
-async def test_search_returns_best_chunks_first(door: Door) -> None:
-    found = await search(door, "The pump needs oil")
-    assert (found[0].filename, found[0].content[0].text) == ("pump.md", TEXTS["pump.md"])
-    assert [result.score for result in found] == sorted((r.score for r in found), reverse=True)
-    assert found[0].attributes == {"year": 2024, "kind": "manual", "draft": False, "place.hall": "A"}
-    async with door.api.client(None) as client:
-        client.headers["Authorization"] = f"Bearer {door.client.api_key}"
-        chunk = (await client.get(f"/v1/chunks/{found[0].chunk_id}")).json()
-    assert (chunk["text"], chunk["document"]["id"]) == (TEXTS["pump.md"], found[0].file_id)
-    assert len(await search(door, max_num_results=2)) == 2
-    lowest = found[1].score
-    kept = await search(door, "The pump needs oil", ranking_options={"score_threshold": lowest})
-    assert [result.file_id for result in kept] == [result.file_id for result in found[:2]]
-
-
-async def test_multiple_queries_are_merged(door: Door) -> None:
-    queries = [TEXTS["pump.md"], TEXTS["valve.md"], TEXTS["pump.md"]]
-    page = await door.client.vector_stores.search(door.store, query=queries, max_num_results=2)
-    assert page.to_dict()["search_query"] == queries
-    assert {result.filename for result in page.data} == {"pump.md", "valve.md"}
-    assert all(result.score == pytest.approx(1.0) for result in page.data)  # each by its own question
-
-
-def eq(type_: str, key: str, value: Any) -> dict[str, Any]:
-    return {"type": type_, "key": key, "value": value}
-
-
-FILTERS: list[tuple[Any, Any]] = [
-    (eq("eq", "kind", "note"), {"gauge.md"}),
-    (eq("eq", "draft", True), {"valve.md"}),
-    (eq("eq", "place.hall", "A"), {"pump.md"}),
-    (eq("eq", "tags", "new"), {"gauge.md"}),
-    (eq("ne", "kind", "note"), {"pump.md", "valve.md"}),
-    (eq("gt", "year", 2022), {"pump.md"}),
-    (eq("gte", "year", 2022), {"pump.md", "gauge.md"}),
-    (eq("lt", "year", 2022.0), {"valve.md"}),
-    (eq("lte", "year", 2022), {"valve.md", "gauge.md"}),
-    (eq("in", "year", [2020, 2024]), {"valve.md", "pump.md"}),
-    (eq("nin", "kind", ["manual"]), {"gauge.md"}),
-    ({"type": "and", "filters": [eq("eq", "kind", "manual"), eq("gt", "year", 2021)]}, {"pump.md"}),
-    (
-        {
-            "type": "or",
-            "filters": [eq("eq", "kind", "note"), {"type": "and", "filters": [eq("lt", "year", 2021)]}],
-        },
-        {"gauge.md", "valve.md"},
-    ),
-    (eq("eq", "kind", "poem"), set()),
-]
-
-
-async def test_search_filters_are_applied(door: Door, subtests: pytest.Subtests) -> None:
-    for filters, found in FILTERS:
-        with subtests.test(msg=str(filters)):
-            assert {result.filename for result in await search(door, filters=filters)} == found
-
-
-REFUSED_SEARCHES: list[tuple[Any, Any]] = [
-    ({"filters": {"year": 2024}}, "filters.type"),
-    ({"filters": eq("near", "year", 1)}, "filters.type"),
-    ({"filters": eq("eq", "$or", 1)}, "filters"),
-    ({"filters": eq("in", "year", 2024)}, "filters"),
-    ({"filters": eq("eq", "year", [2024])}, "filters"),
-    ({"filters": {"type": "and", "filters": []}}, "filters.filters"),
-    ({"filters": {"type": "and", "filters": [eq("eq", "year", None)]}}, "filters.filters.0"),
-    ({"filters": eq("gt", "draft", True)}, "filters.draft.$gt"),
-    ({"max_num_results": 0}, "max_num_results"),
-    ({"max_num_results": 51}, "max_num_results"),
-    ({"rewrite_query": True}, "rewrite_query"),
-    ({"ranking_options": {"ranker": "default-2024-11-15"}}, "ranking_options.ranker"),
-    ({"query": []}, "query"),
-    ({"query": ["a"] * 9}, "query"),
-    ({"query": 7}, "query"),
-    ({"query": "  "}, "query"),
-]
-
-
-async def test_invalid_search_is_rejected(door: Door, subtests: pytest.Subtests) -> None:
-    for options, param in REFUSED_SEARCHES:
-        with subtests.test(msg=str(options)):
-            with pytest.raises(openai.BadRequestError) as caught:
-                await search(door, **options)
-            assert (caught.value.param, caught.value.type) == (param, "invalid_request_error")
-
-
-async def test_search_with_profile_id_returns_own_profile_only(door: Door) -> None:
-    async with door.api.client(None) as client:
-        client.headers["Authorization"] = f"Bearer {door.client.api_key}"
-        for number, said in ((7, "Sailed around the world."), (8, "Sailed to the island.")):
-            (await client.put(f"/v1/profiles/{number}", json={"profile_summary": said})).raise_for_status()
-    store = (await door.client.vector_stores.list()).data[0].id
-    with pytest.raises(openai.BadRequestError) as unnamed:
-        await door.client.vector_stores.search(store, query="Who sailed?")
-    assert unnamed.value.param == "profile_id"
-    only = {"profile_id": 7}
-    page = await door.client.vector_stores.search(store, query="Who sailed?", extra_body=only)
-    assert ["world" in result.content[0].text for result in page.data] == [True]
-    filters: Any = eq("eq", "profile_id", 8)  # can only narrow it
-    page = await door.client.vector_stores.search(store, query="sailed", filters=filters, extra_body=only)
-    assert page.data == []
 
 
 async def test_vector_store_of_other_tenant_is_inaccessible(

@@ -2,7 +2,6 @@
 
 import asyncio
 import traceback
-import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
@@ -12,14 +11,12 @@ from aiohttp import web
 from pydantic import SecretStr
 
 from tests.contract.suites.llm import MESSAGES, collect
+from tests.integration.provider_secrets.conftest import NEW, OLD, VENDORS, build
 from tests.support.aws.fake_aws_faults import FaultyAws
-from tests.support.http.live_api import settings_for
 from tests.support.vendors.fake_anthropic import FakeAnthropic
 from tests.support.vendors.fake_embeddings import FakeEmbeddingsServer
 from tests.support.vendors.fake_openai import FakeOpenAI
 from tests.support.vendors.fake_vendor import FakeVendor, RecordedRequest, Reply
-from vectorforge.bootstrap import Application
-from vectorforge.config import AwsSettings, EmbeddingSettings, LLMSettings
 from vectorforge.errors import EmbeddingAuthenticationError, LLMAuthenticationError
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.types import StreamEnd
@@ -27,36 +24,6 @@ from vectorforge.llm.types import StreamEnd
 pytestmark = pytest.mark.filterwarnings(
     "ignore:The model 'claude-sonnet-4-20250514' is deprecated:DeprecationWarning"
 )
-VENDORS = ("openai", "anthropic", "google", "embedding")
-OLD, NEW = "sk-old-canary-0123456789", "sk-new-canary-0123456789"
-
-
-@pytest.fixture
-def secret_id(aws: FaultyAws) -> str:
-    """Of a secret with the key of every vendor."""
-    name = f"vectorforge/{uuid.uuid4().hex[:8]}"
-    aws.put_secret(name, {f"{vendor}_api_key": OLD for vendor in VENDORS})
-    return name
-
-
-async def build(
-    *,
-    secret_id: str | None = None,
-    path: str | None = None,
-    max_age_s: int = 300,
-    embedding: dict[str, Any] | None = None,
-    **llm: Any,
-) -> Application:
-    """As a function does it; off the loop, where the fakes are. Connects to no database."""
-    config = settings_for(
-        "postgresql://nobody@127.0.0.1:1/nothing",
-        llm=LLMSettings(llm_max_retries=0, **llm),
-        embedding=EmbeddingSettings(**(embedding or {})),
-        aws=AwsSettings(
-            provider_secret_id=secret_id, provider_parameter_path=path, secret_max_age_s=max_age_s
-        ),
-    )
-    return await asyncio.to_thread(Application.build, config)
 
 
 def rotate(aws: FaultyAws, secret_id: str, *vendors: FakeVendor) -> None:
@@ -104,71 +71,6 @@ class RefusingAsGoogle(FakeOpenAI):
     def _wrong_key(self, request: web.Request) -> web.Response:
         message = "API key not valid. Please pass a valid API key."
         return web.json_response([{"error": {"code": 400, "message": message}}], status=400)
-
-
-class TestDiscovery:
-    # C25 F-006 A-093 A-094 A-095
-    async def test_environment_takes_precedence_over_secret_and_parameters(
-        self, aws: FaultyAws, secret_id: str, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        caplog.set_level("INFO", "vectorforge.llm.registry")
-        aws.put_secret(
-            secret_id, {"openai_api_key": "from-secret", "VECTORFORGE_ANTHROPIC_API_KEY": "from-secret"}
-        )
-        for setting in ("openai", "anthropic", "cohere"):
-            aws.put_parameter(f"/{secret_id}/{setting}_api_key", "from-parameters")
-        environment: dict[str, Any] = {"openai_api_key": SecretStr("from-environment")}
-        async with (
-            FakeOpenAI(api_key="from-environment") as openai,
-            FakeAnthropic(api_key="from-secret") as anthropic,
-            FakeOpenAI(api_key="from-parameters") as cohere,
-        ):
-            application = await build(
-                secret_id=secret_id,
-                path=f"/{secret_id}/",
-                openai_base_url=openai.base_url,
-                anthropic_base_url=anthropic.base_url,
-                cohere_base_url=cohere.base_url,
-                default_provider="google",
-                **environment,
-            )
-            for name in ("openai", "anthropic", "cohere"):
-                await application.llm_registry.get(name).generate(MESSAGES)
-            await application.close()
-        messages = [record.message for record in caplog.records if record.name == "vectorforge.llm.registry"]
-        assert messages == [
-            "Registered LLM provider: openai",
-            "Registered LLM provider: anthropic",
-            "Skipped LLM provider: ollama (no credentials)",
-            "Skipped LLM provider: google (no credentials)",
-            "Registered LLM provider: cohere",
-            "Skipped LLM provider: max_serve (no credentials)",
-            "Skipped LLM provider: bedrock (no credentials)",
-            "Registered LLM provider: extractive",
-            "Default LLM provider 'google' not available",
-        ]
-        assert aws.calls == ["GetSecretValue", "GetParametersByPath"]
-
-    # A-096
-    async def test_missing_keys_leave_extractive_provider_only(self, aws: FaultyAws, secret_id: str) -> None:
-        aws.put_secret(secret_id, {})
-        application = await build(secret_id=secret_id, path="/nothing/there")
-        assert application.llm_registry.list_providers() == ["extractive"]
-        assert aws.calls == ["GetSecretValue", "GetParametersByPath"]
-
-    async def test_keys_in_environment_skip_secret_lookup(self, aws: FaultyAws, secret_id: str) -> None:
-        names = ("openai_api_key", "anthropic_api_key", "google_api_key", "cohere_api_key")
-        keys: dict[str, Any] = {name: SecretStr("k") for name in names}
-        embedding = {name: key for name, key in keys.items() if not name.startswith("anthropic")}
-        await build(secret_id=secret_id, embedding=embedding, **keys)
-        assert aws.calls == []
-
-    async def test_parameters_are_read_across_pages(self, aws: FaultyAws, secret_id: str) -> None:
-        for number in range(10):
-            aws.put_parameter(f"/{secret_id}/a{number}", "x")
-        aws.put_parameter(f"/{secret_id}/openai_api_key", "k")
-        application = await build(path=f"/{secret_id}")
-        assert "openai" in application.llm_registry.list_providers()
 
 
 class TestRotation:

@@ -1,6 +1,5 @@
 """Profiles through the library: rows and documents in, passages of one profile out."""
 
-import asyncio
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -9,30 +8,17 @@ from typing import Any
 
 import pytest
 
-from tests.support.vendors.hashing_embedder import DIMENSION, HashingEmbedder
-from vectorforge.config import IngestionSettings
-from vectorforge.db.repositories.collection_repo import CollectionRepository
-from vectorforge.db.repositories.document_repo import DocumentRepository
-from vectorforge.db.tenant_database import TenantDatabase
-from vectorforge.embedding.registry import EmbeddingProviderRegistry
+from tests.integration.profiles.conftest import Profiles
 from vectorforge.errors import (
-    ConfigurationError,
-    ConflictError,
     ExtractionError,
     FilterError,
     InvalidInputError,
 )
 from vectorforge.ingestion.chunk import ChunkingConfig
-from vectorforge.ingestion.pipeline import IngestionPipeline
 from vectorforge.ingestion.profile import RAGIngestionPipeline
 from vectorforge.ingestion.profile_text import ProfileDocument
-from vectorforge.ingestion.types import DocumentStatus, ExtractionLimits
-from vectorforge.pipeline.profile import RAGRetrievalPipeline
+from vectorforge.ingestion.types import ExtractionLimits
 from vectorforge.profile_types import SourceType
-from vectorforge.retriever.dense import DenseRetriever
-from vectorforge.retriever.profile import ProfileVectorStore
-from vectorforge.types import Collection, DistanceMetric
-from vectorforge.vectorstore.pgvector import PgVectorStore
 
 EXPERIENCES = [
     {
@@ -53,40 +39,6 @@ SKILLS: list[Mapping[str, Any] | str] = [
     "Baking",
 ]
 EDUCATION = [{"id": 5, "degree": "MSc", "institution": "TU Graz", "end_date": date(2019, 6, 30)}]
-
-
-class Profiles:
-    """Both pipelines over a new collection of a tenant."""
-
-    def __init__(self, db: TenantDatabase, collection: Collection) -> None:
-        self.db = db
-        self.collection = collection
-        self.embedder = HashingEmbedder()
-        self.store = ProfileVectorStore(self.embedder, store=PgVectorStore(db), collection=collection)
-        self.ingestion = RAGIngestionPipeline(self.store, self.embedder)
-        self.retrieval = RAGRetrievalPipeline(self.store, self.embedder)
-
-    @classmethod
-    async def of(cls, db: TenantDatabase, *, by_profile: bool = True) -> "Profiles":
-        return cls(
-            db,
-            await CollectionRepository(db).create(
-                "profiles",
-                embedding_provider="hashing",
-                embedding_model="hashing",
-                dimension=DIMENSION,
-                distance_metric=DistanceMetric.COSINE,
-                by_profile=by_profile,
-            ),
-        )
-
-    async def texts(self, profile_id: int, query: str = "anything") -> list[str]:
-        return [chunk.text for chunk in await self.retrieval.retrieve(query, profile_id, 100)]
-
-
-@pytest.fixture
-async def profiles(tenant_db: TenantDatabase) -> Profiles:
-    return await Profiles.of(tenant_db)
 
 
 # C-001 C-002 C-007 C-008 C-012 C-013 C-021: from rows to passages that know where they come from
@@ -161,106 +113,6 @@ async def test_reingestion_removes_missing_rows(profiles: Profiles) -> None:
     assert await profiles.texts(7) == ["Dear Sirs"]
     await profiles.ingestion.reingest_profile(7, "A summary.", [], [], documents=[])  # C-010
     assert await profiles.texts(7) == ["A summary."]
-
-
-# C19: a reader sees one edition, whole, while it is replaced 50 times
-async def test_concurrent_reader_sees_one_whole_edition(profiles: Profiles) -> None:
-    def edition(number: int) -> list[dict[str, Any]]:
-        stays = [{"id": n, "title": f"Job {n}", "description": f"Always {n}"} for n in range(3)]
-        changes = [{"id": n, "title": f"Job {n}", "description": f"Edition {number}"} for n in range(3, 6)]
-        comes = [{"id": 100 + number, "title": "New job", "description": f"Edition {number}"}]
-        return stays + changes + comes
-
-    await profiles.ingestion.reingest_profile(7, "", edition(0), [])
-    done = asyncio.Event()
-
-    async def read(filters: dict[str, Any] | None) -> set[str]:
-        seen: set[str] = set()
-        while not done.is_set():
-            found = await profiles.retrieval.retrieve("edition", 7, 100, filters)
-            texts = [chunk.text for chunk in found]
-            assert len(texts) == len({chunk.id for chunk in found}) == 7, texts
-            editions = {text.rpartition("Edition ")[2] for text in texts if "Edition" in text}
-            assert len(editions) == 1, editions
-            seen |= editions
-        return seen
-
-    readers = [asyncio.create_task(read(filters)) for filters in (None, {"source_type": "experience"})]
-    for number in range(1, 51):
-        await profiles.ingestion.reingest_profile(7, "", edition(number), [])
-    done.set()
-    for seen in await asyncio.gather(*readers):
-        assert len(seen) > 1
-
-
-# C19: two writers of a profile that did not exist leave one edition, not a mixture
-async def test_concurrent_writers_of_one_profile_are_serialized(profiles: Profiles) -> None:
-    for profile_id in range(20):
-        editions = [
-            [{"id": n, "title": f"{name} {n}"} for n in range(size)] for name, size in (("a", 3), ("b", 2))
-        ]
-        await asyncio.gather(
-            *(profiles.ingestion.reingest_profile(profile_id, "", rows, []) for rows in editions)
-        )
-        texts = sorted(await profiles.texts(profile_id))
-        assert texts in (["# a 0", "# a 1", "# a 2"], ["# b 0", "# b 1"])
-
-
-# C-019 C17: equal ids of profiles in two tenants, and two profiles of one tenant
-async def test_profiles_and_tenants_are_isolated(profiles: Profiles, other_tenant_db: TenantDatabase) -> None:
-    others = await Profiles.of(other_tenant_db)
-    for owner, profile_id, text in ((profiles, 7, "mine"), (profiles, 8, "neighbour"), (others, 7, "theirs")):
-        await owner.ingestion.reingest_profile(profile_id, f"The {text} summary.", [], [])
-    assert await profiles.texts(7) == ["The mine summary."]
-    assert await profiles.texts(8) == ["The neighbour summary."]
-    assert await others.texts(7) == ["The theirs summary."]
-    assert await others.texts(8) == []
-    stranger = ProfileVectorStore(
-        others.embedder, store=PgVectorStore(other_tenant_db), collection=profiles.collection
-    )
-    assert await RAGRetrievalPipeline(stranger, others.embedder).retrieve("mine", 7) == []
-    assert await stranger.stored(7) == {}
-    await profiles.ingestion.reingest_profile(7, "", [], [])
-    assert (await profiles.texts(7), await profiles.texts(8)) == ([], ["The neighbour summary."])
-
-
-# C17: nothing gets into such a collection, or out of it, without a profile
-async def test_profile_collection_rejects_other_documents(profiles: Profiles) -> None:
-    await profiles.ingestion.reingest_profile(7, "Mine.", [], [])
-    registry = EmbeddingProviderRegistry()
-    registry.register(profiles.embedder)
-    core = PgVectorStore(profiles.db)
-    retriever = DenseRetriever(registry, core, CollectionRepository(profiles.db), preprocess=str.strip)
-    for filters in (None, {"profile_id": 7}):
-        with pytest.raises(InvalidInputError, match="profile_id is required") as refused:
-            await retriever.retrieve("mine", profiles.collection.id, 5, filters)
-        assert refused.value.field == "profile_id"
-    found = await retriever.retrieve("mine", profiles.collection.id, 5, profile_id=7)
-    assert [chunk.chunk.text for chunk in found] == ["Mine."]
-
-    documents = DocumentRepository(profiles.db)
-    pipeline = IngestionPipeline(core, documents, registry, IngestionSettings())
-    (result,) = await pipeline.ingest_bytes(profiles.collection, b"Nobody's.", "profiles/7/summary/1")
-    assert result.status is DocumentStatus.FAILED
-    assert result.error is not None
-    assert result.error.code == "invalid_input"
-    assert await profiles.texts(7) == ["Mine."]
-
-
-async def test_ordinary_collection_rejects_profiles(tenant_db: TenantDatabase) -> None:
-    with pytest.raises(ConflictError, match="not made for profiles"):
-        await Profiles.of(tenant_db, by_profile=False)
-
-
-# C-004 C-006 C-023: the provider is the collection's, or it is refused
-async def test_mismatched_embedding_provider_is_rejected(profiles: Profiles) -> None:
-    stranger = HashingEmbedder(name="other")
-    with pytest.raises(ConfigurationError, match="'hashing', not by 'other'"):
-        ProfileVectorStore(stranger, store=PgVectorStore(profiles.db), collection=profiles.collection)
-    with pytest.raises(ConfigurationError):
-        RAGIngestionPipeline(profiles.store, stranger)
-    with pytest.raises(ConfigurationError):
-        RAGRetrievalPipeline(profiles.store, stranger)
 
 
 # C-011 C-022

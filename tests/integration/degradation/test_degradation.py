@@ -1,142 +1,18 @@
 """The degradation ladder on real parts: each step is reached by switching something off, and says so."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 from mcp_types import TextContent
-from pydantic import SecretStr
 
 from tests.conftest import ObservedPostgres
-from tests.support.http.event_stream import ReceivedEvent
-from tests.support.http.live_api import (
-    LiveApi,
-    add_documents,
-    ask_streaming,
-    live_api,
-    new_collection,
-    settings_for,
-)
+from tests.integration.degradation.conftest import BROKEN, QUESTION, RAG, Start, Surroundings
 from tests.support.http.mcp_client import mcp_client
 from tests.support.postgres.pgbouncer import PgBouncer
-from tests.support.vendors.fake_anthropic import FakeAnthropic
-from tests.support.vendors.fake_embeddings import FakeEmbeddingsServer
-from tests.support.vendors.fake_openai import FakeOpenAI
-from tests.support.vendors.fake_vendor import Reply
 from tests.support.vendors.vendor_behaviour import Behaviour, Failure
-from vectorforge.config import LLMSettings, QuerySettings
-from vectorforge.embedding.providers.openai import OpenAIEmbeddingProvider
-from vectorforge.llm.providers.anthropic import AnthropicProvider
-from vectorforge.llm.providers.openai import OpenAIProvider
-from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.telemetry import InMemoryMetrics
-
-RAG = "/v1/rag/query"
-QUESTION = {"query": "How long must the dough rise?"}
-GUIDES = {
-    "bread": "# Bread\n\nLet the dough rise for two hours before baking it at 230 degrees.\n",
-    "bike": "# Bike\n\nOil the chain every three hundred kilometres.\n",
-}
-BROKEN: list[Behaviour] = [
-    Failure(500),
-    Failure(503),
-    Failure(529),
-    Failure(429),
-    Failure(429, retry_after="3600"),
-    Reply(texts=(), ending="cut"),
-]
-"""What happens before the first token; faults 2, 3, 7, 8 and 12."""
-
-
-@dataclass
-class Surroundings:
-    """Two vendors and a server that asks the first one."""
-
-    first: FakeOpenAI
-    second: FakeAnthropic
-    embedder: FakeEmbeddingsServer
-    api: LiveApi
-    client: httpx2.AsyncClient
-    tenant: str
-
-    async def ask(self, **body: Any) -> dict[str, Any]:
-        response = await self.client.post(RAG, json={**QUESTION, **body})
-        assert response.status_code == 200, response.text
-        answer: dict[str, Any] = response.json()
-        return answer
-
-    async def stream(self, **body: Any) -> list[ReceivedEvent]:
-        return await ask_streaming(self.client, RAG, {**QUESTION, **body})
-
-    async def row(self, query_id: str) -> dict[str, Any]:
-        row: dict[str, Any] = (await self.client.get(f"/v1/queries/{query_id.removeprefix('ragq_')}")).json()
-        return row
-
-    def counted(self, step: str) -> float:
-        return self.metrics.get("pipeline.query.degraded", {"step": step}).total
-
-    @property
-    def metrics(self) -> InMemoryMetrics:
-        found = self.api.application.metrics
-        assert isinstance(found, InMemoryMetrics)
-        return found
-
-
-Start = Callable[..., Any]
-
-
-@pytest.fixture
-async def vendors() -> AsyncIterator[tuple[FakeOpenAI, FakeAnthropic, FakeEmbeddingsServer]]:
-    async with (
-        FakeOpenAI() as first,
-        FakeAnthropic() as second,
-        FakeEmbeddingsServer(dimension=64) as embedder,
-    ):
-        yield first, second, embedder
-
-
-@pytest.fixture
-async def start(
-    postgres_server: EmbeddedPostgres,
-    make_tenant: Callable[[], str],
-    vendors: tuple[FakeOpenAI, FakeAnthropic, FakeEmbeddingsServer],
-) -> AsyncIterator[Start]:
-    """Starts a server; ``fallbacks`` and settings of questions may be given."""
-    first, second, embedder = vendors
-    async with AsyncExitStack() as stack:
-
-        async def make(fallbacks: tuple[str, ...] = (), url: str = "", **query: Any) -> Surroundings:
-            tenant = make_tenant()
-            config = settings_for(
-                url or postgres_server.app_url,
-                [tenant],
-                llm=LLMSettings(llm_fallbacks=list(fallbacks)),
-                query=QuerySettings(**query),
-            )
-            providers = (
-                OpenAIProvider(SecretStr(first.api_key), base_url=first.base_url, retries=0),
-                AnthropicProvider(
-                    SecretStr(second.api_key), base_url=second.base_url, default_model="claude", retries=0
-                ),
-            )
-            api = await stack.enter_async_context(live_api(config, *providers))
-            embeddings = api.application.embedding_registry
-            embeddings.register(
-                OpenAIEmbeddingProvider(
-                    name="http", api_key=None, base_url=embedder.base_url, dimension=64, retries=0
-                )
-            )
-            embeddings.set_default("http")
-            client = await stack.enter_async_context(api.client(tenant))
-            await add_documents(client, await new_collection(client), **GUIDES)
-            return Surroundings(first, second, embedder, api, client, tenant)
-
-        yield make
 
 
 async def test_healthy_providers_never_degrade_answers(start: Start) -> None:
@@ -147,69 +23,6 @@ async def test_healthy_providers_never_degrade_answers(start: Start) -> None:
         assert (await here.row(answer["id"]))["degraded"] == []
     assert here.second.requests == []
     assert here.metrics.total("pipeline.query.degraded") == 0
-
-
-@pytest.mark.parametrize("behaviour", BROKEN)
-async def test_failed_provider_falls_back_to_another(
-    start: Start, behaviour: Behaviour
-) -> None:  # faults 2, 3, 12
-    here = await start(("anthropic:claude-next",))
-    here.first.unscripted = behaviour
-    events = await here.stream()
-    assert [e.name for e in events[:3]] == ["meta", "sources", "degraded"]
-    assert events[0].data["provider"] == "openai"
-    degraded = events[2].data
-    assert (degraded["step"], degraded["provider"], degraded["model"]) == (
-        "provider",
-        "anthropic",
-        "claude-next",
-    )
-    assert degraded["extractive"] is False
-    assert (events[-1].name, events[-1].data["degraded"]) == ("done", ["provider"])
-    assert here.second.bodies[-1]["model"] == "claude-next"
-    row = await here.row(events[0].data["request_id"])
-    assert (row["degraded"], row["provider"], row["outcome"]) == (["provider"], "anthropic", "answered")
-    assert here.counted("provider") == 1
-    whole = await here.ask(query="And what of the chain?")
-    assert (whole["degraded"], whole["provider"]) == (["provider"], "anthropic")
-
-
-async def test_unreachable_provider_falls_back_to_another(start: Start) -> None:  # fault 3
-    here = await start(("anthropic",))
-    await here.first.__aexit__()
-    answer = await here.ask()
-    assert (answer["degraded"], answer["provider"]) == (["provider"], "anthropic")
-
-
-@pytest.mark.parametrize("buffered", [True, False])
-async def test_silent_provider_leaves_time_for_fallback(start: Start, buffered: bool) -> None:
-    here = await start(("anthropic",), query_timeout_s=8)  # fault 5
-    here.first.unscripted = Reply(texts=(), ending="stall")
-    if buffered:
-        answer = await here.ask()
-        assert (answer["degraded"], answer["provider"]) == (["provider"], "anthropic")
-    else:
-        events = await here.stream()
-        assert (events[2].data["step"], events[2].data["reason"]) == ("provider", "llm_timeout")
-        assert events[-1].name == "done"
-
-
-async def test_fallback_answer_is_not_cached(start: Start) -> None:  # C21
-    here = await start(("anthropic",))
-    here.first.script(Failure(500))
-    here.second.unscripted = here.first.unscripted = Reply(texts=("Let the dough rise for two hours.",))
-    assert (await here.ask())["provider"] == "anthropic"
-    again = await here.ask()
-    assert (again["cached"], again["provider"], again["degraded"]) == (False, "openai", [])
-    assert (await here.ask())["cached"] is True
-
-
-async def test_requested_provider_is_not_replaced(start: Start) -> None:
-    here = await start(("anthropic",))
-    here.first.unscripted = Failure(500)
-    answer = await here.ask(provider="openai")
-    assert answer["degraded"] == ["passages"]  # its documents' text goes to no other vendor
-    assert here.second.requests == []
 
 
 @pytest.mark.parametrize("behaviour", BROKEN)
@@ -250,30 +63,6 @@ async def test_irrelevant_chunks_are_returned_when_models_fail(start: Start) -> 
     assert "[Context 1]" in answer["response"]
 
 
-@pytest.mark.parametrize("failure", [Failure(401), Failure(403), Failure(400), Failure(404)])
-async def test_rejected_key_or_request_does_not_fall_back(start: Start, failure: Failure) -> None:  # fault 4
-    here = await start(("anthropic",))
-    here.first.unscripted = failure
-    response = await here.client.post(RAG, json=QUESTION)
-    assert response.status_code == 502
-    assert here.first.api_key not in response.text
-    assert len(here.first.requests) == 1
-    assert here.second.requests == []
-
-
-@pytest.mark.parametrize("ending", ["eof", "cut", "error"])
-async def test_stream_failure_after_first_token_does_not_fall_back(
-    start: Start, ending: Any
-) -> None:  # faults 7-9
-    here = await start(("anthropic",))
-    here.first.unscripted = Reply(ending=ending)
-    events = await here.stream()
-    assert (events[-1].name, "degraded" in [e.name for e in events]) == ("error", False)
-    assert events[-1].data["partial_answer"] == "The answer is 42 [Source 1]."
-    assert here.second.requests == []
-    assert (await here.row(events[0].data["request_id"]))["degraded"] == []
-
-
 async def test_disabled_degradation_returns_502(start: Start) -> None:
     here = await start(degraded_answers=False)
     here.first.unscripted = Failure(500)
@@ -298,17 +87,6 @@ async def test_client_errors_never_degrade(start: Start) -> None:
     assert (await here.client.post(RAG, json={**QUESTION, "collection": "none"})).status_code == 404
     async with here.api.client(None) as stranger:
         assert (await stranger.post(RAG, json=QUESTION)).status_code == 401
-
-
-async def test_repeatedly_failing_model_opens_the_circuit(start: Start) -> None:
-    here = await start(("anthropic",))
-    here.first.unscripted = Failure(500)
-    for number in range(8):
-        answer = await here.ask(query=f"Dough number {number}?")
-        assert answer["provider"] == "anthropic"
-    assert len(here.first.requests) == 5  # VECTORFORGE_LLM_CIRCUIT_FAILURES
-    events = await here.stream(query="Dough number 9?")
-    assert events[2].data["reason"] == "llm_circuit_open"
 
 
 async def test_dense_search_without_embedder_returns_503_without_model_call(

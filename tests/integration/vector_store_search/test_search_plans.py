@@ -1,0 +1,105 @@
+"""Query plans of a search, and the indexes that they use."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from tests.integration.vector_store_search.conftest import fill
+from tests.support.rag.collections import insert_collection
+from vectorforge.db.connection import Database
+from vectorforge.db.tenant_database import TenantDatabase
+from vectorforge.types import DistanceMetric, SearchMode
+from vectorforge.vectorstore.filters.parse import parse
+from vectorforge.vectorstore.search import statement as search_sql
+from vectorforge.vectorstore.search.branches import SearchPlan
+from vectorforge.vectorstore.validation import single_precision, wire_vector
+
+
+async def explain(db: TenantDatabase, statement: str, params: dict[str, Any]) -> str:
+    """The plan of a statement after entering a search, as the store would run it."""
+    async with db.transaction() as connection:
+        await connection.execute("SELECT vectorforge.enter_tenant(%s)", (db.tenant_id,))
+        rows = await (await connection.execute(f"EXPLAIN {statement}".encode(), params)).fetchall()
+    return "\n".join(row["QUERY PLAN"][:200] for row in rows)  # without the vector
+
+
+def search_params(
+    db: TenantDatabase, collection_id: UUID, query: list[float], statement: search_sql.SearchStatement
+) -> dict[str, Any]:
+    return {
+        **statement.filter_params,
+        "tenant": db.tenant_id,
+        "collection": collection_id,
+        "space": f"cosine_{len(query)}",
+        "partition": f"vectorforge.embeddings_cosine_{len(query)}",
+        "ef_search": 200,
+        "scan_tuples": None,
+        "query": wire_vector(single_precision(query, field="query_vector")),
+        "top_k": 10,
+        "depth": 10,
+        "candidates": 10 * statement.candidates_per_row,
+        "limit": 10_000,
+        "query_text": "text",
+        "lexical_limit": 10,
+        "dense_weight": 0.5,
+    }
+
+
+# C14 C34 D2
+@pytest.mark.parametrize("filters", [None, {"kind": "rare"}])
+@pytest.mark.parametrize("metric", list(DistanceMetric))
+@pytest.mark.parametrize("dimension", [8, 3072])
+@pytest.mark.parametrize("mode", [SearchMode.DENSE, SearchMode.HYBRID])
+@pytest.mark.parametrize("way", list(SearchPlan))
+async def test_search_plan_uses_expected_index(
+    indexed_database: Database,
+    make_tenant: Callable[[], str],
+    way: SearchPlan,
+    mode: SearchMode,
+    dimension: int,
+    metric: DistanceMetric,
+    filters: dict[str, Any] | None,
+) -> None:
+    db = indexed_database.for_tenant(make_tenant())
+    collection_id, vectors = await fill(db, dimension, [{"kind": "rare"}] * 3, metric=metric)
+    condition = search_sql.compile_filter(parse(filters))
+    statement = search_sql.build(mode, metric, dimension, condition, plan=way)
+    partition = f"embeddings_{metric.value}_{dimension}"
+    params = {
+        **search_params(db, collection_id, vectors[0], statement),
+        "space": f"{metric.value}_{dimension}",
+        "partition": f"vectorforge.{partition}",
+    }
+    plan = await explain(db, statement.sql, params)
+    parts = {part.split("\n")[0]: part for part in plan.split("\n  CTE ")}
+    for name, part in parts.items():  # one partition, and its index only where it is asked
+        assert "embeddings_" not in part.replace(partition, ""), plan
+        assert (f"Index Scan using {partition}_hnsw" in part) == (name == "near"), plan
+    assert ("near" in parts) == (way is not SearchPlan.COMPARED)
+    # a way not taken is not begun, and the settings of an index scan are made before it begins
+    if way is not SearchPlan.COMPARED:
+        assert re.search(r"One-Time Filter: \(*InitPlan \d+\)\.col1", parts["near"]), plan
+    if way is SearchPlan.CHOSEN:
+        assert len(re.findall(r"One-Time Filter: \(*InitPlan \d+\)\.col1 <> 'many'", parts["dense"])) == 1, (
+            plan
+        )
+
+
+# A profile's chunks are found by its documents, also before the tables have statistics
+@pytest.mark.parametrize("filters", [None, {"lang": "en"}])
+async def test_profile_search_plan_restricts_embeddings_by_document_index(
+    indexed_database: Database, make_tenant: Callable[[], str], filters: dict[str, Any] | None
+) -> None:
+    db = indexed_database.for_tenant(make_tenant())
+    collection_id = await insert_collection(db, 4, DistanceMetric.COSINE, by_profile=True)
+    condition = search_sql.compile_filter(parse(filters))
+    statement = search_sql.build(SearchMode.HYBRID, DistanceMetric.COSINE, 4, condition, of_profile=True)
+    params = {**search_params(db, collection_id, [1, 0, 0, 0], statement), "profile": 7}
+    plan = await explain(db, statement.sql, params)
+    assert "Index Cond: ((tenant_id = " in plan
+    assert "(document_id = ANY (" in plan
+    assert "Join Filter: (p.document_id" not in plan
+    assert "_hnsw" in plan
