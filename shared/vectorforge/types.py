@@ -4,11 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Final, Literal, Self, TypeAlias
 from uuid import UUID
 
 Vector: TypeAlias = Sequence[float]
 """An embedding: finite floats, length = the collection's dimension."""
+
+EXACT_SCAN_LIMIT: Final = 10_000
+"""Vectors of 384 dimensions up to which a search compares all; times: docs/results/performance.md."""
 
 
 class DistanceMetric(StrEnum):

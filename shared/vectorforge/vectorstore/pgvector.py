@@ -9,6 +9,7 @@ from vectorforge.db.repositories.document_repo import CurrentDocument
 from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.errors import ConflictError, EmbeddingModelChangedError, InvalidInputError
 from vectorforge.types import (
+    EXACT_SCAN_LIMIT,
     ChunkDraft,
     DistanceMetric,
     DocumentDraft,
@@ -20,7 +21,6 @@ from vectorforge.vectorstore.base import NearestChunks, VectorStore
 from vectorforge.vectorstore.filters import parse as filter_language
 from vectorforge.vectorstore.filters.documents import SelectedDocuments, checked_selection
 from vectorforge.vectorstore.filters.sql import necessary_path
-from vectorforge.vectorstore.search.nearest import EXACT_SCAN_LIMIT
 from vectorforge.vectorstore.search.search import Search, Searcher
 from vectorforge.vectorstore.search.statement import compile_filter
 from vectorforge.vectorstore.validation import (

@@ -19,9 +19,8 @@ from vectorforge.db.connection import Database
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.repositories.query_log_repo import QueryLogWriter
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.types import DistanceMetric
+from vectorforge.types import EXACT_SCAN_LIMIT, DistanceMetric
 from vectorforge.vectorstore.pgvector import PgVectorStore
-from vectorforge.vectorstore.search.nearest import EXACT_SCAN_LIMIT
 
 TOP_K = 10
 _CLUSTERS = 200

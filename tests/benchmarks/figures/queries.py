@@ -18,9 +18,8 @@ from vectorforge.db.connection import Database
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.schema.index_building import build_indexes
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.types import DistanceMetric
+from vectorforge.types import EXACT_SCAN_LIMIT, DistanceMetric
 from vectorforge.vectorstore.pgvector import PgVectorStore
-from vectorforge.vectorstore.search.nearest import EXACT_SCAN_LIMIT
 
 CHUNKS = 20_000
 IN_FLIGHT = 16

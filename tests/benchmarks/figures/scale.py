@@ -16,9 +16,8 @@ from vectorforge.db.connection import Database
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.schema.index_building import build_indexes
 from vectorforge.db.tenant_database import TenantDatabase
-from vectorforge.types import ChunkDraft, DistanceMetric, DocumentDraft
+from vectorforge.types import EXACT_SCAN_LIMIT, ChunkDraft, DistanceMetric, DocumentDraft
 from vectorforge.vectorstore.pgvector import PgVectorStore
-from vectorforge.vectorstore.search.nearest import EXACT_SCAN_LIMIT
 
 Vectors: TypeAlias = np.ndarray[Any, np.dtype[np.float32]]
 Metadata: TypeAlias = dict[str, int]

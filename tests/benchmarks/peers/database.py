@@ -21,7 +21,7 @@ from vectorforge.db.schema import migrate as migrations
 from vectorforge.db.schema.index_building import build_indexes
 from vectorforge.db.schema.migrate import migrate
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.vectorstore.search.nearest import EXACT_SCAN_LIMIT
+from vectorforge.types import EXACT_SCAN_LIMIT
 
 SERVICE_DATABASE = "service"
 SETTINGS = {

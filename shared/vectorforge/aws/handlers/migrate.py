@@ -24,8 +24,7 @@ from vectorforge.config import VectorForgeConfig
 from vectorforge.db.login import LOGIN_ROLES, login_passwords
 from vectorforge.db.schema import migrate as migrations
 from vectorforge.deadline import Deadline
-from vectorforge.errors import DeadlineExceededError, InvalidInputError, VectorForgeError
-from vectorforge.errors.base import log_unexpected
+from vectorforge.errors import DeadlineExceededError, InvalidInputError, VectorForgeError, log_unexpected
 
 logger = logging.getLogger(__name__)
 
@@ -234,7 +233,7 @@ async def _migrate(
 async def _build_indexes(config: VectorForgeConfig, *, seconds: float) -> dict[str, list[str]]:
     """Build the missing vector indexes; an index that is unfinished after ``seconds`` is dropped."""
     from vectorforge.db.schema.index_building import BuildResources, build_indexes
-    from vectorforge.vectorstore.search.nearest import EXACT_SCAN_LIMIT
+    from vectorforge.types import EXACT_SCAN_LIMIT
 
     async def build(conninfo: str) -> dict[str, list[str]]:
         resources = BuildResources(timeout_s=seconds)

@@ -32,7 +32,7 @@ def list_spaces(
     Needs the role that owns the schema (VECTORFORGE_MIGRATOR_DATABASE_URL).
     """
     from vectorforge.db.schema.vector_indexes import list_indexes
-    from vectorforge.vectorstore.search.nearest import EXACT_SCAN_LIMIT
+    from vectorforge.types import EXACT_SCAN_LIMIT
 
     found = _as_migrator(context.data_dir, list_indexes)
     if context.terminal.json_output:
@@ -99,7 +99,7 @@ def build(
         vectorforge index build --memory-mb 4000
     """
     from vectorforge.db.schema.index_building import BuildResources, build_indexes
-    from vectorforge.vectorstore.search.nearest import EXACT_SCAN_LIMIT
+    from vectorforge.types import EXACT_SCAN_LIMIT
 
     resources = BuildResources(None if memory_mb is None else memory_mb * 2**20, workers)
     with _bars(context.terminal) as on_progress:

@@ -26,8 +26,7 @@ from vectorforge.errors import VectorForgeError
 from vectorforge.ingestion.types import DocumentStatus
 from vectorforge.llm.types import ProviderCapability, ProviderInfo
 from vectorforge.local.laptop import SAMPLE_PREFIX, LocalSetup, maintain_indexes, sample_documents
-from vectorforge.types import Collection
-from vectorforge.vectorstore.search.nearest import EXACT_SCAN_LIMIT
+from vectorforge.types import EXACT_SCAN_LIMIT, Collection
 
 _SAMPLE_QUESTION = "What is VectorForge?"
 _SAMPLE_METADATA = {"sample": True}

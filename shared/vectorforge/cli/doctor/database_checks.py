@@ -73,7 +73,7 @@ async def _collect(setup: LocalSetup) -> list[Check]:
 
 
 async def _storage(setup: LocalSetup) -> list[Check]:
-    from vectorforge.vectorstore.search.nearest import EXACT_SCAN_LIMIT
+    from vectorforge.types import EXACT_SCAN_LIMIT
 
     try:
         look = partial(storage_checks, larger_than=EXACT_SCAN_LIMIT)

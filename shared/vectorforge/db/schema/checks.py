@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
         async def __call__(
             self, session: Session, connect: Callable[[], Awaitable[Session]], *, pipeline: bool
-        ) -> bool: ...
+        ) -> bool:
+            """As ``db.session.check_transactions``."""
+            ...
 
 
 _SCHEMA_VERSION = "SELECT max(version) AS version FROM vectorforge.schema_migrations"

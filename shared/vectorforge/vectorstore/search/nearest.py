@@ -7,8 +7,6 @@ from typing import Final
 from vectorforge.types import DistanceMetric
 from vectorforge.vectorstore.validation import MAX_HALFVEC_INDEX_DIMENSION, MAX_VECTOR_INDEX_DIMENSION
 
-EXACT_SCAN_LIMIT: Final = 10_000
-"""Vectors of 384 dimensions up to which every distance is computed; times: docs/results/performance.md."""
 _LIMITED_DIMENSION: Final = 384
 
 OPERATORS: Final = {
