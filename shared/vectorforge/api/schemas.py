@@ -1,8 +1,6 @@
-"""Base classes and field types of all bodies, and problem documents.
+"""Base classes and field types of all bodies, problem documents, and responses that many routes share.
 
-RFC 9457 problem documents (https://www.rfc-editor.org/rfc/rfc9457).
-
-The OpenAPI descriptions of responses that many routes share.
+Problem documents follow RFC 9457 (https://www.rfc-editor.org/rfc/rfc9457).
 """
 
 import json

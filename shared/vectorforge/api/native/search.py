@@ -1,7 +1,4 @@
-"""Bodies of ``/v1/search``.
-
-``/v1/search``: chunks without an answer.
-"""
+"""``/v1/search``: chunks without an answer."""
 
 import time
 from typing import Any, Literal, Self

@@ -1,7 +1,4 @@
-"""Notices that the client has gone, and cancels what was being done for it.
-
-One client's stream of server-sent events: what is sent to it, and the pings in between.
-"""
+"""One client's stream of server-sent events, with pings; a disconnect cancels its work."""
 
 import asyncio
 from collections.abc import Sequence

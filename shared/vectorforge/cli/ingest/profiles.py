@@ -1,7 +1,4 @@
-"""Ingesting files, such as CVs, into one profile.
-
-Ingesting profiles from the tables of your own PostgreSQL, each replaced at once.
-"""
+"""Ingestion of profiles: files, such as CVs, or tables of your own PostgreSQL, each profile replaced at once."""
 
 import tomllib
 from collections import defaultdict

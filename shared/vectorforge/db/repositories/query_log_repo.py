@@ -1,7 +1,4 @@
-"""The query log: one record per query.
-
-Storing the records of many tenants at once: what the log writer may do, and all it may do.
-"""
+"""The query log: one record per query, and the log writer's batches of many tenants' records."""
 
 import asyncio
 import logging

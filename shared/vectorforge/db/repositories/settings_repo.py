@@ -1,7 +1,4 @@
-"""Search settings of a collection: checks, and the statement that stores them.
-
-Settings of a tenant of its own.
-"""
+"""Search settings of a collection, with their checks, and settings of a tenant."""
 
 from typing import Any
 
