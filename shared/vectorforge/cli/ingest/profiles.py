@@ -1,4 +1,4 @@
-"""Ingestion of profiles: files, such as CVs, or tables of your own PostgreSQL, each profile replaced at once."""
+"""Ingestion of profiles: files, such as CVs, or tables of your own PostgreSQL, replaced profile by profile."""
 
 import tomllib
 from collections import defaultdict
