@@ -1,4 +1,4 @@
-"""Ingestion of profiles: files, such as CVs, or tables of your own PostgreSQL, replaced profile by profile."""
+"""Ingestion of profiles: files, such as CVs, or tables of your own PostgreSQL, profile by profile."""
 
 import tomllib
 from collections import defaultdict
