@@ -26,7 +26,7 @@ _QUEUES = ("App/QueryLog/Records", "App/Ingestion/Jobs")
 _API = "App/RestApi/Api/Default"
 _PUBLIC = tuple(
     f"{_API}{path}/{method}"
-    for path in ("", "/health", "/openapi.json", "/statistics")
+    for path in ("", "/health", "/openapi.json", "/statistics", "/source")
     for method in ("GET", "HEAD")
 )
 _EXECUTIONS = "Resource::arn:<AWS::Partition>:states:<AWS::Region>:<AWS::AccountId>:execution"
@@ -73,6 +73,11 @@ ACKNOWLEDGED = (
         "AwsSolutions-IAM5[Resource::<Ingestion/Uploads.Arn>/*]",
         ("App/Ingestion/Ingest/Role", "App/Query/Function/Role"),
         "Uploads of every tenant. The query function signs URLs for one object of the caller's tenant.",
+    ),
+    Acknowledged(
+        "AwsSolutions-IAM5[Resource::<Ingestion/Originals.Arn>/*]",
+        ("App/Ingestion/Ingest/Role", "App/Query/Function/Role"),
+        "Originals of every tenant. The query function signs links to one object of the caller's tenant.",
     ),
     Acknowledged(
         "AwsSolutions-IAM5[Resource::<BulkLoad/Reports.Arn>/reports/*]",
@@ -148,7 +153,8 @@ ACKNOWLEDGED = (
     Acknowledged(
         "AwsSolutions-APIG4",
         tuple(
-            f"{_API}{path}/OPTIONS" for path in ("", "/health", "/openapi.json", "/statistics", "/{proxy+}")
+            f"{_API}{path}/OPTIONS"
+            for path in ("", "/health", "/openapi.json", "/statistics", "/source", "/{proxy+}")
         ),
         "Browsers send preflights without a credential; limited in rate, and without data of any tenant.",
         when=lambda stage: bool(stage.cors_origins),

@@ -1,4 +1,4 @@
-"""A real PostgreSQL for the tests: one embedded server a session, reached directly and through PgBouncer."""
+"""A real PostgreSQL for the tests: one embedded server per session, direct and through PgBouncer."""
 
 import asyncio
 import logging
@@ -24,17 +24,17 @@ from vectorforge.local.postgres import EmbeddedPostgres
 
 pytest_plugins = ["tests.support.postgres.pin_plugin", "tests.flaky_plugin"]
 
-# Whether `make run` has fetched tiktoken's tables on this machine decides no test.
+# No test depends on tiktoken's tables, which `make run` may have fetched on this machine.
 os.environ.setdefault("TIKTOKEN_CACHE_DIR", "/no/tables")
 
-hypothesis.settings.register_profile("no clock", deadline=None)  # a busy machine is no failure
+hypothesis.settings.register_profile("no clock", deadline=None)  # a busy machine must not fail a test
 hypothesis.settings.load_profile("no clock")
 
 
 class ObservedPostgres(EmbeddedPostgres):
     """An embedded server whose connection strings all lead through a pin detector.
 
-    The migrator's, too, which the detector does not judge: tests make the app's of it, with another user.
+    This includes the migrator's, which the detector does not judge: tests derive the app's from it.
     """
 
     def __init__(self, data_dir: Path, detector: PinDetector, *, settings: dict[str, str]) -> None:
@@ -47,7 +47,7 @@ class ObservedPostgres(EmbeddedPostgres):
 
     @property
     def socket(self) -> Path:
-        """The server's own socket, past the detector."""
+        """The server's own socket, which bypasses the detector."""
         return Path(str(conninfo_to_dict(super().app_url)["host"]), ".s.PGSQL.5432")
 
     @property
@@ -68,19 +68,22 @@ class ObservedPostgres(EmbeddedPostgres):
 
 @pytest.fixture(autouse=True)
 def library_logger() -> Iterator[None]:
-    """Undoes what a Lambda function made of the library's logger in this process."""
+    """Restore the library's logger after a Lambda function has configured it in this process."""
     logger = logging.getLogger("vectorforge")
     before = (logger.level, logger.propagate, logger.handlers[:])
     yield
     level, logger.propagate, logger.handlers[:] = before
-    for mark in ("init", "powertools_handler"):  # by which Powertools knows a logger it has set up
+    for mark in (
+        "init",
+        "powertools_handler",
+    ):  # marks by which Powertools recognizes a logger that it has set up
         vars(logger).pop(mark, None)
-    logger.setLevel(level)  # which also forgets what its children have remembered
+    logger.setLevel(level)  # also clears the levels cached by its children
 
 
 @pytest.fixture(scope="session")
 def private_dir() -> Iterator[Callable[[str], Path]]:
-    """Makes directories with short paths (Unix sockets) that other accounts may pass through."""
+    """Create directories with short paths (for Unix sockets) that other accounts may traverse."""
     made: list[Path] = []
 
     def make(name: str) -> Path:
@@ -97,7 +100,7 @@ def private_dir() -> Iterator[Callable[[str], Path]]:
 def postgres_server(
     private_dir: Callable[[str], Path], pin_detector: PinDetector
 ) -> Iterator[ObservedPostgres]:
-    """The embedded server of this session, with a migrated database ``vectorforge``."""
+    """Start the embedded server of this session, with a migrated database ``vectorforge``."""
     settings = {"max_connections": "300", "fsync": "off"}
     server = ObservedPostgres(private_dir("pg") / "data", pin_detector, settings=settings)
     server.start()
@@ -114,9 +117,9 @@ def postgres_server(
 def pgbouncer(
     postgres_server: ObservedPostgres, pin_detector: PinDetector, private_dir: Callable[[str], Path]
 ) -> Iterator[PgBouncer]:
-    """PgBouncer before ``postgres_server``, five server connections a database and role.
+    """Start PgBouncer in front of ``postgres_server``, with five server connections per database and role.
 
-    What it sends to the server is its own affair, so the pin detector is between it and its clients.
+    The pin detector is between PgBouncer and its clients, since PgBouncer's own statements do not matter.
     """
     if not Path(PGBOUNCER).exists() and "CI" not in os.environ:
         pytest.skip("PgBouncer is not installed: apt-get install pgbouncer")
@@ -128,7 +131,7 @@ def pgbouncer(
 
 @pytest.fixture(params=["direct", pytest.param("pgbouncer", marks=pytest.mark.pgbouncer)])
 def app_url(request: pytest.FixtureRequest, postgres_server: EmbeddedPostgres) -> str:
-    """Connection string of the app role, once directly and once through PgBouncer."""
+    """Return the connection string of the app role, once direct and once through PgBouncer."""
     if request.param == "direct":
         return postgres_server.app_url
     bouncer: PgBouncer = request.getfixturevalue("pgbouncer")
@@ -151,7 +154,7 @@ async def direct_database(postgres_server: EmbeddedPostgres) -> AsyncIterator[Da
 
 @pytest.fixture
 def make_tenant() -> Callable[[], str]:
-    """Makes tenants that no other test has."""
+    """Create tenants that no other test uses."""
     return lambda: f"tenant-{uuid.uuid4().hex[:12]}"
 
 
@@ -169,7 +172,7 @@ def other_tenant_db(database: Database, make_tenant: Callable[[], str]) -> Tenan
 
 @pytest.fixture
 def make_database(postgres_server: EmbeddedPostgres) -> Iterator[Callable[..., str]]:
-    """Makes databases of their own and gives the migrator's connection string; ``empty=True``: no schema."""
+    """Create separate databases and return the migrator's connection string; ``empty=True`` has no schema."""
     made: list[str] = []
 
     def make(*, empty: bool = False) -> str:
@@ -183,5 +186,5 @@ def make_database(postgres_server: EmbeddedPostgres) -> Iterator[Callable[..., s
 
 @pytest.fixture
 def fresh_database_url(make_database: Callable[..., str]) -> str:
-    """A migrated database of this test alone; the app role's connection string."""
+    """Create a migrated database for one test; return the app role's connection string."""
     return make_conninfo(make_database(), user="vectorforge_app")

@@ -1,4 +1,4 @@
-"""A pytest plugin that reports tests which passed only on their second attempt.
+"""A pytest plugin that reports tests that passed only on their second attempt.
 
 ``.ci/run`` reruns a failed test once (pytest-rerunfailures), since thousands of tests drive real processes
 against real clocks on two cores. Each is a bug to fix, and a run with more than ``MOST_FLAKY`` of them fails.

@@ -173,6 +173,7 @@ def _install(uv: str, requirements: str, output: Path, python_version: str, plat
     _run(command, requirements)
     shutil.rmtree(output / "bin", ignore_errors=True)  # console scripts; nothing on Lambda runs them
     (output / ".lock").unlink(missing_ok=True)
+    (output / "olefile" / "olefile2.py").unlink(missing_ok=True)  # for Python 2, which compileall rejects
 
 
 def _copy_code(function: str, output: Path) -> None:

@@ -16,7 +16,7 @@ from infra.front_doors.gateway_responses import add_gateway_responses
 from infra.front_doors.web_acl import WebAcl
 from infra.settings import StageSettings
 
-PUBLIC_PATHS = ("/", "/health", "/openapi.json", "/statistics")
+PUBLIC_PATHS = ("/", "/health", "/openapi.json", "/statistics", "/source")
 """Paths that need no key, as in ``vectorforge.api.app``."""
 
 EXAMPLE_BODY = '{"query": "What is this collection about?", "stream": true}'

@@ -1,4 +1,4 @@
-"""Ingestion: the uploads bucket, the queue that triggers the function, and a poll every five minutes."""
+"""Ingestion: the buckets of uploads and originals, the queue that triggers the function, and a poll."""
 
 from aws_cdk import CfnOutput, Duration, Stack
 from aws_cdk import aws_events as events
@@ -31,6 +31,7 @@ class Ingestion(Construct):
         queue: Announcements of jobs and S3's notifications.
         dead_letter_queue: Those that could not be carried out.
         uploads_bucket: An object ``<tenant>/<collection>/<path>`` becomes a document.
+        originals_bucket: The files of documents, until their documents are deleted.
         function: The ingest function.
         environment: Variables of functions that announce jobs and sign uploads.
     """
@@ -60,9 +61,13 @@ class Ingestion(Construct):
         CfnOutput(self, "UploadsName", value=self.uploads_bucket.bucket_name).override_logical_id(
             "UploadsBucket"
         )
+        self.originals_bucket = private_bucket(
+            self, "Originals", stage, expires_days=None, access_logs=access_logs
+        )
         self.environment = {
             "VECTORFORGE_INGESTION_QUEUE_URL": self.queue.queue_url,
             "VECTORFORGE_UPLOADS_BUCKET": self.uploads_bucket.bucket_name,
+            "VECTORFORGE_ORIGINALS_BUCKET": self.originals_bucket.bucket_name,
         }
         self.function = self._make_function(stage, data)
         self._messages.feed(self.function, batch_size=_BATCH)
@@ -76,6 +81,10 @@ class Ingestion(Construct):
     def allow_signing_uploads(self, function: PythonFunction) -> None:
         """Allow a function to sign uploads: the holder of a signed URL writes one object."""
         function.allow("s3:PutObject", on=[self.uploads_bucket.arn_for_objects("*")])
+
+    def allow_linking_originals(self, function: PythonFunction) -> None:
+        """Allow a function to read originals, and so to sign links to them."""
+        function.allow("s3:GetObject", on=[self.originals_bucket.arn_for_objects("*")])
 
     def _make_function(self, stage: StageSettings, data: DataStack) -> PythonFunction:
         function = PythonFunction(
@@ -107,6 +116,9 @@ class Ingestion(Construct):
         function.allow("s3:DeleteObject", on=[self.uploads_bucket.arn_for_objects("*")])
         # Without it S3 answers 403, not 404, for an object that is gone.
         function.allow("s3:ListBucket", on=[self.uploads_bucket.bucket_arn])
+        for action in ("s3:PutObject", "s3:DeleteObject"):
+            function.allow(action, on=[self.originals_bucket.arn_for_objects("*")])
+        function.allow("s3:ListBucket", on=[self.originals_bucket.bucket_arn])  # to erase a tenant's
         return function
 
     def _tell_how_to_upload(self, stage: StageSettings) -> None:

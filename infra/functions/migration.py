@@ -25,8 +25,8 @@ class Migration(Construct):
     """Migrates the schema if migrations are new or the database was replaced.
 
     CloudFormation calls the alias, which by then points to the new code. When an update is rolled back it is
-    the other way round: the old code is asked to update a newer schema, changes nothing and agrees. Deleting
-    the stack leaves the data alone.
+    the other way round: the old code receives an update to a newer schema, changes nothing and succeeds.
+    Deleting the stack leaves the data alone.
 
     Once a day the function builds the indexes of collections that have become large enough
     (docs/operate/storage.md).

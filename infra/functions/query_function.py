@@ -80,6 +80,7 @@ class QueryFunction(Construct):
         query_log.allow_sending(self.function)
         ingestion.allow_announcing(self.function)
         ingestion.allow_signing_uploads(self.function)
+        ingestion.allow_linking_originals(self.function)
         self._canary = Canary(self, "Canary", stage=stage, function=self.function) if stage.canary else None
 
     def roll_back_on(self, alarms: Sequence[cloudwatch.IAlarm]) -> None:

@@ -12,7 +12,7 @@ from infra.settings import StageSettings
 
 _BATCH = 100
 _WINDOW_S = 1
-"""Lambda wants one of at least a second for batches above ten."""
+"""Lambda requires at least one second for batches above ten."""
 _KEPT_DAYS = 3 * MESSAGE_DAYS
 """Retention of a message restarts when the dead-letter queue is redriven; its object must outlive it."""
 _OBJECTS = "query-logs/*"

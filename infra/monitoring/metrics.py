@@ -2,7 +2,7 @@
 
 Names are literals, not attributes of resources: alarms that stop a deployment must not refer to what the
 deployment changes, and stacks stay independent. Tests compare the names with the templates and with
-``vectorforge.aws.metrics.ESSENTIAL``.
+``vectorforge.aws.observability.ESSENTIAL``.
 """
 
 from collections.abc import Mapping, Sequence

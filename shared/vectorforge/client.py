@@ -8,7 +8,6 @@ import atexit
 import threading
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
-from types import TracebackType
 from typing import Any, Self
 
 from vectorforge.bootstrap import Application, TenantServices
@@ -18,7 +17,7 @@ from vectorforge.errors import InvalidInputError, NotFoundError
 from vectorforge.pipeline.presets import RAG_QUERY
 from vectorforge.pipeline.types import QueryResult
 from vectorforge.threads import LoopThread
-from vectorforge.types import Collection, DistanceMetric, RetrievedChunk, SearchMode
+from vectorforge.types import Collection, DistanceMetric, RetrievedChunk, SearchMode, location_text
 
 
 class RAGService:
@@ -74,7 +73,7 @@ class RAGService:
 
         Returns:
             ``text``, ``score`` (cosine: -1 to 1), ``document_source``, ``metadata``, ``chunk_id``,
-            ``document_id`` and ``title`` of each.
+            ``document_id``, ``title``, ``locations`` and ``location_text`` ("p. 12") of each.
 
         Raises:
             NotFoundError: The collection does not exist.
@@ -133,9 +132,7 @@ class RAGService:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -148,10 +145,7 @@ class CollectionStorage:
         self.collection_name = collection_name
 
     def create_collection(self, vector_size: int) -> Collection:
-        """Create the collection with cosine distance and the default embedding model.
-
-        Args:
-            vector_size: Must be the model's dimension, e.g. 768 for Nomic Embed v1.5.
+        """Create the collection with cosine distance and the default embedding model, of this dimension.
 
         Raises:
             ConflictError: The collection exists.
@@ -169,12 +163,7 @@ class CollectionStorage:
         limit: int = 10,
         filter_conditions: Mapping[str, Any] | None = None,
     ) -> list[dict[str, Any]]:
-        """Return the chunks nearest to a vector, as in ``RAGService.search_documents``.
-
-        Args:
-            query_vector: Vector of the collection's dimension, e.g. from ``embedder.embed_text``.
-            limit: Maximum number of chunks, from 1 to 1,000.
-            filter_conditions: As ``filters`` there.
+        """Return the chunks nearest to a vector as ``search_documents`` does; ``limit`` is 1 to 1,000.
 
         Raises:
             NotFoundError: The collection does not exist.
@@ -294,4 +283,6 @@ def _result(result: RetrievedChunk) -> dict[str, Any]:
         "metadata": dict(result.chunk.metadata),
         "chunk_id": str(result.chunk.id),
         "document_id": str(result.chunk.document_id),
+        "locations": list(result.chunk.locations),
+        "location_text": location_text(result.chunk.locations),
     }

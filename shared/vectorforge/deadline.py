@@ -1,9 +1,14 @@
-"""Time limit of a request; every timeout and retry is cut to it."""
+"""Time limit of a request, to which every timeout and retry is cut, and work too long for the event loop."""
 
+import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from vectorforge.errors import DeadlineExceededError
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,3 +42,17 @@ class Deadline:
         if remaining <= 0:
             raise DeadlineExceededError
         return min(seconds, remaining)
+
+
+_QUICK_CHARS = 16_384
+"""Length that all processing of an answer handles in milliseconds (``tests/unit/test_linear_growth.py``)."""
+
+
+async def off_event_loop(chars: int, work: Callable[[], T]) -> T:
+    """Return the result of ``work``, run in a thread for texts of more than 16,384 characters.
+
+    Args:
+        chars: Length of the text to process.
+        work: Synchronous work; its exceptions are raised here.
+    """
+    return work() if chars <= _QUICK_CHARS else await asyncio.to_thread(work)

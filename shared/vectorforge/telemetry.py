@@ -1,19 +1,18 @@
 """Metrics and spans: names of all metrics, collectors, timing.
 
 Each metric is emitted in one place only. On a laptop and in tests metrics stay in memory
-(``InMemoryMetrics``); on AWS the same calls become CloudWatch metrics (``aws.metrics``) and the spans
-X-Ray subsegments (``aws.observability``).
+(``InMemoryMetrics``); on AWS the same calls become CloudWatch metrics (``aws.observability``) and the spans
+X-Ray subsegments (``aws.tracing``).
 """
 
 import functools
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any, Literal, ParamSpec, Protocol, TypeVar
 
 P = ParamSpec("P")
@@ -148,26 +147,15 @@ class InMemoryMetrics:
 
     def __init__(self) -> None:
         self._series: dict[tuple[str, tuple[tuple[str, str], ...]], Series] = {}
-        self._by_call: dict[tuple[object, ...], Series] = {}
-        """The same series by name, kind and tags in the caller's order."""
         self._lock = threading.Lock()
 
     def observe(self, name: str, value: float, tags: Tags | None = None) -> None:
         """Add a value to a histogram; unknown names and tags raise ``KeyError``."""
-        key = (name, "histogram", *tags.items()) if tags else (name, "histogram")
-        with self._lock:
-            series = self._by_call.get(key) or self._find(key, name, tags, "histogram")
-            series.count += 1
-            series.total += value
-            series.values.append(value)
+        self._add(name, "histogram", value, tags)
 
     def increment(self, name: str, value: float = 1, tags: Tags | None = None) -> None:
         """Add to a counter; unknown names and tags raise ``KeyError``."""
-        key = (name, "counter", *tags.items()) if tags else (name, "counter")
-        with self._lock:
-            series = self._by_call.get(key) or self._find(key, name, tags, "counter")
-            series.count += 1
-            series.total += value
+        self._add(name, "counter", value, tags)
 
     def get(self, name: str, tags: Tags | None = None) -> Series:
         """Return the series of this name and exactly these tags; empty when nothing was measured."""
@@ -192,19 +180,21 @@ class InMemoryMetrics:
                 for (name, tags), series in self._series.items()
             ]
 
-    def _find(self, key: tuple[object, ...], name: str, tags: Tags | None, kind: str) -> Series:
+    def _add(self, name: str, kind: str, value: float, tags: Tags | None) -> None:
         spec = METRICS[name]
         if spec.kind != kind or set(spec.tags) != set(tags or {}):
             raise KeyError(f"{name} is a {spec.kind} with tags {spec.tags}")
-        series_key = (name, _key(tags))
-        series = self._series.get(series_key)
-        if series is None:
-            if len(self._series) >= _MAX_SERIES:
-                return Series()  # discarded: callers choose names of models, and memory must not grow
-            series = self._series[series_key] = Series()
-        if len(self._by_call) < 2 * _MAX_SERIES:
-            self._by_call[key] = series
-        return series
+        key = (name, _key(tags))
+        with self._lock:
+            series = self._series.get(key)
+            if series is None:
+                series = Series()
+                if len(self._series) < _MAX_SERIES:  # callers choose names of models; memory must not grow
+                    self._series[key] = series
+            series.count += 1
+            series.total += value
+            if kind == "histogram":
+                series.values.append(value)
 
 
 def _key(tags: Tags | None) -> tuple[tuple[str, str], ...]:
@@ -224,35 +214,19 @@ class Measurement:
         return (time.perf_counter() - self.started) * 1000
 
 
-class _Measure:
-    """Context manager of ``measure``; a generator's context manager takes four times as long."""
-
-    __slots__ = ("_measurement", "_metrics", "_prefix", "_tags")
-
-    def __init__(self, metrics: MetricsCollector, prefix: str, tags: dict[str, str]) -> None:
-        self._metrics = metrics
-        self._prefix = prefix
-        self._tags = tags
-
-    def __enter__(self) -> Measurement:
-        self._measurement = Measurement(time.perf_counter())
-        self._metrics.increment(f"{self._prefix}.calls", tags=self._tags)
-        return self._measurement
-
-    def __exit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if isinstance(exc, Exception):
-            error_tags = {**self._tags, **self._measurement.error_tags, "error_type": type(exc).__name__}
-            self._metrics.increment(f"{self._prefix}.errors", tags=error_tags)
-        self._metrics.observe(f"{self._prefix}.duration_ms", self._measurement.elapsed_ms, self._tags)
-
-
-def measure(
-    metrics: MetricsCollector, prefix: str, tags: Tags | None = None
-) -> AbstractContextManager[Measurement]:
+@contextmanager
+def measure(metrics: MetricsCollector, prefix: str, tags: Tags | None = None) -> Iterator[Measurement]:
     """Emit ``{prefix}.calls``, ``.duration_ms`` and, when the body raises, ``.errors``."""
-    return _Measure(metrics, prefix, dict(tags) if tags else {})
+    measurement = Measurement(time.perf_counter())
+    metrics.increment(f"{prefix}.calls", tags=tags)
+    try:
+        yield measurement
+    except Exception as exc:
+        error_tags = {**(tags or {}), **measurement.error_tags, "error_type": type(exc).__name__}
+        metrics.increment(f"{prefix}.errors", tags=error_tags)
+        raise
+    finally:
+        metrics.observe(f"{prefix}.duration_ms", measurement.elapsed_ms, tags)
 
 
 def instrument(

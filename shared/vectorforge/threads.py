@@ -1,4 +1,4 @@
-"""Threads next to an event loop: an event loop for synchronous callers, and long work off the loop."""
+"""Event loop in a thread, for synchronous callers of asynchronous services."""
 
 import asyncio
 import concurrent.futures
@@ -105,17 +105,3 @@ class LoopThread:
             if self._opened.done():
                 raise
             self._opened.set_exception(exc)
-
-
-_QUICK_CHARS = 16_384
-"""Length that all processing of an answer handles in milliseconds (``tests/unit/test_linear_growth.py``)."""
-
-
-async def off_event_loop(chars: int, work: Callable[[], T]) -> T:
-    """Return the result of ``work``, run in a thread for texts of more than 16,384 characters.
-
-    Args:
-        chars: Length of the text to process.
-        work: Synchronous work; its exceptions are raised here.
-    """
-    return work() if chars <= _QUICK_CHARS else await asyncio.to_thread(work)

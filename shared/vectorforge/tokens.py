@@ -1,6 +1,9 @@
 """Token counts of texts, estimated without network access."""
 
+import hashlib
 import logging
+import os
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,14 +33,6 @@ _TABLE_URL = "https://openaipublic.blob.core.windows.net/encodings/{table}.tikto
 
 _BUNDLED = Path(__file__).resolve().parents[1] / "tiktoken_cache"
 """Tables in the bundle of a Lambda function (infra/bundling/bundle.py)."""
-
-
-def _user_folder() -> Path:
-    """Return the folder where ``make run`` stores the tables (infra/bundling/token_tables.py)."""
-    import os
-
-    home = os.environ.get("XDG_CACHE_HOME")
-    return (Path(home) if home else Path.home() / ".cache") / "vectorforge" / "tiktoken"
 
 
 def estimate_tokens(text: str, model: str = "gpt-4") -> int:
@@ -88,8 +83,6 @@ def _folder_with_table(name: str) -> Path | None:
 
     The file must be intact: tiktoken deletes one with another sha256, and downloads.
     """
-    import hashlib
-
     if name not in _TABLES:
         return None
     table, digest = _TABLES[name]
@@ -106,15 +99,14 @@ def _folder_with_table(name: str) -> Path | None:
 
 
 def _folders() -> Iterator[Path]:
-    import os
-    import tempfile
-
     chosen = os.environ.get("TIKTOKEN_CACHE_DIR") or os.environ.get("DATA_GYM_CACHE_DIR")
     if chosen:
         yield Path(chosen)
     yield _BUNDLED
     if not chosen:
-        yield _user_folder()
+        home = os.environ.get("XDG_CACHE_HOME")
+        # where ``make run`` stores the tables (infra/bundling/token_tables.py)
+        yield (Path(home) if home else Path.home() / ".cache") / "vectorforge" / "tiktoken"
         yield Path(tempfile.gettempdir()) / "data-gym-cache"
 
 
@@ -124,8 +116,6 @@ _environment = threading.Lock()
 @contextmanager
 def _read_from(folder: Path) -> Iterator[None]:
     """Make tiktoken read its tables from this folder; it has no argument for it."""
-    import os
-
     with _environment:
         before = os.environ.get("TIKTOKEN_CACHE_DIR")
         os.environ["TIKTOKEN_CACHE_DIR"] = str(folder)

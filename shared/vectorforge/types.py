@@ -1,6 +1,8 @@
 """Values shared by all packages: collections, chunks, vectors, documents, principals."""
 
-from collections.abc import Mapping, Sequence
+import sys
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -9,6 +11,51 @@ from uuid import UUID
 
 Vector: TypeAlias = Sequence[float]
 """An embedding: finite floats, length = the collection's dimension."""
+
+_EXPONENT_BYTE: Final = slice(3 if sys.byteorder == "little" else 0, None, 4)
+_BELOW_2_41: Final = bytes(byte for byte in range(256) if byte & 127 < 84)
+_BELOW_2_MINUS_41: Final = bytes(byte for byte in range(256) if byte & 127 < 43)
+
+
+def has_ordinary_length(vector: "array[float]") -> bool:
+    """Return True only if a single-precision vector is finite and its length is between 4e-13 and 3e14.
+
+    Reads the byte with sign and upper exponent bits of each number (IEEE 754 binary32). With 1,536 dimensions
+    this takes 9 microseconds, ``math.hypot`` 76 to 129: two checks of each vector were 14 % of this process's
+    time for a document of one chunk. False says nothing: then compute the length.
+    """
+    exponents = vector.tobytes()[_EXPONENT_BYTE]
+    return not exponents.translate(None, _BELOW_2_41) and bool(exponents.translate(None, _BELOW_2_MINUS_41))
+
+
+Location: TypeAlias = Mapping[str, Any]
+"""``{"page": 3, "rects": [[x0, y0, x1, y1], ...]}`` (shares of the page from its top left corner, 0 to 1),
+``{"slide": 2}``, ``{"sheet": "Sales", "range": "A2:C9"}`` or ``{"heading": "Install > Linux"}``; of a chunk
+with several, also ``offsets``: where the text of each rectangle or row begins, in characters of the chunk."""
+
+
+def location_text(locations: Sequence[Location]) -> str:
+    """Return locations as short text for people, the same on all API surfaces; headings are left out.
+
+    Returns:
+        "p. 12", "pp. 3–4", "slides 2, 5", "sheet Prices, A2:C9", "cells A2:B2"; several joined by "; ".
+    """
+    found: list[str] = []
+    for name, singular, plural in (("page", "p.", "pp."), ("slide", "slide", "slides")):
+        numbers = sorted({location[name] for location in locations if name in location})
+        if len(numbers) > 1 and numbers[-1] - numbers[0] == len(numbers) - 1:
+            found.append(f"{plural} {numbers[0]}–{numbers[-1]}")
+        elif numbers:
+            found.append(f"{plural if len(numbers) > 1 else singular} {', '.join(map(str, numbers))}")
+    tables: dict[str, dict[str, None]] = {}
+    for location in locations:
+        if "sheet" in location or "range" in location:
+            sheet = " ".join(location.get("sheet", "").split())
+            tables.setdefault(sheet, {}).update({location["range"]: None} if "range" in location else {})
+    for sheet, cells in tables.items():
+        found.append(", ".join([f"sheet {sheet}", *cells]) if sheet else f"cells {', '.join(cells)}")
+    return "; ".join(found)
+
 
 EXACT_SCAN_LIMIT: Final = 10_000
 """Vectors of 384 dimensions up to which a search compares all; times: docs/results/performance.md."""
@@ -71,11 +118,11 @@ class SearchSettings:
     """Search settings of a collection; None: unchanged, or the default."""
 
     search_mode: SearchMode | None = None
-    """Default search mode of queries."""
     dense_weight: float | None = None
     """Weight of the score by vector in a hybrid search, 0 to 1."""
     language: str | None = None
-    """Text search configuration of PostgreSQL, e.g. "german"; "simple" leaves words unchanged."""
+    """Text search configuration of PostgreSQL for every document, e.g. "german"; "simple" leaves words
+    unchanged. "auto": that of each document's language, and "english" where it is unknown."""
     keeps_words: bool | None = None
     """False, for a new collection that is searched by vectors only: storing a chunk then takes a fraction of
     the time and space. A search mode that needs words has them indexed later."""
@@ -106,15 +153,27 @@ class Collection:
     """Weight of the score by vector in a hybrid search, 0 to 1; the score by words has the rest."""
     language: str = "english"
     """Text search configuration of PostgreSQL for the chunks' words."""
+    detect_language: bool = True
+    """True if ``language`` applies only to documents whose own language is unknown."""
+    languages: Sequence[str] = ()
+    """Text search configurations that its chunks' words were indexed by; a query is searched by all."""
     terms_complete: bool = True
     """False while words of some chunks still have to be indexed, or reindexed for another language."""
     keeps_words: bool = True
     """False if it can be searched by vectors only."""
     space: str = ""
     """Partition of the embeddings with the collection's vectors."""
+    keep_originals: bool = True
+    """True if the files of its documents are kept."""
     created_at: datetime | None = None
     document_count: int = 0
     chunk_count: int = 0
+
+    @classmethod
+    def of_row(cls, row: Mapping[str, Any]) -> Self:
+        """Return the collection of a row with ``collection_repo.COLUMNS``."""
+        metric, mode = DistanceMetric(row["distance_metric"]), SearchMode(row["search_mode"])
+        return cls(**{**row, "distance_metric": metric, "search_mode": mode})
 
     @property
     def vector_index(self) -> VectorIndex:
@@ -126,13 +185,10 @@ class Collection:
     def embedding_config(self) -> Mapping[str, Any]:
         """The same facts under the names of the collection's configuration document."""
         return {
-            "default_provider": self.embedding_provider,
-            "embedding_provider": self.embedding_provider,
-            "model": self.embedding_model,
-            "embedding_model": self.embedding_model,
+            **dict.fromkeys(("default_provider", "embedding_provider"), self.embedding_provider),
+            **dict.fromkeys(("model", "embedding_model"), self.embedding_model),
             "dimension": self.dimension,
-            "metric": self.distance_metric.value,
-            "distance_metric": self.distance_metric.value,
+            **dict.fromkeys(("metric", "distance_metric"), self.distance_metric.value),
         }
 
 
@@ -155,6 +211,8 @@ class Chunk:
     """Nearest heading path above the chunk, e.g. "Install > Linux"."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     """Metadata of the document and the chunk, used by filters."""
+    locations: Sequence[Location] = ()
+    """Places in the original file, in order; empty if it was stored by a version without locations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +233,30 @@ class RetrievedChunk:
     """BM25 of a hybrid or lexical search, 0 or more; 0: no word of the query; None: another mode."""
 
 
+class NearestChunks(list[RetrievedChunk]):
+    """The result of a search: the chunks, best first, and how many they were chosen from.
+
+    Args:
+        chunks: Best first.
+        matched: Chunks that pass collection, profile and filter; None if unknown.
+        matched_is_at_least: Counting stopped at ``matched``, and there are more.
+        scan: Kind of scan; None if unknown.
+    """
+
+    def __init__(
+        self,
+        chunks: Iterable[RetrievedChunk] = (),
+        matched: int | None = None,
+        *,
+        matched_is_at_least: bool = False,
+        scan: Scan | None = None,
+    ) -> None:
+        super().__init__(chunks)
+        self.matched = matched
+        self.matched_is_at_least = matched_is_at_least
+        self.scan = scan
+
+
 @dataclass(frozen=True, slots=True)
 class ChunkDraft:
     """Chunk of a document, not stored yet."""
@@ -188,6 +270,7 @@ class ChunkDraft:
     """sha256 over what is embedded (32 bytes); an equal hash means the stored embedding is reused."""
     heading: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    locations: Sequence[Location] = ()
     vector: Vector | None = None
     """None: a chunk with this hash is stored in the document and retains its id and embedding."""
     vectors: Mapping[str, Vector] | None = None
@@ -208,7 +291,7 @@ class DocumentDraft:
     title: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     parent_source: str | None = None
-    """File that contains this record; see ``VectorStore.delete_left_out``."""
+    """File that contains this record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,8 +333,7 @@ class Scope(StrEnum):
     @property
     def included(self) -> "frozenset[Scope]":
         """This scope and those it includes."""
-        ordered = list(Scope)
-        return frozenset(ordered[: ordered.index(self) + 1])
+        return frozenset([*Scope][: [*Scope].index(self) + 1])
 
 
 @dataclass(frozen=True, slots=True)

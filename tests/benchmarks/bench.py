@@ -58,13 +58,13 @@ examples:
 
 
 def main() -> None:
-    """Parse the command line, measure, write the page."""
+    """Measure the parts named on the command line, and write the page."""
     arguments = _arguments()
     if not sys.platform.startswith("linux"):
         sys.exit("CPU and memory of processes are read from /proc, which only Linux has.")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is stopped
-    kept = arguments.results or (arguments.folder / "quick" if arguments.quick else _RESULTS)
-    results = Results(kept)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # stops the started processes
+    results_folder = arguments.results or (arguments.folder / "quick" if arguments.quick else _RESULTS)
+    results = Results(results_folder)
     options = _options(arguments)
     parts = _parts(arguments, results)
     try:
@@ -106,7 +106,7 @@ def _sections(results: Results) -> dict[str, tuple[Section, dict[str, object]]]:
 
 
 def _parts(arguments: argparse.Namespace, results: Results) -> list[Part]:
-    """What is to be measured now."""
+    """Return the parts to measure."""
     if arguments.parts == ["page"]:
         return []
     named: Sequence[str] = [name for name in arguments.parts if name != "page"]

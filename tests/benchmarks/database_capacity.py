@@ -1,4 +1,4 @@
-"""What one search takes of the database, at several sizes and loads, and what a chunk takes of its disk.
+"""Measure the database's CPU per search, at several sizes and loads, and the disk space per chunk.
 
 uv run --group dev python tests/benchmarks/database_capacity.py
 """
@@ -49,7 +49,7 @@ def _parts(server: EmbeddedPostgres, options: argparse.Namespace) -> dict[str, C
 
 
 def main() -> None:
-    """Parse the command line, measure, print."""
+    """Measure with the options of the command line, and print the result."""
     parser = argparse.ArgumentParser(
         description=(__doc__ or "").splitlines()[0],
         epilog=_EXPLANATION,

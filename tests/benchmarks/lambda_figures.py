@@ -1,4 +1,4 @@
-"""What the Lambda functions cost: first byte, chunks, cold starts and memory, beside FastAPI and Mangum.
+"""Measure the Lambda functions: first byte, chunks, cold starts, memory; compare FastAPI and Mangum.
 
 uv run --group dev python tests/benchmarks/lambda_figures.py
 """
@@ -55,7 +55,7 @@ def _parts(
 
 
 def main() -> None:
-    """Parse the command line, measure, print."""
+    """Measure with the options of the command line, and print the result."""
     names = ("first-byte", "chunks", "import", "functions", "bill")
     parser = argparse.ArgumentParser(
         description=(__doc__ or "").splitlines()[0],
@@ -70,7 +70,7 @@ def main() -> None:
         parser.error("CPU and memory of processes are read from /proc, which only Linux has.")
     before, tables = machine(), []
     with private_server() as server, with_bytecode() as variables:
-        # The service gives a function nothing of this process's environment but what is named here.
+        # The service passes to a function only the variables of this process's environment named here.
         bytecode = {"PYTHONPYCACHEPREFIX": variables["PYTHONPYCACHEPREFIX"]}
         for name, measure in _parts(server, {**bytecode}, quick=options.quick).items():
             if name in options.only:

@@ -1,4 +1,4 @@
-"""What a search by words takes at several sizes, and what it takes to keep the words of passages.
+"""Measure lexical searches at several sizes, and the maintenance of the terms of chunks.
 
 uv run --group dev python tests/benchmarks/lexical_figures.py
 """
@@ -19,7 +19,7 @@ PostgreSQL with its own default settings in a temporary folder, which is deleted
 
 
 def main() -> None:
-    """Parse the command line, measure, print."""
+    """Measure with the options of the command line, and print the result."""
     parser = argparse.ArgumentParser(
         description=(__doc__ or "").splitlines()[0],
         epilog=_EXPLANATION,

@@ -18,7 +18,7 @@ class Plot:
     """A bar chart of one figure."""
 
     file: str
-    """Name in docs/images."""
+    """File name in docs/images."""
     title: str
     unit: str
     rows: Sequence[tuple[str, float]]
@@ -26,7 +26,7 @@ class Plot:
 
 @dataclass(frozen=True)
 class Section:
-    """What a part's result says, in the page's words."""
+    """Section of the page for a part's result."""
 
     heading: str
     text: str
@@ -37,17 +37,17 @@ class Section:
 def write_page(
     sections: Mapping[str, tuple[Section, Mapping[str, Any]]], order: Sequence[str], page: Path = PAGE
 ) -> list[str]:
-    """Put the sections into the page, in place of their blocks of before.
+    """Replace the sections' blocks in the page.
 
-    A block without a new section stays as it is, as does all text outside of blocks.
+    Blocks without a new section and text outside of blocks stay unchanged.
 
     Args:
-        sections: By part; each with the ``measured`` of its result.
-        order: All parts; a section that has no block yet goes before the first block that follows it here.
+        sections: Sections by part, each with the ``measured`` of its result.
+        order: All parts; a new section is inserted before the first block that follows it here.
         page: The document; the images go into ``images`` next to its folder.
 
     Returns:
-        The names of the blocks that have changed.
+        The names of the changed blocks.
     """
     before = text = page.read_text(encoding="utf-8")
     there = {match["name"]: match[0] for match in _BLOCK.finditer(before)}
@@ -69,7 +69,7 @@ def write_page(
 
 
 def _inserted(text: str, block: str, followers: Sequence[str]) -> str:
-    """The text with the block before the first of its followers, or at the end."""
+    """Return the text with the block before the first of its followers, or at the end."""
     for follower in followers:
         before, mark, after = text.partition(f"<!-- bench: {follower} -->\n")
         if mark:
@@ -94,7 +94,7 @@ def _markdown(name: str, section: Section, measured: Mapping[str, Any]) -> str:
 
 
 def where(measured: Mapping[str, Any]) -> str:
-    """When and on what something was measured, as a sentence."""
+    """Return time and machine of a measurement as a sentence."""
     load = ", ".join(f"{value:g}" for value in measured["load"])
     return (
         f"Measured on {measured['at']} UTC at {measured['commit'] or 'an unknown commit'}: "

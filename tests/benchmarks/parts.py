@@ -1,4 +1,4 @@
-"""The parts of the benchmark: how each is measured, and what its result says on the page."""
+"""The parts of the benchmark: their measurement, and the presentation of results on the page."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -10,33 +10,33 @@ from typing import Any
 
 import scripts
 from figures import selectivity
-from figures.measuring import Table
 from figures.scale import Scale
-from page import Plot, Section
-from peers import comparison, report, starting, storing
+from page import Section
+from peers import comparison, documents, starting, storing
 from peers.arena import Arena, arena
 from peers.database import SERVICE_DATABASE, BenchmarkDatabase, benchmark_database
 from peers.roster import OURS, ROSTER, Entry
+from sections import comparison_section, quality_tables, search_section, tables_section
 
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line says."""
+    """Options of the command line."""
 
     names: Sequence[str]
     rounds: int
     chunks: int
-    """Passages that contestants are asked about."""
+    """Number of chunks in the contestants' collections."""
     questions: int
-    """Of each kind, to collections of each size."""
+    """Number of queries of each kind, to collections of each size."""
     folder: Path
     data: Sequence[Path]
-    """Folders with questions and judgements."""
+    """Folders with queries and judgments."""
     quick: bool
 
 
 class Workshop:
-    """Database, model and environments, made when a part first needs them and stopped at the end."""
+    """Database, model and environments, started when a part first needs them and stopped at the end."""
 
     def __init__(self, options: Options, stack: ExitStack) -> None:
         self.options = options
@@ -46,14 +46,14 @@ class Workshop:
 
     @property
     def database(self) -> BenchmarkDatabase:
-        """The PostgreSQL."""
+        """Return the PostgreSQL server."""
         if self._database is None:
             self._database = self._stack.enter_context(benchmark_database(self.options.folder))
         return self._database
 
     @property
     def arena(self) -> Arena:
-        """Database, model and environments."""
+        """Return database, model and environments."""
         if self._arena is None:
             wanted = [ROSTER[name] for name in self.options.names]
             self._arena = self._stack.enter_context(arena(self.options.folder, self.database, wanted))
@@ -61,30 +61,30 @@ class Workshop:
 
     @property
     def entries(self) -> list[Entry]:
-        """Who takes part: who was named and can be run."""
+        """Return the contestants that were named and can be run."""
         return [ROSTER[name] for name in self.options.names if self.arena.can_run(ROSTER[name])]
 
     def loaded(self) -> Arena:
-        """The arena, in which every contestant has stored the passages."""
+        """Return the arena after every contestant has stored the chunks."""
         self.arena.load(self.entries, self.options.chunks)
         return self.arena
 
 
 @dataclass(frozen=True)
 class Part:
-    """One thing that can be measured by itself."""
+    """One independent measurement."""
 
     name: str
     what: str
-    """In ``--help``."""
+    """Description in ``--help``."""
     minutes: int
-    """About, on two quiet cores, without installing and storing."""
+    """Approximate minutes on two idle cores, without installing and storing."""
     measure: Callable[[Workshop], Any]
     section: Callable[[Any, Mapping[str, Any]], Section]
-    """Given the figures and the settings of a result."""
+    """Builds the section from the figures and the settings of a result."""
     with_contestants: bool = False
     optional: bool = False
-    """Only when it is named."""
+    """True if it runs only when named."""
     needs_data: bool = False
 
 
@@ -104,9 +104,16 @@ def _cold(workshop: Workshop) -> Any:
 
 def _ingestion(workshop: Workshop) -> Any:
     workshop.database.migrated(SERVICE_DATABASE, OURS)
-    workshop.database.drop_vector_indexes()  # the others' tables are new ones and have none
+    workshop.database.drop_vector_indexes()  # the others' tables are new and have none
     chunks = max(1, workshop.options.chunks // 5)
     return storing.measure_storing(workshop.arena, workshop.entries, workshop.options.rounds, chunks)
+
+
+def _documents(workshop: Workshop) -> Any:
+    workshop.database.migrated(SERVICE_DATABASE, OURS)
+    workshop.database.drop_vector_indexes()  # as above
+    count = max(1, workshop.options.chunks // 5)
+    return documents.measure_documents(workshop.arena, workshop.entries, workshop.options.rounds, count)
 
 
 def _search(workshop: Workshop, scale: Scale) -> Any:
@@ -131,55 +138,6 @@ def _index_kinds(workshop: Workshop) -> Any:
     return scripts.run("storage_figures.py", "--vectors", *sizes, "--json")
 
 
-def _comparison_section(
-    heading: str, prefix: str, text: str, figures: Any, settings: Mapping[str, Any]
-) -> Section:
-    plots = [
-        Plot(f"{prefix}-{case}.svg", title, unit, rows)
-        for case, figure, title, unit in (
-            ("query", "cpu_ms", "CPU per query", "ms"),
-            ("query_parallel", "per_s", "Queries per second, 16 concurrent", "1/s"),
-            ("stream", "cpu_ms", "CPU per stream", "ms"),
-        )
-        if (rows := [(result["title"], result["cases"][case][figure]) for result in figures.values()])
-    ]
-    text = f"{text} {_taking_part(settings)} Interleaved rounds: {settings['rounds']}."
-    return Section(heading, text, report.tables(figures), plots)
-
-
-def _taking_part(settings: Mapping[str, Any]) -> str:
-    """The versions of the frameworks, as a sentence."""
-    packages = ("openai", "langchain", "langchain-postgres", "llama-index-core", "haystack-ai")
-    found = {
-        name: version
-        for versions in settings["versions"].values()
-        for name, version in versions.items()
-        if name in packages
-    }
-    return f"Versions: {', '.join(f'{name} {version}' for name, version in found.items())}."
-
-
-def _tables_section(heading: str, text: str, tables: Callable[[Any], Sequence[Table]]) -> Any:
-    return lambda figures, settings: Section(heading, text, tables(figures))
-
-
-def _search_section(size: int, figures: Any, settings: Mapping[str, Any]) -> Section:
-    text = (
-        f"One search at a time through the vector store, {settings['questions']} of each kind; "
-        "384 dimensions, generated vectors around 1,000 centers. The small tenants' vectors are clustered, "
-        "among the large tenant's. Recall counts the nearest vectors by exact computation."
-    )
-    return Section(f"Search among {size:,} chunks", text, selectivity.tables(figures))
-
-
-def _quality_tables(figures: Any) -> list[Table]:
-    names = list(next(iter(figures.values())))
-    table = Table("Retrieval against human judgments", ("collection", *names))
-    for folder, found in figures.items():
-        table.add(folder, *(found.get(name, "") for name in names))
-    return [table]
-
-
 _JOB = (
     "The job: embed the query, find the ten nearest chunks by cosine among 10,000 with 1,536 dimensions, of "
     "which a metadata filter selects half, build the prompt, call the model. The model is a local server "
@@ -187,7 +145,7 @@ _JOB = (
 )
 _OF_SCRIPTS = "`--help` of the script describes each table."
 SIZES = {10_000: 40, 100_000: 40, 500_000: 0}
-"""Chunks, and words in each: of half a million, vectors only."""
+"""Numbers of chunks, and words in each; half a million have vectors only."""
 
 PARTS: dict[str, Part] = {
     part.name: part
@@ -197,9 +155,7 @@ PARTS: dict[str, Part] = {
             "queries and streams over HTTP: `vectorforge up`, the others behind FastAPI",
             10,
             _servers,
-            partial(
-                _comparison_section, "Queries over HTTP, compared with other frameworks", "servers", _JOB
-            ),
+            partial(comparison_section, "Queries over HTTP, compared with other frameworks", "servers", _JOB),
             with_contestants=True,
         ),
         Part(
@@ -207,7 +163,7 @@ PARTS: dict[str, Part] = {
             "the same in process: the library, the frameworks as they are",
             8,
             _modules,
-            partial(_comparison_section, "Questions in process", "modules", "The same job without HTTP."),
+            partial(comparison_section, "Questions in process", "modules", "The same job without HTTP."),
             with_contestants=True,
         ),
         Part(
@@ -215,7 +171,7 @@ PARTS: dict[str, Part] = {
             "start of each server's process to its first answer, and its memory then",
             5,
             _cold,
-            _tables_section(
+            tables_section(
                 "Cold start",
                 "Each process starts and answers one query; Python's bytecode exists, as in an image.",
                 starting.tables,
@@ -227,7 +183,7 @@ PARTS: dict[str, Part] = {
             "ready-made chunks per second: embedded by the benchmark's model and stored",
             15,
             _ingestion,
-            _tables_section(
+            tables_section(
                 "Ingestion of chunks, compared with other frameworks",
                 "Each stores its chunks again in every round; indexes that a contestant builds afterwards "
                 "are not included.",
@@ -236,11 +192,24 @@ PARTS: dict[str, Part] = {
             with_contestants=True,
         ),
         Part(
+            "documents",
+            "documents of one chunk per second: through the REST API, the others by their modules",
+            15,
+            _documents,
+            tables_section(
+                "Ingestion of small documents, compared with other frameworks",
+                "This service receives them over HTTP, 1,000 in a request, and is awaited until their jobs "
+                "have succeeded; the others' modules are called with chunks.",
+                documents.tables,
+            ),
+            with_contestants=True,
+        ),
+        Part(
             "service",
             "import, start, ingestion of documents: service_figures.py",
             8,
             partial(_script, script="service_figures.py"),
-            _tables_section("The service alone", _OF_SCRIPTS, scripts.tables),
+            tables_section("The service alone", _OF_SCRIPTS, scripts.tables),
         ),
         *(
             Part(
@@ -248,7 +217,7 @@ PARTS: dict[str, Part] = {
                 f"recall and latency among {size:,} chunks, by filter and tenant",
                 3,
                 partial(_search, scale=Scale(size, words)),
-                partial(_search_section, size),
+                partial(search_section, size),
                 optional=size > 100_000,
             )
             for size, words in SIZES.items()
@@ -258,7 +227,7 @@ PARTS: dict[str, Part] = {
             "full, half and binary vectors: build, size, latency and recall; storage_figures.py",
             60,
             _index_kinds,
-            _tables_section("Kinds of vector index", _OF_SCRIPTS, scripts.tables),
+            tables_section("Kinds of vector index", _OF_SCRIPTS, scripts.tables),
             optional=True,
         ),
         Part(
@@ -266,8 +235,8 @@ PARTS: dict[str, Part] = {
             "nDCG and recall on the folders of --data, with the local embedding model",
             10,
             _quality,
-            _tables_section(
-                "Retrieval quality", "The default configuration with the local model.", _quality_tables
+            tables_section(
+                "Retrieval quality", "The default configuration with the local model.", quality_tables
             ),
             needs_data=True,
         ),
@@ -278,14 +247,14 @@ PARTS: dict[str, Part] = {
             lambda workshop: _script(
                 workshop, "lambda_figures.py", "--only", "first-byte", "chunks", "import", "functions"
             ),
-            _tables_section("Lambda functions", _OF_SCRIPTS, scripts.tables),
+            tables_section("Lambda functions", _OF_SCRIPTS, scripts.tables),
         ),
         Part(
             "bill",
             "AWS resources billed per query: lambda_figures.py; docs/operate/costs.md uses them",
             2,
             lambda workshop: _script(workshop, "lambda_figures.py", "--only", "bill"),
-            _tables_section("Resources billed by AWS", _OF_SCRIPTS, scripts.tables),
+            tables_section("Resources billed by AWS", _OF_SCRIPTS, scripts.tables),
             optional=True,
         ),
         Part(
@@ -293,7 +262,7 @@ PARTS: dict[str, Part] = {
             "searches and log rows through PgBouncer, bytes on disk: database_capacity.py",
             30,
             lambda workshop: scripts.run("database_capacity.py", "--json"),
-            _tables_section("The database, by search and by chunk", _OF_SCRIPTS, scripts.tables),
+            tables_section("The database, by search and by chunk", _OF_SCRIPTS, scripts.tables),
             optional=True,
         ),
     )

@@ -1,4 +1,4 @@
-"""Bar charts as SVG, drawn by hand as those of ``vectorforge eval`` are: no script, no font, no address."""
+"""Bar charts as SVG, drawn like those of ``vectorforge eval``: no script, no font, no address."""
 
 from collections.abc import Sequence
 from html import escape
@@ -9,13 +9,13 @@ _OURS, _OTHERS = "#2563eb", "#94a3b8"
 
 
 def bars(title: str, unit: str, rows: Sequence[tuple[str, float]], *, ours: str) -> str:
-    """One bar for each row, from zero.
+    """Draw one bar for each row, from zero.
 
     Args:
-        title: Above the bars.
-        unit: After the title.
-        rows: Label and value, 0 or more.
-        ours: Labels that begin so are in another colour.
+        title: Title above the bars.
+        unit: Unit after the title.
+        rows: Labels with values of at least 0.
+        ours: Prefix of labels in another color.
     """
     height = _HEAD + _ROW * len(rows) + 10
     longest = max((value for _, value in rows), default=0.0) or 1.0

@@ -1,4 +1,4 @@
-"""What was measured, as JSON: one file for each part, so that parts can be measured again by themselves."""
+"""Measurements as JSON: one file for each part, so that parts can be repeated separately."""
 
 import json
 import os
@@ -14,14 +14,14 @@ class Results:
     """The files of a folder.
 
     Args:
-        folder: Made when the first result is written.
+        folder: Created with the first result.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def write(self, part: str, figures: Any, settings: Mapping[str, Any]) -> None:
-        """Keep a part's figures with how, where and when they were measured."""
+        """Store a part's figures with the settings, machine and time of the measurement."""
         self._folder.mkdir(parents=True, exist_ok=True)
         record = {"part": part, "measured": measured(), "settings": dict(settings), "figures": figures}
         path = self._folder / f"{part}.json"
@@ -30,7 +30,7 @@ class Results:
         building.replace(path)
 
     def read(self, part: str) -> dict[str, Any] | None:
-        """A part's last record; None: it has not been measured."""
+        """Return a part's last record, or None."""
         path = self._folder / f"{part}.json"
         if not path.exists():
             return None
@@ -38,13 +38,13 @@ class Results:
         return record
 
     def commit_of(self, part: str) -> str | None:
-        """The commit that a part was last measured at; None: it has not been."""
+        """Return the commit of a part's last measurement, or None."""
         record = self.read(part)
         return None if record is None else str(record["measured"]["commit"])
 
 
 def measured() -> dict[str, Any]:
-    """When and where, at which commit, and how busy the machine was."""
+    """Return time, machine, commit and load of a measurement."""
     return {
         "at": f"{datetime.now(UTC):%Y-%m-%d %H:%M}",
         "commit": commit(),
@@ -57,7 +57,7 @@ def measured() -> dict[str, Any]:
 
 
 def commit() -> str:
-    """The checked-out commit, with a plus where files have changed since; empty outside of a clone."""
+    """Return the checked-out commit, with a plus if files have changed; empty outside of a clone."""
     folder = Path(__file__).parent
     try:
         head = _git("rev-parse", "--short=10", "HEAD", folder=folder)

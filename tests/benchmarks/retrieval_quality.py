@@ -1,4 +1,4 @@
-"""How well the service finds what people judged relevant, and what it answers.
+"""Retrieval quality against human relevance judgments, and quality of answers.
 
     uv run --group dev python tests/benchmarks/retrieval_quality.py FOLDER [--answers] [--foreign FOLDER]
 
@@ -8,13 +8,13 @@ FOLDER holds three files of JSON lines:
     queries.jsonl   {"query_id", "text", "answers"?}
     qrels.jsonl     {"query_id", "doc_id", "start"?, "end"?}
 
-The corpus is ingested through the pipeline into a collection of its own (once; later runs reuse it), every
-question goes through the search with its default settings, and again through an exact search over all stored
-vectors. ``--answers`` also asks ``POST /v1/rag/query``'s pipeline, without a key the extractive provider;
-``--foreign`` asks it the questions of another folder, which it should refuse.
+The corpus is ingested through the pipeline into a separate collection (once; later runs reuse it). Every
+query runs through the search with its default settings, and through an exact search over all stored vectors.
+``--answers`` also runs the pipeline of ``POST /v1/rag/query``, without a key with the extractive provider;
+``--foreign`` runs it with the queries of another folder, which it should refuse.
 
-nDCG@k and recall@k: without spans, documents are judged, each by its best passage. With spans, a passage hits
-one when it covers at least half of the shorter of the two. Each judgement counts once, with gain 1.
+nDCG@k and recall@k: without spans, documents are judged, each by its best chunk. With spans, a chunk hits one
+if it covers at least half of the shorter of the two. Each judgment counts once, with gain 1.
 nDCG: https://dl.acm.org/doi/10.1145/582415.582418.
 """
 
@@ -54,7 +54,7 @@ _PASSAGES = (
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A passage of a document of the corpus; offsets are those of the corpus' text."""
+    """A chunk of a document of the corpus; offsets refer to the corpus' text."""
 
     chunk_id: UUID
     doc_id: str
@@ -64,13 +64,13 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What somebody judged relevant: a span of a document, or the whole document."""
+    """A relevance judgment: a span of a document, or the whole document."""
 
     doc_id: str
     span: tuple[int, int] | None
 
     def is_hit(self, passage: Passage) -> bool:
-        """Whether the passage counts as this judgement."""
+        """Return whether the chunk counts as this judgment."""
         if passage.doc_id != self.doc_id:
             return False
         if self.span is None:
@@ -81,13 +81,13 @@ class Judgement:
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The rows of a JSONL file."""
+    """Return the rows of a JSONL file."""
     with path.open(encoding="utf-8") as file:
         return [json.loads(line) for line in file if line.strip()]
 
 
 def read_judgements(path: Path) -> tuple[dict[str, list[Judgement]], bool]:
-    """Judgements by question, and whether any of them is a span."""
+    """Return judgments by query, and whether any of them is a span."""
     judgements: defaultdict[str, list[Judgement]] = defaultdict(list)
     spans = False
     for row in read_lines(path):
@@ -100,7 +100,7 @@ def read_judgements(path: Path) -> tuple[dict[str, list[Judgement]], bool]:
 def ranks_of_hits(
     ranking: Iterable[Passage], wanted: Sequence[Judgement], *, per_document: bool
 ) -> list[int]:
-    """Ranks (from 1) where judgements are first met; per document, its later passages have no rank."""
+    """Return the ranks (from 1) of first hits; per document, later chunks have no rank."""
     ranks, met, seen = [], set[int](), set[str]()
     rank = 0
     for passage in ranking:
@@ -116,7 +116,7 @@ def ranks_of_hits(
 
 
 def ndcg(ranks: Iterable[int], relevant: int, k: int) -> float:
-    """Normalised discounted cumulative gain at k, in [0, 1]; gains are 1, discounts log2(rank + 1)."""
+    """Return the normalized discounted cumulative gain at k, in [0, 1]; gains 1, discounts log2(rank + 1)."""
     ideal = sum(1 / math.log2(rank + 1) for rank in range(1, min(relevant, k) + 1))
     return min(1.0, sum(1 / math.log2(rank + 1) for rank in ranks if rank <= k) / ideal)
 
@@ -124,7 +124,7 @@ def ndcg(ranks: Iterable[int], relevant: int, k: int) -> float:
 def scores(
     run: Mapping[str, Sequence[Passage]], judgements: Mapping[str, Sequence[Judgement]], spans: bool, k: int
 ) -> tuple[float, float]:
-    """Means over all questions of nDCG@k and recall@k."""
+    """Return the means over all queries of nDCG@k and recall@k."""
     gains, recalls = [], []
     for query_id, ranking in run.items():
         wanted = judgements[query_id]
@@ -160,8 +160,8 @@ class ExactIndex:
         return cls(passages, vectors, collection.distance_metric)
 
     def search(self, vector: Sequence[float], k: int) -> list[Passage]:
-        """The k nearest passages, nearest first, ties by id (the passages are sorted by id)."""
-        query = np.asarray(vector, dtype=np.float32).astype(np.float64)  # as the database stores it
+        """Return the k nearest chunks, nearest first, ties by id (the chunks are sorted by id)."""
+        query = np.asarray(vector, dtype=np.float32).astype(np.float64)  # as stored in the database
         if self._metric is DistanceMetric.L2:
             distances = np.linalg.norm(self._vectors - query, axis=1)
         else:
@@ -170,7 +170,7 @@ class ExactIndex:
 
 
 async def measure(session: Session, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """Ingest, ask, score."""
+    """Ingest, query and score."""
     k, depth, run_file = options.k, options.depth, options.run_file
     terminal = Terminal()
     corpus = folder / "corpus.jsonl"
@@ -229,11 +229,11 @@ async def _answers(
     session: Session, collection: Collection, queries: Sequence[Mapping[str, Any]]
 ) -> dict[str, answering.Answer]:
     console = Terminal().err
-    asked = answering.ask(session.services, collection, queries)
+    answered = answering.ask(session.services, collection, queries)
     found = {}
     with Progress(console=console, disable=not console.is_terminal) as progress:
         bar = progress.add_task("Answering", total=len(queries))
-        async for query_id, answer in asked:
+        async for query_id, answer in answered:
             found[query_id] = answer
             progress.advance(bar)
     return found
@@ -242,10 +242,10 @@ async def _answers(
 def write_run(
     path: Path, run: Mapping[str, Sequence[Passage]], answers: Mapping[str, answering.Answer]
 ) -> None:
-    """Write what was found and answered: one JSON line a question, best passage first.
+    """Write results and answers: one JSON line per query, best chunk first.
 
-    ``answer``, where there is one, holds ``text`` and ``citations``: places in ``results``, from 0; a label
-    that names no passage is -1.
+    ``answer``, if any, has ``text`` and ``citations``: positions in ``results``, from 0; a label without a
+    chunk is -1.
     """
     with path.open("w", encoding="utf-8") as file:
         for query_id, ranking in run.items():
@@ -270,7 +270,7 @@ async def run(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Parse the command line, measure, print one JSON object."""
+    """Measure with the options of the command line, and print one JSON object."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path, help="corpus.jsonl, queries.jsonl and qrels.jsonl")
     parser.add_argument("--k", type=int, default=10, help="ranks that count (default 10)")

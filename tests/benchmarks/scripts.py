@@ -1,4 +1,4 @@
-"""The older scripts of this folder as parts: each runs in a process of its own and prints JSON."""
+"""Scripts of this folder as parts: each runs in a separate process and prints JSON."""
 
 import json
 import os
@@ -14,18 +14,18 @@ _FOLDER = Path(__file__).resolve().parent
 
 
 class ScriptError(Exception):
-    """A script failed; it has said why itself."""
+    """A script failed, and has printed the reason."""
 
 
 def run(script: str, *arguments: str) -> dict[str, Any]:
-    """What a script prints.
+    """Run a script, and return its output.
 
     Args:
         script: File name.
-        *arguments: Of its command line.
+        *arguments: Arguments of its command line.
 
     Raises:
-        ScriptError: It failed.
+        ScriptError: The script failed.
     """
     path = os.pathsep.join([str(_FOLDER), str(_FOLDER.parents[1] / "shared")])
     done = subprocess.run(
@@ -42,5 +42,5 @@ def run(script: str, *arguments: str) -> dict[str, Any]:
 
 
 def tables(figures: dict[str, Any]) -> Sequence[Table]:
-    """The tables in what the scripts with ``--json`` print."""
+    """Return the tables in the scripts' JSON output."""
     return [Table(**table) for table in figures["tables"]]

@@ -1,4 +1,4 @@
-"""What the service costs: import, start, memory, questions, streams, ingestion, search.
+"""Measure the service: import, start, memory, queries, streams, ingestion, search.
 
 uv run --group dev python tests/benchmarks/service_figures.py
 """
@@ -63,7 +63,7 @@ def _parts(server: EmbeddedPostgres, options: argparse.Namespace) -> dict[str, C
 
 
 def main() -> None:
-    """Parse the command line, measure, print."""
+    """Measure with the options of the command line, and print the result."""
     parser = argparse.ArgumentParser(
         description=(__doc__ or "").splitlines()[0],
         epilog=_EXPLANATION,

@@ -1,4 +1,4 @@
-"""What the kinds of vector index cost and find, and the ways to write many vectors.
+"""Compare the kinds of vector index by cost and recall, and the ways to write many vectors.
 
 uv run --group dev python tests/benchmarks/storage_figures.py --vectors 100000 500000
 """
@@ -35,7 +35,7 @@ _WRITTEN = ("tenant_id", "space", "collection_id", "document_id", "chunk_id", "e
 async def measure_kind(
     server: EmbeddedPostgres, table: Table, kind: VectorIndex, vectors: np.ndarray, queries: np.ndarray
 ) -> None:
-    """Store the vectors, build their index, and ask."""
+    """Store the vectors, build their index, and search."""
     with fresh_database(server, "storage") as (url, owner_url):
         async with Database(url) as database:
             db = database.for_tenant("local")
@@ -60,11 +60,11 @@ async def measure_kind(
 
 
 def _copy(owner_url: str, collection: Collection, vectors: np.ndarray) -> float:
-    """COPY BINARY as a superuser, to whom row-level security does not apply; seconds."""
+    """COPY BINARY as a superuser, without row-level security; return the seconds."""
     document: UUID = uuid4()
     with psycopg.connect(owner_url) as connection:
         register_vector(connection)
-        # The triggers that count belong to the tables' owner, who sees a tenant's rows only.
+        # The counting triggers belong to the tables' owner, which sees a tenant's rows only.
         connection.execute("SELECT set_config('vectorforge.tenant', 'local', false)")
         connection.execute(
             "INSERT INTO vectorforge.documents (tenant_id, collection_id, id, source, media_type, text,"

@@ -1,4 +1,4 @@
-"""What an answer of the scripted server does, step by step, so that a test decides when each byte leaves."""
+"""Scripts of the scripted server's answers, step by step, so that a test controls when each byte is sent."""
 
 import asyncio
 from collections.abc import Sequence
@@ -19,14 +19,14 @@ class Send:
 
 @dataclass(frozen=True)
 class Raw:
-    """Bytes put on the wire as they are."""
+    """Bytes sent unchanged."""
 
     content: bytes
 
 
 @dataclass(frozen=True)
 class Hold:
-    """Nothing more is sent until the test sets the event."""
+    """Sending stops until the test sets the event."""
 
     until: asyncio.Event
 
@@ -48,7 +48,7 @@ Step: TypeAlias = Send | Raw | Hold | Cut | Refuse
 
 
 def source(number: int, document: Json, start: int, end: int, **changes: Any) -> Json:
-    """A source as the API sends it; offsets count code points, as Python does."""
+    """Return a source as the API sends it; offsets count code points, as in Python."""
     return {
         "number": number,
         "document_source": document["source"],
@@ -78,7 +78,7 @@ FUNNEL: Json = {
 
 
 def citation(text: str, label: str, number: int, verdict: str, occurrence: int = 1) -> Send:
-    """The event for a label in the answer; offsets count code points."""
+    """Return the event for a label in the answer; offsets count code points."""
     start = -1
     for _ in range(occurrence):
         start = text.index(label, start + 1)
@@ -93,7 +93,7 @@ def answer(
     finish_reason: str = "stop",
     **done: Any,
 ) -> list[Step]:
-    """A script of a whole answer: meta, sources, the texts as tokens (steps pass through), usage, done.
+    """Return the script of a whole answer: meta, sources, texts as tokens (or steps), usage, done.
 
     ``done`` changes fields of the last event.
     """

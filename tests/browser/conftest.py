@@ -1,4 +1,4 @@
-"""Headless Chromium, a page that must stay clean, and a scripted server to show it."""
+"""Headless Chromium, checks of the page, and a scripted server."""
 
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -9,11 +9,14 @@ from urllib.parse import urlsplit
 import pytest
 import pytest_asyncio
 from aiohttp import web
-from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright
+from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright, expect
 
 from tests.browser.stub_api import StubApi
 
-CHROMIUM = Path("/usr/bin/chromium")
+CHROMIUM = next(
+    (path for path in map(Path, ("/usr/bin/chromium-headless-shell", "/usr/bin/chromium")) if path.exists()),
+    None,
+)
 ARGUMENTS = [
     "--no-sandbox",
     "--headless",
@@ -25,20 +28,24 @@ ARGUMENTS = [
     "--disable-sync",
 ]
 
+PATIENCE_MS = 30_000
+"""Time until an expectation fails, on a busy machine."""
+expect.set_options(timeout=PATIENCE_MS)
+
 Visit: TypeAlias = Callable[..., Awaitable[Page]]
 
 
 @pytest.fixture(scope="session")
 def chromium_path() -> Path:
-    """Debian's Chromium; where it is not installed the tests are skipped, but not in CI."""
-    if not CHROMIUM.exists() and "CI" not in os.environ:
-        pytest.skip(f"{CHROMIUM} is not installed")
+    """Return Debian's Chromium; without it the tests are skipped, but fail in CI."""
+    if CHROMIUM is None:
+        (pytest.fail if "CI" in os.environ else pytest.skip)("chromium-headless-shell is not installed")
     return CHROMIUM
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser(chromium_path: Path) -> AsyncIterator[Browser]:
-    """One Chromium for all tests; each test gets its own context."""
+    """Start one Chromium for all tests; each test gets its own context."""
     async with async_playwright() as playwright:
         chromium = await playwright.chromium.launch(executable_path=chromium_path, args=ARGUMENTS)
         yield chromium
@@ -46,7 +53,7 @@ async def browser(chromium_path: Path) -> AsyncIterator[Browser]:
 
 
 class Watch:
-    """Collects what a page must not do: errors on the console, uncaught errors, requests to other origins."""
+    """Collects violations of a page: errors on the console, uncaught errors, requests to other origins."""
 
     def __init__(self, origin: str) -> None:
         self.origin = origin
@@ -54,13 +61,13 @@ class Watch:
         self.failed_requests_expected = False
 
     def attach(self, page: Page) -> None:
-        """Listen from now on."""
+        """Start collecting from a page."""
         page.on("console", self._console)
         page.on("pageerror", lambda error: self.findings.append(f"uncaught: {error}"))
         page.on("request", lambda request: self._request(request.url))
 
     def _console(self, message: ConsoleMessage) -> None:
-        # Chromium reports every 4xx and cut connection there; tests that cause one say so
+        # Chromium reports every 4xx and cut connection there; tests that cause one declare it
         if self.failed_requests_expected and message.text.startswith("Failed to load resource"):
             return
         if message.type in {"error", "warning"}:
@@ -74,16 +81,16 @@ class Watch:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def visit(browser: Browser) -> AsyncIterator[Visit]:
-    """``await visit(url, failed_requests=False, **context_options)`` opens a page in a fresh context.
+    """Open pages: ``await visit(url, failed_requests=False, **context_options)``, each in a new context.
 
     When the test ends, any console error, uncaught error or request to another origin fails it.
-    A test names its server's fixture before this one, so that pages are closed before their server is.
+    Request the server's fixture before this one, so that pages are closed before their server.
     """
     opened: list[tuple[Page, Watch]] = []
 
     async def open_page(url: str, *, failed_requests: bool = False, **options: Any) -> Page:
         context = await browser.new_context(**({"viewport": {"width": 1280, "height": 800}} | options))
-        context.set_default_timeout(10_000)
+        context.set_default_timeout(PATIENCE_MS)
         page = await context.new_page()
         parts = urlsplit(url)
         watch = Watch(f"{parts.scheme}://{parts.netloc}")
@@ -102,7 +109,7 @@ async def visit(browser: Browser) -> AsyncIterator[Visit]:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def stub() -> AsyncIterator[StubApi]:
-    """The scripted server on a free port, with one empty collection named "handbook"."""
+    """Start the scripted server on a free port, with one empty collection named "handbook"."""
     api = StubApi()
     api.add_collection("handbook")
     runner = web.AppRunner(api.application(), handler_cancellation=True, shutdown_timeout=0.1)

@@ -1,4 +1,4 @@
-"""A relay before a server whose connections a test can cut, as a train in a tunnel does."""
+"""A relay in front of a server whose connections a test can cut."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 
 class CuttableRelay:
-    """Passes bytes on in both directions until ``cut``; later connections are passed on again."""
+    """Relays bytes in both directions until ``cut``; later connections are relayed again."""
 
     def __init__(self) -> None:
         self.url = ""
@@ -15,7 +15,7 @@ class CuttableRelay:
         self._open: set[asyncio.StreamWriter] = set()
 
     def cut(self) -> None:
-        """Reset every connection that is open now."""
+        """Reset every open connection."""
         for writer in self._open:
             writer.transport.abort()
 
@@ -45,7 +45,7 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 
 @asynccontextmanager
 async def cuttable(url: str) -> AsyncIterator[CuttableRelay]:
-    """A relay to this server."""
+    """Start a relay to this server."""
     relay, parts = CuttableRelay(), urlsplit(url)
     assert parts.hostname is not None
     assert parts.port is not None

@@ -1,4 +1,4 @@
-"""What every test of the page does."""
+"""Actions shared by the tests of the page."""
 
 from playwright.async_api import FilePayload, Page, expect
 
@@ -14,5 +14,5 @@ async def ask(page: Page, question: str = "A question?") -> None:
 
 
 async def ended(page: Page, phase: str = "answered", turn: int = 0) -> None:
-    """Wait until an answer is over: answered, stopped or failed."""
+    """Wait until an answer has ended: answered, stopped or failed."""
     await expect(page.locator(".turn").nth(turn)).to_have_attribute("data-phase", phase)

@@ -1,4 +1,4 @@
-"""One scripted answer on the wire: played from the start, or from the middle for a reader that comes back."""
+"""One scripted answer on the wire: played from the start, or from the middle for a returning reader."""
 
 import asyncio
 import json
@@ -8,25 +8,28 @@ from aiohttp import web
 
 from tests.browser.answer_script import Cut, Hold, Raw, Send, Step
 
+_READING_S = 0.4
+"""Time in which a client reads what was sent: a reset drops unread data."""
+
 
 @dataclass
 class PlayedAnswer:
-    """A script and what has become of it. The id of an event is its step's place, from 1."""
+    """A script and its progress. The id of an event is its step's position, from 1."""
 
     steps: list[Step]
     stopped: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when somebody wants the answer to end."""
+    """Set when a client stops the answer."""
 
     @property
     def query_id(self) -> str | None:
-        """The id in ``meta``; None when there is no such event."""
+        """Return the id in ``meta``, or None without such an event."""
         for step in self.steps:
             if isinstance(step, Send) and step.event == "meta":
                 return str(step.data["request_id"])
         return None
 
     async def play(self, after: int, response: web.StreamResponse, request: web.Request) -> None:
-        """Send what follows this event id. A cut, or a wait that is over, happens once."""
+        """Send the events after this id. A cut, or a finished wait, happens once."""
         for number, step in enumerate(self.steps[after:], start=after + 1):
             if self.stopped.is_set():
                 break
@@ -39,7 +42,7 @@ class PlayedAnswer:
                 await self._wait(step.until)
             elif isinstance(step, Cut) and request.transport is not None:
                 self.steps[number - 1] = Raw(b"")
-                await asyncio.sleep(0.1)  # a reset throws away what the client has not read yet
+                await asyncio.sleep(_READING_S)
                 request.transport.abort()
                 return
         if self.stopped.is_set():

@@ -1,6 +1,6 @@
-"""A server that speaks the HTTP API from memory and misbehaves on demand, for the web page's tests.
+"""An in-memory server of the HTTP API with scripted faults, for the web page's tests.
 
-What an answer does is a script of steps; see ``answer_script``.
+An answer is a script of steps; see ``answer_script``.
 """
 
 import asyncio
@@ -19,46 +19,46 @@ PAGES = {"/": "index.html", "/statistics": "statistics.html"}
 
 @dataclass
 class StubApi:
-    """Holds what the server knows, what it shall do next and what it was asked."""
+    """State of the server: its data, its next actions and the received requests."""
 
     collections: list[Json] = field(default_factory=list)
     documents: list[Json] = field(default_factory=list)
     jobs: dict[str, Json] = field(default_factory=dict)
     scripts: list[list[Step]] = field(default_factory=list)
-    """Answers to come, first in first out."""
+    """Next answers, first in first out."""
     queries: list[Json] = field(default_factory=list)
-    """Bodies of the questions asked."""
+    """Bodies of the received queries."""
     requests: list[str] = field(default_factory=list)
     """Method and path of every request."""
     ingestion_errors: dict[str, str] = field(default_factory=dict)
-    """File name to the error its ingestion ends with."""
+    """Error of a file's ingestion, by file name."""
     ingestion_gate: asyncio.Event = field(default_factory=asyncio.Event)
     """While cleared, jobs stay at the embedding stage."""
     api_key: str | None = None
     streams: dict[str, PlayedAnswer] = field(default_factory=dict)
     """Answers that can be resumed, by the id in their ``meta``."""
     returns: list[str] = field(default_factory=list)
-    """``Last-Event-ID`` of every reader that came back."""
+    """``Last-Event-ID`` of every returning reader."""
     refused_returns: list[Refuse] = field(default_factory=list)
-    """What the next readers get who come back; then they get the rest."""
+    """Responses to the next returning readers; then they get the rest."""
     stops: list[str] = field(default_factory=list)
-    """Ids of the answers that were to be stopped."""
+    """Ids of the stopped answers."""
     seen: asyncio.Condition = field(default_factory=asyncio.Condition)
-    """Notified when a reader comes back or stops an answer."""
+    """Notified when a reader returns or stops an answer."""
     query_closed: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the client closed an answer before its end."""
+    """Set when the client disconnects before the end of an answer."""
     extractive: bool = False
     statistics: Json = field(default_factory=dict)
-    """What ``/v1/stats`` answers; {}: that the database is away."""
+    """Response of ``/v1/stats``, or {} for an unavailable database."""
     ranges: list[Json] = field(default_factory=list)
-    """Parameters of the statistics asked for."""
+    """Parameters of the requested statistics."""
     url: str = ""
 
     def __post_init__(self) -> None:
         self.ingestion_gate.set()
 
     def add_collection(self, name: str) -> Json:
-        """Make an empty collection."""
+        """Create an empty collection."""
         made = {"id": f"c{len(self.collections) + 1}", "name": name, "document_count": 0, "chunk_count": 0}
         self.collections.append(made)
         return made
@@ -87,7 +87,7 @@ class StubApi:
         return made
 
     def application(self) -> web.Application:
-        """The routes of the API that the page uses, and the page itself."""
+        """Build the API routes used by the page, and the page itself."""
         app = web.Application(middlewares=[self._guard], client_max_size=64 * 1024 * 1024)
         app.add_routes(
             [
@@ -242,7 +242,7 @@ class StubApi:
 
 
 def problem(status: int, detail: str) -> web.Response:
-    """An RFC 9457 problem document."""
+    """Return an RFC 9457 problem document."""
     body = {"title": "Refused", "status": status, "detail": detail, "code": "refused", "request_id": "req-1"}
     return web.json_response(body, status=status, content_type="application/problem+json")
 

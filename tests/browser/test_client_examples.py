@@ -1,4 +1,4 @@
-"""The browser examples as their reader runs them: built, served with their proxy, and used in Chromium."""
+"""The browser examples as a reader runs them: built, served with their proxy, and used in Chromium."""
 
 import asyncio
 import shutil
@@ -34,7 +34,7 @@ ANSWER = "👩‍🔧 Let it rise for two hours 🕑 [1]. <b>Wait</b> 900 days [
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The example's folder, type-checked and built with what its package.json names."""
+    """Build the example with its package.json's packages, and return its folder."""
     folder = tmp_path_factory.mktemp("examples")
     modules = installed_modules()
     shutil.copy(EXAMPLES / "fetch_reader.html", folder)
@@ -49,7 +49,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """The example's server before the guides'."""
+    """The example's server in front of the guides' server."""
 
     url: str
     guides: Guides
@@ -60,7 +60,7 @@ class Example:
 async def example(
     built: Path, postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str]
 ) -> AsyncIterator[Example]:
-    """Running."""
+    """Run the example."""
     async with (
         FakeOpenAI() as openai,
         serve_guides(postgres_server.app_url, make_tenant(), openai) as guides,
@@ -89,7 +89,7 @@ async def test_use_chat_answer_shows_sources_and_citations(example: Example, vis
     example.openai.script(Reply(texts=PIECES), Reply(texts=("**In short**: 230 degrees [Source 1].",)))
     page = await visit(example.url)
     await ask(page)
-    await expect(page.locator(".text")).to_have_text(ANSWER)  # markup in it is text
+    await expect(page.locator(".text")).to_have_text(ANSWER)  # its markup is shown as text
     await expect(page.locator(".foot")).to_have_text("18 tokens")
     labels = page.locator(".cite")
     await expect(labels).to_have_text(["[1]", "[1]"])
@@ -150,7 +150,7 @@ async def test_use_chat_on_dark_phone_fits_the_screen(example: Example, visit: V
     for button in await page.get_by_role("button").all():
         box = await button.bounding_box()
         assert box is not None
-        if await button.get_attribute("class") is None:  # labels are as high as their line
+        if await button.get_attribute("class") is None:  # labels are as tall as their line
             assert box["height"] >= 44
     background = await page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert background == "rgb(22, 24, 28)"
@@ -203,7 +203,7 @@ async def test_fetch_reader_with_bytewise_stream_reads_every_line_ending(
         await response.prepare(request)
         for byte in (ODD_STREAM + 'event: done\ndata: {"finish_reason": "stop"}' + end).encode():
             await response.write(bytes([byte]))
-            await asyncio.sleep(0.05 if byte == CARRIAGE_RETURN else 0)  # so that a CRLF comes in two pieces
+            await asyncio.sleep(0.05 if byte == CARRIAGE_RETURN else 0)  # splits a CRLF into two pieces
         await response.write_eof()
         return response
 

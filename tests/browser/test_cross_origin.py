@@ -38,7 +38,7 @@ PAGE = Path(__file__).with_name("cross_origin_page.jsx")
 
 @pytest.fixture(scope="session")
 def built_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page's folder, with its script built from the packages that people install."""
+    """Build the page's script from the published packages, and return its folder."""
     modules, folder = installed_modules(), tmp_path_factory.mktemp("cross-origin")
     options = ("--bundle", "--jsx=automatic", "--target=es2022", '--define:process.env.NODE_ENV="production"')
     command = (modules / ".bin" / "esbuild", PAGE, *options, f"--outfile={folder / 'page.js'}")
@@ -52,7 +52,7 @@ def built_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def page_port(built_page: Path) -> AsyncIterator[int]:
-    """Where the page is served: at this port of every name of this machine."""
+    """Serve the page on a port of every name of this machine."""
     app = web.Application()
     app.router.add_static("/", built_page)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
@@ -100,7 +100,7 @@ async def opened(
 async def open_page(stack: AsyncExitStack, browser: Browser, origin: str, url: str, tenant: str) -> Page:
     context = await browser.new_context()
     stack.push_async_callback(context.close)
-    context.set_default_timeout(10_000)
+    context.set_default_timeout(30_000)
     page = await context.new_page()
     await page.goto(f"{origin}/index.html?{urlencode({'server': url, 'key': key_of(tenant)})}")
     await expect(page.locator("#status")).to_have_text("ready")
@@ -119,7 +119,7 @@ async def test_cross_origin_fetch_streams_answer_and_reads_exposed_headers(opene
             await released.wait()
 
     opened.surroundings.vendor.script(Reply(texts=PIECES, gate=gate))
-    asking = asyncio.create_task(
+    query_task = asyncio.create_task(
         fetched(
             opened.page,
             "/v1/rag/query",
@@ -129,9 +129,9 @@ async def test_cross_origin_fetch_streams_answer_and_reads_exposed_headers(opene
     )
     await asyncio.sleep(0.5)
     released.set()
-    answer = await asking
+    answer = await query_task
     assert answer["status"] == 200
-    assert len(answer["pieces"]) > 1  # it came while it was written
+    assert len(answer["pieces"]) > 1  # streamed while it was generated
     text = "".join(answer["pieces"])
     assert "five days" in text
     assert "event: done" in text

@@ -1,4 +1,4 @@
-"""The report of an evaluation in a browser: without a network, on a phone, and in the dark."""
+"""The report of an evaluation in a browser: offline, on a phone, and in dark mode."""
 
 from pathlib import Path
 from typing import Any
@@ -8,12 +8,11 @@ import pytest_asyncio
 from playwright.async_api import Browser, Page
 
 from vectorforge.evaluation.comparison import summarize
-from vectorforge.evaluation.metrics import measures_at
+from vectorforge.evaluation.metrics import Bootstrap, measures_at
 from vectorforge.evaluation.questions import Question, QuestionSet, Relevant
 from vectorforge.evaluation.report import write_report
-from vectorforge.evaluation.resampling import Bootstrap
 from vectorforge.evaluation.run import Outcome, Plan, Run
-from vectorforge.evaluation.scoring import Found, Scored
+from vectorforge.evaluation.scoring import Scored, ShownChunk
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
@@ -30,7 +29,7 @@ def report(tmp_path: Path) -> Path:
     def score(question: Question, recall: float) -> Scored:
         values = {"recall": recall, "ndcg": recall * 0.9, "mrr": recall * 0.8, "failed": 0.0}
         values["latency_ms"] = 100.0 + int(question.id)
-        found = Found(f"{LONG}.md", "Heading", "A passage. " * 20, 0.5, relevant=recall > 0)
+        found = ShownChunk(f"{LONG}.md", "Heading", "A passage. " * 20, 0.5, relevant=recall > 0)
         return Scored(question, values, (found,), answer="An answer. " * 20)
 
     runs = [
@@ -45,7 +44,7 @@ def report(tmp_path: Path) -> Path:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def pages(browser: Browser) -> Any:
-    """Opens a file in a fresh context, which the test may not leave and in which nothing may go wrong."""
+    """Open files in a new context without network; any error fails the test."""
     opened: list[Page] = []
     findings: list[str] = []
 
@@ -73,7 +72,7 @@ async def test_report_fits_the_screen_width(report: Path, pages: Any, width: int
     for details in await page.locator("details").all():
         await details.evaluate("node => { node.open = true }")
     assert await page.evaluate("document.documentElement.scrollWidth") <= width
-    assert await page.get_by_role("img").count() == 9  # 5 bars, 3 differences, 1 of questions
+    assert await page.get_by_role("img").count() == 9  # 5 bars, 3 differences, 1 of queries
     # Labels in plots stay readable: no smaller than 10 pixels in height.
     heights = await page.eval_on_selector_all(
         "svg text", "all => all.map(t => t.getBoundingClientRect().height)"

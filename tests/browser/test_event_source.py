@@ -1,4 +1,4 @@
-"""A browser's own ``EventSource`` reads a resumable answer, and comes back by itself after a cut."""
+"""A browser's ``EventSource`` reads a resumable answer, and reconnects automatically after a cut."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -44,7 +44,7 @@ READ = """(url) => new Promise((resolve) => {
 
 @dataclass
 class Cuts:
-    """Cuts the connection of each reader behind the next of some events."""
+    """Cuts the connection of each reader after the next of some events."""
 
     app: Any
     after: list[int] = field(default_factory=list)
@@ -97,7 +97,7 @@ async def server(postgres_server: EmbeddedPostgres, make_tenant: Callable[[], st
 
 
 async def begin(server: Server) -> str:
-    """Ask, read the first event and go; the query's id."""
+    """Query, read the first event and disconnect; return the query's id."""
     body = {"query": "How long does the kettle take?", "stream": True, "resumable": True}
     async with (
         LiveApi(server.url, None).client(None) as client,  # type: ignore[arg-type] # only its address counts
@@ -121,7 +121,7 @@ async def test_event_source_reads_to_the_end_and_stops_reconnecting(server: Serv
     seen = await reading
     assert (seen["text"], seen["end"]) == ("".join(PIECES), "stop")
     assert seen["ids"] == list(range(1, len(seen["ids"]) + 1))
-    # The end of the response looks like a cut to it: it came back with the last id, and 204 told it to stop.
+    # The end of the response looks like a cut: it reconnects with the last id, and 204 makes it stop.
     assert server.cuts.asked == ["", str(len(seen["ids"]))]
 
 
@@ -136,7 +136,7 @@ async def test_event_source_reconnects_after_disconnects(server: Server, visit: 
     seen = await reading
     assert (seen["text"], seen["end"]) == ("".join(PIECES), "stop")
     assert seen["ids"] == list(range(1, len(seen["ids"]) + 1))  # each once, although it was cut off twice
-    # Chromium may drop what came just before a cut; then it asks for that again.
+    # Chromium may drop data received just before a cut; then it requests it again.
     first, second, third, last = [int(asked or 0) for asked in server.cuts.asked]
     assert (first, last) == (0, len(seen["ids"]))
     assert 0 <= second <= 3

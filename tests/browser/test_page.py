@@ -32,7 +32,6 @@ async def test_empty_page_shows_upload_prompt_and_disables_send(stub: StubApi, v
     await expect(page.get_by_role("button", name="Send question")).to_be_disabled()
 
 
-# issue 16, point 17
 async def test_suggestion_click_sends_query_about_document(stub: StubApi, visit: Visit) -> None:
     stub.add_document("text", file="travel.md", title="Travel policy")
     stub.scripts = [answer("Whole.")]
@@ -47,12 +46,12 @@ async def test_suggestion_click_sends_query_about_document(stub: StubApi, visit:
 async def test_sample_suggestions_appear_once_their_pages_are_ingested(stub: StubApi, visit: Visit) -> None:
     stub.add_document("text", file="vectorforge/docs/use/degradation.md", title="Degradation", sample=True)
     page = await visit(stub.url)
-    asked = "After how many failed calls does the circuit breaker open?"
-    await expect(page.locator(".try button")).to_have_text([asked])
+    question = "After how many failed calls does the circuit breaker open?"
+    await expect(page.locator(".try button")).to_have_text([question])
     stub.add_document("text", file="notes.md", title="Notes")
     await page.reload()
     await expect(page.get_by_role("button", name="What is “Notes” about?")).to_be_visible()
-    await expect(page.get_by_role("button", name=asked)).to_have_count(0)
+    await expect(page.get_by_role("button", name=question)).to_have_count(0)
 
 
 async def test_new_documents_appear_without_reload(stub: StubApi, visit: Visit) -> None:
@@ -99,9 +98,9 @@ async def test_upload_is_polled_until_each_file_completes_or_fails(stub: StubApi
     await expect(rows.nth(0)).to_contain_text("Added, 3 passages")
     await expect(rows.nth(1)).to_contain_text("The document contains no text.")
     await expect(page.locator("#document-list li")).to_have_count(1)
-    asked = stub.requests.count(f"GET /v1/jobs/{next(iter(stub.jobs))}")
+    question = stub.requests.count(f"GET /v1/jobs/{next(iter(stub.jobs))}")
     await page.wait_for_timeout(700)
-    assert stub.requests.count(f"GET /v1/jobs/{next(iter(stub.jobs))}") == asked  # polling has ended
+    assert stub.requests.count(f"GET /v1/jobs/{next(iter(stub.jobs))}") == question  # polling has ended
 
 
 async def test_running_job_is_shown_again_after_reload(stub: StubApi, visit: Visit) -> None:
@@ -174,7 +173,7 @@ async def test_missing_api_key_opens_prompt_and_is_sent_afterwards(stub: StubApi
     await page.get_by_role("textbox", name="API key").fill("correct-horse")
     await page.keyboard.press("Enter")
     await expect(page.get_by_role("heading", level=1)).to_have_text("Ask “handbook”")
-    await page.reload()  # kept for this tab
+    await page.reload()  # stored for this tab
     await expect(page.get_by_role("heading", level=1)).to_have_text("Ask “handbook”")
     assert await page.evaluate("[localStorage.length, sessionStorage.length]") == [0, 1]
     assert "correct-horse" not in await page.content()
@@ -210,7 +209,7 @@ async def test_hostile_text_is_shown_as_plain_text(stub: StubApi, visit: Visit) 
     assert await page.title() == "VectorForge"
     assert (
         await page.locator(
-            "img, a:not(.skip, #open-statistics), iframe, [onerror], script:not(body > script)"
+            "img, a:not(.skip, #open-statistics, #open-source), iframe, [onerror], script:not(body > script)"
         ).count()
         == 0
     )

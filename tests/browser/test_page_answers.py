@@ -1,4 +1,4 @@
-"""The web page while an answer arrives: streaming, citations, formatting, stopping, going on."""
+"""The web page while an answer arrives: streaming, citations, formatting, stopping, continuing."""
 
 import asyncio
 from typing import Any
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 
 async def shown(page: Page, stub: StubApi, text: str, sources: list[dict[str, Any]] | None = None) -> str:
-    """The markup the page builds for an answer, without the attributes."""
+    """Return the page's markup for an answer, without the attributes."""
     stub.scripts.append(answer(text, sources=sources or []))
     await ask(page)
     await ended(page, turn=await page.locator(".turn").count() - 1)
@@ -79,7 +79,7 @@ async def test_citation_click_highlights_its_passage_after_emoji(stub: StubApi, 
     await cites.nth(1).click()
     await expect(page.locator("#passage")).to_have_text(meal)
     before = await page.locator("#passage").evaluate("(node) => node.previousSibling.data")
-    assert before == text[:meals]  # the second of two equal passages
+    assert before == text[:meals]  # the second of two equal chunks
     await expect(page.locator("#passage")).to_be_in_viewport(ratio=1)
     await expect(page.locator('.answer [aria-current="true"]')).to_have_text(["1", "1"])
     assert await page.locator("#document-text").text_content() == text
@@ -183,7 +183,7 @@ async def test_conversation_sends_history_and_new_conversation_drops_it(stub: St
         {"role": "user", "content": "Question 0?"},
         {"role": "assistant", "content": "Answer 0."},
     ]
-    sent = stub.queries[7]["messages"]  # the last five that were answered; the broken one is left out
+    sent = stub.queries[7]["messages"]  # the last five answered ones, without the failed one
     assert [m["content"] for m in sent[::2]] == [f"Question {n}?" for n in (1, 2, 3, 4, 5)]
     assert stub.queries[7]["collection"] == "c1"
     await page.get_by_role("button", name="New conversation").click()

@@ -1,4 +1,4 @@
-"""The web page before the real server, through a connection that breaks: resumed, stopped, accounted for."""
+"""The web page with the real server over a failing connection: resumed, stopped, logged."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -25,15 +25,15 @@ SHOWN = "Let the dough rise for two hours 1. Bake it at 230 degrees 👩‍🍳 
 
 @dataclass
 class Bakery:
-    """A server whose model writes when the test lets it, behind a relay."""
+    """A server behind a relay, whose model streams under the test's control."""
 
     relay: CuttableRelay
     client: httpx2.AsyncClient
     gate: asyncio.Semaphore
 
     async def logged(self) -> dict[str, Any]:
-        """The record of the only query, once it is over."""
-        async with asyncio.timeout(10):  # less than the 30 s that a resumable answer goes on without a reader
+        """Return the record of the only query, once it has ended."""
+        async with asyncio.timeout(10):  # without a reader it continues for 30 s
             for _ in range(200):
                 if rows := (await self.client.get("/v1/queries")).json()["queries"]:
                     row: dict[str, Any] = rows[0]

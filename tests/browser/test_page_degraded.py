@@ -1,4 +1,4 @@
-"""The web page when the full answer cannot be had: it says so, and does not call quotes a model's words."""
+"""The web page with degraded answers: marked, and quotes are not attributed to a model."""
 
 import pytest
 from playwright.async_api import expect
@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 
 def finished(script: list[Step], **done: object) -> list[Step]:
-    """The script with more in its last event."""
+    """Return the script with more fields in its last event."""
     last = script[-1]
     assert isinstance(last, Send)
     return [*script[:-1], Send("done", {**last.data, **done})]
@@ -34,7 +34,7 @@ async def test_retrieved_passages_without_answer_are_labeled_as_quotes(stub: Stu
     await ended(page)
     await expect(page.locator(".foot")).to_contain_text("The model does not answer now: passages found")
     await expect(page.locator(".badge")).to_have_text("Quoted from your documents, no model wrote this")
-    await expect(page.locator(".foot")).not_to_contain_text("fake-1")  # whoever was asked did not write this
+    await expect(page.locator(".foot")).not_to_contain_text("fake-1")  # not written by the requested model
 
 
 async def test_fallback_model_is_named_in_the_footer(stub: StubApi, visit: Visit) -> None:

@@ -1,5 +1,6 @@
-"""The web page on the real thing: FastAPI, PostgreSQL, the local embedder and the extractive answerer."""
+"""The web page with the real FastAPI, PostgreSQL, local embedder and extractive provider."""
 
+import re
 from collections.abc import AsyncIterator, Callable
 
 import httpx2
@@ -10,6 +11,7 @@ from pydantic import SecretStr
 
 from tests.browser.conftest import Visit
 from tests.browser.page_actions import ask, ended
+from tests.support.formats.located import Located, price_list, three_slides, two_pages
 from tests.support.http.live_server import serve
 from vectorforge.api.app import create_app
 from vectorforge.bootstrap import Application
@@ -27,7 +29,7 @@ BREAD = "# Bread\n\nLet the dough rise for two hours before baking it at 230 deg
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def server_url(postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str]) -> AsyncIterator[str]:
-    """A laptop's server with a fresh tenant."""
+    """Start a laptop's server with a new tenant."""
     config = VectorForgeConfig(
         database=DatabaseSettings(database_url=SecretStr(postgres_server.app_url)),
         llm=LLMSettings(),
@@ -71,10 +73,33 @@ async def test_empty_server_with_uploads_yields_cited_answer(server_url: str, vi
     await expect(page.locator("#document-count")).to_have_text("1")
 
 
+@pytest.mark.parametrize(
+    "file", [two_pages(), three_slides(), price_list()], ids=lambda file: file.made.source
+)
+async def test_sources_and_citations_show_the_place_of_their_sentence(
+    server_url: str, visit: Visit, file: Located
+) -> None:
+    page = await visit(server_url)
+    upload: FilePayload = {
+        "name": file.made.source,
+        "mimeType": "application/octet-stream",
+        "buffer": file.made.content,
+    }
+    await page.set_input_files("#files", upload)
+    await expect(page.locator("#uploads li")).to_contain_text("Added, 1 passage", timeout=30_000)
+    await ask(page, file.question)
+    await ended(page)
+    cited = page.locator(f'.cite[title*=", {file.text}"]')
+    await expect(cited.first).to_have_accessible_name(re.compile(f", {re.escape(file.text)}"))
+    await expect(page.locator(".sources .source").first).to_contain_text(file.text)
+    await cited.first.click()
+    await expect(page.locator("#panel .meta")).to_contain_text(file.text)
+
+
 async def test_picker_of_250_collections_offers_each_and_queries_the_last(
     server_url: str, visit: Visit
 ) -> None:
-    """The API lists 200 a page."""
+    """The API lists 200 per page."""
     names = [f"topic-{number:03d}" for number in range(250)]
     async with httpx2.AsyncClient(base_url=server_url) as client:
         for name in names:

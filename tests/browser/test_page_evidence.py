@@ -1,4 +1,4 @@
-"""The web page's account of an answer: verdicts while it streams, then the funnel, the time and the cost."""
+"""The web page's details of an answer: verdicts while it streams, then the funnel, latency and cost."""
 
 import asyncio
 from typing import Any
@@ -18,12 +18,12 @@ PHONE: dict[str, Any] = {"viewport": {"width": 360, "height": 740}, "has_touch":
 
 
 async def open_account(page: Page) -> None:
-    """Open the account of the newest answer, which is closed at first."""
+    """Open the details of the newest answer, which are closed at first."""
     await page.get_by_text("How this answer came about").last.click()
 
 
 async def listed(page: Page, name: str) -> list[str]:
-    """What a list says, as a reader hears it."""
+    """Return the text of a list, as read by a screen reader."""
     items = page.get_by_role("list", name=name).get_by_role("listitem")
     return [" ".join(text.split()) for text in await items.all_inner_texts()]
 

@@ -1,4 +1,4 @@
-"""The web page when a stream is unusual or broken: it reads every legal form and hides no failure."""
+"""The web page with unusual or broken streams: it reads every valid form and hides no failure."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ WIRE = (
 """Every line end, a byte order mark, comments, unknown fields, data of two lines, an event without data."""
 
 
-# P2: any legal serialisation of the stream, cut anywhere
+# P2: any valid serialization of the stream, cut anywhere
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 10_000])
 async def test_event_stream_split_at_any_size_is_parsed_per_standard(
     stub: StubApi, visit: Visit, size: int
@@ -72,7 +72,7 @@ PARTIAL = Send("token", {"text": "Half an ans"})
 PROBLEM = {"status": 502, "detail": "RAG query error: The model failed.", "request_id": "req-7"}
 
 
-# P3: whatever breaks, the reader is told, keeps the text and can try again
+# P3: after any failure the page shows an error, the text so far and a retry
 @pytest.mark.parametrize(
     ("steps", "message", "partial"),
     [

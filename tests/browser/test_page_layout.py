@@ -16,7 +16,7 @@ PHONE: dict[str, Any] = {"viewport": {"width": 390, "height": 844}, "has_touch":
 
 
 async def overflow(page: Page) -> int:
-    """Pixels by which the page is wider than the screen."""
+    """Return the pixels by which the page is wider than the screen."""
     return int(await page.evaluate("document.documentElement.scrollWidth - innerWidth"))
 
 
@@ -38,7 +38,7 @@ async def test_colors_follow_system_scheme_and_stay_readable(
 
 
 async def luminance(page: Page, selector: str, name: str) -> float:
-    """Relative luminance of a computed colour, 0 to 1 (WCAG 2.2)."""
+    """Return the relative luminance of a computed color, 0 to 1 (WCAG 2.2)."""
     colour = await page.locator(selector).first.evaluate("(node, name) => getComputedStyle(node)[name]", name)
     parts = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]
     red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
@@ -46,7 +46,7 @@ async def luminance(page: Page, selector: str, name: str) -> float:
 
 
 def contrast(one: float, other: float) -> float:
-    """Contrast ratio, 1 to 21 (WCAG 2.2)."""
+    """Return the contrast ratio, 1 to 21 (WCAG 2.2)."""
     return (max(one, other) + 0.05) / (min(one, other) + 0.05)
 
 

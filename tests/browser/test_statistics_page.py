@@ -1,4 +1,4 @@
-"""The page of charts: numbers, keyboard, phones, dark mode, keys, and what happens without data."""
+"""The statistics page: numbers, keyboard, phones, dark mode, keys, and missing data."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +20,7 @@ HOSTILE = "<img src=x onerror=\"document.title='owned'\">"
 
 
 def activity(queries: int, **changes: Any) -> Json:
-    """Numbers of some queries, a tenth of them failed."""
+    """Return the statistics of some queries, a tenth of them failed."""
     times = {"p50": 1200.0, "p95": 2400.0, "p99": 4100.0}
     stages = ("total", "retrieval", "context", "generation", "first_token")
     return {
@@ -39,7 +39,7 @@ def activity(queries: int, **changes: Any) -> Json:
 
 
 def statistics(counts: list[int], **changes: Any) -> Json:
-    """Days from 16 November with this many queries each."""
+    """Return the days from 16 November with this many queries each."""
     series = [{"start": f"2026-11-{16 + n}T00:00:00Z", **activity(count)} for n, count in enumerate(counts)]
     total = sum(counts)
     models = [{"provider": "openai", "model": "gpt-6-luna", **activity(total, unpriced=2)}]
@@ -60,7 +60,7 @@ def statistics(counts: list[int], **changes: Any) -> Json:
 
 @pytest.fixture
 def full(stub: StubApi) -> StubApi:
-    """A server with a week of questions."""
+    """Return a server with a week of queries."""
     stub.statistics = statistics([100, 200, 0, 400, 100, 100, 100])
     return stub
 
@@ -102,7 +102,7 @@ async def test_statistics_page_shows_tiles_charts_and_models(
     assert "Search: half within 1.2 s, 95 percent within 2.4 s" in (
         await stages.get_attribute("aria-label") or ""
     )
-    await expect(page.get_by_text("None in this time.")).to_have_count(2)  # nothing found, low quality
+    await expect(page.get_by_text("None in this time.")).to_have_count(2)  # no results, low quality
     models = page.get_by_role("region", name="Table of models")
     await expect(models.get_by_role("row").nth(1)).to_contain_text("openai · gpt-6-luna")
     await expect(page.get_by_text("* without models whose price is not known")).to_be_visible()
@@ -165,8 +165,8 @@ async def test_selected_range_and_collection_are_requested_and_restored(full: St
     await page.get_by_label("Last day").fill("2026-11-03")
     async with page.expect_response(lambda response: "until=2026-11-04" in response.url):
         await page.get_by_role("button", name="Reload").click()
-    asked = full.ranges[-1]
-    assert (asked["since"], asked["until"], asked["collection_id"]) == (
+    requested = full.ranges[-1]
+    assert (requested["since"], requested["until"], requested["collection_id"]) == (
         "2026-11-01",
         "2026-11-04T00:00:00.000Z",
         "c1",
@@ -174,7 +174,7 @@ async def test_selected_range_and_collection_are_requested_and_restored(full: St
     await page.reload()
     await expect(page.get_by_role("radio", name="Days…")).to_be_checked()
     await expect(page.get_by_label("Collection")).to_have_value("c1")
-    assert full.ranges[-1] == asked
+    assert full.ranges[-1] == requested
 
 
 async def test_statistics_without_queries_show_empty_state(stub: StubApi, visit: Visit) -> None:
@@ -207,7 +207,7 @@ async def test_missing_api_key_opens_prompt_and_is_shared_with_main_page(full: S
     await expect(tile(page, "Questions")).to_contain_text("1,000")
     await page.get_by_role("link", name="Ask", exact=True).click()
     await page.get_by_role("link", name="Statistics").click()
-    await expect(tile(page, "Questions")).to_contain_text("1,000")  # without being asked again
+    await expect(tile(page, "Questions")).to_contain_text("1,000")  # without a new prompt
 
 
 async def test_hostile_names_are_shown_as_text(full: StubApi, visit: Visit) -> None:

@@ -1,6 +1,6 @@
-"""``make campaign``: parts that break a running system on purpose, and say what became of it.
+"""Run fault campaigns against a running system (``make campaign``) and report the outcome.
 
-faults (the default), streams, waves, messages, tenancy, erasure, query-log; each has its own --help.
+Parts: faults (the default), streams, waves, messages, tenancy, erasure, query-log; each has its own --help.
 """
 
 import importlib
@@ -32,7 +32,7 @@ make campaign ARGS="faults --help" explains a part and its options.
 
 
 def main() -> None:
-    """Hand the arguments to a part."""
+    """Run the part named by the first argument."""
     arguments = sys.argv[1:]
     if arguments[:1] in (["--help"], ["-h"]):
         print(_HELP, end="")
@@ -41,7 +41,7 @@ def main() -> None:
     if part not in PARTS:
         print(f"There is no part {part!r}.\n\n{_HELP}", end="", file=sys.stderr)
         sys.exit(2)
-    logging.getLogger("aiohttp").setLevel(logging.CRITICAL)  # it would report every client that goes away
+    logging.getLogger("aiohttp").setLevel(logging.CRITICAL)  # it would report every client that disconnects
     importlib.import_module(PARTS[part]).main(arguments)
 
 

@@ -1,4 +1,4 @@
-"""Erases a large tenant, and looks for what it held in a full dump of the database, the queues and the logs.
+"""Erase a large tenant, and search a full dump of the database, the queues and the logs for its data.
 
 python -m tests.campaigns erasure
 """
@@ -41,7 +41,7 @@ from tests.support.http.live_api import build_application, live_api, new_collect
 from tests.support.postgres.tenant_dump import dump_database
 from vectorforge.config import AwsSettings, IngestionSettings
 from vectorforge.db.schema.migrate import migrate
-from vectorforge.erasure.certificate import sha256_of
+from vectorforge.erasure.repo import sha256_of
 from vectorforge.local.postgres import EmbeddedPostgres
 
 _EXPLANATION = """
@@ -59,31 +59,31 @@ exit code: 0 nothing was found and it was in time, 1 something was found or it w
 
 @dataclass
 class Findings:
-    """What the run has shown."""
+    """Result of a run."""
 
-    passages: int = 0
+    chunks: int = 0
     before: int = 0
-    """Times the canary stood in the dump before."""
+    """Occurrences of the canary in the dump before the erasure."""
     filling_s: float = 0.0
     erasure_s: float = 0.0
     dead_letters: int = 0
-    """Times it stood in dead letters after the erasure, until they were redriven."""
+    """Occurrences in dead letters after the erasure, until they were redriven."""
     places: dict[str, int] = field(default_factory=dict)
-    """Times the canary was found afterwards, by place."""
+    """Occurrences of the canary after the erasure, by place."""
     certificate_is_sound: bool = False
     others_untouched: bool = False
 
     def text(self) -> str:
-        """One paragraph."""
+        """Return the result as one paragraph."""
         places = ", ".join(f"{place}: {hits}" for place, hits in self.places.items())
         return (
-            f"{self.passages:,} chunks, added in {self.filling_s:.0f} s, erased in {self.erasure_s:.1f} s. "
+            f"{self.chunks:,} chunks, added in {self.filling_s:.0f} s, erased in {self.erasure_s:.1f} s. "
             f"The canary occurred in the dump {self.before:,} times before; afterwards, in {places}. "
             f"In dead letters, until they were redriven: {self.dead_letters}."
         )
 
     def violations(self, limit_s: float) -> list[str]:
-        """What is not as it has to be."""
+        """Return the violated requirements."""
         found = [f"the canary is in {place}: {hits} times" for place, hits in self.places.items() if hits]
         if self.erasure_s > limit_s:
             found.append(f"it took {self.erasure_s:.1f} s; at most {limit_s:.0f} s are allowed")
@@ -99,7 +99,7 @@ class Findings:
 
 
 class _Heard(logging.Handler):
-    """Everything that the library logs, with its fields."""
+    """Record all log records of the library with their fields."""
 
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
@@ -110,15 +110,15 @@ class _Heard(logging.Handler):
 
 
 async def run_campaign(
-    migrator_url: str, aws: FakeAws, *, passages: int, say: Callable[[str], object] = lambda _: None
+    migrator_url: str, aws: FakeAws, *, chunks: int, say: Callable[[str], object] = lambda _: None
 ) -> Findings:
-    """Fill, ask, erase, deliver, search.
+    """Ingest, query, erase, deliver messages and search for leftovers.
 
     Args:
-        migrator_url: A migrated database of its own, as a superuser.
-        aws: Whose environment is this process's.
-        passages: Of the tenant, at least.
-        say: Is told what is being done.
+        migrator_url: Connection string of a superuser to a separate migrated database.
+        aws: AWS services in the environment of this process.
+        chunks: Minimum number of the tenant's chunks.
+        say: Called with a description of each step.
     """
     logs, uploads = Queue(aws.client("sqs"), "query-logs"), Queue(aws.client("sqs"), "ingestion")
     bucket, overflow = aws.create_bucket(), aws.create_bucket()
@@ -143,7 +143,7 @@ async def run_campaign(
         ):
             say("filling")
             began = time.monotonic()
-            findings.passages = await fill(client, passages)
+            findings.chunks = await fill(client, chunks)
             findings.filling_s = time.monotonic() - began
             await add(other, await new_collection(other), "An", 1)
             await upload(ingest, aws, uploads, bucket)
@@ -154,7 +154,7 @@ async def run_campaign(
             await ask(client)  # these wait in the queue
             await log_large(logs, overflow)
             findings.before = dump_database(migrator_url).count(CANARY.encode())
-            say(f"erasing {findings.passages:,} passages")
+            say(f"erasing {findings.chunks:,} chunks")
             began = time.monotonic()
             body = await erase(client)
             findings.erasure_s = time.monotonic() - began
@@ -163,7 +163,7 @@ async def run_campaign(
             await deliver_uploads(ingest, uploads)
             findings.dead_letters = redrive(logs)
             await deliver_logs(logs, migrator_url, overflow)
-            findings.certificate_is_sound = _is_sound(body, findings.passages)
+            findings.certificate_is_sound = _is_sound(body, findings.chunks)
             listed = (await other.get("/v1/collections")).json()["collections"]
             findings.others_untouched = [one["document_count"] for one in listed] == [1]
     finally:
@@ -181,13 +181,13 @@ async def run_campaign(
     return findings
 
 
-def _is_sound(body: dict[str, Any], passages: int) -> bool:
-    """Whether a certificate is unchanged and counts what there was."""
+def _is_sound(body: dict[str, Any], chunks: int) -> bool:
+    """Return whether a certificate is unchanged and has the right counts."""
     certificate = body["certificate"]
     erased = certificate["erased"]
     return (
         sha256_of(certificate) == body["sha256"]
-        and (erased["chunks"], erased["embeddings"]) == (passages + 1, passages + 1)
+        and (erased["chunks"], erased["embeddings"]) == (chunks + 1, chunks + 1)
         and erased["uploaded files"] == 1
     )
 
@@ -199,28 +199,26 @@ async def _run(options: argparse.Namespace, folder: Path) -> Findings:
         await migrate(server.migrator_url)
         with FakeAws() as aws:
             os.environ.update(aws.environment)
-            return await run_campaign(
-                server.migrator_url, aws, passages=options.passages, say=Console().print
-            )
+            return await run_campaign(server.migrator_url, aws, chunks=options.chunks, say=Console().print)
     finally:
         await asyncio.to_thread(server.stop, force=True)
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Parse the command line, run, print, write."""
+    """Run the campaign with the options of the command line, and write the report."""
     parser = argparse.ArgumentParser(
         prog='make campaign ARGS="erasure"',
         description=(__doc__ or "").splitlines()[0],
         epilog=_EXPLANATION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--passages", type=int, default=10_000, help="of the tenant (default 10,000)")
+    parser.add_argument("--chunks", type=int, default=10_000, help="of the tenant (default 10,000)")
     parser.add_argument("--limit", type=float, default=60.0, help="seconds for the erasure (default 60)")
     parser.add_argument("--no-page", action="store_true", help="do not write docs/results/reliability.md")
     options = parser.parse_args(arguments)
-    if options.passages < 1 or options.limit <= 0:
-        parser.error("--passages must be at least 1 and --limit more than 0.")
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # moto's would name every request
+    if options.chunks < 1 or options.limit <= 0:
+        parser.error("--chunks must be at least 1 and --limit more than 0.")
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # moto's logs would name every request
     with short_folder() as folder:
         findings = asyncio.run(_run(options, folder))
     violations = findings.violations(options.limit)

@@ -1,4 +1,4 @@
-"""A large tenant for the erasure campaign: what it holds, what is on its way, and its delivery."""
+"""A large tenant for the erasure campaign: its data, its messages in transit, and their delivery."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ from tests.support.http.live_api import ask_streaming, new_collection
 from tests.support.rag.query_logs import make_log, message
 from vectorforge.aws.clients import AwsClients
 from vectorforge.aws.handlers.ingest import handle
-from vectorforge.aws.handlers.query_log_batch import QueryLogBatch
+from vectorforge.aws.handlers.query_log_writer import QueryLogBatch
 from vectorforge.aws.query_log_queue import QueryLogOverflow, QueryLogQueue
 from vectorforge.bootstrap import Application
 from vectorforge.db.connection import Database
@@ -25,11 +25,11 @@ TENANT, OTHER = "acme", "other"
 _PASSAGES_A_DOCUMENT = 100
 _DOCUMENTS_A_REQUEST = 10
 _LARGE_CHARS = 1_200_000
-"""More than a message of SQS holds."""
+"""Larger than an SQS message may be."""
 
 
 async def fill(client: httpx2.AsyncClient, passages: int) -> int:
-    """Add documents until there are so many passages; how many there are then."""
+    """Add documents until the tenant has that many chunks; return their number."""
     collection = await new_collection(client)
     done = 0
     while done < passages:
@@ -39,7 +39,7 @@ async def fill(client: httpx2.AsyncClient, passages: int) -> int:
 
 
 async def add(client: httpx2.AsyncClient, collection: str, word: str, documents: int) -> None:
-    """Add documents of a hundred passages each, and wait for them."""
+    """Add documents of a hundred chunks each, and wait for them."""
     sent = [
         {
             "source": f"{word}-{number}.md",
@@ -64,7 +64,7 @@ async def add(client: httpx2.AsyncClient, collection: str, word: str, documents:
 
 
 async def upload(ingest: Application, aws: FakeAws, uploads: Queue, bucket: str) -> None:
-    """Put a file into the bucket, have it ingested, and its message once more into the queue."""
+    """Upload a file to the bucket, ingest it, and enqueue its message a second time."""
     key = f"{TENANT}/{CANARY}/letter.txt"
     aws.client("s3").put_object(Bucket=bucket, Key=key, Body=f"A letter about the {CANARY}.".encode())
     record = {"eventSource": "aws:s3", "eventName": "ObjectCreated:Put"}
@@ -77,7 +77,7 @@ async def upload(ingest: Application, aws: FakeAws, uploads: Queue, bucket: str)
 
 
 async def ask(client: httpx2.AsyncClient) -> None:
-    """Ask alone, in a conversation, and as streams that are kept."""
+    """Query alone, in a conversation, and as resumable streams."""
     conversation = (await client.post("/v1/conversations", json={"title": f"The {CANARY}"})).json()["id"]
     for number in range(5):
         question = {"query": f"How long does the dough of the {CANARY} {number} rise?"}
@@ -88,29 +88,29 @@ async def ask(client: httpx2.AsyncClient) -> None:
 
 
 async def log_large(queue: Queue, overflow_bucket: str) -> None:
-    """Send a record that is too large for the queue, the way that servers send them."""
+    """Send a record that is too large for the queue, as servers do."""
     sender = QueryLogQueue(AwsClients(), queue.url, overflow_bucket=overflow_bucket, timeout_s=20)
     answer = f"The {CANARY} rises. " * (_LARGE_CHARS // 20)
     await sender.for_tenant(TENANT).create(make_log(query_text=CANARY, generated_response=answer))
-    sender.close()
+    await sender.aclose()
 
 
 def fail_for_good(queue: Queue) -> None:
-    """Send a sound record that nobody stored five times, as in a long outage: it is a dead letter."""
+    """Send a valid record that failed to be stored five times, as in a long outage: a dead letter."""
     queue.send(message(TENANT, make_log(query_text=CANARY, generated_response=CANARY)))
     while (event := queue.event()) is not None:
         queue.settle(event, None)
 
 
 def redrive(queue: Queue) -> int:
-    """Put the dead letters back into their queue; how often the canary stood in them."""
+    """Redrive the dead letters; return the occurrences of the canary in them."""
     bodies = queue.bodies(dead=True)
     queue.send(*bodies)
     return sum(body.count(CANARY) for body in bodies)
 
 
 async def deliver_logs(queue: Queue, migrator_url: str, overflow_bucket: str) -> None:
-    """Have the log writer's code store what waits in the queue."""
+    """Store the records in the queue with the log writer's code."""
     url, clients = make_conninfo(migrator_url, user="vectorforge_log_writer"), AwsClients()
     overflow = QueryLogOverflow(clients, overflow_bucket)
     async with Database(url, pool_size=1) as database:
@@ -123,7 +123,7 @@ async def deliver_logs(queue: Queue, migrator_url: str, overflow_bucket: str) ->
 
 
 async def deliver_uploads(ingest: Application, queue: Queue) -> None:
-    """Have the ingest function's code work off what waits in the queue."""
+    """Process the messages in the queue with the ingest function's code."""
     while records := queue.receive():
         answer = await handle(ingest, {"Records": records}, Deadline.after(60))
         failed = {one["itemIdentifier"] for one in (answer or {}).get("batchItemFailures", [])}
@@ -131,7 +131,7 @@ async def deliver_uploads(ingest: Application, queue: Queue) -> None:
 
 
 async def erase(client: httpx2.AsyncClient) -> dict[str, Any]:
-    """Erase the tenant; the answer with the certificate."""
+    """Erase the tenant; return the response with the certificate."""
     answer = await client.delete("/v1/tenant", params={"confirm": TENANT}, timeout=300)
     answer.raise_for_status()
     body: dict[str, Any] = answer.json()
@@ -142,7 +142,7 @@ async def erase(client: httpx2.AsyncClient) -> dict[str, Any]:
 
 
 def objects_of(aws: FakeAws, bucket: str) -> bytes:
-    """All names and contents of a bucket."""
+    """Return all names and contents of a bucket."""
     s3 = aws.client("s3")
     keys = [found["Key"] for found in s3.list_objects_v2(Bucket=bucket).get("Contents", [])]
     return b"\n".join(

@@ -1,4 +1,4 @@
-"""Injects the faults of the matrix into a running system under load, and audits what became of it.
+"""Inject the faults of the matrix into a running system under load, and audit the outcome.
 
 python -m tests.campaigns faults
 """
@@ -45,20 +45,20 @@ exit code: 0 nothing wrong, 1 something is, 2 the arguments are
 
 @contextlib.contextmanager
 def short_folder() -> Iterator[Path]:
-    """A temporary folder with a short path that other accounts may pass: as root, PostgreSQL is one."""
+    """Make a temporary folder with a short path that PostgreSQL's account may traverse."""
     with tempfile.TemporaryDirectory(prefix="vf-") as folder:
         Path(folder).chmod(0o755)
         yield Path(folder)
 
 
 def progress_of(console: Console) -> Progress:
-    """A bar with its name, its count and its time."""
+    """Return a progress bar with its name, its count and its time."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     return Progress(*columns, console=console)
 
 
 def machine() -> str:
-    """Where figures come from, without names."""
+    """Describe the machine of the figures, without names."""
     import os
 
     return (
@@ -97,13 +97,13 @@ async def _run(numbers: set[int], requests: int, console: Console) -> list[RowRe
                         on_answer=lambda _: progress.advance(task),
                         on_result=show,
                     )
-                    if results[-1].error:  # what broke one row may break others: begin anew
+                    if results[-1].error:  # the failure of one row may affect others: start a new system
                         break
     return results
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Parse the command line, run, print, write."""
+    """Run the campaign with the options of the command line, and write the report."""
     parser = argparse.ArgumentParser(
         prog='make campaign ARGS="faults"',
         description=(__doc__ or "").splitlines()[0],

@@ -1,4 +1,4 @@
-"""Sends many messages of the query log, some twice, some poisonous, kills their writers, and counts rows.
+"""Send many query log messages, some twice, some poisonous, kill their writers, and count rows.
 
 python -m tests.campaigns messages
 """
@@ -27,7 +27,7 @@ from tests.support.rag.query_logs import make_log, message
 from vectorforge.db.schema.migrate import migrate
 from vectorforge.local.postgres import EmbeddedPostgres
 
-_ENTRIES = 10  # of one SendMessageBatch
+_ENTRIES = 10  # maximum of one SendMessageBatch
 _DRAIN_TIMEOUT_S = 3600
 _ROWS = """
 SELECT count(*) FILTER (WHERE id = ANY (%(ids)s)), count(*)
@@ -37,13 +37,13 @@ FROM vectorforge.query_logs WHERE tenant_id = %(tenant)s
 
 @dataclass(slots=True)
 class Delivered:
-    """What became of the messages."""
+    """Result of the campaign."""
 
     sent: int
-    """Different messages, the poisonous ones included."""
+    """Number of distinct messages, poisonous ones included."""
     poison: int
     doubled: int
-    """Messages that the queue held twice."""
+    """Messages that the queue delivered twice."""
     rows: int = 0
     foreign: int = 0
     """Rows that were never sent."""
@@ -56,13 +56,13 @@ class Delivered:
 
     @property
     def passed(self) -> bool:
-        """Whether there is exactly one row for each good message, and nothing else."""
+        """Return whether there is exactly one row for each valid message, and no other."""
         return (self.rows, self.foreign, self.wrongly_dead) == (self.sent - self.poison, 0, 0) and (
             self.dead == self.poison
         )
 
     def text(self) -> str:
-        """One paragraph."""
+        """Return the result as one paragraph."""
         return (
             f"{self.sent:,} messages, {self.doubled:,} duplicated in the queue, {self.poison:,} invalid; "
             f"{self.deliveries:,} deliveries, log writers killed: {sum(self.killed.values())}; "
@@ -80,14 +80,15 @@ async def deliver(
     visibility_s: int = 10,
     on_sent: Callable[[int], None] = lambda _: None,
 ) -> Delivered:
-    """Send, have stored, count.
+    """Send messages, store them, and count the rows.
 
     Args:
-        postgres: Running and migrated.
-        messages: Of which a twentieth is poison; a fifth is doubled.
-        seed: Of everything random.
-        killed: Share of the batches whose writer is killed before it began, and as many after it has stored.
-        visibility_s: Seconds after which a message comes again.
+        postgres: A running, migrated server.
+        messages: Number of messages; a twentieth is poison, a fifth is sent twice.
+        seed: Seed of everything random.
+        killed: Share of the batches whose writer is killed before it starts; the same share after it has
+            stored.
+        visibility_s: Seconds after which a message is visible again.
         on_sent: Called with the number of messages just sent.
     """
     tenant, started, poison = f"messages-{uuid.uuid4().hex[:8]}", time.monotonic(), messages // 20
@@ -148,7 +149,7 @@ async def _run(options: argparse.Namespace, folder: Path) -> Delivered:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Parse the command line, run, print, write."""
+    """Run the campaign with the options of the command line, and write the report."""
     parser = argparse.ArgumentParser(
         prog='make campaign ARGS="messages"',
         description=(__doc__ or "").splitlines()[0],

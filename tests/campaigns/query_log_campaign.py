@@ -1,4 +1,4 @@
-"""Kills the query function a thousand times and audits the query log: one row for each query, none doubled.
+"""Kill the query function a thousand times and audit the query log: exactly one row for each query.
 
 python -m tests.campaigns.query_log_campaign
 """
@@ -18,10 +18,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from tests.campaigns.query_log.asking import Asked, ask_all, open_lanes
 from tests.campaigns.query_log.audit import Findings, audit
 from tests.campaigns.query_log.delivery import LogQueue, log_writer, sqs_server
 from tests.campaigns.query_log.disturbance import plan
+from tests.campaigns.query_log.lanes import DisturbedQuery, open_lanes, run_queries
 from tests.support.aws.live_query_function import add_passage
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogRepository
@@ -52,20 +52,20 @@ async def run_campaign(
     app_url: str,
     log_writer_url: str,
     visibility_s: int = 5,
-    on_asked: Callable[[Asked], None] = lambda _: None,
+    on_query: Callable[[DisturbedQuery], None] = lambda _: None,
     on_phase: Callable[[str], None] = lambda _: None,
 ) -> Findings:
-    """Ask, disturb, drain, audit.
+    """Query, disturb, drain the queue and audit.
 
     Args:
-        queries: How many.
-        seed: Of everything random; what the machine does in the meantime is not.
-        lanes: Query functions at work at the same time.
-        app_url: Migrated database, as the app's role.
+        queries: Number of queries.
+        seed: Seed of everything random; timing is not.
+        lanes: Number of concurrent query functions.
+        app_url: Connection string of the app's role to a migrated database.
         log_writer_url: The same as the log writer's role.
-        visibility_s: Seconds after which a message that was not deleted comes again.
-        on_asked: Called after each question.
-        on_phase: Called with a word when the next part begins.
+        visibility_s: Seconds after which a message that was not deleted is visible again.
+        on_query: Called after each query.
+        on_phase: Called with the name of each phase when it begins.
     """
     tenant, started = f"campaign-{uuid.uuid4().hex[:8]}", time.monotonic()
     await add_passage(app_url, tenant)
@@ -79,11 +79,11 @@ async def run_campaign(
                 lanes, app_url=app_url, tenant=tenant, endpoint=endpoint, queue_url=queue.url, seed=seed
             ) as opened,
         ):
-            on_phase("asking")
+            on_phase("querying")
             poisoning = asyncio.create_task(_poison(queue, max(8, queries // 25)))
-            asked = await ask_all(opened, questions, on_asked)
+            done = await run_queries(opened, questions, on_query)
             await poisoning
-            asking_s = time.monotonic() - started
+            querying_s = time.monotonic() - started
             printed = [line for lane in opened for line in lane.printed]
             starts = sum(lane.starts for lane in opened)
             on_phase("draining the queue")
@@ -91,11 +91,11 @@ async def run_campaign(
         dead = await queue.dead()
     on_phase("auditing")
     await _replay(printed, log_writer_url)
-    findings = audit(asked, await _rows(app_url, tenant), poison=queue.poison, dead=dead)
+    findings = audit(done, await _rows(app_url, tenant), poison=queue.poison, dead=dead)
     findings.facts = {
         "queries": queries,
         "seed": seed,
-        "seconds of asking": round(asking_s),
+        "seconds of querying": round(querying_s),
         "seconds altogether": round(time.monotonic() - started),
         "query functions started": starts,
         "log writers killed": deliveries.killed,
@@ -115,7 +115,7 @@ async def _poison(queue: LogQueue, messages: int) -> None:
 
 
 async def _replay(printed: list[str], log_writer_url: str) -> None:
-    """What the function printed because the queue did not take it in time, as an operator would."""
+    """Store the records that the function printed because the queue did not accept them in time."""
     if not printed:
         return
     with tempfile.NamedTemporaryFile("w", suffix=".log") as file:
@@ -145,7 +145,7 @@ def _run_with_progress(options: argparse.Namespace, console: Console) -> Finding
         tempfile.TemporaryDirectory(prefix="vf-campaign-") as folder,
         Progress(*columns, console=console) as progress,
     ):
-        Path(folder).chmod(0o755)  # as root, PostgreSQL runs as an account that has to pass through
+        Path(folder).chmod(0o755)  # as root, PostgreSQL runs as an account that has to traverse it
         task = progress.add_task("starting", total=options.queries)
         server = EmbeddedPostgres(Path(folder) / "postgres", settings={"max_connections": "100"})
         server.start()
@@ -158,7 +158,7 @@ def _run_with_progress(options: argparse.Namespace, console: Console) -> Finding
                     lanes=options.lanes,
                     app_url=server.app_url,
                     log_writer_url=server.log_writer_url,
-                    on_asked=lambda _: progress.advance(task),
+                    on_query=lambda _: progress.advance(task),
                     on_phase=lambda name: progress.update(task, description=name),
                 )
             )
@@ -175,7 +175,7 @@ def _show(findings: Findings, console: Console) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Parse the command line, run, print."""
+    """Run the campaign with the options of the command line, and print the table."""
     parser = argparse.ArgumentParser(
         prog='make campaign ARGS="query-log"',
         description=(__doc__ or "").splitlines()[0],

@@ -1,4 +1,4 @@
-"""Cuts streams of the vendor in eight ways, and counts the last events that clients get.
+"""Cut streams of the vendor in eight ways, and count the last events that clients receive.
 
 python -m tests.campaigns streams
 """
@@ -32,7 +32,7 @@ MODES: dict[str, Reply] = {
     "only pings after some text": Reply(texts=_TEXTS, ending="stall"),
 }
 _SETTINGS = {"query_timeout_s": "4", "llm_circuit_failures": "0", "llm_max_retries": "0"}
-"""A stall ends by the deadline: the whole campaign waits for it once a batch."""
+"""A stall ends at the deadline, for which the campaign waits once per batch."""
 COLUMNS = (
     "the vendor's stream",
     "streams",
@@ -45,37 +45,37 @@ COLUMNS = (
     "lost logs",
 )
 _DRAIN_TIMEOUT_S = 1800.0
-"""The log writer takes some hundred records a second, and each stream has two."""
+"""The log writer stores some hundred records per second, and each stream has two."""
 _LOGGED = "SELECT DISTINCT query_text FROM vectorforge.query_logs WHERE query_text LIKE 'Fault 900%'"
 
 
 @dataclass(frozen=True, slots=True)
 class ModeResult:
-    """What the clients of one mode got."""
+    """Results of the clients in one mode."""
 
     mode: str
     answers: Sequence[Answer]
     lost: int
-    """Of which the query log knows nothing."""
+    """Streams that are missing from the query log."""
 
     @property
     def silent(self) -> int:
-        """Streams that ended in good order without a last event."""
+        """Return the number of streams that ended regularly without a last event."""
         return sum(one.status == 200 and not one.terminal and not one.cut for one in self.answers)
 
     @property
     def refused(self) -> int:
-        """Questions that got a status with problem details instead of a stream."""
+        """Return the number of queries with a status and problem details instead of a stream."""
         return sum(one.status != 200 and one.problem is not None for one in self.answers)
 
     @property
     def passed(self) -> bool:
-        """Whether each stream has exactly one last event and a row in the log."""
+        """Return whether each stream has exactly one last event and a row in the log."""
         whole = sum(len(one.terminal) == 1 and not one.cut for one in self.answers)
         return not self.lost and whole > 0 and whole + self.refused == len(self.answers)
 
     def cells(self) -> tuple[Any, ...]:
-        """In the order of ``COLUMNS``."""
+        """Return the cells in the order of ``COLUMNS``."""
         ends = [one.terminal for one in self.answers]
         several = sum(len(one) > 1 for one in ends)
         cut = sum(one.cut for one in self.answers)
@@ -88,7 +88,7 @@ class ModeResult:
 async def cut_streams(
     system: System, streams: int, *, at_once: int = 32, on_answer: Callable[[Answer], None] = lambda _: None
 ) -> list[ModeResult]:
-    """Ask so many streamed questions in each mode."""
+    """Send that many streamed queries in each mode."""
     modes = list(MODES)
 
     def decide(body: Any) -> Behaviour:
@@ -116,7 +116,7 @@ async def cut_streams(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Parse the command line, run, print, write."""
+    """Run the campaign with the options of the command line, and write the report."""
     parser = argparse.ArgumentParser(
         prog='make campaign ARGS="streams"',
         description=(__doc__ or "").splitlines()[0],

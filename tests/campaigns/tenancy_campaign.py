@@ -1,4 +1,4 @@
-"""Interleaves transactions of many tenants over few connections of PgBouncer, and counts foreign rows.
+"""Interleave transactions of many tenants over few PgBouncer connections, and count foreign rows.
 
 python -m tests.campaigns tenancy
 """
@@ -27,31 +27,31 @@ from vectorforge.errors import DatabaseError
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.types import DistanceMetric
 
-# Without the predicate that every statement of the product has: row-level security stands alone here.
+# Without the predicate that every statement of the product has, to test row-level security alone.
 _OWNERS = "SELECT tenant_id AS owner, pg_backend_pid() AS backend FROM vectorforge.collections"
 _ABORTED = f"{_OWNERS}, (SELECT 1 / (random() * 0)::int) AS fails"
 _LANES = 40
 
 
 class Interleaving:
-    """Transactions of several kinds, in an order that the seed decides.
+    """Transactions of several kinds, in an order set by the seed.
 
     Args:
-        database: As the app's role, through PgBouncer.
-        tenants: With one collection each.
-        rng: Decides who does what next.
+        database: The app role's database, through PgBouncer.
+        tenants: Tenants with one collection each.
+        rng: Selects the next tenant and transaction.
     """
 
     def __init__(self, database: Database, tenants: list[TenantDatabase], rng: random.Random) -> None:
         self.counts: Counter[str] = Counter()
-        """Transactions by kind; "foreign" and "missing" rows; it has to be none of both."""
+        """Transactions by kind, and "foreign" and "missing" rows, which must both be 0."""
         self.backends: set[int] = set()
         self._database = database
         self._tenants = tenants
         self._rng = rng
 
     async def run(self, transactions: int, on_done: Callable[[], None] = lambda: None) -> None:
-        """So many transactions, ``_LANES`` at the same time."""
+        """Run transactions, ``_LANES`` concurrently."""
         numbers = iter(range(transactions))
         kinds = (self._pipelined, self._pipelined, self._in_steps, self._aborted, self._without_tenant)
 
@@ -95,13 +95,13 @@ class Interleaving:
 async def interleave(
     url: str, *, transactions: int, tenants: int, seed: int = 1, on_done: Callable[[], None] = lambda: None
 ) -> Interleaving:
-    """Make the tenants, and run their transactions.
+    """Create the tenants, and run their transactions.
 
     Args:
-        url: Of the app's role, through PgBouncer.
-        transactions: Of all tenants together.
-        tenants: How many.
-        seed: Of the order.
+        url: URL of the app's role, through PgBouncer.
+        transactions: Total number of transactions.
+        tenants: Number of tenants.
+        seed: Seed of the order.
         on_done: Called after each transaction.
     """
     run = uuid.uuid4().hex[:8]
@@ -146,7 +146,7 @@ async def _run(options: argparse.Namespace, folder: Path) -> tuple[Interleaving,
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Parse the command line, run, print, write."""
+    """Run the campaign with the options of the command line, and write the report."""
     parser = argparse.ArgumentParser(
         prog='make campaign ARGS="tenancy"',
         description=(__doc__ or "").splitlines()[0],

@@ -1,4 +1,4 @@
-"""Kills the database's connections in waves, and the server itself, under load; says what became of it.
+"""Kill the database's connections in waves, and the server itself, under load, and report the outcome.
 
 python -m tests.campaigns waves
 """
@@ -21,7 +21,7 @@ from tests.campaigns.faults.report import write_section
 from tests.campaigns.faults.system import System, running_system
 
 _SHARE = 0.999
-"""Of the questions that have to be answered (the goal of the issue)."""
+"""Required share of answered queries."""
 _WORST_S = 5.0
 _STORED = "SELECT source FROM vectorforge.documents WHERE source LIKE 'wave/%'"
 _LOGGED = "SELECT DISTINCT query_text FROM vectorforge.query_logs WHERE query_text LIKE 'Fault 902%'"
@@ -29,36 +29,36 @@ _LOGGED = "SELECT DISTINCT query_text FROM vectorforge.query_logs WHERE query_te
 
 @dataclass(slots=True)
 class WaveResult:
-    """What became of the questions and of what was committed."""
+    """Result of the queries and of committed documents."""
 
     waves: int
     kills: int
     answers: list[Answer] = field(default_factory=list)
     ended_backends: int = 0
     committed: set[str] = field(default_factory=set)
-    """Documents whose job said that it succeeded."""
+    """Documents whose job succeeded."""
     missing: int = 0
-    """Of these, not there afterwards."""
+    """Committed documents that are missing afterwards."""
     lost: int = 0
     """Answers without a row in the log."""
 
     @property
     def answered(self) -> float:
-        """Share of the questions."""
+        """Return the share of answered queries."""
         return sum(one.is_answer for one in self.answers) / max(len(self.answers), 1)
 
     @property
     def worst_s(self) -> float:
-        """Of all questions."""
+        """Return the longest duration of a query."""
         return max((one.seconds for one in self.answers), default=0.0)
 
     @property
     def passed(self) -> bool:
-        """Whether the goals are met; the worst time is the machine's affair, too."""
+        """Return whether the goals are met; the worst time, which also depends on the machine, is not one."""
         return self.answered >= _SHARE and not self.missing and not self.lost
 
     def text(self) -> str:
-        """One paragraph."""
+        """Return the result as one paragraph."""
         degraded = sum(bool(one.degraded) for one in self.answers)
         return (
             f"{self.waves} waves ended {self.ended_backends} connections, {self.kills} times the server was "
@@ -77,7 +77,7 @@ async def kill_in_waves(
     questions: int,
     on_answer: Callable[[Answer], None] = lambda _: None,
 ) -> WaveResult:
-    """Ask and ingest; end every connection ``waves`` times, kill the server ``kills`` times among them."""
+    """Query and ingest while connections end ``waves`` times and the server is killed ``kills`` times."""
     result = WaveResult(waves, kills)
     async with system.serving({"query_timeout_s": "15"}) as client:
         collection = await collection_for(client, "waves")

@@ -1,4 +1,4 @@
-"""The guides' server, the model's vendor behind it, and Node scripts that drive clients against it."""
+"""A server with guides, its model vendor, and Node scripts that run clients against it."""
 
 import asyncio
 import json
@@ -24,13 +24,13 @@ RunNode: TypeAlias = Callable[[str, Any], Awaitable[Any]]
 
 @pytest.fixture(scope="session")
 def node_modules() -> Path:
-    """The packages of package-lock.json."""
+    """Install the packages of package-lock.json."""
     return installed_modules()
 
 
 @pytest.fixture
 async def start_node(node_modules: Path) -> AsyncIterator[StartNode]:
-    """``await start_node("script.mjs", value)`` starts a script of this folder with a JSON value."""
+    """Start scripts of this folder: ``await start_node("script.mjs", value)`` passes a JSON value."""
     async with AsyncExitStack() as running:
 
         async def start(name: str, value: Any) -> NodeScript:
@@ -42,21 +42,21 @@ async def start_node(node_modules: Path) -> AsyncIterator[StartNode]:
 
 @pytest.fixture
 def run_node(start_node: StartNode) -> RunNode:
-    """``await run_node("script.mjs", value)`` gives what a script prints, which is one JSON value."""
+    """Run scripts: ``await run_node("script.mjs", value)`` returns the JSON value that it prints."""
 
     async def run(name: str, value: Any) -> Any:
         async with asyncio.timeout(60):
             script = await start_node(name, value)
-            said = await script.read()
+            output = await script.read()
             await script.end()
-        return said
+        return output
 
     return run
 
 
 @pytest.fixture
 async def openai() -> AsyncIterator[FakeOpenAI]:
-    """The model's vendor."""
+    """Start the model's vendor."""
     async with FakeOpenAI() as server:
         yield server
 
@@ -65,7 +65,7 @@ async def openai() -> AsyncIterator[FakeOpenAI]:
 async def guides(
     postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str], openai: FakeOpenAI
 ) -> AsyncIterator[Guides]:
-    """The guides behind the vendor ``openai``."""
+    """Serve the guides with the vendor ``openai``."""
     async with serve_guides(postgres_server.app_url, make_tenant(), openai) as served:
         yield served
 
@@ -74,7 +74,7 @@ async def guides(
 async def surroundings(
     postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str]
 ) -> AsyncIterator[QuerySurroundings]:
-    """One document, and everything around a server of it."""
+    """Start the surroundings of a server with one document."""
     async with query_surroundings(postgres_server.app_url, make_tenant()) as started:
         yield started
 
@@ -83,6 +83,6 @@ async def surroundings(
 async def served_api(
     request: pytest.FixtureRequest, surroundings: QuerySurroundings, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[ServedApi]:
-    """The server: behind uvicorn, then behind our Lambda runtime."""
+    """Serve behind uvicorn, then behind our Lambda runtime."""
     async with serve_api(cast("ServerKind", request.param), surroundings, monkeypatch) as opened:
         yield opened

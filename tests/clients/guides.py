@@ -27,14 +27,14 @@ GUIDES = {
     "bike": "# Bike\n\nOil the chain every three hundred kilometres and after riding in the rain.\n",
 }
 QUESTION = "How long must the dough rise?"
-"""Of which ``bread.md`` is source 1."""
+"""Query whose source 1 is ``bread.md``."""
 BROKEN = "The answer of provider openai broke off before its end"
-"""What is said of an answer that its vendor cut off."""
+"""Error of an answer that its vendor cut off."""
 
 
 @dataclass(frozen=True, slots=True)
 class Guides:
-    """A server that has the guides in its default collection, and one tenant."""
+    """A server with the guides in its default collection, and one tenant."""
 
     api: LiveApi
     tenant: str
@@ -42,11 +42,11 @@ class Guides:
 
     @property
     def options(self) -> dict[str, Any]:
-        """What every script has to know."""
+        """Return the options of every script."""
         return {"url": self.api.url, "key": key_of(self.tenant)}
 
     async def logged(self, query_id: str) -> dict[str, Any]:
-        """The log's record of a question, once it has ended."""
+        """Return the log record of a query, once it has ended."""
         async with asyncio.timeout(10), self.api.client(self.tenant) as client:
             while True:
                 response = await client.get(f"/v1/queries/{query_id}")
@@ -58,7 +58,7 @@ class Guides:
 
 @asynccontextmanager
 async def serve_guides(database_url: str, tenant: str, openai: FakeOpenAI) -> AsyncIterator[Guides]:
-    """Serve them with answers of this vendor, and with errors where there would be lesser answers."""
+    """Serve the guides with answers of this vendor, and errors instead of degraded answers."""
     provider = OpenAIProvider(SecretStr(openai.api_key), base_url=openai.base_url, retries=0)
     settings = settings_for(database_url, [tenant], query=QuerySettings(degraded_answers=False))
     async with live_api(settings, provider) as api:
@@ -69,7 +69,7 @@ async def serve_guides(database_url: str, tenant: str, openai: FakeOpenAI) -> As
 
 
 def unending(*texts: str) -> Reply:
-    """An answer that stops before its second piece, and goes on when nobody waits any more: never."""
+    """Return an answer that never continues after its first piece."""
 
     async def wait(number: int) -> None:
         if number:

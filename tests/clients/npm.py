@@ -1,4 +1,4 @@
-"""npm's packages, installed once for all workers, and Node scripts that use them."""
+"""npm packages, installed once for all workers, and Node scripts that use them."""
 
 import asyncio
 import fcntl
@@ -15,7 +15,7 @@ _MODULES = HERE / "node_modules"
 
 
 def installed_modules() -> Path:
-    """The packages of package-lock.json, as ``npm ci`` installs them; other workers wait for the first one.
+    """Install the packages of package-lock.json with ``npm ci``; other workers wait for the first one.
 
     Returns:
         The folder ``node_modules``.
@@ -27,7 +27,7 @@ def installed_modules() -> Path:
     with (HERE / ".install-lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not stamp.exists() or stamp.read_text() != wanted:
-            # esbuild is the only package with an install script, and runs without it.
+            # esbuild is the only package with an install script, and works without it.
             options = ("--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error")
             subprocess.run([npm, "ci", *options], cwd=HERE, check=True, timeout=600)
             stamp.write_text(wanted)
@@ -42,7 +42,7 @@ class NodeScript:
 
     @classmethod
     async def start(cls, *arguments: str, cwd: Path = HERE, **environment: str) -> Self:
-        """``node`` with these arguments, and with nothing in its environment but this and ``PATH``."""
+        """Start ``node`` with these arguments, and only these variables and ``PATH``."""
         process = await asyncio.create_subprocess_exec(
             "node",
             *arguments,
@@ -55,7 +55,7 @@ class NodeScript:
         return cls(process)
 
     async def read_line(self) -> str:
-        """The next line of its output.
+        """Return the next line of its output.
 
         Raises:
             AssertionError: It ended without one.
@@ -68,11 +68,11 @@ class NodeScript:
         return line.decode().rstrip("\n")
 
     async def read(self) -> Any:
-        """The next line, which is JSON."""
+        """Return the next line, parsed as JSON."""
         return json.loads(await self.read_line())
 
     async def end(self) -> None:
-        """Wait for its end, which has to be a good one."""
+        """Wait for its successful end."""
         output, errors = await self._process.communicate()
         assert self._process.returncode == 0, (output + errors).decode()
 

@@ -1,4 +1,4 @@
-"""The same service behind uvicorn and behind our Lambda runtime: what clients see has to be the same."""
+"""The same service behind uvicorn and behind our Lambda runtime, with equal behavior for clients."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -22,7 +22,7 @@ from vectorforge.config import VectorForgeConfig
 QUESTION = "How long does a refund take?"
 ServerKind: TypeAlias = Literal["uvicorn", "lambda"]
 SETTINGS: Mapping[str, str] = {
-    "VECTORFORGE_DEGRADED_ANSWERS": "false",  # a vendor's failure is an error, and not a lesser answer
+    "VECTORFORGE_DEGRADED_ANSWERS": "false",  # a vendor's failure is an error, not a degraded answer
     "VECTORFORGE_LLM_MAX_RETRIES": "0",
 }
 
@@ -37,12 +37,12 @@ class ServedApi:
 
     @property
     def key(self) -> str:
-        """The tenant's."""
+        """Return the tenant's key."""
         return key_of(self.surroundings.tenant)
 
     @property
     def options(self) -> dict[str, Any]:
-        """What every script of Node has to know."""
+        """Return the options of every Node script."""
         return {"url": self.url, "key": self.key}
 
 
@@ -64,10 +64,10 @@ async def serve_api(
 
 
 async def check_end(served_api: ServedApi, query_id: str, text: str) -> None:
-    """What becomes of an answer whose reader has gone, and that others are still answered.
+    """Check the end of an answer after its client's disconnect, and that others are still answered.
 
-    uvicorn tells the application, which closes the vendor's stream. Lambda does not: the
-    function goes on to the answer's end, as AWS documents it.
+    uvicorn notifies the application, which closes the vendor's stream. Lambda does not: the
+    function continues to the answer's end, as AWS documents.
     """
     vendor = served_api.surroundings.vendor
     if served_api.kind == "uvicorn":
@@ -88,7 +88,7 @@ async def check_end(served_api: ServedApi, query_id: str, text: str) -> None:
 
 
 def held_back(served_api: ServedApi) -> Reply:
-    """An answer that does not end by itself; on Lambda it does when the client has had time to go."""
+    """Script an answer that does not end; on Lambda it ends after the client has had time to disconnect."""
     gone = asyncio.Event()
 
     async def gate(number: int) -> None:

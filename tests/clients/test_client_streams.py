@@ -19,7 +19,7 @@ from tests.support.http.mcp_client import MODES, mcp_client
 from tests.support.vendors.fake_vendor import Reply
 from tests.support.vendors.vendor_behaviour import Failure
 
-ASKED: Any = [{"role": "user", "content": QUESTION}]
+CONVERSATION: Any = [{"role": "user", "content": QUESTION}]
 MODEL = "vectorforge/default"
 TEXTS = ("It takes five", " days [Sou", "rce 1].")
 ANSWER = "It takes five days [1]."
@@ -35,7 +35,7 @@ async def client(served_api: ServedApi) -> AsyncIterator[AsyncOpenAI]:
 # -- a plain reader of server-sent events
 
 
-async def asked_natively(served_api: ServedApi, **body: Any) -> tuple[int, list[ReceivedEvent]]:
+async def native_query(served_api: ServedApi, **body: Any) -> tuple[int, list[ReceivedEvent]]:
     async with (
         served_api.surroundings.client(served_api.url) as native,
         native.stream("POST", "/v1/rag/query", json={"query": QUESTION, "stream": True, **body}) as response,
@@ -49,7 +49,7 @@ async def asked_natively(served_api: ServedApi, **body: Any) -> tuple[int, list[
 async def test_sse_reader_receives_answer_and_errors(served_api: ServedApi) -> None:
     vendor = served_api.surroundings.vendor
     vendor.script(Reply(texts=TEXTS))
-    _, events = await asked_natively(served_api)
+    _, events = await native_query(served_api)
     check_order(events)
     found = {event.name: event.data for event in events}
     assert found["done"]["answer"] == "".join(TEXTS)
@@ -57,10 +57,10 @@ async def test_sse_reader_receives_answer_and_errors(served_api: ServedApi) -> N
     assert (found["citation"]["source_number"], found["citation"]["verdict"]) == (1, "supported")
     assert (found["usage"]["prompt_tokens"], found["usage"]["completion_tokens"]) == (11, 7)
 
-    status, [problem] = await asked_natively(served_api, collection="nowhere")
+    status, [problem] = await native_query(served_api, collection="nowhere")
     assert (status, problem.data["code"]) == (404, "not_found")
     vendor.script(BROKEN)
-    _, events = await asked_natively(served_api)
+    _, events = await native_query(served_api)
     check_order(events)
     assert "".join(event.data["text"] for event in events if event.name == "token") == "It takes five"
     assert events[-1].name == "error"
@@ -89,7 +89,7 @@ async def test_openai_chat_completions_return_answer_with_annotations(
 ) -> None:
     vendor = served_api.surroundings.vendor
     vendor.script(Reply(texts=TEXTS), Reply(texts=TEXTS))
-    whole = await client.chat.completions.create(model=MODEL, messages=ASKED)
+    whole = await client.chat.completions.create(model=MODEL, messages=CONVERSATION)
     message = whole.choices[0].message
     assert message.content == ANSWER
     assert message.annotations
@@ -99,7 +99,7 @@ async def test_openai_chat_completions_return_answer_with_annotations(
     assert (whole.usage.prompt_tokens, whole.usage.completion_tokens) == (11, 7)
 
     async with client.chat.completions.stream(
-        model=MODEL, messages=ASKED, stream_options={"include_usage": True}
+        model=MODEL, messages=CONVERSATION, stream_options={"include_usage": True}
     ) as stream:
         final = await stream.get_final_completion()
     assert final.choices[0].message.content == ANSWER
@@ -110,27 +110,29 @@ async def test_openai_chat_completions_return_answer_with_annotations(
 async def test_openai_chat_errors_raise_typed_exceptions(served_api: ServedApi, client: AsyncOpenAI) -> None:
     for stream in (False, True):
         with pytest.raises(openai.NotFoundError) as unknown:
-            await client.chat.completions.create(model="vectorforge/none", messages=ASKED, stream=stream)
+            await client.chat.completions.create(
+                model="vectorforge/none", messages=CONVERSATION, stream=stream
+            )
         assert unknown.value.code == "model_not_found"
     with pytest.raises(openai.AuthenticationError):
         await client.with_options(api_key="wrong").models.list()
     served_api.surroundings.vendor.script(BROKEN)
-    said: list[str | None] = []
-    answer = await client.chat.completions.create(model=MODEL, messages=ASKED, stream=True)
+    answers: list[str | None] = []
+    answer = await client.chat.completions.create(model=MODEL, messages=CONVERSATION, stream=True)
 
     async def read() -> None:
         async for chunk in answer:
-            said.append(chunk.choices[0].delta.content)  # noqa: PERF401 - those before the error are wanted
+            answers.append(chunk.choices[0].delta.content)  # noqa: PERF401 - those before the error are wanted
 
     with pytest.raises(openai.APIError) as broken:
         await read()
-    assert "".join(text or "" for text in said) == "It takes five"
+    assert "".join(text or "" for text in answers) == "It takes five"
     assert broken.value.code == "llm_stream_broken"
 
 
 async def test_openai_chat_stream_close_aborts_the_query(served_api: ServedApi, client: AsyncOpenAI) -> None:
     served_api.surroundings.vendor.script(held_back(served_api))
-    stream = await client.chat.completions.create(model=MODEL, messages=ASKED, stream=True)
+    stream = await client.chat.completions.create(model=MODEL, messages=CONVERSATION, stream=True)
     async for chunk in stream:
         if chunk.choices[0].delta.content:
             break
@@ -158,18 +160,18 @@ async def test_openai_responses_return_answer_citations_and_errors(
     assert (types[0], types[-1]) == ("response.created", "response.completed")
     assert (final.output_text, final.usage) == (ANSWER, whole.usage)
 
-    said = ""
+    answers = ""
     events = await client.responses.create(model=MODEL, input=QUESTION, stream=True)
 
     async def read() -> None:
-        nonlocal said
+        nonlocal answers
         async for event in events:
             if event.type == "response.output_text.delta":
-                said += event.delta
+                answers += event.delta
 
     with pytest.raises(openai.APIError, match="broke off before its end"):
         await read()
-    assert said == "It takes five"
+    assert answers == "It takes five"
     with pytest.raises(openai.NotFoundError):
         await client.responses.create(model="vectorforge/none", input=QUESTION, stream=True)
 
@@ -210,31 +212,31 @@ async def test_mcp_client_calls_tools_and_receives_errors(served_api: ServedApi,
         failed = await called(client, "ask", query=QUESTION)
         assert failed.is_error
     async with httpx2.AsyncClient() as http:
-        nobody = await http.post(f"{served_api.url}/mcp", json={"jsonrpc": "2.0", "method": "ping", "id": 1})
-    assert nobody.status_code == 401
+        without_key = await http.post(
+            f"{served_api.url}/mcp", json={"jsonrpc": "2.0", "method": "ping", "id": 1}
+        )
+    assert without_key.status_code == 401
 
 
 async def test_mcp_client_cancel_leaves_server_usable(served_api: ServedApi) -> None:
-    """The server is as good as before; a call has one answer, so there is nothing to be kept of it."""
+    """The server still works; a call has one answer, so no part of it is stored."""
     vendor = served_api.surroundings.vendor
     vendor.script(Reply(texts=TEXTS, pause_s=0.3))
     async with mcp_client(served_api.url, served_api.surroundings.tenant) as client:
         given_up = asyncio.create_task(called(client, "ask", query=QUESTION))
         async with asyncio.timeout(20):
-            while not vendor.requests:  # noqa: ASYNC110 - the vendor tells nobody
+            while not vendor.requests:  # noqa: ASYNC110 - the vendor has no event for it
                 await asyncio.sleep(0.02)
         given_up.cancel()
         await asyncio.gather(given_up, return_exceptions=True)
-    await asyncio.sleep(
-        1 if served_api.kind == "lambda" else 0
-    )  # one question at a time, and nobody tells it
+    await asyncio.sleep(1 if served_api.kind == "lambda" else 0)  # one query at a time, and is not notified
     async with mcp_client(served_api.url, served_api.surroundings.tenant) as client:
         answer = await called(client, "ask", query=QUESTION)
     assert answer.structured_content["answer"] == "The answer is 42 [Source 1]."
 
 
 async def called(client: Client, tool: str, **arguments: Any) -> Any:
-    """The result of a tool."""
+    """Call a tool, and return its result."""
     return await client.call_tool(tool, arguments)
 
 
@@ -246,9 +248,9 @@ async def test_ai_sdk_chat_receives_answer_sources_and_errors(
 ) -> None:
     vendor = served_api.surroundings.vendor
     vendor.script(Reply(texts=TEXTS), BROKEN)
-    said = await run_node("ui_stream.mjs", {**served_api.options, "text": QUESTION})
-    assert said["errors"] == []
-    message = said["message"]
+    answers = await run_node("ui_stream.mjs", {**served_api.options, "text": QUESTION})
+    assert answers["errors"] == []
+    message = answers["message"]
     [source] = [part for part in message["parts"] if part["type"] == "source-document"]
     [text] = [part for part in message["parts"] if part["type"] == "text"]
     assert (text["text"], source["filename"]) == (ANSWER, "refunds.txt")

@@ -17,15 +17,15 @@ from tests.support.aws.rest_api import RestApi
 from vectorforge.local.postgres import EmbeddedPostgres
 
 GATEWAY_KEY, GATEWAY_KEY_ID = "ExampleKeyOfApiGateway0123456789", "k3yidacm3e"
-ASKED: Any = [{"role": "user", "content": "How long does a refund take?"}]
+CONVERSATION: Any = [{"role": "user", "content": "How long does a refund take?"}]
 MODEL = "vectorforge/default"
 
 
 class KeyedRestApi(RestApi):
-    """A REST API whose key comes from ``functions/authorizer``, and is checked as by a usage plan."""
+    """A REST API whose key comes from ``functions/authorizer``, checked as by a usage plan."""
 
     def event(self, request: ProxyRequest) -> dict[str, Any]:
-        """With the id of the key, where API Gateway has found one."""
+        """Return the event with the id of the key, if API Gateway has found one."""
         event = super().event(request)
         answer = authorize({"methodArn": "arn:aws:execute-api:...", "headers": event["headers"]}, None)
         if answer.get("usageIdentifierKey") == GATEWAY_KEY:
@@ -47,8 +47,8 @@ async def test_gateway_key_authenticates_the_openai_client(
     ):
         for options in ({"api_key": GATEWAY_KEY}, in_x_api_key):
             async with AsyncOpenAI(base_url=f"{entrance.url}/v1", max_retries=0, **options) as client:
-                completion = await client.chat.completions.create(model=MODEL, messages=ASKED)
+                completion = await client.chat.completions.create(model=MODEL, messages=CONVERSATION)
                 assert completion.choices[0].message.content == "The answer is 42 [1]."
         async with AsyncOpenAI(base_url=f"{entrance.url}/v1", api_key="wrong", max_retries=0) as stranger:
             with pytest.raises(openai.AuthenticationError):
-                await stranger.chat.completions.create(model=MODEL, messages=ASKED)
+                await stranger.chat.completions.create(model=MODEL, messages=CONVERSATION)

@@ -1,4 +1,4 @@
-"""The route that docs/use/ai-sdk.md gives to Next.js, run as it stands there."""
+"""The Next.js route of docs/use/ai-sdk.md, run unchanged."""
 
 import asyncio
 
@@ -11,12 +11,12 @@ DOCUMENT = str(HERE.parents[1] / "docs" / "use" / "ai-sdk.md")
 
 
 async def test_next_route_forwards_answers_and_errors(guides: Guides, run_node: RunNode) -> None:
-    asked = {**guides.options, "document": DOCUMENT, "text": QUESTION}
-    said = await run_node("next_route.mjs", asked)
-    assert (said["status"], said["type"].partition(";")[0]) == (200, "text/event-stream")
-    assert said["text"].endswith("data: [DONE]\n\n")
-    said = await run_node("next_route.mjs", {**asked, "body": {"collection": "nowhere"}})
-    assert (said["status"], said["type"]) == (404, "application/problem+json")
+    route_options = {**guides.options, "document": DOCUMENT, "text": QUESTION}
+    output = await run_node("next_route.mjs", route_options)
+    assert (output["status"], output["type"].partition(";")[0]) == (200, "text/event-stream")
+    assert output["text"].endswith("data: [DONE]\n\n")
+    output = await run_node("next_route.mjs", {**route_options, "body": {"collection": "nowhere"}})
+    assert (output["status"], output["type"]) == (404, "application/problem+json")
 
 
 async def test_next_route_forwards_abort_to_the_model(

@@ -1,4 +1,4 @@
-"""What is installed for these tests is what the examples ask for."""
+"""The packages installed for these tests are those that the examples require."""
 
 import json
 

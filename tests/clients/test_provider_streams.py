@@ -1,4 +1,4 @@
-"""The AI SDK's provider package for OpenAI of uvicorn and of the Lambda runtime."""
+"""The AI SDK's provider package for OpenAI against uvicorn and the Lambda runtime."""
 
 import asyncio
 
@@ -19,22 +19,22 @@ PROVIDERS = pytest.mark.parametrize("provider", ["chat", "responses"])
 async def test_ai_sdk_provider_receives_answers_and_errors(
     served_api: ServedApi, run_node: RunNode, provider: str
 ) -> None:
-    asked = {**served_api.options, "provider": provider, "text": QUESTION}
+    query_options = {**served_api.options, "provider": provider, "text": QUESTION}
     served_api.surroundings.vendor.script(
         Reply(texts=TEXTS), Reply(texts=TEXTS), Reply(texts=("It takes", " five"), ending="cut")
     )
     for stream in (False, True):
-        said = await run_node(SCRIPT, {**asked, "stream": stream})
-        assert (said["text"], said["finishReason"]) == (ANSWER, "stop")
-        assert (said["usage"]["inputTokens"], said["usage"]["outputTokens"]) == (11, 7)
-        (source,) = said["sources"]
+        output = await run_node(SCRIPT, {**query_options, "stream": stream})
+        assert (output["text"], output["finishReason"]) == (ANSWER, "stop")
+        assert (output["usage"]["inputTokens"], output["usage"]["outputTokens"]) == (11, 7)
+        (source,) = output["sources"]
         assert source["title"] == "refunds.txt"
 
-    broken = await run_node(SCRIPT, {**asked, "stream": True})
+    broken = await run_node(SCRIPT, {**query_options, "stream": True})
     assert broken["text"] == "It takes five"
     assert [failed["message"] for failed in broken["errors"]] == [BROKEN]
 
-    failed = (await run_node(SCRIPT, {**asked, "model": "vectorforge/nowhere"}))["failed"]
+    failed = (await run_node(SCRIPT, {**query_options, "model": "vectorforge/nowhere"}))["failed"]
     assert (failed["name"], failed["status"]) == ("AI_APICallError", 404)
 
 
@@ -43,8 +43,8 @@ async def test_ai_sdk_provider_abort_aborts_the_query(
     served_api: ServedApi, start_node: StartNode, provider: str
 ) -> None:
     served_api.surroundings.vendor.script(held_back(served_api))
-    asked = {"provider": provider, "stream": True, "text": QUESTION, "abortAtText": True}
-    script = await start_node(SCRIPT, {**served_api.options, **asked})
+    query_options = {"provider": provider, "stream": True, "text": QUESTION, "abortAtText": True}
+    script = await start_node(SCRIPT, {**served_api.options, **query_options})
     async with asyncio.timeout(60):
         assert await script.read() == {"aborting": True}
         assert (await script.read())["types"][-1] == "abort"

@@ -1,4 +1,4 @@
-"""The OpenAI-shaped doors with the AI SDK's provider packages: what of an answer each of them keeps."""
+"""The OpenAI-compatible surfaces with the AI SDK's provider packages, and the parts that they retain."""
 
 import asyncio
 from typing import Any
@@ -24,24 +24,24 @@ async def test_provider_answer_has_text_tokens_and_supported_sources(
     guides: Guides, openai: FakeOpenAI, run_node: RunNode, provider: str, stream: bool
 ) -> None:
     openai.script(Reply(texts=PIECES))
-    asked = {**guides.options, "provider": provider, "stream": stream, "text": QUESTION}
-    said = await run_node(SCRIPT, asked)
-    assert (said["text"], said["finishReason"]) == (TEXT, "stop")
-    usage = said["usage"]
+    query_options = {**guides.options, "provider": provider, "stream": stream, "text": QUESTION}
+    output = await run_node(SCRIPT, query_options)
+    assert (output["text"], output["finishReason"]) == (TEXT, "stop")
+    usage = output["usage"]
     assert (usage["inputTokens"], usage["outputTokens"], usage["totalTokens"]) == (11, 7, 18)
-    if provider == "chat":  # one for each citation; a document without a web address has that of its text
-        assert [source["title"] for source in said["sources"]] == ["Bread", "Bread"]
+    if provider == "chat":  # one for each citation; a document without a web address has its source page
+        assert [source["title"] for source in output["sources"]] == ["Bread", "Bread"]
         async with guides.api.client(guides.tenant) as client:
-            text = (await client.get(said["sources"][0]["url"])).json()["text"]
-        assert "two hours" in text
+            chunk_id = output["sources"][0]["url"].partition("/source?chunk=")[2]
+            assert "two hours" in (await client.get(f"/v1/chunks/{chunk_id}")).json()["text"]
     elif provider == "responses":
-        assert {(source["sourceType"], source["filename"]) for source in said["sources"]} == {
+        assert {(source["sourceType"], source["filename"]) for source in output["sources"]} == {
             ("document", "bread.md")
         }
-        (part,) = (part for part in said["content"] if part["type"] == "text")
+        (part,) = (part for part in output["content"] if part["type"] == "text")
         assert [citation["source"]["title"] for citation in part["citations"]] == ["bread.md"] * 2
     else:
-        assert said["sources"] == []  # the package drops annotations: hence [n], and append_sources
+        assert output["sources"] == []  # the package drops annotations: hence [n], and append_sources
 
 
 @STREAMED
@@ -49,13 +49,13 @@ async def test_provider_answer_has_text_tokens_and_supported_sources(
 async def test_error_before_the_stream_has_status_and_message(
     guides: Guides, openai: FakeOpenAI, run_node: RunNode, provider: str, stream: bool
 ) -> None:
-    asked = {**guides.options, "provider": provider, "stream": stream, "text": QUESTION}
+    query_options = {**guides.options, "provider": provider, "stream": stream, "text": QUESTION}
     for wrong, status, sentence in (
         ({"model": "vectorforge/nowhere"}, 404, "There is no such model"),
         ({"key": "wrong"}, 401, "The API key is not valid."),
     ):
-        said = await run_node(SCRIPT, {**asked, **wrong})
-        failed = said["errors"][0] if stream else said["failed"]
+        output = await run_node(SCRIPT, {**query_options, **wrong})
+        failed = output["errors"][0] if stream else output["failed"]
         assert (failed["name"], failed["status"]) == ("AI_APICallError", status)
         assert sentence in failed["message"]
     assert openai.requests == []
@@ -66,11 +66,13 @@ async def test_error_inside_the_stream_follows_partial_text(
     guides: Guides, openai: FakeOpenAI, run_node: RunNode, provider: str
 ) -> None:
     openai.script(Reply(texts=("Two hours [Source 1]. And", " then"), ending="cut"))
-    said = await run_node(SCRIPT, {**guides.options, "provider": provider, "stream": True, "text": QUESTION})
-    assert said["text"] == "Two hours [1]. And then"
-    (failed,) = said["errors"]
+    output = await run_node(
+        SCRIPT, {**guides.options, "provider": provider, "stream": True, "text": QUESTION}
+    )
+    assert output["text"] == "Two hours [1]. And then"
+    (failed,) = output["errors"]
     assert failed["message"] == BROKEN
-    assert said["types"].index("error") > said["types"].index("text-delta")
+    assert output["types"].index("error") > output["types"].index("text-delta")
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
@@ -78,8 +80,8 @@ async def test_provider_abort_stops_model_and_logs_partial_answer(
     guides: Guides, openai: FakeOpenAI, start_node: StartNode, provider: str
 ) -> None:
     openai.script(unending("Two hours"))
-    asked = {"provider": provider, "stream": True, "text": QUESTION, "abortAtText": True}
-    script = await start_node(SCRIPT, {**guides.options, **asked})
+    query_options = {"provider": provider, "stream": True, "text": QUESTION, "abortAtText": True}
+    script = await start_node(SCRIPT, {**guides.options, **query_options})
     assert (await script.read()) == {"aborting": True}
     async with asyncio.timeout(10):
         await openai.requests[0].client_closed.wait()
@@ -114,9 +116,15 @@ async def test_extension_fields_are_sent_by_openai_compatible_provider(
 ) -> None:
     openai.script(Reply(texts=("Oil it [Source 1].",)))
     body: dict[str, Any] = {"filters": {"kind": "bike"}, "append_sources": True}
-    asked = {**guides.options, "provider": "compatible", "stream": True, "text": QUESTION, "body": body}
-    said = await run_node(SCRIPT, asked)
-    answer, _, footer = said["text"].partition("\n")
+    query_options = {
+        **guides.options,
+        "provider": "compatible",
+        "stream": True,
+        "text": QUESTION,
+        "body": body,
+    }
+    output = await run_node(SCRIPT, query_options)
+    answer, _, footer = output["text"].partition("\n")
     assert answer == "Oil it [1]."
     assert "Bike" in footer
     assert "Bread" not in footer
@@ -130,8 +138,14 @@ async def test_file_search_tool_selects_collection_and_filters(
         "vectorStoreIds": [guides.collection_id],
         "filters": {"type": "eq", "key": "kind", "value": "bike"},
     }
-    asked = {**guides.options, "provider": "responses", "stream": True, "text": QUESTION, "fileSearch": tool}
-    said = await run_node(SCRIPT, asked)
-    assert [source["filename"] for source in said["sources"]] == ["bike.md"]
-    call = next(part for part in said["content"] if part["type"] == "tool-call")
-    assert "invalid" not in call  # as it is where the tool is not named
+    query_options = {
+        **guides.options,
+        "provider": "responses",
+        "stream": True,
+        "text": QUESTION,
+        "fileSearch": tool,
+    }
+    output = await run_node(SCRIPT, query_options)
+    assert [source["filename"] for source in output["sources"]] == ["bike.md"]
+    call = next(part for part in output["content"] if part["type"] == "tool-call")
+    assert "invalid" not in call  # unchanged if the tool is not named

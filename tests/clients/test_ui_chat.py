@@ -1,4 +1,4 @@
-"""``/api/chat`` with the client it is for: the AI SDK's transport, reader and chat state, unmodified."""
+"""``/api/chat`` with its client: the AI SDK's transport, reader and chat state, unmodified."""
 
 import asyncio
 import json
@@ -15,12 +15,12 @@ CHAT = "chat_state.mjs"
 
 
 def utf16(text: str, start: int, end: int) -> str:
-    """What JavaScript's ``text.slice(start, end)`` gives."""
+    """Return the result of JavaScript's ``text.slice(start, end)``."""
     return text.encode("utf-16-le")[2 * start : 2 * end].decode("utf-16-le")
 
 
 def text_of(message: Any) -> Any:
-    """The one text part."""
+    """Return the only text part."""
     (part,) = (part for part in message["parts"] if part["type"] == "text")
     return part
 
@@ -31,18 +31,18 @@ async def test_ui_stream_starts_with_sources_and_ends_with_citations(
     # Characters beyond the basic plane are two units in JavaScript, and one is cut between two pieces.
     pieces = ("👩‍🔧 The dough 🍞 rises", " for two hours 🕑 [Sou", "rce 1]. 🎉 Wait 900 days [Source", " 1].")
     openai.script(Reply(texts=pieces))
-    said = await run_node(STREAM, {**guides.options, "text": QUESTION})
-    assert said["errors"] == []
-    assert said["sent"]["headers"]["x-vercel-ai-ui-message-stream"] == "v1"
-    assert said["sent"]["headers"]["content-type"].startswith("text/event-stream")
-    assert sorted(said["sent"]["body"]) == ["id", "messages", "trigger"]  # the client's own, nothing added
+    output = await run_node(STREAM, {**guides.options, "text": QUESTION})
+    assert output["errors"] == []
+    assert output["sent"]["headers"]["x-vercel-ai-ui-message-stream"] == "v1"
+    assert output["sent"]["headers"]["content-type"].startswith("text/event-stream")
+    assert sorted(output["sent"]["body"]) == ["id", "messages", "trigger"]  # the client's own, nothing added
 
-    types = [chunk["type"] for chunk in said["chunks"]]
+    types = [chunk["type"] for chunk in output["chunks"]]
     assert types[:2] == ["start", "data-retrieval"]
     assert types[-2:] == ["text-end", "finish"]
     assert types.index("text-start") > max(n for n, type_ in enumerate(types) if type_ == "source-document")
 
-    message = said["message"]
+    message = output["message"]
     sources = [part for part in message["parts"] if part["type"] == "source-document"]
     assert [s["providerMetadata"]["vectorforge"]["number"] for s in sources] == [1, 2, 3]
     assert (sources[0]["title"], sources[0]["filename"], sources[0]["mediaType"]) == (
@@ -58,12 +58,12 @@ async def test_ui_stream_starts_with_sources_and_ends_with_citations(
         assert "two hours" in citation["citedText"]
     verdicts = [c["source"]["providerMetadata"]["vectorforge"]["verdict"] for c in citations]
     assert verdicts == ["supported", "unsupported"]
-    judged = [chunk["data"] for chunk in said["chunks"] if chunk["type"] == "data-citation"]
+    judged = [chunk["data"] for chunk in output["chunks"] if chunk["type"] == "data-citation"]
     assert [(j["sourceId"], j["verdict"]) for j in judged] == [(sources[0]["sourceId"], v) for v in verdicts]
     metadata = message["metadata"]
     assert metadata["usage"] == {"inputTokens": 11, "outputTokens": 7, "totalTokens": 18, "estimated": False}
     assert (metadata["outcome"], metadata["provider"]) == ("answered", "openai")
-    assert said["chunks"][-1]["finishReason"] == "stop"
+    assert output["chunks"][-1]["finishReason"] == "stop"
     row = await guides.logged(message["id"])
     assert (row["query_text"], row["outcome"]) == (QUESTION, "answered")
 
@@ -71,17 +71,17 @@ async def test_ui_stream_starts_with_sources_and_ends_with_citations(
 async def test_error_before_the_stream_is_a_problem_document(
     guides: Guides, openai: FakeOpenAI, run_node: RunNode
 ) -> None:
-    asked: list[tuple[dict[str, Any], int, str]] = [
+    cases: list[tuple[dict[str, Any], int, str]] = [
         ({"body": {"collection": "nowhere"}}, 404, "not_found"),
         ({"body": {"top_k": 0}}, 422, "invalid_input"),
         ({"body": {"filters": {"kind": {"$near": 1}}}}, 422, "invalid_filter"),
         ({"key": None}, 401, "unauthenticated"),
         ({"text": " "}, 422, "invalid_input"),
     ]
-    for options, status, code in asked:
-        said = await run_node(STREAM, {**guides.options, "text": QUESTION, **options})
-        assert (said["failed"]["name"], said["failed"]["status"]) == ("AI_APICallError", status)
-        assert json.loads(said["failed"]["message"])["code"] == code  # the client shows the body as it is
+    for options, status, code in cases:
+        output = await run_node(STREAM, {**guides.options, "text": QUESTION, **options})
+        assert (output["failed"]["name"], output["failed"]["status"]) == ("AI_APICallError", status)
+        assert json.loads(output["failed"]["message"])["code"] == code  # the client shows the body unchanged
     (state,) = (
         await run_node(CHAT, {**guides.options, "body": {"top_k": 0}, "steps": [{"send": QUESTION}]})
     )["after"]
@@ -95,22 +95,22 @@ async def test_error_inside_the_stream_is_reported_and_partial_text_retained(
 ) -> None:
     reply = Reply(texts=("Two hours [Source 1]. And", " then"), ending="cut")
     openai.script(reply, reply, Failure(500))
-    said = await run_node(STREAM, {**guides.options, "text": QUESTION})
-    assert said["errors"] == [BROKEN]
-    types = [chunk["type"] for chunk in said["chunks"]]
+    output = await run_node(STREAM, {**guides.options, "text": QUESTION})
+    assert output["errors"] == [BROKEN]
+    types = [chunk["type"] for chunk in output["chunks"]]
     assert types[-4:] == ["text-end", "data-problem", "error", "finish"]
-    assert said["chunks"][-1]["finishReason"] == "error"
-    problem = said["chunks"][-3]["data"]
+    assert output["chunks"][-1]["finishReason"] == "error"
+    problem = output["chunks"][-3]["data"]
     assert (problem["code"], problem["status"], problem["stage"]) == ("llm_stream_broken", 502, "generate")
-    text = text_of(said["message"])
+    text = text_of(output["message"])
     assert text["text"] == "Two hours [1]. And then"
     assert len(text["citations"]) == 1
 
-    said = await run_node(CHAT, {**guides.options, "steps": [{"send": QUESTION}, {"send": "And then?"}]})
-    broken, failed = said["after"]
+    output = await run_node(CHAT, {**guides.options, "steps": [{"send": QUESTION}, {"send": "And then?"}]})
+    broken, failed = output["after"]
     assert (broken["status"], broken["error"]) == ("error", BROKEN)
     assert text_of(broken["messages"][-1])["state"] == "done"
-    assert [part["data"]["code"] for part in said["seen"] if part["type"] == "data-problem"] == [
+    assert [part["data"]["code"] for part in output["seen"] if part["type"] == "data-problem"] == [
         "llm_stream_broken", "llm_error",
     ]  # fmt: skip
     assert failed["status"] == "error"
@@ -124,8 +124,8 @@ async def test_ui_stream_abort_stops_model_and_logs_partial_answer(
     query_id = (await script.read())["aborting"]
     async with asyncio.timeout(10):
         await openai.requests[0].client_closed.wait()
-    said = await script.read()
-    assert said["readingEndedWith"] == "AbortError"
+    output = await script.read()
+    assert output["readingEndedWith"] == "AbortError"
     await script.end()
     row = await guides.logged(query_id)
     assert (row["outcome"], row["generated_response"]) == ("aborted", "Two hours")
@@ -135,8 +135,8 @@ async def test_use_chat_stop_retains_partial_text(
     guides: Guides, openai: FakeOpenAI, run_node: RunNode
 ) -> None:
     openai.script(unending("Two hours"))
-    said = await run_node(CHAT, {**guides.options, "steps": [{"sendAndStop": QUESTION}]})
-    (state,) = said["after"]
+    output = await run_node(CHAT, {**guides.options, "steps": [{"sendAndStop": QUESTION}]})
+    (state,) = output["after"]
     assert (state["status"], state["error"]) == ("ready", None)
     assert text_of(state["messages"][-1])["text"] == "Two hours"
     async with asyncio.timeout(10):
@@ -145,11 +145,11 @@ async def test_use_chat_stop_retains_partial_text(
 
 async def test_transport_body_fields_reach_the_search(guides: Guides, run_node: RunNode) -> None:
     body = {"collection": guides.collection_id, "filters": {"kind": "bike"}, "unknown": {"to": "us"}}
-    said = await run_node(STREAM, {**guides.options, "text": QUESTION, "body": body})
-    sources = [part["filename"] for part in said["message"]["parts"] if part["type"] == "source-document"]
+    output = await run_node(STREAM, {**guides.options, "text": QUESTION, "body": body})
+    sources = [part["filename"] for part in output["message"]["parts"] if part["type"] == "source-document"]
     assert sources == ["bike.md"]
-    said = await run_node(STREAM, {**guides.options, "text": QUESTION, "body": {"top_k": 2}})
-    assert said["chunks"][1]["data"]["used"] == 2
+    output = await run_node(STREAM, {**guides.options, "text": QUESTION, "body": {"top_k": 2}})
+    assert output["chunks"][1]["data"]["used"] == 2
 
 
 async def test_second_turn_sends_earlier_messages(
@@ -161,7 +161,7 @@ async def test_second_turn_sends_earlier_messages(
     assert [message["role"] for message in state["messages"]] == ["user", "assistant"] * 2
     assert len({message["id"] for message in state["messages"]}) == 4
     sent = openai.bodies[1]["messages"]
-    # Labels of the first answer are taken out: they name other passages now.
+    # Labels of the first answer are removed: they refer to other chunks now.
     assert [(m["role"], m["content"]) for m in sent[1:-1]] == [
         ("user", QUESTION),
         ("assistant", "Two hours."),
@@ -175,10 +175,10 @@ async def test_regenerate_bypasses_cache_and_replaces_the_answer(
     openai.script(Reply(texts=("Two hours [Source 1].",)), Reply(texts=("For two hours [Source 1].",)))
     (first,) = (await run_node(CHAT, {**guides.options, "steps": [{"send": QUESTION}]}))["after"]
     steps = [{"send": QUESTION}, {"regenerate": True}]
-    again, anew = (await run_node(CHAT, {**guides.options, "steps": steps}))["after"]
+    again, regenerated = (await run_node(CHAT, {**guides.options, "steps": steps}))["after"]
     assert first["messages"][-1]["metadata"]["cached"] is False
     assert again["messages"][-1]["metadata"]["cached"] is True
     assert text_of(again["messages"][-1])["text"] == text_of(first["messages"][-1])["text"]
-    assert len(anew["messages"]) == 2
-    assert text_of(anew["messages"][-1])["text"] == "For two hours [1]."
+    assert len(regenerated["messages"]) == 2
+    assert text_of(regenerated["messages"][-1])["text"] == "For two hours [1]."
     assert len(openai.requests) == 2

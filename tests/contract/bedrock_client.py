@@ -1,4 +1,4 @@
-"""A Bedrock provider on a fake server, and the conversation that its tests send."""
+"""A Bedrock provider on a fake server, and the conversation sent by its tests."""
 
 from typing import Any
 

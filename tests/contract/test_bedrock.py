@@ -1,4 +1,4 @@
-"""Bedrock's Converse API through boto3, against a fake that holds requests to botocore's service model."""
+"""Bedrock's Converse API through boto3, against a fake that checks requests by botocore's service model."""
 
 import asyncio
 import json
@@ -37,7 +37,7 @@ class TestBedrock(LLMStreamContract):
             base_url=base_url, session=session(credentials), **{"default_model": MODEL, **kwargs}
         )
 
-    # A-057 A-058 C12: what is unset is left out; what the API does not have is left out and said
+    # A-057 A-058 C12: unset and unsupported parameters are omitted, the latter reported
     async def test_request_bodies_match_converse_api(
         self, server: FakeVendor, provider: BaseLLMProvider
     ) -> None:
@@ -172,7 +172,7 @@ async def test_rejected_parameters_are_dropped_and_reported(
         response = await provider.generate(MESSAGES, config)
         again = await provider.generate(MESSAGES, config)
         await provider.aclose()
-    assert len(server.requests) == len(refused) + 2  # known from then on
+    assert len(server.requests) == len(refused) + 2  # cached from then on
     assert server.bodies[-1]["inferenceConfig"] == {"maxTokens": 9, **sent}
     assert sorted(response.metadata["dropped_parameters"]) == sorted(dropped)
     assert again.metadata["dropped_parameters"] == response.metadata["dropped_parameters"]
@@ -195,7 +195,7 @@ async def test_response_schema_is_sent_until_rejected() -> None:
     assert [one.metadata.get("dropped_parameters") for one in found] == [None, ["output_config"]]
 
 
-# A-093 C25: no key, so the name of a model is what registers it
+# A-093 C25: without a key, the name of a model registers it
 async def test_settings_register_bedrock_provider(monkeypatch: pytest.MonkeyPatch) -> None:
     async with FakeBedrock(api_key="the-roles-secret") as server:
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIATEST")
@@ -232,7 +232,7 @@ async def test_missing_region_error_names_setting(monkeypatch: pytest.MonkeyPatc
 
 
 async def test_concurrent_calls_do_not_block_event_loop() -> None:
-    """More calls at a time than asyncio's own pool has threads."""
+    """More concurrent calls than asyncio's own pool has threads."""
     arrived, everybody = [], asyncio.Event()
 
     async def gate(_: int) -> None:

@@ -86,7 +86,7 @@ def test_error_table_covers_all_service_errors() -> None:
     model = Session().get_service_model("bedrock-runtime")
     operations: list[OperationModel] = [model.operation_model(n) for n in ("Converse", "ConverseStream")]
     names = {shape.name for operation in operations for shape in operation.error_shapes}
-    marks = test_service_error_codes_map_to_llm_errors.pytestmark  # type: ignore[attr-defined]  # where pytest keeps parametrize's arguments
+    marks = test_service_error_codes_map_to_llm_errors.pytestmark  # type: ignore[attr-defined]  # pytest's arguments of parametrize
     assert names - {row[1] for row in marks[0].args[1]} == set()
 
 

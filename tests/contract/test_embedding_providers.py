@@ -1,4 +1,4 @@
-"""Every embedding provider keeps the same contract; the remote ones against a server on a real socket."""
+"""Every embedding provider satisfies the same contract; the remote ones against a server on a real socket."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -23,7 +23,7 @@ from vectorforge.embedding.providers.openai import (
     OpenAIEmbeddingProvider,
 )
 from vectorforge.health import HealthChecker
-from vectorforge.vendors.sdk_clients import AzureOpenAI, ClientKind
+from vectorforge.vendors.accounts import AzureOpenAI, ClientKind
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ class TestHashing(EmbeddingProviderContract):
 
 
 class TestLocal(EmbeddingProviderContract):
-    # A-007, C14: the embedder of the laptop
+    # A-007, C14: the laptop's embedder
     @pytest.fixture
     async def provider(
         self, health_checker: HealthChecker, model_dir: Path

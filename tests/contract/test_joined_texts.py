@@ -1,4 +1,4 @@
-"""Texts of a vendor's stream that arrive together are handed on as one; none is lost before an error."""
+"""Texts of a vendor's stream that arrive together are joined; none is lost before an error."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -34,7 +34,7 @@ VENDORS = [
 
 @asynccontextmanager
 async def vendor(make: type[BaseLLMProvider], body: str) -> AsyncIterator[BaseLLMProvider]:
-    """A provider whose vendor sends this stream in one piece."""
+    """Start a provider whose vendor sends this stream in one piece."""
 
     async def answer(_: web.Request) -> web.Response:
         return web.Response(text=body, content_type="text/event-stream")

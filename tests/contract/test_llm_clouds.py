@@ -1,4 +1,4 @@
-"""OpenAI and Anthropic behind a cloud's door, which their SDKs alone can open."""
+"""OpenAI and Anthropic behind a cloud's authentication, which only their SDKs support."""
 
 import json
 from collections.abc import AsyncIterator
@@ -20,8 +20,8 @@ from tests.support.vendors.fake_vertex import PROJECT, REGION, FakeVertex
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.providers.anthropic import AnthropicProvider
 from vectorforge.llm.providers.openai import OpenAIProvider
+from vectorforge.vendors.accounts import AzureOpenAI, VertexAI
 from vectorforge.vendors.credentials import AccessToken, FixedCredentials
-from vectorforge.vendors.sdk_clients import AzureOpenAI, VertexAI
 
 VERSION = "2024-10-21"
 

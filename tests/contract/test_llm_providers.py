@@ -2,8 +2,7 @@
 
 from typing import Any, ClassVar
 
-# Imported before the first test, not within it: that takes seconds on a busy machine, and the tests' timeouts
-# are short.
+# Imported before the first test, since it takes seconds on a busy machine, and the tests' timeouts are short.
 import anthropic.resources.messages  # noqa: F401 - see above
 import openai.resources.chat  # noqa: F401 - see above
 import pytest
@@ -25,7 +24,7 @@ from vectorforge.llm.providers.openai_compatible import (
 )
 from vectorforge.llm.types import LLMRequestConfig
 from vectorforge.telemetry import InMemoryMetrics
-from vectorforge.vendors.sdk_clients import ClientKind
+from vectorforge.vendors.accounts import ClientKind
 
 FULL_CONFIG = LLMRequestConfig(
     model="m",

@@ -1,12 +1,10 @@
-"""Vendors that speak OpenAI's protocol: their presets, and MAX Serve's address as a setting."""
+"""Vendors with OpenAI's protocol: their presets, and MAX Serve's address as a setting."""
 
 from typing import Any
 
-# Imported before the first test, not within it: that takes seconds on a busy machine, and the timeouts of
-# the tests are short.
+# Imported before the first test, since it takes seconds on a busy machine, and the tests' timeouts are short.
 import openai.resources.chat  # noqa: F401 - see above
 import pytest
-from pydantic import SecretStr
 
 from tests.contract.suites.llm import MESSAGES, collect
 from tests.support.vendors.fake_openai import FakeOpenAI
@@ -19,6 +17,7 @@ from vectorforge.llm.providers.openai_compatible import (
 )
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.llm.types import StreamEnd
+from vectorforge.vendors.credentials import FixedCredentials
 
 
 # A-089 A-090 C29: one adapter, three more vendors
@@ -38,7 +37,7 @@ async def test_openai_compatible_vendors_generate_and_stream(
         if key_field is not None:
             values[key_field] = server.api_key
         settings = LLMSettings(**values)
-        credentials = SecretStr(server.base_url if key_field is None else server.api_key)
+        credentials = FixedCredentials(server.base_url if key_field is None else server.api_key)
         provider = provider_class.from_settings(settings, credentials)
         response = await provider.generate(MESSAGES)
         *_, end = await collect(provider)
@@ -49,7 +48,7 @@ async def test_openai_compatible_vendors_generate_and_stream(
     assert [body["model"] for body in server.bodies] == ["their-model", "their-model"]
 
 
-# C13: by default it is one more OpenAI-shaped server
+# C13: by default it is another OpenAI-compatible server
 async def test_max_serve_base_url_registers_chat_provider() -> None:
     async with FakeOpenAI(api_key="max-serve") as server:
         address = server.base_url.removesuffix("/v1")

@@ -1,4 +1,4 @@
-"""How vendors are asked for JSON: bodies that their own SDKs' types accept, and what happens on refusal."""
+"""JSON mode of vendors: bodies accepted by their own SDKs' types, and rejections."""
 
 import json
 from collections.abc import Sequence
@@ -54,7 +54,7 @@ async def test_openai_request_includes_json_schema(stream: bool) -> None:  # D-0
         assert (await ask(provider, stream=stream)).content == '{"answer": "x"}'
         assert server.bodies[0]["response_format"] == JSON_SCHEMA
         schema = server.bodies[0]["response_format"]["json_schema"]["schema"]
-        assert next(iter(schema["properties"])) == "answer"  # what a reader waits for
+        assert next(iter(schema["properties"])) == "answer"  # the event that readers wait for
         await ask(provider, schema=False)
         assert "response_format" not in server.bodies[1]
         await provider.aclose()
@@ -88,7 +88,7 @@ async def test_openai_without_schema_support_falls_back_to_json_object(
         response = await ask(provider)
         assert formats(server.bodies) == sent
         assert dropped in (None, response.metadata["dropped_parameters"])
-        await ask(provider)  # remembered
+        await ask(provider)  # cached
         assert formats(server.bodies)[len(sent) :] == sent[-1:]
         await provider.aclose()
 
@@ -100,7 +100,7 @@ async def test_unrelated_request_error_is_raised() -> None:
         with pytest.raises(LLMRequestError):
             await ask(provider)
         server.script(*[Failure(400, message=NO_SCHEMA)] * 2)
-        with pytest.raises(LLMRequestError):  # nobody asked for JSON
+        with pytest.raises(LLMRequestError):  # JSON was not requested
             await ask(provider, schema=False)
         assert len(server.bodies) == 2
         await provider.aclose()

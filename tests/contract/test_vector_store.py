@@ -1,4 +1,4 @@
-"""Every vector store keeps the same promises."""
+"""Every vector store satisfies the same contract."""
 
 from functools import partial
 from uuid import UUID, uuid4
@@ -60,7 +60,7 @@ class TestPgVectorStore(VectorStoreContract):
 
 
 class TestPgVectorStoreThroughIndex(TestPgVectorStore):
-    """The same promises where every search goes through HNSW first."""
+    """The same contract with HNSW in every search."""
 
     @pytest.fixture
     def store(self, tenant_db: TenantDatabase) -> VectorStore:
@@ -79,7 +79,7 @@ class TestPgVectorStoreThroughIndex(TestPgVectorStore):
     async def test_ties_are_ordered_by_chunk_id(
         self, store: VectorStore, make_collection: MakeCollection
     ) -> None:
-        """Which of equally distant chunks an index gives is up to it; those it gives are in order."""
+        """Any of equally distant chunks may be returned by an index, in order."""
         collection_id = await make_collection(2, DistanceMetric.COSINE)
         chunks = chunk_drafts([f"t{n}" for n in range(30)], [[3, 4]] * 30)
         await store.replace_document(collection_id, document_draft(chunks), chunks)

@@ -1,4 +1,4 @@
-"""The SDKs' clients behind the providers: made when first touched, for the same server and current key."""
+"""The SDKs' clients behind the providers: created on first use, for the same server and current key."""
 
 import asyncio
 import subprocess
@@ -22,15 +22,15 @@ from vectorforge.errors import LLMAuthenticationError, LLMError
 from vectorforge.llm.providers.anthropic import AnthropicProvider
 from vectorforge.llm.providers.openai import OpenAIProvider
 from vectorforge.llm.providers.openai_compatible import OllamaProvider
+from vectorforge.vendors.accounts import AzureOpenAI, ClientKind, VertexAI
 from vectorforge.vendors.credentials import KeyOrigin
-from vectorforge.vendors.sdk_clients import AzureOpenAI, ClientKind, VertexAI
 
 TEXT = "The answer is 42 [Source 1]."
 QUESTION: list[Any] = [{"role": "user", "content": "What is the answer?"}]
 
 
 class Exchanged:
-    """A key that another takes the place of when it is refused."""
+    """A key that is replaced by another when rejected."""
 
     origin = KeyOrigin.SECRET
 
@@ -131,7 +131,7 @@ async def test_rejected_key_is_refreshed_once(
         assert (await provider.generate(MESSAGES)).content == TEXT
         sent = [{k.lower(): v for k, v in r.headers.items()}["authorization"] for r in server.requests]
         assert sent == ["Bearer sk-old", "Bearer sk-new"]
-        client: Any = provider._client  # has the current key, whichever it is
+        client: Any = provider._client  # has the current key
         assert await client.models.list()
         keys.key = SecretStr("sk-wrong")
         server.script(Failure(401), Failure(401))

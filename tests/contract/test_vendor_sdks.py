@@ -1,4 +1,4 @@
-"""The vendors' own SDKs against the same fakes: same answers, and the requests that our providers send."""
+"""The vendors' own SDKs against the same fakes: the same answers and requests as our providers'."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -25,7 +25,7 @@ SAMPLING = {"model": "m", "max_tokens": 1024}
 
 
 def _sent(request: RecordedRequest) -> tuple[str, Mapping[str, str]]:
-    """Where a request went, and the headers that count."""
+    """Return a request's path and relevant headers."""
     names = ("authorization", "content-type", "anthropic-version", "x-api-key")
     headers = {name.lower(): value for name, value in request.headers.items()}
     return request.path, {name: headers[name] for name in names if name in headers}
@@ -37,10 +37,10 @@ async def test_openai_provider_matches_official_sdk() -> None:
         sdk = AsyncOpenAI(api_key=server.api_key, base_url=server.base_url)
         ours = await provider.generate(MESSAGES)
         *_, end = await collect(provider)
-        asked: dict[str, Any] = {**SAMPLING, "messages": MESSAGES, "temperature": 0.7}
-        theirs = await sdk.chat.completions.create(**asked)
+        call_options: dict[str, Any] = {**SAMPLING, "messages": MESSAGES, "temperature": 0.7}
+        theirs = await sdk.chat.completions.create(**call_options)
         stream = await sdk.chat.completions.create(
-            **asked, stream=True, stream_options={"include_usage": True}
+            **call_options, stream=True, stream_options={"include_usage": True}
         )
         chunks = [chunk async for chunk in stream]
         assert await provider.list_models() == [model.id async for model in sdk.models.list()]
@@ -67,10 +67,10 @@ async def test_anthropic_provider_matches_official_sdk() -> None:
         sdk = AsyncAnthropic(api_key=server.api_key, base_url=server.base_url)
         ours = await provider.generate(MESSAGES)
         *_, end = await collect(provider)
-        asked: dict[str, Any] = {**SAMPLING, "system": system, "messages": conversation}
-        asked["extra_body"] = {"temperature": 0.7}
-        theirs = await sdk.messages.create(**asked)
-        events = [event async for event in await sdk.messages.create(**asked, stream=True)]
+        call_options: dict[str, Any] = {**SAMPLING, "system": system, "messages": conversation}
+        call_options["extra_body"] = {"temperature": 0.7}
+        theirs = await sdk.messages.create(**call_options)
+        events = [event async for event in await sdk.messages.create(**call_options, stream=True)]
         assert await provider.list_models() == [model.id async for model in sdk.models.list()]
         await provider.aclose()
         await sdk.close()
@@ -85,17 +85,17 @@ async def test_anthropic_provider_matches_official_sdk() -> None:
     assert ours.content == end.response.content == block.text == text
 
 
-# Fault 11: what the SDKs make of the fakes' refusals of requests that are too long
+# Fault 11: the SDKs' errors for requests that the fakes reject as too long
 async def test_context_overflow_matches_official_sdk_errors() -> None:
-    asked: dict[str, Any] = {**SAMPLING, "messages": MESSAGES[1:]}
+    call_options: dict[str, Any] = {**SAMPLING, "messages": MESSAGES[1:]}
     async with FakeOpenAI() as first, FakeAnthropic() as second:
         first.unscripted = second.unscripted = SmallContext(20)
         openai = AsyncOpenAI(api_key=first.api_key, base_url=first.base_url, max_retries=0)
         with pytest.raises(openai_sdk.BadRequestError) as of_openai:
-            await openai.chat.completions.create(**asked)
+            await openai.chat.completions.create(**call_options)
         anthropic = AsyncAnthropic(api_key=second.api_key, base_url=second.base_url, max_retries=0)
         with pytest.raises(anthropic_sdk.BadRequestError) as of_anthropic:
-            await anthropic.messages.create(**asked)
+            await anthropic.messages.create(**call_options)
         await openai.close()
         await anthropic.close()
     error = of_openai.value

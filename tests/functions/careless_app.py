@@ -1,4 +1,4 @@
-"""An app without a framework that does what ASGI forbids."""
+"""An app without a framework that violates ASGI."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,7 +9,7 @@ from tests.functions.gated_stream import gated_tokens, say
 
 
 async def careless(scope: Scope, receive: Receive, send: Send) -> None:
-    """An app without a framework that does what ASGI forbids, by path."""
+    """Violate ASGI in a way selected by the path."""
     if scope["type"] == "lifespan":
         raise NotImplementedError("no lifespan here")
     await receive()
@@ -31,7 +31,7 @@ async def send_half(send: Send) -> None:
 
 
 async def send_deaf(send: Send) -> None:
-    """Neither listens for the disconnect nor stops."""
+    """Send without listening for the disconnect or stopping."""
     for _ in range(50):
         await send({"type": "http.response.body", "body": b"x" * 1000, "more_body": True})
         await asyncio.sleep(0.001)
@@ -43,12 +43,12 @@ async def slow_to_close() -> AsyncIterator[bytes]:
         async for piece in gated_tokens():
             yield piece
     finally:
-        await asyncio.sleep(0.05)  # as giving a connection back takes time
+        await asyncio.sleep(0.05)  # as returning a connection takes time
         say("slow generator closed")
 
 
 async def send_first_piece(send: Send) -> None:
-    """Drops a generator half-way."""
+    """Send the first piece of a generator, and drop it."""
     async for piece in slow_to_close():
         await send({"type": "http.response.body", "body": piece, "more_body": True})
         break

@@ -1,4 +1,4 @@
-"""A stream of lines that a test opens one by one, and the function's log."""
+"""A stream of lines that a test releases one by one, and the function's log."""
 
 import asyncio
 import os
@@ -10,7 +10,7 @@ def say(text: str) -> None:
 
 
 async def gated_tokens() -> AsyncIterator[bytes]:
-    """Lines from ``GATE`` (host:port): a stand-in for a provider's stream."""
+    """Yield lines from ``GATE`` (host:port), as a stand-in for a provider's stream."""
     host, port = os.environ["GATE"].split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     try:

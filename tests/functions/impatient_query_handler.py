@@ -1,4 +1,4 @@
-"""The query function as its bundle holds it, which looks for a missing key again after half a second."""
+"""The bundled query function, which looks for a missing key again after half a second."""
 
 from tests.functions.keyless_query_handler import BundlePathFinder
 from vectorforge.aws.handlers.query import QueryFunction

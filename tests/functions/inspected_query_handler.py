@@ -1,4 +1,4 @@
-"""The query function, which also answers ``{"inspect": true}`` with what its process holds."""
+"""The query function, which also answers ``{"inspect": true}`` with its process's resources."""
 
 import asyncio
 import gc
@@ -12,7 +12,7 @@ from vectorforge.aws.handlers.query import QueryFunction
 
 
 class InspectedQueryFunction:
-    """Passes everything else on, with what our runtime calls on a handler."""
+    """Wraps a handler, with the methods that our runtime calls."""
 
     def __init__(self) -> None:
         self._function = QueryFunction()
@@ -28,7 +28,7 @@ class InspectedQueryFunction:
 
 
 def _held() -> dict[str, int]:
-    """Counts of what could leak; memory in bytes."""
+    """Return counts of resources that could leak; memory in bytes."""
     gc.collect()
     found = [thing for thing in gc.get_objects() if type(thing) in _KINDS]
     descriptors = [_target(path) for path in Path("/proc/self/fd").iterdir()]
@@ -51,7 +51,7 @@ _KINDS = (asyncio.Task, AsyncGeneratorType, CoroutineType)
 def _target(path: Path) -> str:
     try:
         return str(path.readlink())
-    except FileNotFoundError:  # the one that read the folder
+    except FileNotFoundError:  # the one that reads the folder
         return ""
 
 

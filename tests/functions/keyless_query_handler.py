@@ -1,4 +1,4 @@
-"""The query function as its bundle holds it: without the packages of the local embedding model."""
+"""The bundled query function: without the packages of the local embedding model."""
 
 import sys
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from vectorforge.embedding.registry import _LOCAL_PACKAGES
 
 
 class BundlePathFinder(PathFinder):
-    """Finds what is in a bundle."""
+    """Import finder limited to a bundle's packages."""
 
     @classmethod
     def find_spec(

@@ -1,4 +1,4 @@
-"""The migrate function in a process of its own, and the stack that waits for its answers."""
+"""The migrate function in a separate process, and the stack that waits for its responses."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ def event(name: str) -> dict[str, Any]:
 
 
 class Stack:
-    """Where CloudFormation waits for answers: a presigned S3 address."""
+    """CloudFormation's endpoint for responses: a presigned S3 address."""
 
     def __init__(self) -> None:
         self.answers: list[dict[str, Any]] = []
@@ -83,7 +83,7 @@ def running(server: ThreadingHTTPServer) -> Iterator[None]:
 
 
 def url_of(conninfo: str, password: str | None = None, **changes: str) -> str:
-    """A URL, as the settings hold it."""
+    """Return a connection string as a URL for the settings."""
     parts = {**conninfo_to_dict(conninfo), **changes}
     credentials = f"{parts['user']}:{password}" if password else parts["user"]
     port = parts.get("port", 5432)
@@ -93,7 +93,7 @@ def url_of(conninfo: str, password: str | None = None, **changes: str) -> str:
 async def invoke(
     environment: dict[str, str], *events: tuple[dict[str, Any], int], library: Path = ROOT / "shared"
 ) -> tuple[list[dict[str, Any] | None], str]:
-    """What one process answers to these (event, remaining milliseconds), and everything it printed."""
+    """Invoke one process with these (event, remaining milliseconds); return its responses and output."""
     path = os.pathsep.join([str(library), str(ROOT)])
     process = await asyncio.create_subprocess_exec(
         sys.executable,

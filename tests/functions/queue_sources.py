@@ -1,4 +1,4 @@
-"""Functions behind a queue, and what their event sources report."""
+"""Functions behind a queue, and the reports of their event sources."""
 
 import asyncio
 from pathlib import Path
@@ -17,7 +17,7 @@ from infra.emulator.lambda_service.queue_event_source import (
 HERE = Path(__file__).parent
 
 
-LONG = "1000"  # a visibility timeout that no test waits for
+LONG = "1000"  # a visibility timeout longer than any test
 
 
 def consumer(**settings: Any) -> FunctionConfiguration:
@@ -32,7 +32,7 @@ def consumer(**settings: Any) -> FunctionConfiguration:
 
 
 class Batches:
-    """What a source tells of its batches."""
+    """Reports of an event source about its batches."""
 
     def __init__(self) -> None:
         self.results: asyncio.Queue[BatchResult] = asyncio.Queue()
@@ -41,7 +41,7 @@ class Batches:
         await self.results.put(result)
 
     async def until(self, count: int) -> list[BatchResult]:
-        """Batches until so many records have come."""
+        """Wait for this number of records, and return the batches."""
         batches: list[BatchResult] = []
         while sum(len(batch.records) for batch in batches) < count:
             batches.append(await self.results.get())
@@ -49,14 +49,14 @@ class Batches:
 
 
 def left_in(sqs: Any, url: str) -> tuple[int, int]:
-    """Messages that wait, and messages that were received and not deleted."""
+    """Return the numbers of waiting messages and of received, undeleted ones."""
     names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
     attributes = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]
     return int(attributes[names[0]]), int(attributes[names[1]])
 
 
 class RecordingFunction:
-    """Takes every event at once and answers that all is well; can be throttled or held."""
+    """Accepts every event immediately with success; can be throttled or held."""
 
     def __init__(self) -> None:
         self.events: list[dict[str, Any]] = []

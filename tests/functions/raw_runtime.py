@@ -1,4 +1,4 @@
-"""A runtime that speaks the Runtime API byte by byte, well or badly."""
+"""A runtime that speaks the Runtime API byte by byte, correctly or not."""
 
 import asyncio
 from collections.abc import Iterable
@@ -31,7 +31,7 @@ class RawRuntime:
         self.writer.close()
 
     async def next(self) -> tuple[dict[str, str], bytes]:
-        """Headers (lower case) and body of the next event."""
+        """Return headers (lower case) and body of the next event."""
         status, headers, body = await self.request("GET", "/invocation/next")
         assert status == 200, body
         return headers, body

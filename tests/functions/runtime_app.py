@@ -106,7 +106,7 @@ async def fails_before() -> StreamingResponse:
 async def fails_after() -> StreamingResponse:
     async def pieces() -> AsyncIterator[bytes]:
         yield b"begun"
-        await asyncio.sleep(0.2)  # until the front door has passed the beginning on
+        await asyncio.sleep(0.2)  # until the front door has relayed the beginning
         raise ValueError(SECRET)
 
     return StreamingResponse(pieces())
@@ -153,7 +153,7 @@ async def ignores_cancellation() -> StreamingResponse:
             try:
                 await asyncio.sleep(0.1)
                 yield b"late"
-            except asyncio.CancelledError:  # anyio cancels again and again
+            except asyncio.CancelledError:  # anyio cancels repeatedly
                 continue
 
     return StreamingResponse(pieces())
@@ -191,7 +191,7 @@ buffered = Mangum(app, lifespan="off")
 
 
 def plain(event: Any, context: Any) -> Any:
-    """A handler that has nothing to do with ASGI."""
+    """Handle events without ASGI."""
     if event == "fail":
         raise ValueError("plain failure")
     if event == "surrogate":
@@ -204,7 +204,7 @@ slow_handler = StreamingHandler(slow_app, deadline_margin_s=0.6)
 
 
 def hides_its_handler(event: Any, context: Any) -> Any:
-    """Its lifespan is entered by the first request."""
+    """Enter the lifespan with the first request."""
     return slow_handler(event, context)
 
 
@@ -212,7 +212,7 @@ slow_to_leave = StreamingHandler(FastAPI(lifespan=never_left, routes=app.routes)
 
 
 def plain_that_waits(event: Any, context: Any) -> None:
-    """A handler that has nothing to do with ASGI, and takes its time."""
+    """Handle events without ASGI, slowly."""
     say("blocking")
     time.sleep(60)
 
@@ -241,7 +241,7 @@ failing_startup = StreamingHandler(FastAPI(lifespan=failing_lifespan))
 
 
 class Started:
-    """A handler with hooks of its own, as a composed function has."""
+    """A handler with its own hooks, as in a composed function."""
 
     def startup(self) -> None:
         say("startup")

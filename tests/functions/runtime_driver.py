@@ -1,4 +1,4 @@
-"""What test_runtime_*.py share: events, running functions, a provider that the test opens line by line."""
+"""Helpers of test_runtime_*.py: events, running functions, a provider released line by line."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ DELIMITER = b"\0" * 8
 
 
 def http_event(path: str, *, method: str = "GET") -> dict[str, Any]:
-    """A Function URL's event (payload 2.0), from the one in ``events/``."""
+    """Return a Function URL's event (payload 2.0), from the one in ``events/``."""
     event: dict[str, Any] = json.loads((ROOT / "events" / "query_function_url_query.json").read_text())
     event["rawPath"] = event["requestContext"]["http"]["path"] = path
     event["requestContext"]["http"]["method"] = method
@@ -25,7 +25,7 @@ def http_event(path: str, *, method: str = "GET") -> dict[str, Any]:
 
 
 def function(handler: str, module: str = "runtime_app", **settings: Any) -> FunctionProcess:
-    """A handler of an app beside this file, under the streaming runtime unless ``command`` is given."""
+    """Run a handler of an app in this folder, under the streaming runtime unless ``command`` is given."""
     configuration = FunctionConfiguration(
         handler=f"tests.functions.{module}.{handler}", task_root=ROOT, **settings
     )
@@ -42,7 +42,7 @@ async def answer(process: FunctionProcess, event: Any, **options: Any) -> Invoca
 
 
 def prelude_and_body(invocation: Invocation) -> tuple[dict[str, Any], bytes]:
-    """What a streamed response says before the delimiter and after it."""
+    """Return the prelude and the body of a streamed response."""
     head, delimiter, body = invocation.body.partition(DELIMITER)
     assert delimiter, invocation.body[:200]
     prelude: dict[str, Any] = json.loads(head)
@@ -50,21 +50,21 @@ def prelude_and_body(invocation: Invocation) -> tuple[dict[str, Any], bytes]:
 
 
 def reported_error(invocation: Invocation) -> tuple[str, str]:
-    """Type and message of the reported error; awslambdaric names the type in the body only."""
+    """Return type and message of the reported error; awslambdaric has the type in the body only."""
     assert invocation.error is not None
     error = json.loads(invocation.error.payload)
     return error["errorType"], error["errorMessage"]
 
 
 async def json_body(process: FunctionProcess, path: str) -> dict[str, Any]:
-    """The JSON that a path of the app answers."""
+    """Return the JSON response of a path of the app."""
     _, body = prelude_and_body(await answer(process, http_event(path)))
     decoded: dict[str, Any] = json.loads(body)
     return decoded
 
 
 class Gate:
-    """A TCP server as a provider: each connection gets the lines that the test releases, when it does."""
+    """A TCP server as a provider: each connection gets lines when the test releases them."""
 
     def __init__(self) -> None:
         self.connected = asyncio.Semaphore(0)
@@ -73,7 +73,7 @@ class Gate:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[dict[str, str]]:
-        """Listen; gives the environment variable that names the place."""
+        """Listen, and return the environment variable with the address."""
         server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
         host, port = server.sockets[0].getsockname()[:2]
         try:
@@ -85,7 +85,7 @@ class Gate:
             await server.wait_closed()
 
     def release(self, line: str, connection: int = -1) -> None:
-        """Let a token out."""
+        """Release a token."""
         self._lines[connection].put_nowait(line.encode() + b"\n")
 
     def end(self, connection: int = -1) -> None:

@@ -46,10 +46,10 @@ directly = logger.inject_lambda_context(tracer.capture_lambda_handler(streaming)
 
 
 def swallows(event: Any, context: Any) -> Any:
-    """As a decorator that puts something of its own in the place of what it got."""
+    """Replace the response, as some decorators do."""
     response = dict(streaming(event, context))
     assert response == {"statusCode": 200, "streamed": True, "complete": True}
-    return object()  # awslambdaric cannot make JSON of it
+    return object()  # awslambdaric cannot serialize it as JSON
 
 
 def streams_twice(event: Any, context: Any) -> Any:

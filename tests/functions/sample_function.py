@@ -24,7 +24,7 @@ app = FastAPI()
 
 @app.api_route("/echo/{rest:path}", methods=["GET", "POST"])
 async def echo(request: Request) -> dict[str, Any]:
-    """Answer what arrived."""
+    """Return the request."""
     event = request.scope["aws.event"]
     return {
         "path": request.url.path,
@@ -38,7 +38,7 @@ async def echo(request: Request) -> dict[str, Any]:
 
 @app.get("/bytes")
 async def raw_bytes() -> Response:
-    """Answer something that is no text, with cookies."""
+    """Return bytes that are not text, with cookies."""
     response = Response(bytes(range(256)), media_type="application/octet-stream", status_code=201)
     response.set_cookie("a", "1")
     response.set_cookie("b", "2")
@@ -47,7 +47,7 @@ async def raw_bytes() -> Response:
 
 @app.get("/pieces")
 async def pieces() -> StreamingResponse:
-    """Answer in pieces, which Mangum joins."""
+    """Return a body in pieces, which Mangum joins."""
 
     async def produce() -> AsyncIterator[bytes]:
         for number in range(3):
@@ -61,7 +61,7 @@ http = Mangum(app, lifespan="off", text_mime_types=["text/", "application/json"]
 
 
 def plain(event: Any, context: Any) -> Any:
-    """Do what the event says."""
+    """Act as set in the event."""
     match event:
         case {"exit": code}:
             os._exit(code)
@@ -87,7 +87,7 @@ def plain(event: Any, context: Any) -> Any:
 
 
 def background(event: Any, context: Any) -> Any:
-    """Leave a thread behind that writes the time to a file for as long as it may run."""
+    """Leave a running thread that writes the time to a file."""
 
     def work() -> None:
         with Path(event["file"]).open("a") as file:
@@ -112,7 +112,7 @@ def relay(event: Any, context: Any) -> None:
 
 
 def consume(event: Any, context: Any) -> Any:
-    """Report as failed what says so, and answer what the first body says when it says something else."""
+    """Report the messages that are marked as failed, or return the answer in the first body."""
     bodies = [record["body"] for record in event["Records"]]
     if bodies[0].startswith("answer "):
         return json.loads(bodies[0].removeprefix("answer "))

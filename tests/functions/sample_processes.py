@@ -16,7 +16,7 @@ HERE = Path(__file__).parent
 
 
 SLOW_S = 120.0
-"""For what must not be cut short on a busy machine."""
+"""Timeout for steps that must not be cut short on a busy machine."""
 
 
 def configuration(handler: str = "plain", **settings: Any) -> FunctionConfiguration:

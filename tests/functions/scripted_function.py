@@ -1,4 +1,4 @@
-"""A function whose runtime is the test, and the front doors before it."""
+"""A function whose runtime is the test, and the front doors in front of it."""
 
 import json
 from collections.abc import Callable
@@ -28,12 +28,12 @@ class ScriptedFunction:
         return self.invocations[-1]
 
     async def next(self) -> tuple[str, dict[str, Any]]:
-        """Request id and event of the next invocation."""
+        """Return request id and event of the next invocation."""
         headers, body = await self.runtime.next()
         return headers["lambda-runtime-aws-request-id"], json.loads(body)
 
     async def answer(self, answer: object) -> dict[str, Any]:
-        """Give an answer to the next event; bytes go as they are."""
+        """Answer the next event; bytes are sent unchanged."""
         request_id, event = await self.next()
         body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
         await self.runtime.request("POST", f"/invocation/{request_id}/response", body)

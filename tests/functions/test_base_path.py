@@ -47,21 +47,21 @@ async def check_mounted(url: str, root_path: str, tenant: str) -> None:
 async def test_rest_api_stage_is_root_path(surroundings: QuerySurroundings, mode: Mode) -> None:
     async with (
         FunctionProcess(query_function(surroundings, mode)) as process,
-        RestApi(process, response_mode=mode, stage="prod") as door,
+        RestApi(process, response_mode=mode, stage="prod") as front_door,
     ):
-        await check_mounted(f"{door.url}/prod", "/prod", surroundings.tenant)
+        await check_mounted(f"{front_door.url}/prod", "/prod", surroundings.tenant)
 
 
 async def test_http_api_stage_is_root_path(surroundings: QuerySurroundings) -> None:
     async with (
         FunctionProcess(query_function(surroundings, "buffered")) as process,
-        HttpApi(process, stage="dev") as door,
+        HttpApi(process, stage="dev") as front_door,
     ):
-        await check_mounted(f"{door.url}/dev", "/dev", surroundings.tenant)
+        await check_mounted(f"{front_door.url}/dev", "/dev", surroundings.tenant)
 
 
 async def test_custom_domain_base_path_is_root_path(surroundings: QuerySurroundings) -> None:
     function = query_function(surroundings, "buffered")
     function = replace(function, environment={**function.environment, "VECTORFORGE_BASE_PATH": "rag/"})
-    async with FunctionProcess(function) as process, HttpApi(process) as door:
-        await check_mounted(f"{door.url}/rag", "/rag", surroundings.tenant)
+    async with FunctionProcess(function) as process, HttpApi(process) as front_door:
+        await check_mounted(f"{front_door.url}/rag", "/rag", surroundings.tenant)

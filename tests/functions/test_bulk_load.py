@@ -1,4 +1,4 @@
-"""Batches of a bulk load: what becomes of each object, once whatever happens, and what is worth a retry."""
+"""Batches of a bulk load: each object's result, exactly once, and retryable errors."""
 
 import asyncio
 import json
@@ -49,15 +49,15 @@ class Load:
             self.aws.client("s3").put_object(Bucket=BUCKET, Key=key, Body=body.encode())
 
     async def run(self, *keys: str, seconds: float = 60, **more: Any) -> Report:
-        """One invocation with what the state machine sends."""
+        """Invoke the function with a batch of the state machine."""
         items = [{"Key": key, "Etag": '"0"', "Size": 1, "LastModified": 1_795_302_600} for key in keys]
         batch = {"action": "ingest_objects", "bucket": BUCKET, "Items": items, **more}
         answer = await handle(self.application, json.loads(json.dumps(batch)), Deadline.after(seconds))
         assert answer is not None
         assert [entry["key"] for entry in answer["objects"]] == list(keys)
         counts = {status: n for status, n in answer.items() if isinstance(n, int)}
-        told = [entry["status"] for entry in answer["objects"]]
-        assert counts == {status: told.count(status) for status in counts}
+        reported = [entry["status"] for entry in answer["objects"]]
+        assert counts == {status: reported.count(status) for status in counts}
         return answer
 
     async def documents(self, collection: str = "docs") -> dict[str, str | None]:
@@ -155,7 +155,7 @@ async def test_object_ingested_by_event_is_unchanged(load: Load) -> None:
 
 
 async def test_restored_content_is_a_new_revision(load: Load, aws: FakeAws) -> None:
-    """Without versions its ETag is the same; only the time of its writing tells."""
+    """Without versions its ETag is unchanged; only the modification time differs."""
     key = "acme/docs/a.txt"
     for text in ("first", "second", "first"):
         load.put(key, text=text)
@@ -186,7 +186,7 @@ async def test_later_load_retries_failed_objects(load: Load) -> None:
 
 async def test_job_held_by_another_invocation_is_awaited(load: Load) -> None:
     load.put("acme/docs/a.txt")
-    await load.run("acme/docs/b.txt", "acme/docs/c/")  # opens, and finds nothing
+    await load.run("acme/docs/b.txt", "acme/docs/c/")  # has no objects
     assert await JobDispatcher(load.application.database).claim(60) is None
     load.embedder._delay_s = 1.0
     first = asyncio.create_task(load.run("acme/docs/a.txt"))

@@ -44,7 +44,7 @@ class Cloud:
     queue: Queue
     surroundings: QuerySurroundings
     application: Application
-    """For a look into the database."""
+    """Application for inspecting the database."""
 
     @property
     def tenant(self) -> TenantServices:
@@ -65,7 +65,7 @@ class Cloud:
         self.aws.client("s3").put_object(Bucket=BUCKET, Key=key, Body=text.encode())
 
     def batches(self, size: int) -> list[dict[str, Any]]:
-        """What the state machine hands to the function: what is listed, in batches."""
+        """Return the state machine's events: the listed objects, in batches."""
         pages = self.aws.client("s3").get_paginator("list_objects_v2").paginate(Bucket=BUCKET)
         listed = [
             {"Key": found["Key"], "Etag": found["ETag"], "Size": found["Size"]}
@@ -78,13 +78,13 @@ class Cloud:
         ]
 
     def expire_leases(self) -> None:
-        """As half a minute later."""
+        """Expire the leases, as after half a minute."""
         url = make_conninfo(self.surroundings.app_url, user="postgres")
         with psycopg.connect(url, autocommit=True) as admin:
             admin.execute("UPDATE vectorforge.ingestion_jobs SET lease_expires_at = now()")
 
     async def documents(self) -> dict[str, str | None]:
-        """The text of each document, by its key."""
+        """Return the text of each document by its key."""
         found = await self.tenant.find_collection("docs")
         documents, _ = await self.tenant.documents.list(found.id, limit=1000)
         prefix = f"s3://{BUCKET}/"
@@ -102,11 +102,11 @@ async def cloud(aws_server: FakeAws, fresh_database_url: str) -> AsyncIterator[C
 
 
 class StateMachine:
-    """The part of Step Functions that matters here: a batch that fails is handed over again.
+    """The part of Step Functions relevant here: failed batches are retried.
 
     Args:
-        function: Gets the batches; has as many processes as batches run at a time.
-        attempts: Invocations for one batch, at most.
+        function: Receives the batches; has as many processes as concurrent batches.
+        attempts: Maximum number of invocations per batch.
     """
 
     def __init__(self, cloud: Cloud, function: LambdaFunction, *, attempts: int = 8) -> None:
@@ -114,7 +114,7 @@ class StateMachine:
         self._function = function
         self._attempts = attempts
         self.errors: list[str] = []
-        """Types of the errors that made it try again."""
+        """Types of the errors that caused retries."""
 
     async def run(self, batches: list[dict[str, Any]], *, at_a_time: int) -> list[dict[str, str]]:
         slots = asyncio.Semaphore(at_a_time)
@@ -160,7 +160,7 @@ async def test_two_hundred_objects_with_kills_and_poison_are_stored_exactly_once
     assert codes == dict(zip(sorted(poison), ["document_unreadable", "invalid_input"], strict=True))
     assert await cloud.documents() == texts
     jobs = await cloud.tenant.jobs.list(limit=1000)
-    assert len(jobs) == 201  # one for each object that belongs to somebody
+    assert len(jobs) == 201  # one for each object that belongs to a tenant
     assert all(job.finished_at is not None for job in jobs)
 
 

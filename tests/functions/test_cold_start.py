@@ -1,4 +1,4 @@
-"""What a function does before its first event: it imports what it needs then, and connects to nothing."""
+"""Functions before their first event: imports are done, and no connection is open."""
 
 import asyncio
 import json
@@ -10,6 +10,7 @@ import pytest
 
 from infra.emulator.lambda_service.function_configuration import FunctionConfiguration
 from infra.emulator.lambda_service.function_process import FunctionProcess
+from tests.support.aws.fake_aws import aws_environment
 from tests.support.aws.fake_aws_faults import FaultyAws
 from tests.support.aws.query_events import load_event, response_of
 
@@ -34,7 +35,7 @@ NEVER_AT_IMPORT += ["mcp", "mcp_types", "cryptography", "jsonschema", "sse_starl
 ONLY_QUERY = ["fastapi", "starlette", "mangum"]
 """Other functions serve no HTTP."""
 NEEDED_FOR_HEALTH = {"aiohttp", "psycopg", "aws_lambda_powertools", "botocore"}
-"""Powertools imports botocore's top, which is a version and little else."""
+"""Powertools imports botocore's top-level package, which is little more than a version."""
 
 BEGINNING = """
 import sys
@@ -50,7 +51,7 @@ DEAD_DATABASE = "postgresql://vectorforge_app@127.0.0.1:1/x?connect_timeout=1"
 
 
 def modules_after(code: str, **environment: str) -> set[str]:
-    """Everything a fresh interpreter has imported after this code."""
+    """Return all modules that a new interpreter has imported after this code."""
     path = f"{ROOT}:{ROOT / 'shared'}"
     found = subprocess.run(
         [sys.executable, "-W", "error", "-c", BEGINNING + code + REPORT],
@@ -103,6 +104,30 @@ def test_init_phase_loads_http_client_of_default_providers(provider: str) -> Non
     assert "aiohttp" in imported
     assert top(imported) & set(NEVER_AT_IMPORT) <= NEEDED_FOR_HEALTH
     assert not {"botocore.client", "botocore.session"} & imported
+
+
+def test_init_phase_with_query_log_queue_loads_no_boto3() -> None:
+    imported = modules_after(
+        "from functions.query.handler import handler\nhandler.startup(); handler.shutdown()\n",
+        VECTORFORGE_DATABASE_URL=DEAD_DATABASE,
+        VECTORFORGE_OPENAI_API_KEY="sk-canary",
+        VECTORFORGE_QUERY_LOG_QUEUE_URL="http://127.0.0.1:1/123456789012/query-log",
+        **aws_environment("http://127.0.0.1:1"),
+    )
+    assert "aiohttp" in imported
+    assert not {"boto3", "botocore.client", "botocore.session"} & imported
+
+
+def test_handler_import_builds_no_validators_of_openapi_models() -> None:
+    modules_after(
+        "import functions.query.handler\n"
+        "from fastapi.openapi.models import OpenAPI\n"
+        "from pydantic import BaseModel\n"
+        "class Later(BaseModel): pass\n"
+        "assert (OpenAPI.__pydantic_complete__, Later.__pydantic_complete__) == (False, True)\n"
+        "info = {'title': 'x', 'version': '1'}\n"
+        "OpenAPI.model_validate({'openapi': '3.1.0', 'info': info, 'paths': {}})\n"
+    )
 
 
 @pytest.mark.parametrize("snap_start", [False, True])

@@ -1,4 +1,4 @@
-"""Uploaded files go with what was made of them, and later messages bring nothing back (issue 8, point 3)."""
+"""Uploaded files are erased with their documents, and later messages do not restore them."""
 
 import json
 from collections.abc import AsyncIterator, Iterator
@@ -49,7 +49,7 @@ async def application(fresh_database_url: str, queue: Queue) -> AsyncIterator[Ap
 
 
 def notification(key: str) -> str:
-    """What S3 sends when an object was written."""
+    """Return S3's notification of a written object."""
     s3 = {"bucket": {"name": BUCKET}, "object": {"key": key.replace(" ", "+"), "sequencer": "01"}}
     record = {"eventSource": "aws:s3", "eventName": "ObjectCreated:Put", "s3": s3}
     return json.dumps({"Records": [record]})
@@ -63,7 +63,7 @@ async def upload(s3: Any, application: Application, queue: Queue, *keys: str) ->
 
 
 async def deliver(application: Application, queue: Queue) -> list[str]:
-    """Give the function all messages; the ids of those that have to come again."""
+    """Deliver all messages to the function; return the ids of those to redeliver."""
     failed: list[str] = []
     while records := queue.receive():
         answer = await handle(application, {"Records": records}, Deadline.after(60))
@@ -89,13 +89,11 @@ def listed(s3: Any) -> set[str]:
 async def erase_from_the_query_function(
     application: Application, database_url: str, subject: Subject
 ) -> Erasure:
-    """It may not delete files, so it leaves them to the ingest function."""
+    """Erase from the query function, which may not delete files and leaves them to the ingest function."""
     eraser = application.for_tenant("acme").eraser
     done = await eraser.run(await eraser.begin(subject, logs="text", requested_by="test"))
     assert (done.is_done, done.stage) == (False, "objects")
-    with psycopg.connect(
-        make_conninfo(database_url, user="postgres")
-    ) as connection:  # the lease's time is over
+    with psycopg.connect(make_conninfo(database_url, user="postgres")) as connection:  # the lease has expired
         connection.execute("UPDATE vectorforge.erasures SET lease_expires_at = now() - interval '1 second'")
     assert await handle(application, {"source": "aws.events"}, Deadline.after(60)) is None  # the schedule
     found = await eraser.erasures.find_by_id(done.id)

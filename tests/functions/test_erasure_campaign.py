@@ -1,4 +1,4 @@
-"""The erasure campaign (issue 8), short: ``make campaign ARGS="erasure"`` runs a large one."""
+"""A short erasure campaign; ``make campaign ARGS="erasure"`` runs a large one."""
 
 from collections.abc import Callable
 
@@ -14,5 +14,5 @@ async def test_erasure_leaves_no_trace_in_dump_queues_and_logs(
     with FakeAws() as aws:
         for name, value in aws.environment.items():
             monkeypatch.setenv(name, value)
-        findings = await run_campaign(make_database(), aws, passages=300)
+        findings = await run_campaign(make_database(), aws, chunks=300)
     assert findings.violations(limit_s=float("inf")) == []

@@ -29,7 +29,7 @@ async def test_exec_wrapper_replaces_managed_runtime(tmp_path: Path, options: li
     command = [str(service)]
     async with function("handler", command=command) as process:
         assert (await json_body(process, "/echo"))["path"] == "/echo"
-        assert process.pid == (await json_body(process, "/echo"))["pid"]  # replaced, not started beside
+        assert process.pid == (await json_body(process, "/echo"))["pid"]  # replaced, not started in addition
 
 
 def test_exec_wrapper_preserves_option_order(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The query function learns from a secret whose keys API Gateway has checked. C34, issue 16's item 25."""
+"""The query function maps keys that API Gateway has checked to tenants by a secret. C34."""
 
 import asyncio
 import json
@@ -48,12 +48,12 @@ async def surroundings(
 def function_of(
     surroundings: QuerySurroundings, aws: FaultyAws, mode: Mode = "stream", **variables: str
 ) -> FunctionConfiguration:
-    """With the secret's name, and no key of a front door in its environment."""
-    told = {"VECTORFORGE_GATEWAY_KEY_SECRET_ID": SECRET_ID, "VECTORFORGE_SECRET_MAX_AGE_S": "1"}
-    return query_function(surroundings, mode, variables={**aws.environment, **told, **variables})
+    """Configure the function with the secret's name, and no front-door key in its environment."""
+    secret_settings = {"VECTORFORGE_GATEWAY_KEY_SECRET_ID": SECRET_ID, "VECTORFORGE_SECRET_MAX_AGE_S": "1"}
+    return query_function(surroundings, mode, variables={**aws.environment, **secret_settings, **variables})
 
 
-def asking() -> Event:
+def query_event() -> Event:
     return load_event(KEY_EVENT, body={"query": "How long does a refund take?"})
 
 
@@ -63,8 +63,8 @@ async def ask(function: FunctionProcess, event: Event) -> tuple[int, str]:
 
 
 async def sources(function: FunctionProcess) -> list[str]:
-    """What the holder of the key finds: only one tenant has a document."""
-    status, body = await ask(function, asking())
+    """Query as the holder of the key: only one tenant has a document."""
+    status, body = await ask(function, query_event())
     assert status == 200, body
     return [passage["source"] for passage in json.loads(body)["context"]]
 
@@ -88,14 +88,14 @@ async def test_changed_key_map_is_read_after_max_age(
 ) -> None:
     account.put_secret(SECRET_ID, {"k3yidother": surroundings.tenant})
     async with FunctionProcess(function_of(surroundings, account)) as function:
-        status, body = await ask(function, asking())
+        status, body = await ask(function, query_event())
         assert (status, json.loads(body)["code"]) == (401, "unauthenticated")
         account.put_secret(SECRET_ID, {KEY_ID: surroundings.tenant})
         await asyncio.sleep(1.1)
         assert await sources(function) == ["refunds.txt"]
         account.put_secret(SECRET_ID, {})
         await asyncio.sleep(1.1)
-        assert (await ask(function, asking()))[0] == 401
+        assert (await ask(function, query_event()))[0] == 401
         assert function.starts == 1
 
 
@@ -117,14 +117,14 @@ async def test_unusable_secret_rejects_its_keys(
     if content is not None:
         account.put_secret(SECRET_ID, content)
     async with FunctionProcess(function_of(surroundings, account)) as function:
-        status, body = await ask(function, asking())
+        status, body = await ask(function, query_event())
         problem = json.loads(body)
         assert (status, problem["code"]) == (503, "gateway_keys_unavailable"), body
         for internal in (SECRET_ID, "canary", "Secret", "arn:", "VECTORFORGE"):
             assert internal not in body
         assert (await ask(function, load_event(HEALTH)))[0] == 200
         good = load_event(URL_EVENT, x_api_key=key_of(surroundings.tenant))
-        assert (await ask(function, good))[0] == 200  # who came another way
+        assert (await ask(function, good))[0] == 200  # a caller through another front door
         account.put_secret(SECRET_ID, {KEY_ID: surroundings.tenant})
         await asyncio.sleep(1.1)
         assert await sources(function) == ["refunds.txt"]
@@ -145,7 +145,7 @@ async def test_outage_retains_last_key_map_and_denial_does_not(
         assert time.monotonic() - began < 5
         account.failure = DENIED
         await asyncio.sleep(1.1)
-        status, body = await ask(function, asking())
+        status, body = await ask(function, query_event())
         assert (status, json.loads(body)["code"]) == (503, "gateway_keys_unavailable"), body
         assert "canary" not in body + function.output.text
 
@@ -158,7 +158,7 @@ async def test_credential_scopes_apply_to_key_in_secret(
     configuration = function_of(surroundings, account, VECTORFORGE_CREDENTIAL_SCOPES=scopes)
     async with FunctionProcess(configuration) as function:
         assert await sources(function) == ["refunds.txt"]
-        making = {**asking(), "path": "/v1/collections", "body": json.dumps({"name": "new"})}
+        making = {**query_event(), "path": "/v1/collections", "body": json.dumps({"name": "new"})}
         status, body = await ask(function, making)
         assert (status, json.loads(body)["code"]) == (403, "insufficient_scope"), body
 
@@ -170,5 +170,5 @@ async def test_scope_for_unknown_key_makes_gateway_keys_unavailable(
     scopes = json.dumps({"k3yidmisspelt": "read"})
     configuration = function_of(surroundings, account, VECTORFORGE_CREDENTIAL_SCOPES=scopes)
     async with FunctionProcess(configuration) as function:
-        status, body = await ask(function, asking())
+        status, body = await ask(function, query_event())
         assert (status, json.loads(body)["code"]) == (503, "gateway_keys_unavailable"), body

@@ -36,7 +36,7 @@ async def test_job_without_message_is_found_by_the_schedule(stage: Stage) -> Non
     assert await JobDispatcher(stage.application.database).claim(60) is not None
     assert await stage.deliver() == (2, [])
     stage.queue.purge()
-    await stage.tenant.jobs.finish(older)  # by a worker that was killed just then
+    await stage.tenant.jobs.finish(older)  # by a worker that was killed at that moment
     assert (await stage.look(younger)).status == "queued"
     assert await handle(stage.application, event("ingest_scheduled"), Deadline.after(60)) is None
     assert (await stage.look(younger)).status == "succeeded"
@@ -91,7 +91,7 @@ async def test_message_of_slow_document_stays_invisible(stage: Stage) -> None:
     assert await working == {"batchItemFailures": []}
     assert (await stage.look(job_id)).status == "succeeded"
     await asyncio.sleep(2.2)
-    assert len(stage.queue.receive()) == 1  # not deleted here, and nobody holds it any more
+    assert len(stage.queue.receive()) == 1  # not deleted here, and no worker holds it any more
 
 
 # faults.md row 41, for ingestion
@@ -121,7 +121,7 @@ async def test_schedule_deletes_expired_logs(stage: Stage) -> None:
 async def test_delayed_model_change_continues_by_a_later_message(
     aws: FakeAws, fresh_database_url: str
 ) -> None:
-    """It waits for its provider, and then for its own rate: a batch of two passages in a minute."""
+    """The change waits for its provider, then for its own rate: a batch of two chunks per minute."""
     queue = Queue(aws.client("sqs"), "ingestion")
     new = FailingOnce(name="new", dimension=96)
     async with build(
@@ -142,14 +142,14 @@ async def test_delayed_model_change_continues_by_a_later_message(
         assert await stage.deliver() == (1, [])
         assert sorted(new.texts) == sorted(set(new.texts))
         assert len(new.texts) == 2
-        assert queue.count() == (0, 0, 1)  # seen in a minute
+        assert queue.count() == (0, 0, 1)  # visible in a minute
         assert await stage.application.background.worker.run_next() is False
 
 
 async def test_schedule_that_resumes_a_model_change_hands_it_on(
     aws: FakeAws, fresh_database_url: str
 ) -> None:
-    """Else a change whose message was lost would advance by one batch every five minutes."""
+    """Otherwise a change whose message was lost would advance by one batch every five minutes."""
     queue = Queue(aws.client("sqs"), "ingestion")
     new = HashingEmbedder(name="new", dimension=96)
     async with build(
@@ -164,4 +164,4 @@ async def test_schedule_that_resumes_a_model_change_hands_it_on(
         assert 0 < len(new.texts) < 200
         assert queue.count() == (0, 0, 1)
         assert await handle(application, {"source": "aws.events"}, Deadline.after(60)) is None
-        assert queue.count() == (0, 0, 1)  # one that finds the pause adds none
+        assert queue.count() == (0, 0, 1)  # a run during the pause adds none

@@ -1,4 +1,4 @@
-"""Ingestion jobs through SQS: announced, run, rejected, without loss or duplicates."""
+"""Ingestion jobs through SQS: enqueued, run, rejected, without loss or duplicates."""
 
 import asyncio
 import json
@@ -104,7 +104,7 @@ async def test_waiting_jobs_keep_one_message(stage: Stage) -> None:
         pass
     assert stage.queue.count() == (0, 0, 1)  # of the job that another worker holds
 
-    await stage.tenant.jobs.release(claimed.job_id)  # that worker had to stop, and says so
+    await stage.tenant.jobs.release(claimed.job_id)  # that worker had to stop, and reports it
     await stage.application.background.announce_job(TENANT, claimed.job_id)
     assert await stage.deliver() == (1, [])
     assert [(await stage.look(job)).status for job in jobs] == ["succeeded"] * 20

@@ -1,4 +1,4 @@
-"""The ingest function as a process on the Lambda service: frozen, killed, timed out, delivered to."""
+"""The ingest function as a process on the Lambda service: freezes, kills, timeouts, deliveries."""
 
 import asyncio
 import dataclasses
@@ -35,13 +35,13 @@ from tests.support.vendors.fake_embeddings import Reply
 from vectorforge.aws.queues import AnnouncedJob
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.db.repositories.job_types import IngestionJob, NewJobItem
-from vectorforge.ingestion.embedding_prefetch import SMALL_BYTES
+from vectorforge.ingestion.group import SMALL_BYTES
 from vectorforge.types import DistanceMetric
 
 BUCKET = "uploads"
 TENANT = "acme"
 LONG = "word " * (SMALL_BYTES // 5)
-"""Makes a document too large for its vectors to be made together with others'."""
+"""Makes a document too large to share embedding requests with others."""
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ class Cloud:
     queue: Queue
     surroundings: QuerySurroundings
     application: Application
-    """For a look into the database."""
+    """Application for inspecting the database."""
     batches: list[BatchResult] = field(default_factory=list)
 
     @property
@@ -91,7 +91,7 @@ class Cloud:
         return FaultyQueueEventSource(function, self.queue.url, faults=faults or DeliveryFaults(), **options)
 
     async def job(self, *texts: str) -> UUID:
-        """A stored job and its message, in the queue."""
+        """Store a job and enqueue its message."""
         found = await self.tenant.collections.find_by_name("default")
         collection = found or await self.tenant.collections.create(
             "default",
@@ -121,7 +121,7 @@ class Cloud:
                 await asyncio.sleep(0.1)
 
     async def chunks(self) -> dict[str, list[str]]:
-        """The passages of each document, by its source."""
+        """Return the chunks of each document by its source."""
         found = await self.tenant.find_collection("default")
         documents, _ = await self.tenant.documents.list(found.id, limit=100)
         return {
@@ -153,8 +153,8 @@ async def test_document_sent_over_http_is_queryable(cloud: Cloud) -> None:
     async with (
         FunctionProcess(query) as answering,
         LambdaFunction(cloud.ingest()) as ingesting,
-        FunctionUrl(answering, response_mode="buffered") as door,
-        cloud.surroundings.client(door.url) as client,
+        FunctionUrl(answering, response_mode="buffered") as front_door,
+        cloud.surroundings.client(front_door.url) as client,
     ):
         made = await client.post("/v1/collections", json={"name": "default"})
         documents = [{"source": "refunds.txt", "text": "How long does a refund take? It takes five days."}]
@@ -206,7 +206,7 @@ async def test_function_killed_in_every_document_stores_each_exactly_once(cloud:
             await function.kill()
             await invocation.ended.wait()
             assert invocation.error is not None
-            # A minute later: the lease is over, and the message visible.
+            # A minute later: the lease has expired, and the message is visible.
             with psycopg.connect(admin_url, autocommit=True) as admin:
                 admin.execute("UPDATE vectorforge.ingestion_jobs SET lease_expires_at = now()")
             cloud.queue.show([record])
@@ -215,7 +215,8 @@ async def test_function_killed_in_every_document_stores_each_exactly_once(cloud:
         assert await invocation.result() == {"batchItemFailures": []}
     job = await cloud.ended(job_id)
     assert (job.status, job.documents_done, job.documents_failed) == ("succeeded", 4, 0)
-    assert [item.attempts for item in await cloud.tenant.jobs.items(job_id)] == [2, 2, 2, 2]
+    # killed together first, then each but the first one alone
+    assert [item.attempts for item in await cloud.tenant.jobs.items(job_id)] == [2, 3, 3, 3]
     found = await cloud.chunks()
     assert {source: "\n\n".join(chunks) for source, chunks in found.items()} == {
         f"{n}.txt": text for n, text in enumerate(texts)
@@ -240,7 +241,7 @@ async def test_job_longer_than_function_timeout_completes(cloud: Cloud) -> None:
 
 
 async def test_job_with_more_than_twenty_hops_completes(cloud: Cloud) -> None:
-    """Lambda takes more than 16 hops through a queue for an endless loop, unless the function allows it."""
+    """Lambda treats more than 16 hops through a queue as an endless loop, unless the function allows it."""
     documents, earlier_hops = 24, 10
     job_id = await cloud.job(*(f"Text number {n}. {LONG}" for n in range(documents)))
     trace = "Root=1-5759e988-bd862e3fe1be46a994272793;Sampled=1"
@@ -249,7 +250,7 @@ async def test_job_with_more_than_twenty_hops_completes(cloud: Cloud) -> None:
     cloud.queue.purge()
     cloud.queue.send(AnnouncedJob(TENANT, job_id).body(), trace=trace)
     cloud.surroundings.embeddings.replies = [Reply(delay_s=0.4)] * documents
-    async with SqsProxy(cloud.aws.url) as sqs:  # with 2.2 s, an invocation begins no third document
+    async with SqsProxy(cloud.aws.url) as sqs:  # with 2.2 s, an invocation starts no third document
         ingest = cloud.ingest(timeout_s=2.2, recursive_loop="Allow")
         ingest = dataclasses.replace(
             ingest, environment={**ingest.environment, "AWS_ENDPOINT_URL_SQS": sqs.url}

@@ -1,4 +1,4 @@
-"""Objects uploaded to S3 become documents: the right tenant's, once each, and the latest version wins."""
+"""Objects uploaded to S3 become documents of the right tenant, once each; the latest version wins."""
 
 import asyncio
 import copy
@@ -20,7 +20,7 @@ from tests.support.aws.sqs_events import Queue
 from tests.support.http.live_api import build_application, settings_for
 from vectorforge.aws.handlers.ingest import handle
 from vectorforge.aws.handlers.ingest_events import UploadInbox, read_uploads
-from vectorforge.aws.object_store import ObjectStore
+from vectorforge.aws.uploads import ObjectStore
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.config import AwsSettings, IngestionSettings
 from vectorforge.deadline import Deadline
@@ -41,7 +41,7 @@ KEY = "acme/handbook/policies/Refunds & returns (2026).md"
 
 
 def created(key: str, sequencer: str = "01", **changes: Any) -> dict[str, Any]:
-    """The event of an object, as S3 sends it."""
+    """Return S3's event of an object."""
     changed = copy.deepcopy(CREATED)
     stored = {"key": quote_plus(key, safe="/"), "sequencer": sequencer, **changes}
     changed["Records"][0]["s3"]["object"].update(stored)
@@ -120,7 +120,7 @@ async def test_latest_content_is_stored_for_any_event_order(bucket: Bucket, vers
             Bucket=BUCKET, VersioningConfiguration={"Status": "Enabled"}
         )
     key = "acme/docs/a.txt"
-    for number, text in enumerate(("first", "second", "first")):  # back to what it was: an event all the same
+    for number, text in enumerate(("first", "second", "first")):  # old content: still an event
         bucket.put(key, text)
         await bucket.notify(created(key, f"000{number}"))
     assert await bucket.texts("docs") == {f"s3://{BUCKET}/{key}": "first"}
@@ -137,7 +137,7 @@ async def test_latest_content_is_stored_for_any_event_order(bucket: Bucket, vers
 
 
 class OvertakenStore(ObjectStore):
-    """The object is written again after it was read the first time."""
+    """The object is overwritten after its first read."""
 
     def __init__(self, bucket: Bucket) -> None:
         super().__init__(bucket.application.aws.clients)
@@ -196,7 +196,7 @@ async def test_oversized_object_job_is_never_visible_as_queued(bucket: Bucket) -
 
 
 @pytest.mark.parametrize(
-    ("key", "said"),
+    ("key", "expected_text"),
     [
         ("acme/" + "c" * 400 + "/a.txt", "cannot be carried out"),
         ("acme/docs/a\0.txt", "cannot be understood"),
@@ -204,9 +204,9 @@ async def test_oversized_object_job_is_never_visible_as_queued(bucket: Bucket) -
     ],
 )
 async def test_unstorable_upload_is_dead_lettered_immediately(
-    bucket: Bucket, key: str, said: str, caplog: pytest.LogCaptureFixture
+    bucket: Bucket, key: str, expected_text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is shown again at once, and not after half a minute, two, eight, ..."""
+    """Its message is visible again immediately, not after half a minute, two, eight, ..."""
     bucket.put(key, "text")
     bucket.queue.send(json.dumps(created(key)))
     for _ in range(6):
@@ -215,7 +215,7 @@ async def test_unstorable_upload_is_dead_lettered_immediately(
             answer = await handle(bucket.application, {"Records": records}, Deadline.after(60))
             assert answer == {"batchItemFailures": [{"itemIdentifier": records[0]["messageId"]}]}
     assert bucket.queue.count() == (0, 0, 0)
-    assert said in caplog.text
+    assert expected_text in caplog.text
 
 
 async def test_whitespace_around_collection_name_is_stripped(bucket: Bucket) -> None:
@@ -258,7 +258,7 @@ async def test_unreachable_s3_returns_message_to_queue(
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1")
     answer = await handle(bucket.application, wrapped, Deadline.after(60))
     assert answer == {"batchItemFailures": [{"itemIdentifier": wrapped["Records"][0]["messageId"]}]}
-    with pytest.raises(VectorForgeError):  # without a queue Lambda itself tries again
+    with pytest.raises(VectorForgeError):  # without a queue Lambda itself retries
         await handle(bucket.application, CREATED, Deadline.after(60))
 
 
@@ -275,7 +275,7 @@ def test_invalid_record_is_rejected(record: Any) -> None:
         read_uploads({"Records": [record]})
 
 
-@given(key=st.text(st.characters(exclude_characters="\0"), min_size=1))  # S3 takes NUL, PostgreSQL does not
+@given(key=st.text(st.characters(exclude_characters="\0"), min_size=1))  # S3 accepts NUL, PostgreSQL does not
 def test_any_key_is_decoded_from_s3_encoding(key: str) -> None:
     try:
         [upload] = read_uploads(created("acme/docs/x" + key.encode(errors="replace").decode() + "x"))

@@ -23,7 +23,7 @@ Start = Callable[..., Awaitable[FunctionProcess]]
 
 
 async def test_frozen_function_does_nothing_between_invocations(start_sample: Start, tmp_path: Path) -> None:
-    # C01, faults 17: what runs on after the response stands still until the next event
+    # C01, faults 17: work after the response is frozen until the next event
     file = tmp_path / "times"
     process = await start_sample("background", freeze_between_invocations=True)
     invocation = await process.invoke({"file": str(file)})
@@ -68,7 +68,7 @@ async def test_children_of_a_process_end_with_it() -> None:
     await environment.open()
     child = int(await output.wait_for(""))
     await environment.terminate()
-    await state_of(child, "Z", "")  # whoever adopted it reaps it
+    await state_of(child, "Z", "")  # the adopting process reaps it
 
 
 async def test_environment_with_concurrency_takes_several_events(start_sample: Start) -> None:
@@ -106,9 +106,9 @@ async def test_events_over_reserved_concurrency_are_refused() -> None:  # faults
                 await function.invoke({})
         assert function.throttles == 1
         release.set()
-        # the answer is held back, too: the hook runs before the response is read
+        # the response is delayed, too: the hook runs before it is read
         assert len({(await one.result())["pid"] for one in held}) == 2
-        for _ in range(3):  # one after another: warm ones
+        for _ in range(3):  # sequential: warm ones
             await result(function, {})
         assert [process.starts for process in function.processes] == [1, 1]
     async with LambdaFunction(configuration(), concurrency=0) as function:

@@ -28,7 +28,7 @@ HERE = Path(__file__).parent
 
 @pytest.fixture
 async def mangum() -> AsyncIterator[FunctionProcess]:
-    """A FastAPI app under Mangum and awslambdaric, both unmodified."""
+    """Run a FastAPI app under Mangum and awslambdaric, both unmodified."""
     settings = FunctionConfiguration(
         handler="sample_function.http",
         command=AWSLAMBDARIC_COMMAND,
@@ -47,8 +47,8 @@ JSON = {"content-type": "application/json"}
 async def test_buffered_app_behind_each_front_door_gets_the_whole_request(
     name: str, mangum: FunctionProcess, client: httpx2.AsyncClient
 ) -> None:
-    async with DOORS[name](mangum) as door:
-        url = f"{door.url}/echo/a%20b/%C3%BC?x=1&x=2&y=%26"
+    async with DOORS[name](mangum) as front_door:
+        url = f"{front_door.url}/echo/a%20b/%C3%BC?x=1&x=2&y=%26"
         headers = [("X-Twice", "1"), ("X-Twice", "2"), ("Cookie", "a=1; b=2"), ("Accept", "text/html")]
         sent = json.dumps({"text": "ü"}, ensure_ascii=False)
         response = await client.post(
@@ -60,18 +60,18 @@ async def test_buffered_app_behind_each_front_door_gets_the_whole_request(
         assert echoed["query"] == [["x", "1"], ["x", "2"], ["y", "&"]]
         assert echoed["cookies"] == {"a": "1", "b": "2"}
         assert echoed["headers"]["x-forwarded-for"] == "127.0.0.1"
-        assert echoed["headers"]["host"] == door.address
+        assert echoed["headers"]["host"] == front_door.address
         assert echoed["body"].encode("latin-1").decode() == sent
 
-        binary = await client.get(f"{door.url}/bytes")
+        binary = await client.get(f"{front_door.url}/bytes")
         assert (binary.status_code, binary.content) == (201, bytes(range(256)))
         cookies = binary.headers.get_list("set-cookie")
         assert [cookie.split(";")[0] for cookie in cookies] == ["a=1", "b=2"]
 
-        upload = await client.post(f"{door.url}/echo/", content=bytes(range(256)))
+        upload = await client.post(f"{front_door.url}/echo/", content=bytes(range(256)))
         assert upload.json()["body"].encode("latin-1") == bytes(range(256))
 
-        joined = await client.get(f"{door.url}/pieces")
+        joined = await client.get(f"{front_door.url}/pieces")
         assert joined.text == "0;1;2;"
         assert mangum.starts == 1
 
@@ -80,8 +80,10 @@ async def test_function_url_event_has_the_documented_shape(
     scripted: ScriptedFunction, client: httpx2.AsyncClient
 ) -> None:
     documented = json.loads((ROOT / "events" / "query_function_url_query.json").read_text())
-    async with FunctionUrl(scripted, response_mode="buffered") as door:
-        request = asyncio.create_task(client.post(f"{door.url}/v1/rag/query", content=b"{}", headers=JSON))
+    async with FunctionUrl(scripted, response_mode="buffered") as front_door:
+        request = asyncio.create_task(
+            client.post(f"{front_door.url}/v1/rag/query", content=b"{}", headers=JSON)
+        )
         event = await scripted.answer({"statusCode": 204})
         assert (await request).status_code == 204
         assert shape(event) == shape(documented)
@@ -89,7 +91,7 @@ async def test_function_url_event_has_the_documented_shape(
         assert event["requestContext"]["http"]["method"] == "POST"
         request = asyncio.create_task(
             client.get(
-                f"{door.url}/a%20b?x=1&x=2&y=",
+                f"{front_door.url}/a%20b?x=1&x=2&y=",
                 headers=[("Cookie", "a=1; b=2"), ("X-A", "1"), ("x-a", "2")],
             )
         )
@@ -106,8 +108,8 @@ async def test_rest_api_event_has_the_documented_shape(
     scripted: ScriptedFunction, client: httpx2.AsyncClient
 ) -> None:
     documented = json.loads((ROOT / "events" / "query_apigateway_rest_health.json").read_text())
-    async with RestApi(scripted, response_mode="buffered", stage="prod") as door:
-        request = asyncio.create_task(client.get(f"{door.url}/health"))
+    async with RestApi(scripted, response_mode="buffered", stage="prod") as front_door:
+        request = asyncio.create_task(client.get(f"{front_door.url}/health"))
         event = await scripted.answer({"statusCode": 200})
         assert (await request).status_code == 200
         volatile: dict[str, Any] = {"headers": {}, "multiValueHeaders": {}}
@@ -115,7 +117,7 @@ async def test_rest_api_event_has_the_documented_shape(
         assert event["pathParameters"] == {"proxy": "health"}
         assert event["requestContext"]["path"] == "/prod/health"
         request = asyncio.create_task(
-            client.post(f"{door.url}/?x=1&x=2", content=b"\xff", headers=[("X-A", "1"), ("x-a", "2")])
+            client.post(f"{front_door.url}/?x=1&x=2", content=b"\xff", headers=[("X-A", "1"), ("x-a", "2")])
         )
         event = await scripted.answer({"statusCode": 200})
         await request
@@ -128,8 +130,8 @@ async def test_rest_api_event_has_the_documented_shape(
 
 
 async def test_http_api_event_names_its_stage(scripted: ScriptedFunction, client: httpx2.AsyncClient) -> None:
-    async with HttpApi(scripted, stage="dev") as door:
-        request = asyncio.create_task(client.get(f"{door.url}/health"))
+    async with HttpApi(scripted, stage="dev") as front_door:
+        request = asyncio.create_task(client.get(f"{front_door.url}/health"))
         event = await scripted.answer({"statusCode": 200})
         await request
         assert event["rawPath"] == event["requestContext"]["http"]["path"] == "/dev/health"
@@ -138,7 +140,7 @@ async def test_http_api_event_names_its_stage(scripted: ScriptedFunction, client
 
 
 def shape(value: Any) -> Any:
-    """Keys and types; headers are whatever the client sends."""
+    """Return keys and types; headers depend on the client."""
     if isinstance(value, dict):
         return {key: shape(one) for key, one in value.items() if key != "headers"}
     return type(value).__name__
@@ -169,8 +171,8 @@ ANSWERS: list[tuple[str, object, int]] = [
 async def test_malformed_answer_has_the_status_of_its_front_door(
     name: str, answer: object, status: int, scripted: ScriptedFunction, client: httpx2.AsyncClient
 ) -> None:
-    async with DOORS[name](scripted) as door:
-        request = asyncio.create_task(client.get(door.url))
+    async with DOORS[name](scripted) as front_door:
+        request = asyncio.create_task(client.get(front_door.url))
         await scripted.answer(answer)
         response = await request
         assert response.status_code == status
@@ -183,8 +185,8 @@ async def test_malformed_answer_has_the_status_of_its_front_door(
 async def test_rest_api_answer_keeps_repeated_headers(
     scripted: ScriptedFunction, client: httpx2.AsyncClient
 ) -> None:
-    async with RestApi(scripted, response_mode="buffered") as door:
-        request = asyncio.create_task(client.get(door.url))
+    async with RestApi(scripted, response_mode="buffered") as front_door:
+        request = asyncio.create_task(client.get(front_door.url))
         headers = {"X-A": "single", "X-B": 7, "X-C": True, "Content-Length": "999"}
         await scripted.answer(
             {"statusCode": 201, "headers": headers, "multiValueHeaders": {"x-a": ["1", "2"]}, "body": "b"}
@@ -206,41 +208,41 @@ class BusyFunction:
 async def test_throttled_function_has_the_status_of_its_front_door(
     name: str, status: int, client: httpx2.AsyncClient
 ) -> None:  # faults 46
-    async with DOORS[name](BusyFunction()) as door:
-        assert (await client.get(door.url)).status_code == status
+    async with DOORS[name](BusyFunction()) as front_door:
+        assert (await client.get(front_door.url)).status_code == status
 
 
 @pytest.mark.parametrize(("make", "status"), [(RestApi, 504), (HttpApi, 503)])
 async def test_api_over_its_timeout_answers_with_an_error(
     make: type[RestApi | HttpApi], status: int, scripted: ScriptedFunction, client: httpx2.AsyncClient
 ) -> None:
-    async with make(scripted, timeout_s=0.05) as door:
-        assert (await client.get(door.url)).status_code == status
+    async with make(scripted, timeout_s=0.05) as front_door:
+        assert (await client.get(front_door.url)).status_code == status
 
 
 async def test_request_over_the_limit_is_413(scripted: ScriptedFunction, client: httpx2.AsyncClient) -> None:
     class Narrow(FunctionUrl):
         request_limit = 10
 
-    async with Narrow(scripted) as door:
-        assert (await client.post(door.url, content=b"x" * 11)).status_code == 413
+    async with Narrow(scripted) as front_door:
+        assert (await client.post(front_door.url, content=b"x" * 11)).status_code == 413
 
         async def chunks() -> AsyncIterator[bytes]:
             for _ in range(100):
                 yield b"x" * 11_000
 
-        assert (await client.post(door.url, content=chunks())).status_code == 413
-    limits = {door.__name__: door.request_limit for door in (FunctionUrl, RestApi, HttpApi)}
+        assert (await client.post(front_door.url, content=chunks())).status_code == 413
+    limits = {front_door.__name__: front_door.request_limit for front_door in (FunctionUrl, RestApi, HttpApi)}
     assert limits == {"FunctionUrl": 6 << 20, "RestApi": 10 << 20, "HttpApi": 10 << 20}
 
 
 async def test_malformed_request_is_400(scripted: ScriptedFunction) -> None:
-    async with FunctionUrl(scripted) as door:
-        host, port = door.address.split(":")
+    async with FunctionUrl(scripted) as front_door:
+        host, port = front_door.address.split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         writer.write(b"nonsense\r\n\r\n")
         assert (await reader.read()).startswith(b"HTTP/1.1 400 ")
         writer.close()
-    assert isinstance(door, FrontDoor)
+    assert isinstance(front_door, FrontDoor)
     with pytest.raises(RuntimeError, match="is not listening"):
-        _ = door.url
+        _ = front_door.url

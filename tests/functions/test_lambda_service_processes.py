@@ -1,4 +1,4 @@
-"""Functions in processes of their own, under AWS's own runtime (awslambdaric, unmodified)."""
+"""Functions in separate processes, under AWS's own runtime (awslambdaric, unmodified)."""
 
 import asyncio
 import os
@@ -43,7 +43,7 @@ async def test_function_keeps_its_process_and_sees_what_lambda_sets(start_sample
         "_X_AMZN_TRACE_ID": invocation.trace_id,
     }
     assert expected.items() <= first["environment"].items()
-    assert "PYTEST_CURRENT_TEST" not in first["environment"]  # nothing else of this process
+    assert "PYTEST_CURRENT_TEST" not in first["environment"]  # no other variable of this process
     assert {await process.output.wait_for("a line")} == {"a line"}
     assert process.invocations[0] is invocation
 
@@ -69,7 +69,7 @@ async def test_init_error_is_the_answer(
     start_sample: Start, variable: str, handler: str, message: str
 ) -> None:
     process = await start_sample(handler, environment={variable: "1"})
-    for starts in (1, 2):  # the next event tries again, in another environment
+    for starts in (1, 2):  # the next event is retried in another environment
         with pytest.raises(FunctionFailedError, match=message):
             await result(process, {})
         assert process.starts == starts
@@ -114,7 +114,7 @@ async def test_killed_process_fails_the_invocation(start_sample: Start) -> None:
     with pytest.raises(FunctionFailedError, match="signal: killed"):
         await result(process, {"sleep": 1000, "kill": 1})
     await result(process, {})
-    await process.kill()  # while it is idle: nobody notices
+    await process.kill()  # while it is idle: unnoticed
     await result(process, {})
     assert process.starts == 3
 
@@ -177,7 +177,7 @@ async def test_events_queue_for_busy_process_and_stop_ends_it(start_sample: Star
 
 
 async def test_process_of_another_runtime_is_supervised_alike() -> None:
-    """A runtime that takes an event and ends without a word."""
+    """A runtime that takes an event and exits silently."""
     program = (
         "import os, signal, urllib.request as u; api = os.environ['AWS_LAMBDA_RUNTIME_API']; "
         "u.urlopen(f'http://{api}/2018-06-01/runtime/invocation/next').read(); "

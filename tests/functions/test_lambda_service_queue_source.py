@@ -28,7 +28,7 @@ async def test_queue_source_with_partial_failures_keeps_the_failed_message(
     records = [record for batch in results for record in batch.records]
     good, poison = sorted(records, key=lambda record: record["body"])
     assert set().union(*(batch.failed for batch in results)) == {poison["messageId"]}
-    assert left_in(sqs, url) == (0, 1)  # the poison comes again after its visibility timeout
+    assert left_in(sqs, url) == (0, 1)  # the poison is redelivered after its visibility timeout
     assert set(good) == {
         "messageId",
         "receiptHandle",

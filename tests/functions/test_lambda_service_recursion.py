@@ -1,4 +1,4 @@
-"""Recursive loop detection of queues whose function wakes itself, on moto's SQS over HTTP."""
+"""Recursive loop detection for functions that invoke themselves through a queue, on moto's SQS over HTTP."""
 
 import dataclasses
 import json

@@ -45,7 +45,7 @@ async def test_event_and_its_sized_response_carry_all_headers(api: RuntimeApi, r
     assert status == 202
     assert await invocation.result() == {"x": 1}
     assert (invocation.reply_status, invocation.is_streamed) == (202, False)
-    assert not invocation.completed.is_set()  # the environment is free when it asks for the next event
+    assert not invocation.completed.is_set()  # the environment is free when it polls for the next event
     api.invoke({})
     await runtime.next()
     assert invocation.completed.is_set()
@@ -201,7 +201,7 @@ async def test_hook_before_the_reply_holds_it(api: RuntimeApi, runtime: RawRunti
     invocation = api.invoke({}, hooks={"before_response_reply": hold})
     await runtime.next()
     post = asyncio.create_task(runtime.request("POST", f"/invocation/{invocation.request_id}/response", b"1"))
-    assert await invocation.result() == 1  # the caller has it
+    assert await invocation.result() == 1  # the caller has received it
     assert not post.done()
     release.set()
     assert (await post)[0] == 202

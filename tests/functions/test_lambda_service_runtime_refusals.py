@@ -1,4 +1,4 @@
-"""Requests that the Runtime API refuses, and responses that fail, on raw sockets."""
+"""Requests that the Runtime API rejects, and responses that fail, on raw sockets."""
 
 import asyncio
 import json

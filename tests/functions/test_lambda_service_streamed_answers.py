@@ -20,8 +20,8 @@ async def test_streamed_answer_passes_in_lock_step(
     make: type[FunctionUrl | RestApi], scripted: ScriptedFunction, client: httpx2.AsyncClient
 ) -> None:
     runtime = scripted.runtime
-    async with make(scripted) as door:
-        request = asyncio.create_task(client.send(client.build_request("GET", door.url), stream=True))
+    async with make(scripted) as front_door:
+        request = asyncio.create_task(client.send(client.build_request("GET", front_door.url), stream=True))
         request_id, _ = await scripted.next()
         await runtime.stream(request_id)
         prelude = {
@@ -50,8 +50,10 @@ async def test_failure_after_the_first_byte_cuts_the_connection(
 ) -> None:
     async with RuntimeApi(streaming_limit=100) as api, RawRuntime(api.address) as runtime:
         scripted = ScriptedFunction(api, runtime)
-        async with make(scripted) as door:
-            request = asyncio.create_task(client.send(client.build_request("GET", door.url), stream=True))
+        async with make(scripted) as front_door:
+            request = asyncio.create_task(
+                client.send(client.build_request("GET", front_door.url), stream=True)
+            )
             request_id, _ = await scripted.next()
             await runtime.stream(request_id)
             await runtime.send_chunk(b'{"statusCode": 200}' + b"\0" * 8 + b"begun")
@@ -76,8 +78,8 @@ async def test_failure_before_the_prelude_is_502(
     client: httpx2.AsyncClient,
 ) -> None:
     runtime = scripted.runtime
-    async with make(scripted) as door:
-        request = asyncio.create_task(client.get(door.url))
+    async with make(scripted) as front_door:
+        request = asyncio.create_task(client.get(front_door.url))
         request_id, _ = await scripted.next()
         if problem == "error":
             await runtime.request("POST", f"/invocation/{request_id}/error", b'{"errorType": "E"}')
@@ -92,8 +94,8 @@ async def test_failure_before_the_prelude_is_502(
 async def test_function_url_answer_without_the_content_type_is_opaque(
     scripted: ScriptedFunction, client: httpx2.AsyncClient
 ) -> None:
-    async with FunctionUrl(scripted) as door:
-        request = asyncio.create_task(client.get(door.url))
+    async with FunctionUrl(scripted) as front_door:
+        request = asyncio.create_task(client.get(front_door.url))
         await scripted.answer({"statusCode": 404})
         response = await request
         assert (response.status_code, response.json()) == (200, {"statusCode": 404})
@@ -104,8 +106,8 @@ async def test_client_disconnect_does_not_stop_the_function(
     scripted: ScriptedFunction, client: httpx2.AsyncClient
 ) -> None:  # faults 15
     runtime = scripted.runtime
-    async with FunctionUrl(scripted) as door:
-        request = asyncio.create_task(client.send(client.build_request("GET", door.url), stream=True))
+    async with FunctionUrl(scripted) as front_door:
+        request = asyncio.create_task(client.send(client.build_request("GET", front_door.url), stream=True))
         request_id, _ = await scripted.next()
         await runtime.stream(request_id)
         await runtime.send_chunk(b'{"statusCode": 200}' + b"\0" * 8 + b"begun")
@@ -122,8 +124,8 @@ async def test_client_disconnect_does_not_stop_the_function(
 async def test_stream_without_a_body_keeps_the_connection(scripted: ScriptedFunction, head: str) -> None:
     runtime = scripted.runtime
     status = 200 if head.startswith("HEAD") else 204
-    async with FunctionUrl(scripted) as door:
-        host, port = door.address.split(":")
+    async with FunctionUrl(scripted) as front_door:
+        host, port = front_door.address.split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         for _ in range(2):
             writer.write(f"{head}\r\nHost: x\r\n\r\n".encode())

@@ -1,4 +1,4 @@
-"""The proof that answers are streamed: the model says the next word when the client holds the one before.
+"""Proof of streaming: the model emits the next word when the client has received the previous one.
 
 From a client on a real socket through a front door, the Runtime API, our runtime, FastAPI and QueryService to
 a vendor on a real socket, and back.
@@ -25,7 +25,7 @@ from tests.support.vendors.fake_vendor import Reply
 from vectorforge.local.postgres import EmbeddedPostgres
 
 WORDS = tuple(f"word{number} " for number in range(20))
-ASKED = {"query": "How long does a refund take?", "stream": True}
+QUERY = {"query": "How long does a refund take?", "stream": True}
 DEADLOCK_S = 20
 
 
@@ -49,7 +49,7 @@ async def test_client_receives_each_token_before_the_next_is_generated(
         front_door(function) as door,
         surroundings.client(door.url) as client,
         asyncio.timeout(DEADLOCK_S),
-        client.stream("POST", QUERY_PATH, json=ASKED) as response,
+        client.stream("POST", QUERY_PATH, json=QUERY) as response,
     ):
         assert response.status_code == 200, await response.aread()
         async for event in read_events(response.aiter_lines()):
@@ -78,13 +78,13 @@ async def test_mangum_client_receives_nothing_before_model_finishes(
         asyncio.timeout(DEADLOCK_S),
         asyncio.TaskGroup() as tasks,
     ):
-        asking = tasks.create_task(client.post(QUERY_PATH, json=ASKED))
-        await gate.waiting.wait()  # the first word has left the model; it waits for the client to have it
-        arrived, _ = await asyncio.wait([asking], timeout=0.3)
+        query_task = tasks.create_task(client.post(QUERY_PATH, json=QUERY))
+        await gate.waiting.wait()  # the model has sent the first word, and waits for the client to receive it
+        arrived, _ = await asyncio.wait([query_task], timeout=0.3)
         assert not arrived
         assert function.invocations[-1].body == b""  # not even the Lambda service has a byte of it
         gate.release(len(WORDS))
-        response = await asking
+        response = await query_task
     assert response.status_code == 200
     events = [event async for event in read_events(_lines(response.text))]
     assert "".join(event.data["text"] for event in events if event.name == "token") == "".join(WORDS)

@@ -1,4 +1,4 @@
-"""The log-writer function on real event shapes, in a process of its own, as Lambda runs it."""
+"""The log-writer function on real event shapes, in a separate process, as Lambda runs it."""
 
 import json
 import os
@@ -51,7 +51,7 @@ def event(name: str) -> dict[str, Any]:
 def invoke(
     environment: dict[str, str], *events: dict[str, Any], driver: str = DRIVER
 ) -> tuple[list[Any], list[dict[str, Any]]]:
-    """The answers of one warm process, and what it logged."""
+    """Return the responses of one warm process, and its logs."""
     path = os.pathsep.join([str(ROOT), str(ROOT / "shared")])
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", driver],
@@ -66,7 +66,7 @@ def invoke(
 
 @pytest.fixture
 def database_url(make_database: Callable[..., str]) -> str:
-    """The migrator's, of a database of this test alone."""
+    """Create a separate database; return the migrator's connection string."""
     return make_database()
 
 
@@ -91,9 +91,9 @@ def test_batch_of_two_tenants_delivered_twice_is_stored_once(
         ("acme", "answered", "How long does a refund take?", 1),
         ("globex", "error", "Wie lange dauert eine Rückzahlung? 🙂", 0),
     ]
-    said = [line for line in lines if line.get("message") == "Query logs stored"]
-    assert [(line["rows_stored"], line["rows_already_there"]) for line in said] == [(2, 0), (0, 2)]
-    assert [line["cold_start"] for line in said] == [True, False]
+    stored_lines = [line for line in lines if line.get("message") == "Query logs stored"]
+    assert [(line["rows_stored"], line["rows_already_there"]) for line in stored_lines] == [(2, 0), (0, 2)]
+    assert [line["cold_start"] for line in stored_lines] == [True, False]
     assert sum(sum(line.get("query_log.rows_stored", [0])) for line in lines) == 2  # A-150
 
 
@@ -101,8 +101,8 @@ def test_forked_process_opens_own_connections(database_url: str) -> None:
     batches = event("batch"), event("batch")
     answers, lines = invoke(environment(database_url), *batches, driver=FORKING_DRIVER)
     assert answers == [{"batchItemFailures": []}] * 2
-    said = [line for line in lines if line.get("message") == "Query logs stored"]
-    assert [(line["rows_stored"], line["rows_already_there"]) for line in said] == [(2, 0), (0, 2)]
+    stored_lines = [line for line in lines if line.get("message") == "Query logs stored"]
+    assert [(line["rows_stored"], line["rows_already_there"]) for line in stored_lines] == [(2, 0), (0, 2)]
 
 
 def test_poison_record_fails_without_others(database_url: str) -> None:  # C01; fault 39

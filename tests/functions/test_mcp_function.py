@@ -80,8 +80,8 @@ async def test_mcp_call_ends_before_function_timeout(
         surroundings.client(door.url) as http,
         asyncio.timeout(90),
     ):
-        while (await http.post("/mcp", json=PING)).status_code != 200:  # the time is to be the tool's,
-            pass  # and not that of importing the package on a busy machine
+        while (await http.post("/mcp", json=PING)).status_code != 200:  # so that the time is the tool's,
+            pass  # not that of importing the package on a busy machine
         await late_and_in_time(door.url, surroundings)
         assert process.starts == 1
 

@@ -143,7 +143,7 @@ async def test_timeout_is_answered_before_the_function_is_killed(
 
 
 async def test_unresponsive_database_fails_stack_request_in_time(stack: Stack) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:  # connects, and says nothing
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts connections without answering
         environment = {
             "VECTORFORGE_MIGRATOR_DATABASE_URL": f"postgresql://admin@127.0.0.1:{silent.getsockname()[1]}/x"
         }
@@ -209,9 +209,9 @@ def test_unusable_response_url_is_not_disclosed(
 ) -> None:
     with pytest.raises(VectorForgeError) as caught:
         send_in_process(stack, "reason", url=address + SIGNED)
-    told = "".join(traceback.format_exception(caught.value)) + caplog.text
-    assert "did not accept the answer" in told
-    assert "canary" not in told
+    report = "".join(traceback.format_exception(caught.value)) + caplog.text
+    assert "did not accept the answer" in report
+    assert "canary" not in report
 
 
 async def test_direct_call_with_unknown_action_returns_error(make_database: Callable[..., str]) -> None:

@@ -1,4 +1,4 @@
-"""How the migrate function logs in on RDS: its master user's secret, and tokens once they are wanted."""
+"""Login of the migrate function on RDS: with its master user's secret, later with IAM tokens."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ NAMES = [migration.name for migration in read_migrations()]
 
 @pytest.fixture(scope="module")
 def cluster(private_dir: Callable[[str], Path]) -> Iterator[EmbeddedPostgres]:
-    """A server as RDS makes it: its master user makes roles and databases, and is no superuser."""
+    """Create a server like RDS's: its master user may create roles and databases, but is not a superuser."""
     server = EmbeddedPostgres(private_dir("rds") / "data", settings={"fsync": "off"})
     server.start()
     with psycopg.connect(server.migrator_url, autocommit=True) as connection:
@@ -49,7 +49,7 @@ class Rds:
     aws: FaultyAws
 
     def environment(self, *, auth: str = "iam", url: str | None = None) -> dict[str, str]:
-        """Of the migrate function, as the stack sets it."""
+        """Return the migrate function's environment, as set by the stack."""
         return {
             **self.aws.environment,
             "VECTORFORGE_DATABASE_AUTH": auth,
@@ -58,7 +58,7 @@ class Rds:
         }
 
     def exchange(self, password: str) -> None:
-        """As RDS does it for its master user."""
+        """Rotate the master user's password, as RDS does."""
         self.endpoint.passwords[MASTER] = password
         self.aws.put_secret(SECRET, {"username": MASTER, "password": password})
 
@@ -79,7 +79,7 @@ async def rds(
         connection.execute(f"CREATE DATABASE rag OWNER {MASTER}".encode())
     superuser_url = make_conninfo(cluster.migrator_url, dbname="rag")
     with psycopg.connect(superuser_url, autocommit=True) as connection:
-        connection.execute("CREATE EXTENSION vector")  # which RDS lets its master user do
+        connection.execute("CREATE EXTENSION vector")  # permitted to the master user on RDS
     authority, root = CA(), private_dir("root") / "database.pem"
     authority.cert_pem.write_to_path(root)
     faulty_aws.recover()
@@ -93,7 +93,7 @@ async def rds(
 
 
 def how_they_came(rds: Rds) -> list[tuple[str, str]]:
-    """Role, and "password" or "token", of the logins that were let in."""
+    """Return role and method ("password" or "token") of the accepted logins."""
     return [
         (login.user, "token" if "X-Amz-Signature" in login.password else "password")
         for login in rds.endpoint.logins
@@ -101,8 +101,8 @@ def how_they_came(rds: Rds) -> list[tuple[str, str]]:
     ]
 
 
-# The master user is no superuser. And after the first migration his password is good no longer: the roles
-# that he created have rds_iam, so that he counts as a member of it.
+# The master user is not a superuser. After the first migration its password is no longer valid: the roles
+# that it created have rds_iam, so that it counts as a member of it.
 async def test_stack_on_rds_migrates_on_create_and_update(
     rds: Rds, stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,7 +135,7 @@ async def test_stack_on_rds_migrates_on_create_and_update(
     assert "X-Amz" not in printed + printed_later + str(stack.answers)
 
 
-# What takes longer than a function may run.
+# Takes longer than a function may run.
 async def test_migrate_command_connects_like_the_function(rds: Rds) -> None:
     async def migrate() -> object:
         process = await asyncio.create_subprocess_exec(

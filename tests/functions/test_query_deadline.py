@@ -1,4 +1,4 @@
-"""Two seconds before Lambda would kill the function an answer ends by itself, whatever it was waiting for."""
+"""An answer ends two seconds before Lambda would kill the function, whatever it was waiting for."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ from vectorforge.local.postgres import EmbeddedPostgres
 QUERY, STREAM = "query_function_url_query", "query_function_url_query_stream"
 HEALTH = "query_function_url_health"
 TIMEOUT_S = 4.0
-"""Of the function: two seconds are for the query."""
+"""Timeout of the function: two seconds are for the query."""
 MODES = pytest.mark.parametrize("mode", ["buffered", "stream"])
 SLOW = Reply(texts=("It takes [Source 1] ", *(f"word{number} " for number in range(100))), pause_s=0.2)
 SILENT = Reply(pause_s=60)
@@ -43,12 +43,12 @@ async def ask(
     timeout_s: float = TIMEOUT_S,
     degraded: bool = False,
 ) -> tuple[int, str]:
-    """Status and body; the function's process must have survived."""
+    """Return status and body after checking that the function's process has survived."""
     environment = {"VECTORFORGE_DEGRADED_ANSWERS": str(degraded).lower(), **(variables or {})}
     configuration = query_function(surroundings, mode, variables=environment, timeout_s=timeout_s)
     async with FunctionProcess(configuration) as function:
         if variables is None:
-            await response_of(await function.invoke(load_event(HEALTH)))  # warm: the time is the query's
+            await response_of(await function.invoke(load_event(HEALTH)))  # warm: measures the query alone
         else:
             await function.start()
         invocation = await function.invoke(load_event(name, x_api_key=key_of(surroundings.tenant)))
@@ -71,7 +71,7 @@ async def events_of(body: str) -> list[ReceivedEvent]:
 
 
 async def logged(surroundings: QuerySurroundings) -> QueryLog:
-    """The one row of the tenant's log."""
+    """Return the single row of the tenant's log."""
     async with Database(surroundings.app_url) as database:
         (row,) = await QueryLogRepository(database.for_tenant(surroundings.tenant)).list()
     return row
@@ -82,7 +82,7 @@ async def test_stream_over_deadline_ends_with_partial_answer(
     surroundings: QuerySurroundings, mode: Mode
 ) -> None:
     surroundings.vendor.script(SLOW)
-    status, body = await ask(surroundings, mode, STREAM, timeout_s=9)  # room for a busy machine
+    status, body = await ask(surroundings, mode, STREAM, timeout_s=9)  # margin for a busy machine
     events = await events_of(body)
     assert status == 200
     assert [event.name for event in events[-2:]] == ["usage", "done"]
@@ -96,13 +96,13 @@ async def test_stream_over_deadline_ends_with_partial_answer(
     assert (row.outcome, row.generated_response) == ("deadline", "".join(tokens))
     (request,) = surroundings.vendor.requests
     async with asyncio.timeout(20):
-        await request.client_closed.wait()  # nobody pays for the rest
+        await request.client_closed.wait()  # the rest is not charged
 
 
 @MODES
 async def test_unresponsive_model_emits_error_event(surroundings: QuerySurroundings, mode: Mode) -> None:
     surroundings.vendor.script(SILENT)
-    status, body = await ask(surroundings, mode, STREAM, timeout_s=9)  # room for a busy machine
+    status, body = await ask(surroundings, mode, STREAM, timeout_s=9)  # margin for a busy machine
     events = await events_of(body)
     assert (status, events[-1].name, events[-1].data["status"]) == (200, "error", 504)
     row = await logged(surroundings)

@@ -1,4 +1,4 @@
-"""The query function believes its front door who is asking, and no client that says so itself."""
+"""The query function trusts the caller's identity from its front door, never from the client."""
 
 import json
 from collections.abc import AsyncIterator, Callable
@@ -25,7 +25,7 @@ EVENTS = [KEY_EVENT, "query_apigateway_rest_iam", "query_function_url_iam"]
 IAM = {"iam": {"userArn": SESSION, "callerId": "AROAIOSFODNN7EXAMPLE:laptop-of-ada"}}
 CONTEXT = json.dumps({"identity": {"apiKeyId": KEY_ID, "userArn": SESSION}, "authorizer": IAM})
 FORGED = {
-    "x-amzn-request-context": CONTEXT,  # where the Lambda Web Adapter puts it
+    "x-amzn-request-context": CONTEXT,  # set by the Lambda Web Adapter
     "requestcontext": CONTEXT,
     "aws.event": json.dumps({"version": "2.0", "requestContext": json.loads(CONTEXT)}),
     "x-amzn-apigateway-api-key-id": KEY_ID,
@@ -47,7 +47,7 @@ async def surroundings(
 
 
 def assigned(surroundings: QuerySurroundings) -> dict[str, str]:
-    """Settings under which the front doors' callers are the tenant, who has no key of ours."""
+    """Return settings that map the front doors' callers to the tenant, which has no key of ours."""
     return {
         "VECTORFORGE_API_KEYS": "{}",
         "VECTORFORGE_API_GATEWAY_KEYS": json.dumps({KEY_ID: surroundings.tenant}),
@@ -65,19 +65,19 @@ async def test_callers_checked_by_front_door_resolve_to_their_tenant(
             event = load_event(name, body={"query": "How long does a refund take?"})
             status, _, body = await response_of(await process.invoke(event))
             assert status == 200, (name, body)
-            [passage] = json.loads(body)["context"]  # which only this tenant has
+            [passage] = json.loads(body)["context"]  # owned by this tenant only
             assert passage["source"] == "refunds.txt"
             for credential in ("Bearer wrong", "Bearer "):
                 event = load_event(name, authorization=credential)
                 status, _, body = await response_of(await process.invoke(event))
-                if name == KEY_EVENT:  # it may be the key that API Gateway has checked
+                if name == KEY_EVENT:  # it may be the key checked by API Gateway
                     assert status == 200, body
                 else:
                     assert (status, json.loads(body)["code"]) == (401, "unauthenticated"), name
 
 
 async def refused(client: httpx2.AsyncClient, url: str) -> None:
-    """Ask with every forgery at once, and with each alone."""
+    """Check that every forgery is rejected, all together and each alone."""
     forgeries: list[dict[str, str]] = [FORGED, *({name: value} for name, value in FORGED.items())]
     for headers in forgeries:
         body: dict[str, Any] = {"query": "?", "requestContext": json.loads(CONTEXT), "version": "2.0"}
@@ -107,7 +107,7 @@ SECOND_CREDENTIAL = [("authorization", "wrong"), ("authorization", "Bearer other
 async def test_second_credential_header_is_rejected(
     postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str], name: str, value: str, first: bool
 ) -> None:
-    """Two readers of such a request may each take another of them."""
+    """Two readers of such a request may read different ones."""
     tenant = make_tenant()
     good = (name, key_of(tenant) if name == "x-api-key" else f"Bearer {key_of(tenant)}")
     async with live_api(settings_for(postgres_server.app_url, [tenant])) as api, api.client(None) as client:
@@ -123,7 +123,7 @@ async def test_second_credential_header_is_rejected(
 async def test_joined_authorization_headers_are_rejected_behind_front_door(
     surroundings: QuerySurroundings,
 ) -> None:
-    """Front doors of AWS join repeated headers, or list them beside each other."""
+    """Front doors of AWS join repeated headers, or list them separately."""
     good = f"Bearer {key_of(surroundings.tenant)}"
     function = query_function(surroundings, "buffered")
     async with FunctionProcess(function) as process:

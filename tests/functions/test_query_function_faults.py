@@ -1,4 +1,4 @@
-"""What goes wrong around the query function, and what client, process and log make of it."""
+"""Faults around the query function: effects on client, process and log."""
 
 import asyncio
 import random
@@ -36,7 +36,7 @@ WORDS = ("five ", "days ", "[Source 1].")
 
 @dataclass
 class Account:
-    """A database of its own with one tenant, and the vendors."""
+    """A separate database with one tenant, and the vendors."""
 
     admin_url: str
     surroundings: QuerySurroundings
@@ -50,7 +50,7 @@ class Account:
     async def deploy(
         self, environment: dict[str, str] | None = None, **configuration: Any
     ) -> tuple[FunctionProcess, httpx2.AsyncClient]:
-        """The query function in one process behind a function URL, and a client there."""
+        """Run the query function in one process behind a function URL; yield a client."""
         variables = self.surroundings.environment(llm_max_retries="0") | (environment or {})
         enter = self.stack.enter_async_context
         function = await enter(FunctionProcess(self.surroundings.function(variables, **configuration)))
@@ -64,7 +64,7 @@ class Account:
 
 @dataclass
 class WithOptions:
-    """The function as a service sees it that does something special with the next invocations."""
+    """The function behind a service with options for the next invocations."""
 
     function: FunctionProcess
     options: InvocationOptions
@@ -75,13 +75,13 @@ class WithOptions:
 
 @dataclass
 class Queued:
-    """The account's query log as a queue; its log writer is started when it is asked for."""
+    """The account's query log as a queue; the log writer starts on demand."""
 
     queue: LogQueue
     environment: dict[str, str]
 
     async def drained(self, account: Account, *, concurrency: int = 2) -> tuple[list[QueryLog], Deliveries]:
-        """The rows after the log writer has stored all there is, and how they got there."""
+        """Return the rows after the log writer has stored all records, and the delivery counts."""
         async with log_writer(
             self.queue, account.log_writer_url, rng=random.Random(1), killed=0.0, concurrency=concurrency
         ) as deliveries:
@@ -102,7 +102,7 @@ async def queued() -> AsyncIterator[Queued]:
     async with sqs_server() as endpoint:
         queue = await asyncio.to_thread(LogQueue, endpoint, visibility_s=5)
         settings = {"VECTORFORGE_QUERY_LOG_QUEUE_URL": queue.url, **aws_environment(endpoint)}
-        # The machine that tests run on may be slower than 0.25 s; what is late is another test's.
+        # The test machine may be slower than 0.25 s; lateness is covered by another test.
         yield Queued(queue, {**settings, "VECTORFORGE_QUERY_LOG_TIMEOUT_S": "5"})
 
 
@@ -111,7 +111,7 @@ def question(number: int = 1) -> dict[str, Any]:
 
 
 async def ask(client: httpx2.AsyncClient, number: int = 1) -> list[ReceivedEvent]:
-    """All events of an answer, in their right order."""
+    """Return all events of an answer after checking their order."""
     async with client.stream("POST", QUERY_PATH, json=question(number)) as response:
         assert response.status_code == 200, await response.aread()
         events = [event async for event in read_events(response.aiter_lines())]
@@ -120,14 +120,14 @@ async def ask(client: httpx2.AsyncClient, number: int = 1) -> list[ReceivedEvent
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether the kernel lets the process do nothing (state T)."""
+    """Return whether the process is stopped (state T)."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
 async def test_provider_fault_after_first_token_emits_one_error_and_one_log_row(
     account: Account, queued: Queued
 ) -> None:
-    """One error event, an orderly end, one row, and the process goes on."""
+    """One error event, a regular end, one row, and the process continues."""
     function, client = await account.deploy(queued.environment)
     endings: tuple[Literal["cut", "error", "eof"], ...] = ("cut", "error", "eof")
     for number, ending in enumerate(endings):
@@ -151,7 +151,7 @@ async def test_provider_fault_after_first_token_emits_one_error_and_one_log_row(
 
 
 async def test_lost_service_connection_aborts_query(account: Account) -> None:  # row 15
-    """The runtime learns of it while the model is silent, and closes the model's stream."""
+    """The runtime notices it while the model is silent, and closes the model's stream."""
     function, client = await account.deploy()
     gate = LockStep(free=2)
     account.surroundings.vendor.script(Reply(texts=("word " * 400,) * 3, gate=gate))
@@ -240,18 +240,18 @@ async def test_throttled_query_returns_429_and_no_log_message_is_lost(
         account.surroundings.client(door.url) as client,
         asyncio.TaskGroup() as tasks,
     ):
-        asking = tasks.create_task(ask(client))
+        query_task = tasks.create_task(ask(client))
         await gate.waiting.wait()
         refused = await client.post(QUERY_PATH, json=question(2))
         assert refused.status_code == 429
         gate.release(len(WORDS))
-        assert (await asking)[-1].name == "done"
+        assert (await query_task)[-1].name == "done"
         for number in range(3, 13):
             assert (await ask(client, number))[-1].name == "done"
     rows, deliveries = await queued.drained(account, concurrency=1)
     assert deliveries.throttled > 0
-    asked = {f"Question {number}:" for number in (1, *range(3, 13))}
-    assert {row.query_text.partition(" how")[0] for row in rows} == asked
+    prefixes = {f"Question {number}:" for number in (1, *range(3, 13))}
+    assert {row.query_text.partition(" how")[0] for row in rows} == prefixes
     assert {row.outcome for row in rows} == {"answered"}
 
 

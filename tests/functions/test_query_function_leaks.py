@@ -1,4 +1,4 @@
-"""200 invocations of every kind in one process leave nothing behind."""
+"""200 invocations of every kind in one process leak nothing."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -22,9 +22,10 @@ HANDLER = "tests.functions.inspected_query_handler.handler"
 INVOCATIONS = 200
 WARM_UP = 30
 MEMORY_LIMIT_BYTES = 8_000_000
-"""Less than 50 kB for each invocation; the arenas of malloc and of Python grow in steps of up to 1 MB."""
+"""Less than 50 kB per invocation; the arenas of malloc and of Python grow in steps of up to 1 MB."""
 POOLED = 3
-"""Connections that pools keep more than before, as two were used at a time; a leak has one for each round."""
+"""Additional connections or threads of a pool, since two were used concurrently; a leak has one for each
+round."""
 
 
 @dataclass
@@ -39,17 +40,17 @@ class LostByTheService:
 
 @dataclass
 class Visitor:
-    """Asks the function in every way there is."""
+    """Sends every kind of request to the function."""
 
     function: FunctionProcess
     surroundings: QuerySurroundings
     client: httpx2.AsyncClient
-    through_lossy_door: httpx2.AsyncClient
-    asked: int = 0
+    lossy_client: httpx2.AsyncClient
+    sent: int = 0
 
     def question(self, *, stream: bool = True) -> dict[str, Any]:
-        self.asked += 1
-        return {"query": f"Question {self.asked}: how long does a refund take?", "stream": stream}
+        self.sent += 1
+        return {"query": f"Question {self.sent}: how long does a refund take?", "stream": stream}
 
     async def streamed(self) -> None:
         assert (await self._events())[-1] == "done"
@@ -69,7 +70,7 @@ class Visitor:
         assert (await self._events())[-1] == "error"
 
     async def client_gone(self) -> None:
-        """The front door does not tell the function: it answers to the end."""
+        """Disconnect: the front door does not notify the function, which answers to the end."""
         async with self.client.stream("POST", QUERY_PATH, json=self.question()) as response:
             async for line in response.aiter_lines():
                 if line.startswith("event: token"):
@@ -78,7 +79,7 @@ class Visitor:
     async def lost_by_the_service(self) -> None:
         self.surroundings.vendor.script(Reply(texts=("word " * 200,) * 50, pause_s=0.001))
         with pytest.raises(httpx2.RemoteProtocolError):
-            async with self.through_lossy_door.stream("POST", QUERY_PATH, json=self.question()) as response:
+            async with self.lossy_client.stream("POST", QUERY_PATH, json=self.question()) as response:
                 await response.aread()
 
     async def not_a_request(self) -> None:
@@ -123,13 +124,13 @@ async def visitor(
         surroundings = await enter(query_surroundings(postgres_server.app_url, make_tenant()))
         environment = surroundings.environment(embedding_max_retries="0", llm_max_retries="0")
         function = await enter(FunctionProcess(surroundings.function(environment, handler=HANDLER)))
-        door = await enter(FunctionUrl(function))
-        lossy_door = await enter(FunctionUrl(LostByTheService(function)))
+        front_door = await enter(FunctionUrl(function))
+        lossy_front_door = await enter(FunctionUrl(LostByTheService(function)))
         yield Visitor(
             function,
             surroundings,
-            await enter(surroundings.client(door.url)),
-            await enter(surroundings.client(lossy_door.url)),
+            await enter(surroundings.client(front_door.url)),
+            await enter(surroundings.client(lossy_front_door.url)),
         )
 
 
@@ -142,6 +143,6 @@ async def test_two_hundred_invocations_in_one_process_leak_nothing(visitor: Visi
     assert visitor.function.starts == 1
     grown = {name: after[name] - before[name] for name in before}
     assert grown.pop("memory") < MEMORY_LIMIT_BYTES, (before, after)
-    allowed = {"sockets": POOLED, "files": POOLED}
+    allowed = {"sockets": POOLED, "files": POOLED, "threads": POOLED}
     left = {name: count for name, count in grown.items() if count > allowed.get(name, 0)}
     assert left == {}, (before, after)

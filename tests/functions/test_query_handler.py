@@ -44,7 +44,7 @@ async def surroundings(
 
 
 def bare_function(environment: dict[str, str]) -> FunctionConfiguration:
-    """Under AWS's runtime, with these settings only."""
+    """Run the function under AWS's runtime, with these settings only."""
     return FunctionConfiguration(handler=QUERY_HANDLER, environment=environment, command=AWSLAMBDARIC_COMMAND)
 
 
@@ -82,7 +82,7 @@ async def test_insufficient_time_returns_504_before_provider_calls(surroundings:
     event = load_event(QUERY[1], x_api_key=key_of(surroundings.tenant))
     async with FunctionProcess(query_function(surroundings, "stream", timeout_s=2)) as function:
         status, _, body = await ask(function, event)
-    assert status == 504  # what is left is kept for the error and the log
+    assert status == 504  # the rest is reserved for the error and the log
     assert json.loads(body)["detail"].startswith("RAG query error: ")
     assert surroundings.embeddings.requests == []
 

@@ -20,4 +20,4 @@ async def test_killed_processes_leave_one_log_row_per_query(
     )
     assert findings.violations == [], findings.markdown()
     everything = findings.rows[-1]
-    assert everything[1:4] == (QUERIES, QUERIES // 4, QUERIES // 2)  # asked, continued, killed
+    assert everything[1:4] == (QUERIES, QUERIES // 4, QUERIES // 2)  # queries, continued, killed

@@ -1,4 +1,4 @@
-"""The way of one streamed query through the project's files, traced in a running query function."""
+"""Path of one streamed query through the project's files, traced in a running query function."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +10,7 @@ from tests.support.http.live_api import key_of
 from tests.support.query_trace import Trace, Tracer, common
 from vectorforge.local.postgres import EmbeddedPostgres
 
-MAX_FILES = 101
+MAX_FILES = 71
 
 
 async def test_query_executes_few_files_on_lambda(

@@ -1,4 +1,4 @@
-"""A stream through our Lambda runtime that the service cuts: ended at once, or written on to be resumed."""
+"""A stream through our Lambda runtime that the service cuts: ended immediately, or continued for resuming."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -54,7 +54,7 @@ async def writer(surroundings: QuerySurroundings) -> AsyncIterator[FunctionProce
 
 
 async def read_all(response: httpx2.Response) -> list[ReceivedEvent]:
-    """What came until the end or the cut."""
+    """Return the data received until the end or the cut."""
     events: list[ReceivedEvent] = []
     try:
         async for event in read_events(response.aiter_lines()):
@@ -68,8 +68,8 @@ async def ask_and_be_cut(
     surroundings: QuerySurroundings, writer: FunctionProcess, body: dict[str, object]
 ) -> list[ReceivedEvent]:
     async with (
-        FunctionUrl(CuttingService(writer)) as door,
-        surroundings.client(door.url) as client,
+        FunctionUrl(CuttingService(writer)) as front_door,
+        surroundings.client(front_door.url) as client,
         client.stream("POST", QUERY_PATH, json=body) as response,
     ):
         assert response.status_code == 200
@@ -83,8 +83,8 @@ async def resume(
 ) -> list[ReceivedEvent]:
     headers = {"Last-Event-ID": str(after)}
     async with (
-        FunctionUrl(function) as door,
-        surroundings.client(door.url, headers=headers) as client,
+        FunctionUrl(function) as front_door,
+        surroundings.client(front_door.url, headers=headers) as client,
         client.stream("GET", f"/v1/queries/{query_id}/events") as response,
     ):
         assert response.status_code == 200
@@ -92,7 +92,7 @@ async def resume(
 
 
 async def logged(surroundings: QuerySurroundings) -> QueryLog:
-    """The record of the tenant's one query, once it has ended."""
+    """Return the record of the tenant's only query, once it has ended."""
     async with Database(surroundings.app_url) as database, asyncio.timeout(20):
         while True:
             rows = await QueryLogRepository(database.for_tenant(surroundings.tenant)).list()
@@ -109,7 +109,7 @@ async def test_closed_response_closes_model_stream(
     await ask_and_be_cut(surroundings, writer, QUESTION)
     (request,) = surroundings.vendor.requests
     async with asyncio.timeout(10):
-        await request.client_closed.wait()  # although the model had more to say
+        await request.client_closed.wait()  # although the model had more text
     assert (await logged(surroundings)).outcome == "aborted"
     assert writer.is_running
 
@@ -141,8 +141,8 @@ async def test_another_function_stops_the_answer(
     surroundings.vendor.script(Reply(texts=TEXTS, gate=gate))
     async with (
         FunctionProcess(surroundings.function()) as other,
-        FunctionUrl(other) as door,
-        surroundings.client(door.url) as client,
+        FunctionUrl(other) as front_door,
+        surroundings.client(front_door.url) as client,
     ):
         await other.start()
         events = await ask_and_be_cut(surroundings, writer, RESUMABLE)
@@ -163,8 +163,8 @@ async def test_resumed_stream_pauses_before_reader_timeout_and_continues(
     gate = LockStep(free=1)
     surroundings.vendor.script(Reply(texts=TEXTS, gate=gate))
     async with (
-        FunctionUrl(writer) as door,
-        surroundings.client(door.url) as client,
+        FunctionUrl(writer) as front_door,
+        surroundings.client(front_door.url) as client,
         client.stream("POST", QUERY_PATH, json=RESUMABLE) as response,
         FunctionProcess(surroundings.function(timeout_s=6.0)) as reader,
     ):
@@ -172,7 +172,7 @@ async def test_resumed_stream_pauses_before_reader_timeout_and_continues(
         begun = [await anext(lines) for _ in range(3)]
         query_id = begun[0].data["request_id"]
         await reader.start()
-        assert await resume(surroundings, reader, query_id, 2) == begun[2:]  # in good order, without an end
+        assert await resume(surroundings, reader, query_id, 2) == begun[2:]  # in order, without an end
         assert reader.invocations[-1].error is None
         gate.release(len(TEXTS))
         rest = await resume(surroundings, reader, query_id, 3)

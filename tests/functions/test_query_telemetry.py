@@ -1,4 +1,4 @@
-"""What the query function writes and sends about itself, in a real process under both runtimes."""
+"""Telemetry of the query function, in a real process under both runtimes."""
 
 import asyncio
 import json
@@ -43,16 +43,16 @@ def faulty_aws() -> Iterator[FaultyAws]:
 
 @pytest.fixture
 def event(surroundings: QuerySurroundings) -> Callable[..., Event]:
-    """``load_event`` with the tenant's key."""
+    """Load an event with the tenant's key."""
     return partial(load_event, x_api_key=key_of(surroundings.tenant))
 
 
 LAST_METRIC = "http.request.duration_ms"
-"""Measured when everything else has been."""
+"""Last metric of an invocation."""
 
 
 async def new_metrics(function: FunctionProcess) -> Measured:
-    """What the function has printed since the last time, once the last metric of the invocation is there."""
+    """Return the output since the last call, once it has the last metric of the invocation."""
     async with asyncio.timeout(10):
         await function.output.wait_for(LAST_METRIC)
     lines = list(function.output.lines)
@@ -61,7 +61,7 @@ async def new_metrics(function: FunctionProcess) -> Measured:
 
 
 def objects(lines: list[str]) -> list[dict[str, Any]]:
-    """Log lines that are JSON and no metrics."""
+    """Return the log lines that are JSON and not metrics."""
     found = [json.loads(line) for line in lines if line.startswith("{")]
     return [line for line in found if "_aws" not in line]
 
@@ -100,7 +100,7 @@ async def test_invocation_prints_own_metrics_once(
 async def test_metrics_are_printed_after_last_byte_and_before_freeze(
     surroundings: QuerySurroundings, event: Callable[..., Event]
 ) -> None:
-    """They are printed when the client has the last byte, and before the process is frozen."""
+    """They are printed after the client's last byte, and before the process is frozen."""
     printed_at_last_byte: list[int] = []
 
     async def last_byte(process: FunctionProcess, *_: object) -> None:
@@ -136,7 +136,7 @@ async def test_query_steps_are_subsegments_of_the_invocation(
 
 
 def cut_short(function: FunctionProcess) -> list[dict[str, Any]]:
-    """The warnings about a question that was too long."""
+    """Return the warnings about a query that was too long."""
     found = objects(list(function.output.lines))
     return [line for line in found if line["level"] == "WARNING" and "truncated" in line["message"]]
 
@@ -159,13 +159,13 @@ async def test_warning_includes_request_ids_and_is_logged_once(
         assert line["cold_start"] is True
         assert line["service"] == "query"
         assert line["name"].startswith("vectorforge.")
-        assert function.output.text.count(line["message"]) == 1  # and not once more by the root logger
+        assert function.output.text.count(line["message"]) == 1  # not repeated by the root logger
 
         invocation = await function.invoke(event(QUERY, body=too_long))
         _, headers, _ = await response_of(invocation)
         await invocation.completed.wait()
         line = cut_short(function)[-1]
-        assert line["correlation_id"] == headers["x-request-id"]  # made by the app when the client has none
+        assert line["correlation_id"] == headers["x-request-id"]  # by default the app's
         assert line["cold_start"] is False
         assert "refund" not in function.output.text
 
@@ -187,7 +187,7 @@ async def test_unexpected_failure_is_logged_without_its_message(
         assert errors[-1]["message"].startswith("The invocation failed: ")
         assert errors[-1]["function_request_id"] == invocation.request_id
         assert "canary" not in function.output.text
-        # The process lives.
+        # The process survives.
         status, _, _ = await response_of(await function.invoke(event(QUERY)))
         assert status == 200
         assert function.starts == 1
@@ -195,7 +195,7 @@ async def test_unexpected_failure_is_logged_without_its_message(
 
 async def test_logs_traces_and_answers_hold_no_secret(
     surroundings: QuerySurroundings, event: Callable[..., Event], faulty_aws: FaultyAws
-) -> None:  # threats 18 and 19: all that can be said, with the keys in Secrets Manager
+) -> None:  # threats 18 and 19: maximal logging, with the keys in Secrets Manager
     vendor = surroundings.vendor
     vendor.api_key = OLD
     faulty_aws.recover()
@@ -221,7 +221,7 @@ async def test_logs_traces_and_answers_hold_no_secret(
         async with FunctionProcess(configuration) as function, asyncio.timeout(120):
 
             async def ask(name: str) -> int:
-                """How many spans failed."""
+                """Return the number of failed spans."""
                 invocation = await function.invoke(event(name), trace_id=SAMPLED)
                 shown.append(str(await response_of(invocation)))
                 await invocation.completed.wait()
@@ -231,20 +231,20 @@ async def test_logs_traces_and_answers_hold_no_secret(
 
             assert await ask(QUERY) == 0
             store(faulty_aws, NEW)
-            vendor.api_key = "another"  # it quotes the key that it refuses
+            vendor.api_key = "another"  # it quotes the rejected key
             assert await ask(QUERY) >= 1
             assert await ask(STREAM) >= 1
             for failure in (None, AwsFailure(503, "InternalServiceError")):
                 faulty_aws.put_secret(SECRET_ID, BROKEN)
                 faulty_aws.failure = failure
                 faulty_aws.calls.clear()
-                while not faulty_aws.calls:  # until the keys are old enough to be read anew
+                while not faulty_aws.calls:  # until the keys are old enough to be reread
                     await ask(STREAM)
             shown.append(function.output.text)
-    asked = {str(request.headers) for request in vendor.requests}
-    assert any(OLD in headers for headers in asked)
-    assert any(NEW in headers for headers in asked)
-    assert "botocore" in function.output.text  # which says what it sends and gets
+    sent_headers = {str(request.headers) for request in vendor.requests}
+    assert any(OLD in headers for headers in sent_headers)
+    assert any(NEW in headers for headers in sent_headers)
+    assert "botocore" in function.output.text  # logs requests and responses
     for text in shown:
         assert "canary" not in text
         assert EMBEDDING_KEY not in text

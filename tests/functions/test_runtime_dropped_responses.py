@@ -1,4 +1,4 @@
-"""Responses dropped half-way: the app closes its generator, or the connection breaks."""
+"""Responses dropped midway: the app closes its generator, or the connection breaks."""
 
 import asyncio
 
@@ -11,9 +11,9 @@ from tests.functions.runtime_driver import (
     http_event,
     prelude_and_body,
 )
-from vectorforge.runtime.invocation import ResponseLostError
-from vectorforge.runtime.invocation import StreamingInvocation as RuntimeInvocation
+from vectorforge.runtime.errors import ResponseLostError
 from vectorforge.runtime.response_stream import ResponseStream
+from vectorforge.runtime.response_stream import StreamingInvocation as RuntimeInvocation
 
 
 async def test_dropped_generator_is_closed_before_next_invocation() -> None:
@@ -22,7 +22,7 @@ async def test_dropped_generator_is_closed_before_next_invocation() -> None:
     closed_before_next: list[bool] = []
 
     async def note(_invocation: Invocation, _data: bytes) -> None:
-        await asyncio.sleep(0.02)  # the line may be a moment behind in its pipe
+        await asyncio.sleep(0.02)  # the line may be delayed in its pipe
         closed_before_next.append("slow generator closed" in running.output.text)
 
     async with gate.open() as environment, function("careless_handler", environment=environment) as running:
@@ -43,12 +43,12 @@ async def test_connection_broken_before_first_byte_raises_response_lost() -> Non
     lost = asyncio.Event()
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
         host, port = server.sockets[0].getsockname()
-        told = RuntimeInvocation(f"{host}:{port}", "request", None)
-        stream = await ResponseStream.open(told, lost.set)
-        assert not told.answered
+        runtime_invocation = RuntimeInvocation(f"{host}:{port}", "request", None)
+        stream = await ResponseStream.open(runtime_invocation, lost.set)
+        assert not runtime_invocation.answered
         async with asyncio.timeout(10):
             await lost.wait()
         with pytest.raises(ResponseLostError):
             await stream.write(b"first")
-        assert not told.answered
+        assert not runtime_invocation.answered
         await stream.abort()

@@ -1,4 +1,4 @@
-"""A process that has answered hundreds of events holds no more than one that has answered a few."""
+"""A process uses no more resources after hundreds of events than after a few."""
 
 import asyncio
 import time
@@ -7,12 +7,12 @@ from infra.emulator.lambda_service.function_process import FunctionProcess
 from tests.functions.runtime_driver import answer, function, http_event, json_body, prelude_and_body
 
 ROUNDS = 25  # of eight invocations each
-MEMORY_ROOM = 64 * 1024  # bytes in all, for 200 invocations
+MEMORY_ROOM = 64 * 1024  # bytes in total, for 200 invocations
 SETTLING_S = 20.0  # the generator of the last aborted answer may still be closing
 
 
 async def one_round(process: FunctionProcess) -> None:
-    """What an environment meets in its life, good and bad."""
+    """Send every kind of event, successful and failing."""
     for path in ("/sync", "/echo", "/fails-after", "/fails-before", "/raises", "/megabytes/1"):
         await answer(process, http_event(path))
     await answer(process, http_event("/never-ends"), abort_after=40)
@@ -21,7 +21,7 @@ async def one_round(process: FunctionProcess) -> None:
 
 
 async def settled(process: FunctionProcess, **wanted: int) -> dict[str, int]:
-    """The statistics, as soon as they hold what is wanted, or after some time whatever they hold."""
+    """Return the statistics once they have the expected values, or after a timeout."""
     end = time.monotonic() + SETTLING_S
     while True:
         statistics = await json_body(process, "/statistics")

@@ -121,7 +121,7 @@ async def test_background_task_completes_before_next_event() -> None:
         streamed.set()
 
     async def next_is_polled(_invocation: Any, _data: bytes) -> None:
-        await asyncio.sleep(0.02)  # the line may be a moment behind in its pipe
+        await asyncio.sleep(0.02)  # the line may be delayed in its pipe
         done_before_next.append("background task done" in process.output.text)
 
     async with function("handler") as process:
@@ -141,7 +141,7 @@ async def test_concurrent_environment_streams_events_in_parallel() -> None:
         invocations = [await process.invoke(http_event("/tokens")) for _ in range(3)]
         async with asyncio.timeout(20):
             for _ in invocations:
-                await gate.connected.acquire()  # all three are under way
+                await gate.connected.acquire()  # all three are in progress
             for turn in range(3):
                 for connection in range(3):
                     gate.release(f"{turn}", connection)
@@ -167,7 +167,7 @@ async def json_body_of_many(process: Any) -> dict[str, Any]:
 
 
 class Daemon:
-    """X-Ray's daemon, as far as receiving goes."""
+    """The receiving side of X-Ray's daemon."""
 
     def __init__(self) -> None:
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

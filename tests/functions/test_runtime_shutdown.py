@@ -72,7 +72,7 @@ https://docs.aws.amazon.com/lambda/latest/dg/lambda-runtime-environment.html#run
 
 
 async def terminated(path: str, handler: str = "handler", attempts: int = 3) -> tuple[float, Invocation]:
-    """Seconds from SIGTERM in the middle of a request to the end; the least, since other work delays some."""
+    """Return the fewest seconds from SIGTERM during a request to the exit, since other work delays some."""
     least = 60.0
     for _ in range(attempts):
         async with function(handler, timeout_s=60, environment={"LIFESPAN_S": "0"}) as process:

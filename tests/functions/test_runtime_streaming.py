@@ -1,4 +1,4 @@
-"""Apps answer through front door, Runtime API and streaming runtime as their bytes come."""
+"""Apps stream through front door, Runtime API and streaming runtime."""
 
 import asyncio
 import json
@@ -22,21 +22,21 @@ async def client() -> AsyncIterator[aiohttp.ClientSession]:
         yield session
 
 
-@pytest.mark.parametrize("door", [FunctionUrl, RestApi])
+@pytest.mark.parametrize("front_door", [FunctionUrl, RestApi])
 @pytest.mark.parametrize("handler", ["handler", "under_middleware"])
 async def test_token_is_received_before_the_next_exists(
-    client: aiohttp.ClientSession, door: type[FunctionUrl | RestApi], handler: str
+    client: aiohttp.ClientSession, front_door: type[FunctionUrl | RestApi], handler: str
 ) -> None:  # F-001, F-002, C02
     gate = Gate()
     async with gate.open() as environment, function(handler, environment=environment) as process:
         await process.start()
-        async with door(process) as entrance, asyncio.timeout(20):
+        async with front_door(process) as entrance, asyncio.timeout(20):
             held = await in_lock_step(client, entrance, gate)
     assert held == TOKENS
 
 
 async def in_lock_step(client: aiohttp.ClientSession, entrance: FrontDoor, gate: Gate) -> list[str]:
-    """Release a token only when the client holds the one before."""
+    """Release each token only when the client has received the previous one."""
 
     async def provide() -> None:
         await gate.connected.acquire()
@@ -89,12 +89,12 @@ async def test_streamed_post_matches_runtime_api() -> None:
         assert body == b"one two three"
 
 
-@pytest.mark.parametrize("door", [FunctionUrl, RestApi])
+@pytest.mark.parametrize("front_door", [FunctionUrl, RestApi])
 async def test_requests_and_responses_are_passed_whole(
-    client: aiohttp.ClientSession, door: type[FunctionUrl | RestApi]
+    client: aiohttp.ClientSession, front_door: type[FunctionUrl | RestApi]
 ) -> None:  # F-001
-    async with function("handler") as process, door(process) as entrance:
-        root_path = "/prod" if door is RestApi else ""  # the stage in the URL
+    async with function("handler") as process, front_door(process) as entrance:
+        root_path = "/prod" if front_door is RestApi else ""  # the stage in the URL
         cookies = {"Cookie": "a=1; b=2"}
         async with client.post(f"{entrance.url}/echo?x=1&x=2", data="größe", headers=cookies) as response:
             echoed = await response.json()

@@ -1,4 +1,4 @@
-"""The query function in a process where every library says all that it has to say, on standard output."""
+"""The query function in a process where every library logs at the lowest level, to stdout."""
 
 import logging
 import sys

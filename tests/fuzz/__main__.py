@@ -1,4 +1,4 @@
-"""Fuzzes the API, the documents and filters, and the parsers: ``make fuzz``, or ``python -m tests.fuzz``."""
+"""Fuzz the API, the documents and filters, and the parsers: ``make fuzz``, or ``python -m tests.fuzz``."""
 
 import argparse
 import asyncio
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 PARTS: Final = ("api", *MACHINES, "parsers")
 _ENOUGH: Final = 1_000
-"""Requests after which every operation should have answered well once."""
+"""Number of requests after which every operation should have succeeded once."""
 _EXPLANATION = """
 parts:
   api        requests generated from the OpenAPI document (schemathesis), valid and invalid, to a separate
@@ -48,9 +48,9 @@ exit code: 0 nothing found, 1 something was, 2 the arguments are wrong
 
 
 def main() -> None:
-    """Parse the command line, run, print."""
+    """Run the fuzzers selected on the command line, and print the results."""
     options = _arguments()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the servers end, too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # stops the servers, too
     console = Console()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     rows: list[Row] = []
@@ -94,9 +94,9 @@ def _arguments() -> argparse.Namespace:
 
 @contextmanager
 def _database() -> Iterator[str]:
-    """A migrated database of this run's own; the app role's connection string."""
+    """Start a separate migrated database; yield the app role's connection string."""
     with tempfile.TemporaryDirectory(prefix="vf-fuzz-") as folder:
-        Path(folder).chmod(0o755)  # as root, PostgreSQL runs as an account that has to pass through
+        Path(folder).chmod(0o755)  # as root, PostgreSQL runs as an account that has to traverse it
         server = EmbeddedPostgres(Path(folder) / "postgres", settings={"max_connections": "100"})
         server.start()
         try:

@@ -1,6 +1,6 @@
-"""Bodies that the API takes, and what becomes of them when somebody tampers with them.
+"""Valid request bodies of the API, and mutations of them.
 
-Those made of schemas alone seldom come through: a question to a model that is not there, a tool that is none.
+Bodies generated from schemas alone are rarely accepted: they name missing models and invalid tools.
 """
 
 import json
@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 _QUESTION: Final = "How long does a refund take?"
-_ASKED: Final[Mapping[str, Any]] = {"query": _QUESTION, "filters": {"kind": {"$in": ["first", 1]}}}
-_PRECISELY: Final[Mapping[str, Any]] = {**_ASKED, "search_mode": "hybrid", "min_score": 0.1, "max_tokens": 50}
-_SAID: Final = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": "Hello to you."}]
+_QUERY: Final[Mapping[str, Any]] = {"query": _QUESTION, "filters": {"kind": {"$in": ["first", 1]}}}
+_PRECISELY: Final[Mapping[str, Any]] = {**_QUERY, "search_mode": "hybrid", "min_score": 0.1, "max_tokens": 50}
+_MESSAGES: Final = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": "Hello to you."}]
 _ATTRIBUTES: Final = {"type": "and", "filters": [{"type": "eq", "key": "kind", "value": "first"}]}
 _PARTS: Final = [{"role": "user", "id": "m", "parts": [{"type": "text", "text": _QUESTION}]}]
 _CHAT: Final[Mapping[str, Any]] = {
     "model": "{model}",
-    "messages": [*_SAID, {"role": "user", "content": _QUESTION}],
+    "messages": [*_MESSAGES, {"role": "user", "content": _QUESTION}],
     "stream": True,
     "stream_options": {"include_usage": True},
     "filters": {"kind": "first"},
@@ -56,8 +56,8 @@ KNOWN: Final[Mapping[str, Sequence[Mapping[str, Any]]]] = {
     ],
     "POST /v1/search": [{"query": _QUESTION, "collection": "{collection_id}", "top_k": 3, "min_score": 0.1}],
     "POST /v1/rag/query": [
-        {**_ASKED, "conversation_id": "{conversation_id}", "rewrite": True},
-        {**_ASKED, "messages": _SAID, "stream": True, "resumable": True, "provider": "extractive"},
+        {**_QUERY, "conversation_id": "{conversation_id}", "rewrite": True},
+        {**_QUERY, "messages": _MESSAGES, "stream": True, "resumable": True, "provider": "extractive"},
         {"query": _QUESTION, "dry_run": True},
     ],
     "POST /v1/collections/{collection_id}/query": [
@@ -65,7 +65,7 @@ KNOWN: Final[Mapping[str, Sequence[Mapping[str, Any]]]] = {
         {**_PRECISELY, "stream": True},
     ],
     "POST /v1/docrag/query": [
-        {"query": _QUESTION, "conversation_history": _SAID, "n_results": 3},
+        {"query": _QUESTION, "conversation_history": _MESSAGES, "n_results": 3},
         {"query": _QUESTION, "stream": True, "collection": "{collection_id}"},
     ],
     "POST /v1/profiles/{profile_id}": [
@@ -113,7 +113,7 @@ KNOWN: Final[Mapping[str, Sequence[Mapping[str, Any]]]] = {
     "POST /v1/keys": [{"name": "fuzz", "scope": "write", "expires_in_days": 30}],
     "POST /v1/keys/{key_id}/rotate": [{"overlap_hours": 0.5}],
 }
-"""By operation; names of ids in braces stand for ids, and ``{any}`` for a text that is new each time."""
+"""Bodies by operation; names in braces stand for ids, and ``{any}`` for a new text each time."""
 
 _ODD: Final = (
     *("null", "true", "-1", "0", "1.5", "9223372036854775808", "1e400", "NaN", "-Infinity", "2147483648"),
@@ -133,12 +133,12 @@ _ODD: Final = (
     *("[" * depth + "]" * depth for depth in (18, 250, 990, 3000)),
     *('{"a":' * depth + "1" + "}" * depth for depth in (18, 990)),
 )
-"""JSON as it comes, some of which no parser, no column or no stack has room for."""
+"""Unusual JSON, some of which exceeds parsers, columns or stacks."""
 _MARK: Final = "\x01mark\x01"
 
 
 def known_body(operation: str, ids: Mapping[str, Any], chance: random.Random) -> dict[str, Any] | None:
-    """A body that the operation takes; None: it takes none."""
+    """Return a valid body of the operation, or None without a body."""
     if operation not in KNOWN:
         return None
     names = {**ids, "any": f"{chance.getrandbits(64):x}"}
@@ -147,7 +147,7 @@ def known_body(operation: str, ids: Mapping[str, Any], chance: random.Random) ->
 
 
 def tampered(body: Mapping[str, Any], chance: random.Random) -> bytes:
-    """The body as JSON, one part of it replaced by something odd, or as what is no JSON any more."""
+    """Return the body as JSON with one part replaced by an odd value, or as invalid JSON."""
     marked = json.dumps(_with_mark(body, chance))
     text = marked.replace(json.dumps(_MARK), chance.choice(_ODD))
     sent = text.encode("utf-8")
@@ -163,7 +163,7 @@ def tampered(body: Mapping[str, Any], chance: random.Random) -> bytes:
 
 
 def overlaid(known: Mapping[str, Any], generated: Any, chance: random.Random) -> dict[str, Any]:
-    """The known body with up to two parts of the one that was made of the schema."""
+    """Return the known body with up to two parts of the generated one."""
     others = list(generated) if isinstance(generated, dict) else []
     chosen = chance.sample(others, min(len(others), chance.randrange(3)))
     return {**known, **{name: generated[name] for name in chosen}}
@@ -180,7 +180,7 @@ def _filled(value: Any, names: Mapping[str, Any]) -> Any:
 
 
 def _with_mark(value: Any, chance: random.Random) -> Any:
-    """The value with a mark in the place of one part of it."""
+    """Return the value with one part replaced by a mark."""
     if not isinstance(value, dict | list) or not value or chance.random() < 0.1:
         return _MARK
     if isinstance(value, list):

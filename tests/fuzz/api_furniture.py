@@ -1,4 +1,4 @@
-"""One of everything in a running server, so that requests meet something that exists."""
+"""One object of every kind in a running server, so that requests find existing objects."""
 
 import asyncio
 import json
@@ -16,29 +16,29 @@ _QUESTION = {"query": "How long does a refund take?"}
 _TEXT = "A refund takes five working days. Opened goods are exchanged."
 _NAMES = ("default", "store")
 _STEPS = {"switch": False, "rollback": True, "finish": True, "cancel": False}
-"""Each way on from an open change of the embedding model, and whether it wants the change switched. Each has
-a collection of its own, since one step leaves nothing to do for the others."""
+"""Each next step of an open change of the embedding model, and whether the change must be switched for it.
+Each has its own collection, since one step leaves nothing to do for the others."""
 _SWITCH = "/v1/collections/{collection_id}/embedding-switch"
 _WAIT_S = 30
 
 
 @dataclass(frozen=True, slots=True)
 class Furniture:
-    """What there is, by the names that paths, queries and bodies have for it."""
+    """Existing ids by their names in paths, queries and bodies."""
 
     ids: Mapping[str, Any]
     of_operations: Mapping[str, Mapping[str, Any]]
-    """What the names mean for one operation alone."""
+    """Ids by name for single operations."""
     reader: Mapping[str, str]
-    """Headers of somebody who may only read."""
+    """Headers of a read-only key."""
 
     def known_to(self, operation: str) -> Mapping[str, Any]:
-        """What the names mean for an operation ("GET /v1/jobs")."""
+        """Return the ids by name for an operation ("GET /v1/jobs")."""
         return {**self.ids, **self.of_operations.get(operation, {})}
 
 
 async def furnish(server: ApiServer) -> Furniture:
-    """Give the tenant one of everything anew; what it has besides stays."""
+    """Create a new object of every kind for the tenant; existing ones stay."""
     async with httpx2.AsyncClient(base_url=server.url, headers=server.headers, timeout=30) as client:
         for left in (await client.get("/v1/collections")).json()["collections"]:
             if left["name"] in (*_NAMES, *_STEPS):
@@ -47,10 +47,10 @@ async def furnish(server: ApiServer) -> Furniture:
         jobs = [
             await add_documents(client, one, first=_TEXT, second="Another.") for one in (collection, store)
         ]
-        ids = await _asked(client, collection, jobs[0]["id"])
+        ids = await _query_and_results(client, collection, jobs[0]["id"])
         ids |= {"vector_store_id": store, "file_id": jobs[1]["documents"][0]["document_id"]}
-        # Not one of the first collection: the answer would be erased with it.
-        ids |= await _kept(client, jobs[1]["documents"][1]["document_id"])
+        # Not from the first collection: the answer would be erased with it.
+        ids |= await _profile_and_key(client, jobs[1]["documents"][1]["document_id"])
         changes = {step: await _changing(client, step, switched=wanted) for step, wanted in _STEPS.items()}
         page = (await client.get("/v1/queries", params={"limit": 1})).json()
         made = (await client.post("/v1/keys", json={"name": "reader", "scope": "read"})).json()
@@ -59,8 +59,8 @@ async def furnish(server: ApiServer) -> Furniture:
     return Furniture(ids, own, {"Authorization": f"Bearer {made.get('key', 'none')}"})
 
 
-async def _asked(client: httpx2.AsyncClient, collection: str, job: str) -> dict[str, Any]:
-    """A question, its answer and what came of both."""
+async def _query_and_results(client: httpx2.AsyncClient, collection: str, job: str) -> dict[str, Any]:
+    """Send a query; return the ids of the query and its results."""
     conversation = (await client.post("/v1/conversations", json={"title": "Refunds"})).json()["id"]
     answer = (await client.post("/v1/rag/query", json={**_QUESTION, "conversation_id": conversation})).json()
     resumable = await ask_streaming(client, "/v1/rag/query", {**_QUESTION, "resumable": True})
@@ -76,16 +76,16 @@ async def _asked(client: httpx2.AsyncClient, collection: str, job: str) -> dict[
     }
 
 
-async def _kept(client: httpx2.AsyncClient, document: str) -> dict[str, Any]:
-    """A profile, a key, and the erasure of a document."""
+async def _profile_and_key(client: httpx2.AsyncClient, document: str) -> dict[str, Any]:
+    """Create a profile, a key, and the erasure of a document; return their ids."""
     await client.post("/v1/profiles/7", json={"profile_summary": _TEXT})
-    key = (await client.post("/v1/keys", json={"name": "fuzz"})).json()  # a tenant has 1,000 at most
+    key = (await client.post("/v1/keys", json={"name": "fuzz"})).json()  # at most 1,000 per tenant
     erasure = (await client.delete(f"/v1/documents/{document}")).json()
     return {"profile_id": 7, "key_id": key.get("id", "none"), "erasure_id": erasure["id"]}
 
 
 async def _changing(client: httpx2.AsyncClient, name: str, *, switched: bool) -> str:
-    """A collection embedded by another model too, so far that it can be switched, or is."""
+    """Create a collection with a change of its model that can be switched, or is."""
     collection = await new_collection(client, name)
     await add_documents(client, collection, first=_TEXT)
     path = f"/v1/collections/{collection}/embedding-switch"
@@ -101,7 +101,7 @@ async def _changing(client: httpx2.AsyncClient, name: str, *, switched: bool) ->
 
 
 async def _stock(server: ApiServer) -> None:
-    """Something to be erased for the tenant that is erased; it may be closed for a moment."""
+    """Create data for the tenant to be erased; it may be locked for a moment."""
     async with httpx2.AsyncClient(
         base_url=server.url, headers=headers_of(server.spare), timeout=30
     ) as client:

@@ -1,7 +1,7 @@
-"""Requests made of the OpenAPI document, valid and not, sent to a running server (schemathesis).
+"""Valid and invalid requests generated from the OpenAPI document (schemathesis), sent to a running server.
 
-Of each response: no 500, no other 5xx without problem details, a status code and a content type that the
-document names for the route, and a body as its schema says.
+Each response has no 500, no other 5xx without problem details, a status code and a content type that the
+document defines for the route, and a body that matches its schema.
 """
 
 import asyncio
@@ -43,11 +43,11 @@ _CHECKS: list[CheckFunction] = [
 ]
 _TIMEOUT_S = 60
 _KNOWN_ID_SHARE = 0.7
-"""Of the ids in paths and bodies: those of something that exists. Random ones find nothing, and end early."""
+"""Share of existing ids in paths and bodies. Random ones are not found, and end early."""
 _NO_HTTP = "Invalid HTTP request received."
-"""The HTTP server's own answer to headers that HTTP does not allow; the API never sees them."""
+"""The HTTP server's own response to invalid headers, which the API never sees."""
 _ENDS_A_TENANT = frozenset({"DELETE /v1/tenant"})
-"""Sent by another tenant, since nothing would be left for the others."""
+"""Operations of another tenant, since they would leave no data for the others."""
 _STRANGERS: Sequence[Mapping[str, str]] = (
     {},
     {"Authorization": "Bearer key-of-nobody"},
@@ -82,36 +82,36 @@ _ODD_TEXTS = (
     "0001-01-01T00:00:00+23:59",
 )
 _ROUND = 40
-"""Cases of an operation between two times of furnishing: what is there gets deleted on the way."""
+"""Cases of an operation between two refills, since requests delete objects."""
 
 
 @dataclass
 class ApiFindings:
-    """What came of it."""
+    """Result of a run."""
 
     statuses: dict[str, Counter[int]] = field(default_factory=dict)
-    """Operation -> how often it answered with which status."""
+    """Number of responses by operation and status."""
     problems: dict[str, str] = field(default_factory=dict)
-    """What is wrong -> one request and response that show it."""
+    """Problem -> an example request and response."""
 
     @property
     def cases(self) -> int:
-        """Requests sent."""
+        """Return the number of requests sent."""
         return self.total.total()
 
     @property
     def total(self) -> Counter[int]:
-        """How often which status came."""
+        """Return the number of responses by status."""
         return sum(self.statuses.values(), Counter())
 
     @property
     def never_well(self) -> list[str]:
-        """Operations that did not once do what they were asked."""
+        """Return the operations that never succeeded."""
         return [one for one, seen in self.statuses.items() if not any(200 <= status < 300 for status in seen)]
 
 
 class _Sender:
-    """Sends cases and keeps what is wrong; its methods are called from several threads."""
+    """Sends cases and records problems; its methods are called from several threads."""
 
     def __init__(self, server: ApiServer, on_case: Callable[[], None]) -> None:
         self.findings = ApiFindings()
@@ -139,7 +139,7 @@ class _Sender:
         self._note(operation, response.status_code, _wrong(operation, case, response, raw))
 
     def _headers(self, operation: str, chance: random.Random) -> dict[str, str]:
-        """Those of the tenant, mostly; of somebody else, or with something odd beside them."""
+        """Return the tenant's headers, or sometimes another caller's or odd ones."""
         if operation in _ENDS_A_TENANT:
             return headers_of(self._server.spare)
         if (kind := chance.random()) < 0.85:
@@ -158,7 +158,7 @@ class _Sender:
 
 
 def _change_body(case: Any, known: dict[str, Any] | None, chance: random.Random) -> bytes | None:
-    """Put in what the operation takes, sometimes, or what is to be sent as it is."""
+    """Sometimes replace the body by a valid one, or by raw content."""
     kind = chance.random()
     if known is None or kind < 0.5:
         return None
@@ -194,7 +194,7 @@ def _named(where: str, status: int, failure: BaseException) -> str:
 
 
 def _put_ids(case: Any, known: Mapping[str, Any], chance: random.Random) -> None:
-    """Let most cases meet something that exists; and a few something that no parameter should be."""
+    """Set existing ids in most cases, and invalid parameters in a few."""
     for values in (case.path_parameters, case.query, case.body):
         if isinstance(values, dict):
             for name in values.keys() & known.keys():
@@ -213,7 +213,7 @@ def _run_operation(operation: Any, sender: _Sender, *, cases: int, seed_of: str)
             max_examples=max(1, cases // 2),
             deadline=None,
             database=None,
-            phases=[Phase.generate],  # what is found is noted and not made smaller
+            phases=[Phase.generate],  # findings are recorded without shrinking
             suppress_health_check=list(HealthCheck),
         )
         @given(case=operation.as_strategy(generation_mode=mode))
@@ -223,11 +223,11 @@ def _run_operation(operation: Any, sender: _Sender, *, cases: int, seed_of: str)
         try:
             run()
         except HypothesisException:
-            continue  # an operation without parameters cannot be asked wrongly
+            continue  # an operation without parameters has no invalid requests
 
 
 def _run_round(operations: Sequence[Any], sender: _Sender, cases: int, seed_of: str) -> None:
-    """All operations, those last that end most.
+    """Run all operations, the most destructive ones last.
 
     In one thread: CPython 3.11 may not parse in several, and Hypothesis reads the source of lambdas
     (https://github.com/python/cpython/issues/106905).
@@ -237,7 +237,7 @@ def _run_round(operations: Sequence[Any], sender: _Sender, cases: int, seed_of: 
 
 
 def _how_much_ends(operation: Any) -> int:
-    """0: nothing; 1: a part of a collection, or what is in none; 2: a collection with all that is in it."""
+    """Return the amount deleted by an operation: 0 none, 1 an object, 2 a whole collection."""
     if operation.method.upper() == "DELETE":
         return 2 if operation.path.endswith(("{collection_id}", "{vector_store_id}")) else 1
     return 1 if operation.path.endswith(("/finish", "/cancel")) else 0
@@ -251,17 +251,17 @@ async def fuzz_api(
     only: str = "",
     on_case: Callable[[], None] = lambda: None,
 ) -> ApiFindings:
-    """Send requests until there were ``cases``, in rounds over all operations.
+    """Send at least ``cases`` requests, in rounds over all operations.
 
     Args:
-        server: It runs.
-        cases: How many at least.
-        seed_number: The same number makes the same requests but for the ids in them.
+        server: The running server.
+        cases: Minimum number of requests.
+        seed_number: Equal numbers generate equal requests, except for ids.
         only: Operations whose method and path contain this.
-        on_case: Called after each, from another thread.
+        on_case: Called after each request, from another thread.
 
     Returns:
-        What came of it; a request that was not answered within 60 s counts as status 0.
+        The result; a request without a response within 60 s counts as status 0.
     """
     sender = _Sender(server, on_case)
     operations = await asyncio.to_thread(_load, server, only)

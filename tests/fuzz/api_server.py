@@ -1,6 +1,6 @@
-"""The whole API in a process of its own, to be sent anything.
+"""The whole API in a separate process, for fuzzing.
 
-Vectors count words and answers are quoted: it needs no model and no network.
+Vectors are lexical and answers extractive: it needs no model and no network.
 """
 
 import asyncio
@@ -25,29 +25,29 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True, slots=True)
 class ApiServer:
-    """A running server process, and whom it knows."""
+    """A running server process, and its tenants."""
 
     url: str
     tenant: str
 
     @property
     def headers(self) -> dict[str, str]:
-        """What each request of the tenant needs."""
+        """Return the headers of the tenant's requests."""
         return headers_of(self.tenant)
 
     @property
     def spare(self) -> str:
-        """Another tenant, to be erased without a loss."""
+        """Return another tenant, which may be erased."""
         return spare_of(self.tenant)
 
 
 def headers_of(tenant: str) -> dict[str, str]:
-    """What each request of a tenant needs."""
+    """Return the headers of a tenant's requests."""
     return {"Authorization": f"Bearer {key_of(tenant)}"}
 
 
 def spare_of(tenant: str) -> str:
-    """The name of the tenant that is erased in its place."""
+    """Return the name of the tenant that is erased in its place."""
     return f"{tenant}-spare"
 
 
@@ -87,12 +87,12 @@ async def _serve() -> None:
     config = settings_for(
         os.environ["FUZZ_DATABASE_URL"],
         [tenant, spare_of(tenant)],
-        server={"local_tenant": tenant},  # it may read /metrics
+        server={"local_tenant": tenant},  # may read /metrics
         aws=AwsSettings(uploads_bucket=os.environ["FUZZ_BUCKET"]),
         limits=LimitSettings(limit_requests_per_minute=1_000_000, limit_tokens_per_day=10**12),  # counted
     )
     application = build_application(config)
-    application.embedding_registry.register(HashingEmbedder(name="other", dimension=32))  # to change to
+    application.embedding_registry.register(HashingEmbedder(name="other", dimension=32))  # target of changes
     async with serve(create_app(application)) as url:
         sys.stdout.write(url + "\n")
         sys.stdout.flush()

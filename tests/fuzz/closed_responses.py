@@ -1,4 +1,4 @@
-"""The OpenAPI document with responses closed: a field that it does not name is one too many."""
+"""The OpenAPI document with closed responses: undocumented fields are errors."""
 
 import copy
 from collections.abc import Iterator
@@ -8,9 +8,9 @@ _SCHEMAS = "#/components/schemas/"
 
 
 def closed(document: dict[str, Any]) -> dict[str, Any]:
-    """A copy in which objects of responses have no other properties than those that are listed.
+    """Return a copy in which objects of responses have no properties other than the listed ones.
 
-    Schemas that requests use too stay as they are, and so do objects that say what others may hold.
+    Schemas that requests also use stay unchanged, and so do objects that define additional properties.
     """
     made = copy.deepcopy(document)
     operations = [one for methods in made["paths"].values() for one in methods.values()]
@@ -29,7 +29,7 @@ def closed(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _reached(document: dict[str, Any], roots: Any) -> set[str]:
-    """Names of the schemas that are used there, also by way of others."""
+    """Return the names of the schemas that are used there, directly or indirectly."""
     reached: set[str] = set()
     left = list(_references(roots))
     while left:
@@ -47,7 +47,7 @@ def _references(value: Any) -> Iterator[str]:
 
 
 def _objects(value: Any) -> Iterator[dict[str, Any]]:
-    """Schemas of objects that list their properties."""
+    """Yield schemas of objects that list their properties."""
     for part in _objects_of_any_kind(value):
         if part.get("type") == "object" and isinstance(part.get("properties"), dict):
             yield part

@@ -1,4 +1,4 @@
-"""A server in a process of its own for the short forms of the fuzzers."""
+"""A server in a separate process for the short forms of the fuzzers."""
 
 import asyncio
 import threading
@@ -20,9 +20,9 @@ def server_log(private_dir: Callable[[str], Path]) -> Path:
 
 @pytest.fixture(scope="module")
 def server(postgres_server: EmbeddedPostgres, server_log: Path) -> Iterator[ApiServer]:
-    """One server for the tests of a module; state machines, which are not coroutines, use it too.
+    """Start one server for the tests of a module; synchronous state machines use it, too.
 
-    Its worker claims the jobs of every tenant, so it has a database of its own.
+    It has a separate database, since its worker claims the jobs of every tenant.
     """
     started, leave = threading.Event(), asyncio.Event()
     found: list[ApiServer] = []

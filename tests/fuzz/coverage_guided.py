@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 _JSON_SHARE: Final = 0.7
-"""Of the mutations of JSON: a part replaced by another. Changed bytes seldom leave it JSON."""
+"""Share of structural mutations of JSON. Changed bytes rarely leave it valid."""
 _ODD: Final[Sequence[Any]] = (
     None,
     True,
@@ -31,7 +31,7 @@ _ODD: Final[Sequence[Any]] = (
 
 
 def main() -> None:
-    """Instrument what the parsers are made of, then run one of them."""
+    """Instrument the parsers' modules, then run one parser."""
     import atheris
 
     with atheris.instrument_imports(include=["vectorforge.", "docx", "striprtf"]):
@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def _replaced(value: Any, chance: random.Random) -> Any:
-    """The JSON value with one part replaced, taken away or doubled."""
+    """Return the JSON value with one part replaced, removed or doubled."""
     if not isinstance(value, dict | list) or not value or chance.random() < 0.1:
         return chance.choice(_ODD)
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""What reads credentials: headers, tokens, an identity provider's keys, front doors' identities, secrets."""
+"""Parsers of credentials: headers, tokens, an identity provider's keys, front doors' identities, secrets."""
 
 import hashlib
 import json
@@ -18,7 +18,7 @@ from vectorforge.api.identity.front_doors import FrontDoorCaller
 from vectorforge.api.identity.issued_keys import IssuedKeys
 from vectorforge.aws.secret_readers import secret_fields
 from vectorforge.config import IdentitySettings, ServerSettings
-from vectorforge.db.repositories.api_key_repo import FoundApiKey
+from vectorforge.db.repositories.api_key_repo import ActiveApiKey
 from vectorforge.errors import AuthenticationError, ConfigurationError
 from vectorforge.types import Principal, Scope
 
@@ -29,13 +29,13 @@ _AUDIENCE: Final = "vectorforge"
 
 
 class _Keys:
-    """Those of an identity provider, without fetching them."""
+    """Keys of an identity provider, without fetching them."""
 
     async def find(self, key_id: str) -> VerificationKey | None:
         return read_keys(_key_set()).get(key_id)
 
 
-async def _no_issued_key(digest: bytes) -> FoundApiKey | None:
+async def _no_issued_key(digest: bytes) -> ActiveApiKey | None:
     return None
 
 
@@ -55,7 +55,7 @@ def _tokens() -> AccessTokens:
     settings = IdentitySettings(
         jwt_issuer=_ISSUER, jwt_audience=_AUDIENCE, jwt_jwks_url="https://idp.example/jwks.json"
     )
-    return AccessTokens(settings, _Keys())  # type: ignore[arg-type] # it asks for nothing else
+    return AccessTokens(settings, _Keys())  # type: ignore[arg-type] # reads nothing else
 
 
 @cache
@@ -74,7 +74,7 @@ def _is_alices(principal: Principal) -> None:
 
 
 def read_credential(content: bytes) -> None:
-    """``Authorization`` and ``X-Api-Key``, a line each: refused, or somebody's."""
+    """Parse ``Authorization`` and ``X-Api-Key``, one line each: rejected, or a caller's."""
     authorization, _, key = content.decode("latin-1").partition("\n")
     headers = {"authorization": authorization, **({"x-api-key": key} if key else {})}
     try:
@@ -84,7 +84,7 @@ def read_credential(content: bytes) -> None:
 
 
 def read_claims(content: bytes) -> None:
-    """Claims in a token of the right signature: refused, or for a tenant that tables can hold."""
+    """Parse claims of a correctly signed token: rejected, or of a tenant that tables can store."""
     token = jwt.api_jws.encode(content, _private_key(), algorithm="EdDSA", headers={"kid": "ed"})
     try:
         principal = result_of(_tokens().verify(token))
@@ -96,7 +96,7 @@ def read_claims(content: bytes) -> None:
 
 
 def read_token_header(content: bytes) -> None:
-    """A header of a token that nobody signed: always refused."""
+    """Parse a header of an unsigned token: always rejected."""
     header, body = (jwt.utils.base64url_encode(part).decode() for part in (content, b"{}"))
     try:
         result_of(_tokens().verify(f"{header}.{body}.AAAA"))
@@ -106,7 +106,7 @@ def read_token_header(content: bytes) -> None:
 
 
 def read_key_set(content: bytes) -> None:
-    """An identity provider's keys: those that are of use, and none that is symmetric or weak."""
+    """Parse an identity provider's keys: usable ones, without symmetric or weak keys."""
     try:
         document = json.loads(content)
     except (ValueError, RecursionError):
@@ -117,7 +117,7 @@ def read_key_set(content: bytes) -> None:
 
 
 def read_front_door(content: bytes) -> None:
-    """Whom a front door says it has let in: nobody, or somebody assigned to a tenant."""
+    """Parse a front door's identity: none, or a caller assigned to a tenant."""
     try:
         event = json.loads(content)
     except (ValueError, RecursionError):
@@ -131,18 +131,18 @@ def read_front_door(content: bytes) -> None:
 
 
 def read_secret(content: bytes) -> None:
-    """A secret of Secrets Manager: an object, or an error without a word of it."""
+    """Parse a secret of Secrets Manager: an object, or an error without its text."""
     try:
         assert isinstance(secret_fields("name", content, "settings"), dict)
         return
     except ConfigurationError as exc:
-        told = exc
-    assert told.message == "Secret name must be a JSON object of settings."
-    assert told.__cause__ is None
+        error = exc
+    assert error.message == "Secret name must be a JSON object of settings."
+    assert error.__cause__ is None
 
 
 def credential_inputs(parser: str) -> Sequence[bytes]:
-    """What the parsers here read well."""
+    """Return valid inputs of the parsers here."""
     claims = {"iss": _ISSUER, "aud": _AUDIENCE, "exp": int(time.time()) + 10**7, "tenant": TENANT}
     claims |= {"scope": "read write", "sub": "ada"}
     token = jwt.encode(claims, _private_key(), algorithm="EdDSA", headers={"kid": "ed"})
@@ -169,7 +169,7 @@ _OTHER_KEYS: Final = (
     b'"y": "x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0"},'
     b' {"kty": "RSA", "kid": "r", "n": "AQAB", "e": "AQAB"}, {"kty": "oct", "kid": "s", "k": "AQAB"}]}'
 )
-"""RFC 7517, A.1, and two that are of no use."""
+"""Keys of RFC 7517, A.1, and two unusable ones."""
 
 CREDENTIAL_PARSERS: Final = {
     "credential": read_credential,
@@ -179,6 +179,6 @@ CREDENTIAL_PARSERS: Final = {
     "front-door": read_front_door,
     "secret": read_secret,
 }
-"""By the names that the command takes."""
+"""Parsers by their names on the command line."""
 CREDENTIAL_FOUND: Final = {"secret": [b"[" * 2000]}
-"""What a parser stumbled over once."""
+"""Inputs of earlier findings."""

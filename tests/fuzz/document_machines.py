@@ -1,7 +1,7 @@
-"""Two state machines (hypothesis): what the service holds and finds is what a dictionary would.
+"""Two state machines (hypothesis) that compare the service with a dictionary.
 
-``IngestionMachine`` adds, replaces and deletes documents, some of which cannot be read, and looks at lists,
-texts and searches by word. ``FilterMachine`` stores hostile metadata and compares every filter with the
+``IngestionMachine`` adds, replaces and deletes documents, some of which cannot be read, and checks lists,
+texts and lexical searches. ``FilterMachine`` stores hostile metadata and compares every filter with the
 reference evaluator, in lists, searches and deletions. Both talk to a running server over HTTP.
 """
 
@@ -22,13 +22,13 @@ from tests.fuzz.filter_reference import holds
 from tests.support.rag.random_filters import RandomFilters, random_metadata
 
 WORDS = ("apple", "river", "stone", "lamp", "cloud", "zebra")
-"""Each its own stem."""
+"""Words with distinct stems."""
 _JOB_TIMEOUT_S = 60
 
 
 @dataclass
 class Service:
-    """A collection of a running server, and how much was done to it."""
+    """A collection of a running server, and the number of operations on it."""
 
     client: httpx2.Client
     collection_id: str
@@ -36,11 +36,11 @@ class Service:
 
     @property
     def documents(self) -> str:
-        """Path of the collection's documents."""
+        """Return the path of the collection's documents."""
         return f"/v1/collections/{self.collection_id}/documents"
 
     def send(self, method: str, path: str, *, expected: int = 200, **options: Any) -> Any:
-        """A request that must have this status; returns the JSON of the response, if any."""
+        """Send a request and check its status; return the JSON of the response, if any."""
         response = self.client.request(method, path, **options)
         assert response.status_code == expected, f"{method} {path}: {response.status_code} {response.text}"
         self.counts.requests += 1
@@ -57,28 +57,28 @@ class Service:
         return {one["source"]: one["status"] for one in job["documents"]}
 
     def listed(self, **params: Any) -> dict[str, Any]:
-        """The documents by source."""
+        """Return the documents by source."""
         page = self.send("GET", self.documents, params={"limit": 200, **params})
         assert page["total"] == len(page["documents"])
         return {one["source"]: one for one in page["documents"]}
 
     def found(self, query: str, **more: Any) -> list[str]:
-        """Sources of the passages that a search returns, sorted."""
+        """Return the sorted sources of a search's chunks."""
         body = {"query": query, "collection": self.collection_id, "top_k": 20, **more}
         return sorted(one["source"] for one in self.send("POST", "/v1/search", json=body)["results"])
 
 
 @dataclass
 class Counts:
-    """How much was done."""
+    """Counts of a run."""
 
     runs: int = 0
     steps: int = 0
     requests: int = 0
     compared: int = 0
-    """Answers compared with the model's."""
+    """Results compared with the model's."""
     on_run: Callable[[int], None] = lambda _: None
-    """Called with the number of runs when one begins."""
+    """Called with the number of runs at the start of each."""
 
 
 class _Machine(RuleBasedStateMachine):
@@ -103,7 +103,7 @@ class _Machine(RuleBasedStateMachine):
 
 
 class IngestionMachine(_Machine):
-    """Documents as a dictionary of source and words."""
+    """Model of the documents: a dictionary from source to words."""
 
     SOURCES = ("a.md", "b/ä c.txt", "https://example.org/?q=1", "D.MD", "e")
 
@@ -117,7 +117,7 @@ class IngestionMachine(_Machine):
         )
     )
     def add(self, documents: dict[str, list[str]]) -> None:
-        """Add or replace some; those without a word hold no text, and change nothing."""
+        """Add or replace some; those without words have no text, and change nothing."""
         self.counts.steps += 1
         texts = {source: " ".join(words) for source, words in documents.items()}
         sent = [{"source": source, "text": text} for source, text in texts.items()]
@@ -130,7 +130,7 @@ class IngestionMachine(_Machine):
 
     @rule(source=st.sampled_from(SOURCES))
     def delete(self, source: str) -> None:
-        """Delete one, or one that is not there."""
+        """Delete one, existing or not."""
         self.counts.steps += 1
         stored = self.service.listed().get(source)
         self.compare(stored is not None, source in self.model)
@@ -141,14 +141,14 @@ class IngestionMachine(_Machine):
 
     @rule(word=st.sampled_from(WORDS), mode=st.sampled_from(("lexical", "dense")))
     def search(self, word: str, mode: str) -> None:
-        """By a word: the documents with it; by vectors: all of them."""
+        """Search: lexical finds the documents with the word, dense finds all."""
         self.counts.steps += 1
         with_it = [source for source, text in self.model.items() if mode == "dense" or word in text.split()]
         self.compare(self.service.found(word, search_mode=mode), sorted(with_it))
 
     @invariant()
     def holds_what_was_sent(self) -> None:
-        """Every source once, with the text of its last version."""
+        """Check for every source once, with the text of its last version."""
         listed = self.service.listed()
         self.compare(sorted(listed), sorted(self.model))
         for source, document in listed.items():
@@ -157,7 +157,7 @@ class IngestionMachine(_Machine):
 
 
 class FilterMachine(_Machine):
-    """Documents as a dictionary of source and metadata."""
+    """Model of the documents: a dictionary from source to metadata."""
 
     filters: Bundle[dict[str, Any]] = Bundle("filters")
 
@@ -167,7 +167,7 @@ class FilterMachine(_Machine):
 
     @initialize(chance=st.randoms(use_true_random=False))
     def begin(self, chance: random.Random) -> None:
-        """Filters find something from the first step on."""
+        """Store documents, so that filters match from the first step on."""
         self._store(["a", "b", "c"], chance)
 
     def _store(self, sources: Sequence[str], chance: random.Random) -> None:
@@ -179,29 +179,29 @@ class FilterMachine(_Machine):
 
     @rule(source=st.sampled_from("abcdefgh"), chance=st.randoms(use_true_random=False))
     def store(self, source: str, chance: random.Random) -> None:
-        """Add one, or replace its metadata."""
+        """Add a document, or replace its metadata."""
         self.counts.steps += 1
         self._store([source], chance)
 
     @rule(target=filters, chance=st.randoms(use_true_random=False))
     def make_filter(self, chance: random.Random) -> dict[str, Any]:
-        """A filter that fits what is stored now; it is used later, too."""
+        """Make a filter for the current metadata, which is also used later."""
         return RandomFilters(chance, list(self.model.values())).make()
 
     @rule(condition=filters)
     def select(self, condition: dict[str, Any]) -> None:
-        """A list, a count and a search choose what the reference chooses."""
+        """Check that a list, a count and a search match the reference."""
         self.counts.steps += 1
         expected = self._chosen(condition)
         self.compare(sorted(self.service.listed(filters=json.dumps(condition))), expected)
         self.compare(self.service.found("about", filters=condition, search_mode="dense"), expected)
         if condition:
-            told = self._delete(condition, dry_run=True)
-            self.compare((told["matched"], told["deleted"]), (len(expected), 0))
+            preview = self._delete(condition, dry_run=True)
+            self.compare((preview["matched"], preview["deleted"]), (len(expected), 0))
 
     @rule(condition=filters)
     def delete(self, condition: dict[str, Any]) -> None:
-        """A deletion takes what the reference chooses, and nothing else."""
+        """Check that a deletion removes the reference's matches only."""
         if not condition:
             return
         self.counts.steps += 1
@@ -224,6 +224,6 @@ MACHINES: Mapping[str, type[_Machine]] = {"ingestion": IngestionMachine, "filter
 def machine_for(
     name: str, server: ApiServer, *, on_run: Callable[[int], None] = lambda _: None
 ) -> tuple[type[_Machine], Counts]:
-    """The machine against this server, and what it will have done."""
+    """Return the machine for this server, and its counts."""
     counts = Counts(on_run=on_run)
     return type(name, (MACHINES[name],), {"server": server, "counts": counts}), counts

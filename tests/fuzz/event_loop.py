@@ -1,4 +1,4 @@
-"""An event loop of its own for parsers that are coroutines: a fuzzer calls functions."""
+"""A private event loop for parsers that are coroutines, since a fuzzer calls functions."""
 
 import asyncio
 import atexit
@@ -11,19 +11,19 @@ T = TypeVar("T")
 
 @cache
 def loop() -> asyncio.AbstractEventLoop:
-    """Made once; it ends with the process."""
+    """Return the loop, which is created once and ends with the process."""
     made = asyncio.new_event_loop()
     atexit.register(_end, made)
     return made
 
 
 def result_of(coroutine: Coroutine[Any, Any, T]) -> T:
-    """What the coroutine returns or raises."""
+    """Run a coroutine; return its result or raise its error."""
     return loop().run_until_complete(coroutine)
 
 
 def _end(ended: asyncio.AbstractEventLoop) -> None:
-    """Servers and connections that are open would complain."""
+    """Close open servers and connections, which would cause warnings."""
     while left := asyncio.all_tasks(ended):
         for task in left:
             task.cancel()

@@ -1,6 +1,6 @@
 """Reference evaluator of filters, as docs/use/filters.md defines them.
 
-It shares nothing with the product, whose own evaluator stands behind the product's parser.
+It shares no code with the product, whose own evaluator uses the product's parser.
 """
 
 import json
@@ -10,11 +10,11 @@ from decimal import Decimal
 from typing import Any, Final
 
 Stored = Sequence[Any]
-"""The one value of a key, or nothing where it is not stored."""
+"""The values of a key: one, or none if it is not stored."""
 
 
 def holds(filters: Mapping[str, Any], metadata: Mapping[str, Any]) -> bool:
-    """Whether a valid filter holds for this metadata."""
+    """Return whether a valid filter matches this metadata."""
     return all(_entry(key, condition, metadata) for key, condition in filters.items())
 
 
@@ -46,7 +46,7 @@ def _equals(stored: Stored, operand: Any) -> bool:
 
 
 def _has(value: Any, operand: Any) -> bool:
-    """Whether a list has this scalar."""
+    """Return whether a list has this scalar."""
     return (
         isinstance(value, list)
         and not isinstance(operand, list)

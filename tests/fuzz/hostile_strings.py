@@ -1,4 +1,4 @@
-"""Thirty strings that would reach another tenant's rows were values taken for SQL, or had the wall a hole."""
+"""Thirty strings that would reach another tenant's rows if values became SQL or isolation failed."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -20,14 +20,14 @@ VALUES: Final[Sequence[str]] = (
     "\u02bc OR true --",
     "*:* | !!('a') & <-> \\",
 )
-"""Sent as names, keys, operands, words, sources and ids."""
+"""Strings to send as names, keys, operands, words, sources and ids."""
 
 _TELLING: Final = (
     "CREATE FUNCTION pg_temp.told(t text) RETURNS boolean LANGUAGE plpgsql COST 0.0001 AS"
     " 'BEGIN RAISE NOTICE ''%', t; RETURN true; END';"
     "SELECT 1 FROM vectorforge.chunks WHERE pg_temp.told(text)"
 )
-"""A function so cheap that the planner would ask it first, were it not for the policy."""
+"""A function so cheap that the planner would call it first without the policy."""
 
 STATEMENTS: Final[Sequence[str]] = (
     "SELECT * FROM vectorforge.chunks",
@@ -46,11 +46,11 @@ STATEMENTS: Final[Sequence[str]] = (
     "DELETE FROM vectorforge.documents WHERE tenant_id = {alice} RETURNING *",
     "COPY vectorforge.chunks TO PROGRAM 'cat'",
 )
-"""As the app's role, in a transaction of another tenant; ``{alice}`` stands for whose rows are wanted."""
+"""Statements of the app's role in another tenant's transaction; ``{alice}`` is the target tenant."""
 
 
 def filters_of(text: str) -> list[dict[str, Any]]:
-    """The string as a key, as an operand, and as an operator."""
+    """Return filters with the string as key, operand and operator."""
     return [
         {text: "x"},
         {"kind": text},

@@ -1,7 +1,8 @@
-"""Inputs to begin with, and strategies that spoil them."""
+"""Initial inputs, and strategies that mutate them."""
 
 import io
 import json
+import zipfile
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -11,14 +12,20 @@ import docx
 from hypothesis import strategies as st
 
 from tests.fuzz.credential_parsers import CREDENTIAL_FOUND, CREDENTIAL_PARSERS, credential_inputs
+from tests.fuzz.parsers import MEMBERS
 from tests.fuzz.request_parsers import REQUEST_FOUND, REQUEST_PARSERS, request_inputs
 from tests.fuzz.vendor_parsers import VENDOR_FOUND, VENDOR_PARSERS, vendor_inputs
+from tests.support.formats.office import odt, slides, slides_of_opendocument, small_workbook
+from tests.support.formats.others import book
+from tests.support.formats.outlook import message as outlook_message
+from tests.support.formats.pdfs import hyphenated, wrapped_cells
 
 _ELSEWHERE: Final = (
     (CREDENTIAL_PARSERS, credential_inputs),
     (REQUEST_PARSERS, request_inputs),
     (VENDOR_PARSERS, vendor_inputs),
 )
+_OLD_WORKBOOK: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600)
 _EVENTS: Final = Path(__file__).parents[2] / "events"
 _PDF: Final = b"""%PDF-1.4
 1 0 obj << /Type /Catalog /Pages 2 0 R >> endobj
@@ -69,10 +76,14 @@ _FILTERS: Final = (
 
 @cache
 def inputs(parser: str) -> Sequence[bytes]:
-    """What the parser reads well, at least one."""
+    """Return valid inputs of the parser, at least one."""
     for names, others in _ELSEWHERE:
         if parser in names:
             return others(parser)
+    if parser in MEMBERS:
+        _, document, member = MEMBERS[parser]
+        with zipfile.ZipFile(io.BytesIO(document())) as archive:
+            return [archive.read(member)]
     return {
         "text": [
             b"Plain text.\r\nTwo lines.",
@@ -85,7 +96,17 @@ def inputs(parser: str) -> Sequence[bytes]:
             b"<html><title>T</title><main><h1>A</h1><table><tr><td>1</table><pre>x</pre><ul><li>y</main>"
         ],
         "docx": [_word()],
-        "pdf": [_PDF],
+        "pdf": [_PDF, hyphenated(1).content, wrapped_cells(2).content],
+        "pptx": [slides(1).content],
+        "workbook": [small_workbook(), _OLD_WORKBOOK],
+        "odt": [odt(1).content],
+        "odp": [slides_of_opendocument()],
+        "epub": [book(1).content],
+        "outlook": [outlook_message("T", "Ann", "Body.", {"a.csv": b"a,b\n1,2\n"})],
+        "xml": [
+            b'<?xml version="1.0"?><r a="1"><title>T</title><i><x>1</x><y>2</y></i><p>m <b>n</b></p></r>'
+        ],
+        "zip": [_archive()],
         "markdown": [
             b"---\ntitle: A\ntags: [b, 2, 2024-01-02]\nd: 1.5\n---\n# T\n",
             b"a <!-- c --> `<!--` b\n<!--\n-->\n~~~\n<!-- x -->\n~~~\n",
@@ -112,7 +133,7 @@ def inputs(parser: str) -> Sequence[bytes]:
 
 
 def spoiled(parser: str) -> st.SearchStrategy[bytes]:
-    """Inputs with a few places changed: bytes of any, values of JSON."""
+    """Return a strategy of mutated inputs: changed bytes, or values of JSON."""
     choices = [_spoiled_bytes(one) for one in inputs(parser)]
     choices += [_spoiled_json(value) for one in inputs(parser) if (value := _value(one)) is not None]
     return st.one_of(st.binary(max_size=200), *choices)
@@ -142,7 +163,7 @@ def _spoiled_json(draw: st.DrawFn, value: Any) -> bytes:
 
 
 def _replaced(draw: st.DrawFn, value: Any) -> Any:
-    """The value with one part, or all of it, replaced by anything."""
+    """Return the value with one part, or all of it, replaced by any value."""
     if not isinstance(value, dict | list) or not value or draw(st.integers(0, 5)) == 0:
         return draw(_ANYTHING)
     if isinstance(value, list):
@@ -159,6 +180,14 @@ def _value(content: bytes) -> Any:
         return json.loads(content)
     except ValueError:
         return None
+
+
+def _archive() -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a/b.txt", "Text.")
+        archive.writestr("c.jsonl", '{"text": "x"}\n')
+    return content.getvalue()
 
 
 def _word() -> bytes:
@@ -180,7 +209,7 @@ def _log_message() -> bytes:
 
 
 def _damaged_word() -> bytes:
-    """A stream in it cannot be inflated."""
+    """Return a Word document with a stream that cannot be inflated."""
     content = bytearray(_word())
     begin = content.index(b"word/document.xml") + len("word/document.xml")
     content[begin : begin + 8] = b"\xff" * 8
@@ -205,4 +234,4 @@ FOUND: Final[Mapping[str, Sequence[bytes]]] = {
     **REQUEST_FOUND,
     **VENDOR_FOUND,
 }
-"""What a parser stumbled over once."""
+"""Inputs of earlier findings."""

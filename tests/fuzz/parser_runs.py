@@ -1,4 +1,4 @@
-"""Runs of ``coverage_guided``, each in a process of its own, since libFuzzer ends its process."""
+"""Runs of ``coverage_guided``, each in a separate process, since libFuzzer ends its process."""
 
 import importlib.util
 import os
@@ -12,29 +12,29 @@ from typing import Final
 
 _ROOT: Final = Path(__file__).parents[2]
 _START_S: Final = 120
-"""For imports and instrumentation."""
+"""Seconds for imports and instrumentation."""
 _SHOWN_BYTES: Final = 400
 NO_ATHERIS: Final = (
     ""
     if importlib.util.find_spec("atheris")
     else "atheris is not installed: uv sync --group dev --group fuzz"
 )
-"""Why parsers cannot be run here; empty: they can."""
+"""Reason why parsers cannot run here, or an empty string."""
 _DONE = re.compile(r"^Done (\d+) runs", re.MULTILINE)
 _COUNT = re.compile(r"^#(\d+)\s", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class ParserRun:
-    """What came of it."""
+    """Result of a run."""
 
     executions: int
     finding: str
-    """The end of libFuzzer's output, and how the input begins; empty: none."""
+    """The end of libFuzzer's output, and the beginning of the input; empty without a finding."""
 
 
 def fuzz_parser(name: str, *, seconds: int, seed: int) -> ParserRun:
-    """One parser for some seconds. An input on which it takes over 20 s, or over 2 GiB, is a finding too."""
+    """Fuzz one parser for some seconds. An input that takes over 20 s, or over 2 GiB, is a finding, too."""
     with tempfile.TemporaryDirectory(prefix="vf-fuzz-") as folder:
         corpus = Path(folder, "corpus")
         corpus.mkdir()
@@ -52,17 +52,17 @@ def fuzz_parser(name: str, *, seconds: int, seed: int) -> ParserRun:
             check=False,
         )
         inputs = [path.read_bytes() for path in sorted(Path(folder).glob("found-*"))]
-    said = done.stdout + done.stderr
-    if counts := _DONE.findall(said) or _COUNT.findall(said):
+    output = done.stdout + done.stderr
+    if counts := _DONE.findall(output) or _COUNT.findall(output):
         executions = int(counts[-1])
     else:
         executions = 0
     failed = done.returncode != 0 or not executions
     shown = f"\ninput of {len(inputs[0]):,} bytes: {inputs[0][:_SHOWN_BYTES]!r}" if inputs else ""
-    return ParserRun(executions, f"{_told(said)}{shown}" if failed else "")
+    return ParserRun(executions, f"{_last_error(output)}{shown}" if failed else "")
 
 
-def _told(said: str) -> str:
-    """The exception, or how libFuzzer ended."""
-    begin = said.find("=== Uncaught Python exception")
-    return said[begin : begin + 1500] if begin >= 0 else said[-1500:]
+def _last_error(output: str) -> str:
+    """Return the exception, or libFuzzer's end."""
+    begin = output.find("=== Uncaught Python exception")
+    return output[begin : begin + 1500] if begin >= 0 else output[-1500:]

@@ -1,4 +1,4 @@
-"""The section of docs/results/reliability.md that ``make fuzz`` writes, between two markers."""
+"""Section of docs/results/reliability.md that ``make fuzz`` writes between two markers."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,32 +13,32 @@ _HEAD: Final = "| fuzzer | amount | guarantee | findings |\n| --- | --- | --- | 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A fuzzer, and what came of it."""
+    """Result of a fuzzer."""
 
     what: str
     amount: str
-    """How many of what, and in which time."""
+    """Amount of work, and its time."""
     means: str
     findings: Sequence[str]
     not_run: bool = False
-    """Its ``amount`` says why."""
+    """True if it was not run; ``amount`` has the reason."""
 
     def markdown(self) -> str:
-        """The line of the table."""
-        told = "not run" if self.not_run else str(len(self.findings))
-        return f"| {self.what} | {self.amount} | {self.means} | {told} |"
+        """Return the row of the table."""
+        outcome = "not run" if self.not_run else str(len(self.findings))
+        return f"| {self.what} | {self.amount} | {self.means} | {outcome} |"
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The rows as Markdown."""
+    """Return the rows as Markdown."""
     return _HEAD + "".join(f"{row.markdown()}\n" for row in rows)
 
 
 def write(page: Path, rows: Sequence[Row]) -> None:
-    """Put the table between the markers of the page; lines of what was not run now stay.
+    """Write the table between the page's markers; rows of fuzzers that did not run stay.
 
     Raises:
-        ValueError: The page has no markers, or not in their order.
+        ValueError: The page lacks the markers, or has them in the wrong order.
     """
     before, begin, rest = page.read_text(encoding="utf-8").partition(BEGIN)
     old, end, after = rest.partition(END)
@@ -50,7 +50,7 @@ def write(page: Path, rows: Sequence[Row]) -> None:
 
 
 def _lines(old: str) -> Iterator[tuple[str, str]]:
-    """The lines of a table, by what they are about."""
+    """Return the rows of a table by fuzzer."""
     for line in old.splitlines():
         if line.startswith("| ") and line not in _HEAD.splitlines():
             yield line.removeprefix("| ").partition(" |")[0], line

@@ -1,4 +1,4 @@
-"""What reads requests beside the schemas, and what looks through answers while they are written."""
+"""Parsers of requests outside the schemas, and filters of streamed answers."""
 
 import json
 from base64 import urlsafe_b64encode
@@ -26,10 +26,9 @@ from vectorforge.aws.uploads import UploadKey
 from vectorforge.config import IngestionSettings
 from vectorforge.errors import FilterError, InvalidInputError
 from vectorforge.pipeline.citations.check import CitationChecker
-from vectorforge.pipeline.guardrails.addresses import AllowedAddresses
 from vectorforge.pipeline.guardrails.links import LinkFilter
-from vectorforge.pipeline.guardrails.redaction import redact
-from vectorforge.tools.toolbox import check_arguments
+from vectorforge.pipeline.guardrails.log_text import redact
+from vectorforge.tools.semantic_search_tools import check_arguments
 from vectorforge.vectorstore.filters.parse import parse
 from vectorforge.vectorstore.filters.sql import FilterCompiler
 
@@ -51,7 +50,7 @@ def _json(content: bytes) -> Any:
 
 
 def read_documents(content: bytes) -> None:
-    """A body with documents, as files or as JSON; the first byte says which."""
+    """Parse a body with documents, as files or as JSON by the first byte."""
     media_type = _TYPES[content[0] % len(_TYPES)] if content else ""
     messages: list[Message] = [{"type": "http.request", "body": content[1:], "more_body": False}]
 
@@ -74,7 +73,7 @@ def read_documents(content: bytes) -> None:
 
 
 def read_log_cursor(content: bytes) -> None:
-    """``after`` of the query log's pages."""
+    """Parse ``after`` of the query log's pages."""
     try:
         moment, _ = read_cursor(_text(content))
     except InvalidInputError:
@@ -83,7 +82,7 @@ def read_log_cursor(content: bytes) -> None:
 
 
 def read_openai_cursor(content: bytes) -> None:
-    """``after`` and ``before`` of OpenAI's lists, a line each."""
+    """Parse ``after`` and ``before`` of OpenAI's lists, one line each."""
     after, _, before = _text(content).partition("\n")
     try:
         result_of(read_page(20, "desc", after or None, before or None))
@@ -92,7 +91,7 @@ def read_openai_cursor(content: bytes) -> None:
 
 
 def read_attributes(content: bytes) -> None:
-    """A filter in OpenAI's words, made one of ours."""
+    """Convert an OpenAI filter to one of ours."""
     try:
         condition = parse(_ATTRIBUTES.validate_json(content).translated())
     except (ValidationError, FilterError):
@@ -101,7 +100,7 @@ def read_attributes(content: bytes) -> None:
 
 
 def read_arguments(content: bytes) -> None:
-    """Arguments of tools: MCP's as JSON that was read, a model's as a text."""
+    """Parse arguments of tools: MCP's as parsed JSON, a model's as text."""
     for name, tool in TOOLS.items():
         with suppress(ValidationError):
             tool.arguments.model_validate(_json(content))
@@ -112,7 +111,7 @@ def read_arguments(content: bytes) -> None:
 
 
 def read_upload_key(content: bytes) -> None:
-    """Key of an uploaded object: whose it is cannot be said in two ways."""
+    """Parse the key of an uploaded object: its owner is unambiguous."""
     key = _text(content)
     try:
         parsed = UploadKey.parse(key)
@@ -124,7 +123,7 @@ def read_upload_key(content: bytes) -> None:
 
 
 def read_log_lines(content: bytes) -> None:
-    """Lines of a function's log, with query logs among them."""
+    """Parse lines of a function's log that include query logs."""
     for line in _text(content).splitlines():
         for record in find_records(line):
             assert isinstance(record, str)
@@ -135,10 +134,10 @@ def _in_pieces(text: str, size: int, feed: Callable[[str], Any], finish: Callabl
 
 
 def watch_answer(content: bytes) -> None:
-    """Links, labels and citations of an answer: in pieces as in one; nothing that leads out gets through."""
+    """Filter links, labels and citations of an answer: equal in pieces and as a whole."""
     text, size = _text(content[1:]), 1 + (content[0] % 13 if content else 0)
     passages = [make_chunk(_PASSAGE, title="Refunds")]
-    for make in (lambda: LinkFilter(AllowedAddresses(lambda: [_PASSAGE])), lambda: LabelRewriter(passages)):
+    for make in (lambda: LinkFilter(lambda: [_PASSAGE]), lambda: LabelRewriter(passages)):
         whole, pieces = make(), make()
         told = "".join(_in_pieces(text, len(text) + 1, whole.feed, whole.finish))
         assert "".join(_in_pieces(text, size, pieces.feed, pieces.finish)) == told
@@ -161,7 +160,7 @@ REQUEST_PARSERS: Final[Mapping[str, Callable[[bytes], None]]] = {
     "log-lines": read_log_lines,
     "written-answer": watch_answer,
 }
-"""By the names that the command takes."""
+"""Parsers by their names on the command line."""
 
 _ID: Final = "0192a0c4-5b1e-7c3a-9d2f-111111111111"
 _FORM: Final = (
@@ -173,7 +172,7 @@ _RECORD: Final = '{"type": "vectorforge.query_log", "id": "1", "tenant_id": "a",
 
 
 def request_inputs(parser: str) -> Sequence[bytes]:
-    """What the parsers here read well."""
+    """Return valid inputs of the parsers here."""
     attributes = {"type": "gte", "key": "year", "value": 2024}
     return {
         "documents": [
@@ -211,4 +210,4 @@ _NESTED: Final = "[" * 2000
 REQUEST_FOUND: Final[Mapping[str, Sequence[bytes]]] = {
     "tool-arguments": [json.dumps({"query": "q", "filters": _NESTED}).encode()],
 }
-"""What a parser stumbled over once."""
+"""Inputs of earlier findings."""

@@ -1,4 +1,4 @@
-"""Responses may have no field that the document does not name; what requests may have stays as it is."""
+"""Responses may have documented fields only; schemas of requests are unchanged."""
 
 from typing import Any
 

@@ -8,7 +8,7 @@ from tests.fuzz.api_server import ApiServer
 from tests.fuzz.document_machines import MACHINES, machine_for
 
 
-# security 8; the goal "documents are replaced at once"
+# security 8; the goal of atomic replacement
 @pytest.mark.parametrize("name", MACHINES)
 def test_document_state_machine_matches_dictionary_model(name: str, server: ApiServer) -> None:
     machine, counts = machine_for(name, server)

@@ -1,4 +1,4 @@
-"""Thirty hostile strings, as the app's role: not one row of another tenant."""
+"""Thirty hostile strings, with the app's role: no row of another tenant."""
 
 import asyncio
 import json
@@ -23,14 +23,14 @@ ENTER = "SELECT vectorforge.enter_tenant(%s)"
 
 @dataclass(frozen=True)
 class Tenants:
-    """Alice, who has one document, and Bob, who has another and asks."""
+    """Alice with one document, and Bob, who has another and queries."""
 
     alice: str
     bob: str
     alices: httpx2.AsyncClient
     bobs: httpx2.AsyncClient
     collection_id: str
-    """Bob's."""
+    """Return Bob's client."""
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_hostile_string_corpus_has_thirty_entries() -> None:
 
 
 async def ask_with(tenants: Tenants, text: str) -> list[httpx2.Response]:
-    """Bob puts the text wherever a text may go."""
+    """Send the text as Bob in every field that accepts text."""
     documents = f"/v1/collections/{tenants.collection_id}/documents"
     bodies = [
         ("/v1/search", {"query": text}),
@@ -84,8 +84,8 @@ async def test_hostile_value_in_requests_leaks_no_data_and_causes_no_error(
     assert (await tenants.alices.post("/v1/search", json={"query": "vault"})).json()["results"]
 
 
-async def said_to(connection: psycopg.AsyncConnection[Any], statement: str) -> str:
-    """All rows of the statement, or why it was refused."""
+async def response_to(connection: psycopg.AsyncConnection[Any], statement: str) -> str:
+    """Return all rows of the statement, or its error."""
     rows: list[object] = []
     try:
         cursor = await connection.execute(statement)
@@ -108,9 +108,9 @@ async def test_hostile_statement_of_other_tenant_returns_no_data(
         connection.add_notice_handler(lambda notice: notices.append(notice.message_primary or ""))
         for statement in STATEMENTS:
             await connection.execute(ENTER, (tenants.bob,))
-            told = await said_to(connection, statement.replace("{alice}", f"'{tenants.alice}'"))
-            assert CANARY not in f"{told} {notices}", statement
-            assert tenants.alice not in told, statement
+            response = await response_to(connection, statement.replace("{alice}", f"'{tenants.alice}'"))
+            assert CANARY not in f"{response} {notices}", statement
+            assert tenants.alice not in response, statement
     assert (await tenants.alices.post("/v1/search", json={"query": "vault"})).json()["results"]
 
 

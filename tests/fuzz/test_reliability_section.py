@@ -1,4 +1,4 @@
-"""The table of ``make fuzz`` replaces what stood between its markers, and nothing else."""
+"""The table of ``make fuzz`` replaces the text between its markers only."""
 
 from pathlib import Path
 

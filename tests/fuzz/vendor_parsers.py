@@ -1,4 +1,4 @@
-"""What reads the answers of vendors, over a connection to a server that answers whatever it is told to."""
+"""Parsers of vendors' responses, over a connection to a scripted server."""
 
 import asyncio
 import math
@@ -17,11 +17,11 @@ from vectorforge.llm.providers.anthropic import AnthropicProvider
 from vectorforge.llm.providers.openai import OpenAIProvider
 from vectorforge.llm.types import LLMResponse, StreamEnd, TextDelta
 from vectorforge.retriever.rerank import read_scores
-from vectorforge.vendors.failures import VendorStatusError
+from vectorforge.vendors.response import VendorStatusError
 
 _QUESTION: Final = ({"role": "user", "content": "How long?"},)
 _STATUSES: Final = (200, 200, 200, 200, 200, 400, 429, 500)
-"""The first byte of an input chooses one."""
+"""Vendors, selected by the first byte of an input."""
 
 
 class _Vendor:
@@ -64,9 +64,9 @@ def _ask(provider: str, content: bytes, *, stream: bool) -> None:
     vendor = _vendor()
     vendor.status = _STATUSES[content[0] % len(_STATUSES)] if content else 200
     vendor.body = content[1:]
-    asked = vendor.providers[provider]
+    selected = vendor.providers[provider]
     try:
-        _usable(result_of(_streamed(asked) if stream else asked.generate(_QUESTION)))
+        _usable(result_of(_streamed(selected) if stream else selected.generate(_QUESTION)))
     except VectorForgeError as exc:
         str(exc).encode()
 
@@ -85,7 +85,7 @@ async def _streamed(provider: BaseLLMProvider) -> LLMResponse:
 
 
 def _usable(answer: LLMResponse) -> None:
-    """What the rest of the service takes for granted."""
+    """Check the invariants that the service relies on."""
     answer.content.encode()
     answer.model.encode()
     for number in (answer.prompt_tokens, answer.completion_tokens):
@@ -101,15 +101,15 @@ def _reader(provider: str, *, stream: bool) -> Callable[[bytes], None]:
 
 
 def read_complaint(content: bytes) -> None:
-    """A vendor's words about an error."""
-    told = VendorStatusError(400, {}, content)
-    assert isinstance(told.text, str)
-    assert told.param is None or isinstance(told.param, str)
-    assert told.code is None or isinstance(told.code, str)
+    """Parse a vendor's error."""
+    error = VendorStatusError(400, {}, content)
+    assert isinstance(error.text, str)
+    assert error.param is None or isinstance(error.param, str)
+    assert error.code is None or isinstance(error.code, str)
 
 
 def read_retry_after(content: bytes) -> None:
-    """How long a vendor wants us to wait: some seconds, or not said."""
+    """Parse a vendor's retry delay: some seconds, or none."""
     name, _, value = content.decode("latin-1").partition(":")
     headers = {name.strip().lower(): value.strip(), "retry-after": value.strip()}
     for seconds in (
@@ -120,7 +120,7 @@ def read_retry_after(content: bytes) -> None:
 
 
 def read_embeddings(content: bytes) -> None:
-    """An answer with vectors, one a text."""
+    """Parse a response with one vector per text."""
     try:
         for vector in read_vectors(content):
             assert all(isinstance(number, float) for number in vector)
@@ -129,7 +129,7 @@ def read_embeddings(content: bytes) -> None:
 
 
 def read_ranking(content: bytes) -> None:
-    """A reranker's answer: one finite score for each of two texts."""
+    """Parse a reranker's response: one finite score for each of two texts."""
     try:
         scores = read_scores(content, 2)
     except ValueError:
@@ -148,7 +148,7 @@ _DELTA: Final = b'{"type": "content_block_delta", "delta": {"type": "text_delta"
 
 
 def vendor_inputs(parser: str) -> Sequence[bytes]:
-    """What the parsers here read well."""
+    """Return valid inputs of the parsers here."""
     return {
         "openai-answer": [
             b'0{"model": "m", "choices": [{"message": {"content": "Five"}, "finish_reason": "stop"}], '
@@ -196,7 +196,7 @@ VENDOR_PARSERS: Final[dict[str, Callable[[bytes], None]]] = {
     "embeddings": read_embeddings,
     "ranking": read_ranking,
 }
-"""By the names that the command takes."""
+"""Parsers by their names on the command line."""
 _NESTED: Final = b"[" * 1000 + b"]" * 1000
 VENDOR_FOUND: Final[dict[str, Sequence[bytes]]] = {
     "openai-answer": [
@@ -213,4 +213,4 @@ VENDOR_FOUND: Final[dict[str, Sequence[bytes]]] = {
     "embeddings": [b"[" * 2000, b'{"data": [{"embedding": [NaN, 1' + b"0" * 400 + b"]}]}"],
     "ranking": [b"[" * 2000],
 }
-"""What a parser stumbled over once."""
+"""Inputs of earlier findings."""

@@ -1,4 +1,4 @@
-"""The functions' bundles and the stacks' templates, each made once for all processes of a run.
+"""The functions' bundles and the stacks' templates, each built once for all processes of a run.
 
 Bundles are for the Python and the machine that the tests run on.
 """
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 PLATFORM = f"{platform.machine()}-manylinux_2_34"
 
-# The machine's own business, and a banner in every output.
+# Depends on the machine, and prints a banner in every output.
 os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "18,20")
 
 VARIANTS = (
@@ -63,14 +63,14 @@ VARIANTS = (
         ),
     ),
 )
-"""The stages, and what their settings allow besides."""
+"""The stages, and further variants of their settings."""
 
 MadeOnce: TypeAlias = Callable[[str, Callable[[Path], str]], tuple[Path, str]]
 
 
 @pytest.fixture(scope="session")
 def uv() -> str:
-    """The program that runs these tests."""
+    """Return the uv program that runs these tests."""
     found = os.environ.get("UV") or shutil.which("uv")
     assert found is not None
     return found
@@ -78,28 +78,28 @@ def uv() -> str:
 
 @pytest.fixture(scope="session")
 def made_once(tmp_path_factory: pytest.TempPathFactory) -> MadeOnce:
-    """Fills a folder, which is not there yet, in the first process of a run that asks for it by this name.
+    """Fill a new folder in the first process of a run that requests it by this name.
 
-    Returns the folder, and what was said of it.
+    Returns the folder, and the report about it.
     """
     own = tmp_path_factory.getbasetemp()
     shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
 
     def made(name: str, make: Callable[[Path], str]) -> tuple[Path, str]:
-        folder, said = shared / name, shared / f"{name}.said"
+        folder, report_file = shared / name, shared / f"{name}.said"
         with (shared / f"{name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if not said.exists():
-                shutil.rmtree(folder, ignore_errors=True)  # of one that failed
-                said.write_text(make(folder))
-        return folder, said.read_text()
+            if not report_file.exists():
+                shutil.rmtree(folder, ignore_errors=True)  # left by a failed attempt
+                report_file.write_text(make(folder))
+        return folder, report_file.read_text()
 
     return made
 
 
 @pytest.fixture(scope="session")
 def bundle(made_once: MadeOnce) -> Callable[[str], tuple[Path, Bundle]]:
-    """Makes the bundle of a function: its folder, and what was reported of it."""
+    """Build the bundle of a function; return its folder and the report."""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
 
     @cache
@@ -116,13 +116,13 @@ def bundle(made_once: MadeOnce) -> Callable[[str], tuple[Path, Bundle]]:
 
 @pytest.fixture(scope="session")
 def bare_python() -> tuple[str, ...]:
-    """A Python that sees nothing but its standard library and what PYTHONPATH names."""
+    """Return a Python that sees only its standard library and PYTHONPATH."""
     return (sys.executable, "-S", "-P", "-B", "-W", "error")
 
 
 @pytest.fixture(scope="session")
 def bare_environment() -> Callable[..., dict[str, str]]:
-    """The environment of a process over a bundle: nothing of ours, and no home."""
+    """Return the environment of a process over a bundle: no variables of ours, and no home."""
 
     def environment(folder: Path, variables: Mapping[str, str] | None = None) -> dict[str, str]:
         bare = {"PYTHONPATH": str(folder), "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": "/nonexistent"}
@@ -132,7 +132,7 @@ def bare_environment() -> Callable[..., dict[str, str]]:
 
 
 def _variants(outdir: Path) -> "App":
-    """All variants in one app, without bundles."""
+    """Build all variants in one app, without bundles."""
     from aws_cdk import App
 
     from infra.app import build
@@ -145,13 +145,13 @@ def _variants(outdir: Path) -> "App":
 
 @pytest.fixture(scope="session")
 def cdk_app(tmp_path_factory: pytest.TempPathFactory) -> "App":
-    """All variants in one app, for tests that look at constructs; ``assembly`` is what comes out of it."""
+    """Build all variants in one app, for tests of constructs; ``assembly`` is its output."""
     return _variants(tmp_path_factory.mktemp("assembly"))
 
 
 @pytest.fixture(scope="session")
 def assembly(made_once: MadeOnce) -> Path:
-    """What CDK writes for all variants: ``<stack>.template.json`` for each stack."""
+    """Synthesize all variants: ``<stack>.template.json`` for each stack."""
 
     def synthesize(folder: Path) -> str:
         return str(_variants(folder).synth().directory)
@@ -161,13 +161,13 @@ def assembly(made_once: MadeOnce) -> Path:
 
 @pytest.fixture(scope="session")
 def app_templates(assembly: Path) -> dict[str, StackTemplate]:
-    """The app stack of each variant, by stage."""
+    """Return the app stack of each variant by stage."""
     return _templates(assembly, "App")
 
 
 @pytest.fixture(scope="session")
 def data_templates(assembly: Path) -> dict[str, StackTemplate]:
-    """The data stack of each variant, by stage."""
+    """Return the data stack of each variant by stage."""
     return _templates(assembly, "Data")
 
 
@@ -205,7 +205,7 @@ def url(request: pytest.FixtureRequest, app_templates: dict[str, StackTemplate])
 
 @pytest.fixture(scope="session")
 def doctor_assemblies(made_once: MadeOnce) -> Path:
-    """One assembly for each stage: "dev" is dual-stack, "prod" has NAT, "bound" belongs to a region."""
+    """Synthesize one assembly per stage: "dev" is dual-stack, "prod" has NAT, "bound" has a region."""
     from tests.infra.deployment_doctor import synthesize
 
     def make(folder: Path) -> str:
@@ -220,14 +220,14 @@ def doctor_assemblies(made_once: MadeOnce) -> Path:
 
 @pytest.fixture(scope="session")
 def scripted_aws() -> Iterator[ScriptedAws]:
-    """An account's services."""
+    """Start the services of an AWS account."""
     with ScriptedAws() as server:
         yield server
 
 
 @pytest.fixture
 def account(scripted_aws: ScriptedAws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ScriptedAws:
-    """An empty account, to which the environment leads, and nothing else of this machine."""
+    """Point the environment to an empty account, without other settings of this machine."""
     scripted_aws.reset()
     scripted_aws.recover()
     for name in [name for name in os.environ if name.startswith(("AWS_", "VECTORFORGE_"))]:
@@ -247,7 +247,7 @@ def doctor(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> "Doctor":
-    """In a clone with the pinned CDK, a supported Node, and a bootstrapped account."""
+    """Run the doctor in a clone with the pinned CDK, a supported Node, and a bootstrapped account."""
     from tests.infra.deployment_doctor import Doctor, make_clone, stand_in
 
     account.client("ssm").put_parameter(Name="/cdk-bootstrap/hnb659fds/version", Value="30", Type="String")
@@ -258,7 +258,7 @@ def doctor(
 
 @pytest.fixture
 def commands(account: ScriptedAws, tmp_path: Path) -> "Commands":
-    """Our commands, an empty account, and a CDK that only writes down how it was called."""
+    """Return our commands with an empty account and a CDK that only records its calls."""
     from tests.infra.deployment_commands import ROOT, Commands, write_stand_in
 
     write_stand_in(tmp_path)

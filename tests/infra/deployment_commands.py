@@ -1,6 +1,6 @@
-"""Runs ``make synth``, ``deploy`` and ``destroy`` with a stand-in for the CDK.
+"""Run ``make synth``, ``deploy`` and ``destroy`` with a stand-in for the CDK.
 
-The stand-in is a program: it writes down how it was called, and does to the account what the CDK would do.
+The stand-in is a program that records its calls, and changes the account as the CDK would.
 """
 
 import json
@@ -90,7 +90,7 @@ class Commands:
     def run(
         self, module: str, *arguments: str, code: int = 0, typed: str | None = None
     ) -> "subprocess.CompletedProcess[str]":
-        """Run it, at a terminal when something is typed."""
+        """Run a command, in a terminal if there is input."""
         command = [sys.executable, "-m", f"infra.deployment.{module}", *arguments]
         command += ["--cdk", str(self.folder / "cdk"), "--assembly", str(self.folder / "cdk.out")]
         stdin, terminal = subprocess.DEVNULL, -1
@@ -109,23 +109,23 @@ class Commands:
         return done
 
     def fail(self, command: str) -> None:
-        """Have the CDK fail at it, once."""
+        """Let the CDK fail at a command once."""
         (self.folder / command).touch()
 
     @property
     def calls(self) -> list[list[str]]:
-        """Region and arguments of each call of the CDK."""
+        """Return region and arguments of each call of the CDK."""
         file = self.folder / "calls"
         return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
     @property
     def called(self) -> list[str]:
-        """The CDK's commands, in order."""
+        """Return the CDK's commands in order."""
         return [call[1] for call in self.calls]
 
 
 def write_stand_in(folder: Path) -> None:
-    """The program, and an assembly for each stage."""
+    """Write the program, and an assembly for each stage."""
     (folder / "cdk").write_text(CDK.format(python=sys.executable))
     (folder / "cdk").chmod(0o755)
     for stage in ("dev", "prod"):

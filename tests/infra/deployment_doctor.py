@@ -27,7 +27,7 @@ ORDER = [
 
 
 def synthesize(folder: Path, stage: str, *, nat: bool, region: str | None = None) -> None:
-    """Stacks named as a stage's, with what the checks look for, in CDK's own format."""
+    """Write a stage's stacks in CDK's own format, with the resources that the checks read."""
     app = App(outdir=str(folder), context={"aws:cdk:bundling-stacks": []})
     environment = Environment(region=region) if region else None
     data = Stack(app, f"VectorForge-{stage}-Data", env=environment)
@@ -66,7 +66,7 @@ def synthesize(folder: Path, stage: str, *, nat: bool, region: str | None = None
 
 
 def make_clone(folder: Path) -> Path:
-    """What the checks read of a clone."""
+    """Write the files of a clone that the checks read."""
     installed = folder / "infra" / "node_modules" / "aws-cdk"
     installed.mkdir(parents=True)
     (folder / "cdk.json").write_text("{}")
@@ -76,7 +76,7 @@ def make_clone(folder: Path) -> Path:
 
 
 def stand_in(folder: Path, script: str) -> None:
-    """Another ``node``: which one this machine has is no matter of these tests."""
+    """Write a fake ``node``, so that the tests do not depend on this machine's."""
     folder.mkdir(exist_ok=True)
     (folder / "node").write_text(f"#!/bin/sh\n{script}\n")
     (folder / "node").chmod(0o755)
@@ -84,7 +84,7 @@ def stand_in(folder: Path, script: str) -> None:
 
 @dataclass
 class Doctor:
-    """Runs the command in a clone, which is a folder with what the checks read."""
+    """Runs the command in a clone: a folder with the files that the checks read."""
 
     clone: Path
     assemblies: Path
@@ -93,12 +93,12 @@ class Doctor:
     capsys: pytest.CaptureFixture[str]
 
     def sign_out(self) -> None:
-        """What needs no account is checked before, and is all that is checked then."""
+        """Sign out: only checks without an account run then."""
         for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
             self.patch.delenv(name)
 
     def run(self, *arguments: str, stage: str = "prod", **variables: str) -> tuple[int, str]:
-        """Exit code and what was printed on stdout."""
+        """Run the command; return exit code and stdout."""
         with self.patch.context() as patch:
             patch.chdir(self.clone)
             for name, value in variables.items():
@@ -107,12 +107,12 @@ class Doctor:
             code = main(["--stage", stage, "--assembly", assembly, *arguments])
         printed = self.capsys.readouterr()
         assert "Traceback" not in printed.err
-        for secret in (CANARY, "testing"):  # the latter are the keys of ``aws_environment``
+        for secret in (CANARY, "testing"):  # the latter has the keys of ``aws_environment``
             assert secret not in printed.out + printed.err
         return code, printed.out
 
     def checks(self, *arguments: str, stage: str = "prod", **variables: str) -> dict[str, dict[str, str]]:
-        """The last check of each name."""
+        """Return the last check of each name."""
         code, printed = self.run("--json", *arguments, stage=stage, **variables)
         report = json.loads(printed)
         failed = any(check["status"] == "fail" for check in report["checks"])

@@ -1,4 +1,4 @@
-"""A function under AWS's own Runtime Interface Emulator, over nothing but its bundle."""
+"""A function under AWS's own Runtime Interface Emulator, with its bundle only."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ import aiohttp
 _INVOKE = "/2015-03-31/functions/function/invocations"
 _PATIENCE_S = 60
 
-# Refuses and records what the function's process asks of the network beyond this machine.
+# Rejects and records the process's connections to other machines.
 _WATCHED_RUNTIME = """\
 import ipaddress, runpy, sys
 
@@ -43,15 +43,15 @@ runpy.run_module("vectorforge.runtime", run_name="__main__", alter_sys=True)
 
 
 class EmulatedFunction:
-    """Use it as an async context manager: ends with every process it started.
+    """Use as an async context manager, which ends every process it started.
 
     Args:
         emulator: The emulator's program.
         bundle: Folder of the function's bundle; the process sees no other package.
-        function: Its name, as in ``functions/``.
-        environment: Of the process.
-        record: File that gets a line for each attempt to reach another machine.
-        wrapped: Start as the managed runtime does with AWS_LAMBDA_EXEC_WRAPPER; then nothing is recorded.
+        function: Name of the function, as in ``functions/``.
+        environment: Environment of the process.
+        record: File with a line for each connection attempt to another machine.
+        wrapped: Start like the managed runtime with AWS_LAMBDA_EXEC_WRAPPER, without recording.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class EmulatedFunction:
         return [sys.executable, "-S", "-P", "-B", "-c", _WATCHED_RUNTIME, str(self._record)]
 
     def _managed(self) -> list[str]:
-        """As /var/runtime/bootstrap starts it: the wrapper gets an interpreter and AWS's own program."""
+        """Return the command of /var/runtime/bootstrap: the wrapper with an interpreter and AWS's program."""
         python = self._record.with_name("python3")
         python.write_text(f'#!/bin/sh\nexec {sys.executable} -S -P -B "$@"\n')
         python.chmod(0o755)
@@ -100,7 +100,7 @@ class EmulatedFunction:
 
     @property
     def outside(self) -> list[str]:
-        """The attempts to reach another machine."""
+        """Return the connection attempts to other machines."""
         return self._record.read_text().splitlines() if self._record.exists() else []
 
     async def __aenter__(self) -> Self:
@@ -124,7 +124,7 @@ class EmulatedFunction:
         await self._reading
 
     async def invoke(self, event: Any) -> bytes:
-        """What a caller of Invoke gets, as it is."""
+        """Return the unchanged response of Invoke."""
         timeout = aiohttp.ClientTimeout(total=_PATIENCE_S)
         async with aiohttp.ClientSession(timeout=timeout) as http:
             for _ in range(_PATIENCE_S * 10):
@@ -132,12 +132,12 @@ class EmulatedFunction:
                     async with http.post(self._url, data=json.dumps(event)) as response:
                         assert response.status == 200, self._output.decode()
                         return await response.read()
-                except aiohttp.ClientConnectorError:  # it does not listen yet
+                except aiohttp.ClientConnectorError:  # not listening yet
                     await asyncio.sleep(0.1)
         raise AssertionError(f"The emulator does not listen:\n{self._output.decode()}")
 
     async def answer(self, event: Any) -> Any:
-        """The answer as JSON; a function error fails the test."""
+        """Return the response as JSON; a function error fails the test."""
         answer = json.loads(await self.invoke(event))
         assert not (isinstance(answer, dict) and "errorType" in answer), (answer, self._output.decode())
         return answer

@@ -18,7 +18,7 @@ STREAMED = f"{LAMBDA}/2021-11-15/functions/{ALIAS}/response-streaming-invocation
 
 
 def methods(template: StackTemplate) -> dict[str, dict[str, Mapping[str, Any]]]:
-    """Every method of the REST API, by path and HTTP method."""
+    """Return every method of the REST API by path and HTTP method."""
     resources = template.of_kind("AWS::ApiGateway::Resource")
     paths = {"RestApi.RootResourceId": "/"}
     for name, resource in resources.items():
@@ -31,11 +31,11 @@ def methods(template: StackTemplate) -> dict[str, dict[str, Mapping[str, Any]]]:
 
 
 def chosen(methods: dict[str, dict[str, Mapping[str, Any]]], verb: str, path: str) -> Mapping[str, Any]:
-    """The method that API Gateway chooses: the longest resource, then the verb, then ANY."""
+    """Return the method that API Gateway selects: the longest resource, then the verb, then ANY."""
     verbs = methods[path] if path in methods else methods["/{proxy+}"]
     return verbs[verb] if verb in verbs else verbs["ANY"]
 
 
 def preflights(template: StackTemplate) -> dict[str, Mapping[str, Any]]:
-    """The methods that answer preflights, by path."""
+    """Return the methods that answer preflights, by path."""
     return {path: verbs["OPTIONS"] for path, verbs in methods(template).items() if "OPTIONS" in verbs}

@@ -25,11 +25,11 @@ OLD, NEW = "sk-old-canary-0123456789", "sk-new-canary-0123456789"
 ANSWER = ("It sings every Tuesday", " at noon [Context 1].")
 PATIENCE_S = 180
 DEPLOY_PATIENCE_S = 1200
-"""Of a machine on which other tests run, too."""
+"""Timeout for a machine on which other tests run, too."""
 
 
 def run(folder: Path, command: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """``make deploy-local`` or ``make destroy-local`` over this folder."""
+    """Run ``make deploy-local`` or ``make destroy-local`` over this folder."""
     return subprocess.run(
         command_line(folder, command, *arguments), env=environment(**variables), capture_output=True,
         text=True, check=False, timeout=DEPLOY_PATIENCE_S,
@@ -42,14 +42,14 @@ def command_line(folder: Path, command: str, *arguments: str) -> list[str]:
 
 
 def environment(**variables: str) -> dict[str, str]:
-    """Of the commands: this one's without settings and accounts."""
+    """Return the commands' environment: this one without settings and accounts."""
     kept = {name: v for name, v in os.environ.items() if not name.startswith(("VECTORFORGE_", "AWS_"))}
     return {**kept, **variables}
 
 
 @dataclass(frozen=True)
 class Deployment:
-    """What the command told as JSON, and ways to it."""
+    """The command's JSON output, and clients of the deployment."""
 
     folder: Path
     told: dict[str, Any]
@@ -77,7 +77,7 @@ class Deployment:
 
     @asynccontextmanager
     async def http(self, *, key: str | None = None) -> AsyncIterator["Api"]:
-        """The API; with the tenant's key unless another one is given ("": none)."""
+        """Return a client of the API, with the tenant's key unless another one is given ("" for none)."""
         sent = self.key if key is None else key
         headers = {"x-api-key": sent} if sent else {}
         timeout = aiohttp.ClientTimeout(total=PATIENCE_S)
@@ -86,20 +86,20 @@ class Deployment:
 
     @property
     def logs(self) -> str:
-        """Everything that processes and functions wrote."""
+        """Return all output of processes and functions."""
         files = (self.folder / "deployment" / "logs").iterdir()
         return "".join(file.read_text(errors="replace") for file in files)
 
 
 @dataclass(frozen=True)
 class Api:
-    """Requests to the host name that the command told: Python's resolver does not know it."""
+    """Requests to the host name printed by the command, which Python cannot resolve."""
 
     session: aiohttp.ClientSession
     url: str
 
     async def request(self, method: str, path: str, **options: Any) -> tuple[int, Any]:
-        """Status and body: JSON parsed, else text."""
+        """Return status and body: parsed JSON or text."""
         host, _, stage = self.url.removeprefix("http://").partition("/")
         here = f"http://127.0.0.1:{host.rpartition(':')[2]}/{stage}{path}"
         async with self.session.request(method, here, headers={"Host": host}, **options) as response:
@@ -108,14 +108,14 @@ class Api:
             return response.status, json.loads(text) if is_json else text
 
     async def get(self, path: str) -> Any:
-        """The body of an answer with status 200."""
+        """Return the body of a response with status 200."""
         status, body = await self.request("GET", path)
         assert status == 200, body
         return body
 
 
 async def eventually(look: Callable[[], Awaitable[T | None]], patience_s: float = PATIENCE_S) -> T:
-    """What ``look`` finds, as soon as it finds something."""
+    """Return the first result of ``look`` that is not empty."""
     give_up_at = time.monotonic() + patience_s
     while not (found := await look()):
         assert time.monotonic() < give_up_at, "It did not happen."
@@ -124,7 +124,7 @@ async def eventually(look: Callable[[], Awaitable[T | None]], patience_s: float 
 
 
 class Vendor(FakeOpenAI):
-    """While keys are exchanged, a vendor accepts two."""
+    """A vendor that accepts two keys during a rotation."""
 
     def __init__(self) -> None:
         super().__init__(api_key=OLD)
@@ -139,7 +139,7 @@ class Vendor(FakeOpenAI):
 
 
 def deploy(folder: Path, vendor: Vendor, **variables: str) -> subprocess.CompletedProcess[str]:
-    """The key is put into the deployment's secret; the vendor's address is no secret."""
+    """Deploy; the key is in the deployment's secret, the vendor's address is a setting."""
     variables |= {
         "VECTORFORGE_OPENAI_API_KEY": OLD,
         "VECTORFORGE_OPENAI_BASE_URL": vendor.base_url,
@@ -149,7 +149,7 @@ def deploy(folder: Path, vendor: Vendor, **variables: str) -> subprocess.Complet
 
 
 async def logged(api: Any, question: str) -> dict[str, Any] | None:
-    """The ended row of a question."""
+    """Return the final log row of a query."""
     rows = (await api.get("/v1/queries?limit=100"))["queries"]
     return next((r for r in rows if r["query_text"] == question and r["outcome"] != "started"), None)
 

@@ -1,4 +1,4 @@
-"""What a module can come to import, read from the source: at its top, in its functions, or by name."""
+"""Reachable imports of modules, read from the source: top-level, in functions, or by name."""
 
 import ast
 import sys
@@ -12,13 +12,13 @@ OURS = ("vectorforge", "functions")
 
 @dataclass
 class Reachable:
-    """The imports of some modules and of all modules of ours that they import, and so on."""
+    """The transitive imports of some modules."""
 
     modules: set[str] = field(default_factory=set)
     missing_modules: set[str] = field(default_factory=set)
-    """Modules of ours that are imported and are not in the folder."""
+    """Imported modules of ours that are missing from the folder."""
     packages: set[str] = field(default_factory=set)
-    """Top-level names of other people's packages."""
+    """Top-level names of third-party packages."""
 
 
 @cache
@@ -69,7 +69,7 @@ def _imports(folder: Path, tree: ast.AST) -> Iterator[str]:
 
 
 def _imported_from(folder: Path, node: ast.ImportFrom) -> Iterator[str]:
-    """The module, and those of the names that are modules themselves."""
+    """Return the module, and those of the names that are modules themselves."""
     if node.module and not node.level:
         yield node.module
         members = (f"{node.module}.{alias.name}" for alias in node.names)
@@ -78,7 +78,7 @@ def _imported_from(folder: Path, node: ast.ImportFrom) -> Iterator[str]:
 
 
 def _module_named(folder: Path, value: object) -> Iterator[str]:
-    """A module of ours that is started or imported by its name, or by "module:name"."""
+    """Return a module of ours that is started or imported by its name, or by "module:name"."""
     if isinstance(value, str) and value.startswith("vectorforge."):
         module = value.partition(":")[0]
         if _file(folder, module):

@@ -1,11 +1,11 @@
-"""A synthesized template, read the way a reviewer reads it."""
+"""A synthesized template in a readable form."""
 
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 _HASH = re.compile(r"[0-9A-F]{8}$")
-"""CDK's, at the end of a logical id."""
+"""CDK's hash at the end of a logical id."""
 _EXPORT_HASH = re.compile(r"[0-9A-F]{8}")
 _EXPORT_KIND = re.compile(r".*:ExportsOutput(Ref|FnGetAtt)")
 
@@ -14,7 +14,7 @@ class StackTemplate:
     """A template with its references written as short text: ``QueryLogOverflow.Arn/query-logs/*``.
 
     Args:
-        template: As CDK writes it.
+        template: Template as written by CDK.
     """
 
     def __init__(self, template: Mapping[str, Any]) -> None:
@@ -24,7 +24,7 @@ class StackTemplate:
         self.outputs: Mapping[str, Any] = template.get("Outputs", {})
 
     def of_kind(self, kind: str) -> dict[str, dict[str, Any]]:
-        """Properties of the resources of a type, by short logical id."""
+        """Return the properties of the resources of a type by short logical id."""
         return {
             key: resource.get("Properties", {})
             for key, resource in self.resources.items()
@@ -32,11 +32,11 @@ class StackTemplate:
         }
 
     def dependencies(self, resource: str) -> set[str]:
-        """What is made before a resource, as far as it says so itself or by referring to it."""
+        """Return the direct dependencies of a resource, explicit or by reference."""
         return set(_references(self.resources[resource]))
 
     def all_dependencies(self, resource: str) -> set[str]:
-        """The same, and what these depend on, and so on."""
+        """Return the transitive dependencies of a resource."""
         found: set[str] = set()
         waiting = [resource]
         while waiting:
@@ -46,7 +46,7 @@ class StackTemplate:
         return found
 
     def statements(self, role: str) -> list[dict[str, Any]]:
-        """Of all policies of a role."""
+        """Return the statements of all policies of a role."""
         assert not {"Policies", "ManagedPolicyArns"} & set(self.resources[role]["Properties"])
         return [
             statement
@@ -56,7 +56,7 @@ class StackTemplate:
         ]
 
     def permissions(self, role: str) -> set[tuple[str, str]]:
-        """Every (action, resource) that a role may; statements that refuse are left out."""
+        """Return every (action, resource) permitted to a role; statements with Deny are ignored."""
         return {
             (action, text(resource))
             for statement in self.statements(role)
@@ -67,17 +67,17 @@ class StackTemplate:
 
 
 def as_list(value: Any) -> list[Any]:
-    """What may be written as one thing or as a list."""
+    """Return a value that may be a single item or a list as a list."""
     return value if isinstance(value, list) else [value]
 
 
 def short(logical_id: str) -> str:
-    """Without CDK's hash."""
+    """Return a logical id without CDK's hash."""
     return _HASH.sub("", logical_id)
 
 
 def text(value: Any) -> str:
-    """An expression of CloudFormation in short."""
+    """Return an expression of CloudFormation as short text."""
     match value:
         case {"Ref": name}:
             return short(name)

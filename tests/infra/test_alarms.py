@@ -1,4 +1,4 @@
-"""Alarms as CloudWatch will read them: somebody is told, and what rolls a canary back can do so. F-005."""
+"""Alarms as CloudWatch reads them: notifications, and rollback of canaries. F-005."""
 
 import dataclasses
 import json
@@ -20,7 +20,7 @@ from vectorforge.aws.query_log_lines import find_records
 
 TOPIC = "AlarmsTopic"
 SILENT = ("new-version-faults",)
-"""Only CodeDeploy listens: whoever deploys is told by the deployment."""
+"""Alarms for CodeDeploy only: the deployment reports them."""
 
 
 @pytest.fixture(params=VARIANTS, ids=lambda stage: stage.stage)
@@ -35,7 +35,7 @@ def template(stage: StageSettings, app_templates: dict[str, StackTemplate]) -> S
 
 @pytest.fixture
 def alarms(template: StackTemplate) -> dict[str, dict[str, Any]]:
-    """By name."""
+    """Return the alarms by name."""
     return {alarm["AlarmName"]: alarm for alarm in template.of_kind("AWS::CloudWatch::Alarm").values()}
 
 
@@ -45,9 +45,9 @@ def test_alarms_notify_topic_on_start_and_end(
     assert len(alarms) >= 21
     for name, alarm in alarms.items():
         rule = name.removeprefix(f"{stage.prefix}-")
-        told = [] if rule in SILENT else [TOPIC]
-        assert [text(action) for action in alarm.get("AlarmActions", [])] == told, name
-        assert [text(action) for action in alarm.get("OKActions", [])] == told, name
+        topics = [] if rule in SILENT else [TOPIC]
+        assert [text(action) for action in alarm.get("AlarmActions", [])] == topics, name
+        assert [text(action) for action in alarm.get("OKActions", [])] == topics, name
         assert alarm["AlarmDescription"].endswith(f" What to do: docs/operate/runbook.md#{rule}"), name
         assert alarm["TreatMissingData"] in ("notBreaching", "breaching", "ignore"), name
         assert alarm["DatapointsToAlarm"] <= alarm["EvaluationPeriods"], name
@@ -97,12 +97,12 @@ def test_canary_rollback_alarms_fire_within_canary_window(
     assert len(groups) == int(stage.canary)
     for group in groups:
         names = [text(alarm["Name"]) for alarm in group["AlarmConfiguration"]["Alarms"]]
-        doors = {"rest_api": ["api"], "function_url": ["url"], "both": ["api", "url"]}[stage.front_door]
+        prefixes = {"rest_api": ["api"], "function_url": ["url"], "both": ["api", "url"]}[stage.front_door]
         rules = [
             "query-faults",
             "new-version-faults",
             "query-function-errors",
-            *(f"{door}-errors" for door in doors),
+            *(f"{prefix}-errors" for prefix in prefixes),
         ]
         assert names == [f"Alarms{rule.replace('-', '')}" for rule in rules]
         for name in names:
@@ -134,7 +134,7 @@ def test_recursion_alarm_fires_for_any_function(
 
 
 def rings(alarm: dict[str, Any], **values: float) -> bool:
-    """Whether one point of an alarm's expression, as CloudWatch computes it, is at its threshold."""
+    """Return whether one point of an alarm's expression, as CloudWatch computes it, reaches its threshold."""
     (expression,) = [one["Expression"] for one in alarm["Metrics"] if "Expression" in one]
     known = {"IF": lambda condition, yes, no: yes if condition else no, "FILL": lambda value, _: value}
     point = eval(expression, {"__builtins__": {}}, {**known, **values})  # noqa: S307 - ours
@@ -145,7 +145,7 @@ def rings(alarm: dict[str, Any], **values: float) -> bool:
 @pytest.mark.parametrize(
     ("rule", "minutes", "failed", "total", "expected"),
     [
-        # all of few questions: query-faults, which wants two in a minute, does not see one in five minutes
+        # all of few queries fail: query-faults, which needs two per minute, misses one in five minutes
         ("query-failing", 15, 3, 3, True),
         ("query-failing", 15, 2, 2, False),
         ("query-failing", 15, 5, 10, True),
@@ -193,21 +193,23 @@ place.read_again()
 
 PRINTED = """\
 import asyncio
+from contextlib import suppress
 from vectorforge.aws.clients import AwsClients
 from vectorforge.aws.query_log_queue import QueryLogQueue
 from tests.support.rag.query_logs import make_log
 
-queue = QueryLogQueue(AwsClients(), "http://127.0.0.1:1/queue")
-queue.close()
-try:
-    asyncio.run(queue.for_tenant("acme").create(make_log(query_text='{"type":"vectorforge.query_log"}')))
-except RuntimeError:
-    pass
+async def main():
+    queue = QueryLogQueue(AwsClients(), "http://127.0.0.1:1/queue")
+    await queue.aclose()
+    with suppress(RuntimeError):
+        await queue.for_tenant("acme").create(make_log(query_text='{"type":"vectorforge.query_log"}'))
+
+asyncio.run(main())
 """
 
 
 def lines_of(program: str) -> list[str]:
-    """What a process prints into its log."""
+    """Return the log lines of a process."""
     environment = {"PYTHONPATH": ":".join(sys.path), "PATH": "/usr/bin:/bin", "POWERTOOLS_LOG_LEVEL": "INFO"}
     done = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
@@ -216,7 +218,7 @@ def lines_of(program: str) -> list[str]:
 
 
 def matcher(template: StackTemplate, metric_name: str) -> Callable[[str], bool]:
-    """A filter's pattern as CloudWatch applies it, as far as ours go: equal fields of a JSON object.
+    """Return a matcher for a filter's pattern, limited to equal fields of a JSON object.
 
     https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/FilterAndPatternSyntaxForMetricFiltersJSON.html
     """
@@ -243,14 +245,14 @@ def test_printed_record_filter_counts_records_not_mentions(
     matches = matcher(app_templates["prod"], RECORDS_PRINTED)
     lines = [line for line in lines_of(PRINTED) if matches(line)]
     assert len(lines) == 1
-    assert len(list(find_records(lines[0]))) == 1  # what ``vectorforge logs replay`` would store
+    assert len(list(find_records(lines[0]))) == 1  # stored by ``vectorforge logs replay``
     assert not matches(json.dumps({"level": "INFO", "message": lines[0]}))
 
 
 def test_unreadable_key_filter_counts_matching_log_lines(app_templates: dict[str, StackTemplate]) -> None:
     matches = matcher(app_templates["prod"], KEYS_UNREADABLE)
-    said = [json.loads(line)["message"] for line in lines_of(UNREADABLE) if matches(line)]
-    assert said == ["Secret keys cannot be read now (AccessDenied); going on with the last keys"]
+    messages = [json.loads(line)["message"] for line in lines_of(UNREADABLE) if matches(line)]
+    assert messages == ["Secret keys cannot be read now (AccessDenied); going on with the last keys"]
     groups = {
         text(found["LogGroupName"])
         for found in app_templates["prod"].of_kind("AWS::Logs::MetricFilter").values()

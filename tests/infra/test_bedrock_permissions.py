@@ -1,4 +1,4 @@
-"""Functions may ask the models of Amazon Bedrock that the stage names, and no others. C34."""
+"""Functions may call the Amazon Bedrock models in the stage's settings, and no others. C34."""
 
 import dataclasses
 import json

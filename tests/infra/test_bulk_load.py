@@ -16,7 +16,7 @@ _OF_ANSWERS = (
     errors.AnswerStreamLostError,
     errors.IdempotentAnswerPendingError,
 )
-"""No document is answered."""
+"""Fields of the batch without documents."""
 
 
 @pytest.fixture(scope="module", params=sorted(STAGES))
@@ -31,7 +31,7 @@ def machine(stage: StageSettings, app_templates: dict[str, StackTemplate]) -> di
 
 @pytest.fixture
 def objects(machine: dict[str, Any]) -> dict[str, Any]:
-    """The one state: a map."""
+    """Return the properties of the only state, a map."""
     states: dict[str, Any] = json.loads(machine["DefinitionString"])["States"]
     assert list(states) == ["Objects"]
     found: dict[str, Any] = states["Objects"]
@@ -112,7 +112,7 @@ def test_bulk_load_retries_own_errors_by_class_name(task: dict[str, Any]) -> Non
     assert {"DatabaseUnavailableError", "ObjectStoreError"} <= may_pass <= set(own)
     for name in own:
         assert issubclass(getattr(errors, name), errors.VectorForgeError)
-    # What no retry can help fails at once.
+    # Errors that no retry can resolve fail immediately.
     assert not {"InvalidInputError", "ConfigurationError", "UntrustedDatabaseError"} & set(own)
     assert "States.ALL" not in {name for retry in task["Retry"] for name in retry["ErrorEquals"]}
 
@@ -120,15 +120,15 @@ def test_bulk_load_retries_own_errors_by_class_name(task: dict[str, Any]) -> Non
 def test_bulk_load_fails_above_tolerated_failure_percentage(objects: dict[str, Any]) -> None:
     assert objects["ToleratedFailurePercentage"] == 5
     states = objects["ItemProcessor"]["States"]
-    # Failed documents alone are an answer of the function, and no error: a wrong key fails every one of them.
+    # Failed documents are a response of the function, not an error: a wrong key fails every one of them.
     assert states["Ingest"]["Next"] == "Look"
     (choice,) = states["Look"]["Choices"]
     assert (choice["Next"], states["Look"]["Default"]) == ("NothingIngested", "Ingested")
-    told = [
+    entries = [
         (part["Variable"], part.get("NumericEquals"), part.get("NumericGreaterThan"))
         for part in choice["And"]
     ]
-    assert told == [
+    assert entries == [
         ("$.failed", None, 0),
         *((f"$.{key}", 0, None) for key in ("stored", "unchanged", "pending")),
     ]

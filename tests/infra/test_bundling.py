@@ -1,4 +1,4 @@
-"""A function's bundle is all that the function needs, and nothing more."""
+"""A function's bundle has all that the function needs, and nothing more."""
 
 import importlib.util
 import json
@@ -18,13 +18,13 @@ from packaging.utils import canonicalize_name
 from infra.bundling.__main__ import main
 from infra.bundling.bundle import BUDGET_BYTES, COUNTS_TOKENS, LAMBDA_LIMIT_BYTES, STANDS_ALONE, Bundle
 from infra.bundling.token_tables import TABLES, TokenTableError, cached_name, copy_token_tables
-from tests.infra.reachable_imports import reachable_imports
+from tests.infra.reachable_imports import Reachable, reachable_imports
 
 ROOT = Path(__file__).parents[2]
 FUNCTIONS = list(BUDGET_BYTES)
 OF_THE_LIBRARY = [function for function in FUNCTIONS if function not in STANDS_ALONE]
 
-NOT_ON_LAMBDA = {  # what the library can import and no bundle holds, and why
+NOT_ON_LAMBDA = {  # imports of the library that no bundle has, with the reason
     **dict.fromkeys(
         ["numpy", "onnx", "onnxruntime", "safetensors", "tokenizers"], "the local embedding model"
     ),
@@ -32,21 +32,30 @@ NOT_ON_LAMBDA = {  # what the library can import and no bundle holds, and why
     **dict.fromkeys(["anthropic", "openai"], "vendors' SDKs, unless a stage's settings need them"),
     "truststore": "the authorities of macOS and Windows",
 }
-READERS = ["docx", "pypdfium2", "selectolax", "striprtf", "yaml"]
-ELSEWHERE = {  # what a function's code can reach and its bundle leaves to another function
+READERS = ["docx", "gcld3", "pypdfium2", "selectolax", "striprtf", "yaml"]
+ELSEWHERE = {  # reachable imports of a function that only another function's bundle has
     "query": dict.fromkeys(READERS, "documents are read in the ingest function"),
     "ingest": {"httpx2": "passages are reranked in the query function, whose mcp brings it"},
-    "log_writer": {},
+    "log_writer": dict.fromkeys(("aiohttp", "orjson", "yarl"), "the query function sends to the queue"),
     "migrate": {},
 }
 Bundles = Callable[[str], tuple[Path, Bundle]]
 Environment = Callable[..., dict[str, str]]
 
 
+def reachable(folder: Path, function: str) -> Reachable:
+    """Return what a function's handler can import; ``extract.reading`` imports readers by their names."""
+    readers = (
+        sorted(folder.glob("vectorforge/ingestion/extract/readers/*.py")) if function == "ingest" else []
+    )
+    named = [".".join(path.relative_to(folder).with_suffix("").parts) for path in readers]
+    return reachable_imports(folder, f"functions.{function}.handler", "vectorforge.runtime.__main__", *named)
+
+
 @pytest.mark.parametrize("function", OF_THE_LIBRARY)
 def test_bundle_contains_every_reachable_import(bundle: Bundles, function: str) -> None:
     folder, _ = bundle(function)
-    found = reachable_imports(folder, f"functions.{function}.handler", "vectorforge.runtime.__main__")
+    found = reachable(folder, function)
     assert found.missing_modules == set()
     absent = {name for name in found.packages if not _is_importable(folder, name)}
     assert absent <= NOT_ON_LAMBDA.keys() | ELSEWHERE[function].keys()
@@ -55,10 +64,10 @@ def test_bundle_contains_every_reachable_import(bundle: Bundles, function: str) 
 @pytest.mark.parametrize("function", OF_THE_LIBRARY)
 def test_bundle_contains_no_unreachable_package(bundle: Bundles, function: str) -> None:
     folder, _ = bundle(function)
-    found = reachable_imports(folder, f"functions.{function}.handler", "vectorforge.runtime.__main__")
+    found = reachable(folder, function)
     distributions = packages_distributions()
     imported = {canonicalize_name(d) for name in found.packages for d in distributions.get(name, [])}
-    assert _asked_for(function) - imported <= {"python-multipart"}  # FastAPI imports that one, for forms
+    assert _requested_by(function) - imported <= {"python-multipart"}  # imported by FastAPI, for forms
     assert {path.name for path in (folder / "functions").iterdir() if path.is_dir()} - {"__pycache__"} == {
         function
     }
@@ -90,7 +99,7 @@ def test_bundle_bytecode_is_unchecked_hash_based(bundle: Bundles, function: str)
         compiled = Path(importlib.util.cache_from_source(str(source)))
         header = compiled.read_bytes()[:8]
         assert header[:4] == importlib.util.MAGIC_NUMBER, source
-        assert int.from_bytes(header[4:], "little") == 0b01, source  # by hash, which nobody checks (PEP 552)
+        assert int.from_bytes(header[4:], "little") == 0b01, source  # unchecked hash-based (PEP 552)
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
@@ -151,9 +160,9 @@ def test_tiktoken_cache_dir_variable_is_used(tmp_path: Path, uv: str) -> None:
 
 
 def test_local_token_tables_count_exactly_without_network(tmp_path: Path, uv: str) -> None:  # A-055, C07
-    """As `make run` does it before it starts the server."""
-    kept = {name: value for name, value in os.environ.items() if name != "TIKTOKEN_CACHE_DIR"}
-    environment = {**kept, "XDG_CACHE_HOME": str(tmp_path), "UV": uv, "TMPDIR": str(tmp_path)}
+    """As `make run` does before it starts the server."""
+    inherited = {name: value for name, value in os.environ.items() if name != "TIKTOKEN_CACHE_DIR"}
+    environment = {**inherited, "XDG_CACHE_HOME": str(tmp_path), "UV": uv, "TMPDIR": str(tmp_path)}
     subprocess.run(
         [sys.executable, "-m", "infra.bundling.token_tables"], env=environment, cwd=ROOT, check=True
     )
@@ -185,7 +194,7 @@ def test_damaged_token_table_is_refetched_and_missing_one_raises(tmp_path: Path,
         )
 
 
-@pytest.mark.parametrize("function", ["query", "ingest"])  # they hold every package of the others
+@pytest.mark.parametrize("function", ["query", "ingest"])  # they have every package of the others
 def test_function_dependencies_have_wheels_for_lambda_platform(
     function: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -209,8 +218,8 @@ def _is_importable(folder: Path, package: str) -> bool:
     return any(folder.glob(f"{package}.*")) or (folder / package).is_dir()
 
 
-def _asked_for(function: str) -> set[str]:
-    """The distributions that the function's group in pyproject.toml names."""
+def _requested_by(function: str) -> set[str]:
+    """Return the distributions in the function's group in pyproject.toml."""
     groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
     lines = [*groups["function"], *groups[f"function-{function.replace('_', '-')}"]]
     return {canonicalize_name(Requirement(line).name) for line in lines if isinstance(line, str)}

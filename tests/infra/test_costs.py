@@ -1,4 +1,4 @@
-"""The bill: what the document says is what the settings cost, and what the dashboard computes."""
+"""Costs: the document agrees with the settings and with the dashboard."""
 
 import dataclasses
 import re
@@ -66,7 +66,7 @@ def test_measured_figures_match_performance_document() -> None:
         "ingest function: ms of a scheduled run without jobs": MEASURED.look_ms,
     }.items():
         assert found[what] == value, what
-    # A message of SQS is billed by each 64 KB: these two are two.
+    # SQS bills messages in units of 64 KB: these two are two.
     assert found["query log: messages"] == 2
     assert MEASURED.message_bytes < 64_000
 
@@ -78,7 +78,7 @@ def test_idle_bill_matches_template_resources(
     app, data = app_templates[stage.stage], data_templates[stage.stage]
     assert len(data.of_kind("AWS::EC2::NatGateway")) == stage.network.nat_gateways
     assert len(data.of_kind("AWS::RDS::DBProxy")) == len(data.of_kind("AWS::RDS::DBInstance")) == 1
-    master_secret = 1  # made by RDS
+    master_secret = 1  # created by RDS
     secrets = sum(len(part.of_kind("AWS::SecretsManager::Secret")) for part in (app, data)) + master_secret
     gateway_keys = 1  # both stages have a REST API
     assert secrets == SECRETS + gateway_keys
@@ -150,7 +150,7 @@ def test_stage_models_default_to_library_settings(monkeypatch: pytest.MonkeyPatc
 
 
 def evaluated(body: dict[str, Any], label: str, values: dict[str, float]) -> float:
-    """An expression of the dashboard as CloudWatch would compute it; metrics without a value are zero."""
+    """Evaluate an expression of the dashboard as CloudWatch does; metrics without a value are zero."""
     for widget in body["widgets"]:
         entries = widget["properties"].get("metrics", [])
         for entry in entries:
@@ -180,14 +180,14 @@ def test_dashboard_cost_formula_matches_bill(
         "out_openai": QUESTIONS * ASSUMED.answer_tokens,
     }
     functions = lines["Lambda, requests"] + lines["query function"] + lines["log writer"]
-    door = lines["API Gateway"] + lines.get("WAF", 0)
+    front_door_cost = lines["API Gateway"] + lines.get("WAF", 0)
     tokens = total(token_bill(stage_models(stage)["openai"])[1:])
     for label, dollars in {
         "functions": functions,
-        "front door": door,
+        "front door": front_door_cost,
         "logs": lines["CloudWatch Logs"],
         "openai": tokens,
         "anthropic": 0,
-        "$ for 1,000 questions": functions + door + lines["CloudWatch Logs"] + tokens,
+        "$ for 1,000 questions": functions + front_door_cost + lines["CloudWatch Logs"] + tokens,
     }.items():
         assert evaluated(body, label, values) == pytest.approx(dollars, rel=1e-4), label

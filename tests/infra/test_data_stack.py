@@ -1,4 +1,4 @@
-"""Network and database of both stages, as CloudFormation will read them."""
+"""Network and database of both stages, as CloudFormation reads them."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -62,7 +62,7 @@ def test_database_proxy_uses_iam_end_to_end_and_requires_tls(template: Template)
     )
 
 
-# A minor version here would contradict the one that RDS has installed by itself.
+# A minor version here would contradict RDS's automatic upgrades.
 def test_engine_version_names_the_major_version_alone(template: Template) -> None:
     template.has_resource_properties(
         "AWS::RDS::DBInstance", {"EngineVersion": "17", "AutoMinorVersionUpgrade": True}
@@ -76,7 +76,7 @@ def test_parameters_log_slow_statements_without_values(
     [group] = properties(template, "AWS::RDS::DBParameterGroup")
     parameters = group["Parameters"]
     assert 0 < int(parameters["log_min_duration_statement"]) <= 1000  # ms
-    assert parameters["log_parameter_max_length"] == "0"  # else texts of documents and queries
+    assert parameters["log_parameter_max_length"] == "0"  # otherwise it has texts of documents and queries
     assert parameters["log_lock_waits"] == "1"
     assert parameters["rds.logical_replication"] == "1"  # static: later it would need a restart
 
@@ -140,7 +140,7 @@ def test_database_accepts_its_clients_only(template: Template) -> None:
         (name(rule["GroupId"]), name(rule["DestinationSecurityGroupId"]))
         for rule in properties(template, "AWS::EC2::SecurityGroupEgress")
     ]
-    assert sorted(inward) == sorted(outward) == sorted(flows)  # AWS refuses the same rule twice
+    assert sorted(inward) == sorted(outward) == sorted(flows)  # AWS rejects duplicate rules
 
 
 def test_security_groups_allow_only_https_egress_and_no_other_ingress(
@@ -149,14 +149,14 @@ def test_security_groups_allow_only_https_egress_and_no_other_ingress(
     endpoints = 0
     for group in properties(template, "AWS::EC2::SecurityGroup"):
         inward, outward = group.get("SecurityGroupIngress", []), group.get("SecurityGroupEgress", [])
-        if ":" not in group["GroupDescription"]:  # not ours: of an endpoint, for the VPC's own addresses
+        if ":" not in group["GroupDescription"]:  # an endpoint's rule, for the VPC's own addresses
             assert [(rule["FromPort"], rule["ToPort"]) for rule in inward] == [(443, 443)]
             assert all("Fn::GetAtt" in rule["CidrIp"] for rule in inward)
             endpoints += 1
             continue
         assert not inward
         for rule in outward:
-            if rule.get("CidrIp") == "255.255.255.255/32":  # CDK's way to say: nowhere
+            if rule.get("CidrIp") == "255.255.255.255/32":  # CDK's notation for no destination
                 continue
             assert (rule["FromPort"], rule["ToPort"]) == (443, 443)
             assert "CidrIpv6" not in rule or stage.network.egress == "dual_stack"
@@ -164,7 +164,7 @@ def test_security_groups_allow_only_https_egress_and_no_other_ingress(
 
 
 def _names_of_groups(template: Template) -> dict[str, str]:
-    """The part of each description before the colon, by logical id."""
+    """Return the part of each description before the colon, by logical id."""
     groups = template.find_resources("AWS::EC2::SecurityGroup")
     return {key: group["Properties"]["GroupDescription"].partition(":")[0] for key, group in groups.items()}
 
@@ -193,9 +193,9 @@ def test_database_is_snapshotted_and_secrets_follow_keep_data(
     template.has_resource(
         "AWS::RDS::DBInstance", {"DeletionPolicy": "Snapshot", "UpdateReplacePolicy": "Snapshot"}
     )
-    kept = "RetainExceptOnCreate" if stage.keep_data else "Delete"
-    template.has_resource("AWS::SecretsManager::Secret", {"DeletionPolicy": kept})
-    template.has_resource("AWS::Logs::LogGroup", {"DeletionPolicy": kept})
+    removal_policy = "RetainExceptOnCreate" if stage.keep_data else "Delete"
+    template.has_resource("AWS::SecretsManager::Secret", {"DeletionPolicy": removal_policy})
+    template.has_resource("AWS::Logs::LogGroup", {"DeletionPolicy": removal_policy})
 
 
 def test_log_groups_exist_before_their_writers(template: Template, stage: StageSettings) -> None:

@@ -1,4 +1,4 @@
-"""What functions trust: Amazon's and RDS's own authorities, of every region, and nobody else."""
+"""Authorities trusted by functions: Amazon's and RDS's of every region, and no others."""
 
 import re
 from collections.abc import Callable
@@ -48,7 +48,7 @@ def test_bundles_contain_database_certificates(
 
 def test_certificates_are_self_signed_roots_valid_for_years(folder: Path) -> None:
     for certificate in certificates(folder / "database.pem"):
-        certificate.verify_directly_issued_by(certificate)  # by itself
+        certificate.verify_directly_issued_by(certificate)  # self-signed
         assert certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
         assert certificate.not_valid_before_utc < datetime.now(UTC)
         assert certificate.not_valid_after_utc > datetime.now(UTC) + timedelta(days=5 * 365), name(

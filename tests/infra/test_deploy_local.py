@@ -1,4 +1,4 @@
-"""``make deploy-local``: the production stacks in LocalStack, asked over HTTP, and ended again.
+"""``make deploy-local``: the production stacks in LocalStack, tested over HTTP, and destroyed.
 
 One deployment for all tests of this file; the last one ends it.
 """
@@ -61,7 +61,7 @@ def folder(private_dir: Callable[[str], Path]) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def deployment(folder: Path, vendor: Vendor) -> Deployment:
-    """The stacks, deployed."""
+    """Deploy the stacks."""
     done = deploy(folder, vendor)
     assert done.returncode == 0, done.stderr
     return Deployment.of(folder, done.stdout)
@@ -101,10 +101,10 @@ def test_migration_runs_as_a_custom_resource(deployment: Deployment) -> None:
 
 
 async def test_request_without_a_valid_key_is_401(deployment: Deployment) -> None:
-    """API Gateway refuses; infra/front_doors/gateway_responses.py makes its 403 a 401."""
-    async with deployment.http(key="") as nobody, deployment.http(key="wrong" * 8) as stranger:
-        assert (await nobody.request("GET", "/health"))[0] == 200
-        for caller in (nobody, stranger):
+    """API Gateway rejects it; infra/front_doors/gateway_responses.py makes its 403 a 401."""
+    async with deployment.http(key="") as anonymous, deployment.http(key="wrong" * 8) as stranger:
+        assert (await anonymous.request("GET", "/health"))[0] == 200
+        for caller in (anonymous, stranger):
             assert (await caller.request("GET", "/v1/collections"))[0] == 401
             assert (await caller.request("POST", "/v1/rag/query", json={"query": QUESTION}))[0] == 401
 
@@ -145,10 +145,10 @@ async def test_uploaded_document_is_cited_and_the_query_logged(deployment: Deplo
 
 
 async def test_poison_message_among_thirty_reaches_the_dead_letter_queue(deployment: Deployment) -> None:
-    """29 rows, and one message in the dead-letter queue, after five deliveries, as the stack says.
+    """29 rows, and one message in the dead-letter queue after five deliveries, as configured.
 
-    Between two deliveries lie the queue's 181 s. They are made shorter here, on the emulator's queue; the
-    log writer, which answers in milliseconds, runs since the test before.
+    The queue's 181 s between two deliveries are shortened here, on the emulator's queue; the log writer,
+    which answers in milliseconds, has been running since the previous test.
     """
     marker = uuid.uuid4().hex
     async with deployment.http() as api:
@@ -168,7 +168,7 @@ async def test_poison_message_among_thirty_reaches_the_dead_letter_queue(deploym
     with deployment.client("sqs") as sqs:
         names = ["VisibilityTimeout", "RedrivePolicy"]
         attributes = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=names)["Attributes"]
-        assert int(attributes["VisibilityTimeout"]) >= 6 * 30  # of the function's timeout
+        assert int(attributes["VisibilityTimeout"]) >= 6 * 30  # multiple of the function's timeout
         assert int(json.loads(attributes["RedrivePolicy"])["maxReceiveCount"]) == 5
         sqs.set_queue_attributes(QueueUrl=queue, Attributes={"VisibilityTimeout": "1"})
         try:
@@ -193,7 +193,7 @@ async def test_poison_message_among_thirty_reaches_the_dead_letter_queue(deploym
 
 
 async def test_key_rotated_during_queries_fails_no_query(deployment: Deployment, vendor: Vendor) -> None:
-    """The vendor takes old and new, then the new one only; no question fails."""
+    """The vendor accepts old and new keys, then the new one only; no query fails."""
     statuses: list[int] = []
     stop = asyncio.Event()
 
@@ -228,7 +228,7 @@ async def test_key_rotated_during_queries_fails_no_query(deployment: Deployment,
         stop.set()
         await asyncio.gather(*askers)
     assert set(statuses) == {200}
-    assert vendor.refusals  # with the old key, and the question was asked again with the new one
+    assert vendor.refusals  # with the old key, and retried with the new one
     assert vendor.requests[-1].headers["Authorization"] == f"Bearer {NEW}"
     assert OLD not in deployment.logs
     assert NEW not in deployment.logs
@@ -248,12 +248,12 @@ async def test_second_deployment_updates_the_first(
     async with updated.http() as api:
         assert await api.get("/v1/collections") == before
         status, problem = await api.request("POST", "/v1/rag/query", json={"query": QUESTION, "k": 4})
-    assert (status, problem["errors"][0]["field"]) == (422, "k"), problem  # the changed setting arrived
+    assert (status, problem["errors"][0]["field"]) == (422, "k"), problem  # the changed setting is effective
 
 
 def test_destroy_stops_what_was_started_and_nothing_else(deployment: Deployment) -> None:
     root = deployment.folder / "deployment"
-    # As like the deployment's own as can be: same folder, same session and parent as its commands.
+    # As similar to the deployment's own as possible: same folder, session and parent as its commands.
     bystander = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, cwd=root)
     try:
         processes = BackgroundProcesses(root / "processes.json")
@@ -282,7 +282,7 @@ def test_destroy_after_a_killed_deploy_stops_its_processes(private_dir: Callable
     assert command.stderr is not None
     processes = BackgroundProcesses(folder / "deployment" / "processes.json")
     with command.stderr:
-        for line in command.stderr:  # until LocalStack is being started
+        for line in command.stderr:  # until LocalStack starts
             if b"LocalStack" in line:
                 break
     command.kill()

@@ -1,4 +1,4 @@
-"""``vectorforge doctor --aws``: what it says of an account."""
+"""``vectorforge doctor --aws``: checks of an account."""
 
 import json
 import subprocess
@@ -81,7 +81,7 @@ class TestCredentials:
             "[profile work]\nsso_start_url = https://example.awsapps.com/start\nsso_region = eu-central-1\n"
             "sso_account_id = 123456789012\nsso_role_name = Deployer\n"
         )
-        doctor.patch.setenv("HOME", str(tmp_path))  # where the SDK keeps sessions
+        doctor.patch.setenv("HOME", str(tmp_path))  # the SDK's session folder
         found = doctor.checks(AWS_PROFILE="work", AWS_CONFIG_FILE=str(tmp_path / "config"))["credentials"]
         assert (found["status"], found["remedy"]) == ("fail", "Run `aws sso login`.")
 
@@ -101,7 +101,7 @@ class TestRegion:
         assert doctor.checks(stage="prod", **variables)["region"]["detail"] == "eu-west-1"
         found = doctor.checks("--region", "eu-west-3", **variables)
         assert found["region"]["detail"] == "eu-west-3"
-        assert found["bootstrap"]["status"] == "fail"  # it was made in another region
+        assert found["bootstrap"]["status"] == "fail"  # created in another region
 
     def test_missing_region_fails(self, doctor: Doctor) -> None:
         for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
@@ -180,7 +180,7 @@ class TestQuotas:
 
     def test_low_concurrency_of_new_account_is_a_warning(self, doctor: Doctor, tmp_path: Path) -> None:
         doctor.account.allow_concurrency(10, 10)
-        doctor.assemblies = tmp_path  # where nothing says what the stage reserves
+        doctor.assemblies = tmp_path  # without information about the stage's reservation
         assert doctor.statuses()["concurrency"] == "warn"
 
     def test_quota_without_own_value_uses_default(self, doctor: Doctor) -> None:

@@ -1,4 +1,4 @@
-"""``vectorforge doctor --aws``: what it says of this machine, and of what is going to be deployed."""
+"""``vectorforge doctor --aws``: checks of this machine, and of the planned deployment."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Which hosts a stage without IPv4 has to reach, as its functions' settings tell."""
+"""Hosts that a stage without IPv4 must reach, by its functions' settings."""
 
 from pathlib import Path
 

@@ -13,7 +13,7 @@ from infra.emulator.cloudformation.template import main
 
 @pytest.fixture
 def assembly(tmp_path: Path) -> Path:
-    """As ``cdk synth`` writes it: one stack that needs another, and a function's code."""
+    """Write an assembly like ``cdk synth``: one stack that needs another, and a function's code."""
     folder = tmp_path / "cdk.out"
     (folder / "asset.abc" / "package").mkdir(parents=True)
     (folder / "asset.abc" / "package" / "wrapper").write_text("#!/bin/sh\n")

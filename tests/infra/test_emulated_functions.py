@@ -1,4 +1,4 @@
-"""Every function answers its events under AWS's Runtime Interface Emulator, out of its bundle alone."""
+"""Every function answers its events under AWS's Runtime Interface Emulator, with its bundle only."""
 
 import asyncio
 import hashlib
@@ -31,7 +31,7 @@ from vectorforge.db.repositories.job_types import NewJobItem
 ROOT = Path(__file__).parents[2]
 TENANT = "acme"
 KEY = "example-key-of-the-tenant-acme"  # the one in the events
-TENANTS = {  # whoever asks in the events
+TENANTS = {  # the caller in the events
     "api_keys": json.dumps({hashlib.sha256(KEY.encode()).hexdigest(): TENANT}),
     "api_gateway_keys": json.dumps({"k3yidacm3e": TENANT}),
     "iam_tenants": json.dumps({"arn:aws:iam::123456789012:role/acme-reader": TENANT}),
@@ -41,7 +41,7 @@ UPLOADED = "acme/handbook/policies/Refunds & returns (2026).md"
 
 
 def events(prefix: str) -> list[str]:
-    """Names of the recorded events."""
+    """Return the names of the recorded events."""
     return sorted(path.stem for path in (ROOT / "events").glob(f"{prefix}*.json"))
 
 
@@ -52,7 +52,7 @@ def event(name: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def emulator(uv: str) -> Path:
-    """The emulator's program: it lies in the wheel of the SAM command line."""
+    """Return the emulator's program from the wheel of the SAM command line."""
     code = "import samcli; print(samcli.__path__[0])"
     command = [uv, "tool", "run", "--from", SAM, "python", "-c", code]
     found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout.strip()
@@ -70,13 +70,13 @@ def aws() -> Iterator[FakeAws]:
 
 @dataclass
 class Deployment:
-    """What the functions share: a database of their own, AWS, vendors."""
+    """Surroundings shared by the functions: a separate database, AWS, vendors."""
 
     migrator_url: str
     aws: FakeAws
     surroundings: QuerySurroundings
     start: Callable[..., EmulatedFunction]
-    """Starts a function with these settings."""
+    """Start functions with these settings."""
 
     def rows(self, query: str) -> list[dict[str, Any]]:
         with psycopg.connect(self.migrator_url, row_factory=dict_row) as connection:
@@ -112,7 +112,7 @@ def query_settings(deployment: Deployment, response_mode: str) -> dict[str, str]
 
 
 def check_answer(name: str, status: int, body: str) -> None:
-    """Hold the body of a query function's answer to what its event asks for."""
+    """Check the body of a query function's answer against its event."""
     assert status == 200, body
     if name.endswith("_health"):
         assert json.loads(body)["status"] == "ok"
@@ -133,7 +133,7 @@ async def test_query_function_buffered_answers_recorded_events(deployment: Deplo
 
 
 async def test_query_function_streaming_answers_recorded_events(deployment: Deployment) -> None:
-    """The emulator passes the stream on as the bytes of the protocol: prelude, eight NULs, body."""
+    """The emulator relays the stream as the bytes of the protocol: prelude, eight NULs, body."""
     async with deployment.start("query", **query_settings(deployment, "stream")) as function:
         for name in events("query_"):
             prelude, separator, body = (await function.invoke(event(name))).partition(b"\0" * 8)
@@ -143,7 +143,7 @@ async def test_query_function_streaming_answers_recorded_events(deployment: Depl
 
 
 async def test_emulator_withholds_stream_until_its_end(deployment: Deployment) -> None:
-    """Under the emulator no client sees a token early; on Lambda (and our own service) every client does.
+    """Under the emulator tokens arrive late; on Lambda (and our own service) they arrive at once.
 
     https://github.com/aws/aws-lambda-runtime-interface-emulator/issues/175
     """
@@ -196,7 +196,7 @@ async def test_ingest_function_ingests_recorded_events(deployment: Deployment) -
         tenant = application.for_tenant(announced["tenant_id"])
         collection = await tenant.find_collection("default")
         html = b"<html><body><h1>Moon</h1><p>It is green.</p></body></html>"
-        item = NewJobItem("moon.html", "text/html", html)  # read in a process of its own
+        item = NewJobItem("moon.html", "text/html", html)  # read in a separate process
         await tenant.jobs.create(collection.id, [item], job_id=UUID(announced["job_id"]))
     queue = Queue(deployment.aws.client("sqs"), "ingestion")
     settings = {**query_settings(deployment, "stream"), "ingestion_queue_url": queue.url}
@@ -225,12 +225,12 @@ async def test_migrate_function_answers_recorded_events(deployment: Deployment) 
         deployment.start("migrate", migrator_database_url=deployment.migrator_url) as function,
     ):
         for name in events("migrate_"):
-            asked = event(name)
-            if "ResponseURL" not in asked:
-                assert await function.answer(asked) == {"pending": []}
+            sent_event = event(name)
+            if "ResponseURL" not in sent_event:
+                assert await function.answer(sent_event) == {"pending": []}
                 continue
-            assert await function.answer({**asked, "ResponseURL": url}) is None
-            assert (answers[-1]["Status"], answers[-1]["RequestId"]) == ("SUCCESS", asked["RequestId"])
+            assert await function.answer({**sent_event, "ResponseURL": url}) is None
+            assert (answers[-1]["Status"], answers[-1]["RequestId"]) == ("SUCCESS", sent_event["RequestId"])
     assert len(answers) == 3
     assert function.outside == []
 

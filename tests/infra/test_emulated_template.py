@@ -29,7 +29,7 @@ def join(*parts: Any) -> dict[str, Any]:
 def turned(
     resources: Mapping[str, Any], values: LocalValues = VALUES, **sections: Any
 ) -> tuple[dict[str, Any], Report]:
-    """The resources of one template, and what was said."""
+    """Return the converted resources of one template, and the messages."""
     templates, report = emulate({"Stack": {"Resources": dict(resources), **sections}}, values)
     return templates["Stack"]["Resources"], report
 
@@ -167,7 +167,7 @@ def test_functions_receive_local_environment_variables() -> None:
 
 
 def test_changed_variables_create_another_version() -> None:
-    """Else an alias would go on with the version that has the old ones."""
+    """Otherwise an alias would stay on the version with the old ones."""
     resources = {
         "One": function(),
         "OneVersion": {"Type": "AWS::Lambda::Version", "Properties": {"FunctionName": {"Ref": "One"}}},
@@ -195,7 +195,7 @@ def test_method_without_authorizer_still_requires_key() -> None:
     method = {"Type": "AWS::ApiGateway::Method", "Properties": wanting}
     found, report = turned({"Authorizer": authorizer, "Api": api, "Method": method})
     assert found["Method"]["Properties"] == {"AuthorizationType": "NONE", "ApiKeyRequired": True}
-    assert found["Api"]["Properties"] == {"Name": "a"}  # keys come in x-api-key, which is the default
+    assert found["Api"]["Properties"] == {"Name": "a"}  # keys are in x-api-key, the default
     why = "there are no authorizers: keys come in x-api-key"
     assert f"    1 AWS::ApiGateway::Method without Properties.AuthorizerId: {why}" in report.lines()
 

@@ -1,4 +1,4 @@
-"""The function URL and CloudFront before it."""
+"""The function URL and CloudFront in front of it."""
 
 from tests.infra.front_door_templates import ALIAS
 from tests.infra.stack_template import StackTemplate, text
@@ -35,7 +35,7 @@ def test_cloudfront_signs_and_neither_caches_nor_buffers(url: StackTemplate) -> 
     assert behaviour["ViewerProtocolPolicy"] == "https-only"
     assert {"GET", "POST", "DELETE"} <= set(behaviour["AllowedMethods"])
     assert text(origin["OriginAccessControlId"]) == "QueryUrlAccessControl.Id"
-    # The most that CloudFront takes, and much more than the 15 s between two pings of a silent stream.
+    # CloudFront's maximum, and much more than the 15 s between two pings of a silent stream.
     assert origin["CustomOriginConfig"]["OriginReadTimeout"] == 120
     signing = url.of_kind("AWS::CloudFront::OriginAccessControl")["QueryUrlAccessControl"][
         "OriginAccessControlConfig"

@@ -20,7 +20,7 @@ async def test_route_needs_a_gateway_key_where_the_application_needs_a_credentia
     )
     routes = [(verb.upper(), path) for path, verbs in app.openapi()["paths"].items() for verb in verbs]
     routes += [("HEAD", "/"), ("HEAD", "/health"), ("GET", "/openapi.json"), ("HEAD", "/openapi.json")]
-    routes += [("GET", "/statistics"), ("HEAD", "/statistics")]
+    routes += [(verb, path) for verb in ("GET", "HEAD") for path in ("/statistics", "/source")]
     found = methods(app_templates["dev"])
     without_key = set()
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://test") as client:
@@ -30,7 +30,7 @@ async def test_route_needs_a_gateway_key_where_the_application_needs_a_credentia
             assert chosen(found, verb, path)["ApiKeyRequired"] is refused, (verb, path, answer.status_code)
             if not refused:
                 without_key.add((verb, path))
-    # What the API lets in besides is no route of the application.
+    # The API's other public paths are not routes of the application.
     assert without_key == {
         (verb, path)
         for path, verbs in found.items()
@@ -42,7 +42,7 @@ async def test_route_needs_a_gateway_key_where_the_application_needs_a_credentia
 def test_alias_without_a_url_is_called_by_api_gateway_alone(
     template: StackTemplate,
 ) -> None:
-    """A direct invocation writes the whole event: any tenant (docs/operate/identity.md)."""
+    """A direct invocation sets the whole event, and so any tenant (docs/operate/identity.md)."""
     calls = [
         p for p in template.of_kind("AWS::Lambda::Permission").values() if text(p["FunctionName"]) == ALIAS
     ]
@@ -57,10 +57,10 @@ def test_alias_without_a_url_is_called_by_api_gateway_alone(
 def test_bearer_keys_are_taken_where_the_stage_has_an_authorizer(
     rest: StackTemplate, app_templates: dict[str, StackTemplate]
 ) -> None:
-    """It decides nothing: every method that it stands before wants a key of a usage plan besides."""
+    """It decides nothing: every method behind it also requires a key of a usage plan."""
     wanting = [m for verbs in methods(rest).values() for m in verbs.values() if m["ApiKeyRequired"]]
     source = rest.of_kind("AWS::ApiGateway::RestApi")["RestApi"]["ApiKeySourceType"]
-    if rest is app_templates["both"]:  # which has none
+    if rest is app_templates["both"]:  # has none
         assert source == "HEADER"
         assert [method["AuthorizationType"] for method in wanting] == ["NONE"]
         assert "RestApiKeyAuthorizerFunction" not in rest.of_kind("AWS::Lambda::Function")
@@ -68,7 +68,7 @@ def test_bearer_keys_are_taken_where_the_stage_has_an_authorizer(
     assert source == "AUTHORIZER"
     assert [text(method["AuthorizerId"]) for method in wanting] == [AUTHORIZER]
     [authorizer] = rest.of_kind("AWS::ApiGateway::Authorizer").values()
-    # Kept answers would be found by one header, and callers send one of two.
+    # The cache would use one header as its key, and callers send one of two.
     assert (authorizer["Type"], authorizer["AuthorizerResultTtlInSeconds"]) == ("REQUEST", 0)
     assert not authorizer.get("IdentitySource")
     assert "RestApiKeyAuthorizerFunctionAlias" in text(authorizer["AuthorizerUri"])
@@ -136,7 +136,8 @@ def test_preflights_need_no_key_where_origins_are_configured(
 ) -> None:
     web = app_templates["web"]
     found = preflights(web)
-    assert set(found) == set(methods(web)) == {"/", "/health", "/openapi.json", "/statistics", "/{proxy+}"}
+    public = {"/", "/health", "/openapi.json", "/statistics", "/source"}
+    assert set(found) == set(methods(web)) == {*public, "/{proxy+}"}
     for path, method in found.items():
         assert method["ApiKeyRequired"] is False, path
         assert (method["AuthorizationType"], method.get("AuthorizerId")) == ("NONE", None), path

@@ -1,4 +1,4 @@
-"""Bytecode is made with a Python of the target's version, from wherever one can be had."""
+"""Bytecode is compiled by a Python of the target's version, from any source."""
 
 import sys
 from pathlib import Path

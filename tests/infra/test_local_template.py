@@ -1,4 +1,4 @@
-"""The SAM template for one machine is valid, and says what the library and AWS need."""
+"""The SAM template for one machine is valid, and agrees with the library and AWS."""
 
 import json
 import os
@@ -46,7 +46,7 @@ def functions(template: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 @pytest.fixture
 def sam(uv: str, tmp_path: Path) -> Callable[..., str]:
-    """Runs AWS's SAM command line on the template; what it wrote."""
+    """Run AWS's SAM command line on the template; return its output."""
     keys = {"AWS_DEFAULT_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
     environment = {**os.environ, **keys, "UV": uv, "SAM_CLI_TELEMETRY": "0"}
 
@@ -87,7 +87,7 @@ def test_local_template_settings_are_known_variables(functions: dict[str, dict[s
 
 @pytest.fixture(scope="module")
 def aws(template: dict[str, Any]) -> Iterator[FakeAws]:
-    """With the secret as the template makes it."""
+    """Start AWS with the secret as defined in the template."""
     with FakeAws() as server:
         secret = template["Resources"]["ProviderSecret"]["Properties"]
         server.client("secretsmanager").create_secret(
@@ -223,7 +223,7 @@ def _queue_sources(
 
 
 def _permissions(function: dict[str, Any]) -> set[tuple[str, str]]:
-    """Each action with the resource that it is allowed on."""
+    """Return each action with the resource that it is allowed on."""
     found = set()
     for policy in function.get("Policies", []):
         for statement in policy["Statement"]:
@@ -242,7 +242,7 @@ def _named(resource: dict[str, Any]) -> str:
 
 
 def _resolved(value: Any, parameters: Mapping[str, str]) -> str:
-    """A variable as CloudFormation sets it, for the functions that this template uses in variables."""
+    """Resolve a variable like CloudFormation, for the functions that this template uses in variables."""
     match value:
         case {"Ref": name}:
             return parameters[name]

@@ -1,4 +1,4 @@
-"""When migrations run in a deployment, and what waits for them."""
+"""Migrations in a deployment: their time, and the resources that wait for them."""
 
 import json
 import shutil
@@ -48,7 +48,7 @@ def test_resource_changes_with_migrations_and_database(template: StackTemplate) 
     schema = template.of_kind("Custom::DatabaseSchema")["MigrationSchema"]
     assert schema["Migrations"] == fingerprint(MIGRATIONS)
     assert text(schema["Database"]) == "DatabaseInstance.DbiResourceId"
-    # The same for every version of the code: CloudFormation refuses another one.
+    # The same for every version of the code: CloudFormation rejects a change.
     assert text(schema["ServiceToken"]) == "MigrationMigrateAlias"
 
 
@@ -67,12 +67,12 @@ def test_new_versions_depend_on_the_migration(template: StackTemplate) -> None:
         key
         for kind in ("AWS::Lambda::Version", "AWS::Lambda::Alias")
         for key in template.of_kind(kind)
-        if not key.startswith("Migration") and "KeyAuthorizer" not in key  # which knows no database
+        if not key.startswith("Migration") and "KeyAuthorizer" not in key  # without a database
     ]
     assert len(published) == 6
     for waits in published:
         assert "MigrationSchema" in template.dependencies(waits)
-    # What sends events goes through the alias, so that it is made after the migration, too.
+    # Event sources use the alias, so that they are created after the migration, too.
     for source in ("QueryLogRecordsSource", "IngestionJobsSource", "IngestionLook", "BulkLoadStateMachine"):
         assert "MigrationSchema" in template.all_dependencies(source)
 

@@ -1,4 +1,4 @@
-"""What alarms and dashboard show is sent by somebody, and answers three questions. F-005."""
+"""Alarms and dashboard use only metrics that are sent, and cover three questions. F-005."""
 
 import re
 from typing import Any, cast
@@ -33,7 +33,7 @@ UNWATCHED = {
     "llm.streaming.chunks",
     "pipeline.query.errors",
 }
-"""Metrics of design A that are sent for whoever looks for them; see docs/operate/costs.md for their price."""
+"""Metrics of design A that are sent but not watched; see docs/operate/costs.md for their price."""
 
 
 @pytest.fixture(params=VARIANTS, ids=lambda stage: stage.stage)
@@ -48,13 +48,13 @@ def template(stage: StageSettings, app_templates: dict[str, StackTemplate]) -> S
 
 @pytest.fixture
 def alarms(template: StackTemplate) -> dict[str, dict[str, Any]]:
-    """By name."""
+    """Return the alarms by name."""
     return {alarm["AlarmName"]: alarm for alarm in template.of_kind("AWS::CloudWatch::Alarm").values()}
 
 
 @pytest.fixture
 def watched(template: StackTemplate, alarms: dict[str, dict[str, Any]]) -> set[WatchedMetric]:
-    """Everything that an alarm or the dashboard names."""
+    """Return all metrics of alarms and the dashboard."""
     of_alarms = {watched for alarm in alarms.values() for watched in alarm_metrics(alarm)}
     return of_alarms | dashboard_metrics(dashboard_body(template))
 
@@ -76,7 +76,7 @@ def test_watched_metrics_are_emitted_with_their_dimensions(
             other for other in sent if other.name == one.name and other.values.keys() == one.values.keys()
         )
         for dimension, value in one.values.items():
-            if dimension != "provider":  # which vendors there are, only the metrics know
+            if dimension != "provider":  # only the metrics have the vendors' names
                 assert value == found.values[dimension], one
     assert {name for name, _ in names} <= UNWATCHED
 
@@ -85,7 +85,7 @@ def test_functions_emit_metrics_to_stage_namespace(template: StackTemplate, stag
     for name, function in template.of_kind("AWS::Lambda::Function").items():
         variables = function["Environment"]["Variables"]
         assert variables["POWERTOOLS_METRICS_NAMESPACE"] == stage.metrics_namespace, name
-        assert "VECTORFORGE_CLOUDWATCH_METRICS" not in variables, name  # the default is what they watch
+        assert "VECTORFORGE_CLOUDWATCH_METRICS" not in variables, name  # they watch the default
 
 
 def test_metrics_bill_counts_emitted_metrics() -> None:
@@ -96,7 +96,7 @@ def test_metrics_bill_counts_emitted_metrics() -> None:
 
 
 def names_in(app: StackTemplate, data: StackTemplate, stage: StageSettings) -> dict[str, set[str]]:
-    """By dimension: the values that resources of the templates give it."""
+    """Return the values of each dimension in the templates' resources."""
 
     def values(template: StackTemplate, kind: str, name: str) -> set[str]:
         return {text(found[name]) for found in template.of_kind(kind).values() if name in found}
@@ -169,11 +169,11 @@ def test_dashboard_shows_health_latency_and_cost_in_this_order(template: StackTe
             for x in range(widget["x"], widget["x"] + widget["width"])
             for y in range(widget["y"], widget["y"] + widget["height"])
         }
-        assert not places & area  # nothing lies on something else
+        assert not places & area  # no overlaps
         assert max(x for x, _ in area) < 24
         places |= area
     rows = {y for _, y in places}
-    assert {(x, y) for x in range(24) for y in rows} == places  # and there are no holes
+    assert {(x, y) for x in range(24) for y in rows} == places  # and no holes
 
 
 def test_graphs_label_their_lines(template: StackTemplate, alarms: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""LocalStack's functions as processes: what they see, and how they end. LocalStack itself is not needed."""
+"""LocalStack's functions as processes: environment and end. LocalStack itself is not needed."""
 
 import json
 import sys
@@ -75,7 +75,7 @@ handler = StreamingHandler(app)
 
 @pytest.fixture(scope="module")
 def code(bundle: Callable[[str], tuple[Path, Bundle]], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A function's code: the packages of a real bundle, and handlers of these tests."""
+    """Build a function's code: the packages of a real bundle, and handlers of these tests."""
     folder, _ = bundle("migrate")
     made = tmp_path_factory.mktemp("code")
     for entry in folder.iterdir():
@@ -87,7 +87,7 @@ def code(bundle: Callable[[str], tuple[Path, Bundle]], tmp_path_factory: pytest.
 
 @pytest.fixture
 def start(code: Path, tmp_path: Path) -> Iterator[Start]:
-    """Starts a function's process, whose init phase has ended well when this gives it."""
+    """Start function processes whose init phase has succeeded."""
     started: list[FunctionSandbox] = []
 
     def make(
@@ -159,10 +159,10 @@ def test_process_environment_excludes_host_variables(
 
 
 def test_exec_wrapper_starts_the_runtime(start: Start) -> None:
-    """Our runtime runs, and not awslambdaric's own loop: its clients take streams."""
+    """Our runtime runs instead of awslambdaric's own loop: its clients accept streams."""
     wrapped = start(AWS_LAMBDA_EXEC_WRAPPER="/var/task/vectorforge/runtime/exec_wrapper")
-    assert "vectorforge.runtime.client" in answer(wrapped, {})["modules"]
-    assert "vectorforge.runtime.client" not in answer(start(), {})["modules"]
+    assert "vectorforge.runtime.process" in answer(wrapped, {})["modules"]
+    assert "vectorforge.runtime.process" not in answer(start(), {})["modules"]
 
 
 def test_process_handles_consecutive_events(start: Start) -> None:

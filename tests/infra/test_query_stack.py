@@ -1,4 +1,4 @@
-"""The query function as CloudFormation will read it, and what holds the stacks together. F-001, C34."""
+"""The query function as CloudFormation reads it, and the references between the stacks. F-001, C34."""
 
 import dataclasses
 import json
@@ -19,8 +19,8 @@ from vectorforge.config import known_variables
 FUNCTION, ALIAS, ROLE = "QueryFunction", "QueryFunctionAlias", "QueryFunctionRole"
 SECRET = "TenantKeysTenants"
 NOT_ERRORS = (
-    "W3005",  # a dependency that follows from a reference, too: CDK writes many
-    "W3691",  # knows minor versions of PostgreSQL only; RDS takes a major one, too
+    "W3005",  # a dependency that also follows from a reference: CDK writes many
+    "W3691",  # has minor versions of PostgreSQL only; RDS also accepts a major one
 )
 AS_CONFIGURED = """\
 from vectorforge.api.identity.authenticator import Authenticator
@@ -94,12 +94,12 @@ def test_gateway_key_secret_maps_keys_to_tenants(template: StackTemplate, stage:
     assert (name, secret["Name"]) == (SECRET, f"{stage.prefix}/gateway-keys")
     assert json.loads(text(secret["SecretString"])) == keys
     policies = template.of_kind("AWS::IAM::Policy")
-    told = [policy for key, policy in policies.items() if SECRET in template.dependencies(key)]
-    assert [text(role) for policy in told for role in policy["Roles"]] == [ROLE]
+    granted = [policy for key, policy in policies.items() if SECRET in template.dependencies(key)]
+    assert [text(role) for policy in granted for role in policy["Roles"]] == [ROLE]
 
 
 def test_maximum_tenants_fit_in_function_environment() -> None:
-    """Lambda takes 4 KB: https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html."""
+    """Lambda's limit is 4 KB: https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html."""
     from aws_cdk import App
     from aws_cdk.assertions import Template
 
@@ -144,6 +144,7 @@ def test_role_permissions_are_exactly_those_needed(template: StackTemplate, stag
         ("s3:PutObject", "QueryLogOverflow.Arn/query-logs/*"),
         ("sqs:SendMessage", "IngestionJobsQueue.Arn"),
         ("s3:PutObject", "IngestionUploads.Arn/*"),
+        ("s3:GetObject", "IngestionOriginals.Arn/*"),
         *((f"ec2:{action}", "*") for action in interfaces),
     }
 
@@ -165,7 +166,7 @@ def test_start_mode_follows_stage(template: StackTemplate, stage: StageSettings)
     provisioned = template.of_kind("AWS::Lambda::Alias")[ALIAS].get("ProvisionedConcurrencyConfig")
     expected = {
         "on_demand": (None, None),
-        "snap_start": ({"ApplyOn": "PublishedVersions"}, None),  # Lambda refuses both at a time
+        "snap_start": ({"ApplyOn": "PublishedVersions"}, None),  # Lambda rejects both together
         "provisioned": (None, {"ProvisionedConcurrentExecutions": stage.provisioned_concurrency}),
     }
     assert (snapshot, provisioned) == expected[stage.start]
@@ -201,9 +202,9 @@ def test_canary_is_configured_by_stage(template: StackTemplate, stage: StageSett
 
 
 def synthesized(folder: Path, **context: object) -> subprocess.CompletedProcess[str]:
-    """The app as the CDK command line runs it, without bundles."""
-    told = {"CDK_CONTEXT_JSON": json.dumps({**context, "aws:cdk:bundling-stacks": []})}
-    environment = {**os.environ, **told, "CDK_OUTDIR": str(folder)}
+    """Run the app like the CDK command line, without bundles."""
+    granted = {"CDK_CONTEXT_JSON": json.dumps({**context, "aws:cdk:bundling-stacks": []})}
+    environment = {**os.environ, **granted, "CDK_OUTDIR": str(folder)}
     command = [sys.executable, "-m", "infra.app"]
     return subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False
@@ -211,7 +212,7 @@ def synthesized(folder: Path, **context: object) -> subprocess.CompletedProcess[
 
 
 def test_disabled_canary_moves_alias_immediately(tmp_path: Path) -> None:
-    """CodeDeploy refuses every version while an alarm of the canary rings, also the one that repairs it."""
+    """CodeDeploy rejects every version while an alarm of the canary fires, even a fix."""
     done = synthesized(tmp_path, stage="prod", canary="off")
     assert done.returncode == 0, done.stderr
     template = StackTemplate(json.loads((tmp_path / "VectorForge-prod-App.template.json").read_text()))
@@ -233,7 +234,7 @@ def test_codedeploy_role_moves_this_alias_and_reads_its_alarms(
     [group] = app_templates["prod"].of_kind("AWS::CodeDeploy::DeploymentGroup").values()
     alarms = [text(alarm["Name"]) for alarm in group["AlarmConfiguration"]["Alarms"]]
     assert alarms
-    assert set(alarms) <= set(app_templates["prod"].of_kind("AWS::CloudWatch::Alarm"))  # no composite ones:
+    assert set(alarms) <= set(app_templates["prod"].of_kind("AWS::CloudWatch::Alarm"))  # no composite alarms:
     # they can only be described with permission for all alarms of the account.
     assert app_templates["prod"].permissions("QueryCanaryRole") == {
         *((action, resource) for action in moves for resource in (arn, f"{arn}:live")),
@@ -285,5 +286,5 @@ def test_templates_pass_cfn_lint(assembly: Path) -> None:
 
 
 def _circle(template: StackTemplate) -> set[str]:
-    """The resources that come after themselves; update policies count, too, which linters pass over."""
+    """Return the resources in circular dependencies, update policies included, which linters ignore."""
     return {name for name in template.resources if name in template.all_dependencies(name)}

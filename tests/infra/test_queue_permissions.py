@@ -1,4 +1,4 @@
-"""What log writer, ingest function, migrate function and bulk load may do, statement by statement."""
+"""Permissions of log writer, ingest function, migrate function and bulk load, by statement."""
 
 import pytest
 
@@ -46,7 +46,7 @@ def template(stage: str, app_templates: dict[str, StackTemplate]) -> StackTempla
 
 
 def _function(logs: str, *own: tuple[str, str]) -> set[tuple[str, str]]:
-    """What every function may: write its log, be put into the VPC by Lambda, send traces."""
+    """Return every function's permissions: write its log, be attached to the VPC, send traces."""
     anywhere = {(action, "*") for action in _INTERFACES | _TRACES}
     log = {(f"logs:{action}", f"{logs}.Arn") for action in ("CreateLogStream", "PutLogEvents")}
     return anywhere | log | set(own)
@@ -70,6 +70,9 @@ def test_ingest_role_reads_uploads_and_provider_keys(template: StackTemplate) ->
         ("s3:GetObject", "IngestionUploads.Arn/*"),
         ("s3:DeleteObject", "IngestionUploads.Arn/*"),
         ("s3:ListBucket", "IngestionUploads.Arn"),
+        ("s3:PutObject", "IngestionOriginals.Arn/*"),
+        ("s3:DeleteObject", "IngestionOriginals.Arn/*"),
+        ("s3:ListBucket", "IngestionOriginals.Arn"),
         ("rds-db:connect", f"arn:AWS::Partition:rds-db:{_HERE}:dbuser:{_PROXY}[6]/vectorforge_app"),
         ("secretsmanager:GetSecretValue", "ProviderKeysSecret"),
     )

@@ -1,4 +1,4 @@
-"""Queues, buckets and the functions behind them, as CloudFormation will read them. F-003, C34."""
+"""Queues, buckets and the functions behind them, as CloudFormation reads them. F-003, C34."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,13 @@ from vectorforge.config import known_variables
 
 DAY_S = 86_400
 QUEUES = {"QueryLogRecords": "query-log", "IngestionJobs": "ingestion"}
-BUCKETS = {"AccessLogsBucket", "QueryLogOverflow", "IngestionUploads", "BulkLoadReports"}
+BUCKETS = {
+    "AccessLogsBucket",
+    "QueryLogOverflow",
+    "IngestionUploads",
+    "IngestionOriginals",
+    "BulkLoadReports",
+}
 
 
 @pytest.fixture(scope="module", params=sorted(STAGES))
@@ -50,7 +56,7 @@ def test_visibility_timeout_is_six_times_function_timeout(
 ) -> None:
     queues = template.of_kind("AWS::SQS::Queue")
     functions = template.of_kind("AWS::Lambda::Function")
-    # AWS asks for the window, too: it begins when a message is received.
+    # AWS also counts the window: it begins when a message is received.
     for queue, function, window_s in (
         ("QueryLogRecordsQueue", "QueryLogWriterFunction", 1),
         ("IngestionJobsQueue", "IngestionIngestFunction", 0),
@@ -103,7 +109,7 @@ def test_functions_are_invoked_through_alias_by_their_sources_only(template: Sta
 
 
 def test_recursive_loop_is_allowed_for_ingest_function_only(template: StackTemplate) -> None:
-    """Its jobs are in the database, so a message that wakes it again is no loop. Others are terminated."""
+    """Its jobs are in the database, so a message that wakes it again is not a loop. Others are terminated."""
     functions = template.of_kind("AWS::Lambda::Function")
     allowed = {name for name, function in functions.items() if function.get("RecursiveLoop") == "Allow"}
     assert allowed == {"IngestionIngestFunction"}
@@ -116,7 +122,7 @@ def test_recursive_loop_is_allowed_for_ingest_function_only(template: StackTempl
 def test_ingest_function_is_scheduled_every_five_minutes(template: StackTemplate) -> None:
     rule = template.of_kind("AWS::Events::Rule")["IngestionLook"]
     assert (rule["ScheduleExpression"], rule["State"]) == ("rate(5 minutes)", "ENABLED")
-    # The next look makes up for one that failed, so nothing queues up behind it.
+    # The next run makes up for a failed one, so none are queued.
     assert rule["Targets"][0]["RetryPolicy"] == {"MaximumEventAgeInSeconds": 300, "MaximumRetryAttempts": 0}
     asynchronous = template.of_kind("AWS::Lambda::EventInvokeConfig")["IngestionIngestAliasEventInvokeConfig"]
     assert asynchronous["MaximumRetryAttempts"] == 0
@@ -151,10 +157,11 @@ def test_object_expiry_exceeds_message_lifetime(template: StackTemplate, stage: 
         (rule,) = buckets[key]["LifecycleConfiguration"]["Rules"]
         assert rule["Status"] == "Enabled"
         assert rule["AbortIncompleteMultipartUpload"] == {"DaysAfterInitiation": 1}
-        days[key] = rule["ExpirationInDays"]
+        days[key] = rule.get("ExpirationInDays")
     # A message lives for 14 days, and for 14 more when it is redriven: its object outlives both.
     assert days["QueryLogOverflow"] > 2 * 14
     assert days["IngestionUploads"] == stage.uploads_kept_days
+    assert days["IngestionOriginals"] is None
     assert days["AccessLogsBucket"] == stage.log_retention_days
 
 
@@ -193,7 +200,7 @@ def test_upload_notification_depends_on_queue_policy(template: StackTemplate) ->
         "s3:ObjectCreated:*",
         "IngestionJobsQueue.Arn",
     )
-    # S3 sends a test message while the bucket is made: without the policy that fails, and so does the stack.
+    # S3 sends a test message on creation of the bucket: without the policy it fails, and so does the stack.
     assert "IngestionJobsQueuePolicy" in template.dependencies("IngestionUploads")
     assert "IngestionUploads" not in template.all_dependencies("IngestionUploads")
     allowed = [s for s in _policy(template, "IngestionJobsQueue") if s["Effect"] == "Allow"]
@@ -212,10 +219,10 @@ def test_stack_has_no_cdk_provided_functions(template: StackTemplate) -> None:
 
 
 def test_deletion_policy_follows_stage(template: StackTemplate, stage: StageSettings) -> None:
-    kept = "RetainExceptOnCreate" if stage.keep_data else "Delete"
+    removal_policy = "RetainExceptOnCreate" if stage.keep_data else "Delete"
     for resource in template.resources.values():
         if resource["Type"] in ("AWS::S3::Bucket", "AWS::SQS::Queue", "AWS::Logs::LogGroup"):
-            assert resource["DeletionPolicy"] == kept
+            assert resource["DeletionPolicy"] == removal_policy
             assert resource["UpdateReplacePolicy"] == ("Retain" if stage.keep_data else "Delete")
 
 
@@ -247,12 +254,12 @@ def test_function_settings_are_known_variables(template: StackTemplate) -> None:
 
 
 def _policy(template: StackTemplate, key: str) -> list[dict[str, Any]]:
-    """The statements of the one policy of a queue or bucket."""
+    """Return the statements of the only policy of a queue or bucket."""
     found = [
         policy["PolicyDocument"]["Statement"]
         for kind in ("AWS::SQS::QueuePolicy", "AWS::S3::BucketPolicy")
         for policy in template.of_kind(kind).values()
         if key in [text(name) for name in as_list(policy.get("Queues") or policy.get("Bucket"))]
     ]
-    assert len(found) == 1  # a second policy would take the place of the first
+    assert len(found) == 1  # a second policy would replace the first
     return found[0]  # type: ignore[no-any-return] # JSON

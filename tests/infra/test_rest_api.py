@@ -6,8 +6,8 @@ import re
 from infra.settings import StageSettings
 from tests.infra.front_door_templates import STREAMED, methods, preflights
 from tests.infra.stack_template import StackTemplate, text
+from vectorforge.api.error_schemas import Problem
 from vectorforge.api.problems import STATUS_OF
-from vectorforge.api.schemas import Problem
 from vectorforge.config import ServerSettings, VectorForgeConfig
 from vectorforge.errors import AuthenticationError, DeadlineExceededError
 
@@ -27,7 +27,7 @@ def test_front_doors_are_those_of_the_stage(template: StackTemplate, stage: Stag
 def test_api_methods_stream_from_alias_with_sufficient_timeout(rest: StackTemplate) -> None:
     timeout_s = rest.of_kind("AWS::Lambda::Function")["QueryFunction"]["Timeout"]
     found = [method["Integration"] for verbs in methods(rest).values() for method in verbs.values()]
-    assert len(found) == 9 + len(preflights(rest))
+    assert len(found) == 11 + len(preflights(rest))
     for integration in found:
         assert integration["Type"] == "AWS_PROXY"
         assert integration["ResponseTransferMode"] == "STREAM"
@@ -60,12 +60,12 @@ def test_log_groups_have_the_retention_of_the_stage_and_the_role_is_retained(
         "API-Gateway-Execution-Logs_RestApi/"
     )
     accounts = rest.of_kind("AWS::ApiGateway::Account")
-    if rest is app_templates["both"]:  # which says that the account has a role
+    if rest is app_templates["both"]:  # sets the account's role
         assert not accounts
         return
     assert "RestApiAccount" in rest.dependencies(name)
-    for kept in ("RestApiAccount", "RestApiLogRole"):
-        assert rest.resources[kept]["DeletionPolicy"] == "Retain"
+    for retained in ("RestApiAccount", "RestApiLogRole"):
+        assert rest.resources[retained]["DeletionPolicy"] == "Retain"
 
 
 def test_tls_of_the_rest_api_is_at_least_1_2(rest: StackTemplate) -> None:
@@ -106,7 +106,7 @@ def test_query_function_gets_the_origins_of_the_stage(template: StackTemplate, s
 def test_gateway_responses_are_readable_for_configured_origins(
     rest: StackTemplate, app_templates: dict[str, StackTemplate]
 ) -> None:
-    """These answers hold no data, and a gateway response cannot choose among several origins."""
+    """These responses have no data, and a gateway response cannot select among several origins."""
     is_web = rest is app_templates["web"]
     responses = rest.of_kind("AWS::ApiGateway::GatewayResponse").values()
     for response in responses:
@@ -117,7 +117,7 @@ def test_gateway_responses_are_readable_for_configured_origins(
             "'Retry-After,X-Amzn-RequestId'" if is_web else None
         )
     kinds = {response["ResponseType"]: response["StatusCode"] for response in responses}
-    assert {"DEFAULT_4XX", "DEFAULT_5XX"} <= set(kinds)  # so none of API Gateway's own lacks the headers
+    assert {"DEFAULT_4XX", "DEFAULT_5XX"} <= set(kinds)  # covers all its own responses
     assert kinds["WAF_FILTERED"] == "403"
 
 

@@ -1,4 +1,4 @@
-"""cdk-nag finds nothing that is not acknowledged with a reason, and nothing is acknowledged in vain."""
+"""cdk-nag has no finding without an acknowledged reason, and no acknowledgment is unused."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ Finding = tuple[str, str]
 
 
 def findings(scope: IConstruct) -> set[Finding]:
-    """What cdk-nag finds, but for what is acknowledged."""
+    """Return cdk-nag's findings without the acknowledged ones."""
     return {
         (violation.rule_name, str(resource.construct_path))
         for pack in (AwsSolutionsChecks(), ServerlessChecks())
@@ -41,7 +41,7 @@ def stacks_of(app: App, stage: StageSettings) -> dict[str, Stack]:
 
 @pytest.fixture(scope="module")
 def before_and_after(cdk_app: App) -> tuple[set[Finding], set[Finding]]:
-    """Findings of all variants without acknowledgments, and with them."""
+    """Return the findings of all variants without acknowledgments, and with them."""
     before = findings(cdk_app)
     for stage in VARIANTS:
         acknowledge(stacks_of(cdk_app, stage), stage)
@@ -102,7 +102,7 @@ def test_synthesis_fails_on_rule_violation(
     if fault is not None:
         fault(data)
     functions = Stack(app, "VectorForge-dev-App")
-    CfnWaitConditionHandle(functions, "Something")  # CloudFormation takes no empty stack
+    CfnWaitConditionHandle(functions, "Something")  # CloudFormation rejects an empty stack
     hold_to_rules(app, {"Data": data, "App": functions}, DEV)
     if rule is None:
         app.synth()

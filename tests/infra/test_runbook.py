@@ -1,4 +1,4 @@
-"""The runbook has a chapter for every alarm, and its queries ask for fields that log lines have."""
+"""The runbook has a chapter for every alarm, and its queries use fields that log lines have."""
 
 import re
 
@@ -54,10 +54,10 @@ def test_runbook_log_groups_exist_in_templates(
 
 
 FIELDS = (
-    # of our log lines
+    # fields of our log lines
     "level message name service correlation_id @message @timestamp message_id query_id credential "
     "error_code reason "
-    # of API Gateway's access log
+    # fields of API Gateway's access log
     "apiKeyId error integrationStatus path responseBytes status"
 )
 LANGUAGE = "filter stats count sum pct as by sort desc fields limit like in and or ispresent bin m"

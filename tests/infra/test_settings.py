@@ -1,4 +1,4 @@
-"""Settings of the stages: contradictions are refused before anything is deployed."""
+"""Settings of the stages: contradictions are rejected before a deployment."""
 
 import dataclasses
 from typing import Any
@@ -20,7 +20,7 @@ def test_stage_is_chosen_by_name_with_other_architecture() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"stage": "Prod_1"}, "lower-case"),
         ({"stage": "a" * 13}, "1 to 12"),
@@ -52,8 +52,8 @@ def test_stage_is_chosen_by_name_with_other_architecture() -> None:
         ({"environment": {"VECTORFORGE_CORS_ORIGINS": "*"}}, "cors_origins"),
     ],
 )
-def test_contradictory_settings_are_rejected(change: dict[str, Any], said: str) -> None:
-    with pytest.raises(SettingsError, match=said) as refused:
+def test_contradictory_settings_are_rejected(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingsError, match=message) as refused:
         dataclasses.replace(PROD, **change)
     assert "sk-1" not in str(refused.value)
 

@@ -1,4 +1,4 @@
-"""What a deployment prints can be pasted into a shell as it is."""
+"""Output of a deployment can be pasted into a shell unchanged."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ PROGRAMS = {
     "aws": '#!/bin/sh\nprintf \'%s\\n\' "$@" > "$0.arguments"; echo key-of-the-tenant\n',
     "curl": '#!/bin/sh\nprintf \'%s\\n\' "$@" > "$0.arguments"\n',
 }
-"""They are out of reach here; these write down what they were given, one argument in a line."""
+"""Unavailable programs, replaced by ones that record their arguments, one per line."""
 URL = "https://RestApi.execute-api.AWS::Region.AWS::URLSuffix/RestApiDeploymentStage"
 JSON = ["-H", "content-type: application/json"]
 
@@ -25,7 +25,7 @@ Paste = Callable[..., dict[str, list[str]]]
 
 @pytest.fixture
 def paste(tmp_path: Path) -> Paste:
-    """Runs lines in a shell; what each program was given."""
+    """Run lines in a shell; return the arguments of each program."""
     for name, program in PROGRAMS.items():
         (tmp_path / name).write_text(program)
         (tmp_path / name).chmod(0o755)
@@ -47,8 +47,8 @@ def outputs(template: StackTemplate) -> dict[str, str]:
 def test_key_command_output_fetches_key_for_api_example(
     app_templates: dict[str, StackTemplate], stage: str, tenant: str, paste: Paste
 ) -> None:
-    told = outputs(app_templates[stage])
-    given = paste(told[f"KeyCommand{tenant}"], told["ApiExample"])
+    printed = outputs(app_templates[stage])
+    given = paste(printed[f"KeyCommand{tenant}"], printed["ApiExample"])
     assert given["aws"] == [
         *("apigateway", "get-api-key", "--region", "AWS::Region", "--api-key", f"TenantKeysKey{tenant}"),
         *("--include-value", "--query", "value", "--output", "text"),
@@ -57,7 +57,7 @@ def test_key_command_output_fetches_key_for_api_example(
         *("-N", f"{URL}{stage}/v1/rag/query", "-H", "x-api-key: key-of-the-tenant", *JSON, "-d")
     ]
     assert RAGQueryRequest.model_validate_json(given["curl"][-1]).stream is True
-    assert told["ApiUrl"] == f"{URL}{stage}"
+    assert printed["ApiUrl"] == f"{URL}{stage}"
 
 
 def test_provider_key_command_reads_key_from_stdin(assembly: Path, paste: Paste, tmp_path: Path) -> None:
@@ -85,9 +85,9 @@ def test_cloudfront_example_sends_body_hash(app_templates: dict[str, StackTempla
         ("both", "https://ask.example.org"),
         ("url", "https://QueryUrlDistribution.DomainName"),
     ):
-        told = outputs(app_templates[stage])
-        assert told["CloudFrontUrl"] == url
-        given = paste(told["CloudFrontExample"], KEY="key-of-ours")["curl"]
+        printed = outputs(app_templates[stage])
+        assert printed["CloudFrontUrl"] == url
+        given = paste(printed["CloudFrontExample"], KEY="key-of-ours")["curl"]
         body = given[-1]
         assert RAGQueryRequest.model_validate_json(body).stream is True
         digest = hashlib.sha256(body.encode()).hexdigest()
@@ -101,9 +101,9 @@ def test_cloudfront_example_sends_body_hash(app_templates: dict[str, StackTempla
 def test_function_url_example_is_signed(
     app_templates: dict[str, StackTemplate], paste: Paste, session: dict[str, str]
 ) -> None:
-    told = outputs(app_templates["url"])
+    printed = outputs(app_templates["url"])
     keys = {"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "s/e+c"}
-    given = paste(told["FunctionUrlExample"], **keys, **session)["curl"]
+    given = paste(printed["FunctionUrlExample"], **keys, **session)["curl"]
     token = [f"-Hx-amz-security-token: {value}" for value in session.values()]
     assert given[:-1] == [
         *("-N", "QueryUrl.FunctionUrlv1/rag/query", "--aws-sigv4", "aws:amz:AWS::Region:lambda"),

@@ -1,4 +1,4 @@
-"""What holds for every resource of every template, whoever adds the next one."""
+"""Invariants of every resource of every template."""
 
 import json
 import re
@@ -32,7 +32,7 @@ WHOLE_SERVICE = {
     "xray:PutTelemetryRecords": "the same",
     "xray:PutTraceSegments": "the same",
 }
-"""Actions that are allowed on all resources, each with the reason; no others are."""
+"""The only actions that are allowed on all resources, each with the reason."""
 
 SECRET = re.compile(
     r"(?i)(sk-[a-z0-9]{8}|AKIA[A-Z0-9]{12}|-----BEGIN [A-Z ]*PRIVATE KEY|"
@@ -59,7 +59,7 @@ def templates(files: list[Path]) -> list[StackTemplate]:
 
 
 def of_kind(templates: list[StackTemplate], kind: str) -> dict[str, dict[str, Any]]:
-    """Every resource of a type; there is at least one, else a test would hold for nothing."""
+    """Yield every resource of a type after checking that there is at least one."""
     found = {name: item for template in templates for name, item in template.of_kind(kind).items()}
     assert found, kind
     return found
@@ -70,7 +70,7 @@ def functions(templates: list[StackTemplate]) -> dict[str, dict[str, Any]]:
 
 
 def policies(templates: list[StackTemplate]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Name of the resource and each statement of every policy of an identity, also of those inside roles."""
+    """Yield the resource's name and each statement of every identity policy, also of those inside roles."""
     for template in templates:
         for name, policy in template.of_kind("AWS::IAM::Policy").items():
             yield from ((name, statement) for statement in policy["PolicyDocument"]["Statement"])
@@ -137,7 +137,7 @@ def test_functions_log_trace_and_run_on_arm(templates: list[StackTemplate]) -> N
         assert function["LoggingConfig"]["LogFormat"] == "JSON", name
         assert function["TracingConfig"] == {"Mode": "Active"}, name
         assert function["Architectures"] == ["arm64"], name
-        if function["Handler"] != "functions.authorizer.handler.handler":  # it talks to nobody
+        if function["Handler"] != "functions.authorizer.handler.handler":  # it has no outgoing connections
             assert function["VpcConfig"]["SecurityGroupIds"], name
 
 

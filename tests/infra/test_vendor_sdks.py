@@ -1,4 +1,4 @@
-"""Bundles hold a vendor's SDK where a stage's settings need one, and nowhere else."""
+"""Bundles have a vendor's SDK only if a stage's settings need it."""
 
 import dataclasses
 import json
@@ -43,7 +43,7 @@ def test_sdk_setting_bundles_sdk_in_query_and_ingest_functions(
 
 
 def code(stage: StageSettings, folder: Path) -> dict[str, str]:
-    """The key of each function's code in the template."""
+    """Return the key of each function's code in the template."""
     app = App(context={"aws:cdk:bundling-stacks": []}, outdir=str(folder))
     build(app, stage)
     file = Path(app.synth().directory) / "VectorForge-dev-App.template.json"
@@ -65,11 +65,11 @@ def test_token_in_stage_environment_is_rejected() -> None:
         dataclasses.replace(DEV, environment={"VECTORFORGE_AZURE_OPENAI_AD_TOKEN": "x"})
 
 
-ASKING = """
+PROGRAM = """
 import asyncio
 from vectorforge.llm.providers.anthropic import AnthropicProvider
 from vectorforge.llm.providers.openai import OpenAIProvider
-from vectorforge.vendors.sdk_clients import AzureOpenAI, VertexAI
+from vectorforge.vendors.accounts import AzureOpenAI, VertexAI
 import google.auth
 asyncio.run(OpenAIProvider("key", azure=AzureOpenAI("https://localhost", "2024-10-21")).preload())
 asyncio.run(AnthropicProvider("", vertex=VertexAI("example", "global")).preload())
@@ -83,4 +83,4 @@ def test_bundle_with_every_sdk_imports_them_within_budget(
     bundle = make_bundle("query", folder, python_version=PYTHON, platform=PLATFORM, sdks=VENDOR_SDKS)
     assert BUDGET_BYTES["query"] < bundle.budget_bytes <= LAMBDA_LIMIT_BYTES
     assert set(SDK_BYTES) == set(VENDOR_SDKS)
-    subprocess.run([*bare_python, "-c", ASKING], env=bare_environment(folder), check=True, timeout=120)
+    subprocess.run([*bare_python, "-c", PROGRAM], env=bare_environment(folder), check=True, timeout=120)

@@ -14,7 +14,7 @@ FOREIGN = {"tests", "testing", "infra", "emulator", "functions", "conftest.py", 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory, uv: str) -> Path:
-    """The wheel of this checkout."""
+    """Build the wheel of this checkout."""
     folder = tmp_path_factory.mktemp("wheel")
     command = [uv, "build", "--quiet", "--wheel", "--out-dir", str(folder), str(ROOT)]
     subprocess.run(command, check=True, timeout=300)

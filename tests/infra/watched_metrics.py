@@ -1,4 +1,4 @@
-"""The metrics that alarms and dashboard of a template name, and those that the functions send."""
+"""The metrics in a template's alarms and dashboard, and those that the functions send."""
 
 import io
 import json
@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from tests.infra.stack_template import StackTemplate, text
 from tests.support.aws.emf import read_emf
-from vectorforge.aws.metrics import EmfMetrics
+from vectorforge.aws.observability import EmfMetrics
 from vectorforge.telemetry import METRICS
 
 _SEARCH = re.compile(
@@ -22,40 +22,40 @@ _SEARCH = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class WatchedMetric:
-    """A metric as alarms and dashboards name one."""
+    """A metric in an alarm or dashboard."""
 
     namespace: str
     name: str
     dimensions: frozenset[tuple[str, str]]
-    """Names and values; "*" is a value that is searched for."""
+    """Names and values of dimensions; "*" is a search for all values."""
 
     @property
     def values(self) -> dict[str, str]:
-        """By the dimension's name."""
+        """Return the values by dimension."""
         return dict(self.dimensions)
 
 
 def metric(namespace: str, name: str, **dimensions: str) -> WatchedMetric:
-    """Short for the constructor."""
+    """Return a metric with these dimensions."""
     return WatchedMetric(namespace, name, frozenset(dimensions.items()))
 
 
 def dashboard_body(template: StackTemplate) -> dict[str, Any]:
-    """What CloudWatch will read."""
+    """Return the dashboard's body as CloudWatch reads it."""
     (dashboard,) = template.of_kind("AWS::CloudWatch::Dashboard").values()
     body: dict[str, Any] = json.loads(text(dashboard["DashboardBody"]))
     return body
 
 
 def alarm_metrics(alarm: dict[str, Any]) -> list[WatchedMetric]:
-    """Those of one alarm, which are billed each."""
+    """Return the metrics of one alarm, each of which is billed."""
     if "Metrics" not in alarm:
         return [_of_alarm(alarm)]
     return [_of_alarm(one["MetricStat"]["Metric"]) for one in alarm["Metrics"] if "MetricStat" in one]
 
 
 def dashboard_metrics(body: dict[str, Any]) -> set[WatchedMetric]:
-    """Those of all graphs, also of expressions and searches."""
+    """Return the metrics of all graphs, expressions and searches included."""
     found: set[WatchedMetric] = set()
     for widget in body["widgets"]:
         for entry in full_entries(widget["properties"].get("metrics", [])):
@@ -69,7 +69,7 @@ def dashboard_metrics(body: dict[str, Any]) -> set[WatchedMetric]:
 
 
 def full_entries(entries: list[list[Any]]) -> Iterator[list[Any]]:
-    """A graph's lines with "." (as in the line before) written out."""
+    """Return a graph's lines with "." (repetition of the previous line) expanded."""
     before: list[Any] = []
     for entry in entries:
         full = [before[place] if part == "." else part for place, part in enumerate(entry)]
@@ -80,12 +80,12 @@ def full_entries(entries: list[list[Any]]) -> Iterator[list[Any]]:
 def sent_metrics(
     namespace: str, prefix: str, selection: Literal["essential", "all"] = "essential"
 ) -> set[WatchedMetric]:
-    """What the four functions of a stage send when they measure everything they can, once.
+    """Return the metrics that the four functions of a stage send if each measurement occurs once.
 
     Args:
-        namespace: Theirs.
-        prefix: What the functions' names begin with.
-        selection: Which measurements become metrics.
+        namespace: Namespace of the metrics.
+        prefix: Prefix of the functions' names.
+        selection: Selects the measurements that become metrics.
     """
     found: set[WatchedMetric] = set()
     for service, measures in MEASURED_BY.items():
@@ -110,7 +110,7 @@ MEASURED_BY: dict[str, tuple[str, ...]] = {
     "ingest": ("embedding.",),
     "migrate": (),
 }
-"""Beginnings of the names that each function measures; an empty tuple begins none."""
+"""Prefixes of the names that each function measures; an empty tuple has none."""
 
 
 def _of_alarm(properties: dict[str, Any]) -> WatchedMetric:

@@ -1,7 +1,7 @@
-"""A worker that embeds a collection anew, as a process of its own, for ``test_backfill_crash`` to kill.
+"""A worker that re-embeds a collection, as a separate process for ``test_backfill_crash`` to kill.
 
-``python backfill_process.py <app url> <text to stop at>``: prints each text it embeds, and when it gets to
-that one waits before it has the vector.
+``python backfill_process.py <app url> <text to stop at>``: prints each text it embeds, and waits
+in the call for that text.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from vectorforge.db.repositories.document_repo import DocumentRepository
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.ingestion.embedding_backfill import EmbeddingBackfill
 from vectorforge.ingestion.pipeline import IngestionPipeline
-from vectorforge.ingestion.worker.worker import IngestionWorker
+from vectorforge.ingestion.worker import IngestionWorker
 from vectorforge.types import Vector
 from vectorforge.vectorstore.pgvector import PgVectorStore
 
@@ -25,7 +25,7 @@ LEASE_S = 1.5
 
 
 class StoppingEmbedder(HashingEmbedder):
-    """Tells what it embeds, and waits for ever in a call with one text."""
+    """Prints each text, and waits forever in the call with one text."""
 
     def __init__(self, stop_at: str) -> None:
         super().__init__(name="new", dimension=DIMENSION)

@@ -1,4 +1,4 @@
-"""AWS as the integration tests reach it (moto, over HTTP), and the two ends of the query log's queue."""
+"""AWS for integration tests (moto over HTTP), and both ends of the query log's queue."""
 
 import logging
 import signal
@@ -45,7 +45,7 @@ def faulty_aws() -> Iterator[FaultyAws]:
 
 @pytest.fixture
 def aws(faulty_aws: FaultyAws, monkeypatch: pytest.MonkeyPatch) -> FaultyAws:
-    """Secrets Manager and SSM: nothing was called yet, and all is well."""
+    """Return Secrets Manager and SSM without failures or recorded calls."""
     for name, value in faulty_aws.environment.items():
         monkeypatch.setenv(name, value)
     faulty_aws.recover()
@@ -59,13 +59,13 @@ def queue(fake_aws: FakeAws) -> Queue:
 
 @pytest.fixture
 def bucket(clients: AwsClients, fake_aws: FakeAws) -> str:
-    """A bucket that the functions of the test can reach."""
+    """Create a bucket that the functions of the test can access."""
     return fake_aws.create_bucket()
 
 
 @pytest.fixture
 def logged() -> Iterator[Logged]:
-    """What the library logs during the test, whose function must not set up the loggers of the others."""
+    """Record the library's logs during the test, and restore the loggers that its function sets up."""
     records: Logged = []
     library = logging.getLogger("vectorforge")
     before = library.handlers[:], library.propagate, library.level, library.filters[:]
@@ -75,18 +75,18 @@ def logged() -> Iterator[Logged]:
             records.append(record)
 
     recorder = Recorder()
-    recorder.setFormatter(LambdaPowertoolsFormatter())  # a second function takes it for its own handler
+    recorder.setFormatter(LambdaPowertoolsFormatter())  # else a second function mistakes it for its own
     library.addHandler(recorder)
     yield records
     library.handlers[:], library.propagate, level, library.filters[:] = before
     library.setLevel(level)
-    for mark in ("init", "powertools_handler"):  # by which Powertools knows a logger it has set up
+    for mark in ("init", "powertools_handler"):  # Powertools' marks of a logger it has set up
         vars(library).pop(mark, None)
 
 
 @pytest.fixture
 def make_writer(bucket: str, logged: Logged, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeWriter]:
-    """Makes log-writer functions for a database."""
+    """Create log-writer functions for a database."""
     made: list[QueryLogWriterFunction] = []
 
     def make(url: str) -> QueryLogWriterFunction:
@@ -111,12 +111,12 @@ async def sender(clients: AwsClients, queue: Queue, bucket: str) -> AsyncIterato
     sender = QueryLogQueue(clients, queue.url, overflow_bucket=bucket, timeout_s=20)
     sender.warm()
     yield sender
-    sender.close()
+    await sender.aclose()
 
 
 @pytest.fixture
 def rows(direct_database: Database) -> Callable[[str], Awaitable[list[QueryLog]]]:
-    """The rows of a tenant."""
+    """Return the rows of a tenant."""
 
     async def find(tenant: str) -> list[QueryLog]:
         return await QueryLogRepository(direct_database.for_tenant(tenant)).list(limit=1000)
@@ -126,9 +126,9 @@ def rows(direct_database: Database) -> Callable[[str], Awaitable[list[QueryLog]]
 
 @pytest.fixture
 def ctrl_c() -> Iterator[None]:
-    """SIGINT raises KeyboardInterrupt, here and in processes started from here.
+    """Let SIGINT raise KeyboardInterrupt, here and in child processes.
 
-    A shell script that starts the tests in the background has it ignored, which processes inherit.
+    A shell script that starts the tests in the background ignores it, which child processes inherit.
     """
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield

@@ -1,12 +1,12 @@
-"""How often PostgreSQL searched with an index, as its own statistics say."""
+"""Number of PostgreSQL's index scans, by its own statistics."""
 
 import psycopg
 
 
 def index_scans(owner_url: str, index: str) -> int:
-    """Scans of an index in a database, after ending all other connections to it.
+    """Return the scans of an index, after ending all other connections to the database.
 
-    A connection may keep what it counted to itself until it ends, which is later than its client's close.
+    A connection may report its counts only when it ends, which is later than its client's close.
     """
     with psycopg.connect(owner_url, autocommit=True) as connection:
         connection.execute(

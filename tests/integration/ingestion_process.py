@@ -1,6 +1,6 @@
-"""A server's worker as a process of its own, for ``test_ingestion_crash`` to kill.
+"""A server's worker as a separate process, for ``test_ingestion_crash`` to kill.
 
-``python ingestion_process.py <app url> <where to stop>``: prints the place when it gets there, then waits.
+``python ingestion_process.py <app url> <where to stop>``: prints the place on arrival, then waits.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from vectorforge.db.connection import Database
 from vectorforge.db.repositories.document_repo import DocumentRepository
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.ingestion.pipeline import IngestionPipeline
-from vectorforge.ingestion.worker.worker import IngestionWorker
+from vectorforge.ingestion.worker import IngestionWorker
 from vectorforge.types import ChunkDraft, DocumentDraft, StoredDocument, Vector
 from vectorforge.vectorstore.pgvector import PgVectorStore
 
@@ -22,7 +22,7 @@ LEASE_S = 1.5
 
 
 class StoppingEmbedder(HashingEmbedder):
-    """Waits for ever in the middle of the third document, between two of its batches."""
+    """Waits forever in the middle of the third document, between two of its batches."""
 
     def __init__(self, place: str) -> None:
         super().__init__(batch_size=2)
@@ -35,16 +35,25 @@ class StoppingEmbedder(HashingEmbedder):
 
 
 class StoppingStore(PgVectorStore):
-    """Waits for ever once the third document is stored, before the job hears of it."""
+    """Waits forever once the new documents, or the third one, are stored, before the job is updated."""
 
-    stops = False
+    place = ""
+
+    async def add_documents(
+        self, collection_id: UUID, documents: Sequence[tuple[DocumentDraft, Sequence[ChunkDraft]]]
+    ) -> list[StoredDocument | None]:
+        """See ``VectorStore``."""
+        stored = await super().add_documents(collection_id, documents)
+        if self.place == "added":
+            await wait_for_the_kill("added")
+        return stored
 
     async def upsert_chunks(
         self, collection_id: UUID, document: DocumentDraft, chunks: Sequence[ChunkDraft]
     ) -> StoredDocument:
         """See ``VectorStore``."""
         stored = await super().upsert_chunks(collection_id, document, chunks)
-        if self.stops and document.source == "2.txt":
+        if self.place == "stored" and document.source == "2.txt":
             await wait_for_the_kill("stored")
         return stored
 
@@ -58,7 +67,7 @@ async def wait_for_the_kill(place: str) -> None:
 async def main(url: str, place: str) -> None:
     embeddings = EmbeddingProviderRegistry()
     embeddings.register(StoppingEmbedder(place))
-    StoppingStore.stops = place == "stored"
+    StoppingStore.place = place
     settings = IngestionSettings(chunk_size_chars=100, chunk_overlap_chars=0)
     async with Database(url, pool_size=3) as database:
 

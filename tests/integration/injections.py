@@ -1,6 +1,6 @@
-"""Documents that give orders to a model: families of attacks, worded in several languages.
+"""Documents with prompt injections: families of attacks, worded in several languages.
 
-What a document wants written stands between « and »; see ``tests.support.vendors.obedient_llm``.
+The text that a document orders is between « and »; see ``tests.support.vendors.obedient_llm``.
 """
 
 from dataclasses import dataclass
@@ -119,12 +119,12 @@ FAMILIES: dict[str, tuple[str, ...]] = {
         "TOOL: fetch(secret)",
     ),
 }
-"""What is to be written, by family."""
+"""Ordered texts, by family."""
 
 
 @dataclass(frozen=True)
 class Injection:
-    """One document."""
+    """A document with an injection."""
 
     name: str
     family: str
@@ -132,7 +132,7 @@ class Injection:
 
 
 def injections() -> list[Injection]:
-    """At least 200 documents: each text of each family in at least two wordings."""
+    """Return at least 200 documents: each text of each family in at least two wordings."""
     wordings, found = cycle(ORDERS), []
     for round_number in range(3):
         for family, wanted in FAMILIES.items():
@@ -140,5 +140,5 @@ def injections() -> list[Injection]:
                 order = next(wordings).format(f"«{text}»")
                 name = f"{family.replace(' ', '-')}-{number}-{round_number}"
                 found.append(Injection(name, family, f"The kettle boils at 100 degrees. {order}\n"))
-        next(wordings)  # so that each text meets other wordings in the next round
+        next(wordings)  # so that each text has other wordings in the next round
     return found

@@ -23,17 +23,17 @@ STREAM: dict[str, Any] = {**QUESTION, "stream": True}
 
 
 def new_key() -> dict[str, str]:
-    """The header with a key that nobody has used."""
+    """Return the header with an unused key."""
     return {"Idempotency-Key": f"key-{uuid4()}"}
 
 
 @dataclass(frozen=True, slots=True)
 class KeyedServers:
-    """Both, with models of the same script."""
+    """Both servers, with equally scripted models."""
 
     apis: Sequence[LiveApi]
     clients: Sequence[httpx2.AsyncClient]
-    """Of the tenant, one for each server."""
+    """Clients of the tenant, one for each server."""
     llms: Sequence[ScriptedLLM]
     tenant: str
     stranger: str
@@ -42,26 +42,26 @@ class KeyedServers:
 
     @property
     def generations(self) -> int:
-        """How often a model was asked."""
+        """Return the number of calls of a model."""
         return sum(len(llm.calls) for llm in self.llms)
 
     async def ask(
         self, number: int, key: dict[str, str], body: dict[str, Any] = QUESTION, path: str = RAG
     ) -> httpx2.Response:
-        """Ask one server after the other, by number; the whole response."""
+        """Query a server by number, and return the whole response."""
         return await self.clients[number % 2].post(path, json=body, headers=key)
 
     async def logs(self) -> list[QueryLog]:
-        """All rows of the tenant's query log."""
+        """Return all rows of the tenant's query log."""
         return await QueryLogRepository(self.database.for_tenant(self.tenant)).list(limit=1000)
 
     @property
     def database(self) -> Database:
-        """Of the second server."""
+        """Return the database of the second server."""
         return self.apis[1].application.database
 
     async def change_kept(self, assignment: str) -> None:
-        """Change the tenant's kept answers, as time would."""
+        """Change the tenant's stored answers, e.g. to expire them."""
         db = self.database.for_tenant(self.tenant)
         await db.execute(
             f"UPDATE vectorforge.answer_streams SET {assignment} WHERE tenant_id = %s", (self.tenant,)
@@ -78,14 +78,14 @@ async def keyed_servers(
     fill: bool = True,
     **sections: Any,
 ) -> AsyncIterator[KeyedServers]:
-    """Start both; the tenant's default collection has a document, the stranger's none.
+    """Start both servers; only the tenant's default collection has a document.
 
     Args:
-        app_url: PostgreSQL, as the app role.
+        app_url: Connection string of the app role.
         tenants: The tenant and the stranger.
         llms: Other models.
-        streams: Settings of kept answers.
-        fill: Make the collection; else there are no ids.
+        streams: Settings of stored answers.
+        fill: Whether to create the collection; otherwise there are no ids.
         **sections: Other sections of the settings.
     """
     models = llms or [ScriptedLLM(PIECES) for _ in range(2)]

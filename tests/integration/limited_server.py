@@ -1,7 +1,7 @@
-"""A server as a process of its own, for ``test_limits``; prints its URL.
+"""A server as a separate process, for ``test_limits``; prints its URL.
 
-``python limited_server.py <app url> <seconds before the model says anything> <tenant> ...``; a tenant's key
-is as in ``live_api``. What its tenants may use stands in VECTORFORGE_LIMIT_*, as for any server.
+``python limited_server.py <app url> <seconds before the model's first token> <tenant> ...``; a tenant's key
+is as in ``live_api``. Limits are set by VECTORFORGE_LIMIT_*, as for any server.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Servers as processes of their own, which a test may kill."""
+"""Servers as separate processes, which a test may kill."""
 
 import asyncio
 import os
@@ -14,7 +14,7 @@ _SERVER = Path(__file__).with_name("streaming_server.py")
 
 @asynccontextmanager
 async def server_process(surroundings: QuerySurroundings) -> AsyncIterator[tuple[int, str]]:
-    """Its process id and URL."""
+    """Start a server process; yield its process id and URL."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         str(_SERVER),

@@ -1,4 +1,4 @@
-"""A server as a process of its own, for ``test_resumed_streams_faults`` to kill; prints its URL."""
+"""A server as a separate process, for ``test_resumed_streams_faults`` to kill; prints its URL."""
 
 import asyncio
 import sys

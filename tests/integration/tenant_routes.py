@@ -30,17 +30,17 @@ PROFILE = "7002600330044"
 
 @dataclass(frozen=True)
 class Case:
-    """What Bob gets when he uses Alice's ids."""
+    """Expected response when Bob uses Alice's ids."""
 
     status: int
     body: dict[str, Any] | None = None
     query: str = ""
-    """Of the path."""
+    """Parameters of the path."""
     empty: tuple[str, ...] = field(default=())
     """Lists of the response that must be empty."""
 
 
-# An agent's message, whose tool finds Alice's passage in her default collection.
+# An agent's message, whose tool finds Alice's chunk in her default collection.
 TOOL_CALL = {
     "jsonrpc": "2.0",
     "id": 1,
@@ -49,19 +49,19 @@ TOOL_CALL = {
 }
 
 
-# (method, path) -> case. Public routes have none of a tenant's data.
+# (method, path) -> case. Public routes have no tenant data.
 PUBLIC = {(method, path) for method in ("GET", "HEAD") for path in ("/", "/health", "/openapi.json")}
 
 
-PUBLIC |= {("GET", "/statistics"), ("HEAD", "/statistics")}
+PUBLIC |= {(method, path) for method in ("GET", "HEAD") for path in ("/statistics", "/source")}
 CASES: dict[tuple[str, str], Case] = {
     ("GET", "/v1/providers"): Case(200),
     ("GET", "/v1/providers/{name}/models"): Case(200),  # the deployment's, not a tenant's
     ("GET", "/v1/erasures"): Case(200, empty=("erasures",)),
     ("GET", "/v1/erasures/{erasure_id}"): Case(404),
-    ("DELETE", "/v1/tenant"): Case(422, query="?confirm={tenant}"),  # the name of another one
+    ("DELETE", "/v1/tenant"): Case(422, query="?confirm={tenant}"),  # another collection's name
     ("GET", "/v1/collections"): Case(200, empty=("collections",)),
-    ("POST", "/v1/collections"): Case(201, {"name": "default"}),  # the name Alice has
+    ("POST", "/v1/collections"): Case(201, {"name": "default"}),  # Alice's name
     ("GET", "/v1/collections/{collection_id}"): Case(404),
     ("PATCH", "/v1/collections/{collection_id}"): Case(404, {"dense_weight": 0}),
     ("DELETE", "/v1/collections/{collection_id}"): Case(404),
@@ -81,6 +81,8 @@ CASES: dict[tuple[str, str], Case] = {
     ("GET", "/v1/documents/{document_id}"): Case(404),
     ("DELETE", "/v1/documents/{document_id}"): Case(404),
     ("GET", "/v1/documents/{document_id}/text"): Case(404),
+    ("GET", "/v1/documents/{document_id}/original"): Case(404),
+    ("GET", "/v1/documents/{document_id}/pages/{page}.png"): Case(404),
     ("GET", "/v1/documents/{document_id}/chunks"): Case(404),
     ("GET", "/v1/chunks/{chunk_id}"): Case(404),
     ("GET", "/v1/jobs"): Case(200, empty=("jobs",)),
@@ -90,7 +92,7 @@ CASES: dict[tuple[str, str], Case] = {
     ("POST", "/v1/chat/completions"): Case(404, COMPLETION),
     ("GET", "/v1/models"): Case(200, empty=("data",)),
     ("GET", "/v1/models/{model:path}"): Case(404),
-    ("POST", "/v1/embeddings"): Case(200, {"model": "hashing", "input": "hello"}),  # of nobody's documents
+    ("POST", "/v1/embeddings"): Case(200, {"model": "hashing", "input": "hello"}),  # without documents
     ("POST", "/api/chat"): Case(404, CHAT),
     ("GET", "/v1/cache"): Case(200),
     ("DELETE", "/v1/cache"): Case(200),
@@ -138,9 +140,9 @@ ROUTES = [
 ]
 
 
-# Who only changes what is stored embeds nothing and asks no model.
+# Changes of stored data call no model.
 COSTS_NOTHING = {
-    *(route for route in CASES if route[0] in ("GET", "DELETE")),
+    *(route for route in CASES if route[0] in ("GET", "DELETE") and not route[1].endswith(".png")),
     ("PATCH", "/v1/collections/{collection_id}"),
     ("POST", "/v1/collections/{collection_id}/documents/delete"),
     *(
@@ -156,14 +158,14 @@ COSTS_NOTHING = {
 
 
 def fill_in(path: str, ids: Mapping[str, str]) -> str:
-    """A path, or another text, with these ids."""
+    """Return a path, or another text, with these ids."""
     path = path.replace("{model:path}", f"vectorforge/{ids['collection_id']}")
-    return path.format(**ids, name="extractive")
+    return path.format(**ids, name="extractive", page=1)
 
 
 @dataclass
 class Alice:
-    """Alice's server, and the ids of what she has."""
+    """Alice's server, and the ids of her objects."""
 
     api: LiveApi
     name: str
@@ -174,25 +176,25 @@ class Alice:
         return fill_in(path, self.ids)
 
     def fill_body(self, case: Case) -> dict[str, Any] | None:
-        """The body with her ids, where it names some."""
+        """Return the body with her ids."""
         return case.body and {
             name: self.fill(value) if isinstance(value, str) else value for name, value in case.body.items()
         }
 
 
 async def furnish(client: httpx2.AsyncClient, secret: str) -> dict[str, str]:
-    """Give a tenant one of everything, with this text in it; returns the ids that routes are filled with."""
+    """Create one of everything for a tenant, with this text; return the ids for the routes."""
     collection_id = await new_collection(client)
     job = await add_documents(client, collection_id, secret=secret)
     conversation = (await client.post("/v1/conversations", json={"title": secret})).json()
-    said = {**QUESTION, "conversation_id": conversation["id"]}
-    answer = (await client.post("/v1/rag/query", json=said)).json()
+    query_body = {**QUESTION, "conversation_id": conversation["id"]}
+    answer = (await client.post("/v1/rag/query", json=query_body)).json()
     (entry,) = answer["context"]
     resumable = await ask_streaming(client, "/v1/rag/query", {**QUESTION, "resumable": True})
     (await client.post(f"/v1/profiles/{PROFILE}", json={"profile_summary": secret})).raise_for_status()
     key = (await client.post("/v1/keys", json={"name": secret})).json()
     erased = await client.delete(f"/v1/collections/{await new_collection(client, 'erased')}")
-    store_id = await new_collection(client, "another")  # to be deleted beside the first one
+    store_id = await new_collection(client, "another")  # to be deleted in addition to the first one
     (item,) = (await add_documents(client, store_id, secret=secret))["documents"]
     return {
         "vector_store_id": store_id,
@@ -232,14 +234,14 @@ async def request(client: httpx2.AsyncClient, method: str, path: str, body: Any)
 
 
 def deleted_when(route: tuple[str, str]) -> tuple[int, ...]:
-    """Sorts deletions last, and among them what holds others behind what it holds."""
+    """Return a sort key: deletions last, and containers after their contents."""
     method, path = route
     if path == "/v1/tenant":
         return (2,)
     return (1, path.count("collection"), -path.count("/")) if method == "DELETE" else (0,)
 
 
-# A name that is taken, and steps of a change of the model that has only begun.
+# A name in use, and steps of a model change that has only begun.
 HAS_NO_PLACE_NOW = {
     ("POST", "/v1/collections"),
     *(
@@ -250,6 +252,6 @@ HAS_NO_PLACE_NOW = {
 
 
 def code_of(response: httpx2.Response) -> str:
-    """The error's code, which OpenAI's paths have one level deeper."""
+    """Return the error's code, which OpenAI's paths nest one level deeper."""
     body = response.json()
     return str(body.get("error", body)["code"])

@@ -1,4 +1,4 @@
-"""Log lines name the credential that asked, by its id; never by what gets in."""
+"""Log lines identify the credential of a request by its id, never by its secret."""
 
 import logging
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from vectorforge.types import Scope
 
 async def test_access_log_has_one_line_per_authenticated_request(
     postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str], caplog: pytest.LogCaptureFixture
-) -> None:  # security 10: whose key was it
+) -> None:  # security 10: the key's owner
     tenant = make_tenant()
     caplog.set_level(logging.INFO, logger=logger.name)
     async with live_api(settings_for(postgres_server.app_url, [tenant])) as api:
@@ -32,8 +32,8 @@ async def test_access_log_has_one_line_per_authenticated_request(
             rows = (await owner.get("/v1/queries")).json()["queries"]
     lines = [record for record in caplog.records if record.name == logger.name]
     by_key = [record for record in lines if record.credential == f"vf_{key.key.id}"]  # type: ignore[attr-defined]
-    asked = [message.partition(" in ")[0] for message in (record.getMessage() for record in by_key)]
-    assert asked == [
+    requests = [message.partition(" in ")[0] for message in (record.getMessage() for record in by_key)]
+    assert requests == [
         "POST /v1/rag/query: 200",
         "POST /v1/rag/query: 200",
         "GET unmatched: 403",
@@ -42,7 +42,7 @@ async def test_access_log_has_one_line_per_authenticated_request(
     assert all(f"by vf_{key.key.id} of {tenant!r}" in record.getMessage() for record in by_key)
     named = {record.query_id for record in by_key[:2]}  # type: ignore[attr-defined]
     assert named == {row["id"] for row in rows}
-    assert len(lines) == len(by_key) + 1  # the owner's list; nobody's request is none
+    assert len(lines) == len(by_key) + 1  # the owner's list; requests without a credential are not in it
     text = "\n".join(str(vars(record)) for record in caplog.records if not record.name.startswith("httpx"))
     assert key.secret[20:] not in text
     assert key_of(tenant) not in text

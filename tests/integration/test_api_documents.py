@@ -1,4 +1,4 @@
-"""Documents over HTTP: uploads, jobs, texts, passages, deletion."""
+"""Documents over HTTP: uploads, jobs, texts, chunks, deletion."""
 
 import json
 from collections.abc import AsyncIterator, Callable
@@ -85,7 +85,7 @@ def part(name: str, text: str) -> str:
 )
 async def test_truncated_multipart_body_is_rejected(
     client: httpx2.AsyncClient, collection_id: str, end: str
-) -> None:  # the last one would be left out without a word
+) -> None:  # the last one would be dropped silently
     path = f"/v1/collections/{collection_id}/documents"
     headers = {"Content-Type": "multipart/form-data; boundary=b"}
     whole = part("a.md", "One.") + part("b.md", "Two.") + "--b--\r\n"
@@ -210,11 +210,11 @@ def test_file_name_is_reduced_to_a_displayable_source(file_name: str, source: st
     assert source_of(file_name) == source
 
 
-# C18 B-024 B-025: the language of questions, and its errors
+# C18 B-024 B-025: the filter language of queries, and its errors
 class TestFilteredDocuments:
     @pytest.fixture
     async def path(self, client: httpx2.AsyncClient, collection_id: str) -> str:
-        """The documents of a collection with three: kind a, b and c."""
+        """Return the documents path of a collection with the kinds a, b and c."""
         texts = {"a": "A refund takes five days.", "b": "Parcels leave on Mondays.", "c": "Tea is free."}
         await add_documents(client, collection_id, **texts)
         return f"/v1/collections/{collection_id}/documents"

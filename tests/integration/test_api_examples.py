@@ -54,18 +54,18 @@ async def test_ingest_and_query_examples_run(
         assert "[Context 1] examples/overfitting.md" in ingested
         async with api.client(tenant) as client:
             [collection] = (await client.get("/v1/collections")).json()["collections"]
-        assert collection["document_count"] == 0  # issue 16, point 18: it clears up
+        assert collection["document_count"] == 0  # it deletes its collection
         await run(api, tenant, "rag_ingest_example.py", "--keep")
-        asked = await run(api, tenant, "rag_query_example.py")
+        output = await run(api, tenant, "rag_query_example.py")
         for title in ("Nothing but a question", "Every option", "A conversation", "Streamed", "refusal"):
-            assert title in asked
-        assert "pgvector adds a vector type" in asked
-        assert "usage: {" in asked
-        assert "422 invalid_input: [{'field': 'k'" in asked
+            assert title in output
+        assert "pgvector adds a vector type" in output
+        assert "usage: {" in output
+        assert "422 invalid_input: [{'field': 'k'" in output
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("mcp_agent.py", "Set OPENAI_API_KEY or ANTHROPIC_API_KEY"),
         ("langchain_retriever.py", "No server at"),
@@ -74,16 +74,14 @@ async def test_ingest_and_query_examples_run(
         ("rag_query_example.py", "No server at"),
     ],
 )
-def test_example_without_requirements_exits_with_one_line_error(
-    name: str, said: str
-) -> None:  # issue 16, point 18
+def test_example_without_requirements_exits_with_one_line_error(name: str, message: str) -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error", str(EXAMPLES / name)],
         env={"PATH": os.environ["PATH"], "VECTORFORGE_URL": "http://127.0.0.1:9"},
         capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
     assert done.returncode == 1
-    assert done.stderr.startswith(said)
+    assert done.stderr.startswith(message)
     assert len(done.stderr.splitlines()) == 1
 
 

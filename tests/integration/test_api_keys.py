@@ -1,4 +1,4 @@
-"""API keys: made, used, rotated and ended, over HTTP and a real database."""
+"""API keys: created, used, rotated and revoked, over HTTP and a real database."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -26,7 +26,7 @@ Served: TypeAlias = tuple[LiveApi, httpx2.AsyncClient]
 async def api(
     app_url: str, make_tenant: Callable[[], str]
 ) -> AsyncIterator[tuple[LiveApi, httpx2.AsyncClient]]:
-    """A server, and a client whose key of the settings may do everything."""
+    """Start a server, with a client whose key in the settings has all scopes."""
     tenant = make_tenant()
     async with live_api(settings_for(app_url, [tenant])) as served, served.client(tenant) as admin:
         yield served, admin
@@ -74,7 +74,7 @@ async def test_api_key_is_created_rotated_and_revoked(api: Served) -> None:  # s
 
 
 async def test_invalid_credentials_return_identical_401_responses(api: Served) -> None:
-    """Security 10: an id that exists, a key that ended and one that never was are not to be told apart."""
+    """Security 10: an existing id, an expired key and an unknown key are indistinguishable."""
     served, admin = api
     revoked, ended, good = [await made(admin) for _ in range(3)]
     await admin.delete(f"/v1/keys/{revoked['id']}")
@@ -90,8 +90,8 @@ async def test_invalid_credentials_return_identical_401_responses(api: Served) -
     for secret in secrets:
         async with served.client(None) as client:
             response = await client.get("/v1/collections", headers={"Authorization": f"Bearer {secret}"})
-        told = {name: value for name, value in response.json().items() if name != "request_id"}
-        answers.append((response.status_code, response.headers["www-authenticate"], told))
+        problem = {name: value for name, value in response.json().items() if name != "request_id"}
+        answers.append((response.status_code, response.headers["www-authenticate"], problem))
         assert secret not in response.text
     assert answers == [answers[0]] * len(secrets)
     assert answers[0][:2] == (401, 'Bearer error="invalid_token"')
@@ -133,8 +133,8 @@ async def test_new_api_key_works_in_other_process_until_database_is_lost(
         key = await made(admin)
         assert await status_with(two, key["key"]) == 200
         await two.application.close()
-        assert await status_with(two, (await made(admin))["key"]) == 503  # nobody knows whether it is good
-        assert await status_with(two, key["key"], "/health") == 503  # says what is wrong, to anybody
+        assert await status_with(two, (await made(admin))["key"]) == 503  # the key cannot be checked
+        assert await status_with(two, key["key"], "/health") == 503  # reports the cause to any client
         assert await status_with(two, f"vf_{'0' * 16}_{'x' * 43}", "/openapi.json") == 200
 
 
@@ -218,7 +218,7 @@ class TestStoredKeys:
         assert found is not None
         assert found.seconds_left is not None
         assert 3000 < found.seconds_left <= 3600
-        successor = await keys.rotate(key.key.id, overlap=timedelta(days=30))  # ends no later than before
+        successor = await keys.rotate(key.key.id, overlap=timedelta(days=30))  # expires no later than before
         (old,) = [listed for listed in await keys.list() if listed.id == key.key.id]
         assert old.expires_at == key.key.expires_at
         assert old.successor == successor.key.id

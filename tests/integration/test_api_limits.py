@@ -59,8 +59,8 @@ class TestApiLimits:
         ):
             await fill(client)
             before = (await limits.usage()).tokens
-            asked = [await client.post(ASK, json={**QUESTION, "temperature": 0}) for _ in range(3)]
-            assert [response.json()["cached"] for response in asked] == [False, True, True]
+            responses = [await client.post(ASK, json={**QUESTION, "temperature": 0}) for _ in range(3)]
+            assert [response.json()["cached"] for response in responses] == [False, True, True]
             assert (await limits.usage()).tokens - before == 110
 
     async def test_failed_query_releases_its_reservation(
@@ -87,7 +87,7 @@ class TestApiLimits:
             broken = await client.post(ASK, json={**QUESTION, "stream": True})
             assert "event: error" in broken.text
             used = await limits.usage()
-            assert (used.streams, used.tokens > before) == (0, True)  # what was said is paid for
+            assert (used.streams, used.tokens > before) == (0, True)  # the generated tokens are charged
 
     async def test_concurrent_streams_are_limited(
         self, postgres_server: EmbeddedPostgres, direct_database: Database, make_tenant: Callable[[], str]
@@ -112,8 +112,8 @@ class TestApiLimits:
                     "concurrent_streams",
                 )
                 whole = await client.post(ASK, json={**QUESTION, "max_tokens": 5})
-                assert whole.status_code == 200  # it is no stream
-            await until_streams(limits, 0)  # the client is gone
+                assert whole.status_code == 200  # not a stream
+            await until_streams(limits, 0)  # the client has disconnected
             gate.release()
             third = await client.post(ASK, json=body)
             assert third.status_code == 200

@@ -1,4 +1,4 @@
-"""Every request is counted once, by its route's template, whoever answered it."""
+"""Every request is counted once, by its route's template, regardless of the component that answered it."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -19,7 +19,7 @@ Place = tuple[str, str, str]
 
 
 async def counted(metrics: InMemoryMetrics, name: str, requests: int) -> dict[Place, int]:
-    """(route, method, status) -> count; waits until all are in: the last byte leaves before the count."""
+    """Return (route, method, status) -> count once all are counted, which is after the last byte."""
     async with asyncio.timeout(10):
         while metrics.total("http.requests") < requests:  # noqa: ASYNC110 - metrics announce nothing
             await asyncio.sleep(0.01)

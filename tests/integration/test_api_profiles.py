@@ -1,4 +1,4 @@
-"""``/v1/profiles`` on a real socket and database: two profiles, two tenants, every door."""
+"""``/v1/profiles`` on a real socket and database: two profiles, two tenants, every API surface."""
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -57,7 +57,7 @@ def origins(found: dict[str, Any]) -> set[tuple[str, str]]:
     return {(result["source_type"], result["source_id"]) for result in found["results"]}
 
 
-# C-008 C-009 C-010: what each way to ingest replaces, and what it leaves alone
+# C-008 C-009 C-010: the documents that each way of ingestion replaces and leaves unchanged
 async def test_profile_is_ingested_reingested_and_deleted(doors: Routers) -> None:
     async with doors.client() as client:
         first = (await client.put("/v1/profiles/5", json=WHOLE)).json()
@@ -82,7 +82,7 @@ async def test_profile_is_ingested_reingested_and_deleted(doors: Routers) -> Non
         assert len(origins(await search(client, 1, top_k=100))) == 6
 
 
-# C-002 C-013 C-014 C-017: passages, and the same passages as a context
+# C-002 C-013 C-014 C-017: chunks, and the same chunks as a context
 async def test_profile_search_returns_scored_rows_within_the_profile(doors: Routers) -> None:
     async with doors.client() as client:
         found = await search(client, query="Who moved a warehouse to Postgres?")
@@ -107,10 +107,10 @@ async def test_profile_search_supports_lexical_and_hybrid_mode(doors: Routers) -
         assert (both["results"][0]["source_id"], len(both["results"])) == ("1", 6)
         assert both["results"][0]["relevance"] > both["results"][1]["relevance"]
         assert all(r["relevance"] is None for r in (await search(client, query="warehouse"))["results"])
-        asked = await client.post(
+        other_query = await client.post(
             "/v1/profiles/1/query", json={"query": "warehouse", "search_mode": "lexical"}
         )
-        assert asked.json()["funnel"]["search_mode"] == "lexical"
+        assert other_query.json()["funnel"]["search_mode"] == "lexical"
 
 
 # C-019 C17: nothing in a request reaches another profile or another tenant
@@ -121,8 +121,8 @@ async def test_profile_search_supports_lexical_and_hybrid_mode(doors: Routers) -
 async def test_filters_on_api_surfaces_never_return_other_profile(
     doors: Routers, filters: dict[str, Any] | None
 ) -> None:
-    asked = "Another person's bread and Postgres warehouse"
-    question = {"query": asked, "filters": filters}
+    other_query = "Another person's bread and Postgres warehouse"
+    question = {"query": other_query, "filters": filters}
     async with doors.client() as client:
         names = {c["name"]: c["id"] for c in (await client.get("/v1/collections")).json()["collections"]}
         collection_id = names["profiles"]
@@ -141,13 +141,13 @@ async def test_filters_on_api_surfaces_never_return_other_profile(
         ]
         for response in bodies:
             assert response.status_code == 200, response.text
-            assert "Another person" not in response.text.replace(asked, "")
+            assert "Another person" not in response.text.replace(other_query, "")
         for path in ("/v1/profiles/1/query", f"/v1/collections/{collection_id}/query"):
             events = await ask_streaming(client, path, of_one)
-            assert "Another person" not in str([event.data for event in events]).replace(asked, "")
+            assert "Another person" not in str([event.data for event in events]).replace(other_query, "")
 
 
-# C17: the same passages through every door, in the same order
+# C17: the same chunks through every API surface, in the same order
 async def test_api_surfaces_return_the_same_profile_chunks(doors: Routers) -> None:
     body: dict[str, Any] = {"query": "Who baked bread?", "top_k": 4, "min_score": None}
     async with doors.client() as client:
@@ -155,21 +155,23 @@ async def test_api_surfaces_return_the_same_profile_chunks(doors: Routers) -> No
         scoped = {**body, "profile_id": 1}
         expected = [r["chunk_id"] for r in (await search(client, **body))["results"]]
         assert len(expected) == 4
-        asked = (await client.post("/v1/profiles/1/query", json=body)).json()
-        assert [source["chunk_id"] for source in asked["sources"]] == expected
-        asked = (await client.post(f"/v1/collections/{names['profiles']}/query", json=scoped)).json()
-        assert [source["chunk_id"] for source in asked["sources"]] == expected
+        other_query = (await client.post("/v1/profiles/1/query", json=body)).json()
+        assert [source["chunk_id"] for source in other_query["sources"]] == expected
+        other_query = (await client.post(f"/v1/collections/{names['profiles']}/query", json=scoped)).json()
+        assert [source["chunk_id"] for source in other_query["sources"]] == expected
         found = (await client.post("/v1/search", json={**scoped, "collection": "profiles"})).json()
         assert [result["chunk_id"] for result in found["results"]] == expected
         rag = {"query": "Who baked bread?", "k": 4, "profile_id": 1, "collection": "profiles"}
-        asked = (await client.post("/v1/rag/query", json=rag)).json()
-        assert [entry["chunk_id"] for entry in asked["context"]] == expected
+        other_query = (await client.post("/v1/rag/query", json=rag)).json()
+        assert [entry["chunk_id"] for entry in other_query["context"]] == expected
         docrag = {"query": "Who baked bread?", "n_results": 4, "min_score": None, "profile_id": 1}
-        asked = (await client.post("/v1/docrag/query", json={**docrag, "collection": "profiles"})).json()
-        assert [passage["chunk_id"] for passage in asked["passages"]] == expected
+        other_query = (
+            await client.post("/v1/docrag/query", json={**docrag, "collection": "profiles"})
+        ).json()
+        assert [passage["chunk_id"] for passage in other_query["passages"]] == expected
 
 
-# C17: a collection of profiles answers nobody who does not say whose
+# C17: a collection of profiles answers no request without a profile
 async def test_profile_collection_without_profile_id_returns_422(doors: Routers) -> None:
     async with doors.client() as client:
         names = {c["name"]: c for c in (await client.get("/v1/collections")).json()["collections"]}
@@ -188,7 +190,7 @@ async def test_profile_collection_without_profile_id_returns_422(doors: Routers)
         assert wrong.status_code == 422
 
 
-# C-014 C06: the answer's context has 2,000 characters, whatever max_tokens is
+# C-014 C06: the answer's context has 2,000 characters regardless of max_tokens
 async def test_profile_preset_limits_context_and_sources(doors: Routers) -> None:
     jobs = [{"id": n, "title": f"Job {n}", "description": f"Bread {n}. " * 60} for n in range(12)]
     async with doors.client() as client:

@@ -1,4 +1,4 @@
-"""Providers over HTTP: what they offer, whether they answer, and which parameters models do not take."""
+"""Providers over HTTP: models, availability, and unsupported parameters."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -119,7 +119,7 @@ async def test_deep_health_check_probes_models_and_embedders(postgres_server: Em
     assert found["embedding.bedrock"] == (True, "cohere.embed-v4:0")
 
 
-# C12 C38: in the words of each door, whole and streamed
+# C12 C38: in the terms of each API surface, buffered and streamed
 @pytest.mark.parametrize("vendor", ["openai", "anthropic", "bedrock"])
 async def test_dropped_parameters_are_named_by_every_api_surface(
     postgres_server: EmbeddedPostgres, vendor: str
@@ -155,13 +155,13 @@ async def test_accepted_parameters_leave_dropped_list_empty(postgres_server: Emb
 
 
 async def dropped(client: httpx2.AsyncClient, collection: str, temperature: float) -> list[list[str]]:
-    """``dropped_parameters`` of both doors, each whole and streamed."""
+    """Return ``dropped_parameters`` of both API surfaces, buffered and streamed."""
     found: list[list[str]] = []
-    doors = {
+    surfaces = {
         "/v1/rag/query": {"collection": collection},
         f"/v1/collections/{collection}/query": {},
     }
-    for path, extra in doors.items():
+    for path, extra in surfaces.items():
         body = {"query": "What is the answer?", "temperature": temperature, **extra}
         response = await client.post(path, json={**body, "stream": False})
         response.raise_for_status()

@@ -1,4 +1,4 @@
-"""The server itself: its page, headers, health, description, and who may reach it in local mode."""
+"""The server: page, headers, health, OpenAPI document, and access in local mode."""
 
 import base64
 import hashlib
@@ -62,7 +62,7 @@ async def test_responses_have_security_headers(client: httpx2.AsyncClient) -> No
 
 
 @pytest.mark.parametrize(
-    ("given", "kept"),
+    ("given", "is_accepted"),
     [
         ("trace-0123456789", True),
         ("short", False),
@@ -72,10 +72,10 @@ async def test_responses_have_security_headers(client: httpx2.AsyncClient) -> No
     ],
 )
 async def test_valid_client_request_id_is_returned(
-    client: httpx2.AsyncClient, given: str, kept: bool
+    client: httpx2.AsyncClient, given: str, is_accepted: bool
 ) -> None:
     response = await client.get("/health", headers={"x-request-id": given})
-    assert (response.headers["x-request-id"] == given) is kept
+    assert (response.headers["x-request-id"] == given) is is_accepted
 
 
 async def test_health_checks_database_and_providers_on_deep_only(
@@ -83,15 +83,15 @@ async def test_health_checks_database_and_providers_on_deep_only(
 ) -> None:  # C25
     shallow = (await client.get("/health")).json()
     assert (shallow["status"], [c["name"] for c in shallow["components"]]) == ("ok", ["database"])
-    asked = []
+    statuses = []
 
     async def probe() -> ComponentHealth:
-        asked.append(1)
+        statuses.append(1)
         return ComponentHealth("llm.broken", healthy=False, detail="Invalid credentials")
 
     api.application.health_checker.register("llm.broken", probe)
     await client.get("/health")
-    assert asked == []
+    assert statuses == []
     deep = await client.get("/health", params={"deep": "1"})
     assert (deep.status_code, deep.json()["status"]) == (200, "degraded")
     assert deep.json()["components"][-1]["name"] == "llm.broken"

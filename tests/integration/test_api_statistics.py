@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.http.live_api import LiveApi, add_documents, live_api, new_collection, settings_for
 from tests.support.rag.query_logs import make_log
-from vectorforge.aws.metrics import EmfMetrics
+from vectorforge.aws.observability import EmfMetrics
 from vectorforge.db.repositories.query_log_repo import QueryLogRepository
 from vectorforge.local.postgres import EmbeddedPostgres
 
@@ -48,7 +48,7 @@ async def test_executed_queries_appear_in_statistics(client: httpx2.AsyncClient)
     for question in ("How hot is green tea?", "How hot is tea?"):
         answer = await client.post("/v1/rag/query", json={"query": question})
         assert answer.json()["cost_usd"] == 0.0
-    await client.post("/v1/rag/query", json={"query": "?", "filters": {"kind": "coffee"}})  # nothing is found
+    await client.post("/v1/rag/query", json={"query": "?", "filters": {"kind": "coffee"}})  # no results
     found = await get(client, "/v1/stats")
     assert found["totals"]["outcomes"] == {"answered": 2, "empty": 1}
     assert {"total", "retrieval", "generation", "first_token"} <= set(found["totals"]["latency_ms"])
@@ -133,8 +133,8 @@ async def test_prometheus_scrape_returns_process_metrics_to_authorized_tenant(
         response = await scraper.get("/metrics")
     assert response.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     samples = {s.name: s.value for f in text_string_to_metric_families(response.text) for s in f.samples}
-    asked = api.application.metrics.total("pipeline.query.calls")  # type: ignore[attr-defined] # in memory
-    assert samples["vectorforge_pipeline_query_calls_total"] == asked == 1
+    calls = api.application.metrics.total("pipeline.query.calls")  # type: ignore[attr-defined] # in memory
+    assert samples["vectorforge_pipeline_query_calls_total"] == calls == 1
     async with api.client(None) as stranger:
         assert (await stranger.get("/metrics")).status_code == 401
 

@@ -1,4 +1,4 @@
-"""The streamed response on a real socket: keep-alive, errors after the first byte, clients that go away."""
+"""The streamed response on a real socket: keep-alive, errors after the first byte, client disconnects."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
@@ -18,9 +18,8 @@ from tests.support.http.live_server import serve
 from vectorforge.api.middleware.context import RequestContext
 from vectorforge.api.problems import install_problem_handlers
 from vectorforge.api.request_state import RequestState
-from vectorforge.api.streaming.client_stream import cancelled_on_disconnect
 from vectorforge.api.streaming.sse import EventEncoder
-from vectorforge.api.streaming.stream import OpenedQuery, QueryEventResponse
+from vectorforge.api.streaming.stream import OpenedQuery, QueryEventResponse, cancelled_on_disconnect
 from vectorforge.deadline import Deadline
 from vectorforge.errors import LLMStreamError, LLMTimeoutError, NotFoundError
 from vectorforge.pipeline.types import (
@@ -203,7 +202,7 @@ async def test_client_disconnect_closes_the_query() -> None:  # C31, fault 15
             yield TokenEvent("first")
             await asyncio.Event().wait()
         finally:
-            await asyncio.sleep(0.01)  # closing has to be able to wait, for example for the log
+            await asyncio.sleep(0.01)  # closing must be able to wait, e.g. for the log
             await may_finish.wait()
             closed.set()
 
@@ -248,7 +247,7 @@ async def test_client_disconnect_during_send_closes_query_before_request_ends() 
     assert order == ["query closed", "request over"]
 
 
-# faults.md row 47: a bounded buffer, and an end, for who reads slower than a model writes
+# faults.md row 47: a bounded buffer, and an end, for clients slower than the model
 @pytest.mark.parametrize("limits", [{"stall_s": 0.2}, {"deadline_s": 0.2}], ids=["silence", "deadline"])
 async def test_stalled_client_counts_as_disconnected(limits: dict[str, float]) -> None:
     closed = asyncio.Event()
@@ -267,7 +266,7 @@ async def test_stalled_client_counts_as_disconnected(limits: dict[str, float]) -
         writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
         async with asyncio.timeout(20):
             assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
-            await closed.wait()  # though the connection is open, and nothing more is read
+            await closed.wait()  # although the connection is open and not read
         writer.close()
 
 

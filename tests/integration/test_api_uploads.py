@@ -1,4 +1,4 @@
-"""Files uploaded to S3 with a form that the API signs: one key, one size, some minutes; then a document."""
+"""Uploads to S3 with a form signed by the API (one key, one size, some minutes) become documents."""
 
 import base64
 import hashlib
@@ -62,13 +62,13 @@ class Uploads:
         return await self.client.post(path, json=body)
 
     async def put(self, form: dict[str, Any], content: bytes) -> httpx2.Response:
-        """Upload as a client without AWS credentials does; the file comes last."""
+        """Upload like a client without AWS credentials; the file comes last."""
         async with httpx2.AsyncClient() as anybody:
             file = {"file": ("local-name.bin", content)}
             return await anybody.request(form["method"], form["url"], data=form["fields"], files=file)
 
     async def notify(self, key: str) -> None:
-        """What S3's event makes the ingest function do."""
+        """Run the ingest function with S3's event."""
         application: Application = self.api.application
         assert await handle(application, object_created_event(BUCKET, key), Deadline.after(60)) is None
 
@@ -81,7 +81,7 @@ async def uploads(
     config = settings_for(
         postgres_server.app_url,
         [tenant, f"{tenant}-other"],
-        # with a queue no worker of the server's own takes jobs away from the function
+        # with a queue the server has no worker that could claim the function's jobs
         aws=AwsSettings(uploads_bucket=BUCKET, ingestion_queue_url=Queue(aws.client("sqs"), tenant).url),
         ingestion=IngestionSettings(max_document_bytes=LIMIT),
     )
@@ -164,9 +164,9 @@ async def test_upload_policy_limits_key_size_type_and_expiry(uploads: Uploads) -
     named = {name for condition in policy["conditions"] if isinstance(condition, dict) for name in condition}
     assert set(fields) - named == {"policy", "x-amz-signature"}
     expiry = datetime.fromisoformat(policy["expiration"])
-    told = datetime.fromisoformat(form["expires_at"])
-    assert before + timedelta(minutes=14) < told <= after + timedelta(minutes=15)
-    assert told <= expiry <= told + timedelta(seconds=30)
+    stated_expiry = datetime.fromisoformat(form["expires_at"])
+    assert before + timedelta(minutes=14) < stated_expiry <= after + timedelta(minutes=15)
+    assert stated_expiry <= expiry <= stated_expiry + timedelta(seconds=30)
 
     exact = policy_of(await uploads.form("a.pdf", size_bytes=123))
     assert ["content-length-range", 123, 123] in exact["conditions"]
@@ -174,7 +174,7 @@ async def test_upload_policy_limits_key_size_type_and_expiry(uploads: Uploads) -
 
 
 async def test_upload_signature_is_sigv4_of_the_policy(uploads: Uploads) -> None:
-    """https://docs.aws.amazon.com/AmazonS3/latest/API/sigv4-authentication-HTTPPOST.html"""
+    """Format: https://docs.aws.amazon.com/AmazonS3/latest/API/sigv4-authentication-HTTPPOST.html"""
     fields = (await uploads.form())["fields"]
     access_key, date, region, service, end = fields["x-amz-credential"].split("/")
     assert (access_key, region, service, end) == ("testing", REGION, "s3", "aws4_request")
@@ -186,7 +186,7 @@ async def test_upload_signature_is_sigv4_of_the_policy(uploads: Uploads) -> None
 
 
 async def test_upload_form_includes_session_token(uploads: Uploads, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A function's credentials always have one."""
+    """A function's credentials always have a session token."""
     monkeypatch.setenv("AWS_SESSION_TOKEN", "token-of-the-session")
     form = await uploads.form()
     assert form["fields"]["x-amz-security-token"] == "token-of-the-session"

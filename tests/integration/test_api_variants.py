@@ -1,4 +1,4 @@
-"""Variants over HTTP: named, split, refused, and never mixed up, as the vendor sees it."""
+"""Variants over HTTP: by name, by split, rejected, and never mixed up, as seen by the vendor."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -37,7 +37,7 @@ SENT: dict[str | None, dict[str, Any]] = {
     "terse": {"temperature": 0.0, "max_tokens": 64, "model": "gpt-4o"},
     "bold": {"temperature": 1.2, "max_tokens": 1024, "model": "gpt-6-luna", "top_p": 0.5},
 }
-"""What the vendor gets of ``/v1/collections/{id}/query``."""
+"""Model requests of ``/v1/collections/{id}/query``."""
 GUIDES = {name: f"# {name}\n\nAbout the {name}: it is described here.\n" for name in ("kettle", "bread")}
 
 
@@ -53,7 +53,7 @@ async def openai() -> AsyncIterator[FakeOpenAI]:
 
 
 def settings(postgres_server: EmbeddedPostgres, tenants: list[str], **query: Any) -> VectorForgeConfig:
-    # A hundred questions at once want three connections each.
+    # A hundred concurrent queries need three connections each.
     return settings_for(
         postgres_server.app_url, tenants, pool_size=20, query=QuerySettings(variants=OWN, **query)
     )
@@ -156,9 +156,9 @@ async def test_unknown_variant_is_rejected_listing_available_ones(
 async def test_request_settings_override_the_variant(
     client: httpx2.AsyncClient, guides: str, openai: FakeOpenAI
 ) -> None:
-    said = {"query": "What about the kettle?", "variant": "precise", "temperature": 0.9}
-    await client.post(f"/v1/collections/{guides}/query", json=said)
-    await client.post(RAG, json=said | {"max_tokens": 2048, "top_p": None})
+    query_body = {"query": "What about the kettle?", "variant": "precise", "temperature": 0.9}
+    await client.post(f"/v1/collections/{guides}/query", json=query_body)
+    await client.post(RAG, json=query_body | {"max_tokens": 2048, "top_p": None})
     sent = [settings_sent(body) for body in openai.bodies]
     assert sent == [
         {"temperature": 0.9, "max_tokens": 500, "model": "gpt-4o"},

@@ -1,4 +1,4 @@
-"""kill -9 of a worker that embeds a collection anew: another process goes on where it was."""
+"""kill -9 of a worker that re-embeds a collection: another process continues at the same point."""
 
 import asyncio
 import subprocess
@@ -20,8 +20,7 @@ from vectorforge.db.connection import Database
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.repositories.document_repo import DocumentRepository
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
-from vectorforge.embedding_switch.repo import EmbeddingSwitchRepository
-from vectorforge.embedding_switch.types import SwitchState
+from vectorforge.embedding_switch.repo import EmbeddingSwitchRepository, SwitchState
 from vectorforge.ingestion.pipeline import IngestionPipeline
 from vectorforge.types import Collection, DistanceMetric
 from vectorforge.vectorstore.pgvector import PgVectorStore
@@ -43,7 +42,7 @@ def worker_process(url: str, stop_at: str = "") -> "Iterator[subprocess.Popen[st
 
 @dataclass
 class Change:
-    """A collection in a database of its own, whose model is being changed."""
+    """A collection in a separate database, whose model is being changed."""
 
     url: str
     admin_url: str
@@ -51,13 +50,13 @@ class Change:
     switches: EmbeddingSwitchRepository
 
     def document_order(self) -> list[str]:
-        """The texts in the order in which they are embedded: by the ids of their documents."""
+        """Return the texts in the order of embedding: by the ids of their documents."""
         with psycopg.connect(self.admin_url) as admin:
             rows = admin.execute("SELECT text FROM vectorforge.chunks ORDER BY document_id")
             return [row[0] for row in rows]
 
     def embedded(self) -> dict[str, int]:
-        """Text -> how many vectors of the new model it has."""
+        """Return the number of vectors of the new model by text."""
         with psycopg.connect(self.admin_url) as admin:
             rows = admin.execute(
                 "SELECT c.text, count(*) FROM vectorforge.chunks c"
@@ -105,10 +104,10 @@ async def test_killed_backfill_resumes_and_repeats_at_most_one_batch(change: Cha
     second_batch = order[BATCH : 2 * BATCH]
     with worker_process(change.url, stop_at=second_batch[0]) as process:
         assert process.stdout is not None
-        told = [(await asyncio.to_thread(process.stdout.readline)).strip() for _ in range(2 * BATCH)]
+        lines = [(await asyncio.to_thread(process.stdout.readline)).strip() for _ in range(2 * BATCH)]
         process.kill()  # SIGKILL, while the second batch is being embedded
         process.wait()
-    assert sorted(told) == sorted(order[: 2 * BATCH])
+    assert sorted(lines) == sorted(order[: 2 * BATCH])
     assert change.embedded() == dict.fromkeys(order[:BATCH], 1)
 
     with worker_process(change.url) as process:

@@ -1,4 +1,4 @@
-"""Processes that outlive a command: found again by number and start time, ended with those they started."""
+"""Processes that outlive a command: identified by pid and start time, ended with their children."""
 
 import json
 import os
@@ -93,22 +93,22 @@ def test_reused_pid_of_other_process_is_not_stopped(processes: BackgroundProcess
     processes.start("one", SLEEPER, log=tmp_path / "log")
     ours = processes.pid("one")
     file = tmp_path / "processes.json"
-    kept = file.read_text()
-    time.sleep(2 / os.sysconf("SC_CLK_TCK"))  # the other one has a start time of its own
+    content = file.read_text()
+    time.sleep(2 / os.sysconf("SC_CLK_TCK"))  # the other one has another start time
     with subprocess.Popen(SLEEPER) as other:
-        recorded = json.loads(kept)
-        recorded["one"]["pid"] = other.pid  # as if the number had been given again
+        recorded = json.loads(content)
+        recorded["one"]["pid"] = other.pid  # as if the pid had been reused
         file.write_text(json.dumps(recorded))
         assert not processes.is_running("one")
         assert not processes.stop("one")
         assert other.poll() is None
         other.kill()
-    file.write_text(kept)
+    file.write_text(content)
     assert psutil.pid_exists(ours)
 
 
 def test_start_without_writable_record_runs_nothing(tmp_path: Path) -> None:
-    """The program begins only when its process is on record."""
+    """The program starts only after its process is recorded."""
     processes = BackgroundProcesses(tmp_path / "missing" / "processes.json")
     with pytest.raises(FileNotFoundError):
         processes.start("one", ["/bin/touch", str(tmp_path / "ran")], log=tmp_path / "log")

@@ -1,4 +1,4 @@
-"""The benchmark's searches by size and selectivity, at a size of which the answers are known."""
+"""The benchmark's searches by size and selectivity, at a size with known answers."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ async def test_benchmark_of_small_collection_measures_all_rows_and_reuses_data(
     assert rows["tenant of 10 clustered"]["rows_wanted"] == 10
     for what, row in rows.items():
         assert row["rows_min"] == row["rows_wanted"] == min(TOP_K, row["matching"]), what
-        # So few are all compared: what exact computation finds is found.
+        # So few are all compared: the results are those of exact computation.
         assert row["recall"] == (None if "words" in what else 1.0), what
     assert 200 < rows["filter for 50 %"]["matching"] < 400
     assert rows["words only"]["p50_ms"] > 0

@@ -1,4 +1,4 @@
-"""Short forms of ``make campaign``, and that its audits see what they are for. The long ones take an hour."""
+"""Short forms of ``make campaign``, and checks that its audits detect violations. Long ones take an hour."""
 
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -26,7 +26,7 @@ from tests.campaigns.tenancy_campaign import interleave
 
 
 class EndedIndexBuild(KilledIndexBuild):
-    """Of the server that other tests use as well: one process is ended, and not all of them."""
+    """On the server that other tests use as well: ends one process instead of all of them."""
 
     async def end(self, system: System, pid: int) -> None:
         await system.fetch("SELECT pg_terminate_backend(%s)", (pid,))
@@ -42,7 +42,7 @@ ROWS: tuple[type[Fault], ...] = (
     QueueDown,
 )
 NO_BREAKER = {"llm_circuit_failures": "0", "query_timeout_s": "30", "query_log_timeout_s": "5"}
-"""A slow machine has the time it needs: how late an answer is, is the long campaign's question."""
+"""Generous, for slow machines: the long campaign checks lateness."""
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ async def system(postgres_server: Any, private_dir: Callable[[str], Path]) -> As
         yield started
 
 
-# Issue 8, point 6: each row injects its fault for real, and audits
+# Each row injects its fault for real, and audits
 async def test_fault_matrix_rows_report_no_violations(system: System) -> None:
     results = await run_faults(system, ROWS, requests=8, settings=NO_BREAKER)
     assert [(one.number, one.error, one.violations) for one in results if one.error or one.violations] == []
@@ -60,7 +60,7 @@ async def test_fault_matrix_rows_report_no_violations(system: System) -> None:
 
 
 async def test_fault_row_without_required_capability_is_reported_as_not_covered(system: System) -> None:
-    """The kernel drops packets where it may; elsewhere the row says why not, and is no pass."""
+    """The kernel drops packets where permitted; elsewhere the row reports the reason, and does not pass."""
 
     class Impatient(DroppedPackets):
         settings = NO_BREAKER | {"query_timeout_s": "1"}
@@ -79,11 +79,11 @@ async def test_interrupted_streams_have_one_final_event_each(system: System) -> 
     assert [len(one.answers) for one in results] == [2] * len(MODES)
 
 
-# Issue 8, point 5: every timeout derived from the deadline
+# Every timeout is derived from the deadline
 async def test_database_stall_before_query_ends_at_deadline(system: System) -> None:
-    """A database that accepts and never answers; its own limits are longer, and would make a 503 of it.
+    """A database that accepts and never answers; its own timeouts are longer, and would cause a 503.
 
-    At first it is one table that does not: the collection is found, and the tenant's limits are not.
+    At first only one table hangs: the collection is readable, the tenant's limits are not.
     """
     async with system.serving({"query_timeout_s": "2", "database_timeout_s": "600"}) as client:
         async with await psycopg.AsyncConnection.connect(system.admin_url) as other:
@@ -95,16 +95,16 @@ async def test_database_stall_before_query_ends_at_deadline(system: System) -> N
         answers = await Load(client, 97, 4).run()
         assert [is_refused(one, 504) for one in answers] == [True] * 4
         system.relay.heal()
-        assert all(one.is_answer for one in await Load(client, 96, 4).run())  # at once, by the same process
+        assert all(one.is_answer for one in await Load(client, 96, 4).run())  # by the same process
 
 
 async def test_audit_detects_lost_log_and_stream_without_end(system: System) -> None:
-    """The auditor is not blind: an answer that nobody logged and a stream without an end are violations."""
+    """The audit detects violations: an answer without a log row, and a stream without an end."""
 
     class NoFault(Fault):
         number, name = 99, "none"
 
-    load = Load(None, 99, 2)  # type: ignore[arg-type]  # nothing is asked
+    load = Load(None, 99, 2)  # type: ignore[arg-type]  # sends no query
     ended: tuple[str, dict[str, list[str]]] = ("done", {"degraded": []})
     load.answers = [
         Answer("never asked", streamed=True, status=200, events=[("meta", {}), ended]),
@@ -118,7 +118,7 @@ async def test_audit_detects_lost_log_and_stream_without_end(system: System) -> 
         assert expected in text
 
 
-# The log: exactly one row for each good message, the poison alone in the dead-letter queue
+# The log: exactly one row for each valid message, only the poison in the dead-letter queue
 async def test_duplicated_and_poisoned_messages_yield_exact_rows(postgres_server: Any) -> None:
     found = await deliver(postgres_server, messages=200, killed=0.1, visibility_s=1)
     assert found.doubled > 0

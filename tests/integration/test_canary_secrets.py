@@ -1,4 +1,4 @@
-"""Secrets planted in keys, addresses and errors: in no response, log line or metric, whatever goes wrong."""
+"""Secrets in keys, addresses and errors appear in no response, log line or metric, whatever fails."""
 
 import logging
 import os
@@ -28,7 +28,7 @@ from vectorforge.local.postgres import EmbeddedPostgres
 VECTORFORGE = Path(sys.executable).with_name("vectorforge")
 CANARY = "canary-7c1d9e"
 KEY = f"sk-{CANARY}-0123456789"
-DOORS: tuple[tuple[str, dict[str, Any]], ...] = (
+SURFACES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("/v1/rag/query", {"query": "kettle?"}),
     ("/v1/rag/query", {"query": "kettle?", "stream": True}),
     ("/v1/docrag/query", {"query": "kettle?", "min_score": 0.0}),
@@ -43,7 +43,7 @@ CLIENTS = ("httpx", "httpcore", "hpack")
 
 @pytest.fixture
 def logged(caplog: pytest.LogCaptureFixture) -> Callable[[], str]:
-    """All that was logged, by anybody, at any level."""
+    """Return all log records of all loggers at any level."""
     caplog.set_level(logging.DEBUG)
 
     def lines() -> str:
@@ -61,10 +61,10 @@ async def failing(url: str, tenant: str, *providers: BaseLLMProvider) -> AsyncIt
 
 
 async def shown_by(api: LiveApi, tenant: str) -> list[str]:
-    """What every door and the metrics say."""
+    """Return the output of every API surface and the metrics."""
     shown = [repr(api.application.config)]
     async with api.client(tenant) as client:
-        for path, body in DOORS:
+        for path, body in SURFACES:
             response = await client.post(path, json=body)
             shown.append(f"{response.status_code} {response.headers} {response.text}")
         read = [await client.get(path) for path in ("/metrics", "/v1/queries", "/v1/providers", "/health")]
@@ -84,10 +84,10 @@ async def test_provider_error_quoting_the_key_is_redacted(
     make_tenant: Callable[[], str],
     logged: Callable[[], str],
     vendor: type[FakeVendor],
-) -> None:  # issue 8; threat 19
+) -> None:  # threat 19
     tenant, made = make_tenant(), {FakeOpenAI: OpenAIProvider, FakeAnthropic: AnthropicProvider}[vendor]
     shown: list[str] = []
-    async with vendor() as server:  # it knows another key, and quotes ours back, as vendors do
+    async with vendor() as server:  # it has another key, and quotes ours in the error, as vendors do
         provider = made(SecretStr(KEY), base_url=server.base_url, retries=0)
         async with failing(postgres_server.app_url, tenant, provider) as api:
             async with api.client(tenant) as client:
@@ -95,9 +95,9 @@ async def test_provider_error_quoting_the_key_is_redacted(
             for status in (None, 400, 403, 500):
                 if status is not None:
                     server.api_key, server.unscripted = KEY, Failure(status, message=f"{KEY} is wrong")
-                asked = len(server.requests)
+                calls = len(server.requests)
                 shown += await shown_by(api, tenant)
-                assert len(server.requests) > asked, status
+                assert len(server.requests) > calls, status
         assert any(KEY in str(request.headers) for request in server.requests)
     check(shown, logged())
 
@@ -161,7 +161,7 @@ async def test_invalid_caller_key_is_redacted(
             {"X-Api-Key": KEY},
             {"Authorization": f"Basic {KEY}"},
         ):
-            response = await client.post(DOORS[0][0], json=DOORS[0][1], headers=headers)
+            response = await client.post(SURFACES[0][0], json=SURFACES[0][1], headers=headers)
             assert response.status_code == 401
             shown.append(f"{response.headers} {response.text}")
     check(shown, logged())

@@ -1,4 +1,4 @@
-"""No caller makes many chunks of a short text (security 27)."""
+"""A short text cannot produce many chunks (security 27)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ from vectorforge.config import IngestionSettings
 from vectorforge.local.postgres import EmbeddedPostgres
 
 WORDS = " ".join(f"word{number:04}" for number in range(900))
-"""About 8,000 characters."""
+"""Text of about 8,000 characters."""
 
 
 @pytest.mark.parametrize(

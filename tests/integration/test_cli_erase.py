@@ -1,4 +1,4 @@
-"""``vectorforge erase`` as a user runs it (issue 8, point 3)."""
+"""``vectorforge erase`` as a user runs it."""
 
 import json
 import os
@@ -20,14 +20,18 @@ CANARY = "quokkasaurus"
 
 
 class CommandLine:
-    """Runs commands as the eraser, of whom nothing else is set."""
+    """Runs commands with the eraser's settings only."""
 
     def __init__(self, database_url: str, folder: Path) -> None:
         parts = ("host", "port", "dbname")
         given = {name: value for name, value in _parsed(database_url).items() if name in parts}
         url = f"postgresql://vectorforge_eraser@/{given['dbname']}?host={given['host']}&port={given['port']}"
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("VECTORFORGE_")}
-        self._environment = {**kept, "VECTORFORGE_DATABASE_URL": url, "VECTORFORGE_ERASER_DATABASE_URL": url}
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("VECTORFORGE_")}
+        self._environment = {
+            **inherited,
+            "VECTORFORGE_DATABASE_URL": url,
+            "VECTORFORGE_ERASER_DATABASE_URL": url,
+        }
         self._folder = folder
 
     def __call__(self, *arguments: str, code: int = 0) -> Any:
@@ -69,7 +73,7 @@ async def test_document_and_tenant_are_erased_and_listed(database_url: str, tmp_
     assert erase("verify", str(file), code=1) == {"sha256": ANY, "unchanged": False}
 
     assert CANARY.encode() in dump_database(database_url)
-    erase("tenant", "local", code=2)  # nobody can be asked, and --yes is not given
+    erase("tenant", "local", code=2)  # no terminal for the confirmation, and no --yes
     tenant = erase("tenant", "local", "--yes")
     assert CANARY.encode() not in dump_database(database_url)
     listed = erase("list")["erasures"]

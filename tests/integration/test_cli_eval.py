@@ -41,10 +41,11 @@ class CommandLine:
     settings: dict[str, str] = field(default_factory=dict)
 
     def __call__(self, *arguments: str, code: int = 0) -> "subprocess.CompletedProcess[str]":
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("VECTORFORGE_")}
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("VECTORFORGE_")}
         done = subprocess.run(
             [VECTORFORGE, *arguments],
-            cwd=self.folder, env=kept | {"VECTORFORGE_DATA_DIR": str(self.folder / "data")} | self.settings,
+            cwd=self.folder,
+            env=inherited | {"VECTORFORGE_DATA_DIR": str(self.folder / "data")} | self.settings,
             capture_output=True, text=True, check=False, timeout=120,
         )  # fmt: skip
         assert done.returncode == code, done.stderr
@@ -85,7 +86,7 @@ def test_worse_configuration_exits_with_1_and_names_the_measure(vectorforge: Com
     row = next(line for line in worse.stdout.splitlines() if line.startswith("recall@10\tworse - default"))
     assert row.endswith("-1.000 [-1.000, -1.000]\t0.01\tworse: regression")
     assert "Regression: recall@10 of worse differs from default (baseline) by -1.000" in worse.stderr
-    # A tolerance of everything tolerates it.
+    # A maximal tolerance accepts it.
     vectorforge(*common, "--variant", "worse", "--baseline", "before.json", "--tolerance", "1")
 
 
@@ -112,7 +113,7 @@ MISLEADING = [
     ("Where may guests leave their cars at noon?", "parking"),
     ("What food is there in the garage's cafeteria?", "canteen"),
 ]
-"""Their words stand in other guides."""
+"""Queries whose words are in other guides."""
 
 
 def test_search_modes_are_evaluated_separately(vectorforge: CommandLine) -> None:
@@ -172,7 +173,9 @@ def test_ask_with_variant_applies_it(vectorforge: CommandLine) -> None:
     assert len(plain["sources"]) > 3
     terse = vectorforge.json("ask", "Who approves a refund?", "-c", "guides", "--variant", "terse")
     assert (terse["variant"], len(terse["sources"])) == ("terse", 2)
-    said = vectorforge.json("ask", "Who approves a refund?", "-c", "guides", "--variant", "terse", "-k", "3")
-    assert len(said["sources"]) == 3
+    answer = vectorforge.json(
+        "ask", "Who approves a refund?", "-c", "guides", "--variant", "terse", "-k", "3"
+    )
+    assert len(answer["sources"]) == 3
     refused = vectorforge("ask", "Who?", "-c", "guides", "--variant", "best", code=2)
     assert "default, precise, comprehensive, worse, terse" in refused.stderr

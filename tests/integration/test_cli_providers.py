@@ -15,13 +15,13 @@ VECTORFORGE = Path(sys.executable).with_name("vectorforge")
 
 
 async def run(*arguments: str, **settings: str) -> tuple[int, str, str]:
-    """Exit code, stdout and stderr of the command; no database is there, and none is needed."""
-    kept = {
+    """Run the command without a database; return exit code, stdout and stderr."""
+    inherited = {
         name: value for name, value in os.environ.items() if not name.startswith(("VECTORFORGE_", "AWS_"))
     }
     process = await asyncio.create_subprocess_exec(
         VECTORFORGE, "providers", *arguments,
-        env={**kept, "AWS_EC2_METADATA_DISABLED": "true", **settings},
+        env={**inherited, "AWS_EC2_METADATA_DISABLED": "true", **settings},
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     out, err = await asyncio.wait_for(process.communicate(), 60)

@@ -22,7 +22,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture
 def run(private_dir: Callable[[str], Path]) -> Iterator[Run]:
-    """Runs a command in a folder with one collection, "guides", and a model of 8 dimensions named "other"."""
+    """Run commands in a folder with one collection, "guides", and a model of 8 dimensions named "other"."""
     folder = private_dir("reembed")
     server = FakeEmbeddingsServer(dimension=8)
     thread = LoopThread(server, name="embeddings")
@@ -32,12 +32,12 @@ def run(private_dir: Callable[[str], Path]) -> Iterator[Run]:
         "VECTORFORGE_EMBEDDING_MODEL": "other",
         "VECTORFORGE_EMBEDDING_DIMENSION": "8",
     }
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("VECTORFORGE_")}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("VECTORFORGE_")}
 
     def run(*arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
             [VECTORFORGE, *arguments],
-            cwd=folder, env=kept | settings, capture_output=True, text=True, check=False, timeout=240,
+            cwd=folder, env=inherited | settings, capture_output=True, text=True, check=False, timeout=240,
         )  # fmt: skip
         assert done.returncode == code, done.stdout + done.stderr
         assert "Traceback" not in done.stderr
@@ -58,7 +58,7 @@ def test_embedding_model_is_switched_rolled_back_and_finished(run: Run) -> None:
     assert "http/other, 8 dimensions: 2 chunks" in seen.stderr
     run(*REEMBED, "status", "guides", code=2)  # nothing has begun
     refused = run(*REEMBED, "start", *by_other, code=2)
-    assert "use --yes" in refused.stderr  # nobody can be asked
+    assert "use --yes" in refused.stderr  # no terminal for the confirmation
     started = run(*REEMBED, "start", *by_other, "--yes")
     assert "ready: 2 of 2 chunks" in started.stdout
 
@@ -73,4 +73,4 @@ def test_embedding_model_is_switched_rolled_back_and_finished(run: Run) -> None:
     assert "The model change of guides has ended." in run(*REEMBED, "finish", "guides").stdout
     assert "http/other" in run("collections", "list").stdout
     assert "oiled once a month" in run("search", "How often is the chain oiled?", "-c", "guides").stdout
-    run(*REEMBED, "cancel", "guides", code=2)  # it is over
+    run(*REEMBED, "cancel", "guides", code=2)  # it has ended

@@ -66,7 +66,7 @@ def python(name: str, *arguments: str) -> list[str]:
 
 
 def scripted(vendor: FakeVendor) -> None:
-    """A model that first names a collection that is not there, then searches, then answers."""
+    """Script a model that first names a missing collection, then searches, then answers."""
     wrong = ToolCall("ask", {"query": QUESTION, "collection": "manuals"})
     search = ToolCall("semantic_search", {"query": QUESTION, "top_k": 1})
     vendor.script(

@@ -1,4 +1,4 @@
-"""Collections that are searched by vectors only keep no words, until a search mode needs them."""
+"""Collections for vector search only store no lexical terms, until a search mode needs them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -63,7 +63,7 @@ class TestWrites:
         assert (collection.search_mode, collection.keeps_words) == (SearchMode.DENSE, False)
         assert collection.terms_complete
         await write(db, collection.id, "Cats run.", "Dogs sleep.")
-        await write(db, collection.id, "Cats run.", "Birds sing.")  # one kept, one retired, one new
+        await write(db, collection.id, "Cats run.", "Birds sing.")  # one unchanged, one retired, one new
         await write(db, collection.id, "Cats run.", "Birds sing.", title="Animals")
         assert await passages_read(db) == 0
         found = await PgVectorStore(db).search(
@@ -113,7 +113,7 @@ class TestEnableWords:
         assert not await TermReader(database).step()
 
     async def test_search_change_waits_for_open_writers(self, db: TenantDatabase) -> None:
-        """Who has seen that no words are kept ends before they are read."""
+        """Writers that have seen the setting without terms end before the terms are built."""
         collection = await make(db)
         async with db.transaction() as connection:
             await connection.execute(
@@ -156,16 +156,16 @@ async def test_keeps_words_setting_is_created_and_enabled_over_http(
         made = await client.post("/v1/collections", json={"name": "vectors", "keeps_words": False})
         assert made.status_code == 201
         assert (made.json()["search_mode"], made.json()["keeps_words"]) == ("dense", False)
-        asked = {"query": "cats", "collection": "vectors"}
-        assert (await client.post("/v1/search", json=asked)).status_code == 200
+        query = {"query": "cats", "collection": "vectors"}
+        assert (await client.post("/v1/search", json=query)).status_code == 200
         for mode in ("hybrid", "lexical"):
-            refused = await client.post("/v1/search", json={**asked, "search_mode": mode})
+            refused = await client.post("/v1/search", json={**query, "search_mode": mode})
             assert refused.status_code == 422
             assert "keeps no words" in refused.text
         path = f"/v1/collections/{made.json()['id']}"
         changed = await client.patch(path, json={"search_mode": "hybrid"})
         assert changed.json()["keeps_words"] is True
-        assert (await client.post("/v1/search", json={**asked, "search_mode": "lexical"})).status_code == 200
+        assert (await client.post("/v1/search", json={**query, "search_mode": "lexical"})).status_code == 200
 
 
 async def _body(client: httpx2.AsyncClient, collection_id: object) -> dict[str, object]:

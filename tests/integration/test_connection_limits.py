@@ -26,17 +26,17 @@ PATIENCE_S = 20
 
 @pytest.fixture(scope="module")
 def address(private_dir: Callable[[str], Path]) -> Iterator[tuple[str, int]]:
-    """Of a server with a short time for headers and few connections."""
+    """Return the address of a server with a short header timeout and few connections."""
     folder = private_dir("connections")
     settings = {
         "VECTORFORGE_DATA_DIR": str(folder / "data"),
         "VECTORFORGE_HEADER_TIMEOUT_S": str(HEADER_TIMEOUT_S),
         "VECTORFORGE_MAX_CONNECTIONS": str(MAX_CONNECTIONS),
     }
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("VECTORFORGE_")}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("VECTORFORGE_")}
     process = subprocess.Popen(
         [VECTORFORGE, "up", "--port", "0", "--json", "--no-sample"],
-        cwd=folder, env=kept | settings, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        cwd=folder, env=inherited | settings, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     try:
         assert process.stdout is not None
@@ -57,7 +57,7 @@ def connect(address: tuple[str, int]) -> socket.socket:
 
 
 def read_to_end(client: socket.socket) -> bytes:
-    """Everything until the server closes; a reset is no clean end."""
+    """Read until the server closes; a reset is not a clean end."""
     received = bytearray()
     while part := client.recv(65_536):
         received += part
@@ -65,7 +65,7 @@ def read_to_end(client: socket.socket) -> bytes:
 
 
 def read_response(client: socket.socket) -> tuple[int, dict[str, object]]:
-    """Status and JSON body of one response."""
+    """Read the status and JSON body of one response."""
     received = bytearray()
     while b"\r\n\r\n" not in received:
         part = client.recv(65_536)
@@ -163,11 +163,11 @@ def test_connections_above_the_cap_are_rejected(address: tuple[str, int]) -> Non
             assert head.startswith(b"HTTP/1.1 503 ")
             assert b"retry-after:" in head.lower()
             assert json.loads(body)["code"] == "too_many_connections"
-        busy[0].sendall(REQUEST)  # those that are in stay in
+        busy[0].sendall(REQUEST)  # open connections stay open
         assert read_response(busy[0])[0] == 200
         busy.pop().close()
         give_up_at = time.monotonic() + PATIENCE_S
-        while ask(address) != 200:  # and their place is free when they have gone
+        while ask(address) != 200:  # and their slot is free after they close
             assert time.monotonic() < give_up_at
             time.sleep(0.05)
 

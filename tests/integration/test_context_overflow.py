@@ -1,4 +1,4 @@
-"""A question whose prompt the model finds too long, through the API: shortened once, else 422."""
+"""Queries whose prompt is too long for the model, over HTTP: shortened once, else 422."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
@@ -56,17 +56,17 @@ VENDORS: dict[str, tuple[type[FakeVendor], Callable[[FakeVendor], BaseLLMProvide
 
 @dataclass
 class Here:
-    """A server with six passages, and the vendor that it asks."""
+    """A server with six chunks, and its vendor."""
 
     vendor: FakeVendor
     client: httpx2.AsyncClient
 
     def sent(self, number: int) -> int:
-        """Passages in a request to the vendor, by its number."""
+        """Return the chunks in a request to the vendor, by its number."""
         return str(self.vendor.bodies[number]).count("must rise for two hours before it is baked. The") // 6
 
     async def row(self) -> dict[str, Any]:
-        """Of the last question, in the log."""
+        """Return the log row of the last query."""
         found = (await self.client.get("/v1/queries")).json()["queries"][0]["id"]
         row: dict[str, Any] = (await self.client.get(f"/v1/queries/{found}")).json()
         return row
@@ -115,7 +115,7 @@ async def test_context_overflow_retries_with_fewer_chunks(start: Start, name: st
     assert (row["outcome"], row["prompt_tokens"], row["completion_tokens"]) == ("answered", 11, 7)
     assert len(row["used_chunk_ids"]) == second
     again = (await here.client.post(RAG, json=QUESTION)).json()
-    assert again["cached"] is False  # its passages would make another prompt
+    assert again["cached"] is False  # its chunks would result in another prompt
 
 
 @pytest.mark.parametrize("name", VENDORS)
@@ -124,7 +124,7 @@ async def test_context_overflow_in_stream_retains_announced_sources(start: Start
     here.vendor.unscripted = FITS_HALF
     events = await ask_streaming(here.client, RAG, QUESTION)
     assert events[1].name == "sources"
-    assert len(events[1].data["sources"]) == len(NAMES)  # what was meant to be sent
+    assert len(events[1].data["sources"]) == len(NAMES)  # the intended request
     done = events[-1].data
     assert (events[-1].name, done["funnel"]["used"]) == ("done", here.sent(1))
     cited = [event.data for event in events if event.name == "citation"]
@@ -172,12 +172,12 @@ async def test_context_overflow_on_openai_surface_returns_openai_error(start: St
 async def test_context_overflow_drops_old_turns_before_chunks(start: Start) -> None:
     here = await start("openai")
     here.vendor.unscripted = SmallContext(1900, CITES_ALL)
-    said = [
+    errors = [
         {"role": role, "content": f"{role} number {number} " + "says a lot " * 40}
         for number in range(6)
         for role in ("user", "assistant")
     ]
-    response = await here.client.post(RAG, json={**QUESTION, "messages": said})
+    response = await here.client.post(RAG, json={**QUESTION, "messages": errors})
     assert response.status_code == 200, response.text
     first, second = (str(body) for body in here.vendor.bodies)
     assert "user number 0" in first

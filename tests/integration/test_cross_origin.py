@@ -1,4 +1,4 @@
-"""Web pages on other origins: which of them read answers, over real HTTP, behind uvicorn and on Lambda."""
+"""Cross-origin access of web pages over real HTTP, behind uvicorn and on Lambda."""
 
 import hashlib
 import json
@@ -49,13 +49,13 @@ Place: TypeAlias = Literal["uvicorn", "rest api", "function url"]
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A running server, whose tenant may send two requests a minute to what is limited."""
+    """A running server, whose tenant may send two limited requests per minute."""
 
     url: str
     tenant: str
 
     def client(self, key: str | None = None, origin: str = PAGE) -> httpx2.AsyncClient:
-        """A page's."""
+        """Return a page's client."""
         headers = {"origin": origin} | ({} if key is None else {"authorization": f"Bearer {key}"})
         return httpx2.AsyncClient(base_url=self.url, headers=headers, timeout=30)
 
@@ -268,7 +268,7 @@ async def test_listed_cross_site_page_may_use_local_server(
 async def test_page_on_other_local_port_is_rejected(
     app_url: str, make_tenant: Callable[[], str], fetch_site: str | None
 ) -> None:
-    """Browsers send a form's body and a POST without any to another port without a preflight."""
+    """Browsers send a form body or an empty POST to another port without a preflight."""
     async with local_api(app_url, make_tenant()) as (api, client):
         collection_id = (await client.post("/v1/collections", json={"name": "mine"})).json()["id"]
         documents = f"/v1/collections/{collection_id}/documents"

@@ -1,4 +1,4 @@
-"""Logging in with tokens of IAM at an endpoint that checks them as RDS does, over TLS."""
+"""Logins with IAM tokens at an endpoint that checks them as RDS does, over TLS."""
 
 import asyncio
 import hashlib
@@ -34,7 +34,7 @@ APP, LOG_WRITER = "vectorforge_app", "vectorforge_log_writer"
 
 @pytest.fixture(scope="module")
 def iam_roles(postgres_server: ObservedPostgres) -> Iterator[None]:
-    """The login roles are members of ``rds_iam``, as after migrating on RDS."""
+    """Make the login roles members of ``rds_iam``, as after migrating on RDS."""
     with psycopg.connect(postgres_server.migrator_url, autocommit=True) as connection:
         connection.execute("CREATE ROLE rds_iam NOLOGIN")
         connection.execute(f"GRANT rds_iam TO {APP}, {LOG_WRITER}".encode())
@@ -51,7 +51,7 @@ def root(tmp_path: Path) -> Path:
 async def rds(
     postgres_server: ObservedPostgres, iam_roles: None, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[FakeRds]:
-    """The endpoint; this process has the credentials "first", which IAM knows, as it knows "second"."""
+    """Start the endpoint; this process has the credentials "first", and IAM accepts "first" and "second"."""
     authority = CA()
     authority.cert_pem.write_to_path(root)
     monkeypatch.setenv("AWS_REGION", REGION)
@@ -62,7 +62,7 @@ async def rds(
 
 
 def have(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """From now on these are the credentials of this process."""
+    """Change the credentials of this process."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", name)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", f"secret of {name}")
     monkeypatch.setenv("AWS_SESSION_TOKEN", f"session of {name}")
@@ -80,7 +80,7 @@ def end_connections(rds: FakeRds) -> None:
 
 
 def signed_with(rds: FakeRds) -> list[str]:
-    """The access key of each login that was let in."""
+    """Return the access key of each accepted login."""
     return [
         login.password.partition("X-Amz-Credential=")[2].partition("%2F")[0]
         for login in rds.logins
@@ -97,7 +97,7 @@ async def test_connections_use_their_own_iam_token(
         before = signed_with(rds)
         assert len(before) > 2
         assert set(before) == {"first"}
-        # Those of the function change, and RDS takes the old ones no longer.
+        # The function's credentials change, and RDS no longer accepts the old ones.
         have(monkeypatch, "second")
         del rds.keys["first"]
         end_connections(rds)
@@ -106,7 +106,7 @@ async def test_connections_use_their_own_iam_token(
     assert [login.refused for login in rds.logins if login.refused] == []
 
 
-# SQLSTATE 28000: the token has expired on the way, or was signed with credentials that are no longer good.
+# SQLSTATE 28000: the token has expired in transit, or its credentials are no longer valid.
 async def test_rejected_token_is_replaced_and_retried(
     rds: FakeRds, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -165,7 +165,7 @@ async def test_app_and_log_writer_log_in_with_iam_tokens(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("VECTORFORGE_DATABASE_AUTH", "iam")
-    rds.keys |= keys_in(os.environ)  # those that the emulator of the queue takes
+    rds.keys |= keys_in(os.environ)  # accepted by the queue's emulator
     config = settings_for(rds.url(root, user=APP))
     settings = DatabaseSettings(database_url=config.database.database_url)
     async with Application.build(config.model_copy(update={"database": settings})) as application:
@@ -195,6 +195,7 @@ async def test_lambda_snapshot_contains_no_token_or_credentials(rds: FakeRds, ro
                 "VECTORFORGE_DEFAULT_EMBEDDING_PROVIDER": "openai",
                 "VECTORFORGE_OPENAI_API_KEY": "sk-canary",
             },
+            init_timeout_s=60.0,  # this machine is not Lambda
             snap_start=True,
         )
         async with FunctionProcess(configuration) as function:

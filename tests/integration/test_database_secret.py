@@ -1,4 +1,4 @@
-"""The app's database password in Secrets Manager: read once, and once more when the database refuses it."""
+"""The app's database password in Secrets Manager: read once, and again when the database rejects it."""
 
 import uuid
 from collections.abc import Callable, Iterator
@@ -30,14 +30,14 @@ class Rotated:
         self._migrator_url = migrator_url
 
     def exchange(self) -> str:
-        """A new password for both."""
+        """Change the password of both."""
         password = f"canary-{uuid.uuid4().hex}"
         self._aws.put_secret(self.secret_id, {"username": ROLE, "password": password})
         self.alter(password)
         return password
 
     def alter(self, password: str) -> None:
-        """Of the role alone; no connection of it stays."""
+        """Change the role's password only, and end its connections."""
         with psycopg.connect(self._migrator_url, autocommit=True) as connection:
             connection.execute(f"ALTER ROLE {ROLE} PASSWORD '{password}'".encode())
 
@@ -67,7 +67,7 @@ def url(bouncer: PgBouncer, rotated: Rotated) -> str:
 
 
 async def cut(database: Database) -> None:
-    """Have the next statement make a connection."""
+    """Make the next statement open a connection."""
     async with database.connection() as connection:
         connection.give_up()
 
@@ -81,7 +81,7 @@ async def test_rotated_password_is_read_again_on_reconnect(url: str, rotated: Ro
         await ask(database)
         assert rotated.readings == 1
         rotated.exchange()
-        await ask(database)  # connections stay
+        await ask(database)  # connections stay open
         assert rotated.readings == 1
         await cut(database)
         await ask(database)
@@ -111,7 +111,7 @@ def test_unreadable_secret_raises_and_is_not_renewed(rotated: Rotated, aws: Faul
         login("host", 5432, ROLE)
     aws.recover()
     password = login("host", 5432, ROLE)
-    assert login.renew(SecretStr("an older one"))  # somebody has read it meanwhile
+    assert login.renew(SecretStr("an older one"))  # another caller has read it meanwhile
     aws.failure = AwsFailure(503, "InternalServiceError")
     assert not login.renew(password)
     with pytest.raises(ConfigurationError, match="not the login of the role"):

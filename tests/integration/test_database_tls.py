@@ -1,4 +1,4 @@
-"""verify-full with the real driver: the right server is served, and any other is told from it and named."""
+"""verify-full with the real driver: the right server is accepted, any other rejected with its reason."""
 
 import asyncio
 import os
@@ -34,7 +34,7 @@ def authority() -> CA:
 
 @contextmanager
 def pgbouncer(directory: Path, server: ObservedPostgres, certificate: LeafCert | None) -> Iterator[int]:
-    """PgBouncer on a port of 127.0.0.1, with TLS only or without any."""
+    """Start PgBouncer on a port of 127.0.0.1, with or without TLS."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port: int = probe.getsockname()[1]
     account = pwd.getpwuid(server.data_dir.stat().st_uid)
@@ -74,7 +74,7 @@ def pgbouncer(directory: Path, server: ObservedPostgres, certificate: LeafCert |
 def port(
     postgres_server: ObservedPostgres, private_dir: Callable[[str], Path], authority: CA
 ) -> Iterator[int]:
-    """Of a server whose certificate is for ``ENDPOINT`` and signed by ``authority``."""
+    """Return the port of a server whose certificate is for ``ENDPOINT`` and signed by ``authority``."""
     if not Path(PGBOUNCER).exists() and "CI" not in os.environ:
         pytest.skip("PgBouncer is not installed: apt-get install pgbouncer")
     with pgbouncer(private_dir("tls"), postgres_server, authority.issue_cert(ENDPOINT)) as listening:
@@ -83,7 +83,7 @@ def port(
 
 @pytest.fixture(scope="module")
 def roots(authority: CA, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a Lambda bundle holds, and the authority."""
+    """Return the root certificates of a Lambda bundle and the authority."""
     folder = tmp_path_factory.mktemp("roots")
     write_database_certificates(folder)
     authority.cert_pem.write_to_path(folder / "database.pem", append=True)
@@ -96,7 +96,7 @@ def _listens(port: int) -> bool:
 
 
 def url(port: int, roots: Path | str, *, host: str = ENDPOINT, user: str = "vectorforge_app") -> str:
-    """As a function's settings hold it; hostaddr is what a name server would say."""
+    """Return the URL in a function's settings; hostaddr replaces name resolution."""
     query = f"hostaddr=127.0.0.1&sslmode=verify-full&sslrootcert={roots}"
     return f"postgresql://{user}@{host}:{port}/vectorforge?{query}"
 
@@ -110,7 +110,7 @@ async def test_trusted_server_accepts_connections(port: int, roots: Path) -> Non
 
 # Threat 25: a plaintext or forged server
 async def test_untrusted_server_is_rejected_with_advice(port: int, roots: Path, tmp_path: Path) -> None:
-    write_database_certificates(tmp_path)  # Amazon's, whose the server is not
+    write_database_certificates(tmp_path)  # Amazon's roots, which did not sign the server's certificate
     for refused, advice in {
         url(port, roots, host="db.example.com"): "another host name",
         url(port, roots, host="127.0.0.1"): "another host name",
@@ -121,7 +121,7 @@ async def test_untrusted_server_is_rejected_with_advice(port: int, roots: Path, 
     }.items():
         with pytest.raises(UntrustedDatabaseError, match=advice) as caught:
             await Database(refused).open()
-        assert caught.value.retryable  # when the server is put right, nothing has to be restarted
+        assert caught.value.retryable  # once the server is corrected, no restart is necessary
         assert "127.0.0.1" not in caught.value.message
         with pytest.raises(UntrustedDatabaseError, match=advice):
             await pending(refused)
@@ -151,7 +151,7 @@ async def test_connection_without_tls_is_rejected(
         await Database(make_conninfo(url(port, roots), sslmode="disable")).open()
 
 
-# What changes while a process lives is told from a slow server, and at once.
+# A change while a process runs is distinguished from a slow server, immediately.
 async def test_changed_server_certificate_is_reported_by_running_process(
     port: int, roots: Path, tmp_path: Path
 ) -> None:

@@ -1,4 +1,4 @@
-"""One document of many passages that are alike does not push out what another says (security 17)."""
+"""One document with many similar chunks does not displace another document (security 17)."""
 
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
@@ -13,7 +13,7 @@ from tests.support.http.live_api import add_documents, live_api, new_collection,
 from tests.support.rag.chunks import make_chunk
 from vectorforge.config import QuerySettings
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.retriever.rerank import search_capped
+from vectorforge.retriever.choice import search_chosen
 from vectorforge.vectorstore.base import NearestChunks
 
 BLOCKER = "\n\n".join(
@@ -67,13 +67,13 @@ async def test_document_cap_does_not_limit_a_single_document(
 )
 async def test_document_cap_fills_results_within_the_cap(documents: list[int], top_k: int, cap: int) -> None:
     ranked = [make_chunk(f"{place}", document_id=UUID(int=of)) for place, of in enumerate(documents)]
-    asked = []
+    requested = []
 
     async def search(wanted: int) -> NearestChunks:
-        asked.append(wanted)
+        requested.append(wanted)
         return NearestChunks(ranked[:wanted], len(ranked))
 
-    found = await search_capped(search, top_k, cap)
+    found = await search_chosen(search, top_k, per_document=cap)
     assert len(found) == min(top_k, len(ranked))
     places = [ranked.index(chunk) for chunk in found]
     assert places == sorted(set(places))
@@ -82,5 +82,5 @@ async def test_document_cap_fills_results_within_the_cap(documents: list[int], t
     if under_cap >= top_k:
         assert max(counts.values(), default=0) <= cap
     if max(Counter(documents[:top_k]).values(), default=0) <= cap:
-        assert asked == [top_k]
+        assert requested == [top_k]
         assert places == list(range(len(found)))

@@ -1,4 +1,4 @@
-"""Deletions by a filter, and of what a file has left out: in steps, in one order of locks, beside writers."""
+"""Deletions by filter and of removed lines of a file: in steps, in one lock order, during writes."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -19,7 +19,7 @@ from vectorforge.types import ChunkDraft, DistanceMetric, DocumentDraft
 from vectorforge.vectorstore.pgvector import PgVectorStore
 
 OLD = {"kind": "old"}
-# Without passages, which the steps count by what their document says.
+# Without chunks, which the steps count by their documents' counters.
 _INSERT = """
 INSERT INTO vectorforge.documents
     (tenant_id, id, collection_id, source, parent_source, media_type, metadata, text, size_chars,
@@ -72,7 +72,7 @@ class Shelf:
 
     @asynccontextmanager
     async def holding(self, source: str) -> AsyncIterator[Callable[[str], Any]]:
-        """A writer that has locked a document, and can lock others."""
+        """Start a writer that has locked a document, and can lock others."""
         lock = "SELECT id FROM vectorforge.documents WHERE tenant_id = %s AND source = %s FOR UPDATE"
         async with self.db.transaction() as connection:
 
@@ -90,7 +90,7 @@ async def shelf(tenant_db: TenantDatabase) -> Shelf:
 
 @pytest.fixture
 def until_waiting(postgres_server: EmbeddedPostgres) -> Callable[[str], Any]:
-    """Waits until a statement with these words waits for a lock."""
+    """Wait until a statement with these words waits for a lock."""
 
     async def wait(words: str) -> None:
         found = "wait_event_type = 'Lock' AND position(%s IN query) > 0"
@@ -107,7 +107,7 @@ async def test_deletion_step_is_limited_to_200_documents_or_2000_chunks(shelf: S
     await shelf.add(*(f"a{number:03}" for number in range(450)))
     await shelf.add("b1", "b2", "b3", chunks=1_500)
     await shelf.add("c", kind="new")
-    # 50 without passages, and one with; with the next one they would be too many
+    # 50 without chunks, and one with; the next one would exceed the limit
     assert [await shelf.delete() for _ in range(6)] == [200, 200, 51, 1, 1, 0]
     assert await shelf.sources() == ["c"]
 
@@ -116,14 +116,14 @@ async def test_deletion_timeout_reports_remaining_and_continues(
     app_url: str, make_tenant: Callable[[], str]
 ) -> None:
     tenant = make_tenant()
-    hurried = QuerySettings(query_timeout_s=1e-6)  # over after the first step, however fast
+    hurried = QuerySettings(query_timeout_s=1e-6)  # ends after the first step, however fast
     async with live_api(settings_for(app_url, [tenant], query=hurried)) as api, api.client(tenant) as client:
         shelf = await Shelf.of(api.application.database.for_tenant(tenant))
         await shelf.add(*(f"{number:03}" for number in range(450)))
         await shelf.add("new", kind="new")
         path = f"/v1/collections/{shelf.id}/documents/delete"
-        told = [(await client.post(path, json={"filters": OLD})).json() for _ in range(4)]
-        assert told == [
+        responses = [(await client.post(path, json={"filters": OLD})).json() for _ in range(4)]
+        assert responses == [
             {"matched": 450, "deleted": 200, "remaining": 250},
             {"matched": 250, "deleted": 200, "remaining": 50},
             {"matched": 50, "deleted": 50, "remaining": 0},
@@ -165,7 +165,7 @@ async def test_concurrent_deletions_delete_each_document_once(shelf: Shelf) -> N
 
 
 async def test_concurrent_writers_and_deletion_leave_no_orphan_chunks(shelf: Shelf) -> None:
-    """Each document is the last that was written of it, or deleted; its passages go with it."""
+    """Each document is its last written version, or deleted together with its chunks."""
     names = [f"{number:02}" for number in range(12)]
 
     async def write(order: list[str]) -> None:
@@ -204,7 +204,7 @@ async def test_concurrent_writers_and_deletion_leave_no_orphan_chunks(shelf: She
 async def test_documents_are_locked_in_source_order(
     shelf: Shelf, until_waiting: Callable[[str], Any], kind: str
 ) -> None:
-    """They lie in another order; who locked as they lie would form a ring with the writer here."""
+    """Their physical order differs; locking in that order would deadlock with this writer."""
     await shelf.add("c")
     await shelf.add("b")
     await shelf.add("a")

@@ -1,4 +1,4 @@
-"""Dry runs: the exact request that the vendor gets later, and nothing sent, stored or logged."""
+"""Dry runs: the exact request to the vendor, without sending, storing or logging."""
 
 import json
 from collections.abc import AsyncIterator, Callable
@@ -68,17 +68,17 @@ async def vendor_api(
             yield vendor, api, tenant
 
 
-@pytest.mark.parametrize("door", ["rag", "collection"])
+@pytest.mark.parametrize("surface", ["rag", "collection"])
 @pytest.mark.parametrize("stream", [False, True])
 async def test_dry_run_matches_the_later_request(
-    vendor_api: tuple[FakeVendor, LiveApi, str], door: str, stream: bool
+    vendor_api: tuple[FakeVendor, LiveApi, str], surface: str, stream: bool
 ) -> None:  # N11
     vendor, api, tenant = vendor_api
     async with api.client(tenant) as client:
         collection = await new_collection(client)
         await add_documents(client, collection, **TEXTS)
         conversation = (await client.post("/v1/conversations")).json()["id"]
-        path = "/v1/rag/query" if door == "rag" else f"/v1/collections/{collection}/query"
+        path = "/v1/rag/query" if surface == "rag" else f"/v1/collections/{collection}/query"
         body: dict[str, Any] = {
             "query": "How hot is the “bread”?",
             "conversation_id": conversation,
@@ -86,18 +86,18 @@ async def test_dry_run_matches_the_later_request(
         }
         first = await client.post(path, json={"query": "Which kettle?", "conversation_id": conversation})
         assert first.status_code == 200, first.text
-        asked, logged = len(vendor.requests), (await client.get("/v1/queries")).json()["queries"]
+        calls, logged = len(vendor.requests), (await client.get("/v1/queries")).json()["queries"]
 
         dry = (await client.post(path, json={**body, "stream": stream, "dry_run": True})).json()
 
-        assert len(vendor.requests) == asked  # no model was asked
+        assert len(vendor.requests) == calls  # no model was called
         assert (await client.get("/v1/queries")).json()["queries"] == logged
         assert (await client.get(f"/v1/conversations/{conversation}")).json()["message_count"] == 2
         if stream:
             await ask_streaming(client, path, body)
         else:
             await client.post(path, json=body)
-    real = vendor.requests[asked].body
+    real = vendor.requests[calls].body
     assert without_number(dry["request"]) == without_number(real)
     assert dry["request_sha256"] == request_hash(real)
     assert dry["history_messages"] == 2

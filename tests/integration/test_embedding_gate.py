@@ -1,4 +1,4 @@
-"""A new embedding model answers only when it finds what the old one finds; the exchange costs no question."""
+"""A new embedding model is used only when it finds the same as the old one; the switch fails no query."""
 
 import asyncio
 import hashlib
@@ -24,7 +24,7 @@ QUESTIONS = [f"Where is the {word} kept?" for word in WORDS]
 
 
 class MeaninglessEmbedder(HashingEmbedder):
-    """Vectors that say nothing of their texts, and differ."""
+    """Distinct vectors that are unrelated to their texts."""
 
     async def _call_api(self, texts: Sequence[str], model: str) -> Sequence[Vector]:
         await super()._call_api(texts, model)
@@ -36,7 +36,7 @@ class MeaninglessEmbedder(HashingEmbedder):
 
 
 class Room:
-    """A tenant at the API, with a collection of one passage a word."""
+    """A tenant at the API, with a collection of one chunk per word."""
 
     def __init__(self, api: LiveApi, client: httpx2.AsyncClient, collection_id: str) -> None:
         self.api = api
@@ -95,7 +95,7 @@ async def room(app_url: str, make_tenant: Callable[[], str]) -> AsyncIterator[Ro
 
 
 class Load:
-    """Searches, answers and documents, until ``over`` is set; a failure of one fails the test."""
+    """Search, query and ingest until ``over`` is set; a failure fails the test."""
 
     def __init__(self, room: Room) -> None:
         self.room = room
@@ -138,7 +138,7 @@ class Load:
             self.over.set()
 
     async def taken(self, step: str, status: int = 200) -> None:
-        """A step is refused while a passage that has just come lacks a vector, or its writer is at it."""
+        """Take a step, which is rejected while a new chunk lacks a vector or is being written."""
         body = {"skip_comparison": True} if step == "/switch" else None
         async with asyncio.timeout(30):
             while True:
@@ -150,7 +150,7 @@ class Load:
 
 
 async def test_embedding_switch_under_load_fails_no_query(room: Room) -> None:  # N15, D13
-    """No question fails, and each finds its passage, by whichever model."""
+    """No query fails, and each finds its chunk, with either model."""
     load = Load(room)
     async with asyncio.timeout(120), asyncio.TaskGroup() as group:
         for seed in range(4):
@@ -187,7 +187,7 @@ async def test_switch_to_good_model_passes_with_logged_queries(room: Room) -> No
     assert seen.json()["state"] == "ready"
     comparison = seen.json()["comparison"]
     assert (comparison["questions"], comparison["judged"], comparison["passed"]) == (5, 0, True)
-    assert comparison["k"] == len(WORDS) // 5  # fewer than 10 of so few passages, or chance would agree
+    assert comparison["k"] == len(WORDS) // 5  # fewer than 10, to exclude chance
     assert comparison["overlap"] > 0.6
     assert (await room.post("/switch")).json()["state"] == "switched"
 

@@ -1,4 +1,4 @@
-"""The local model behind an OpenAI-shaped endpoint, asked by the provider that functions have."""
+"""The local model behind an OpenAI-compatible endpoint, used by the functions' provider."""
 
 import socket
 import subprocess

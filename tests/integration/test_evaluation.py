@@ -1,4 +1,4 @@
-"""Question sets asked of a real collection: what is measured, compared, stored and shown."""
+"""Question sets against a real collection: measured, compared, stored and shown."""
 
 import json
 import re
@@ -19,10 +19,9 @@ from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.config import QuerySettings
 from vectorforge.errors import InvalidInputError, LLMError
 from vectorforge.evaluation.comparison import Baseline, Summary, summarize
-from vectorforge.evaluation.metrics import measures_at
+from vectorforge.evaluation.metrics import Bootstrap, measures_at
 from vectorforge.evaluation.questions import Question, QuestionSet, Relevant
 from vectorforge.evaluation.report import render_report
-from vectorforge.evaluation.resampling import Bootstrap
 from vectorforge.evaluation.run import Evaluation, Outcome, Plan
 from vectorforge.ingestion.types import DocumentStatus
 from vectorforge.llm.providers.openai import OpenAIProvider
@@ -104,9 +103,9 @@ async def test_retrieval_evaluation_uses_no_model_and_no_log(
         assert ranked == dict.fromkeys(ranked, 1.0), scored.question.text
         assert "answer_containment" not in scored.values
         assert scored.values["latency_ms"] > 0
-        assert scored.found[0].relevant
-        assert not any(found.relevant for found in scored.found[1:])
-    assert {len(scored.found) for scored in narrow.scored} == {1}
+        assert scored.chunks[0].relevant
+        assert not any(found.relevant for found in scored.chunks[1:])
+    assert {len(scored.chunks) for scored in narrow.scored} == {1}
 
 
 async def test_answer_evaluation_measures_citations_containment_and_cost(
@@ -115,7 +114,7 @@ async def test_answer_evaluation_measures_citations_containment_and_cost(
     outcome = await evaluate(services, collection, plan())
     assert len(openai.bodies) == 8
     for number, scored in enumerate(outcome.runs[0].scored):
-        assert scored.values["citation_precision"] == 0.5  # [Source 1] is right, [Source 9] is nothing
+        assert scored.values["citation_precision"] == 0.5  # [Source 1] is right, [Source 9] does not exist
         assert scored.values["answer_containment"] == float(number == 3)
         assert scored.values["tokens"] == 18
     figures = summary_of(outcome).figures["default"]
@@ -210,7 +209,7 @@ async def test_failed_question_scores_zero_and_evaluation_continues(
 async def test_unavailable_model_aborts_the_evaluation(
     services: TenantServices, collection: Collection, openai: FakeOpenAI
 ) -> None:
-    openai.script(*[Failure(500)] * 50)  # each question gets passages instead of an answer
+    openai.script(*[Failure(500)] * 50)  # each query gets chunks instead of an answer
     with pytest.raises(LLMError, match="8 answers in a row"):
         await evaluate(services, collection, plan("default", "narrow", parallel=3))
     assert len(openai.bodies) < 12
@@ -247,7 +246,7 @@ async def test_report_is_self_contained_and_lists_largest_losses(
     assert "✓ relevant" in text
     bars = re.findall(r'<svg [^>]*aria-label="recall@10: default ([\d.]+) [^"]*; nothing ([\d.]+) ', page)
     assert bars == [("1.000", "0.000")]
-    assert len(re.findall(r'class="loss"', page)) >= 8  # a line for each question that lost
+    assert len(re.findall(r'class="loss"', page)) >= 8  # a line for each query with a lower score
 
 
 def test_baseline_json_round_trips(tmp_path: Path) -> None:

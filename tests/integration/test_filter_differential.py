@@ -1,4 +1,4 @@
-"""10,000 random filters: in PostgreSQL and in memory they keep what the reference evaluator keeps."""
+"""10,000 random filters: PostgreSQL and memory match the same chunks as the reference evaluator."""
 
 import json
 import random
@@ -25,12 +25,12 @@ from vectorforge.vectorstore.pgvector import PgVectorStore
 
 SEEDS = range(10)
 FILTERS = 1_000
-"""For each seed."""
+"""Filters for each seed."""
 CHUNKS = 100
 SEARCHED = 25
-"""Filters of each seed that are also searched with, in every way there is."""
+"""Filters of each seed that are also used in searches, with every plan."""
 STATEMENT_CHARS = 13_000
-"""Of the conditions in one statement; more than 16 KB would pin a connection of RDS Proxy (C34)."""
+"""Bytes of the conditions in one statement; more than 16 KB would pin a connection of RDS Proxy (C34)."""
 OPERATORS = ["$eq", "$ne", "$gt", "$gte", "$lt", "$lte", "$in", "$nin", "$exists", "$contains"]
 
 
@@ -42,12 +42,12 @@ class Stored:
     memory: InMemoryVectorStore
     collection_id: UUID
     metadata: Sequence[Mapping[str, Any]]
-    """Of the chunk at each position."""
+    """Metadata of the chunk at each position."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A filter, and at which positions it holds by the reference."""
+    """A filter, and the positions that match by the reference."""
 
     filters: Mapping[str, Any]
     expected: Sequence[bool]
@@ -76,7 +76,7 @@ def reference(filters: Mapping[str, Any], metadata: Sequence[Mapping[str, Any]])
 
 
 def statements(cases: Sequence[Case]) -> Iterator[tuple[Sequence[Case], str, dict[str, Any]]]:
-    """Statements with a column for each filter, as many as fit."""
+    """Yield statements with a column for each filter, as many as fit."""
     columns: list[str] = []
     params: dict[str, Any] = {}
     begun = 0
@@ -107,18 +107,18 @@ async def test_sql_filter_matches_reference_evaluator(
             {**params, "tenant": stored.db.tenant_id, "collection": stored.collection_id},
         )
         assert len(rows) == CHUNKS
-        for case, kept in zip(part, zip(*(row.values() for row in rows), strict=True), strict=True):
-            if list(kept) != list(case.expected):
-                raise AssertionError(difference(case, kept, stored, seed))
+        for case, matched_rows in zip(part, zip(*(row.values() for row in rows), strict=True), strict=True):
+            if list(matched_rows) != list(case.expected):
+                raise AssertionError(difference(case, matched_rows, stored, seed))
             compared += 1
     assert compared == FILTERS
 
 
-def difference(case: Case, kept: Sequence[object], stored: Stored, seed: int) -> str:
-    wrong = next(n for n in range(CHUNKS) if kept[n] is not case.expected[n])
+def difference(case: Case, matched_rows: Sequence[object], stored: Stored, seed: int) -> str:
+    wrong = next(n for n in range(CHUNKS) if matched_rows[n] is not case.expected[n])
     return (
         f"seed {seed}: {json.dumps(case.filters)} on {json.dumps(stored.metadata[wrong])} "
-        f"is {kept[wrong]} in SQL and {case.expected[wrong]} by the reference"
+        f"is {matched_rows[wrong]} in SQL and {case.expected[wrong]} by the reference"
     )
 
 
@@ -149,7 +149,7 @@ async def test_filtered_search_matches_reference_evaluator(
 
 
 def test_generated_filters_distinguish_chunks() -> None:
-    """One that holds for all or for none says little: half of them, with every operator, hold for some."""
+    """Filters that match all or none prove little: half of them, with every operator, match some."""
     deciding: Counter[str] = Counter()
     total = 0
     for seed in SEEDS:

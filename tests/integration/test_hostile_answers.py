@@ -1,7 +1,7 @@
-"""An answer of repeated triggers on a real server: everybody else is served while it is read.
+"""An answer of repeated triggers on a real server: other clients are served while it is processed.
 
-Who gets ahead is told by order, not by a clock: what was asked after the hostile answer began is answered
-before that one ends. A loop that reads it in one go answers nobody meanwhile.
+Progress is measured by order, not by a clock: queries sent after the hostile answer began are answered
+before it ends. An event loop that processes it in one go answers none meanwhile.
 """
 
 import asyncio
@@ -31,35 +31,35 @@ from vectorforge.local.postgres import EmbeddedPostgres
 
 RAG = "/v1/rag/query"
 LENGTH = 491_520
-"""Characters; a quarter of it once blocked the process for minutes. ``SERVED`` queries take less time."""
+"""Characters; a quarter of it once blocked the process for minutes. ``SERVED`` queries are faster."""
 MAX_TOKENS = 16_384
 HOSTILE = "Hostile question about dough?"
 SLOWEST = "](&"
-"""Read at about 25 microseconds a character, so that the longest answer takes many times ``TIMEOUT_S``."""
+"""Processed at about 25 microseconds per character: the longest answer takes many times ``TIMEOUT_S``."""
 UNITS = ("a.", "<a ", "![x](", "](((((", '<a href="', "[1]")
 LONGEST = 1_048_576
-"""Characters that are taken of an answer with ``MAX_TOKENS``."""
+"""Characters processed of an answer with ``MAX_TOKENS``."""
 TIMEOUT_S = 0.5
-"""Much less than reading the longest answer of ``SLOWEST`` takes."""
+"""Much less than the processing time of the longest answer of ``SLOWEST``."""
 PIECE = 4_096
 """Characters of an event of the vendor's stream."""
 SERVED = 3
-"""Requests of others, one after another, while the hostile answer is read."""
+"""Sequential requests of others while the hostile answer is processed."""
 
 
 @dataclass
 class Surroundings:
-    """Two tenants of one server, whose model is hostile to the first one."""
+    """Two tenants of one server, whose model sends the first one hostile answers."""
 
     api: LiveApi
     vendor: FakeOpenAI
     hostile: httpx2.AsyncClient
     other: httpx2.AsyncClient
     served: int = 0
-    """Requests of the other tenant that were answered."""
+    """Number of answered requests of the other tenant."""
 
     def repeat(self, unit: str, length: int = LENGTH, *, usage: tuple[int, int] | None = (10, 10)) -> None:
-        """Have the model answer the hostile question with this, over and over."""
+        """Let the model answer the hostile query with this text, repeated."""
         text = (unit * (length // len(unit) + 1))[:length]
         texts = tuple(text[start : start + PIECE] for start in range(0, length, PIECE))
 
@@ -69,7 +69,7 @@ class Surroundings:
         self.vendor.unscripted = decide
 
     async def last_text_and_end(self) -> tuple[int, int]:
-        """Requests of others answered before the last text of the streamed answer, and before its end."""
+        """Return the requests of others answered before the last text of the stream, and before its end."""
         body = {"query": HOSTILE, "max_tokens": MAX_TOKENS, "stream": True}
         last_text = 0
         async with self.hostile.stream("POST", RAG, json=body, timeout=120) as response:
@@ -78,8 +78,8 @@ class Surroundings:
                     last_text = self.served
         return last_text, self.served
 
-    async def asked(self) -> None:
-        """Wait until the model was asked the hostile question."""
+    async def until_requested(self) -> None:
+        """Wait until the model has received the hostile query."""
         async with asyncio.timeout(30):
             while not any(HOSTILE in str(body) for body in self.vendor.bodies):  # noqa: ASYNC110 - a fake's list
                 await asyncio.sleep(0)
@@ -101,7 +101,7 @@ async def start(
             for client in clients:
                 guide = "Let the dough rise for two hours before baking it."
                 await add_documents(client, await new_collection(client), bread=guide)
-                await client.post(RAG, json={"query": "How long must it rise?"})  # loads what loads late
+                await client.post(RAG, json={"query": "How long must it rise?"})  # loads lazy modules
             return Surroundings(api, vendor, hostile=clients[0], other=clients[1])
 
         yield make
@@ -115,7 +115,7 @@ async def ask(here: Surroundings, *, streamed: bool) -> list[ReceivedEvent] | ht
 
 
 async def served_until(here: Surroundings, hostile: "asyncio.Task[Any]", most: int) -> int:
-    """Requests of others that are answered, one after another, before the hostile one is; at most so many."""
+    """Return the sequential requests of others answered before the hostile one, up to ``most``."""
     ahead = 0
     while not hostile.done() and ahead < most:
         assert (await here.other.get("/health")).status_code == 200
@@ -124,7 +124,7 @@ async def served_until(here: Surroundings, hostile: "asyncio.Task[Any]", most: i
     return ahead
 
 
-# Issue 16 A
+# A long answer must not block the event loop
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("unit", UNITS)
 async def test_hostile_answer_does_not_block_other_requests(
@@ -133,7 +133,7 @@ async def test_hostile_answer_does_not_block_other_requests(
     here = await start()
     here.repeat(unit)
     hostile = asyncio.create_task(ask(here, streamed=streamed))
-    await here.asked()
+    await here.until_requested()
     ended: list[str] = []
     hostile.add_done_callback(lambda _: ended.append("hostile"))
     question = asyncio.create_task(here.other.post(RAG, json={"query": "How long must the dough rise?"}))
@@ -146,20 +146,20 @@ async def test_hostile_answer_does_not_block_other_requests(
     assert ended == ["other", "hostile"]
 
 
-# Issue 16 A: tokens that the vendor did not count are counted between the last text and the end
+# Tokens that the vendor did not count are counted between the last text and the end
 async def test_token_count_of_long_answer_does_not_block_other_requests(
     start: Callable[..., Any],
 ) -> None:
     here = await start()
     here.repeat("a,b ", LONGEST, usage=None)
     hostile = asyncio.create_task(here.last_text_and_end())
-    await here.asked()
+    await here.until_requested()
     await served_until(here, hostile, most=10**9)
     last_text, end = await hostile
     assert end - last_text >= SERVED
 
 
-# Issue 16 A: without pauses nothing could end it
+# Without pauses it could not be ended
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 async def test_hostile_answer_ends_at_its_own_deadline(start: Callable[..., Any], streamed: bool) -> None:
     here = await start(query_timeout_s=TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""A request that comes again under its Idempotency-Key gets the answer of the first: one log, one bill."""
+"""A repeated request with its Idempotency-Key gets the first one's answer: logged and charged once."""
 
 import asyncio
 import subprocess
@@ -31,7 +31,7 @@ from vectorforge.limits.settings import Limits, TenantLimits
 COMPLETION = {"model": "vectorforge/default", "messages": [{"role": "user", "content": ASKED}]}
 RESPONSE = {"model": "vectorforge/default", "input": ASKED}
 CHAT = {"id": "1", "messages": [{"id": "1", "role": "user", "parts": [{"type": "text", "text": ASKED}]}]}
-DOORS: list[tuple[str, dict[str, Any]]] = [
+SURFACES: list[tuple[str, dict[str, Any]]] = [
     (RAG, QUESTION),
     (RAG, STREAM),
     (RAG, {**STREAM, "resumable": True}),
@@ -60,7 +60,7 @@ async def servers(app_url: str, tenants: tuple[str, str]) -> AsyncIterator[Keyed
 
 
 def assert_one_answer(responses: list[httpx2.Response]) -> None:
-    """One of them is the answer, the others repeat it."""
+    """Check that one response is the answer and the others repeat it."""
     assert [response.status_code for response in responses] == [200] * len(responses), responses[-1].text
     assert len({response.content for response in responses}) == 1
     assert len({response.headers["content-type"] for response in responses}) == 1
@@ -70,7 +70,7 @@ def assert_one_answer(responses: list[httpx2.Response]) -> None:
 
 # Fault 44
 class TestReplay:
-    @pytest.mark.parametrize(("path", "body"), DOORS)
+    @pytest.mark.parametrize(("path", "body"), SURFACES)
     async def test_sequential_requests_with_one_key_replay_one_answer(
         self, servers: KeyedServers, path: str, body: dict[str, Any]
     ) -> None:
@@ -170,7 +170,7 @@ class TestStoredBytes:
 
 
 async def stored_bytes(servers: KeyedServers) -> list[int]:
-    """Bytes of each part of an answer that is stored for the tenant."""
+    """Return the bytes of each stored part of an answer."""
     db = servers.database.for_tenant(servers.tenant)
     rows = await db.fetch_all(
         "SELECT octet_length(events) AS size FROM vectorforge.answer_stream_batches WHERE tenant_id = %s",

@@ -68,10 +68,10 @@ async def staff(
         yield staff
 
 
-# C-001 C-008 C-025: from the tables of PostgreSQL to passages of each profile
+# C-001 C-008 C-025: from PostgreSQL's tables to chunks of each profile
 async def test_table_rows_become_profiles(staff: Staff) -> None:
     summary = await staff.ingest()
-    assert summary.row()[1:5] == (121, 120, 1, 0)  # 900 has nothing to say, before and after
+    assert summary.row()[1:5] == (121, 120, 1, 0)  # 900 has no text, before and after
     assert await staff.texts(1) == {
         (SourceType.SUMMARY, "1"): "Person 1 bakes",
         (SourceType.EXPERIENCE, "120"): "# Job 120, Acme\n\nSince 2020-01-01",
@@ -82,7 +82,7 @@ async def test_table_rows_become_profiles(staff: Staff) -> None:
     assert await staff.texts(900) == {}
 
 
-# C-010 C-025: what changed is replaced, what did not is not embedded, documents stay
+# C-010 C-025: changed rows are replaced, unchanged ones not embedded, documents stay
 async def test_reingest_after_changes_updates_changed_rows_only(staff: Staff) -> None:
     await staff.ingest()
     ingestion = await staff.session.services.profiles.ingestion()

@@ -1,4 +1,4 @@
-"""Rows of a real PostgreSQL to documents, as ``vectorforge ingest --from-postgres`` does it."""
+"""Rows of a real PostgreSQL become documents, as by ``vectorforge ingest --from-postgres``."""
 
 import json
 import os
@@ -18,6 +18,7 @@ from tests.support.http.live_api import build_application
 from tests.support.vendors.hashing_embedder import HashingEmbedder
 from vectorforge.bootstrap import Application
 from vectorforge.cli.ingest.rows import RowsSummary, RowsToIngest, ingest_rows
+from vectorforge.cli.options import RowOptions
 from vectorforge.cli.session import Session
 from vectorforge.cli.terminal import Terminal
 from vectorforge.config import DatabaseSettings, VectorForgeConfig
@@ -37,7 +38,7 @@ SECRET = "hunter2-is-secret"
 
 @dataclass
 class Shop:
-    """A source database, and the session and collection its rows go into."""
+    """A source database, and the session and collection for its rows."""
 
     dsn: str
     session: Session
@@ -49,20 +50,15 @@ class Shop:
 
     async def ingest(self, **options: Any) -> RowsSummary:
         wanted: dict[str, Any] = {
-            "query": None,
             "table": None if "query" in options else "articles",
-            "name": None,
-            "key": "id",
             "text": ["body"],
             "updated": "changed_at",
             "title": "headline",
-            "metadata": ["price", "tags", "details"],
-            "delete": False,
-            "everything": False,
+            "metadata_column": ["price", "tags", "details"],
         }
         dsn = options.pop("dsn", self.dsn)
         labels = options.pop("labels", None)
-        rows = RowsToIngest.of_options(dsn, **{**wanted, **options})
+        rows = RowsToIngest.of_options(dsn, RowOptions(**{**wanted, **options}))
         return await ingest_rows(
             Terminal(json_output=True), self.session, self.collection, rows, labels=labels
         )
@@ -80,10 +76,6 @@ class Shop:
         embedder = self.session.application.embedding_registry.get("hashing")
         assert isinstance(embedder, HashingEmbedder)
         return embedder
-
-    @property
-    def embedded(self) -> list[str]:
-        return self.embedder.texts
 
 
 @pytest.fixture
@@ -111,57 +103,57 @@ async def test_table_rows_become_documents_with_metadata(shop: Shop) -> None:
     assert best.chunk.metadata["details"] == {"colour": "red"}
 
 
-# Issue 7, point 4: short rows share requests to the model
+# Short rows share requests to the model
 async def test_table_rows_share_embedding_requests(shop: Shop) -> None:
     await shop.ingest()
     assert sum(shop.embedder.requests) == 250
     assert len(shop.embedder.requests) <= 10
 
 
-# Incremental: only new and changed rows are read and embedded, whatever their times are
+# Incremental: only new and changed rows are read and embedded, regardless of their times
 async def test_reingest_embeds_changed_rows_only(shop: Shop) -> None:
     await shop.ingest()
-    shop.embedded.clear()
+    shop.embedder.texts.clear()
     again = await shop.ingest()
     assert (again.skipped, again.row()[1]) == (250, 0)
-    assert shop.embedded == []
+    assert shop.embedder.texts == []
 
     shop.sql("UPDATE articles SET body = 'New words', changed_at = now() WHERE id = 3")
-    # committed late: its time is older than others that have been seen
+    # committed late: its time is older than others already read
     shop.sql("UPDATE articles SET body = 'Late words', changed_at = '2020-01-01' WHERE id = 4")
     shop.sql("INSERT INTO articles (id, body, changed_at) VALUES (900, 'Old but new', '2019-01-01')")
     shop.sql("UPDATE articles SET body = 'Nobody told' WHERE id = 5")
     changed = await shop.ingest()
     assert (changed.skipped, changed.row()[1:5]) == (248, (3, 3, 0, 0))
-    assert sorted(shop.embedded) == ["Article 3\nNew words", "Article 4\nLate words", "Old but new"]
+    assert sorted(shop.embedder.texts) == ["Article 3\nNew words", "Article 4\nLate words", "Old but new"]
 
     everything = await shop.ingest(everything=True)
     assert everything.row()[1:5] == (251, 1, 250, 0)
-    assert shop.embedded[-1] == "Article 5\nNobody told"
+    assert shop.embedder.texts[-1] == "Article 5\nNobody told"
 
 
-# Other columns, other labels: what was made otherwise is made anew
+# Other columns, other labels: affected documents are rebuilt
 async def test_changed_mapping_reingests_all_rows(shop: Shop) -> None:
     await shop.ingest()
-    assert (await shop.ingest(metadata=["price"])).row()[2] == 250
-    assert (await shop.ingest(metadata=["price"])).skipped == 250
-    assert (await shop.ingest(metadata=["price"], labels={"shop": "north"})).skipped == 0
+    assert (await shop.ingest(metadata_column=["price"])).row()[2] == 250
+    assert (await shop.ingest(metadata_column=["price"])).skipped == 250
+    assert (await shop.ingest(metadata_column=["price"], labels={"shop": "north"})).skipped == 0
 
 
 async def test_rows_without_timestamp_are_compared_by_text(shop: Shop) -> None:
     await shop.ingest(updated=None)
-    shop.embedded.clear()
+    shop.embedder.texts.clear()
     shop.sql("UPDATE articles SET body = 'New words' WHERE id = 3")
     summary = await shop.ingest(updated=None)
     assert summary.row()[1:5] == (250, 1, 249, 0)
-    assert shop.embedded == ["Article 3\nNew words"]
+    assert shop.embedder.texts == ["Article 3\nNew words"]
 
 
-# Deletions only when they are asked for, and only of these rows
+# Deletions only on request, and only of these rows
 async def test_deleted_rows_are_removed_only_with_delete_option(shop: Shop) -> None:
     shop.sql("DELETE FROM articles WHERE id > 4")
     await shop.ingest()
-    await shop.ingest(name="others", query="SELECT * FROM articles WHERE id = 1", table=None)
+    await shop.ingest(source_name="others", query="SELECT * FROM articles WHERE id = 1", table=None)
     shop.sql("DELETE FROM articles WHERE id = 1")
     shop.sql("UPDATE articles SET body = ' ', changed_at = now() WHERE id = 2")
     summary = await shop.ingest()
@@ -177,7 +169,12 @@ async def test_arbitrary_select_query_is_ingested(shop: Shop) -> None:
         FROM articles WHERE id % 2 = 1 AND id < 6; -- odd ones
     """.replace("; -- odd ones", " -- odd ones")
     summary = await shop.ingest(
-        query=query, key="the key", text=["body", "footnote"], title=None, updated=None, metadata=["first"]
+        query=query,
+        key="the key",
+        text=["body", "footnote"],
+        title=None,
+        updated=None,
+        metadata_column=["first"],
     )
     assert summary.row()[1:5] == (3, 3, 0, 0)
     found = await shop.search("braces", {"first": True})
@@ -196,9 +193,12 @@ async def test_arbitrary_select_query_is_ingested(shop: Shop) -> None:
         ({"query": "SELECT * FROM articles", "table": "articles"}, "either --query or --table"),
         ({"query": "SELEC 1"}, "SyntaxError, SQLSTATE 42601"),
         ({"query": "DELETE FROM articles RETURNING *"}, "SQLSTATE 42601"),
-        ({"query": "SELECT 1/0 AS id, 'x' AS body", "updated": None, "title": None, "metadata": []}, "22012"),
+        (
+            {"query": "SELECT 1/0 AS id, 'x' AS body", "updated": None, "title": None, "metadata_column": []},
+            "22012",
+        ),
         ({"query": "SELECT id, id, body FROM articles"}, "'id' is ambiguous"),
-        ({"metadata": ["row_version"]}, "reserved for VectorForge"),
+        ({"metadata_column": ["row_version"]}, "reserved for VectorForge"),
         ({"dsn": "env:NOT_SET_ANYWHERE"}, "no variable 'NOT_SET_ANYWHERE'"),
     ],
 )
@@ -216,7 +216,9 @@ async def test_invalid_ingest_options_are_rejected_without_writes(
 async def test_source_database_is_read_only(shop: Shop) -> None:
     shop.sql("CREATE FUNCTION sneaky() RETURNS int LANGUAGE sql AS 'DELETE FROM articles; SELECT 1'")
     with pytest.raises(VectorForgeError):
-        await shop.ingest(query="SELECT sneaky() AS id, 'x' AS body", updated=None, title=None, metadata=[])
+        await shop.ingest(
+            query="SELECT sneaky() AS id, 'x' AS body", updated=None, title=None, metadata_column=[]
+        )
     assert (await shop.ingest()).row()[1] == 250
 
 
@@ -240,11 +242,8 @@ async def test_dsn_is_absent_from_errors(shop: Shop, dsn: str) -> None:
         assert error.__cause__ is None
         error = error.__context__ if not error.__suppress_context__ else None
     assert SECRET not in repr(
-        RowsToIngest(dsn, "SELECT 1", mapping=RowsToIngest.of_options(
-            dsn, query="SELECT 1", table=None, name=None, key="id", text=["x"], updated=None, title=None,
-            metadata=[], delete=False, everything=False,
-        ).mapping)
-    )  # fmt: skip
+        RowsToIngest.of_options(dsn, RowOptions(from_postgres=dsn, query="SELECT 1", text=["x"]))
+    )
 
 
 async def test_lost_source_connection_raises_unavailable(shop: Shop) -> None:
@@ -253,7 +252,9 @@ async def test_lost_source_connection_raises_unavailable(shop: Shop) -> None:
         "$$SELECT pg_terminate_backend(pg_backend_pid())::int$$"
     )
     with pytest.raises(DatabaseUnavailableError, match="source database was lost"):
-        await shop.ingest(query="SELECT die() AS id, 'x' AS body", updated=None, title=None, metadata=[])
+        await shop.ingest(
+            query="SELECT die() AS id, 'x' AS body", updated=None, title=None, metadata_column=[]
+        )
 
 
 # A row too large fails alone, with its source; the others are stored
@@ -264,7 +265,7 @@ async def test_failing_row_is_reported_and_others_ingested(shop: Shop) -> None:
     assert (summary.row()[2], summary.failed) == (2, 1)
     assert [failure.source for failure in summary.failures] == ["articles#2"]
     with pytest.raises(InvalidInputError):
-        await shop.ingest(name=" ")
+        await shop.ingest(source_name=" ")
 
 
 # The command itself: JSON for programs, exit codes, no secret in its output even with --debug
@@ -272,9 +273,9 @@ def test_ingest_command_reads_dsn_from_environment(
     shop: Shop, private_dir: Callable[[str], Path], fresh_database_url: str
 ) -> None:
     shop.sql("DELETE FROM articles WHERE id > 3")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("VECTORFORGE_")}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("VECTORFORGE_")}
     environment = {
-        **kept,
+        **inherited,
         "VECTORFORGE_DATABASE_URL": fresh_database_url,
         "SHOP_DSN": make_conninfo(shop.dsn, password=SECRET),
         "WRONG_DSN": f"postgresql://me:{SECRET}@127.0.0.1:1/shop",

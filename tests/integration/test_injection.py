@@ -1,4 +1,4 @@
-"""Documents that give orders, and a model that obeys all of them: nothing gets out, through any door."""
+"""Prompt injections and a model that obeys all of them: nothing leaks through any API surface."""
 
 import json
 import re
@@ -34,7 +34,7 @@ GUIDE = "https://docs.example/kettle"
 WAY_OUT = re.compile(
     r"(?:[a-z]+:|/|\\|&#47;)(?://|/|\\|&#47;|&colon;)\S*evil|\]\([^)]*evil|data:|javascript:", re.IGNORECASE
 )
-"""An address of the attacker's, or something that is shown or run."""
+"""Attacker's addresses, and content that would be rendered or run."""
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ async def vendor() -> AsyncIterator[ObedientOpenAI]:
 async def api(
     postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str], vendor: ObedientOpenAI
 ) -> AsyncIterator[tuple[LiveApi, str]]:
-    """The API, and a tenant whose collection "default" has a secret and all injections."""
+    """Start the API with a tenant whose collection "default" has a secret and all injections."""
     tenant, other = make_tenant(), make_tenant()
     provider = OpenAIProvider(SecretStr(KEY), base_url=vendor.base_url, retries=0)
     config = settings_for(
@@ -80,12 +80,12 @@ async def store(client: httpx2.AsyncClient, collection: str, texts: list[str]) -
         assert job["status"] == "succeeded", job
 
 
-def asked(injection: Injection) -> dict[str, Any]:
+def query_of(injection: Injection) -> dict[str, Any]:
     return {"query": QUESTION, "k": 2, "filters": {"n": {"$in": ["s", injection.name]}}}
 
 
 def check(shown: str, injection: Injection) -> None:
-    """Nothing of the attacker's is in what somebody is shown."""
+    """Check that the shown text has no content of the attacker."""
     assert not WAY_OUT.search(shown), (injection.name, shown)
     assert SECRET not in shown, (injection.name, shown)
     assert FOREIGN not in shown
@@ -94,7 +94,7 @@ def check(shown: str, injection: Injection) -> None:
 
 async def test_injected_model_output_contains_no_external_links(
     api: tuple[LiveApi, str], vendor: ObedientOpenAI
-) -> None:  # issue 8 point 4, faults.md threats 13 to 15: 200 payloads
+) -> None:  # faults.md threats 13 to 15: 200 payloads
     running, tenant = api
     attacks = injections()
     assert len(attacks) >= 200
@@ -103,12 +103,12 @@ async def test_injected_model_output_contains_no_external_links(
     cached = 0
     async with running.client(tenant) as client:
         for number, attack in enumerate(attacks):
-            whole = (await client.post("/v1/rag/query", json=asked(attack))).json()
+            whole = (await client.post("/v1/rag/query", json=query_of(attack))).json()
             check(whole["response"], attack)
             numbers = {citation["source_number"] for citation in whole["citations"]}
             assert numbers <= {1, 2}, attack.name
             if number % 10 == 0:
-                again = (await client.post("/v1/rag/query", json=asked(attack))).json()
+                again = (await client.post("/v1/rag/query", json=query_of(attack))).json()
                 assert again["response"] == whole["response"], attack.name
                 cached += again["cached"]
             prompt = unfenced(vendor.bodies[-1]["messages"][0]["content"])
@@ -116,7 +116,7 @@ async def test_injected_model_output_contains_no_external_links(
             assert KEY not in json.dumps(vendor.bodies[-1])
             if not ORDER.findall(prompt) or SECRET not in prompt:
                 ignored.append(attack.name)
-        # The model does as it is told: it is the filter that holds. Orders longer than a passage are cut.
+        # The model obeys: the filter must block it. Orders longer than a chunk are cut.
         assert {name.rsplit("-", 2)[0] for name in ignored} <= {"too-long"}
         assert cached > 5
         pages = [{"limit": 100, "offset": start} for start in range(0, len(attacks) + 100, 100)]
@@ -129,20 +129,20 @@ async def test_injected_model_output_contains_no_external_links(
 
 async def test_injection_defenses_apply_to_every_api_surface(
     api: tuple[LiveApi, str],
-) -> None:  # issue 8 point 4: all doors
+) -> None:  # all API surfaces
     running, tenant = api
     async with running.client(tenant) as client, mcp_client(running.url, tenant) as tools:
         for attack in injections()[::9]:
-            body = asked(attack)
+            body = query_of(attack)
             events = await ask_streaming(client, "/v1/rag/query", body)
             check("".join(e.data["text"] for e in events if e.name == "token"), attack)
             check(answer_in(events[-1].data), attack)
             filters = body["filters"]
             documentation = {"query": QUESTION, "n_results": 2, "min_score": -1.0, "filters": filters}
-            said = await client.post("/v1/docrag/query", json=documentation)
-            check(said.json()["answer"], attack)
-            check(" ".join(said.json()["examples"]), attack)
-            assert set(said.json()["sources"]) <= {GUIDE}
+            structured = await client.post("/v1/docrag/query", json=documentation)
+            check(structured.json()["answer"], attack)
+            check(" ".join(structured.json()["examples"]), attack)
+            assert set(structured.json()["sources"]) <= {GUIDE}
             messages = [{"role": "user", "content": QUESTION}]
             options: dict[str, Any] = {"top_k": 2, "min_score": -1.0, "filters": filters}
             chat = await client.post(
@@ -150,10 +150,10 @@ async def test_injection_defenses_apply_to_every_api_surface(
             )
             check(chat.json()["choices"][0]["message"]["content"], attack)
             named = {"type": "in", "key": "n", "value": ["s", attack.name]}
-            told = await client.post(
+            plain = await client.post(
                 "/v1/responses", json={"model": "vectorforge/default", "input": QUESTION, "filters": named}
             )
-            check(told.json()["output"][-1]["content"][0]["text"], attack)
+            check(plain.json()["output"][-1]["content"][0]["text"], attack)
             parts = [{"type": "text", "text": QUESTION}]
             ui = {
                 "messages": [{"id": "1", "role": "user", "parts": parts}],

@@ -1,4 +1,4 @@
-"""A label of a passage that was not given leaves the answer on every surface, whole and streamed (N10)."""
+"""A label without a chunk is removed from the answer on every surface, buffered and streamed (N10)."""
 
 import json
 from collections.abc import AsyncIterator, Callable

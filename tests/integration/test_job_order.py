@@ -1,4 +1,4 @@
-"""Jobs that may run at the same time: of one collection, those of different single documents."""
+"""Concurrent jobs: of one collection, those of different single documents."""
 
 import random
 from collections.abc import AsyncIterator
@@ -20,12 +20,12 @@ class Jobs:
         self.database = database
         self.dispatcher = JobDispatcher(database)
         self.open: dict[UUID, tuple[str, UUID, str | None]] = {}
-        """Jobs that have not ended, in the order in which they were made."""
+        """Unfinished jobs in order of creation."""
         self.running: set[UUID] = set()
         self._collections: dict[tuple[str, str], UUID] = {}
 
     async def make(self, tenant: str, collection: str, source: str | None) -> UUID:
-        """A job; without a source one of two documents."""
+        """Create a job; without a source, one of two documents."""
         collection_id = await self._collection(tenant, collection)
         items = [NewJobItem(name, None, b"text") for name in ([source] if source else ["x", "y"])]
         job = await self.repository(tenant).create(collection_id, items, side_by_side=source is not None)
@@ -50,7 +50,7 @@ class Jobs:
         await self.repository(self.open[job_id][0]).release(job_id)
 
     def waits(self, job_id: UUID) -> bool:
-        """Whether an older job of its collection has to end first, by a look at every one."""
+        """Return whether an older job of its collection has to end first."""
         tenant, collection, source = self.open[job_id]
         for other, (other_tenant, other_collection, other_source) in self.open.items():
             if other == job_id:
@@ -119,7 +119,7 @@ async def test_side_by_side_job_of_two_documents_waits(jobs: Jobs) -> None:
 
 
 async def change(jobs: Jobs, chance: random.Random) -> None:
-    """Make, end or give back a job."""
+    """Create, end or release a job."""
     step = chance.random()
     if step < 0.5 or not jobs.running:
         source = chance.choice([None, "a", "b", "c", "d"])
@@ -130,14 +130,14 @@ async def change(jobs: Jobs, chance: random.Random) -> None:
 
 
 async def claim_all(jobs: Jobs) -> None:
-    """Let as many workers come as there is work, and compare with the model."""
+    """Claim all available work, and compare with the model."""
     while await jobs.claim() is not None:
         pass
     assert jobs.running == {job for job in jobs.open if not jobs.waits(job)}
     for job_id, (tenant, _, _) in jobs.open.items():
         assert await jobs.repository(tenant).waits_behind_another(job_id) == jobs.waits(job_id)
     for tenant in ("acme", "beta"):
-        assert not await jobs.dispatcher.others_wait(tenant)  # all that may run do
+        assert not await jobs.dispatcher.others_wait(tenant)  # all permitted jobs run
 
 
 @pytest.mark.parametrize("seed", range(6))

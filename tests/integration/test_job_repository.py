@@ -8,15 +8,15 @@ import pytest
 from tests.integration.repository_rows import make_collection, make_items
 from tests.support.postgres.pgbouncer import PgBouncer
 from vectorforge.db.connection import Database
-from vectorforge.db.repositories.job_repo import JobDispatcher, JobError, JobRepository
-from vectorforge.db.repositories.job_types import MAX_ATTEMPTS, IngestionJob
+from vectorforge.db.repositories.job_repo import JobDispatcher, JobRepository
+from vectorforge.db.repositories.job_types import MAX_ATTEMPTS, IngestionJob, JobError, StoredItem
 from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.errors import InvalidInputError, NotFoundError
 
 
 @pytest.fixture(params=["direct", pytest.param("pgbouncer", marks=pytest.mark.pgbouncer)])
 def app_url(request: pytest.FixtureRequest, fresh_database_url: str) -> str:
-    """A database of this test alone, both ways: a claim takes the jobs of every tenant."""
+    """Create a separate database, direct and through PgBouncer: a claim takes jobs of every tenant."""
     if request.param == "direct":
         return fresh_database_url
     bouncer: PgBouncer = request.getfixturevalue("pgbouncer")
@@ -37,22 +37,21 @@ class TestJobs:
         repo = JobRepository(tenant_db)
         job = await self.start(database, tenant_db)
         assert (job.status, job.documents_total, job.started_at) == ("queued", 2, None)
-        first = await repo.next_item(job.id)
-        assert first is not None
+        [first] = await repo.next_items(job.id)
         assert (first.ordinal, first.content, first.metadata) == (0, b"\x00\xff0", {"n": 0})
         await repo.set_stage(job.id, "embed")
         await repo.set_stage(job.id, "store", ordinal=0)
         assert [item.stage for item in await repo.items(job.id)] == ["store", None]
-        assert await repo.item_succeeded(job.id, 0, document_id=uuid4(), chunks_added=3, chunks_kept=1)
-        assert not await repo.item_succeeded(job.id, 0, chunks_added=3)  # reported twice, counted once
-        second = await repo.next_item(job.id)
-        assert second is not None
+        stored = StoredItem(0, document_id=uuid4(), chunks_added=3, chunks_kept=1)
+        assert await repo.items_succeeded(job.id, [stored, stored]) == 1
+        assert await repo.items_succeeded(job.id, [stored]) == 0  # reported twice, counted once
+        [_] = await repo.next_items(job.id)
         warnings = ["w" * 1000] * 100
         assert await repo.item_failed(
             job.id, 1, code="extraction_failed", message="Encrypted.", warnings=warnings
         )
         assert (await repo.items(job.id))[1].warnings == ["w" * 300] * 10
-        assert await repo.next_item(job.id) is None
+        assert await repo.next_items(job.id) == []
         finished = await repo.finish(job.id)
         assert finished is not None
         assert (finished.status, finished.documents_done, finished.documents_failed) == ("partial", 1, 1)
@@ -74,13 +73,12 @@ class TestJobs:
     ) -> None:
         repo, dispatcher = JobRepository(tenant_db), JobDispatcher(database)
         job = await self.start(database, tenant_db)
-        assert await repo.next_item(job.id)
-        assert await dispatcher.claim() is None  # somebody works on it
+        assert await repo.next_items(job.id)
+        assert await dispatcher.claim() is None  # a worker has it
         assert await repo.heartbeat(job.id, 0.05)
         await asyncio.sleep(0.1)
         assert await dispatcher.claim() == (tenant_db.tenant_id, job.id, 2)
-        again = await repo.next_item(job.id)
-        assert again is not None
+        [again] = await repo.next_items(job.id)
         assert (again.ordinal, again.attempts, again.content) == (0, 2, b"\x00\xff0")
         await repo.finish(job.id)
 
@@ -90,7 +88,7 @@ class TestJobs:
         repo, dispatcher = JobRepository(tenant_db), JobDispatcher(database)
         job = await self.start(database, tenant_db, items=1)
         begun = 0
-        while await repo.next_item(job.id):
+        while await repo.next_items(job.id):
             begun += 1
             await repo.heartbeat(job.id, 0.001)
             await asyncio.sleep(0.01)
@@ -108,10 +106,9 @@ class TestJobs:
     ) -> None:
         repo = JobRepository(tenant_db)
         job = await self.start(database, tenant_db, items=3)
-        assert await repo.next_item(job.id)
+        assert await repo.next_items(job.id)
         assert await repo.item_failed(job.id, 0, code="embedding_timeout", message="Late.", retry=True)
-        again = await repo.next_item(job.id)
-        assert again is not None
+        [again] = await repo.next_items(job.id)
         assert (again.ordinal, again.attempts) == (0, 2)
         assert again.content is not None
         await repo.release(job.id)
@@ -155,7 +152,7 @@ class TestJobs:
             for job in await JobRepository(db).list():
                 await JobRepository(db).finish(job.id)
 
-    # Of two versions of a document, the one sent later must win.
+    # Of two versions of a document, the later one must win.
     async def test_jobs_of_one_collection_take_turns(
         self, database: Database, tenant_db: TenantDatabase
     ) -> None:

@@ -1,4 +1,4 @@
-"""A key that one process revokes is refused by every other that remembers it, at no cost to good ones."""
+"""A key revoked by one process is rejected by all that have cached it, at no cost to valid keys."""
 
 import asyncio
 import os
@@ -30,7 +30,7 @@ READS_NOTHING_OF_A_TENANT = {
     ("GET", "/v1/providers"),
     ("GET", "/v1/providers/{name}/models"),
 }
-"""Names of models, and of a path that is none: for them a key may be remembered for 30 seconds."""
+"""Paths of models, and an unknown path: for them a key may be cached for 30 seconds."""
 
 
 def bearer(key: NewApiKey) -> dict[str, str]:
@@ -45,7 +45,7 @@ def keys_of(api: LiveApi, tenant: str) -> ApiKeyRepository:
 async def api(
     app_url: str, make_tenant: Callable[[], str]
 ) -> AsyncIterator[tuple[LiveApi, str, ScriptedLLM]]:
-    """A server with a tenant, and the model that it asks."""
+    """Start a server with a tenant and its model."""
     tenant, model = make_tenant(), ScriptedLLM(["At 230 degrees [Source 1]."])
     config = settings_for(app_url, [tenant], query=QuerySettings(degraded_answers=False))
     async with live_api(config, model) as served, served.client(tenant) as client:
@@ -60,33 +60,33 @@ async def test_key_revoked_by_other_process_is_rejected_immediately(
     key = await keys_of(served, tenant).create("leaked", Scope.READ)
     async with served.client(None) as client:
         client.headers.update(bearer(key))
-        for _ in range(2):  # the second time from memory
+        for _ in range(2):  # the second time from the cache
             assert (await client.post("/v1/rag/query", json=QUESTION)).status_code == 200
-        asked = len(model.calls)
+        model_calls = len(model.calls)
         process = await asyncio.create_subprocess_exec(
             *(VECTORFORGE, "keys", "revoke", key.key.id, "--tenant", tenant, "--yes"),
             env={**os.environ, "VECTORFORGE_DATABASE_URL": postgres_server.app_url},
             cwd=tmp_path,
             stderr=subprocess.PIPE,
         )
-        _, said = await process.communicate()
-        assert process.returncode == 0, said.decode()
+        _, output = await process.communicate()
+        assert process.returncode == 0, output.decode()
         refused = await client.post("/v1/rag/query", json={"query": "How hot is it?"})
         assert (refused.status_code, refused.json()["detail"]) == (401, WRONG_KEY)
         assert refused.headers["www-authenticate"] == 'Bearer error="invalid_token"'
-        assert len(model.calls) == asked
-        # It is forgotten, so that routes which read nothing refuse it as well.
+        assert len(model.calls) == model_calls
+        # It is dropped from the cache, so that routes without reads reject it as well.
         assert (await client.get("/v1/providers")).status_code == 401
 
 
 async def test_routes_reject_a_key_revoked_by_other_process(alice: Alice) -> None:
     served: set[tuple[str, str]] = set()
-    keys = keys_of(alice.api, alice.name)  # tells nothing to those who authenticate
+    keys = keys_of(alice.api, alice.name)  # discloses nothing to authenticated callers
     async with alice.api.client(None) as client:
         for (method, path), case in CASES.items():
             key = await keys.create("short", Scope.ADMIN)
             client.headers.update(bearer(key))
-            assert (await client.get("/v1/providers")).status_code == 200  # now it is remembered
+            assert (await client.get("/v1/providers")).status_code == 200  # now it is cached
             await keys.revoke(key.key.id)
             response = await request(client, method, alice.fill(path + case.query), alice.fill_body(case))
             if path.startswith("/mcp"):
@@ -107,10 +107,10 @@ async def test_stream_with_revoked_key_returns_401_before_any_event(
             key = await keys.create("short", Scope.READ)
             client.headers.update(bearer(key))
             assert (await client.post("/v1/rag/query", json={**QUESTION, **more})).status_code == 200
-            asked = len(model.calls)
+            model_calls = len(model.calls)
             await keys.revoke(key.key.id)
             response = await client.post("/v1/rag/query", json={"query": "And then?", **more})
-            assert (response.status_code, len(model.calls)) == (401, asked)
+            assert (response.status_code, len(model.calls)) == (401, model_calls)
 
 
 async def test_request_with_two_keys_is_rejected_once_one_is_revoked(
@@ -139,7 +139,7 @@ async def test_query_with_issued_key_costs_no_additional_statement(
     async def cost(client: httpx2.AsyncClient, name: str) -> tuple[int, int]:
         await client.post("/v1/rag/query", json={"query": f"Warm up {name}"})
         found = []
-        for number in range(6):  # the fewest, for workers look for jobs meanwhile
+        for number in range(6):  # the fewest, since workers poll for jobs meanwhile
             before = (pin_detector.messages["Sync"], pin_detector.statements)
             response = await client.post("/v1/rag/query", json={"query": f"How hot, {name} {number}?"})
             assert response.status_code == 200

@@ -15,11 +15,12 @@ from vectorforge.db.connection import Database
 from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.types import DistanceMetric
 from vectorforge.vectorstore.pgvector import PgVectorStore
-from vectorforge.vectorstore.search.lexical import lexical_ctes
+from vectorforge.vectorstore.search.words import lexical_ctes, numbers_of
 
 SCOPE = """
 scope AS (
-    SELECT term_scope, language, chunk_count, term_count FROM vectorforge.collections
+    SELECT term_scope, coalesce(languages, ARRAY[language]) AS languages, chunk_count, term_count
+    FROM vectorforge.collections
     WHERE tenant_id = %(tenant)s AND id = %(collection)s
 )
 """
@@ -32,13 +33,14 @@ found AS (
 """
 OF_THREE = """
 (SELECT mod(f.ordinal, 3) = 0 FROM vectorforge.chunks f
- WHERE f.tenant_id = %(tenant)s AND f.id = ranked.chunk_id)
+ WHERE f.tenant_id = %(tenant)s AND f.id = t.chunk_id)
 """
+AMONG_FOUND = f"(ranked.number IN ({numbers_of('found')})) IS TRUE"
 LETTERS = [first + second for first in "bcdfghjk" for second in "lmnpqrst"]
 
 
 def bm25(question: str, passages: Sequence[Sequence[str]]) -> dict[int, float]:
-    """Score every passage that has a word of the question: Robertson and Zaragoza's formula, Lucene's idf."""
+    """Score every chunk with a word of the query: Robertson and Zaragoza's formula, Lucene's idf."""
     counts = [Counter(passage) for passage in passages]
     mean_length = sum(map(len, passages)) / len(passages)
     scores: dict[int, float] = defaultdict(float)
@@ -55,11 +57,11 @@ def bm25(question: str, passages: Sequence[Sequence[str]]) -> dict[int, float]:
 async def search(
     db: TenantDatabase, collection_id: UUID, question: str, *, limit: int = 1000, of_three: str = ""
 ) -> list[tuple[int, float]]:
-    """The best passages' ordinals and scores."""
+    """Return the best chunks' ordinals and scores."""
     ctes = {
         "": lexical_ctes(),
-        "joined": f"{FOUND}, {lexical_ctes(among='found')}",
-        "tested": lexical_ctes(condition=OF_THREE),
+        "joined": f"{FOUND}, {lexical_ctes(AMONG_FOUND)}",
+        "tested": lexical_ctes(chunk_passes=OF_THREE),
     }[of_three]
     rows = await db.fetch_all(
         f"""
@@ -74,7 +76,7 @@ async def search(
 
 
 async def store(db: TenantDatabase, texts: Sequence[str], *, language: str) -> UUID:
-    """A collection of one document, whose title and headings count as words of each passage."""
+    """Create a collection of one document, whose title and headings count as words of each chunk."""
     collection_id = await insert_collection(db, 2, DistanceMetric.COSINE)
     await db.execute(
         "UPDATE vectorforge.collections SET language = %s WHERE id = %s", (language, collection_id)
@@ -90,7 +92,7 @@ def db(database: Database, make_tenant: Callable[[], str]) -> TenantDatabase:
 
 
 class TestBm25Reference:
-    """300 passages of random words, the common ones in most of them: every score to nine digits."""
+    """300 chunks of random words, the common ones in most of them: every score to nine digits."""
 
     @pytest.fixture
     def passages(self) -> list[list[str]]:
@@ -105,7 +107,7 @@ class TestBm25Reference:
 
     @pytest.fixture
     def read(self, passages: list[list[str]]) -> list[list[str]]:
-        """With title and heading, as the words are read."""
+        """Return the texts with title and heading, as indexed."""
         return [[*["bl", "cm"] * 3, "heading", str(number), *words] for number, words in enumerate(passages)]
 
     def questions(self) -> list[str]:
@@ -126,7 +128,7 @@ class TestBm25Reference:
                 assert [number for number, _ in best] == [number for number, _ in found[:limit]], question
                 assert dict(best) == pytest.approx(dict(found[:limit]), rel=1e-9), question
 
-    # a filter changes which passages are found, not how they are scored
+    # a filter changes the results, not their scores
     @pytest.mark.parametrize("how", ["joined", "tested"])
     async def test_filter_is_applied_before_the_limit(
         self, db: TenantDatabase, collection_id: UUID, read: list[list[str]], how: str
@@ -139,7 +141,7 @@ class TestBm25Reference:
 
 
 class TestFrequentWords:
-    """4,000 passages, most of which have one of the words that are in every question."""
+    """4,000 chunks, most of which have one of the words of every query."""
 
     @pytest.fixture
     def passages(self) -> list[list[str]]:

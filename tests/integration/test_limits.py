@@ -1,4 +1,4 @@
-"""Limits of tenants are exact, whoever asks, however a request ends, and whatever dies (issue 8, point 2)."""
+"""Limits of tenants are exact for every credential, every end of a request, and after crashes."""
 
 import asyncio
 import os
@@ -29,7 +29,7 @@ SERVER = Path(__file__).with_name("limited_server.py")
 
 
 def admission(db: TenantDatabase, limits: Limits, request_id: UUID | None = None) -> Admission:
-    """Of a new request, in a process that remembers nothing."""
+    """Return the admission of a new request, in a process without state."""
     return Admission(db, LimitGate(limits), request_id or uuid4(), hold_s=60)
 
 
@@ -40,7 +40,7 @@ async def let_in(db: TenantDatabase, limits: Limits, claim: Claim) -> Admission:
 
 
 async def settle(db: TenantDatabase, request: Admission, tokens: int, cost_usd: float = 0.0) -> None:
-    await db.execute_all(request.settling(tokens, cost_usd))
+    await db.run(request.settling(tokens, cost_usd))
     request.confirm()
 
 
@@ -81,7 +81,7 @@ class TestReservations:
         limits = Limits(tokens_per_day=100)
         first = await let_in(tenant_db, limits, Claim(tokens=60))
         early = await refusal(tenant_db, limits, Claim(tokens=60))
-        assert early.retry_after_s == 1  # it fits as soon as the first has used less
+        assert early.retry_after_s == 1  # it fits once the first has used less
         await settle(tenant_db, first, 30)
         second = await let_in(tenant_db, limits, Claim(tokens=70))
         assert second.state is not None
@@ -115,7 +115,7 @@ class TestReservations:
         assert (await refusal(tenant_db, limits, claim)).limit == "concurrent_streams"
         await tenant_db.execute("UPDATE vectorforge.limit_reservations SET expires_at = now()")
         await let_in(tenant_db, limits, claim)
-        await settle(tenant_db, lost, 100)  # too late: it is gone
+        await settle(tenant_db, lost, 100)  # too late: it has expired
         assert (await TenantLimits(tenant_db).usage()).tokens == 100
 
     async def test_background_work_is_charged_immediately(self, tenant_db: TenantDatabase) -> None:
@@ -124,7 +124,7 @@ class TestReservations:
         with pytest.raises(LimitExceededError, match="tokens_per_day"):
             await charge(tenant_db, gate, 60)
         assert (await TenantLimits(tenant_db).usage()).tokens == 60
-        await let_in(tenant_db, gate.defaults, Claim())  # it was no request
+        await let_in(tenant_db, gate.defaults, Claim())  # not counted as a request
 
     async def test_tenant_limits_override_server_defaults(
         self, tenant_db: TenantDatabase, other_tenant_db: TenantDatabase
@@ -152,7 +152,7 @@ class TestReservations:
 async def server_process(
     app_url: str, *tenants: str, delay_s: float = 0.0, **limits: int
 ) -> AsyncIterator[Any]:
-    """Its process id and URL."""
+    """Start a server process; yield its process id and URL."""
     names = {f"VECTORFORGE_LIMIT_{name.upper()}": str(value) for name, value in limits.items()}
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, str(SERVER), app_url, str(delay_s), *tenants),
@@ -198,14 +198,14 @@ async def test_concurrent_requests_across_processes_respect_the_limit(
                 await stack.enter_async_context(httpx2.AsyncClient(base_url=url, headers=headers, timeout=60))
                 for _, url in servers
             ]
-        asked = [(loud, number) for number in range(200)] + [(quiet, number) for number in range(20)]
+        order = [(loud, number) for number in range(200)] + [(quiet, number) for number in range(20)]
         responses = await asyncio.gather(
-            *(answered(clients[tenant][number % len(servers)]) for tenant, number in asked)
+            *(answered(clients[tenant][number % len(servers)]) for tenant, number in order)
         )
     by_tenant = {tenant: Counter[int]() for tenant in (loud, quiet)}
-    for (tenant, _), response in zip(asked, responses, strict=True):
+    for (tenant, _), response in zip(order, responses, strict=True):
         by_tenant[tenant][response.status_code] += 1
-    assert by_tenant == {loud: {200: 60, 429: 140}, quiet: {200: 20}}  # nobody waits for the loud one
+    assert by_tenant == {loud: {200: 60, 429: 140}, quiet: {200: 20}}  # unaffected by the busy one
     refused = next(response for response in responses if response.status_code == 429)
     assert refused.headers["content-type"] == "application/problem+json"
     problem = refused.json()
@@ -240,7 +240,7 @@ async def test_reservation_of_killed_server_expires(
     assert (held.streams, held.tokens > 2048) == (1, True)
     server = Limits(concurrent_streams=1, tokens_per_day=20_000)
     assert (await refusal(db, server, Claim(is_stream=True))).limit == "concurrent_streams"
-    await db.execute("UPDATE vectorforge.limit_reservations SET expires_at = now()")  # the time goes by
+    await db.execute("UPDATE vectorforge.limit_reservations SET expires_at = now()")  # time passes
     await let_in(db, server, Claim(is_stream=True, tokens=20_000))
 
 

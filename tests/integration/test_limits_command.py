@@ -1,4 +1,4 @@
-"""``vectorforge limits``: what an operator sees and sets (issue 8, point 2)."""
+"""``vectorforge limits`` as an operator uses it."""
 
 import json
 from collections.abc import Callable
@@ -16,7 +16,7 @@ Command = Callable[..., Any]
 def limits(
     postgres_server: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Command:
-    """Runs the command with --json: by limit, its value and where it comes from; an error as its text."""
+    """Run the command with --json; return value and origin of each limit, or the text of an error."""
     monkeypatch.setenv("VECTORFORGE_DATABASE_URL", postgres_server.app_url)
 
     def call(*arguments: str, code: int = 0) -> Any:
@@ -48,7 +48,6 @@ def test_limits_are_shown_set_and_removed(
     assert limits("show", make_tenant())["concurrent_streams"] == (None, "none")
 
 
-# issue 16, point 18
 def test_show_without_tenant_uses_local_tenant(
     postgres_server: EmbeddedPostgres,
     make_tenant: Callable[[], str],
@@ -66,7 +65,7 @@ def test_show_without_tenant_uses_local_tenant(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ((), "Give a limit"),
         (("--requests-per-minute", "many"), "--requests-per-minute must be a number or 'default'."),
@@ -78,10 +77,10 @@ def test_show_without_tenant_uses_local_tenant(
     ],
 )
 def test_invalid_limit_is_rejected(
-    limits: Command, make_tenant: Callable[[], str], arguments: tuple[str, ...], said: str
+    limits: Command, make_tenant: Callable[[], str], arguments: tuple[str, ...], message: str
 ) -> None:
     tenant = make_tenant()
-    assert said in limits("set", tenant, *arguments, code=2)
+    assert message in limits("set", tenant, *arguments, code=2)
     assert set(limits("show", tenant).values()) == {(None, "none")}
 
 

@@ -1,4 +1,4 @@
-"""What a question used is settled once, by who answers it, whatever becomes of its records."""
+"""Usage of a query is settled once, by the process that answers it, regardless of its records' delivery."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ Rows: TypeAlias = Callable[[str], Awaitable[list[QueryLog]]]
 
 ASK = "/v1/rag/query"
 TOKENS = 110
-"""Of each answer of the scripted model: 100 in and 10 out."""
+"""Tokens of each answer of the scripted model: 100 in and 10 out."""
 UNSETTLED = "SELECT FROM vectorforge.limit_reservations WHERE NOT settled"
 END_OTHERS = (
     "SELECT pg_terminate_backend(pid, 10_000) FROM pg_stat_activity"
@@ -44,14 +44,14 @@ END_OTHERS = (
 
 
 async def used(limits: TenantLimits) -> LimitUsage:
-    return replace(await limits.usage(), requests=0)  # these leave with time
+    return replace(await limits.usage(), requests=0)  # these expire
 
 
 async def test_duplicated_and_shuffled_records_count_each_query_once(
     postgres_server: EmbeddedPostgres, direct_database: Database, make_tenant: Callable[[], str], rows: Rows,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # issue 8 point 2; fault 38  # fmt: skip
-    """Doubled in the queue, shuffled, delivered again, their writers killed before and after they stored."""
+) -> None:  # fault 38  # fmt: skip
+    """Records are duplicated, shuffled and redelivered; writers are killed before and after storing."""
     tenant = make_tenant()
     db = direct_database.for_tenant(tenant)
     limits = TenantLimits(db)
@@ -80,13 +80,13 @@ async def test_duplicated_and_shuffled_records_count_each_query_once(
             cached = {**QUESTION, "temperature": 0}
             for body in (*bodies, cached, cached):
                 assert (await client.post(ASK, json=body)).status_code == 200
-            asked = await used(limits)
+            used_before = await used(limits)
             await queue.empty()
             assert await queue.dead() == []
     assert deliveries.killed
-    assert (asked.tokens - before.tokens, asked.streams) == (13 * TOKENS, 0)
-    assert asked.cost_usd == before.cost_usd + Decimal("0.2") * 13
-    assert await used(limits) == asked
+    assert (used_before.tokens - before.tokens, used_before.streams) == (13 * TOKENS, 0)
+    assert used_before.cost_usd == before.cost_usd + Decimal("0.2") * 13
+    assert await used(limits) == used_before
     assert await db.fetch_all(UNSETTLED) == []
     logged = await rows(tenant)
     assert (len(logged), "started" in {row.outcome for row in logged}) == (14, False)
@@ -98,7 +98,7 @@ async def test_late_records_do_not_change_settled_usage(
     queue: Queue, writer: QueryLogWriterFunction, direct_database: Database, make_tenant: Callable[[], str],
     rows: Rows, postgres_server: EmbeddedPostgres,
 ) -> None:  # fmt: skip
-    """Out of order and five times, also when reservations have gone into the counters."""
+    """Out of order and five times, also after reservations have been added to the counters."""
     tenant = make_tenant()
     limits = TenantLimits(direct_database.for_tenant(tenant))
     await limits.change(Limits(tokens_per_day=1_000_000))
@@ -111,7 +111,7 @@ async def test_late_records_do_not_change_settled_usage(
         for number in range(5):
             body = {"query": f"How long, number {number}?", "stream": bool(number % 2)}
             assert (await client.post(ASK, json=body)).status_code == 200
-        asked = await used(limits)
+        used_before = await used(limits)
         queue.deliver(writer)
         logged = await rows(tenant)
         assert [row.outcome for row in logged] == ["answered"] * 5
@@ -120,15 +120,15 @@ async def test_late_records_do_not_change_settled_usage(
         queue.send(*records)
         queue.deliver(writer)
     assert queue.bodies(dead=True) == []
-    assert await used(limits) == asked
+    assert await used(limits) == used_before
     assert {row.id: row for row in await rows(tenant)} == {row.id: row for row in logged}
 
 
 async def test_reservation_of_unsettled_record_expires(
     make_database: Callable[..., str], make_writer: Callable[[str], QueryLogWriterFunction], queue: Queue,
     clients: object, monkeypatch: pytest.MonkeyPatch,
-) -> None:  # issue 8 point 2  # fmt: skip
-    """The record is stored, and settles nothing: what was held is free again after its time."""
+) -> None:  # fmt: skip
+    """The record is stored, and settles nothing: the reservation expires."""
     url, tenant = make_database(), "acme"
     app_url = make_conninfo(url, user="vectorforge_app")
     async with live_api(settings_for(app_url, [tenant])) as api, api.client(tenant) as client:
@@ -140,10 +140,10 @@ async def test_reservation_of_unsettled_record_expires(
         async with server_process(app_url, tenant, tokens_per_day=20_000) as (pid, server_url):
             headers = {"Authorization": f"Bearer {key_of(tenant)}"}
             async with httpx2.AsyncClient(base_url=server_url, headers=headers, timeout=60) as client:
-                asking = asyncio.create_task(client.post(ASK, json=QUESTION))
+                query_task = asyncio.create_task(client.post(ASK, json=QUESTION))
                 records = await until_ended(queue)
                 os.kill(pid, signal.SIGKILL)
-                await asyncio.gather(asking, return_exceptions=True)
+                await asyncio.gather(query_task, return_exceptions=True)
         queue.send(*records * 5)
         await asyncio.to_thread(queue.deliver, make_writer(make_conninfo(url, user="vectorforge_log_writer")))
         found = superuser.execute("SELECT outcome, prompt_tokens FROM vectorforge.query_logs").fetchall()
@@ -158,7 +158,7 @@ async def test_reservation_of_unsettled_record_expires(
 
 
 def hold_settlements(superuser: psycopg.Connection) -> None:
-    """Let nobody settle while this connection has its lock."""
+    """Block all settlements while this connection has its lock."""
     superuser.execute(
         "CREATE FUNCTION vectorforge.held() RETURNS trigger LANGUAGE plpgsql AS"
         " $$ BEGIN PERFORM pg_advisory_xact_lock(42); RETURN NEW; END $$"
@@ -171,7 +171,7 @@ def hold_settlements(superuser: psycopg.Connection) -> None:
 
 
 async def until_ended(queue: Queue) -> list[str]:
-    """All records of one question, once its last one is there."""
+    """Return all records of one query, once its last one is there."""
     bodies: list[str] = []
     async with asyncio.timeout(60):
         while not any(json.loads(body)["outcome"] == "answered" for body in bodies):

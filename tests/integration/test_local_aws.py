@@ -1,4 +1,4 @@
-"""``make local-aws`` as a process: the functions, queues and doors of a deployment, driven over HTTP."""
+"""``make local-aws`` as a process: the functions, queues and front doors of a deployment, over HTTP."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,7 @@ PATIENCE_S = 120
 
 @pytest.fixture(scope="module")
 def folder(private_dir: Callable[[str], Path]) -> Iterator[Path]:
-    """Data of both runs; its embedded database is stopped at the end."""
+    """Create the data folder of both runs; its embedded database is stopped at the end."""
     made = private_dir("local-aws")
     yield made
     EmbeddedPostgres(made / "aws" / "postgres").stop(force=True)
@@ -39,12 +39,12 @@ def folder(private_dir: Callable[[str], Path]) -> Iterator[Path]:
 async def local_aws(
     folder: Path, *, end: signal.Signals, **variables: str
 ) -> AsyncIterator[tuple[dict[str, str], psutil.Process]]:
-    """What it told about itself, and its process; ended with this signal, it leaves no process behind."""
-    kept = {name: v for name, v in os.environ.items() if not name.startswith(("VECTORFORGE_", "AWS_"))}
+    """Run it, and yield its output and process; check that this signal ends all processes."""
+    inherited = {name: v for name, v in os.environ.items() if not name.startswith(("VECTORFORGE_", "AWS_"))}
     command = ["-m", "infra.emulator.aws", "--json", "--port", "0", "--aws-port", "0"]
     command += ["--no-sample", "--data-dir", str(folder)]
     process = await asyncio.create_subprocess_exec(
-        sys.executable, *command, env={**kept, **variables},
+        sys.executable, *command, env={**inherited, **variables},
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     assert process.stdout is not None
@@ -69,15 +69,15 @@ async def local_aws(
 
 
 async def eventually(look: Callable[[], Awaitable[T | None]]) -> T:
-    """What ``look`` finds, as soon as it finds something."""
+    """Return the first result of ``look`` that is not empty."""
     async with asyncio.timeout(PATIENCE_S):
         while not (found := await look()):  # noqa: ASYNC110 - the other side is a server
             await asyncio.sleep(0.1)
     return found
 
 
-async def asked(http: aiohttp.ClientSession, question: str) -> AsyncIterator[ReceivedEvent]:
-    """The events of a streamed answer, as they arrive."""
+async def streamed_events(http: aiohttp.ClientSession, question: str) -> AsyncIterator[ReceivedEvent]:
+    """Yield the events of a streamed answer as they arrive."""
     body = {"query": question, "stream": True}
     async with http.post("/v1/rag/query", json=body) as response:
         assert (response.status, response.headers["transfer-encoding"]) == (200, "chunked")
@@ -91,7 +91,7 @@ async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[str]:
 
 
 async def logged(http: aiohttp.ClientSession, question: str) -> list[dict[str, Any]]:
-    """The ended rows of this question in the query log."""
+    """Return the final rows of this query in the log."""
     async with http.get("/v1/queries", params={"limit": 100}) as response:
         rows: list[dict[str, Any]] = (await response.json())["queries"]
     return [row for row in rows if row["query_text"] == question and row["outcome"] != "started"]
@@ -141,7 +141,7 @@ async def test_uploaded_document_is_queried_and_logged(folder: Path) -> None:
 
         assert await eventually(uploaded) == "succeeded"
 
-        events = [event async for event in asked(http, QUESTION)]
+        events = [event async for event in streamed_events(http, QUESTION)]
         check_order(events)
         done = events[-1].data
         assert (done["outcome"], FACT in done["answer"]) == ("answered", True)
@@ -154,7 +154,7 @@ async def test_provider_key_is_read_from_secret_and_tokens_are_streamed(folder: 
     held: asyncio.Queue[int] = asyncio.Queue()
 
     async def gate(number: int) -> None:
-        if number:  # token n is released when the client holds token n - 1
+        if number:  # token n is released when the client has token n - 1
             assert await held.get() == number
 
     async with FakeOpenAI(api_key="sk-canary-of-local-aws") as vendor:
@@ -166,7 +166,7 @@ async def test_provider_key_is_read_from_secret_and_tokens_are_streamed(folder: 
         running = local_aws(folder, end=signal.SIGTERM, **variables)
         async with running as (told, process), client(told) as http:
             question, tokens = "At what time, exactly?", 0
-            async for event in asked(http, question):
+            async for event in streamed_events(http, question):
                 if event.name == "token":
                     tokens += 1
                     held.put_nowait(tokens)
@@ -182,7 +182,7 @@ async def test_provider_key_is_read_from_secret_and_tokens_are_streamed(folder: 
 
 
 def secret(told: dict[str, str]) -> str:
-    """What the secret holds."""
+    """Return the secret's value."""
     client = boto3.client(
         "secretsmanager", endpoint_url=told["endpoint_url"], region_name="us-east-1",
         aws_access_key_id="test", aws_secret_access_key="test",

@@ -1,4 +1,4 @@
-"""What the query log keeps of questions and answers, by tenant: in the table, in the queue, on stdout."""
+"""Texts of queries and answers in the log, by tenant: in the table, in the queue, on stdout."""
 
 import json
 import os
@@ -24,7 +24,7 @@ from vectorforge.local.postgres import EmbeddedPostgres
 VECTORFORGE = Path(sys.executable).with_name("vectorforge")
 QUESTION = "Does ann@example.org know when the kettle boils?"
 ANSWER = "Yes, +49 30 1234567 said 100 degrees [Source 1]."
-DOORS: dict[str, dict[str, Any]] = {
+SURFACES: dict[str, dict[str, Any]] = {
     "/v1/rag/query": {"query": QUESTION},
     "/v1/chat/completions": {
         "model": "vectorforge/default",
@@ -40,8 +40,8 @@ async def vendor() -> AsyncIterator[FakeOpenAI]:
         yield server
 
 
-async def ask(client: httpx2.AsyncClient, door: str) -> str:
-    response = await client.post(door, json=DOORS[door], headers={"Cache-Control": "no-cache"})
+async def ask(client: httpx2.AsyncClient, surface: str) -> str:
+    response = await client.post(surface, json=SURFACES[surface], headers={"Cache-Control": "no-cache"})
     assert response.status_code == 200, response.text
     return response.text
 
@@ -55,10 +55,10 @@ def provider(vendor: FakeOpenAI) -> OpenAIProvider:
     return OpenAIProvider(SecretStr(vendor.api_key), base_url=vendor.base_url, retries=0)
 
 
-@pytest.mark.parametrize("door", list(DOORS))
+@pytest.mark.parametrize("surface", list(SURFACES))
 async def test_log_text_policy_applies_per_tenant(
-    postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str], vendor: FakeOpenAI, door: str
-) -> None:  # issue 8 point 3; threat 20
+    postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str], vendor: FakeOpenAI, surface: str
+) -> None:  # threat 20
     tenants = {policy: make_tenant() for policy in (None, "full", "hash", "off")}
     rows = {}
     async with live_api(
@@ -70,7 +70,7 @@ async def test_log_text_policy_applies_per_tenant(
                 await add_documents(
                     client, await new_collection(client), a="The kettle boils at 100 degrees."
                 )
-                assert "+49 30 1234567" in await ask(client, door)  # who asks gets it all
+                assert "+49 30 1234567" in await ask(client, surface)  # the client gets the full answer
                 rows[policy] = await last_row(client)
     masked = "Does [email] know when the kettle boils?"
     assert rows[None] == (masked, "Yes, [phone] said 100 degrees [Source 1].")
@@ -81,7 +81,7 @@ async def test_log_text_policy_applies_per_tenant(
 
 async def test_log_text_policy_change_applies_to_the_next_query(
     postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str], vendor: FakeOpenAI
-) -> None:  # the question's own statement brings it
+) -> None:  # read by the query's own statement
     tenant = make_tenant()
     async with (
         live_api(settings_for(postgres_server.app_url, [tenant]), provider(vendor)) as api,
@@ -103,7 +103,7 @@ async def test_unmasked_text_never_leaves_the_process(
     vendor: FakeOpenAI,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # a queue that does not answer: the record goes to stdout
+) -> None:  # a queue that does not answer: the record is printed to stdout
     tenant = make_tenant()
     with socket.create_server(("127.0.0.1", 0)) as silent:
         for name, value in aws_environment(f"http://127.0.0.1:{silent.getsockname()[1]}").items():
@@ -116,8 +116,8 @@ async def test_unmasked_text_never_leaves_the_process(
         async with live_api(config, provider(vendor)) as api:
             await fill(api, tenant)
             async with api.client(tenant) as client:
-                for door in DOORS:
-                    await ask(client, door)
+                for surface in SURFACES:
+                    await ask(client, surface)
     printed = capsys.readouterr().out
     records = [json.loads(line) for line in printed.splitlines() if line.startswith('{"type"')]
     assert {record["outcome"] for record in records} == {"started", "answered"}

@@ -1,4 +1,4 @@
-"""``vectorforge logs replay`` as an operator runs it: what CloudWatch gave goes into the table, once."""
+"""``vectorforge logs replay`` as an operator runs it: records from CloudWatch are stored once."""
 
 import gzip
 import json
@@ -24,10 +24,10 @@ Rows: TypeAlias = Callable[[str], Awaitable[list[QueryLog]]]
 def replay(
     *arguments: str, url: str, stdin: bytes = b"", code: int = 0
 ) -> "subprocess.CompletedProcess[bytes]":
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("VECTORFORGE_")}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("VECTORFORGE_")}
     done = subprocess.run(
         [VECTORFORGE, "logs", "replay", *arguments],
-        env={**kept, "VECTORFORGE_LOG_WRITER_DATABASE_URL": url},
+        env={**inherited, "VECTORFORGE_LOG_WRITER_DATABASE_URL": url},
         input=stdin, capture_output=True, check=False, timeout=60,
     )  # fmt: skip
     assert done.returncode == code, done.stderr
@@ -78,10 +78,10 @@ async def test_invalid_lines_are_named_without_their_content(
         "lines\trecords\tadded\talready_there\trefused",
         "4\t3\t1\t0\t2",
     ]
-    said = done.stderr.decode()
-    assert "standard input, line 2: The query log is not usable: outcome: literal_error." in said
-    assert "standard input, line 4: The message is not JSON." in said
-    assert "CANARY" not in said
+    errors = done.stderr.decode()
+    assert "standard input, line 2: The query log is not usable: outcome: literal_error." in errors
+    assert "standard input, line 4: The message is not JSON." in errors
+    assert "CANARY" not in errors
     assert await rows(tenant) == [log]
 
 
@@ -131,11 +131,11 @@ def test_replay_with_invalid_source_or_database_exits_with_error(postgres_server
 def test_replay_uses_embedded_database_by_default(private_dir: Callable[[str], Path]) -> None:
     folder = private_dir("replay")
     log = message("local", make_log())
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("VECTORFORGE_")}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("VECTORFORGE_")}
     try:
         done = subprocess.run(
             [VECTORFORGE, "logs", "replay", "--json", "--data-dir", str(folder / "data")],
-            env=kept, input=log.encode(), capture_output=True, check=False, timeout=120,
+            env=inherited, input=log.encode(), capture_output=True, check=False, timeout=120,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)["added"] == 1

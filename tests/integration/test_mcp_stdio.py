@@ -1,4 +1,4 @@
-"""``vectorforge mcp`` as a host starts it: a process that speaks over its stdin and stdout."""
+"""``vectorforge mcp`` as a host starts it: a process with MCP over stdin and stdout."""
 
 import asyncio
 import json
@@ -29,11 +29,11 @@ PING = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping"}) + "\n"
 
 @pytest.fixture(scope="module")
 def environment(private_dir: Callable[[str], Path]) -> Iterator[dict[str, str]]:
-    """Of a machine whose collection ``handbook`` has one document; the default collection is not there."""
+    """Return the environment of a machine with one collection, ``handbook``, of one document."""
     folder = private_dir("mcp")
     (folder / "handbook.md").write_text(HANDBOOK)
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("VECTORFORGE_")}
-    variables = {**kept, "VECTORFORGE_DATA_DIR": str(folder / "data")}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("VECTORFORGE_")}
+    variables = {**inherited, "VECTORFORGE_DATA_DIR": str(folder / "data")}
     command = [str(VECTORFORGE), "ingest", "handbook.md", "-c", "handbook", "-m", "team=hr"]
     subprocess.run(command, cwd=folder, env=variables, check=True, capture_output=True, timeout=120)
     yield variables
@@ -80,13 +80,13 @@ async def test_cancelled_call_stops_the_model(environment: dict[str, str]) -> No
         keys = {"VECTORFORGE_OPENAI_BASE_URL": openai.base_url, "VECTORFORGE_OPENAI_API_KEY": openai.api_key}
         openai.script(Reply(pause_s=60))
         async with Client(server({**environment, **keys}, "-c", "handbook")) as client:
-            asked = asyncio.create_task(client.call_tool("ask", QUESTION))
+            call_task = asyncio.create_task(client.call_tool("ask", QUESTION))
             while not openai.requests:  # noqa: ASYNC110 - the fake has no event for it
                 await asyncio.sleep(0.01)
-            asked.cancel()
+            call_task.cancel()
             await openai.requests[-1].client_closed.wait()
             with pytest.raises(asyncio.CancelledError):
-                await asked
+                await call_task
             answer = await call(client, "ask", **QUESTION)
             assert text_of(answer).startswith("The answer is 42 [Source 1].")
 

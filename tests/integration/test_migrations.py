@@ -1,4 +1,4 @@
-"""Migrations are applied once, in order, by one process at a time, and never silently changed."""
+"""Migrations are applied once, in order, by one process at a time, and rejected when changed."""
 
 import asyncio
 import shutil
@@ -24,7 +24,7 @@ COUNT = len(read_migrations())
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """A copy of the migrations that a test may change."""
+    """Copy the migrations into a directory that a test may change."""
     return shutil.copytree(MIGRATIONS, tmp_path / "migrations")
 
 
@@ -222,7 +222,7 @@ async def test_login_roles_with_tokens_become_rds_iam_members(make_database: Cal
         " JOIN pg_roles r ON r.oid = roleid WHERE r.rolname = 'rds_iam' ORDER BY m.rolname"
     )
     await migrate(conninfo, tokens=True)
-    assert query(conninfo, members) == []  # no such role, no RDS
+    assert query(conninfo, members) == []  # without the role, the server is not RDS
     with psycopg.connect(conninfo, autocommit=True) as connection:
         connection.execute("CREATE ROLE rds_iam NOLOGIN")
         connection.execute(f"CREATE ROLE {role} LOGIN".encode())

@@ -1,4 +1,4 @@
-"""Documents stored in one statement: the same as step by step, and no other than those that may be."""
+"""Documents stored in one statement: the same result as step by step, and only for eligible documents."""
 
 import asyncio
 import random
@@ -23,7 +23,7 @@ from vectorforge.types import ChunkDraft, DistanceMetric, DocumentDraft
 from vectorforge.vectorstore.pgvector import PgVectorStore
 from vectorforge.vectorstore.writes.chunk_rows import VECTOR_BATCH, new_id, store_new
 from vectorforge.vectorstore.writes.document import DocumentWriter
-from vectorforge.vectorstore.writes.replacement import prepare
+from vectorforge.vectorstore.writes.replacement import PreparedDocument, prepare
 
 COSINE = DistanceMetric.COSINE
 ROWS = {
@@ -32,7 +32,7 @@ ROWS = {
     "embeddings": "collection_id, document_id, chunk_id",
     "chunk_terms": "chunk_id, collection_id, document_id, scope, number, batch",
 }
-"""Tables, and their columns that differ from one writing to the next."""
+"""Tables, and their columns that differ between writes."""
 
 
 def drafts(count: int = 3, *, seed: int = 1, **options: Any) -> tuple[DocumentDraft, list[ChunkDraft]]:
@@ -60,10 +60,11 @@ async def stored_rows(db: TenantDatabase, collection_id: UUID) -> dict[str, list
 async def store(
     db: TenantDatabase, collection_id: UUID, document: DocumentDraft, chunks: list[ChunkDraft]
 ) -> bool:
-    return await store_new(db, collection_id, document, *prepare(document, chunks)) is not None
+    prepared = PreparedDocument(document, *prepare(document, chunks))
+    return await store_new(db, collection_id, [prepared]) != [None]
 
 
-# Issue 7, point 4: what is stored is what the writer of single steps stores, down to the last column
+# The rows equal those of the step-by-step writer, in every column
 async def test_single_statement_insert_matches_stepwise_insert(tenant_db: TenantDatabase) -> None:
     document, chunks = drafts()
     document = replace(document, parent_source="all.jsonl")
@@ -84,7 +85,7 @@ async def test_single_statement_insert_matches_stepwise_insert(tenant_db: Tenant
     assert (first["document_count"], first["chunk_count"], first["data_version"]) == (1, 3, 1)
 
 
-# Issue 7, point 4: a new document is one round trip
+# A new document is one round trip
 async def test_new_document_takes_one_round_trip(
     tenant_db: TenantDatabase, pin_detector: PinDetector
 ) -> None:
@@ -97,7 +98,7 @@ async def test_new_document_takes_one_round_trip(
     assert pin_detector.take() == []
 
 
-# What is out of the ordinary is left alone, and told by the writer of single steps
+# Special cases are left to the step-by-step writer, which reports them
 class TestFallbackToWriter:
     async def test_existing_document_is_left_to_the_writer(self, tenant_db: TenantDatabase) -> None:
         collection_id = await insert_collection(tenant_db, 4, COSINE)
@@ -190,7 +191,7 @@ async def test_first_of_concurrent_writers_stores_the_document(tenant_db: Tenant
     assert count["chunks"] == 3
 
 
-# RFC 9562: version 7, variant 10, and in the order of their making from one millisecond to the next
+# RFC 9562: version 7, variant 10, ordered by creation across milliseconds
 def test_new_ids_are_ordered_by_time() -> None:
     ids = [new_id() for _ in range(2000)]
     assert {(made.version, made.variant) for made in ids} == {(7, "specified in RFC 4122")}

@@ -27,10 +27,10 @@ class SplittingProxy:
     """Puts a Sync between the statements of a group, as a proxy that pools by statement may.
 
     Args:
-        server: The real one.
-        directory: Where the proxy's socket is made.
+        server: Socket of the real server.
+        directory: Directory of the proxy's socket.
         split: ``hidden``: the client sees the answer to its own Sync only; ``shown``: to every one;
-            ``refused``: a second statement before a Sync cuts the connection.
+            ``refused``: a second statement before a Sync closes the connection.
         forgets_begin: Whether BEGIN does nothing either.
     """
 
@@ -59,7 +59,7 @@ class SplittingProxy:
         self._connections.add(task)
         task.add_done_callback(self._connections.discard)
         server, to_server = await asyncio.open_unix_connection(self._target)
-        answers: deque[bool] = deque()  # of each Sync and Query on its way: whether the client gets to see it
+        answers: deque[bool] = deque()  # per Sync and Query: whether the client sees its answer
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
             size = await client.readexactly(4)
             to_server.write(size + await client.readexactly(int.from_bytes(size) - 4))
@@ -121,8 +121,8 @@ async def test_transaction_through_splitting_proxy_applies_its_tenant(
         async with Database(splitter.conninfo, pool_size=2) as database:
             for _ in range(3):
                 assert await database.for_tenant(tenant).fetch_one(_TENANT) == {"tenant": tenant}
-    told = [record for record in caplog.records if "BEGIN" in record.getMessage()]
-    assert len(told) == 1
+    warnings = [record for record in caplog.records if "BEGIN" in record.getMessage()]
+    assert len(warnings) == 1
 
 
 # C34

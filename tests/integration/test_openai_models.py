@@ -84,7 +84,7 @@ TEXTS = ["The dough rises.", "Größe 🙂", "The dough rises."]
 @pytest.mark.parametrize("options", [{}, {"encoding_format": "float"}, {"dimensions": 64}])
 async def test_embeddings_match_the_provider_vectors(client: AsyncOpenAI, options: Any) -> None:
     response = await client.embeddings.create(model="hashing", input=TEXTS, **options)
-    expected = [array("f", hashed_vector(text)).tolist() for text in TEXTS]  # as they are stored
+    expected = [array("f", hashed_vector(text)).tolist() for text in TEXTS]  # as stored
     assert [data.embedding for data in response.data] == expected
     assert [data.index for data in response.data] == [0, 1, 2]
     assert response.usage.prompt_tokens == response.usage.total_tokens > 0

@@ -1,4 +1,4 @@
-"""A store of one's own needs three methods to serve ingestion, queries and profiles. C-006, C-023."""
+"""A custom store needs three methods for ingestion, queries and profiles. C-006, C-023."""
 
 import operator
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -183,7 +183,7 @@ def test_built_application_with_a_store_makes_it_once_for_each_tenant(
     application = Application.build(settings_for(postgres_server.app_url), vector_store=DictStore)
     acme, beta = (application.for_tenant(name).vector_store for name in ("acme", "beta"))
     assert [acme, beta] == [DictStore.tenants["acme"], DictStore.tenants["beta"]]
-    assert application.for_tenant("acme", uuid4()).vector_store is acme  # a request held to its limits
+    assert application.for_tenant("acme", uuid4()).vector_store is acme  # with request limits
 
 
 async def test_three_method_store_rejects_single_document_deletion() -> None:

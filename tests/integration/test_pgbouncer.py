@@ -1,4 +1,4 @@
-"""Nothing of a session is left behind for the next client of a pooled server connection."""
+"""No session state is left for the next client of a pooled server connection."""
 
 import asyncio
 import random
@@ -28,7 +28,7 @@ async def test_tenant_setting_never_leaks_through_transaction_pooler(
 
         async def one(number: int) -> None:
             tenant = random.choice(tenants)
-            if number % 3 == 0:  # outside any tenant, on whatever backend is free
+            if number % 3 == 0:  # outside any tenant, on any free backend
                 async with database.connection() as connection:
                     row = await (await connection.execute(_TENANT)).fetchone()
                 assert row is not None

@@ -1,4 +1,4 @@
-"""The pin detector changes nothing but the encryption, and neither hides a fault nor makes one."""
+"""The pin detector changes only the encryption, and neither hides nor causes faults."""
 
 import contextlib
 import os
@@ -27,21 +27,21 @@ TIMEOUT_S = 60
 
 @pytest.fixture
 def detector(private_dir: Callable[[str], Path]) -> Iterator[PinDetector]:
-    """One of the test's own, which judges every role."""
+    """Start a separate detector that judges every role."""
     with PinDetector(private_dir("own")) as detector:
         yield detector
 
 
 @pytest.fixture
 def url(detector: PinDetector, postgres_server: Any) -> str:
-    """The superuser's, through the test's own detector."""
+    """Return the superuser's URL, through the test's own detector."""
     detector.listen(postgres_server.socket)
     return make_conninfo(postgres_server.migrator_url, host=str(detector.directory))
 
 
 @pytest.fixture
 def observer(postgres_server: Any) -> "Iterator[psycopg.Connection[Any]]":
-    """Looks at the server from outside."""
+    """Connect to the server without the detector."""
     with psycopg.connect(postgres_server.migrator_url, autocommit=True) as connection:
         yield connection
 
@@ -183,7 +183,7 @@ class TestFaults:
     ) -> None:
         with connect(url) as connection:
             observer.execute("SELECT pg_terminate_backend(%s, 10000)", (connection.info.backend_pid,))
-            with pytest.raises(psycopg.errors.AdminShutdown):  # its last words, then the end
+            with pytest.raises(psycopg.errors.AdminShutdown):  # its last message, then the end
                 connection.execute("SELECT 1")
             assert connection.closed
 
@@ -205,7 +205,7 @@ class TestFaults:
         detector.listen(path)
         with raw(detector.directory / path.name) as client:
             answer = b""
-            with contextlib.suppress(ConnectionError):  # it may be closed before a word was said
+            with contextlib.suppress(ConnectionError):  # it may be closed before any message
                 client.sendall(STARTUP)
                 answer = client.recv(1)
             assert answer == b""

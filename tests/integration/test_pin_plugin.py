@@ -1,4 +1,4 @@
-"""The suite's traffic passes the pin detector, and a test that pins fails: C34."""
+"""The tests' traffic passes the pin detector, and a test that pins fails: C34."""
 
 import os
 import re
@@ -29,7 +29,7 @@ Seen: TypeAlias = Callable[[], Counter[str]]
 
 @pytest.fixture
 def seen(pin_detector: PinDetector) -> Seen:
-    """What the detector has judged since the test began: messages by kind, connections by role."""
+    """Return the detector's counts since the test began: messages by kind, connections by role."""
 
     def judged() -> Counter[str]:
         return pin_detector.messages + pin_detector.connections
@@ -48,11 +48,11 @@ class TestObservedStatements:
             assert opened["vectorforge_app"] >= 1
             assert (await database.health()).healthy
             assert (seen() - opened)["Query"] >= 1
-            asked = seen()
+            counts_before = seen()
             for _ in range(8):  # the driver's default is to prepare the sixth execution
                 await tenant.fetch_one("SELECT %s::int", (1,))
-            assert (seen() - asked)["Parse"] == 8 * 2  # the tenant, the question
-            assert (seen() - asked)["Bind"] == 8 * 2
+            assert (seen() - counts_before)["Parse"] == 8 * 2  # the tenant, the query
+            assert (seen() - counts_before)["Bind"] == 8 * 2
 
     async def test_statements_on_test_databases_are_seen(
         self, seen: Seen, make_database: Callable[..., str]
@@ -95,7 +95,7 @@ class TestObservedStatements:
     async def test_migrator_statements_are_ignored(
         self, seen: Seen, make_database: Callable[..., str]
     ) -> None:
-        make_database()  # migrated, of a template, by the superuser
+        make_database()  # migrated, from a template, by the superuser
         assert seen() == {}
 
 
@@ -179,11 +179,11 @@ def test_pinning_test_fails_with_the_reason(pgbouncer: object, tmp_path: Path) -
     )  # fmt: skip
     assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stdout
     assert set(re.findall(r"^ERROR test_inner.py::(\S+)", done.stdout, re.MULTILINE)) == set(INNER_ERRORS)
-    for name, said in INNER_ERRORS.items():
+    for name, message in INNER_ERRORS.items():
         report = re.split(
             r"^[_=]{3,} ", done.stdout.split(f"ERROR at teardown of {name} ")[1], flags=re.MULTILINE
         )[0]
-        assert said in report
+        assert message in report
         assert f"test_inner.py::{name} (" in report
     assert done.stdout.count("is marked to break the rule of SET or RESET, and did not") == 1
     assert re.search(

@@ -1,4 +1,4 @@
-"""Each of RDS Proxy's pinning rules, broken and only just kept by the real driver: C34."""
+"""Each of RDS Proxy's pinning rules, violated and just satisfied by the real driver: C34."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -68,7 +68,7 @@ BROKEN: dict[PinRule, list[str]] = {
     PinRule.OPAQUE: ["DO $$ BEGIN PERFORM set_config('work_mem', '1MB', false); END $$"],
 }
 
-KEPT = [
+ALLOWED = [
     "",
     "SELECT 1",
     f"SELECT '{'x' * 16_300}'",
@@ -102,7 +102,7 @@ KEPT = [
 
 @pytest.fixture
 def detector(postgres_server: Any, private_dir: Callable[[str], Path]) -> Iterator[PinDetector]:
-    """One of the test's own, which judges the superuser as well: nothing that is sent is refused to it."""
+    """Start a separate detector that also judges the superuser, who may send anything."""
     with PinDetector(private_dir("own")) as detector:
         detector.listen(postgres_server.socket)
         yield detector
@@ -130,14 +130,14 @@ def test_pin_rules_are_all_covered() -> None:
 def test_pinning_statement_is_detected_by_its_rule(detector: PinDetector, url: str, rule: PinRule) -> None:
     with connect(url) as connection:
         for statement in BROKEN[rule]:
-            with suppress(psycopg.Error):  # what matters is that it was sent
+            with suppress(psycopg.Error):  # only the sending matters
                 connection.execute(statement.encode())
             assert rules(detector) == {rule}, statement[:100]
 
 
 def test_harmless_statement_is_not_detected(detector: PinDetector, url: str) -> None:
     with connect(url) as connection:
-        for statement in KEPT:
+        for statement in ALLOWED:
             before = detector.statements
             with suppress(psycopg.Error):
                 connection.execute(statement.encode())
@@ -166,11 +166,11 @@ def test_driver_features_that_pin_are_detected(detector: PinDetector, url: str) 
         with connection.transaction(), connection.cursor("named") as cursor:
             cursor.execute("SELECT 1")
         assert rules(detector) == {PinRule.CURSOR}
-        psycopg.ClientCursor(connection).execute("SELECT %s", ("x" * 20_000,))  # values go into the text
+        psycopg.ClientCursor(connection).execute("SELECT %s", ("x" * 20_000,))  # inlines the values
         assert rules(detector) == {PinRule.LONG_STATEMENT}
 
 
-# The other side of the claim: what the driver would do if nobody told it not to
+# The counterexample: the driver's default behavior
 def test_default_prepare_threshold_pins(detector: PinDetector, url: str) -> None:
     with psycopg.connect(url, autocommit=True) as connection:
         for number in range(8):

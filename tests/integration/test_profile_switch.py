@@ -1,4 +1,4 @@
-"""The embedding model changes while a profile is searched and written: its doors look again."""
+"""The embedding model changes while a profile is searched and written: requests reload it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -16,7 +16,7 @@ SAILOR = "Sailed around the world alone."
 
 
 class OvertakenEmbedder(HashingEmbedder):
-    """Waits for what happens meanwhile, the next time it is asked, before it answers."""
+    """Waits for a concurrent action in its next call."""
 
     meanwhile: Callable[[], Awaitable[None]] | None = None
 
@@ -29,14 +29,14 @@ class OvertakenEmbedder(HashingEmbedder):
 
 
 class BackwardEmbedder(HashingEmbedder):
-    """As long a vector as the other's, and nothing that could be compared with it."""
+    """Vectors of the other model's length that cannot be compared with it."""
 
     async def _call_api(self, texts: Sequence[str], model: str) -> Sequence[Vector]:
         return [list(vector)[::-1] for vector in await super()._call_api(texts, model)]
 
 
 class Room:
-    """A tenant with a profile, embedded by "hashing", and "new" to change to."""
+    """A tenant with a profile embedded by "hashing", and the next model "new"."""
 
     def __init__(self, api: LiveApi, client: httpx2.AsyncClient) -> None:
         self.client = client
@@ -53,18 +53,18 @@ class Room:
         await self.post("/v1/profiles/7/documents", text=text, source_id=source_id)
 
     async def finds(self, text: str) -> bool:
-        """Whether a passage is nearest to its own text, at no distance."""
+        """Return whether a chunk is nearest to its own text, at distance 0."""
         found = await self.post("/v1/profiles/7/search", query=text, top_k=1)
         [best] = found["results"]
         return bool(best["text"] == text and best["score"] == pytest.approx(1.0))
 
     @property
     def overtaken(self) -> bool:
-        """Whether what was to happen meanwhile has happened."""
+        """Return whether the concurrent action has happened."""
         return self.old.meanwhile is None
 
     async def ready(self) -> str:
-        """Fill the new model's space; returns the path of the change."""
+        """Fill the new model's space; return the path of the change."""
         [collection] = (await self.client.get("/v1/collections")).json()["collections"]
         path = f"/v1/collections/{collection['id']}/embedding-switch"
         await self.post(path, embedding_provider="new")
@@ -98,7 +98,7 @@ async def test_search_during_switch_is_reembedded(room: Room) -> None:
 
 
 async def test_document_during_switch_is_reembedded(room: Room) -> None:
-    """Vectors of both models have one length, so nothing else would tell them apart."""
+    """Vectors of both models have one length, so that nothing else distinguishes them."""
     room.old.meanwhile = switching(room, await room.ready())
     await room.add(SAILOR, "2")
     assert room.overtaken
@@ -107,16 +107,16 @@ async def test_document_during_switch_is_reembedded(room: Room) -> None:
 
 
 async def test_reused_pipeline_follows_the_switch(app_url: str, make_tenant: Callable[[], str]) -> None:
-    """As tools of an agent do: one pipeline for all of their calls."""
+    """As an agent's tools: one pipeline for all calls."""
     tenant = make_tenant()
     async with live_api(settings_for(app_url, [tenant])) as api, api.client(tenant) as client:
         room = Room(api, client)
         await room.add(BAKER, "1")
         profiles = api.application.for_tenant(tenant).profiles
-        kept = await profiles.retrieval()
+        pipeline = await profiles.retrieval()
         await switching(room, await room.ready())()
         for _ in range(2):
-            [found] = await kept.retrieve(BAKER, 7, 1)
+            [found] = await pipeline.retrieve(BAKER, 7, 1)
             assert found.text == BAKER
             assert found.score == pytest.approx(1.0)
         assert sum(text.endswith(BAKER) for text in room.old.texts) == 2  # stored, and once in vain

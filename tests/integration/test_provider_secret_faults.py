@@ -1,4 +1,4 @@
-"""Secrets Manager and SSM when something is wrong: what is said, what goes on; no key is ever shown."""
+"""Secrets Manager and SSM with faults: errors, continued service, and no key in any output."""
 
 import asyncio
 import json
@@ -49,7 +49,7 @@ def keys(**settings: object) -> StoredKeys:
 
 
 class TestColdStart:
-    """A wrong setting is told at once, with what to do; an outage is worth another try."""
+    """A wrong setting is reported immediately, with a remedy; an outage is retried."""
 
     def failure(self, kind: type[VectorForgeError], **settings: object) -> str:
         with pytest.raises(kind) as caught:
@@ -86,7 +86,7 @@ class TestColdStart:
         assert f"cannot be used ({code})" in self.failure(ConfigurationError, provider_secret_id=secret_id)
 
     def test_invalid_parameter_path_raises_error_naming_the_setting(self, aws: FaultyAws) -> None:
-        aws.failure = AwsFailure(400, "ValidationException")  # moto would take it
+        aws.failure = AwsFailure(400, "ValidationException")  # moto would accept it
         message = self.failure(ConfigurationError, provider_parameter_path="prod")
         assert "Check VECTORFORGE_PROVIDER_PARAMETER_PATH" in message
 
@@ -179,7 +179,7 @@ async def test_secrets_outage_in_running_process_retains_last_keys(
 async def test_provider_keys_are_absent_from_logs_and_output(
     aws: FaultyAws, secret_id: str, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    caplog.set_level(logging.DEBUG)  # boto3's bodies, and whatever an HTTP client says
+    caplog.set_level(logging.DEBUG)  # boto3's bodies, and an HTTP client's logs
     aws.put_parameter(f"/{secret_id}/cohere_api_key", OLD)
     shown: list[str] = []
     async with FakeOpenAI(api_key="another") as server:
@@ -191,7 +191,7 @@ async def test_provider_keys_are_absent_from_logs_and_output(
         application = await asyncio.to_thread(Application.build, config)
         for name in ("openai", "cohere"):
             provider = application.llm_registry.get(name)
-            for key in (NEW, "{canary", None):  # exchanged, broken, down; the vendor quotes what it refuses
+            for key in (NEW, "{canary", None):  # rotated, malformed, down; the vendor quotes the rejected key
                 if key is None:
                     aws.failure = OUTAGE
                 elif name == "openai":
@@ -215,7 +215,7 @@ async def test_provider_keys_are_absent_from_logs_and_output(
     assert "canary" not in caplog.text + out + err + "".join(shown)
 
 
-# C25, fault 42: embeddings and answers, through the door
+# C25, fault 42: embeddings and answers, over HTTP
 async def test_queries_during_secret_rotation_succeed(
     aws: FaultyAws, secret_id: str, postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str]
 ) -> None:

@@ -1,4 +1,4 @@
-"""The log writer while something is away: what can be stored is stored, the rest waits and is not lost."""
+"""The log writer during outages: it stores what it can, and the rest waits without loss."""
 
 import asyncio
 import logging
@@ -35,7 +35,7 @@ VALUES ('tenant', %(id)s, gen_random_uuid(), '', 'started', 0)
 
 
 class AilingBucket:
-    """S3 that takes calls and says 503, or nothing at all while ``silent``."""
+    """S3 that answers with 503, or not at all while ``silent``."""
 
     def __init__(self) -> None:
         bucket = self
@@ -54,7 +54,7 @@ class AilingBucket:
                 self.end_headers()
 
             def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base's signature
-                """Nothing."""
+                """Print nothing."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
@@ -150,7 +150,7 @@ async def test_database_rejecting_all_records_returns_them_for_retry(
         assert "dough" not in str([vars(record) for record in logged])  # no texts
         assert "A query log message was refused" not in {record.msg for record in logged}
         connection.execute(REMEDIES[state].replace(b"{}", name))
-        # The same warm function finds a database that takes records: its connection is a new one.
+        # The same warm function reconnects to the recovered database.
         assert failed_ids(await asyncio.to_thread(writer, event, LambdaContext())) == set()
         assert connection.execute("SELECT count(*) FROM vectorforge.query_logs").fetchone() == (100,)
 
@@ -168,7 +168,7 @@ async def test_messages_for_retry_are_delayed_beyond_queue_visibility(
     assert len(failed_ids(answer)) == 13
     seen: list[str] = []
     async with asyncio.timeout(20):
-        while "poison" not in seen:  # after the queue's own second
+        while "poison" not in seen:  # after the queue's visibility timeout of 1 s
             await asyncio.sleep(0.3)
             seen += [one["body"] for one in (queue.event(batch_size=20) or {"Records": []})["Records"]]
     assert seen == ["poison"]
@@ -220,7 +220,7 @@ class TestDatabaseOutage:
         event = queue.event()
         assert event is not None
         with psycopg.connect(migrator_url, autocommit=True) as observer:
-            with psycopg.connect(migrator_url) as blocker:  # holds the key of the last row of the batch
+            with psycopg.connect(migrator_url) as blocker:  # locks the key of the last row of the batch
                 blocker.execute(INSERT, {"id": last.id})
                 call = asyncio.create_task(asyncio.to_thread(writer, event, LambdaContext()))
                 async with asyncio.timeout(20):
@@ -249,7 +249,7 @@ class TestDatabaseOutage:
         answer = lost(event, LambdaContext())
         assert len(answer["batchItemFailures"]) == 4
         queue.settle(event, answer)
-        said = [vars(record)["error_code"] for record in logged if record.msg == COME_AGAIN]
-        assert said == ["database_unavailable"] * 3
+        codes = [vars(record)["error_code"] for record in logged if record.msg == COME_AGAIN]
+        assert codes == ["database_unavailable"] * 3
         queue.deliver(make_writer(postgres_server.log_writer_url))
         assert {row.id for row in await rows(tenant)} == {log.id for log in logs}

@@ -1,4 +1,4 @@
-"""Every question leaves one row through the queue, however it ends; and none is lost when SQS is down."""
+"""Every query results in one row through the queue, however it ends, even when SQS is down."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ Rows: TypeAlias = Callable[[str], Awaitable[list[QueryLog]]]
 NewTenant: TypeAlias = Callable[[], str]
 
 
-class Asking:
+class QueryStage:
     """A tenant of an application whose logs go through the queue, with one document."""
 
     def __init__(self, services: TenantServices, collection: Collection) -> None:
@@ -64,31 +64,31 @@ async def application(
 
 
 @pytest.fixture
-async def asking(application: Application, make_tenant: NewTenant) -> Asking:
+async def query_stage(application: Application, make_tenant: NewTenant) -> QueryStage:
     return await prepare(application, make_tenant())
 
 
-async def prepare(application: Application, tenant: str) -> Asking:
+async def prepare(application: Application, tenant: str) -> QueryStage:
     services = application.for_tenant(tenant)
     collection = await services.create_collection("guides")
     await services.ingestion.ingest_bytes(
         collection, b"Water boils at 100 degrees.", source="w.txt", media_type="text/plain"
     )
-    return Asking(services, collection)
+    return QueryStage(services, collection)
 
 
 async def test_query_outcomes_have_exactly_one_row(
-    asking: Asking, queue: Queue, writer: QueryLogWriterFunction, rows: Rows
+    query_stage: QueryStage, queue: Queue, writer: QueryLogWriterFunction, rows: Rows
 ) -> None:  # C01, C31, A-111, A-112, A-114, A-150
-    service = asking.services.query_service
-    expected = {await asking.ask(): "answered"}
-    expected[await asking.ask(config=QueryConfig(filters={"kind": "none"}))] = "empty"
+    service = query_stage.services.query_service
+    expected = {await query_stage.ask(): "answered"}
+    expected[await query_stage.ask(config=QueryConfig(filters={"kind": "none"}))] = "empty"
     for outcome, options in {
         "error": {"config": QueryConfig(llm_provider="failing")},
         "aborted": {},
         "deadline": {"config": QueryConfig(llm_provider="late"), "deadline": Deadline.after(0.4)},
     }.items():
-        events = service.query_events("When?", asking.collection.id, **options)  # type: ignore[arg-type]
+        events = service.query_events("When?", query_stage.collection.id, **options)  # type: ignore[arg-type]
         async with aclosing(events):
             async for event in events:
                 if isinstance(event, MetaEvent):
@@ -97,9 +97,9 @@ async def test_query_outcomes_have_exactly_one_row(
                     break
                 elif isinstance(event, TokenEvent) and outcome == "deadline":
                     await asyncio.sleep(0.5)  # until the deadline has passed
-    assert await rows(asking.tenant) == []  # nothing goes past the queue
+    assert await rows(query_stage.tenant) == []  # no record bypasses the queue
     queue.deliver(writer)
-    found = await rows(asking.tenant)
+    found = await rows(query_stage.tenant)
     assert {row.id: row.outcome for row in found} == expected
     assert len(found) == 5
     answered = next(row for row in found if row.outcome == "answered")
@@ -110,32 +110,34 @@ async def test_query_outcomes_have_exactly_one_row(
 
 
 async def test_start_record_is_queued_before_the_first_event(
-    asking: Asking, queue: Queue, writer: QueryLogWriterFunction, rows: Rows
+    query_stage: QueryStage, queue: Queue, writer: QueryLogWriterFunction, rows: Rows
 ) -> None:  # C01; fault 45
-    events = asking.services.query_service.query_events("When does water boil?", asking.collection.id)
+    events = query_stage.services.query_service.query_events(
+        "When does water boil?", query_stage.collection.id
+    )
     meta = await anext(events)
     assert isinstance(meta, MetaEvent)
     queue.deliver(writer)  # as if the process had been killed here
-    (row,) = await rows(asking.tenant)
+    (row,) = await rows(query_stage.tenant)
     assert (row.id, row.outcome, row.query_text) == (meta.request_id, "started", "When does water boil?")
     assert (row.model, row.generated_response, list(row.retrieved_chunk_ids)) == ("scripted-1", "", [])
-    found = await asking.services.query_logs.list(outcome="started")
+    found = await query_stage.services.query_logs.list(outcome="started")
     assert [log.id for log in found] == [row.id]
     async for event in events:
         if isinstance(event, DoneEvent):
             queue.deliver(writer)
-            (row,) = await rows(asking.tenant)
-            assert row.outcome == "answered"  # the end is there before the last event
+            (row,) = await rows(query_stage.tenant)
+            assert row.outcome == "answered"  # the final record is there before the last event
 
 
 async def test_rejected_query_is_logged(
-    asking: Asking, queue: Queue, writer: QueryLogWriterFunction, rows: Rows
+    query_stage: QueryStage, queue: Queue, writer: QueryLogWriterFunction, rows: Rows
 ) -> None:  # C31
-    service = asking.services.query_service
+    service = query_stage.services.query_service
     with pytest.raises(DeadlineExceededError):
-        await service.query("When?", asking.collection.id, deadline=Deadline.after(0))
+        await service.query("When?", query_stage.collection.id, deadline=Deadline.after(0))
     queue.deliver(writer)
-    (row,) = await rows(asking.tenant)
+    (row,) = await rows(query_stage.tenant)
     assert (row.outcome, row.error_code, row.error_stage) == ("error", "deadline_exceeded", "retrieve")
 
 
@@ -144,14 +146,14 @@ async def test_query_without_queue_is_logged_to_the_table(
 ) -> None:  # A-116
     async with build_application(settings_for(postgres_server.app_url), llm) as application:
         assert application.aws.query_log_queue is None
-        asking = await prepare(application, make_tenant())
-        request_id = await asking.ask()
-    assert [(row.id, row.outcome) for row in await rows(asking.tenant)] == [(request_id, "answered")]
+        query_stage = await prepare(application, make_tenant())
+        request_id = await query_stage.ask()
+    assert [(row.id, row.outcome) for row in await rows(query_stage.tenant)] == [(request_id, "answered")]
 
 
 @contextmanager
 def deaf_port() -> Iterator[int]:
-    """A port that takes connections and never answers."""
+    """Yield a port that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server.getsockname()[1]
 
@@ -184,7 +186,7 @@ async def test_query_during_sqs_outage_is_answered_and_replayable(
     question = "Zażółć gęślą 🙂?"
     with port() as number:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{number}")
-        # A refusal is retried by botocore within the time; only silence must run into it.
+        # botocore retries rejections within the time; only silence must time out.
         aws = AwsSettings(
             query_log_queue_url="http://sqs/queue", query_log_timeout_s=0.25 if port is deaf_port else 5
         )
@@ -192,9 +194,9 @@ async def test_query_during_sqs_outage_is_answered_and_replayable(
         assert application.aws.query_log_queue is not None
         application.aws.query_log_queue.warm()
         async with application:
-            asking = await prepare(application, make_tenant())
+            query_stage = await prepare(application, make_tenant())
             caplog.clear()
-            result = await asking.services.query_service.query(question, asking.collection.id)
+            result = await query_stage.services.query_service.query(question, query_stage.collection.id)
     assert result.answer == "At 100 degrees. [Source 1]"
     warnings = [record.message for record in caplog.records if record.levelno == logging.WARNING]
     assert [w for w in warnings if "log" in w] == [f"Failed to log query: {reason}"] * 2
@@ -210,6 +212,6 @@ async def test_query_during_sqs_outage_is_answered_and_replayable(
     first, second = (json.loads(line) for line in capsys.readouterr().out.splitlines())
     assert (first["records"], first["added"], first["already_there"]) == (2, 1, 1)
     assert (second["records"], second["added"], second["already_there"]) == (2, 0, 2)
-    (row,) = await rows(asking.tenant)
+    (row,) = await rows(query_stage.tenant)
     assert (row.id, row.outcome) == (result.request_id, "answered")
     assert row.query_text == question

@@ -38,7 +38,7 @@ MASKED = "Does [email] know when the kettle boils?"
 SECRETS = ("ann@example.org", "1234567")
 SENTENCE = "Yes, call +49 30 1234567 about the quokkasaurus " + "\U0001f998" * 12 + " at 100 degrees.\n\n"
 REPEATED = MAX_MESSAGE_BYTES // len(SENTENCE.encode()) + 2_000
-"""So many sentences are more than a message takes, also with what is masked in them."""
+"""More sentences than fit in a message, even when masked."""
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ async def api(
     postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str], vendor: FakeOpenAI, queue: Queue,
     bucket: str,
 ) -> AsyncIterator[tuple[LiveApi, str]]:  # fmt: skip
-    """A server whose answers are too large for the queue, and its tenant."""
+    """Start a server whose answers are too large for the queue, with its tenant."""
     tenant = make_tenant()
     aws = AwsSettings(query_log_queue_url=queue.url, query_log_overflow_bucket=bucket, query_log_timeout_s=5)
     provider = OpenAIProvider(SecretStr(vendor.api_key), base_url=vendor.base_url, retries=0)
@@ -63,7 +63,7 @@ async def api(
 
 @pytest.fixture
 def objects(clients: AwsClients, bucket: str) -> Callable[[], list[str]]:
-    """What lies in the bucket."""
+    """Return the objects of the bucket."""
 
     def read() -> list[str]:
         s3 = clients.get("s3")
@@ -82,19 +82,19 @@ def texts(stored: str) -> tuple[str, str]:
 async def test_log_text_policy_applies_to_queued_and_overflow_records(
     api: tuple[LiveApi, str], queue: Queue, writer: QueryLogWriterFunction, rows: Rows,
     objects: Callable[[], list[str]], policy: str | None,
-) -> None:  # issue 8 point 3; threat 20  # fmt: skip
+) -> None:  # threat 20  # fmt: skip
     opened, tenant = api
     await opened.application.for_tenant(tenant).caches.settings.set_log_text(policy)
     async with opened.client(tenant) as client:
         await add_documents(client, await new_collection(client), a="The kettle boils at 100 degrees.")
         answer = await client.post(RAG, json={"query": QUESTION, "max_tokens": 16_384})
-        assert SECRETS[1] in answer.text  # who asks gets it all
+        assert SECRETS[1] in answer.text  # the client gets the full answer
     event = queue.event()
     assert event is not None
     messages = [json.loads(one["body"]) for one in event["Records"]]
     sent = json.dumps(messages) + "".join(objects())
     assert [secret in sent for secret in SECRETS] == [policy == "full"] * 2
-    # what masking leaves is too large for a message, a hash or nothing is not
+    # masked text is too large for a message, a hash or no text is not
     overflows = policy in (None, "full")
     assert sorted(one["type"] for one in messages) == [
         "vectorforge.query_log",
@@ -103,11 +103,11 @@ async def test_log_text_policy_applies_to_queued_and_overflow_records(
     queue.show(event["Records"])
     queue.deliver(writer)
     (row,) = await rows(tenant)
-    asked = {None: MASKED, "full": QUESTION, "off": ""}.get(policy, row.query_text)
-    assert (row.query_text, row.outcome) == (asked, "answered")
+    expected_query = {None: MASKED, "full": QUESTION, "off": ""}.get(policy, row.query_text)
+    assert (row.query_text, row.outcome) == (expected_query, "answered")
     assert (len(row.generated_response.encode()) > MAX_MESSAGE_BYTES) == overflows
     assert row.query_text.startswith("sha256:") == (policy == "hash")
-    # and now the texts lie in the table alone
+    # now the texts are only in the table
     assert [texts(one) for one in objects()] == [("", "")] * overflows
 
 
@@ -119,7 +119,7 @@ async def test_redelivered_pointer_does_not_overwrite_stored_record(
     sender: QueryLogQueue, queue: Queue, writer: QueryLogWriterFunction, rows: Rows,
     objects: Callable[[], list[str]], make_tenant: Callable[[], str],
 ) -> None:  # fmt: skip
-    """Emptied, it does not take the place of what is stored, also in the order that nobody wants."""
+    """An emptied record does not replace the stored one, even in the unfavorable order."""
     tenant, log = make_tenant(), large()
     await sender.for_tenant(tenant).create(log)
     event = queue.event()
@@ -146,7 +146,7 @@ async def test_pointer_is_retried_until_its_object_is_emptied(
     with read_only(fake_aws) as url:
         monkeypatch.setenv("AWS_ENDPOINT_URL_S3", url)
         assert queue.deliver(make_writer(postgres_server.log_writer_url), rounds=2) == 2
-    assert await rows(tenant) == [log]  # stored, and yet not done
+    assert await rows(tenant) == [log]  # stored, but not finished
     assert [texts(one)[0] for one in objects()] == [CANARY]
     monkeypatch.delenv("AWS_ENDPOINT_URL_S3")
     queue.deliver(make_writer(postgres_server.log_writer_url))
@@ -157,13 +157,13 @@ async def test_pointer_is_retried_until_its_object_is_emptied(
 
 @contextmanager
 def read_only(aws: FakeAws) -> Iterator[str]:
-    """The address of an S3 that gives objects and takes none: a role without s3:PutObject."""
+    """Yield the address of a read-only S3, as for a role without s3:PutObject."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             signed = {"Authorization": self.headers["Authorization"]}
-            asked = Request(f"{aws.url}{self.path}", headers=signed)  # noqa: S310 - our own server
-            with urlopen(asked) as found:  # noqa: S310
+            expected_query = Request(f"{aws.url}{self.path}", headers=signed)  # noqa: S310 - our own server
+            with urlopen(expected_query) as found:  # noqa: S310
                 self._answer(200, found.read())
 
         def do_PUT(self) -> None:
@@ -177,7 +177,7 @@ def read_only(aws: FakeAws) -> Iterator[str]:
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Not on stderr."""
+            """Print nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
@@ -193,7 +193,7 @@ def read_only(aws: FakeAws) -> Iterator[str]:
 async def test_erasure_during_delivery_empties_the_record(
     api: tuple[LiveApi, str], direct_database: Database, queue: Queue, writer: QueryLogWriterFunction,
     rows: Rows, objects: Callable[[], list[str]], kind: str,
-) -> None:  # issue 8 point 3  # fmt: skip
+) -> None:  # fmt: skip
     opened, tenant = api
     async with opened.client(tenant) as client:
         job = await add_documents(client, await new_collection(client), a=f"The {CANARY} kettle boils.")

@@ -1,4 +1,4 @@
-"""The query log's whole way: service, SQS, log writer, table. SQS and S3 are moto's, PostgreSQL is real."""
+"""The query log end to end: service, SQS, log writer, table. SQS and S3 are moto's, PostgreSQL is real."""
 
 import asyncio
 import logging
@@ -69,7 +69,7 @@ class TestDelivery:
         tenant = make_tenant()
         outcomes = ["answered", "empty", "error", "aborted", "cached", "deadline"]
         logs = [make_log(outcome=outcome) for outcome in outcomes * 4]
-        killed = started(make_log())  # its end never came
+        killed = started(make_log())  # its final record never arrived
         messages = [message(tenant, log) for log in [*logs, *map(started, logs), killed] for _ in range(5)]
         random.Random(7).shuffle(messages)
         queue.send(*messages)
@@ -85,7 +85,7 @@ class TestDelivery:
         tenant, log = make_tenant(), make_log(outcome="aborted")
         for record in (log, started(log), replace(log, outcome="answered")):
             queue.send(message(tenant, record))
-            queue.deliver(writer)  # each in a batch of its own
+            queue.deliver(writer)  # each in its own batch
         assert await rows(tenant) == [log]
 
     async def test_concurrent_writers_of_same_records_do_not_conflict(
@@ -159,13 +159,13 @@ class TestRecordContent:
         tenant, log = make_tenant(), make_log(generated_response="é" * 400_000)
         sender = QueryLogQueue(clients, queue.url, timeout_s=20)
         await sender.for_tenant(tenant).create(log)
-        sender.close()
+        await sender.aclose()
         queue.deliver(writer)
         (row,) = await rows(tenant)
-        kept, _, mark = row.generated_response.partition("\n[")
-        assert set(kept) == {"é"}
-        assert mark == f"{400_000 - len(kept)} characters left out by the query log]"
-        assert 170_000 < len(kept) < 175_000  # six bytes each, in a message of a mebibyte
+        logged_text, _, mark = row.generated_response.partition("\n[")
+        assert set(logged_text) == {"é"}
+        assert mark == f"{400_000 - len(logged_text)} characters left out by the query log]"
+        assert 170_000 < len(logged_text) < 175_000  # six bytes each, in a message of a mebibyte
         assert replace(row, generated_response=log.generated_response) == log
 
     async def test_pointer_to_missing_object_is_retried(

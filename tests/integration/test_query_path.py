@@ -1,4 +1,4 @@
-"""The way of one streamed hybrid query through the project's files, traced in a running server."""
+"""Path of one streamed hybrid query through the project's files, traced in a running server."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ from tests.support.query_trace import ROOT, Trace
 from tests.support.query_trace.laptop import trace_laptop_query
 from vectorforge.local.postgres import EmbeddedPostgres
 
-MAX_FILES = 89
+MAX_FILES = 61
 MAX_CALLS = 5_000
 PAGE = ROOT / "docs" / "how-it-works.md"
 
@@ -28,7 +28,7 @@ def trace(folder: Path) -> Trace:
 
 
 def described_files() -> list[str]:
-    """The files that the page's section on a query names."""
+    """Return the files named in the page's section on a query."""
     section = PAGE.read_text(encoding="utf-8").split("## The path of a query")[1].split("\n## ")[0]
     section = section[section.index("\n1. ") :]
     return [f"shared/vectorforge/{path}" for path in re.findall(r"`([a-z_]+(?:/[a-z_]+)*\.py)`", section)]

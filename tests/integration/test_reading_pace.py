@@ -1,4 +1,4 @@
-"""What a server keeps for a client that does not read, and for how long."""
+"""Buffers of a server for a client that does not read, and their timeout."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -12,7 +12,7 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from tests.support.http.live_server import serve
-from vectorforge.api.middleware.limits import PART_BYTES, ReadingPace
+from vectorforge.api.middleware.guards import PART_BYTES, ReadingPace
 
 BODY = bytes(range(256)) * 64 * 1024
 """16 MiB: more than the system's buffers hold."""
@@ -34,18 +34,18 @@ async def streamed(_: Request) -> Response:
 
 
 async def nothing() -> Message:
-    """A client that sends nothing more."""
+    """Receive channel of a client that sends nothing more."""
     await asyncio.Event().wait()
     raise AssertionError("nobody sets it")
 
 
 class Watched:
-    """An app with what it gave the server."""
+    """An app that records the data sent to the server."""
 
     def __init__(self, endpoint: Endpoint, stall_s: float = 10) -> None:
         self.over = asyncio.Event()
         self.sizes: list[int] = []
-        """Of the bodies' parts, in bytes."""
+        """Sizes of the bodies' parts, in bytes."""
         inner = Starlette(routes=[Route("/", endpoint)])
         self._app = ReadingPace(inner, stall_s=stall_s, slowest_bytes_per_s=1e9)
 
@@ -70,11 +70,11 @@ async def test_stalled_reader_is_disconnected(endpoint: Endpoint) -> None:
             await app.over.wait()
         assert sum(app.sizes) < len(BODY)
         assert max(app.sizes) <= PART_BYTES
-        del reader  # kept until here: without one nothing is open
+        del reader  # referenced until here: otherwise nothing is open
         writer.close()
 
 
-async def test_stalled_send_in_other_task_raises_oserror() -> None:  # as an answer that is kept does
+async def test_stalled_send_in_other_task_raises_oserror() -> None:  # as a stored answer does
     found: list[str] = []
 
     async def never(_: Message) -> None:

@@ -1,4 +1,4 @@
-"""The README's examples, run as they stand there against a real server."""
+"""The README's examples, run unchanged against a real server."""
 
 import json
 import os
@@ -20,12 +20,12 @@ VECTORFORGE = Path(sys.executable).with_name("vectorforge")
 
 @pytest.fixture(scope="module")
 def url(private_dir: Callable[[str], Path]) -> Iterator[str]:
-    """``vectorforge up`` with the sample, on a free port."""
+    """Run ``vectorforge up`` with the sample on a free port."""
     folder = private_dir("readme")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("VECTORFORGE_")}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("VECTORFORGE_")}
     process = subprocess.Popen(
         [VECTORFORGE, "up", "--port", "0", "--json"],
-        env={**kept, "VECTORFORGE_DATA_DIR": str(folder / "data")},
+        env={**inherited, "VECTORFORGE_DATA_DIR": str(folder / "data")},
         text=True,
         stdout=subprocess.PIPE,
     )

@@ -1,4 +1,4 @@
-"""What becomes of kept streams when something dies: the writer, the database, the time they are kept."""
+"""Stored streams after failures of the writer and the database, and after their retention time."""
 
 import asyncio
 import os
@@ -24,7 +24,7 @@ from vectorforge.db.repositories.answer_stream_repo import AnswerStreamRepositor
 from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.deadline import Deadline
 from vectorforge.ingestion.pipeline import IngestionPipeline
-from vectorforge.ingestion.worker.worker import IngestionWorker
+from vectorforge.ingestion.worker import IngestionWorker
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.pipeline.stopping import StopSignal
 
@@ -64,18 +64,18 @@ async def test_readers_of_killed_writer_receive_error(
         query_id = events[0].data["request_id"]
         following = asyncio.create_task(resume(reader, query_id, 2))
         await gate.waiting.wait()
-        await asyncio.sleep(0.5)  # what it has said is kept by then
+        await asyncio.sleep(0.5)  # the text so far is stored by then
         os.kill(pid, signal.SIGKILL)
         async with asyncio.timeout(60):
             seen = events[:2] + await following
-        check_order(seen)  # the ids go on to the error
+        check_order(seen)  # the ids continue up to the error
         assert "".join(event.data["text"] for event in seen if event.name == "token") == "It takes five "
         assert (seen[-1].name, seen[-1].data["code"], seen[-1].data["status"]) == (
             "error",
             "stream_lost",
             503,
         )
-        again = await resume(reader, query_id, 3)  # whoever comes now is told at once
+        again = await resume(reader, query_id, 3)  # new readers get the error immediately
         assert again[:-1] == seen[3:-1]
         assert (again[-1].id, again[-1].data["code"]) == (seen[-1].id, "stream_lost")
         path = f"/v1/queries/{query_id}"
@@ -85,7 +85,7 @@ async def test_readers_of_killed_writer_receive_error(
 
 @pytest.fixture
 def take_database_away(make_database: Callable[..., str]) -> "tuple[str, Callable[[bool], None]]":
-    """The app role's connection string of a database, and what takes it away or brings it back."""
+    """Return the app role's connection string of a database, and a switch to disable it."""
     migrator = make_database()
     name = conninfo_to_dict(migrator)["dbname"]
 
@@ -139,7 +139,7 @@ def batch(first_id: int, *events: bytes) -> EventBatch:
 
 
 async def test_repeated_batch_overwrites_itself(tenant_db: TenantDatabase) -> None:
-    streams, query_id = AnswerStreamRepository(tenant_db, kept_s=60, longest_s=60), uuid4()
+    streams, query_id = AnswerStreamRepository(tenant_db, retention_s=60, longest_s=60), uuid4()
     assert await streams.read(query_id, 0) is None
     await streams.open(query_id)
     for sent in (batch(1, b"a\n\n"), batch(1, b"a\n\n", b"b\n\n"), batch(3), batch(3, b"c\n\n")):
@@ -156,7 +156,7 @@ async def test_repeated_batch_overwrites_itself(tenant_db: TenantDatabase) -> No
 
 
 async def test_stream_write_reports_readers_stop_request_and_takeover(tenant_db: TenantDatabase) -> None:
-    streams, query_id = AnswerStreamRepository(tenant_db, kept_s=60, longest_s=60), uuid4()
+    streams, query_id = AnswerStreamRepository(tenant_db, retention_s=60, longest_s=60), uuid4()
     await streams.open(query_id)
     await streams.note_reader(query_id)
     assert await streams.request_stop(query_id) == "running"
@@ -168,7 +168,7 @@ async def test_stream_write_reports_readers_stop_request_and_takeover(tenant_db:
     before = await streams.read(query_id, 0)
     await streams.write(query_id, batch(2))  # a heartbeat
     assert before is not None
-    assert not await streams.give_up(query_id, silent_since=before.written_at)  # for it was not silent
+    assert not await streams.give_up(query_id, silent_since=before.written_at)  # since it was not silent
     assert await streams.give_up(query_id)
     assert await streams.write(query_id, batch(2, b"b\n\n"), "ended") is None
     found = await streams.read(query_id, 0)
@@ -182,7 +182,7 @@ async def test_buffered_events_are_written_after_database_outage(
     app_url, set_away = take_database_away
     tenant, query_id = make_tenant(), uuid4()
     async with Database(app_url, pool_size=1, timeout_s=0.5) as impatient:
-        streams = AnswerStreamRepository(impatient.for_tenant(tenant), kept_s=60, longest_s=60)
+        streams = AnswerStreamRepository(impatient.for_tenant(tenant), retention_s=60, longest_s=60)
         buffer = AnswerBuffer(
             streams, query_id, StopSignal(), deadline=Deadline.never(), max_bytes=1000, grace_s=60
         )
@@ -195,7 +195,7 @@ async def test_buffered_events_are_written_after_database_outage(
             finally:
                 set_away(False)
             async with Database(app_url, pool_size=1) as database, asyncio.timeout(20):
-                patient = AnswerStreamRepository(database.for_tenant(tenant), kept_s=60, longest_s=60)
+                patient = AnswerStreamRepository(database.for_tenant(tenant), retention_s=60, longest_s=60)
                 found = await patient.read(query_id, 0)
                 while found is None or found.last_id < 1:
                     await asyncio.sleep(0.05)
@@ -207,7 +207,7 @@ async def test_buffered_events_are_written_after_database_outage(
 
 
 async def test_cancelled_writer_marks_stream_as_lost(tenant_db: TenantDatabase) -> None:
-    streams, query_id = AnswerStreamRepository(tenant_db, kept_s=60, longest_s=60), uuid4()
+    streams, query_id = AnswerStreamRepository(tenant_db, retention_s=60, longest_s=60), uuid4()
     buffer = AnswerBuffer(
         streams, query_id, StopSignal(), deadline=Deadline.never(), max_bytes=1000, grace_s=60
     )
@@ -233,16 +233,16 @@ async def test_expired_stream_is_not_found_and_deleted_by_worker(
     tenants = [database.for_tenant(make_tenant()) for _ in range(2)]
     ids = [uuid4() for _ in tenants]
     for db, query_id in zip(tenants, ids, strict=True):
-        streams = AnswerStreamRepository(db, kept_s=0.05, longest_s=60)
+        streams = AnswerStreamRepository(db, retention_s=0.05, longest_s=60)
         await streams.open(query_id)
         await streams.write(query_id, batch(1, b"a\n\n"), "ended")
-    kept = AnswerStreamRepository(tenants[0], kept_s=60, longest_s=60)
+    kept = AnswerStreamRepository(tenants[0], retention_s=60, longest_s=60)
     kept_id = uuid4()
     await kept.open(kept_id)
     await kept.write(kept_id, batch(1, b"a\n\n"), "ended")
     await asyncio.sleep(0.1)
     for db, query_id in zip(tenants, ids, strict=True):
-        streams = AnswerStreamRepository(db, kept_s=60, longest_s=60)
+        streams = AnswerStreamRepository(db, retention_s=60, longest_s=60)
         assert await streams.read(query_id, 0) is None
         assert await streams.request_stop(query_id) is None
     await IngestionWorker(database, no_pipeline, kept_stale_s=3600).run_until_idle()
@@ -255,7 +255,7 @@ def no_pipeline(tenant_id: str) -> IngestionPipeline:
 
 
 async def rows_of(db: TenantDatabase) -> Sequence[int]:
-    """Streams and batches that the tenant has, expired or not."""
+    """Return the tenant's streams and batches, expired or not."""
     row = await db.fetch_one(
         "SELECT (SELECT count(*) FROM vectorforge.answer_streams) AS streams,"
         " (SELECT count(*) FROM vectorforge.answer_stream_batches) AS batches"

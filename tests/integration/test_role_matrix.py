@@ -1,4 +1,4 @@
-"""Every route x every kind of credential: who is let in, and what they are told."""
+"""Every route with every kind of credential: access and responses."""
 
 import asyncio
 import http.client
@@ -19,8 +19,8 @@ from tests.support.http.identity_provider import identity_provider
 from tests.support.http.live_api import build_application, settings_for
 from tests.support.http.live_server import serve
 from vectorforge.api.app import create_app
-from vectorforge.api.identity.route_scopes import PUBLIC_PATHS, ROUTES, undeclared
 from vectorforge.api.openapi import create_routes
+from vectorforge.api.request_state import PUBLIC_PATHS, ROUTES, undeclared
 from vectorforge.config import ServerSettings
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.api_key_repo import ApiKeyRepository, digest_of
@@ -35,36 +35,36 @@ ROLE = "arn:aws:iam::123456789012:role/reader"
 CALLER = "arn:aws:sts::123456789012:assumed-role/reader/ada"
 UNAUTHENTICATED, FORBIDDEN = 401, 403
 
-ASKING = re.compile(
+QUERY_ROUTES = re.compile(
     r"/v1/(search|rag/query|docrag/query|chat/completions|embeddings|responses|conversations)"
     r"|/v1/collections/[^/]+/query|/v1/profiles/[^/]+/(search|query)|/v1/vector_stores/[^/]+/search"
     r"|/v1/queries/[^/]+/stop|/api/chat|/mcp/?"
 )
-"""What is posted and changes no document."""
+"""POST routes that change no document."""
 FOR_ADMINS = re.compile(r"/v1/keys.*|/v1/tenant|/v1/stats.*|/metrics|/v1/queries(/[^/]+)?")
 
 
 def needed(method: str, path: str) -> Scope:
-    """What a route needs, by rules that know nothing of the table."""
+    """Return the scope that a route needs, by rules independent of the table."""
     if FOR_ADMINS.fullmatch(path) or (method != "GET" and "/embedding-switch" in path):
         return Scope.ADMIN
     if path.startswith("/v1/erasures"):
-        return Scope.WRITE  # who may delete may see what became of it
-    asks = method == "GET" or (method == "POST" and ASKING.fullmatch(path))
+        return Scope.WRITE  # callers that may delete may see the result
+    asks = method == "GET" or (method == "POST" and QUERY_ROUTES.fullmatch(path))
     return Scope.READ if asks else Scope.WRITE
 
 
 @dataclass(frozen=True)
 class Actor:
-    """Somebody who asks."""
+    """A caller with a credential."""
 
     name: str
     headers: dict[str, str]
     scope: Scope | None
-    """The largest; None: is not let in at all."""
+    """The caller's highest scope, or None without access."""
 
     def expected(self, method: str, path: str) -> int | None:
-        """The status; None: the route's own."""
+        """Return the expected status, or None for the route's own."""
         if path in PUBLIC_PATHS:
             return None
         if self.scope is None:
@@ -74,7 +74,7 @@ class Actor:
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back."""
+    """A response."""
 
     status: int
     challenge: str
@@ -82,7 +82,7 @@ class Answer:
 
 
 def front_door(app: Any) -> Any:
-    """What AWS does before the app: it says who signed the request, where no client can."""
+    """Wrap the app as AWS does: add the signer's identity, which no client can set."""
 
     async def called(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http" and (b"x-signed", b"1") in scope["headers"]:
@@ -95,7 +95,7 @@ def front_door(app: Any) -> Any:
 
 @asynccontextmanager
 async def served(app_url: str, tenant: str, other: str) -> AsyncIterator[tuple[str, list[Actor]]]:
-    """A server, and everybody who may knock."""
+    """Start a server, with all kinds of callers."""
     async with identity_provider() as provider:
         settings = settings_for(app_url)
         server = ServerSettings(iam_tenants={ROLE: tenant}, credential_scopes={ROLE: Scope.READ})
@@ -136,7 +136,7 @@ def filled(path: str, collection_id: str) -> str:
     return re.sub(r"\{\w+\}", lambda _: str(uuid4()), path)
 
 
-def test_routes_declare_their_scope() -> None:  # issue 8, point 1
+def test_routes_declare_their_scope() -> None:
     declared = {route: scope for scope, routes in ROUTES.items() for route in routes}
     routes = {f"{method} {path}" for method, path in ALL_ROUTES if path not in PUBLIC_PATHS}
     assert declared.keys() == routes
@@ -148,13 +148,13 @@ def test_routes_declare_their_scope() -> None:  # issue 8, point 1
 
 
 async def test_role_matrix_has_no_violations(postgres_server: Any, make_tenant: Callable[[], str]) -> None:
-    """Issue 8, point 1; security 4, 10, 11."""
+    """Security 4, 10, 11."""
     async with served(postgres_server.app_url, make_tenant(), make_tenant()) as (url, actors):
         assert await asyncio.to_thread(knock_everywhere, url, actors) == []
 
 
 def knock_everywhere(url: str, actors: list[Actor]) -> list[tuple[str, ...]]:
-    """What was answered otherwise than expected; with one connection, since there are a thousand requests."""
+    """Return the unexpected responses; uses one connection, since there are a thousand requests."""
     connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=30)
     by_name = {actor.name: actor for actor in actors}
 
@@ -169,11 +169,11 @@ def knock_everywhere(url: str, actors: list[Actor]) -> list[tuple[str, ...]]:
     wrong: list[tuple[str, ...]] = []
     for method, path in sorted(ALL_ROUTES, key=lambda route: route[0] == "DELETE"):
         for actor in actors:
-            # Without a body: who is let in gets the route's own complaint.
+            # Without a body: callers with access get the route's own error.
             answer = ask(actor, method, filled(path, collection_id))
             if not answered_as(answer, actor.expected(method, path), needed(method, path)):
                 wrong.append((actor.name, method, path, str(answer)))
-            # The router's patterns let a newline stand at the end.
+            # The router's patterns permit a newline at the end.
             answer = ask(actor, method, f"{filled(path, collection_id)}%0A")
             if actor.expected(method, path) == FORBIDDEN != answer.status:
                 wrong.append((actor.name, method, f"{path}%0A", str(answer)))
@@ -189,11 +189,11 @@ def answered_as(answer: Answer, expected: int | None, scope: Scope) -> bool:
     if answer.status != FORBIDDEN:
         return False
     problem = json.loads(answer.body)
-    told = problem.get("error", problem)  # of OpenAI's doors
+    error = problem.get("error", problem)  # of OpenAI's surfaces
     return (
         answer.challenge == f'Bearer error="insufficient_scope", scope="{scope.value}"'
-        and told["code"] == "insufficient_scope"
-        and f"the scope `{scope.value}`." in told.get("detail", told.get("message", ""))
+        and error["code"] == "insufficient_scope"
+        and f"the scope `{scope.value}`." in error.get("detail", error.get("message", ""))
     )
 
 
@@ -202,10 +202,10 @@ async def test_unknown_route_without_key_returns_401(
     postgres_server: Any, make_tenant: Callable[[], str], method: str
 ) -> None:
     async with served(postgres_server.app_url, make_tenant(), make_tenant()) as (url, actors):
-        nobody, reader = actors[0], next(actor for actor in actors if actor.name == "read key")
+        anonymous, reader = actors[0], next(actor for actor in actors if actor.name == "read key")
         async with httpx2.AsyncClient(base_url=url, timeout=30) as client:
             for path in ("/v1/none", "/v1/keys/none/none", "/v1//keys", "/v1/keys/", "/V1/KEYS"):
-                assert (await client.request(method, path, headers=nobody.headers)).status_code == 401
+                assert (await client.request(method, path, headers=anonymous.headers)).status_code == 401
                 answered = await client.request(method, path, headers=reader.headers)
                 assert answered.status_code in (403, 404, 405, 307)
                 assert "keys" not in answered.text

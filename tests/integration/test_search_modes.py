@@ -1,4 +1,4 @@
-"""Hybrid, dense and lexical searches through the doors, and what they say of themselves."""
+"""Hybrid, dense and lexical searches through the API surfaces, and their reported modes."""
 
 import random
 from collections.abc import Callable
@@ -20,14 +20,14 @@ COSINE = DistanceMetric.COSINE
 
 
 async def fill(db: TenantDatabase, vectors: list[list[float]]) -> UUID:
-    """One passage for each vector; its text is its position."""
+    """Create one chunk for each vector; its text is its position."""
     collection_id = await insert_collection(db, len(vectors[0]), COSINE)
     chunks = chunk_drafts([f"n{position}" for position in range(len(vectors))], vectors)
     await PgVectorStore(db).replace_document(collection_id, document_draft(chunks), chunks)
     return collection_id
 
 
-# D2: PgBouncer hands every call to any backend, and no plan may be kept from one call to the next
+# D2: PgBouncer sends every call to any backend, and no plan may be cached between calls
 async def test_hybrid_search_over_fifty_calls_reaches_recall_by_exact_and_index_scan(
     database: Database, make_tenant: Callable[[], str], postgres_server: EmbeddedPostgres
 ) -> None:
@@ -58,13 +58,13 @@ async def test_exact_scan_reports_its_reason(tenant_db: TenantDatabase, reason: 
     vectors = [random_vector(random.Random(number), 4001) for number in range(12)]
     collection_id = await fill(tenant_db, vectors)
     store = PgVectorStore(tenant_db, exact_scan_limit=10_000 if reason == "few" else 3)
-    asked: dict[str, Any] = {"top_k": 20, "collection_id": collection_id, "metric": COSINE}
-    found = await store.search(query_vector=vectors[0], query_text="n3", **asked)
+    options: dict[str, Any] = {"top_k": 20, "collection_id": collection_id, "metric": COSINE}
+    found = await store.search(query_vector=vectors[0], query_text="n3", **options)
     assert found.scan == Scan("exact", reason)
     assert (len(found), found.matched) == (12, 12)
 
 
-# a filter is compared with the ranking in one of three ways, by how much it lets through
+# a filter is combined with the ranking in one of three plans, by its selectivity
 @pytest.mark.parametrize("exact_scan_limit", [5, 25, 10_000])
 async def test_lexical_search_with_filter_returns_all_matches(
     tenant_db: TenantDatabase, exact_scan_limit: int
@@ -74,6 +74,6 @@ async def test_lexical_search_with_filter_returns_all_matches(
     chunks = chunk_drafts(texts, [[1.0, 0.0]] * 60, [{"even": position % 2 == 0} for position in range(60)])
     await PgVectorStore(tenant_db).replace_document(collection_id, document_draft(chunks), chunks)
     store = PgVectorStore(tenant_db, exact_scan_limit=exact_scan_limit)
-    asked: dict[str, Any] = {"collection_id": collection_id, "metric": COSINE, "query_text": "cats"}
-    found = await store.search(query_vector=None, top_k=60, filters={"even": True}, **asked)
+    options: dict[str, Any] = {"collection_id": collection_id, "metric": COSINE, "query_text": "cats"}
+    found = await store.search(query_vector=None, top_k=60, filters={"even": True}, **options)
     assert {hit.chunk.text for hit in found} == set(texts[::2])

@@ -1,4 +1,4 @@
-"""A search finds the same by every way to the vectors, and chooses the way by what the database knows."""
+"""A search finds the same with every plan, and chooses the plan by the database's statistics."""
 
 import random
 from collections.abc import Callable
@@ -26,19 +26,19 @@ COSINE = DistanceMetric.COSINE
 DIMENSION = 24
 CHUNKS = 4_000
 SHARES = {"half": 2, "tenth": 10, "hundredth": 100, "thousandth": 1_000}
-"""Of the chunks of the large collection, by metadata key: every n-th has it."""
+"""Metadata keys: every n-th chunk of the large collection has the key."""
 
 
 @pytest.fixture
 def owner_url(make_database: Callable[..., str]) -> str:
-    """A database whose planner takes an ordered index wherever one fits, though the tables are small."""
+    """Create a database whose planner uses an ordered index wherever one fits, although tables are small."""
     owner_url = make_database()
     set_for_all(owner_url, "enable_sort = off")
     return owner_url
 
 
 def set_for_all(owner_url: str, setting: str) -> None:
-    """For every connection from now on."""
+    """Change a setting for all new connections."""
     with psycopg.connect(owner_url, autocommit=True) as connection:
         connection.execute(f"ALTER DATABASE {connection.info.dbname} SET {setting}".encode())
 
@@ -50,7 +50,7 @@ async def opened(owner_url: str) -> Any:
 
 
 class Stored:
-    """A collection with the vectors of its passages, whose texts are their numbers."""
+    """A collection with the vectors of its chunks, whose texts are their numbers."""
 
     def __init__(self, db: TenantDatabase, collection_id: UUID, vectors: list[list[float]]) -> None:
         self.db = db
@@ -63,7 +63,7 @@ class Stored:
         )
 
     def recall(self, found: NearestChunks, query: list[float], every: int = 1) -> float:
-        """Of the nearest that match, the share that was found."""
+        """Return the share of the nearest matches that was found."""
         matching = range(0, len(self.vectors), every)
         nearest = sorted(matching, key=lambda n: expected_distance(COSINE, self.vectors[n], query))[:10]
         return len({str(n) for n in nearest} & {hit.chunk.text for hit in found}) / len(nearest)
@@ -116,7 +116,7 @@ async def test_search_on_mixed_partition_returns_full_top_k_with_recall(
             assert small.recall(found, query) >= 0.9
 
 
-# D2: the nearest lie behind the vectors of another tenant, whose batches come first
+# D2: the nearest are behind the vectors of another tenant, whose batches come first
 async def test_clustered_vectors_of_other_tenant_do_not_reduce_recall(
     opened: Database, owner_url: str
 ) -> None:
@@ -139,7 +139,7 @@ class TestScanReasons:
         stored = await fill(opened.for_tenant("a"), CHUNKS, 1)
         index_space(owner_url, f"cosine_{DIMENSION}")
         store, query = PgVectorStore(stored.db, exact_scan_limit=1_000), stored.vectors[7]
-        for _ in range(3):  # also once the collection is known to be indexed
+        for _ in range(3):  # also once the collection's index is cached
             found = await stored.search(store, query, filters={"thousandth": 0})
             assert (found.scan, found.matched, found.matched_is_at_least) == (Scan("exact", "few"), 4, False)
 
@@ -167,9 +167,9 @@ class TestScanReasons:
         ]
         assert [hit.chunk.id for hit in counted] == [hit.chunk.id for hit in wide]
         assert counted.scan == short.scan == wide.scan == Scan("index", "many")
-        assert counted.matched == 1_000  # half of a batch of 100 matched, so all were counted again
+        assert counted.matched == 1_000  # half of a batch of 80 matched, so all were recounted
         assert short.matched == counted.matched
-        assert wide.matched == 100
+        assert wide.matched == 70
 
     async def test_dropped_index_is_detected(self, opened: Database, owner_url: str) -> None:
         stored = await fill(opened.for_tenant("a"), CHUNKS, 1)
@@ -190,7 +190,7 @@ class TestScanReasons:
         index_space(owner_url, f"cosine_{DIMENSION}")
         analyze(owner_url)
         query = small.vectors[3]
-        # a hybrid search wants 100 candidates, and of 334 vectors one is the small collection's
+        # a hybrid search needs 70 candidates, and of 334 vectors one is the small collection's
         found = await small.search(PgVectorStore(small.db, exact_scan_limit=5), query, query_text="3")
         assert found.scan == Scan("exact", "sparse")
         assert len(found) == 10
@@ -200,7 +200,7 @@ class TestScanReasons:
     async def test_short_index_result_falls_back_to_exact_scan(
         self, opened: Database, owner_url: str, times: int
     ) -> None:
-        """The small collection lies far from the question, beyond the vectors of another tenant."""
+        """The small collection is far from the query, beyond the vectors of another tenant."""
         near, far = random_vector(random.Random(5), DIMENSION), random_vector(random.Random(6), DIMENSION)
         await fill(opened.for_tenant("large"), CHUNKS, 1, around=near)
         small = await fill(opened.for_tenant("small"), 300, 2, around=far)
@@ -214,7 +214,7 @@ class TestScanReasons:
         assert (len(found), found.matched, small.recall(found, near)) == (10, 300, 1)
 
 
-# B-024: what the index over metadata lets through is a superset of what matches
+# B-024: the metadata index returns a superset of the matches
 class TestMetadataIndex:
     async def test_metadata_index_matches_reference_evaluator(self, owner_url: str) -> None:
         generator = random.Random(seed := random.randrange(2**32))
@@ -225,7 +225,7 @@ class TestMetadataIndex:
             vectors = [random_vector(generator, 3) for _ in metadata]
             chunks = chunk_drafts([str(n) for n in range(150)], vectors, metadata)
             await PgVectorStore(db).replace_document(collection_id, document_draft(chunks), chunks)
-            # far more than match: the collection is read only where the index gives nothing to go by
+            # far more than match: the collection is read only if the index is no help
             store = PgVectorStore(db, exact_scan_limit=1_000)
             random_filters = RandomFilters(generator, metadata)
             for _ in range(300):

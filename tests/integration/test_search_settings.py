@@ -1,4 +1,4 @@
-"""How a collection is searched: set when it is made and later, in the repository and over HTTP."""
+"""Search settings of a collection, set at creation and later, in the repository and over HTTP."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

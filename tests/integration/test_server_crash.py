@@ -1,4 +1,4 @@
-"""kill -9 of the whole server in the middle of its work: nothing is lost and nothing doubled."""
+"""kill -9 of the whole server in the middle of its work: no loss, no duplicates."""
 
 import asyncio
 import json
@@ -24,12 +24,12 @@ DOCUMENTS = 40
 
 
 def start_server(folder: Path, **environment: str) -> "tuple[subprocess.Popen[str], str]":
-    """``vectorforge up`` in a process group of its own; returns it and its URL, once it answers."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("VECTORFORGE_")}
+    """Start ``vectorforge up`` in its own process group; return it and its URL once it answers."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("VECTORFORGE_")}
     process = subprocess.Popen(
         [VECTORFORGE, "up", "--port", "0", "--no-sample", "--json"],
         cwd=folder,
-        env={**kept, "VECTORFORGE_DATA_DIR": str(folder / "data"), **environment},
+        env={**inherited, "VECTORFORGE_DATA_DIR": str(folder / "data"), **environment},
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

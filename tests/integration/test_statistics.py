@@ -1,4 +1,4 @@
-"""Numbers about the query log, compared with the same numbers counted in Python."""
+"""Statistics of the query log, compared with the same numbers computed in Python."""
 
 import math
 from collections.abc import Sequence
@@ -22,12 +22,12 @@ PLAIN: dict[str, Any] = {"cached": False, "degraded": (), "quality": None, "vari
 
 
 def log(hours: float, **changes: Any) -> QueryLog:
-    """A log that lies this long before noon."""
+    """Return a log record from this long before noon."""
     return make_log(**{**PLAIN, "created_at": NOON - timedelta(hours=hours), **changes})
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """As percentile_cont: https://www.postgresql.org/docs/current/functions-aggregate.html"""
+    """Compute percentile_cont: https://www.postgresql.org/docs/current/functions-aggregate.html"""
     ordered = sorted(values)
     place = share * (len(ordered) - 1)
     low, high = ordered[math.floor(place)], ordered[math.ceil(place)]
@@ -64,7 +64,7 @@ async def test_statistics_match_the_query_log(tenant_db: TenantDatabase) -> None
     totals = found.totals
     assert (totals.queries, totals.cached, totals.degraded, totals.low_quality) == (8, 1, 2, 1)
     assert totals.outcomes == {"started": 1, "answered": 5, "empty": 1, "error": 1}
-    assert totals.unpriced == 1  # not the cached one, not the one that never reached a model
+    assert totals.unpriced == 1  # neither the cached one nor the one without a model call
     assert totals.prompt_tokens == sum(entry.prompt_tokens or 0 for entry in logs)
     assert totals.completion_tokens == sum(entry.completion_tokens or 0 for entry in logs)
     assert totals.cost_usd == pytest.approx(sum(entry.cost_usd or 0 for entry in logs))
@@ -96,7 +96,7 @@ async def test_statistics_match_the_query_log(tenant_db: TenantDatabase) -> None
 async def test_statistics_are_grouped_by_variant_and_collection(
     tenant_db: TenantDatabase,
 ) -> None:  # D-040, D-041
-    kept = await CollectionRepository(tenant_db).create(
+    collection = await CollectionRepository(tenant_db).create(
         "kept",
         embedding_provider="local",
         embedding_model="m",
@@ -106,15 +106,15 @@ async def test_statistics_are_grouped_by_variant_and_collection(
     gone = uuid4()
     await store(
         tenant_db,
-        log(1, collection_id=kept.id, variant="precise"),
-        log(1, collection_id=kept.id),
+        log(1, collection_id=collection.id, variant="precise"),
+        log(1, collection_id=collection.id),
         log(1, collection_id=gone),
     )
     repo = StatisticsRepository(tenant_db)
     found = await repo.collect(week())
     assert [(entry.variant, entry.queries) for entry in found.variants] == [(None, 2), ("precise", 1)]
     named = [(entry.collection_id, entry.name, entry.queries) for entry in found.collections]
-    assert named == [(kept.id, "kept", 2), (gone, None, 1)]
+    assert named == [(collection.id, "kept", 2), (gone, None, 1)]
     assert (found.content.collections, found.content.documents, found.content.chunks) == (1, 0, 0)
     one = await repo.collect(QueryFilter(since=week().since, until=NOON, collection_id=gone))
     assert (one.totals.queries, one.content.collections) == (1, 0)

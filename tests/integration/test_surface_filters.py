@@ -1,4 +1,4 @@
-"""Metadata filters hold in every door: what a filter excludes is in no answer, whole or streamed."""
+"""Metadata filters apply on every API surface: excluded chunks are in no answer, buffered or streamed."""
 
 import json
 import uuid
@@ -14,7 +14,7 @@ from tests.support.http.mcp_client import mcp_client
 from vectorforge.local.postgres import EmbeddedPostgres
 
 QUESTION = "colour of the vault door"
-SAID = [{"role": "user", "content": QUESTION}]
+MESSAGES = [{"role": "user", "content": QUESTION}]
 PARTS = [{"id": "1", "role": "user", "parts": [{"type": "text", "text": QUESTION}]}]
 OURS = {"filters": {"kind": "open"}}
 OPENAIS = {"filters": {"type": "eq", "key": "kind", "value": "open"}}
@@ -23,37 +23,37 @@ MODEL = "vectorforge/default"
 
 
 @dataclass(frozen=True)
-class Door:
-    """A way to ask."""
+class Surface:
+    """A way to query."""
 
     path: str
     body: Mapping[str, Any]
     filters: Mapping[str, Any]
-    """What is added to the body."""
+    """Additional fields of the body."""
 
 
 def file_search(**more: Any) -> dict[str, Any]:
-    """Tools of a request to ``/v1/responses``."""
+    """Return the tools of a request to ``/v1/responses``."""
     return {"tools": [{"type": "file_search", "vector_store_ids": ["default"], **more}]}
 
 
 RESULTS = {"input": QUESTION, "include": ["file_search_call.results"]}
-DOORS = {
-    "search": Door("/v1/search", {"query": QUESTION}, OURS),
-    "rag": Door("/v1/rag/query", {"query": QUESTION}, OURS),
-    "collection": Door("/v1/collections/{collection_id}/query", {"query": QUESTION}, OURS),
-    "docrag": Door("/v1/docrag/query", {"query": QUESTION}, OURS),
-    "profile search": Door("/v1/profiles/{profile_id}/search", {"query": QUESTION}, OURS),
-    "profile": Door("/v1/profiles/{profile_id}/query", {"query": QUESTION}, OURS),
-    "chat completions": Door(
-        "/v1/chat/completions", {"model": MODEL, "messages": SAID, "append_sources": True}, OURS
+SURFACES = {
+    "search": Surface("/v1/search", {"query": QUESTION}, OURS),
+    "rag": Surface("/v1/rag/query", {"query": QUESTION}, OURS),
+    "collection": Surface("/v1/collections/{collection_id}/query", {"query": QUESTION}, OURS),
+    "docrag": Surface("/v1/docrag/query", {"query": QUESTION}, OURS),
+    "profile search": Surface("/v1/profiles/{profile_id}/search", {"query": QUESTION}, OURS),
+    "profile": Surface("/v1/profiles/{profile_id}/query", {"query": QUESTION}, OURS),
+    "chat completions": Surface(
+        "/v1/chat/completions", {"model": MODEL, "messages": MESSAGES, "append_sources": True}, OURS
     ),
-    "responses": Door("/v1/responses", {"model": MODEL, **RESULTS}, OURS),
-    "responses, by the tool": Door(
+    "responses": Surface("/v1/responses", {"model": MODEL, **RESULTS}, OURS),
+    "responses, by the tool": Surface(
         "/v1/responses", {"model": "vectorforge", **RESULTS, **file_search()}, file_search(**OPENAIS)
     ),
-    "vector store": Door("/v1/vector_stores/{collection_id}/search", {"query": QUESTION}, OPENAIS),
-    "AI SDK": Door("/api/chat", {"id": "1", "messages": PARTS}, OURS),
+    "vector store": Surface("/v1/vector_stores/{collection_id}/search", {"query": QUESTION}, OPENAIS),
+    "AI SDK": Surface("/api/chat", {"id": "1", "messages": PARTS}, OURS),
 }
 
 LISTS = ("/v1/collections/{collection_id}/documents", "/v1/vector_stores/{vector_store_id}/files")
@@ -88,11 +88,11 @@ class Vault:
     collection_id: str
     canary: str
     open: str
-    """The word that the other one has."""
+    """A word of the other document."""
 
-    async def ask(self, door: Door, **more: Any) -> str:
-        path = door.path.format(collection_id=self.collection_id, profile_id=PROFILE)
-        response = await self.client.post(path, json={**door.body, **more})
+    async def ask(self, surface: Surface, **more: Any) -> str:
+        path = surface.path.format(collection_id=self.collection_id, profile_id=PROFILE)
+        response = await self.client.post(path, json={**surface.body, **more})
         assert response.status_code == 200, response.text
         return f"{response.headers.multi_items()}\n{response.text}"
 
@@ -112,49 +112,49 @@ async def vault(postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str
         yield Vault(api, client, tenant, collection_id, canary, word)
 
 
-@pytest.mark.parametrize("name", DOORS)
+@pytest.mark.parametrize("name", SURFACES)
 async def test_filter_on_api_surface_applies_to_answer_and_stream(vault: Vault, name: str) -> None:
-    door = DOORS[name]
+    surface = SURFACES[name]
     schema = (await vault.client.get("/openapi.json")).json()
     streams: list[dict[str, Any]] = [{}]
-    if "stream" in properties(schema, body_of(schema, door.path), nested=False):
+    if "stream" in properties(schema, body_of(schema, surface.path), nested=False):
         streams.append({"stream": True})
     for more in streams:
-        unfiltered = await vault.ask(door, **more)
-        assert vault.canary in unfiltered  # or the next line would say nothing
-        filtered = await vault.ask(door, **{**door.filters, **more})
+        unfiltered = await vault.ask(surface, **more)
+        assert vault.canary in unfiltered  # otherwise the next line would prove nothing
+        filtered = await vault.ask(surface, **{**surface.filters, **more})
         assert vault.canary not in filtered, more
         assert vault.open in filtered, more
 
 
 async def test_filters_of_request_and_tool_are_combined(vault: Vault) -> None:
-    door = DOORS["responses, by the tool"]
-    nothing = await vault.ask(door, **{**door.filters, "filters": {"kind": "sealed"}})
+    surface = SURFACES["responses, by the tool"]
+    nothing = await vault.ask(surface, **{**surface.filters, "filters": {"kind": "sealed"}})
     assert vault.canary not in nothing
     assert vault.open not in nothing
 
 
-@pytest.mark.parametrize("name", DOORS)
+@pytest.mark.parametrize("name", SURFACES)
 async def test_filter_without_matches_returns_nothing_on_api_surface(vault: Vault, name: str) -> None:  # C18
-    """The grammar's operators come through every door: none of these holds for a document."""
-    door = DOORS[name]
-    ours = "filters" in door.filters and "type" not in door.filters["filters"]
+    """The grammar's operators work on every API surface: none of these matches a document."""
+    surface = SURFACES[name]
+    ours = "filters" in surface.filters and "type" not in surface.filters["filters"]
     unmatched = OUR_NOTHING if ours else OPENAI_NOTHING
     for filters in unmatched:
-        more = {"filters": filters} if "filters" in door.filters else file_search(filters=filters)
-        found = await vault.ask(door, **more)
+        more = {"filters": filters} if "filters" in surface.filters else file_search(filters=filters)
+        found = await vault.ask(surface, **more)
         assert vault.canary not in found, filters
         assert vault.open not in found, filters
 
 
-@pytest.mark.parametrize("name", DOORS)
+@pytest.mark.parametrize("name", SURFACES)
 async def test_invalid_filter_is_rejected_on_api_surface(vault: Vault, name: str) -> None:
-    door = DOORS[name]
-    path = door.path.format(collection_id=vault.collection_id, profile_id=PROFILE)
-    ours = "filters" in door.filters and "type" not in door.filters["filters"]
+    surface = SURFACES[name]
+    path = surface.path.format(collection_id=vault.collection_id, profile_id=PROFILE)
+    ours = "filters" in surface.filters and "type" not in surface.filters["filters"]
     wrong = {"kind": {"$near": "open"}} if ours else {"type": "near", "key": "kind", "value": "open"}
-    more = {"filters": wrong} if "filters" in door.filters else file_search(filters=wrong)
-    response = await vault.client.post(path, json={**door.body, **more})
+    more = {"filters": wrong} if "filters" in surface.filters else file_search(filters=wrong)
+    response = await vault.client.post(path, json={**surface.body, **more})
     assert response.status_code in (400, 422), response.text  # OpenAI's paths have 400
     assert "$near" in response.text or "filters" in response.text
     assert vault.canary not in response.text
@@ -180,7 +180,7 @@ async def test_filter_applies_to_deletion(vault: Vault) -> None:
     path = DELETION.format(collection_id=vault.collection_id)
     response = await vault.client.post(path, json=OURS)
     assert response.json() == {"matched": 1, "deleted": 1, "remaining": 0}
-    left = await vault.ask(DOORS["search"])
+    left = await vault.ask(SURFACES["search"])
     assert vault.canary in left
     assert vault.open not in left
 
@@ -204,27 +204,27 @@ async def test_routes_with_filters_have_a_case(vault: Vault) -> None:
     schema = (await vault.client.get("/openapi.json")).json()
     bodies = {path: body_of(schema, path) for path in schema["paths"]}
     filtering = {path for path, body in bodies.items() if "filters" in properties(schema, body, nested=True)}
-    known = {door.path for door in DOORS.values()} | {DELETION}
-    store = DOORS["vector store"].path
+    known = {surface.path for surface in SURFACES.values()} | {DELETION}
+    store = SURFACES["vector store"].path
     assert filtering == known - {store} | {store.replace("collection_id", "vector_store_id")}
     lists = {path for path, found in schema["paths"].items() if "filters" in parameters(found.get("get", {}))}
     assert lists == set(LISTS)
 
 
 def body_of(schema: Mapping[str, Any], path: str) -> Any:
-    """The schema of what is posted there; {} when nothing is."""
+    """Return the schema of the request body, or {} without one."""
     post = schema["paths"].get(path.replace("stores/{collection_id}", "stores/{vector_store_id}"), {})
     content = post.get("post", {}).get("requestBody", {}).get("content", {})
     return content.get("application/json", {}).get("schema", {})
 
 
 def parameters(operation: Mapping[str, Any]) -> set[str]:
-    """Names of what a request has in its URL."""
+    """Return the names of a request's URL parameters."""
     return {parameter["name"] for parameter in operation.get("parameters", ())}
 
 
 def properties(schema: Mapping[str, Any], body: Any, *, nested: bool) -> set[str]:
-    """Names of a body's fields, with ``nested`` also of what they hold."""
+    """Return the names of a body's fields, with ``nested`` also of inner ones."""
     found, seen, waiting = set[str](), set[str](), [body]
     while waiting:
         part = waiting.pop()

@@ -1,4 +1,4 @@
-"""Caps on what a tenant stores, lists by pages, and a share of conversations for each key (security 29)."""
+"""Storage caps per tenant, paginated lists, and conversations per key (security 29)."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -28,7 +28,7 @@ async def api(
 
 
 async def new_key(client: httpx2.AsyncClient, name: str) -> dict[str, str]:
-    """A read key's header."""
+    """Create a read key; return its header."""
     made = await client.post("/v1/keys", json={"name": name, "scope": "read"})
     assert made.status_code == 201, made.text
     return {"Authorization": f"Bearer {made.json()['key']}"}
@@ -85,7 +85,7 @@ async def test_conversation_cap_applies_per_key(api: tuple[LiveApi, str]) -> Non
         assert "delete one" in detail.lower()
         for _ in range(3):
             assert (await client.post("/v1/conversations", headers=other)).status_code == 201
-        full = await client.post("/v1/conversations")  # the tenant's own cap still holds
+        full = await client.post("/v1/conversations")  # the tenant's own cap still applies
         assert full.status_code == 409
         assert "6 conversations" in full.json()["detail"]
         gone = made[0].json()["id"]

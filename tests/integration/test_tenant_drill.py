@@ -1,4 +1,4 @@
-"""A canary in one tenant's data, and another tenant with the same names, who uses every route and tool.
+"""A canary in one tenant's data, and another tenant with the same names that uses every route and tool.
 
 ``test_api_tenants`` tries another tenant's ids, and mostly gets 404. Here Bob has collections, documents,
 profiles and conversations of his own, so that every route does its work, over the same words.
@@ -34,7 +34,7 @@ TOOLS: Mapping[str, Mapping[str, Any]] = {
     "semantic_search_with_context": {"query": SECRET, "top_k": 20},
     "ask": {"query": SECRET, "top_k": 20},
 }
-"""Every MCP tool with arguments under which it finds the canary of whoever has one."""
+"""Every MCP tool with arguments that find the caller's canary."""
 
 NAMING: Mapping[str, str] = {
     "collection": "collection_id",
@@ -45,11 +45,11 @@ NAMING: Mapping[str, str] = {
     "file_id": "file_id",
     "query_id": "query_id",
 }
-"""Fields of bodies that name something -> which of a tenant's ids it would be."""
+"""Fields of bodies with an id -> the kind of a tenant's id."""
 
 Route = tuple[str, str]
 OTHER_STATUS: Mapping[Route, int] = {**dict.fromkeys(HAS_NO_PLACE_NOW, 409), ("GET", "/metrics"): 404}
-"""Of one who uses a route with what is his own, where it may be no success."""
+"""Statuses of routes that may fail even with a tenant's own ids."""
 
 
 @dataclass
@@ -61,13 +61,13 @@ class Tenant:
     ids: dict[str, str]
 
     def fill(self, value: Any) -> Any:
-        """A path or a body with the tenant's ids."""
+        """Return a path or a body with the tenant's ids."""
         if isinstance(value, str):
             return fill_in(value, self.ids)
         return {key: self.fill(v) if isinstance(v, str) else v for key, v in value.items()}
 
     async def request(self, route: Route, body: Mapping[str, Any] | None, **more: Any) -> httpx2.Response:
-        """Use a route with the tenant's own ids; the response is read to its end."""
+        """Use a route with the tenant's own ids, and read the response to its end."""
         method, path = route
         sent: dict[str, Any] = {"json": {**self.fill(body), **more}} if body is not None else {}
         query = CASES[route].query if route in CASES else ""
@@ -76,7 +76,7 @@ class Tenant:
 
 @dataclass
 class Drill:
-    """Alice, whose data hold the canary, and Bob."""
+    """Alice, whose data contain the canary, and Bob."""
 
     api: LiveApi
     alice: Tenant
@@ -85,14 +85,14 @@ class Drill:
     schema: Mapping[str, Any]
 
     def fields(self, route: Route) -> set[str]:
-        """The top-level fields of a route's body."""
+        """Return the top-level fields of a route's body."""
         operation = self.schema["paths"].get(route[1], {}).get(route[0].lower(), {})
         content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
         name = content.get("schema", {}).get("$ref", "").rpartition("/")[2]
         return set(self.schema["components"]["schemas"].get(name, {}).get("properties", {}))
 
     def check(self, response: httpx2.Response, what: object) -> None:
-        """Nothing of Alice's is in the body, whole or streamed, or in a header."""
+        """Check that no data of Alice is in the body, buffered or streamed, or in a header."""
         text = f"{response.headers.multi_items()}\n{response.text}"
         assert self.canary not in text, what
         sent = f"{response.request.url}{response.request.content!r}"
@@ -120,7 +120,7 @@ async def drill(
 
 
 async def test_routes_show_no_canary_of_other_tenant(drill: Drill) -> None:  # C17, C42, security 4
-    """In each response of Bob's there is none; in Alice's there is, so the same walk would show it."""
+    """No response to Bob has it; responses to Alice have, so the same walk would show it."""
     for route in PUBLIC:
         drill.check(await drill.bob.request(route, None), route)
     for route in sorted(CASES, key=deleted_when):
@@ -136,9 +136,9 @@ async def test_routes_show_no_canary_of_other_tenant(drill: Drill) -> None:  # C
         if route[0] != "DELETE":
             response = await drill.alice.request(route, CASES[route].body)
             shown |= {route} if drill.canary in response.text else set()
-    asking = {route for route in CASES if {"query", "messages", "input"} & drill.fields(route)}
-    assert asking - shown <= {("POST", "/v1/embeddings")}
-    assert len(shown) > len(asking) + 10
+    query_routes = {route for route in CASES if {"query", "messages", "input"} & drill.fields(route)}
+    assert query_routes - shown <= {("POST", "/v1/embeddings")}
+    assert len(shown) > len(query_routes) + 10
 
 
 async def test_resource_of_other_tenant_in_body_is_not_found(drill: Drill) -> None:  # C17, C42
@@ -164,7 +164,7 @@ async def test_mcp_tools_have_a_case(drill: Drill) -> None:
 
 @pytest.mark.parametrize("tool", TOOLS)
 async def test_tools_show_no_canary_of_other_tenant(drill: Drill, tool: str) -> None:  # C17, C42
-    async def said(tenant: Tenant, **more: Any) -> str:
+    async def answered(tenant: Tenant, **more: Any) -> str:
         async with mcp_client(drill.api.url, tenant.name) as client:
             result = await client.call_tool(tool, {**TOOLS[tool], **more})
             assert isinstance(result, CallToolResult)
@@ -176,12 +176,12 @@ async def test_tools_show_no_canary_of_other_tenant(drill: Drill, tool: str) -> 
         {"filters": {"kind": drill.canary}},
     ]
     for more in everywhere:
-        answer = await said(drill.bob, **more)
+        answer = await answered(drill.bob, **more)
         assert drill.canary not in answer.replace(str(more.get("filters")), ""), more
         assert not [id_ for n, id_ in drill.alice.ids.items() if n != "profile_id" and id_ in answer]
-        assert drill.canary in await said(drill.alice, **more), more
+        assert drill.canary in await answered(drill.alice, **more), more
     for collection in (drill.alice.ids["collection_id"], drill.canary):
-        answer = (await said(drill.bob, collection=collection)).replace(collection, "")
+        answer = (await answered(drill.bob, collection=collection)).replace(collection, "")
         assert drill.canary not in answer
         assert SECRET not in answer
-        assert drill.canary in await said(drill.alice, collection=collection)
+        assert drill.canary in await answered(drill.alice, collection=collection)

@@ -23,7 +23,7 @@ from vectorforge.db.schema.migrate import read_migrations
 from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.db.term_reading import TermReader, read_unread_terms
 from vectorforge.ingestion.pipeline import IngestionPipeline
-from vectorforge.ingestion.worker.worker import IngestionWorker
+from vectorforge.ingestion.worker import IngestionWorker
 from vectorforge.types import Collection, DistanceMetric, SearchSettings
 from vectorforge.vectorstore.pgvector import PgVectorStore
 
@@ -86,13 +86,13 @@ class TestLanguageChange:
     async def test_language_change_indexes_every_chunk_again(self, room: Room) -> None:
         before = await room.check()
         await room.set_language("simple")
-        asked = await room.collection()
-        assert not asked.terms_complete
+        read_collection = await room.collection()
+        assert not read_collection.terms_complete
         await room.read_all()
         assert await room.check() > before  # "the", "of" and "are" are words now
         read = await room.collection()
         assert read.terms_complete
-        assert read.data_version == asked.data_version + 1
+        assert read.data_version == read_collection.data_version + 1
         assert await room.count("simple") == DOCUMENTS * PASSAGES_EACH
 
     async def test_steps_are_small_and_index_each_chunk_once(self, room: Room) -> None:
@@ -210,7 +210,7 @@ def migrate_command(owner_url: str, home: Path, *words: str) -> list[str]:
 
 
 class TestCollectionsWithoutTerms:
-    """750 chunks stored while their collection kept no words."""
+    """750 chunks stored while their collection stored no terms."""
 
     @pytest.fixture
     def owner_url(self, make_database: Callable[..., str]) -> str:

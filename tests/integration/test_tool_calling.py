@@ -1,4 +1,4 @@
-"""A model calls the tools of a profile: each vendor's SDK, both tools' schemas, real searches, and back."""
+"""A model calls the tools of a profile: each vendor's SDK, both tools' schemas, real searches."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -25,7 +25,7 @@ from tests.support.vendors.tool_round_trips import (
 from tests.support.vendors.vendor_behaviour import ToolCall
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.tools.schemas import anthropic_tools, bedrock_tools, openai_tools
-from vectorforge.tools.toolbox import ProfileToolbox
+from vectorforge.tools.semantic_search_tools import ProfileToolbox
 
 TENANT = "tenant-tool-calling"
 QUESTION = "Has she led a team?"
@@ -71,7 +71,7 @@ VENDORS = {
 async def conversation(
     vendor: Vendor, tools: list[dict[str, Any]] | None = None
 ) -> AsyncIterator[tuple[FakeVendor, Callable[..., Awaitable[str]]]]:
-    """The vendor's fake, and ``ask(run, stream=...)``."""
+    """Start the vendor's fake, with ``ask(run, stream=...)``."""
     async with vendor.fake() as server:
         client = vendor.connect(server)
         yield server, partial(vendor.converse, client, tools or vendor.tools(), QUESTION)
@@ -81,7 +81,7 @@ async def conversation(
 
 @pytest.fixture
 async def run_tool(postgres_server: EmbeddedPostgres) -> AsyncIterator[RunTool]:
-    """The tools of one profile, over a real database."""
+    """Return the tools of one profile, over a real database."""
     server = {"auth": "local", "local_tenant": TENANT}
     async with (
         live_api(settings_for(postgres_server.app_url, server=server)) as api,
@@ -114,7 +114,7 @@ async def test_both_tools_are_called_and_results_returned(
     assert all("Oslo" in result for result in results.values())
     first, second = server.bodies
     assert str(first).count("semantic_search_with_context") >= 1
-    for result in results.values():  # what the second request holds is what the tools said
+    for result in results.values():  # the second request has the tools' results
         assert any(result == text for text in texts_of(second))
 
 
@@ -126,17 +126,17 @@ async def test_custom_tool_schema_is_accepted(vendor: str) -> None:
         "anthropic": {"name": "weather", "input_schema": schema},
         "bedrock": {"toolSpec": {"name": "weather", "inputSchema": {"json": schema}}},
     }
-    asked = []
+    sent_calls = []
 
     async def run(name: str, arguments: Any) -> str:
-        asked.append(name)
+        sent_calls.append(name)
         return "Rain"
 
     async with conversation(VENDORS[vendor], [described[vendor]]) as (server, ask):
         calls = (ToolCall("weather", {"city": "Oslo"}),)
         server.script(Reply(texts=(), tool_calls=calls, finish="tool"), Reply(texts=("It rains.",)))
         assert await ask(run, stream=True) == "It rains."
-    assert asked == ["weather"]
+    assert sent_calls == ["weather"]
 
 
 @pytest.mark.parametrize("vendor", VENDORS)
@@ -152,7 +152,7 @@ async def test_tool_in_other_provider_format_is_rejected(vendor: str) -> None:
 
 
 def texts_of(value: Any) -> list[str]:
-    """Every text anywhere in a JSON value."""
+    """Yield every text anywhere in a JSON value."""
     if isinstance(value, str):
         return [value]
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()

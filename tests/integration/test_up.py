@@ -1,4 +1,4 @@
-"""``vectorforge up`` as a process: whose documents it touches, who may log in, what it survives."""
+"""``vectorforge up`` as a process: documents, access, and recovery."""
 
 import hashlib
 import json
@@ -30,13 +30,13 @@ API_KEY = "vf-key-of-the-test"
 
 
 def environment(folder: Path, **variables: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("VECTORFORGE_")}
-    return {**kept, "VECTORFORGE_DATA_DIR": str(folder / "data"), **variables}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("VECTORFORGE_")}
+    return {**inherited, "VECTORFORGE_DATA_DIR": str(folder / "data"), **variables}
 
 
 @pytest.fixture(scope="module")
 def folder(private_dir: Callable[[str], Path]) -> Iterator[Path]:
-    """A working directory; its embedded database is stopped at the end."""
+    """Create a working directory; its embedded database is stopped at the end."""
     made = private_dir("up")
     yield made
     EmbeddedPostgres(made / "data" / "postgres").stop(force=True)
@@ -44,7 +44,7 @@ def folder(private_dir: Callable[[str], Path]) -> Iterator[Path]:
 
 @contextmanager
 def serving(folder: Path, *arguments: str, **variables: str) -> Iterator[dict[str, Any]]:
-    """``vectorforge up --json`` in the background: what it printed when it and the sample were ready."""
+    """Run ``vectorforge up --json`` in the background; yield its output once the sample is ready."""
     process = subprocess.Popen(
         [VECTORFORGE, "up", "--port", "0", "--json", *arguments],
         cwd=folder, env=environment(folder, **variables), text=True,
@@ -146,9 +146,9 @@ def test_first_start_prints_url_before_sample_ingestion_with_bars(
 
 
 def read_until(terminal: int, end: str) -> str:
-    """Everything a terminal shows up to some words; all of it if they never come."""
+    """Return a terminal's output up to some words, or all of it if they never appear."""
     shown = b""
-    with suppress(OSError):  # Linux says EIO when the other side is closed
+    with suppress(OSError):  # Linux returns EIO when the other side is closed
         while end.encode() not in shown and (piece := os.read(terminal, 65_536)):
             shown += piece
     return shown.decode(errors="replace")
@@ -162,7 +162,7 @@ def sample_of(served: dict[str, Any]) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("name", ["README.md", "vectorforge/README.md"])
 def test_user_documents_with_sample_names_are_untouched(folder: Path, name: str) -> None:
-    """Also when they are called as the sample's are: another program may choose any source."""
+    """Also with the names of the sample's: another program may choose any source."""
     text = "Mine: the cellar key hangs behind the clock."
     with serving(folder, "--no-sample") as served:
         collection = fetch(f"{served['url']}/v1/collections")["collections"][0]
@@ -211,13 +211,13 @@ def test_wildcard_host_serves_local_addresses_only(folder: Path) -> None:
 
 
 def postmaster(folder: Path) -> int:
-    """Process id of the database's server; 0 when there is none at the moment."""
+    """Return the pid of the database's server, or 0 if there is none."""
     found = read_pid_file(folder / "data" / "postgres")
     return found.pid if found else 0
 
 
 def wait_for_answer(url: str, folder: Path, killed: int) -> None:
-    """From another server than the killed one, whose children may answer for a moment longer."""
+    """Wait for an answer of another server than the killed one, whose children may still answer briefly."""
     give_up_at = time.monotonic() + 60
     while postmaster(folder) in (0, killed) or status(url) != 200:
         assert time.monotonic() < give_up_at, "no answer since the database was killed"
@@ -232,7 +232,7 @@ def test_killed_database_is_restarted(folder: Path) -> None:
             killed = postmaster(folder)
             os.kill(killed, signal.SIGKILL)
             wait_for_answer(url, folder, killed)
-    # A server killed again before the first restart was over is started again by that one.
+    # A server killed during its first restart is restarted by the same supervisor.
     assert 1 <= served["stderr"].count("PostgreSQL has ended; restarting it") <= 3
     assert not (folder / "data" / "postgres" / "postmaster.pid").exists(), "stopped with the last"
 

@@ -1,4 +1,4 @@
-"""The version before a migration serves during and after it: on a populated database, without an error.
+"""The previous version serves during and after a migration, on a populated database, without errors.
 
 During a deployment, and after a rollback, code of one version runs on the schema of the next. Here the code
 is this version's, and the schema the next one's (``tests/support/postgres/next_version.py``).
@@ -128,7 +128,7 @@ def next_version(tmp_path: Path) -> Path:
 
 
 def rows_of(owner_url: str) -> dict[str, list[str]]:
-    """Every row of every table, without columns of the next version."""
+    """Return every row of every table, without columns of the next version."""
     with psycopg.connect(owner_url) as connection:
         tables = [name for (name,) in connection.execute(TABLES)]
         return {

@@ -22,7 +22,7 @@ WAITS = "wait_event_type = 'Lock'"
 
 
 def edition(number: int) -> list[ChunkDraft]:
-    """Half of the chunks are new in each edition, half of them stay; all say which edition they are of."""
+    """Return an edition: half of its chunks are new, half unchanged; all have its number."""
     generator = random.Random(number)
     texts = [f"kept {position}" for position in range(SIZE // 2)]
     texts += [f"edition {number} {position}" for position in range(SIZE // 2)]
@@ -53,7 +53,7 @@ async def data_version(db: TenantDatabase, collection_id: UUID) -> int:
     return int(row["data_version"])
 
 
-# C19: neither none, half nor both, however the search is answered
+# C19: exactly one edition, with every search plan
 async def test_reader_during_replacements_sees_whole_versions(tenant_db: TenantDatabase) -> None:
     collection_id = await insert_collection(tenant_db, 4, COSINE)
     stores = [PgVectorStore(tenant_db), PgVectorStore(tenant_db, exact_scan_limit=0)]
@@ -124,7 +124,7 @@ async def test_50_writers_of_same_content_store_one_version(tenant_db: TenantDat
     assert await data_version(tenant_db, collection_id) == 1
 
 
-# No ring of locks: writers of several documents, deletions of documents and of the collection itself
+# No deadlock: writers of several documents, deletions of documents and of the collection itself
 async def test_concurrent_writes_and_deletions_do_not_deadlock(tenant_db: TenantDatabase) -> None:
     store = PgVectorStore(tenant_db)
     for attempt in range(4):
@@ -158,7 +158,7 @@ async def test_concurrent_writes_and_deletions_do_not_deadlock(tenant_db: Tenant
         assert await count(tenant_db, "vectorforge.embeddings") == 0
 
 
-# The order of locks itself: a document's deletion that has not committed when its collection is deleted
+# The lock order: a document's deletion is uncommitted when its collection is deleted
 async def test_concurrent_document_and_collection_deletion_succeeds(tenant_db: TenantDatabase) -> None:
     collection_id, chunks = await insert_collection(tenant_db, 4, COSINE), edition(1)
     stored = await PgVectorStore(tenant_db).replace_document(collection_id, document_draft(chunks), chunks)

@@ -33,14 +33,14 @@ NOT_INGESTED = re.compile(
     r"/docs/(README|decisions/.*|results/(?!reliability)[^/]*|design/streaming-on-lambda"
     r"|operate/(costs|local-aws|runbook|scaling))\.md$"
 )
-"""Half of the text, which no query is about: embedding it would take longer than all the rest."""
+"""Half of the text, which no query needs: embedding it would take longer than the rest."""
 
 AT_A_TIME = 4
 K = 5
 
-# About two questions below what was measured on 2026-11-22: nDCG .935, .861, .903, then .978, .891, .714, 12.
-# With titles and headings missing from what is embedded the dense search had .798; with words missing from
-# the hybrid one it would be the dense one.
+# About two queries below the figures measured on 2026-11-22: nDCG .935, .861, .903, then .978, .891, .714,
+# 12. Without titles and headings in the embedded text the dense search had .798; without words the hybrid one
+# would equal the dense one.
 NDCG = {SearchMode.HYBRID: 0.89, SearchMode.DENSE: 0.82, SearchMode.LEXICAL: 0.86}
 IN_PASSAGES = 0.93
 IN_ANSWERS = 0.82
@@ -65,7 +65,7 @@ def check_mean(scored: Sequence[Scored], column: str, bound: float) -> None:
     """Fail if the mean is below the bound, listing the questions below 1."""
     mean = fmean(one.values[column] for one in scored)
     lost = [
-        f"{one.question.id}: {one.values[column]:.2f}, found {[found.source for found in one.found]}"
+        f"{one.question.id}: {one.values[column]:.2f}, found {[found.source for found in one.chunks]}"
         for one in scored
         if one.values[column] < 1
     ]
@@ -127,7 +127,7 @@ def measured(postgres_server: EmbeddedPostgres) -> Measured:
     return asyncio.run(measure(postgres_server))
 
 
-# P6, D16: the default finds what either leg alone would miss
+# P6, D16: the default finds chunks that either search alone would miss
 @pytest.mark.parametrize("mode", list(SearchMode))
 def test_search_ndcg_reaches_the_threshold(measured: Measured, mode: SearchMode) -> None:
     check_mean(measured.searched[mode], "ndcg", NDCG[mode])
@@ -148,7 +148,7 @@ def test_answers_are_extracted_and_cited(measured: Measured) -> None:
     check_mean(measured.answered, "citation_precision", CITED)
 
 
-def test_suggested_questions_of_the_page_are_answered(measured: Measured) -> None:  # issue 16, point 17
+def test_suggested_questions_of_the_page_are_answered(measured: Measured) -> None:
     script = HERE.parents[1] / "shared" / "vectorforge" / "api" / "page" / "ask" / "conversation.js"
     suggested = re.findall(r'^  \["(.+?)", "docs/[\w/-]+\.md"\],$', script.read_text(), re.MULTILINE)
     answered = {one.question.text: one.values["answer_containment"] for one in measured.answered}
@@ -161,7 +161,7 @@ def test_foreign_questions_return_no_answer(measured: Measured) -> None:
         assert foreign.count(NO_ANSWER) >= REFUSED, [answer for answer in foreign if answer != NO_ANSWER]
 
 
-# D-018, C04: no threshold keeps the right passages from an answer
+# D-018, C04: no threshold excludes the right chunks from an answer
 def test_docrag_with_defaults_answers_own_questions(measured: Measured) -> None:
     assert [result.query for result in measured.docrag if not result.retrieved_chunks] == []
     refused = [result.query for result in measured.docrag if result.answer == NO_ANSWER]

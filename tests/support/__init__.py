@@ -1,1 +1,1 @@
-"""Test doubles and tools: faithful stand-ins for what is out of reach, and servers to test against."""
+"""Test doubles, servers and tools shared by the tests."""

@@ -1,4 +1,4 @@
-"""Measure the structure of a checkout: files, lines, function bodies and circles of imports.
+"""Measure the structure of a checkout: files, lines, function bodies and import cycles.
 
 ``python -m tests.support.structure [ROOT]`` prints the rows of docs/results/structure.md.
 """

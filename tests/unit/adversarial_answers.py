@@ -1,4 +1,4 @@
-"""Answers that cite what they should not, and honest ones that are spelled otherwise than their source."""
+"""Answers with wrong citations, and correct ones that are spelled differently from their source."""
 
 from tests.support.rag.chunks import make_chunk as passage
 
@@ -27,9 +27,9 @@ PASSAGES = [
     ),
     passage("One million items, version 1.2.30, 1,000,000 in all.", source="items.md"),
 ]
-"""Labelled 1 to 5."""
+"""Sources labeled 1 to 5."""
 
-# Answer -> numbers of the sources whose citation has to be refused; None stands for a label out of range.
+# Answer -> numbers of the sources whose citation must be rejected; None stands for a label out of range.
 ADVERSARIAL: list[tuple[str, list[int | None]]] = [
     # numbers
     ("Goods can be returned within 60 days [Source 1].", [1]),
@@ -73,7 +73,7 @@ ADVERSARIAL: list[tuple[str, list[int | None]]] = [
     # labels
     ("Goods can be returned within 30 days [Source 6].", [None]),
     ("Acme was founded in 1998 [Source 9].", [None]),  # typed in the document
-    ("The fee is 4.50 EUR [Source 2].", [2]),  # another passage says so
+    ("The fee is 4.50 EUR [Source 2].", [2]),  # supported by another chunk
     ("The fee is 4.50 EUR [Source 1][Source 3].", [3]),
     ("The fee is 4.50 EUR. [Source 1] Files over 5 GB are refused. [Source 1]", [1]),
     ("[Source 1] says that goods can be returned within 30 days, [Source 2] that it is 45 days.", [2]),

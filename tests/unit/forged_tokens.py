@@ -1,4 +1,4 @@
-"""Access tokens that must be rejected, and a good one to compare them with."""
+"""Access tokens that must be rejected, and a valid one for comparison."""
 
 import base64
 import hashlib
@@ -20,7 +20,7 @@ def part(value: Any) -> str:
 
 
 def signed_with_the_public_key(provider: IdentityProvider) -> str:
-    """HS256, the secret being what everybody can read (CVE-2022-29217 and its like)."""
+    """Sign with HS256 and the public key as the secret (CVE-2022-29217 and similar)."""
     public = provider.private["rsa"].public_key()
     secret = public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     _, claims, _ = provider.token(tenant="acme").split(".")

@@ -1,4 +1,4 @@
-"""What reads answers, queries and documents in the service, as functions of pieces of text."""
+"""The service's readers of answers, queries and documents, as functions of pieces of text."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -20,15 +20,14 @@ from vectorforge.ingestion.extract import extract, media
 from vectorforge.llm.providers.quotations import split, terms
 from vectorforge.pipeline import prompts
 from vectorforge.pipeline.citations import claims, names
-from vectorforge.pipeline.citations.check import CitationChecker
+from vectorforge.pipeline.citations.check import CitationChecker, sentence_end
 from vectorforge.pipeline.citations.labels import InventedLabels, SourceLabels, find_labels, neutralise_labels
 from vectorforge.pipeline.citations.quality import assess
 from vectorforge.pipeline.citations.quantities import parts_of_group, read_quantities
-from vectorforge.pipeline.citations.sentences import sentence_end
 from vectorforge.pipeline.context import cite
-from vectorforge.pipeline.guardrails import redaction
-from vectorforge.pipeline.guardrails.addresses import AllowedAddresses, is_external
+from vectorforge.pipeline.guardrails.addresses import is_external
 from vectorforge.pipeline.guardrails.links import LinkFilter
+from vectorforge.pipeline.guardrails.log_text import redact
 from vectorforge.pipeline.presets import last_exchanges, trim_context_to_token_limit
 from vectorforge.pipeline.structured import AnswerReader
 from vectorforge.pipeline.types import HistoryMessage, TokenEvent
@@ -49,13 +48,13 @@ PASSAGES = [
 
 
 def _links(pieces: Sequence[str]) -> object:
-    links = LinkFilter(AllowedAddresses(lambda: [passage.chunk.text for passage in PASSAGES]))
+    links = LinkFilter(lambda: [passage.chunk.text for passage in PASSAGES])
     return [*map(links.feed, pieces), links.finish()]
 
 
 def _known_links(pieces: Sequence[str]) -> object:
-    """Where the passages hold the very text, so that addresses are looked up in it."""
-    links = LinkFilter(AllowedAddresses(lambda: ["".join(pieces)]))
+    """Filter links while the chunks contain the same text, so that addresses are looked up in it."""
+    links = LinkFilter(lambda: ["".join(pieces)])
     return [*map(links.feed, pieces), links.finish()]
 
 
@@ -109,7 +108,7 @@ STREAMED: Mapping[str, Read] = {
     "server-sent events": _sse,
     "ui messages": _ui,
 }
-"""What reads an answer piece by piece."""
+"""Readers of an answer in pieces."""
 
 
 def _sentences(text: str) -> object:
@@ -131,7 +130,7 @@ def _evidence(text: str) -> object:
 
 
 def _compared(text: str) -> object:
-    """Claims with other numbers than the text, looked for in the text."""
+    """Check claims with other numbers than the text against the text."""
     passage = claims.Evidence(make_chunk(text))
     found = claims.read_claims(text.replace("7 ", "8 ").replace("two", "six"))
     return [passage.holds(claim) for claim in found]
@@ -184,7 +183,7 @@ WHOLE: Mapping[str, Callable[[str], object]] = {
     "addresses": names.take_addresses,
     "code": names.take_code,
     "external": is_external,
-    "redaction": redaction.redact,
+    "redaction": redact,
     "quality": _assessed,
     "terms": terms,
     "quoted sentences": split,
@@ -204,4 +203,4 @@ WHOLE: Mapping[str, Callable[[str], object]] = {
     "extracted text": _extracted(media.PLAIN),
     "extracted record": _record,
 }
-"""What reads a whole text."""
+"""Readers of a whole text."""

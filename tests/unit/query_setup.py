@@ -1,4 +1,4 @@
-"""A query service over parts that do what a test says."""
+"""A query service over scripted parts."""
 
 import asyncio
 from typing import Any
@@ -22,7 +22,7 @@ PASSAGES = [make_chunk("Water boils at 100 degrees.", 0.9), make_chunk("Ice melt
 
 
 class ScriptedRetriever(BaseRetriever):
-    """Returns what it is told to; records its calls."""
+    """Returns scripted results; records its calls."""
 
     def __init__(self, found: list[RetrievedChunk] | Exception) -> None:
         self.found = found
@@ -50,7 +50,7 @@ class ScriptedRetriever(BaseRetriever):
 
 
 class Setup:
-    """A service with everything around it in reach."""
+    """A service with access to all its parts."""
 
     def __init__(
         self,

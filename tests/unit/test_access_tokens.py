@@ -1,4 +1,4 @@
-"""Access tokens: who is let in, and the ways to forge one."""
+"""Access tokens: valid ones, and forgeries."""
 
 import time
 from collections.abc import AsyncIterator
@@ -26,7 +26,7 @@ from vectorforge.types import Principal, Scope
 
 
 class Clock:
-    """Seconds that pass when they are told to."""
+    """A clock set by the test."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -141,7 +141,7 @@ class TestKeySet:
         clock = Clock()
         keys = KeySet(f"{provider.url}/jwks.json", clock=clock)
         assert await keys.find("rsa") is not None
-        for number in range(50):  # anybody can send tokens
+        for number in range(50):  # anyone can send tokens
             assert await keys.find(f"unknown-{number}") is None
         assert provider.fetched == 1
         provider.private["rsa-2"] = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -172,7 +172,7 @@ class TestKeySet:
         with pytest.raises(IdentityProviderUnavailableError):
             await keys.find("rsa")
         fetched = provider.fetched
-        with pytest.raises(IdentityProviderUnavailableError):  # at once: it was just asked
+        with pytest.raises(IdentityProviderUnavailableError):  # immediately: it was just requested
             await keys.find("rsa")
         assert provider.fetched == fetched
 

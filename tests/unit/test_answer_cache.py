@@ -1,4 +1,4 @@
-"""The key of a cached answer, and the answers that a process keeps."""
+"""The key of a cached answer, and the in-process cache."""
 
 import os
 import subprocess
@@ -101,7 +101,7 @@ def test_cache_key_differs_per_preset() -> None:
 
 
 class Clock:
-    """Seconds that pass when the test says so."""
+    """A clock set by the test."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -121,7 +121,7 @@ def memory(clock: Callable[[], float]) -> AnswerMemory:
 
 
 def test_memory_returns_stored_answer_for_same_key_and_version(memory: AnswerMemory) -> None:
-    memory.keep("a", b"1", 3, "{}", 3600)
+    memory.store("a", b"1", 3, "{}", 3600)
     found = memory.find("a", b"1", 3)
     assert found is not None
     assert (found.answer, found.data_version, found.tier) == ("{}", 3, "memory")
@@ -130,41 +130,41 @@ def test_memory_returns_stored_answer_for_same_key_and_version(memory: AnswerMem
 
 
 def test_memory_drops_answer_of_other_data_version(memory: AnswerMemory) -> None:
-    memory.keep("a", b"1", 3, "{}", 3600)
+    memory.store("a", b"1", 3, "{}", 3600)
     assert memory.find("a", b"1", 4) is None
     assert len(memory) == 0
 
 
 @pytest.mark.parametrize(("fresh_for_s", "passed"), [(0.5, 0.6), (3600, 61), (3600, -3600)])
 def test_memory_answer_expires(memory: AnswerMemory, clock: Clock, fresh_for_s: float, passed: float) -> None:
-    memory.keep("a", b"1", 3, "{}", fresh_for_s)
+    memory.store("a", b"1", 3, "{}", fresh_for_s)
     clock.now += passed
     assert memory.find("a", b"1", 3) is None
 
 
 def test_memory_is_bounded_and_evicts_least_recently_used(memory: AnswerMemory) -> None:
     for number in range(4):
-        memory.keep("a", bytes([number]), 1, "x" * 1000, 3600)
+        memory.store("a", bytes([number]), 1, "x" * 1000, 3600)
     assert memory.find("a", b"\0", 1) is not None
-    memory.keep("a", b"\4", 1, "x" * 1000, 3600)
+    memory.store("a", b"\4", 1, "x" * 1000, 3600)
     assert len(memory) == 4
     assert memory.find("a", b"\0", 1) is not None
     assert memory.find("a", b"\1", 1) is None
-    memory.keep("a", b"\5", 1, "x" * 100_000, 3600)
-    assert len(memory) == 0  # larger than all of it
-    memory.keep("a", b"\0", 1, "x", 3600)
+    memory.store("a", b"\5", 1, "x" * 100_000, 3600)
+    assert len(memory) == 0  # larger than the whole cache
+    memory.store("a", b"\0", 1, "x", 3600)
     assert memory.find("a", b"\0", 1) is not None
 
 
 def test_memory_of_size_zero_stores_nothing() -> None:
     memory = AnswerMemory(0)
-    memory.keep("a", b"1", 1, "{}", 3600)
+    memory.store("a", b"1", 1, "{}", 3600)
     assert memory.find("a", b"1", 1) is None
 
 
 def test_memory_clear_removes_one_tenant_only(memory: AnswerMemory) -> None:
-    memory.keep("a", b"1", 1, "{}", 3600)
-    memory.keep("b", b"1", 1, "{}", 3600)
+    memory.store("a", b"1", 1, "{}", 3600)
+    memory.store("b", b"1", 1, "{}", 3600)
     memory.clear("a")
     assert memory.find("a", b"1", 1) is None
     assert memory.find("b", b"1", 1) is not None

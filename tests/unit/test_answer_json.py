@@ -1,4 +1,4 @@
-"""The answer read out of JSON that is still being written, wherever the pieces are cut."""
+"""Reading the answer from incomplete JSON, wherever the pieces are cut."""
 
 import codecs
 import json
@@ -35,7 +35,7 @@ def read(pieces: list[str]) -> tuple[str, AnswerReader]:
 
 
 def cut(data: bytes, *positions: int) -> list[str]:
-    """The pieces as a client sees them that decodes UTF-8 as the bytes come in."""
+    """Return the pieces seen by a client that decodes UTF-8 as the bytes arrive."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     bounds = [0, *positions, len(data)]
     return [decoder.decode(data[start:end]) for start, end in pairwise(bounds)]
@@ -109,7 +109,7 @@ def test_non_json_answer_is_returned_as_text(written: str) -> None:  # D-028
 @pytest.mark.parametrize(
     ("written", "text"),
     [
-        ('{"answer": "first\nsecond", "x": 1}', "first\nsecond"),  # a line break nobody escaped
+        ('{"answer": "first\nsecond", "x": 1}', "first\nsecond"),  # an unescaped line break
         (r'{"answer": "\d+ \u12 \q"}', r"\d+ \u12 \q"),
         (r'{"answer": "a \ud83d b \ude00"}', "a \ufffd b \ufffd"),  # half characters
         (r'{"answer": "\ud83d\u0041"}', "\ufffdA"),

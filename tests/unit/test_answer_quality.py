@@ -1,4 +1,4 @@
-"""The quality of answers: figures, what is counted and logged, and where it shows."""
+"""The quality of answers: figures, counters, logs and display."""
 
 import logging
 import re
@@ -21,7 +21,7 @@ WATER = "Water boils at 100 degrees."
 
 def test_relevance_equals_share_of_answer_words_in_context() -> None:  # D-039
     assert relevance("Water boils quickly, always", [WATER]) == 0.5
-    assert relevance("Water boils at 100 degrees [Source 1].", [WATER]) == 1.0  # a label is no word
+    assert relevance("Water boils at 100 degrees [Source 1].", [WATER]) == 1.0  # a label is not a word
     assert relevance("水が沸騰する", ["水が沸騰する温度"]) == 1.0
     assert relevance("ÉTÉ", ["ete"]) == 1.0
 
@@ -35,7 +35,7 @@ def test_empty_answer_scores_zero(answer: str) -> None:  # C35
 def test_completeness_equals_share_of_query_answered_from_chunks() -> None:  # C35
     question = "When does water boil, and ice melt?"
     assert completeness(question, "Water boils at 100 degrees.", [WATER]) == 0.5
-    assert completeness(question, "Water boils, ice melts.", [WATER]) == 0.5  # nothing says so
+    assert completeness(question, "Water boils, ice melts.", [WATER]) == 0.5  # unsupported
     assert completeness(question, "Water boils, ice melts.", [WATER, "Ice melts."]) == 1.0
     assert completeness("Why?", "Because.", [WATER]) == 0.0
     assert completeness("", "", []) == 0.0
@@ -102,7 +102,7 @@ async def test_verdict_events_follow_their_sentence_and_precede_usage() -> None:
 
 
 @given(st.from_regex(r"[a-z0-9]{1,12}", fullmatch=True))
-def test_stem_retains_first_three_letters(word: str) -> None:  # what few words are looked at for
+def test_stem_retains_first_three_letters(word: str) -> None:  # minimum of words to judge
     assert stem(word)[:3] == word[:3]
 
 
@@ -110,15 +110,15 @@ def test_stem_retains_first_three_letters(word: str) -> None:  # what few words 
 def test_quality_figures_match_their_definition(passages: list[str], data: st.DataObject) -> None:  # D-039
     text = st.text(alphabet="abcdeings .é水火-'_7", max_size=60)
     question, answer = data.draw(text), data.draw(text)
-    asked, joined = terms(question), "\n".join(passages)
-    expected = len(asked & terms(answer) & terms(joined)) / len(asked) if asked else 0.0
+    query_terms, joined = terms(question), "\n".join(passages)
+    expected = len(query_terms & terms(answer) & terms(joined)) / len(query_terms) if query_terms else 0.0
     assert completeness(question, answer, passages) == expected
     words, held = slow_words(answer), slow_words(joined)
     assert relevance(answer, passages) == (len(words & held) / len(words) if words else 0.0)
 
 
 def slow_words(text: str) -> set[str]:
-    """Words as the definition has them, letter by letter."""
+    """Return the words by definition, letter by letter."""
     plain = "".join(c for c in unicodedata.normalize("NFKD", text.casefold()) if not unicodedata.combining(c))
     found: set[str] = set()
     for word in re.findall(r"[^\W_]+", plain):

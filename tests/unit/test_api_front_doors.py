@@ -1,4 +1,4 @@
-"""Whom AWS's front doors have let in: which tenant, and who never."""
+"""Callers identified by AWS's front doors: their tenant, and rejections."""
 
 import asyncio
 import hashlib
@@ -43,7 +43,7 @@ def url_event(user_arn: str | None) -> dict[str, Any]:
 
 
 def asked(bearer: str, x_api_key: str, key_id: str, iam: str) -> tuple[dict[str, str], dict[str, Any]]:
-    """Headers and event of a request with these credentials; an empty word stands for none."""
+    """Return headers and event of a request with these credentials; an empty string stands for none."""
     headers = {"authorization": f"Bearer {KEYS[bearer]}"} if bearer else {}
     headers |= {"x-api-key": KEYS[x_api_key]} if x_api_key else {}
     arn = session_of(ROLES[iam]) if iam else None
@@ -51,7 +51,7 @@ def asked(bearer: str, x_api_key: str, key_id: str, iam: str) -> tuple[dict[str,
 
 
 def tenant_of(headers: Mapping[str, str], event: object, **settings: Any) -> str:
-    """The tenant, or "refused"."""
+    """Return the tenant, or "refused"."""
     authenticator = Authenticator(ServerSettings(**{**SETTINGS, **settings}))
     try:
         return asyncio.run(authenticator.authenticate(headers, event)).tenant
@@ -60,7 +60,7 @@ def tenant_of(headers: Mapping[str, str], event: object, **settings: Any) -> str
 
 
 def documented() -> list[list[str]]:
-    """The rows of the decision table in docs/operate/identity.md."""
+    """Return the rows of the decision table in docs/operate/identity.md."""
     text = (ROOT / "docs" / "operate" / "identity.md").read_text(encoding="utf-8")
     _, _, table = text.partition("| API Gateway's key id | IAM | tenant |\n|---|---|---|---|---|\n")
     rows = re.findall(r"^\|(.*)\|$", table.partition("\n\n")[0], re.MULTILINE)
@@ -136,7 +136,7 @@ def test_other_principals_do_not_match_role(caller: str | None) -> None:
 
 
 def test_identity_in_wrong_payload_location_is_ignored() -> None:
-    """A Lambda authorizer fills ``authorizer`` of payload 1.0, with what it likes."""
+    """A Lambda authorizer fills ``authorizer`` of payload 1.0 with arbitrary values."""
     arn = session_of(ROLES["acme"])
     authorizer = {"authorizer": {"iam": {"userArn": arn}, "principalId": arn}}
     assert tenant_of({}, {"requestContext": authorizer}) == "refused"
@@ -209,7 +209,7 @@ def test_iam_principal_is_parsed_from_arn() -> None:
 
 
 class Noted(dict[str, Any]):
-    """Notes what is asked for, and has whatever it is."""
+    """Records requested names, and has every one."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)

@@ -75,7 +75,7 @@ def test_routes_return_no_stored_vectors(document: Any) -> None:  # security 7
         for field, described in schema.get("properties", {}).items()
         if '"items": {"type": "number"' in json.dumps(described)
     }
-    assert found == {"EmbeddingBody.embedding"}  # /v1/embeddings: of a text that the caller sent
+    assert found == {"EmbeddingBody.embedding"}  # /v1/embeddings: vectors of the caller's text
 
 
 @pytest.mark.parametrize("path", ["/v1/rag/query", "/v1/collections/{collection_id}/query"])

@@ -1,4 +1,4 @@
-"""The layout holds: files of the design, README's table, no SDK before it is needed."""
+"""The layout: files of the design, README's table, no SDK before it is needed."""
 
 import importlib
 import re
@@ -47,7 +47,7 @@ def test_planned_test_files_exist(path: str) -> None:
     assert (ROOT / "tests" / path).is_file()
 
 
-PHASE_2 = [  # A-002, C29: what the design uses and does not define
+PHASE_2 = [  # A-002, C29: names that the design uses without defining them
     "embedding.registry:EmbeddingProviderRegistry",
     "vectorstore.pgvector:PgVectorStore",
     "db.repositories.collection_repo:CollectionRepository",
@@ -90,7 +90,7 @@ def test_module_import_loads_no_heavy_dependency(module: str) -> None:
 def test_packages_are_listed_in_import_contract() -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     placed = set(re.findall(r"vectorforge\.(\w+)", " ".join(contracts[0]["layers"])))
-    placed |= {"runtime"}  # stands alone, by a contract of its own
+    placed |= {"runtime"}  # stands alone, by a separate contract
     package = ROOT / "shared" / "vectorforge"
     rooms = {p.stem for p in package.iterdir() if p.suffix == ".py" or (p / "__init__.py").is_file()}
     assert rooms - placed == {"__init__"}

@@ -1,4 +1,4 @@
-"""The authorizer hands a key to API Gateway, and decides nothing."""
+"""The authorizer passes a key to API Gateway, and decides nothing."""
 
 from typing import Any
 
@@ -10,8 +10,8 @@ METHOD = "arn:aws:execute-api:eu-central-1:123456789012:a1b2c3d4e5/prod/POST/v1/
 KEY, OTHER = "ExampleKeyOfApiGateway0123456789", "AnotherKeyOfApiGateway0123456789"
 
 
-def asked(headers: dict[str, str] | None) -> dict[str, Any]:
-    """https://docs.aws.amazon.com/apigateway/latest/developerguide/api-gateway-lambda-authorizer-input.html"""
+def authorize(headers: dict[str, str] | None) -> dict[str, Any]:
+    """See https://docs.aws.amazon.com/apigateway/latest/developerguide/api-gateway-lambda-authorizer-input.html"""
     return handler({"type": "REQUEST", "methodArn": METHOD, "headers": headers}, None)
 
 
@@ -35,7 +35,7 @@ def effect(answer: dict[str, Any]) -> str:
     ],
 )
 def test_authorizer_with_key_allows_and_returns_key_unchanged(headers: dict[str, str]) -> None:
-    answer = asked(headers)
+    answer = authorize(headers)
     assert (effect(answer), answer["usageIdentifierKey"]) == ("Allow", KEY)
 
 
@@ -53,11 +53,11 @@ def test_authorizer_with_key_allows_and_returns_key_unchanged(headers: dict[str,
     ],
 )
 def test_authorizer_without_key_denies_and_returns_no_key(headers: dict[str, str] | None) -> None:
-    answer = asked(headers)
+    answer = authorize(headers)
     assert effect(answer) == "Deny"
     assert "usageIdentifierKey" not in answer
 
 
 def test_authorizer_response_holds_key_in_usage_identifier_only() -> None:
-    answer = asked({"Authorization": f"Bearer {KEY}"})
+    answer = authorize({"Authorization": f"Bearer {KEY}"})
     assert KEY not in str({name: value for name, value in answer.items() if name != "usageIdentifierKey"})

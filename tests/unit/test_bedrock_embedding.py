@@ -82,7 +82,7 @@ async def test_cohere_request_sets_input_type_for_query_and_document(server: Fak
         query = await provider.embed_query("due date")
         assert await provider.embed_documents(["due date"]) == [document]
         assert await provider.embed_query("due date") == query
-    assert document != query  # and neither came from the other's place in the cache
+    assert document != query  # and neither came from the other's cache entry
     common = {
         "texts": ["due date"],
         "embedding_types": ["float"],

@@ -1,4 +1,4 @@
-"""docs/results/performance.md is written from results: a block for each part, and nothing else is touched."""
+"""docs/results/performance.md is written from results: a block for each part; the rest is unchanged."""
 
 from pathlib import Path
 from typing import Any

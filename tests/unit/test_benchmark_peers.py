@@ -1,4 +1,4 @@
-"""The comparison with other frameworks: the job, the figures, and what happens when a contestant fails."""
+"""The comparison with other frameworks: the job, the figures, and failing contestants."""
 
 from pathlib import Path
 

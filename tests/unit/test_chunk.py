@@ -1,4 +1,4 @@
-"""Chunks are slices of the text, cover it, and know their headings."""
+"""Chunks are slices of the text, cover it, and have their headings."""
 
 from itertools import pairwise
 
@@ -64,7 +64,7 @@ def test_chunk_long_text_leaves_words_whole() -> None:
 
 @pytest.mark.parametrize("media_type", [media.PLAIN, media.MARKDOWN])
 @pytest.mark.parametrize("blank", ["\r\n", " \n", "\r", "\x85", "\u2028"])
-def test_chunk_text_with_many_empty_lines_cuts_at_them(media_type: str, blank: str) -> None:  # issue 16 A
+def test_chunk_text_with_many_empty_lines_cuts_at_them(media_type: str, blank: str) -> None:
     first, second = "Dough rises for two hours. " * 4, "Oil the chain every spring. " * 4
     text = f"{first}{blank * 4_096}{second}"
     chunks = chunk_text(text, media_type=media_type)

@@ -1,4 +1,4 @@
-"""The breaker of a model: when it opens, whom it lets through, and what closes it."""
+"""The circuit breaker of a model: opening, half-open calls, and closing."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -15,16 +15,16 @@ from vectorforge.errors import (
     LLMStreamError,
     LLMTimeoutError,
 )
-from vectorforge.llm.circuit_breaker import CircuitBreaker, CircuitBreakers
+from vectorforge.vendors.resilience import CircuitBreaker, CircuitBreakers
 
 
 def state_of(breaker: CircuitBreaker) -> str:
-    """A call, so that no type checker takes the state for settled."""
+    """Return the state; a call, so that type checkers do not narrow it."""
     return breaker.state
 
 
 class Clock:
-    """Seconds that pass when the test says so."""
+    """A clock set by the test."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -97,7 +97,7 @@ async def test_client_disconnect_leaves_failure_count_unchanged(breaker: Circuit
         async with aclosing(stream(breaker)) as tokens:
             await anext(tokens)
     fail(breaker)
-    assert state_of(breaker) == "open"  # leaving has not reset the count either
+    assert state_of(breaker) == "open"  # nor has a disconnect reset the count
     fail(CircuitBreaker("x", failures=1, open_s=1), asyncio.CancelledError(), times=3)
 
 
@@ -114,7 +114,7 @@ def test_half_open_breaker_admits_one_call(breaker: CircuitBreaker, clock: Clock
     clock.now += 0.2
     assert state_of(breaker) == "half_open"
     with breaker.call():
-        assert state_of(breaker) == "open"  # to everybody else
+        assert state_of(breaker) == "open"  # for all other callers
         with pytest.raises(LLMCircuitOpenError), breaker.call():
             raise AssertionError("a second one was let through")
     assert state_of(breaker) == "closed"

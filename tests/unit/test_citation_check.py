@@ -1,4 +1,4 @@
-"""The citation check over answers written to deceive it, and over honest ones."""
+"""The citation check with deceptive and correct answers."""
 
 import re
 from pathlib import Path
@@ -120,7 +120,11 @@ def test_name_lookup_per_word_matches_names_of_all_texts() -> None:
     assert {word for word in words | known if word in found} == known
 
 
-# Issue 8, point 6 (row 40 of the campaign): one such answer held up a whole process for minutes
+def test_name_lookup_reads_line_of_combining_marks() -> None:
+    assert "anna" in KnownNames(["It was Anna who wrote it.\n\u0301"])
+
+
+# Row 40 of the fault campaign: one such answer blocked a whole process for minutes
 @pytest.mark.parametrize("run", ["x", "X", "a.", "a-", "A-", "aA"])
 def test_unbroken_run_of_characters_is_scanned_once(run: str) -> None:
     text = run * 150_000

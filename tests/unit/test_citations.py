@@ -1,4 +1,4 @@
-"""Labels in an answer become citations, however the answer is cut into pieces; those in documents do not."""
+"""Labels in an answer become citations, however the answer is split; labels in documents do not."""
 
 import pytest
 from hypothesis import given
@@ -26,7 +26,7 @@ def parse(pieces: list[str], chunks: list[RetrievedChunk] = CHUNKS) -> tuple[lis
     ("answer", "numbers"),
     [
         ("So it is [Source 2].", [2]),
-        ("So it is [Context 3].", [3]),  # C05: every door's label
+        ("So it is [Context 3].", [3]),  # C05: every API surface's label
         ("So it is [1][3].", [1, 3]),
         ("So it is [Source 1, 3] and [source 1, Source 2].", [1, 3, 1, 2]),
         ("values[2] and x[1] are code", []),
@@ -117,7 +117,7 @@ def test_context_is_neutralised_and_sources_stay_unchanged() -> None:
     assert payload.used[0] is planted
 
 
-# C05: a passage named by its source, as DocRag's context names it
+# C05: a chunk named by its source, as in DocRag's context
 @pytest.mark.parametrize(
     ("answer", "numbers"),
     [

@@ -10,11 +10,10 @@ import pytest
 from pydantic import SecretStr
 
 from vectorforge import errors
-from vectorforge.cli.commands.addresses import bind
-from vectorforge.cli.commands.serve import serving_config
+from vectorforge.cli.commands.serve import bind, serving_config
 from vectorforge.cli.commands.server import stop_on_sigterm
-from vectorforge.cli.ingest.files import find_files, shown_source, source_name
-from vectorforge.cli.options import parse_filter, parse_metadata, read_question
+from vectorforge.cli.ingest.files import find_files
+from vectorforge.cli.options import parse_filter, parse_metadata, read_question, shown_source, source_name
 from vectorforge.config import DatabaseSettings, ServerSettings, VectorForgeConfig
 from vectorforge.db.login import login_passwords
 from vectorforge.local import laptop
@@ -102,7 +101,7 @@ class TestArguments:
             database_url=SecretStr("postgresql://vectorforge_app:p%40ss@host/db"),
             log_writer_database_url=SecretStr("postgresql://somebody:else@host/db"),
         )
-        passwords = login_passwords(settings, ("vectorforge_app", "vectorforge_log_writer"))
+        passwords = login_passwords(settings)
         assert {role: secret.get_secret_value() for role, secret in passwords.items()} == {
             "vectorforge_app": "p@ss"
         }

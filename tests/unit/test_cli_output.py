@@ -185,7 +185,7 @@ def run_vectorforge(*arguments: str) -> "subprocess.CompletedProcess[str]":
 
 
 def run_on_terminal(*arguments: str, **environment: str) -> str:
-    """Everything the command prints when a person's terminal is on the other side."""
+    """Return the command's output on a terminal."""
     ours, theirs = pty.openpty()
     env = {
         **{k: v for k, v in os.environ.items() if k != "NO_COLOR"},
@@ -200,6 +200,6 @@ def run_on_terminal(*arguments: str, **environment: str) -> str:
             while piece := reader.read(65536):
                 shown += piece
         except OSError:
-            pass  # Linux says EIO when the other side is closed
+            pass  # Linux returns EIO when the other side is closed
     assert process.wait(60) == 0
     return shown.decode()

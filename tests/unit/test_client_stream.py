@@ -1,4 +1,4 @@
-"""What one client's event stream sends, and in how many messages."""
+"""Messages of one client's event stream."""
 
 import asyncio
 from typing import Any
@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from starlette.requests import ClientDisconnect
 
-from vectorforge.api.streaming.client_stream import ClientStream
+from vectorforge.api.streaming.stream import ClientStream
 
 
 class Connection:
-    """Stands for an ASGI server; ``takes`` holds back what is sent until it is set."""
+    """An ASGI server whose ``send`` blocks until ``takes`` is set."""
 
     def __init__(self) -> None:
         self.bodies: list[bytes] = []
@@ -43,7 +43,7 @@ async def test_events_sent_together_leave_in_one_message() -> None:
     async with stream(connection) as client:
         for number in range(100):
             await client.send(b"%d;" % number)
-        await asyncio.sleep(0.01)  # whoever writes the events waits
+        await asyncio.sleep(0.01)  # the writer of the events waits
         assert connection.bodies == [b"".join(b"%d;" % number for number in range(100))]
         await client.send(b"later;")
     assert b"".join(connection.bodies).endswith(b"99;later;")

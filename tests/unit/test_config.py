@@ -1,4 +1,4 @@
-"""Settings come from VECTORFORGE_* and keep their secrets."""
+"""Settings come from VECTORFORGE_* and do not reveal their secrets."""
 
 import re
 import traceback

@@ -1,4 +1,4 @@
-"""Who waits for a connection is let go when one is refused, however many refusals come."""
+"""Waiting callers are released when a connection is refused, for any number of refusals."""
 
 import asyncio
 
@@ -21,12 +21,12 @@ async def test_consecutive_connect_failures_release_all_waiters() -> None:
                 has_begun.set()
                 await asyncio.Event().wait()
             finally:
-                await asyncio.sleep(0.01)  # as the pool does, which takes its place in the queue back
+                await asyncio.sleep(0.01)  # as the pool does, which removes it from the queue
 
     waiting = [asyncio.create_task(wait_and_leave_slowly()) for _ in range(3)]
     await has_begun.wait()
     refusals.failed(REFUSED)
-    await asyncio.sleep(0)  # those who wait are being let go
+    await asyncio.sleep(0)  # the waiting callers are being released
     refusals.failed(REFUSED)
     for task in waiting:
         with pytest.raises(DatabaseUnavailableError, match="refuses connections"):

@@ -106,9 +106,9 @@ def test_context_without_include_sources_has_no_sources() -> None:  # A-038, A-0
 def test_first_chunk_over_budget_is_cut_at_sentence() -> None:  # A-053, C06
     text = "First sentence here. Second sentence here. " + "tail " * 500
     payload = ContextBuilder().build("q", [passage(text)], ContextConfig(max_context_tokens=20))
-    (kept,) = payload.used
-    assert kept.chunk.text == "First sentence here. Second sentence here."
-    assert kept.chunk.end_offset == kept.chunk.start_offset + len(kept.chunk.text)
+    (shortened,) = payload.used
+    assert shortened.chunk.text == "First sentence here. Second sentence here."
+    assert shortened.chunk.end_offset == shortened.chunk.start_offset + len(shortened.chunk.text)
 
 
 @given(
@@ -159,36 +159,36 @@ def test_rag_query_prompt_ends_with_context() -> None:  # B-032, C08
 
 
 def test_prompt_fences_are_unique() -> None:
-    """A number that a document could know would let it close the fence."""
+    """A document that knew the number could close the fence."""
     fences = {fence("a passage") for _ in range(100)}
     assert len(fences) == 100
 
 
 class Counting(ContextBuilder):
-    """Notes what is truncated."""
+    """Records what is truncated."""
 
     def __init__(self) -> None:
         super().__init__()
         self.truncated: list[tuple[str, str]] = []
 
     def _truncate_context(self, context: str, max_tokens: int, **options: Any) -> str:
-        kept = super()._truncate_context(context, max_tokens, **options)
-        self.truncated.append((context, kept))
-        return kept
+        shortened = super()._truncate_context(context, max_tokens, **options)
+        self.truncated.append((context, shortened))
+        return shortened
 
 
 def test_truncate_context_matches_builder_truncation() -> None:  # A-033, A-048
     builder = Counting()
     passages = [passage("word " * 100), passage("other " * 100)]
     payload = builder.build("q", passages, ContextConfig(max_context_tokens=150))
-    ((whole, kept),) = builder.truncated
-    assert payload.assembled_context == kept
-    assert whole.startswith(kept + "\n---\n[Source 2]")
+    ((whole, shortened),) = builder.truncated
+    assert payload.assembled_context == shortened
+    assert whole.startswith(shortened + "\n---\n[Source 2]")
     assert payload.chunks_used == 1
 
 
 def test_truncate_context_of_plain_text_ends_at_sentence() -> None:  # A-033
     text = "One sentence. Another one follows here. The last one is too much for it."
-    kept = ContextBuilder()._truncate_context(text, estimate_tokens(text) - 4)
-    assert kept == "One sentence. Another one follows here."
+    shortened = ContextBuilder()._truncate_context(text, estimate_tokens(text) - 4)
+    assert shortened == "One sentence. Another one follows here."
     assert ContextBuilder()._truncate_context(text, 1_000) == text

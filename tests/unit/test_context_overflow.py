@@ -1,4 +1,4 @@
-"""A prompt that is longer than the model's context: the shorter one after it."""
+"""A prompt longer than the model's context, and its shortened retry."""
 
 import asyncio
 import math
@@ -37,13 +37,13 @@ LABELS = range(1, 13)
 
 
 class SmallContextLLM(BaseLLMProvider):
-    """Refuses what is longer than its context, else cites everything that it could have been given.
+    """Rejects prompts longer than its context, otherwise cites every possible source.
 
     Args:
-        limit: Tokens of prompt and longest answer.
-        ratio: Its tokens for each of ours.
-        says_numbers: Whether it names both.
-        refuses_after: Text that it says before it refuses; None: it refuses before any.
+        limit: Maximum tokens of prompt and longest answer.
+        ratio: The model's tokens per token of ours.
+        says_numbers: Whether the error has both numbers.
+        refuses_after: Text before the rejection, or None for none.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class SmallContextLLM(BaseLLMProvider):
 
 
 class Found(BaseRetriever):
-    """Finds the same passages for every question."""
+    """Finds the same chunks for every query."""
 
     def __init__(self, passages: list[RetrievedChunk]) -> None:
         self.passages = passages
@@ -121,8 +121,8 @@ def conversation(*sizes: int) -> tuple[HistoryMessage, ...]:
     )
 
 
-class Asked:
-    """What came of a question, and what was sent for it."""
+class OverflowQuery:
+    """Result of a query, and its requests to the model."""
 
     def __init__(
         self,
@@ -148,17 +148,17 @@ class Asked:
 
     @property
     def sent(self) -> str:
-        """All texts of the last prompt."""
+        """Return all texts of the last prompt."""
         return "\n".join(message["content"] for message in self.llm.calls[-1])
 
 
 def least_prompt() -> int:
-    """Tokens, as we count, of a prompt without passages and conversation."""
+    """Return the tokens, as we count, of a prompt without chunks and conversation."""
     payload = ContextBuilder().build("When?", [])
     return estimate_tokens(payload.system_prompt) + estimate_tokens(payload.user_message)
 
 
-# Fault 11: trimmed and asked once more, else 422; what is cited was sent
+# Fault 11: trimmed and retried once, else 422; only sent chunks are cited
 @given(
     sizes=st.lists(st.integers(1, 120), min_size=1, max_size=8),
     turns=st.lists(st.integers(1, 80), max_size=5),
@@ -171,43 +171,43 @@ def test_retry_after_overflow_fits_limit_or_fails(
 ) -> None:
     llm = SmallContextLLM(limit, ratio=ratio, says_numbers=says_numbers)
     passages = passages_of(*sizes)
-    asked = Asked(llm, passages, conversation(*turns))
+    overflow = OverflowQuery(llm, passages, conversation(*turns))
     assert 1 <= len(llm.calls) <= 2
     if len(llm.calls) == 2:
         first, second = map(llm.count, llm.calls)
         assert (llm.fitted[0], second < first) == (False, True)
     if not says_numbers:
-        assert isinstance(asked.last, DoneEvent) is llm.fitted[-1]
+        assert isinstance(overflow.last, DoneEvent) is llm.fitted[-1]
     elif 0.95 * (limit - MAX_TOKENS) / ratio >= least_prompt() + 40:
-        assert isinstance(asked.last, DoneEvent)  # told how much is too much, it goes well at once
-    if isinstance(asked.last, ErrorEvent):
-        assert type(asked.last.error) is LLMContextOverflowError
-        assert not any(isinstance(event, TokenEvent | CitationEvent) for event in asked.events)
+        assert isinstance(overflow.last, DoneEvent)  # if the error has the numbers, the first retry succeeds
+    if isinstance(overflow.last, ErrorEvent):
+        assert type(overflow.last.error) is LLMContextOverflowError
+        assert not any(isinstance(event, TokenEvent | CitationEvent) for event in overflow.events)
         return
-    assert isinstance(asked.last, DoneEvent)
-    result, found = asked.last.result, [passage.chunk.id for passage in passages]
+    assert isinstance(overflow.last, DoneEvent)
+    result, found = overflow.last.result, [passage.chunk.id for passage in passages]
     used = result.used_chunk_ids
     assert used == found[: len(used)]
     assert used
     assert [source.chunk_id for source in result.sources] == used
-    assert all(source.text in asked.sent for source in result.sources)
+    assert all(source.text in overflow.sent for source in result.sources)
     for number in range(len(passages)):
-        assert (f"passage{number}word0" in asked.sent) == (number < len(used))
+        assert (f"passage{number}word0" in overflow.sent) == (number < len(used))
     assert {citation.chunk_id for citation in result.citations} == set(used)
-    cited = [event.citation for event in asked.events if isinstance(event, CitationEvent)]
+    cited = [event.citation for event in overflow.events if isinstance(event, CitationEvent)]
     assert cited == result.citations
     assert result.invalid_citations == len(LABELS) - len(used)
-    [sources] = [event for event in asked.events if isinstance(event, SourcesEvent)]
+    [sources] = [event for event in overflow.events if isinstance(event, SourcesEvent)]
     assert [source.chunk_id for source in sources.sources][: len(used)] == used
-    [row] = asked.log.rows
+    [row] = overflow.log.rows
     assert (row.used_chunk_ids, row.prompt_tokens, row.completion_tokens) == (used, 100, 10)
 
 
 def test_retry_drops_old_turns_before_chunks() -> None:
     llm = SmallContextLLM(MAX_TOKENS + 1100)
-    asked = Asked(llm, passages_of(60, 60), conversation(60, 60, 5))
-    assert isinstance(asked.last, DoneEvent)
-    assert len(asked.last.result.used_chunk_ids) == 2
+    overflow = OverflowQuery(llm, passages_of(60, 60), conversation(60, 60, 5))
+    assert isinstance(overflow.last, DoneEvent)
+    assert len(overflow.last.result.used_chunk_ids) == 2
     first, second = ("\n".join(m["content"] for m in call) for call in llm.calls)
     assert "question0word0" in first
     assert "question0word0" not in second
@@ -217,44 +217,44 @@ def test_retry_drops_old_turns_before_chunks() -> None:
 
 def test_retry_with_oversized_history_retains_all_chunks() -> None:
     llm = SmallContextLLM(MAX_TOKENS + 600, says_numbers=False)
-    asked = Asked(llm, passages_of(10, 10), conversation(150))
-    assert isinstance(asked.last, DoneEvent)
-    assert len(asked.last.result.used_chunk_ids) == 2
-    assert "question0word" not in asked.sent
+    overflow = OverflowQuery(llm, passages_of(10, 10), conversation(150))
+    assert isinstance(overflow.last, DoneEvent)
+    assert len(overflow.last.result.used_chunk_ids) == 2
+    assert "question0word" not in overflow.sent
 
 
 def test_retry_with_oversized_chunk_cuts_it() -> None:
     llm = SmallContextLLM(MAX_TOKENS + 400)
-    asked = Asked(llm, passages_of(120))
-    assert isinstance(asked.last, DoneEvent)
-    [source] = asked.last.result.sources
+    overflow = OverflowQuery(llm, passages_of(120))
+    assert isinstance(overflow.last, DoneEvent)
+    [source] = overflow.last.result.sources
     assert 0 < len(source.text) < len(words(120, "passage0word"))
-    assert source.text in asked.sent
+    assert source.text in overflow.sent
 
 
 def test_overflow_with_nothing_to_drop_is_not_retried() -> None:
     for limit in (MAX_TOKENS + 20, 10):
         llm = SmallContextLLM(limit, says_numbers=limit != 10)
-        asked = Asked(llm, passages_of(1))
-        assert isinstance(asked.last, ErrorEvent)
-        assert (asked.last.error.code, len(llm.calls)) == ("context_length_exceeded", 1)
-        [row] = asked.log.rows
+        overflow = OverflowQuery(llm, passages_of(1))
+        assert isinstance(overflow.last, ErrorEvent)
+        assert (overflow.last.error.code, len(llm.calls)) == ("context_length_exceeded", 1)
+        [row] = overflow.log.rows
         assert (row.outcome, row.error_code, row.prompt_tokens) == ("error", "context_length_exceeded", 0)
 
 
 def test_overflow_after_first_token_is_not_retried() -> None:
     llm = SmallContextLLM(MAX_TOKENS + 400, refuses_after="So ")
-    asked = Asked(llm, passages_of(120, 120))
-    assert isinstance(asked.last, ErrorEvent)
-    assert (asked.last.partial_answer, len(llm.calls)) == ("So ", 1)
+    overflow = OverflowQuery(llm, passages_of(120, 120))
+    assert isinstance(overflow.last, ErrorEvent)
+    assert (overflow.last.partial_answer, len(llm.calls)) == ("So ", 1)
 
 
 def test_overflow_of_non_streamed_answer_is_retried() -> None:
     llm = SmallContextLLM(MAX_TOKENS + 700)
-    asked = Asked(llm, passages_of(60, 60, 60))
-    assert isinstance(asked.last, DoneEvent)
-    whole = asyncio.run(asked.service.query("When?", uuid4(), asked.settings))
-    assert whole.used_chunk_ids == asked.last.result.used_chunk_ids
+    overflow = OverflowQuery(llm, passages_of(60, 60, 60))
+    assert isinstance(overflow.last, DoneEvent)
+    whole = asyncio.run(overflow.service.query("When?", uuid4(), overflow.settings))
+    assert whole.used_chunk_ids == overflow.last.result.used_chunk_ids
     assert [citation.chunk_id for citation in whole.citations] == whole.used_chunk_ids
     assert whole.funnel.dropped_by_budget == 3 - len(whole.used_chunk_ids) > 0
     assert len(llm.calls) == 4
@@ -263,7 +263,7 @@ def test_overflow_of_non_streamed_answer_is_retried() -> None:
 @pytest.mark.parametrize("preset", ["rag_query", "docrag", "profile"])
 def test_overflow_shortens_prompt_of_each_preset(preset: str) -> None:
     llm = SmallContextLLM(MAX_TOKENS + 900, ratio=1.5)
-    asked = Asked(llm, passages_of(60, 60, 60, 60), conversation(30, 30), preset=preset)
-    assert isinstance(asked.last, DoneEvent), asked.last
+    overflow = OverflowQuery(llm, passages_of(60, 60, 60, 60), conversation(30, 30), preset=preset)
+    assert isinstance(overflow.last, DoneEvent), overflow.last
     assert llm.fitted == [False, True]
-    assert asked.last.result.used_chunk_ids
+    assert overflow.last.result.used_chunk_ids

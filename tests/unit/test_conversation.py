@@ -1,4 +1,4 @@
-"""What of a conversation gets into a prompt."""
+"""The part of a conversation in a prompt."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,13 +14,13 @@ MESSAGES = st.builds(
 
 @given(st.lists(MESSAGES, max_size=12), st.integers(1, 60))
 def test_trim_history_retains_latest_complete_exchanges(history: list[HistoryMessage], budget: int) -> None:
-    kept = trim_history(history, budget, "gpt-4")
-    said, kept_said = ([m for m in ms if m.role != "system"] for ms in (history, kept))
-    assert [m for m in kept if m.role == "system"] == [m for m in history if m.role == "system"]
-    assert kept_said == said[len(said) - len(kept_said) :]  # a suffix
-    assert not kept_said or kept_said[0].role == "user"
-    if kept_said:
-        assert sum(estimate_tokens(m.content) for m in kept) <= budget
+    trimmed = trim_history(history, budget, "gpt-4")
+    all_messages, trimmed_messages = ([m for m in ms if m.role != "system"] for ms in (history, trimmed))
+    assert [m for m in trimmed if m.role == "system"] == [m for m in history if m.role == "system"]
+    assert trimmed_messages == all_messages[len(all_messages) - len(trimmed_messages) :]  # a suffix
+    assert not trimmed_messages or trimmed_messages[0].role == "user"
+    if trimmed_messages:
+        assert sum(estimate_tokens(m.content) for m in trimmed) <= budget
 
 
 def test_trim_history_within_limit_returns_all() -> None:

@@ -1,4 +1,4 @@
-"""``VECTORFORGE_CORS_ORIGINS``: how it is written, and what is refused with a clear error."""
+"""``VECTORFORGE_CORS_ORIGINS``: syntax, and errors of invalid values."""
 
 import pytest
 

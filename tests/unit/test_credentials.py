@@ -1,4 +1,4 @@
-"""Keys that may be exchanged while a process lives: where they are found and when they are read again."""
+"""Keys that may be rotated while a process runs: their sources, and refreshes."""
 
 import asyncio
 import logging
@@ -21,7 +21,7 @@ SETTING = "openai_api_key"
 
 @dataclass
 class Vault:
-    """What a reader reads; counts its readings."""
+    """Source of a reader; counts the reads."""
 
     fields: dict[str, object] = field(default_factory=lambda: {SETTING: OLD.get_secret_value()})
     failure: Exception | None = None

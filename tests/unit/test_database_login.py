@@ -1,4 +1,4 @@
-"""Tokens of IAM: what boto3 makes, of the credentials of the moment, for verified servers only."""
+"""IAM tokens: as boto3's, with the current credentials, for verified servers only."""
 
 import logging
 import subprocess
@@ -22,7 +22,7 @@ SECRET_KEY, SESSION = "canary-secret/key+", "canary-session/token+=="
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Of a Lambda function, and of nothing else."""
+    """Set the environment of a Lambda function only."""
     for name in ("AWS_PROFILE", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
@@ -47,19 +47,19 @@ def test_token_equals_boto3_token(user: str) -> None:
             client.generate_db_auth_token(HOST, 5432, user),
             token(login, user=user),
         )
-        if before == after:  # within one second, which is what it is made of
+        if before == after:  # within one second, its resolution
             break
     assert before == after == theirs
 
 
 def test_token_is_valid_for_rds_address_user_and_key() -> None:
     made = IamToken.of(token(IamDatabaseLogin(), port=6432))
-    asked = {"address": f"{HOST}:6432", "user": USER, "region": "eu-central-1"}
+    arguments = {"address": f"{HOST}:6432", "user": USER, "region": "eu-central-1"}
     keys = {"AKIAEXAMPLE": AwsKeys(SECRET_KEY, SESSION)}
-    assert made.fault(**asked, keys=keys) is None
-    assert made.fault(**{**asked, "user": "postgres"}, keys=keys) == "signed for something else"
+    assert made.fault(**arguments, keys=keys) is None
+    assert made.fault(**{**arguments, "user": "postgres"}, keys=keys) == "signed for something else"
     other = {"AKIAEXAMPLE": AwsKeys("another", SESSION)}
-    assert made.fault(**asked, keys=other) == "signed wrongly"
+    assert made.fault(**arguments, keys=other) == "signed wrongly"
 
 
 def test_token_uses_current_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,7 +70,7 @@ def test_token_uses_current_credentials(monkeypatch: pytest.MonkeyPatch) -> None
         assert IamToken.of(token(login)).access_key == key
 
 
-# A snapshot may be restored at any time: what was signed or fetched before it is of no use after it.
+# A snapshot may be restored at any time: earlier signatures and secrets are useless then.
 def test_preload_fetches_no_credentials_and_token_caches_none(monkeypatch: pytest.MonkeyPatch) -> None:
     login = IamDatabaseLogin()
     with CredentialsEndpoint() as endpoint:
@@ -92,7 +92,7 @@ def test_unreachable_credentials_raise_database_unavailable(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(
-    ("missing", "said"),
+    ("missing", "message"),
     [
         (("AWS_REGION",), "AWS_REGION"),
         (("AWS_SECRET_ACCESS_KEY",), "PartialCredentialsError"),
@@ -100,11 +100,11 @@ def test_unreachable_credentials_raise_database_unavailable(monkeypatch: pytest.
     ],
 )
 def test_missing_setting_error_names_it(
-    missing: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch
+    missing: tuple[str, ...], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in missing:
         monkeypatch.delenv(name)
-    with pytest.raises(ConfigurationError, match=said) as caught:
+    with pytest.raises(ConfigurationError, match=message) as caught:
         token(IamDatabaseLogin())
     assert "canary" not in str(caught.value)
 
@@ -133,7 +133,7 @@ def test_token_is_signed_without_loading_boto3() -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "message"),
     [
         (f"postgresql://{USER}@{HOST}/db", "sslmode=verify-full"),
         (f"postgresql://{USER}@{HOST}/db?sslmode=verify-ca", "sslmode=verify-full"),
@@ -145,11 +145,11 @@ def test_token_is_signed_without_loading_boto3() -> None:
         (f"postgresql://{USER}@/db?host=/tmp&sslmode=verify-full", "one host"),
     ],
 )
-async def test_token_without_verified_tls_is_rejected(url: str, said: str) -> None:
+async def test_token_without_verified_tls_is_rejected(url: str, message: str) -> None:
     database = Database(url, password=IamDatabaseLogin())
-    with pytest.raises(ConfigurationError, match=said):
+    with pytest.raises(ConfigurationError, match=message):
         database.preload()
-    with pytest.raises(ConfigurationError, match=said) as caught:
+    with pytest.raises(ConfigurationError, match=message) as caught:
         await database.open()
     assert "VECTORFORGE_DATABASE_AUTH" in str(caught.value)
     assert "canary" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""Placeholders of the driver, and what PostgreSQL gets in their place."""
+"""Placeholders of the driver, and their replacements for PostgreSQL."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,7 +7,7 @@ import psycopg
 import pytest
 from psycopg.adapt import PyFormat
 
-from vectorforge.db.wire import compiled
+from vectorforge.db.session import compiled
 
 
 @pytest.mark.parametrize(
@@ -30,8 +30,8 @@ def test_statement_formats_follow_placeholders() -> None:
 
 def test_statement_values_follow_placeholder_order() -> None:
     assert compiled("SELECT %(b)s, %(a)s, %(b)s").values({"a": 1, "b": 2, "c": 3}) == [2, 1]
-    assert compiled("SELECT %s, %s").values((1, 2)) == (1, 2)
-    assert compiled("SELECT 1").values({"a": 1}) == ()
+    assert compiled("SELECT %s, %s").values((1, 2)) == [1, 2]
+    assert compiled("SELECT 1").values({"a": 1}) == []
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""DocRag's preset: context, prompts and budget byte for byte, and what the model's JSON becomes."""
+"""DocRag's preset: context, prompts and budget byte for byte, and the conversion of the model's JSON."""
 
 import json
 import logging
@@ -40,7 +40,7 @@ DOCS = "https://docs.example"
 ONE = make_chunk("Install with pip.", 0.9, source=f"{DOCS}/install", title="Install")
 TWO = make_chunk("Run the server.", 0.8, source=f"{DOCS}/run")
 HISTORY = history_of((f"question {n}", f"answer {n} " + "x" * 300) for n in range(1, 6))
-SAID = {
+MODEL_JSON = {
     "answer": "Use pip.",
     "examples": ["pip install x"],
     "sources": [f"{DOCS}/install", "https://made.up/page"],
@@ -133,7 +133,7 @@ def test_placeholders_in_documents_are_not_substituted() -> None:
 
 def test_docrag_budget_drops_history_before_chunks() -> None:  # C06, D-021, D-022
     passages = [make_chunk("word " * 700, source=f"{n}.md") for n in range(7)]
-    payload = built(passages, HISTORY)  # passages alone are over the budget
+    payload = built(passages, HISTORY)  # chunks alone exceed the budget
     assert payload.exchanges_truncated == 3
     assert payload.used == passages[: len(payload.used)]
     assert 0 < len(payload.used) < 7
@@ -163,7 +163,7 @@ def test_docrag_context_stays_in_budget(sizes: list[int], questions: list[int]) 
 
 
 async def sent_messages(**options: Any) -> tuple[list[Message], Any]:
-    llm = ScriptedLLM([json.dumps(SAID)])
+    llm = ScriptedLLM([json.dumps(MODEL_JSON)])
     await service_with(llm).query("How?", uuid4(), DOCRAG.config(**options))
     return llm.calls[0]
 
@@ -194,7 +194,7 @@ async def test_docrag_custom_system_prompt_holds_context() -> None:  # C08
 
 
 async def test_docrag_streamed_answer_equals_whole_answer() -> None:  # C09, C10, D-026
-    written = json.dumps(SAID)
+    written = json.dumps(MODEL_JSON)
     service = service_with(ScriptedLLM(list(written)))
     whole = await service.query("How?", uuid4(), DOCRAG.config())
     events = [e async for e in service.query_events("How?", uuid4(), DOCRAG.config())]
@@ -239,13 +239,13 @@ async def test_docrag_extractive_answer_lists_cited_sources() -> None:
     result = await service_with(llm).query("How to install with pip?", uuid4(), DOCRAG.config())
     assert "Install with pip." in result.answer
     elsewhere = await service_with(llm).query("How to install with pip?", uuid4(), QueryConfig())
-    assert result.answer == elsewhere.answer  # the template around the question is no part of it
+    assert result.answer == elsewhere.answer  # the template around the query is not part of it
     assert result.structured is not None
     assert result.structured.source_urls[0] == f"{DOCS}/install"
 
 
 async def test_docrag_without_results_returns_empty_answer_without_model_call() -> None:  # C11
-    llm = ScriptedLLM([json.dumps(SAID)])
+    llm = ScriptedLLM([json.dumps(MODEL_JSON)])
     result = await service_with(llm, found=[]).query("How?", uuid4(), DOCRAG.config())
     assert (result.outcome, result.structured, llm.calls) == ("empty", StructuredAnswer(), [])
 
@@ -258,7 +258,7 @@ async def test_other_presets_do_not_request_json() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("model_json", "expected"),
     [
         ({}, StructuredAnswer()),
         ({"confidence": " High "}, StructuredAnswer(confidence="high")),
@@ -277,6 +277,6 @@ async def test_other_presets_do_not_request_json() -> None:
     ],
 )
 def test_docrag_answer_tolerates_missing_and_odd_properties(
-    said: Mapping[str, Any], expected: StructuredAnswer
+    model_json: Mapping[str, Any], expected: StructuredAnswer
 ) -> None:  # C09, C10
-    assert structured_answer(said, [ONE, TWO]) == expected
+    assert structured_answer(model_json, [ONE, TWO]) == expected

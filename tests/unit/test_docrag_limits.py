@@ -8,14 +8,14 @@ from vectorforge.tokens import estimate_tokens
 
 
 def test_last_exchanges_skip_messages_outside_exchanges() -> None:  # D-019
-    said = [
+    messages = [
         HistoryMessage("assistant", "Hello!"),
         HistoryMessage("system", "Obey."),
         HistoryMessage("user", "One?"),
         HistoryMessage("user", "Two?"),
         HistoryMessage("assistant", "Yes."),
     ]
-    assert last_exchanges(said) == ["Previous Q: One?", "Previous Q: Two?\nPrevious A: Yes...."]
+    assert last_exchanges(messages) == ["Previous Q: One?", "Previous Q: Two?\nPrevious A: Yes...."]
 
 
 def test_trim_context_drops_lines_from_start_to_fit_limit() -> None:  # D-022

@@ -1,4 +1,4 @@
-"""What is embedded of a passage, and the hashes that tell whether anything has changed."""
+"""The embedded text of a chunk, and the hashes that detect changes."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""What all embedding providers share: batches, cache, retries, checks, metrics."""
+"""Shared behavior of all embedding providers: batches, cache, retries, checks, metrics."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -17,16 +17,14 @@ from vectorforge.errors import (
     EmbeddingTimeoutError,
     InvalidInputError,
 )
-from vectorforge.float32 import ValidatedVector
 from vectorforge.telemetry import InMemoryMetrics
 from vectorforge.types import Vector
-from vectorforge.vectorstore.validation import single_precision
 
 TAGS = {"provider": "scripted", "model": "m1"}
 
 
 class ScriptedProvider(EmbeddingProvider):
-    """A vendor whose every call is decided by the test."""
+    """A vendor whose calls are scripted by the test."""
 
     def __init__(self, answer: Callable[[Sequence[str]], Any], **options: Any) -> None:
         super().__init__(**options)
@@ -186,7 +184,7 @@ async def test_concurrent_batches_preserve_text_order() -> None:
         await Concurrent(fails_at_4, batch_size=1).embed_documents(texts)
 
 
-# --- what the provider sends back
+# --- responses of the provider
 
 
 @pytest.mark.parametrize(
@@ -215,19 +213,6 @@ async def test_zero_vector_error_names_its_text() -> None:
     with pytest.raises(EmbeddingInputError, match="text 2 is the zero vector") as caught:
         await provider.embed_documents(["a", "b", "z"])
     assert caught.value.index == 2
-
-
-async def test_validated_vector_skips_second_check() -> None:
-    tiny = [1e-20] + [0.0] * 7  # has a length, but not one that a store takes
-    provider = ScriptedProvider(
-        lambda texts: [tiny if text == "tiny" else vectors([text])[0] for text in texts]
-    )
-    sound, other = await provider.embed_chunks(["a", "tiny"])
-    assert isinstance(sound, ValidatedVector)
-    assert single_precision(sound, field="vector") is sound
-    assert not isinstance(other, ValidatedVector)
-    with pytest.raises(InvalidInputError, match="length of 1e-18"):
-        single_precision(other, field="vector")
 
 
 async def test_dimension_is_learned_and_enforced() -> None:

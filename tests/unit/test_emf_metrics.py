@@ -1,4 +1,4 @@
-"""Metrics as CloudWatch reads them off the log: complete, valid, each value once, and bounded in number."""
+"""Metrics as CloudWatch reads them from the log: complete, valid, each value once, and bounded in number."""
 
 import json
 import math
@@ -9,7 +9,7 @@ from typing import Literal
 import pytest
 
 from tests.support.aws.emf import Measured, read_emf, read_fields, units_of
-from vectorforge.aws.metrics import COLD_START, ESSENTIAL, MAX_TAG_SETS, MAX_VALUES_PER_TAG, EmfMetrics
+from vectorforge.aws.observability import COLD_START, ESSENTIAL, MAX_TAG_SETS, MAX_VALUES_PER_TAG, EmfMetrics
 from vectorforge.telemetry import METRICS
 
 MODEL = {"provider": "openai", "model": "gpt-4o"}
@@ -47,7 +47,7 @@ def test_all_metrics_are_printed_with_unit_and_tags(capsys: Capture) -> None:  #
     found = read_emf(lines)
     for name, spec in METRICS.items():
         assert found.pop((name, dimensions(**{tag: f"a-{tag}" for tag in spec.tags}))) == [3.0]
-    # What remains is the essential ones once more, with the dimensions that alarms and dashboard name.
+    # The rest are the essential ones again, with the dimensions of alarms and dashboard.
     assert found == {
         (name, dimensions(**{tag: f"a-{tag}" for tag in tags})): [3.0]
         for name, tags in ESSENTIAL["query"].items()
@@ -69,7 +69,7 @@ def test_essential_selection_emits_essential_metrics_only(capsys: Capture, servi
         (name, frozenset({"service": service, **{tag: f"a-{tag}" for tag in tags}}.items())): [3.0]
         for name, tags in essential.items()
     }
-    # A-123 to A-142, A-150: everything else is measured all the same, with all its tags.
+    # A-123 to A-142, A-150: everything else is still measured, with all its tags.
     assert read_fields(lines) == {
         (name, frozenset({"service": service, **{tag: f"a-{tag}" for tag in spec.tags}}.items())): [3.0]
         for name, spec in METRICS.items()
@@ -166,7 +166,7 @@ def test_tag_values_are_bounded(capsys: Capture) -> None:
         metrics.increment("embedding.calls", tags={**MODEL, "model": f"model-{number}"})
         if number % 10 == 0:
             metrics.flush()  # the limit is the process's, not the invocation's
-    metrics.increment("embedding.calls", tags=MODEL)  # known before the limit was reached
+    metrics.increment("embedding.calls", tags=MODEL)  # seen before the limit was reached
     metrics.flush()
     found = printed(capsys)
     assert sum(sum(values) for values in found.values()) == 1002
@@ -174,7 +174,7 @@ def test_tag_values_are_bounded(capsys: Capture) -> None:
     assert sum(found["embedding.calls", dimensions(**MODEL)]) == 2
     others = found["embedding.calls", dimensions(provider="openai", model="other")]
     assert sum(others) == 1001 - MAX_VALUES_PER_TAG
-    # Tags that callers do not choose are still told apart.
+    # Tags that callers do not choose are still distinguished.
     metrics.increment("pipeline.variant.calls", tags={"variant": "precise"})
     metrics.flush()
     assert list(printed(capsys)) == [("pipeline.variant.calls", dimensions(variant="precise"))]

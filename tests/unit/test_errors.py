@@ -1,4 +1,4 @@
-"""Properties of errors that alarms rely on, and their catalogue."""
+"""Properties of errors that alarms rely on, and their catalog."""
 
 import importlib
 import pkgutil
@@ -18,7 +18,7 @@ CLASSES = [
 @pytest.mark.parametrize("cls", CLASSES)
 def test_is_fault_matches_status_of_error_class(cls: type[VectorForgeError]) -> None:
     status = next(STATUS_OF[base] for base in cls.__mro__ if base in STATUS_OF)
-    # Other 429s come of a vendor that limits us: the caller has done nothing wrong.
+    # Other 429s are caused by a vendor's limits, not by the caller.
     limited_by_us = issubclass(cls, errors.LimitExceededError)
     assert cls.is_fault == (status >= 500 or (status == 429 and not limited_by_us))
 
@@ -37,7 +37,7 @@ def test_error_catalog_lists_every_class_under_its_base() -> None:
         for name, cls in vars(importlib.import_module(module.name)).items()
         if isinstance(cls, type) and issubclass(cls, VectorForgeError)
     }
-    exported = {name for name in errors.__all__ if name.endswith("Error")}
+    exported = {cls.__name__ for cls in CLASSES}
     assert exported == set(of_modules) == set(listed)
     assert {name: base for name, base in listed.items() if base} == {
         cls.__name__: cls.__base__.__name__ for cls in CLASSES if cls is not VectorForgeError and cls.__base__

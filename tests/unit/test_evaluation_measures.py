@@ -1,4 +1,4 @@
-"""The measures and their intervals: against values worked out by hand, trec_eval and SciPy."""
+"""The measures and their intervals, compared with manual results, trec_eval and SciPy."""
 
 import math
 import random
@@ -13,7 +13,10 @@ from scipy import stats
 from vectorforge.errors import InvalidInputError
 from vectorforge.evaluation.comparison import judge
 from vectorforge.evaluation.metrics import (
+    Bootstrap,
+    Estimate,
     Hit,
+    Statistic,
     change,
     citation_precision,
     contains_answer,
@@ -25,10 +28,9 @@ from vectorforge.evaluation.metrics import (
     reciprocal_rank,
     with_tolerances,
 )
-from vectorforge.evaluation.resampling import Bootstrap, Estimate, Statistic
 
 # https://en.wikipedia.org/wiki/Discounted_cumulative_gain#Example: a ranking with the grades 3, 2, 3, 0, 1, 2
-# of a collection that also holds items of the grades 3 and 2.
+# of a collection that also has items of the grades 3 and 2.
 HITS = [Hit(1, 3), Hit(2, 2), Hit(3, 3), Hit(5, 1), Hit(6, 2)]
 GRADES = [3.0, 2.0, 3.0, 1.0, 2.0, 3.0, 2.0]
 
@@ -65,8 +67,8 @@ class TestMeasures:
         [
             ("It takes two hours.", ["Two hours"], True),
             ("The answer: 1,600 m (a mile).", ["1600 m"], True),
-            ("It takes twenty-two hours.", ["two hours"], False),  # SQuAD joins what a hyphen parts
-            ("It is 308.", ["30"], False),  # words are whole
+            ("It takes twenty-two hours.", ["two hours"], False),  # SQuAD joins hyphenated words
+            ("It is 308.", ["30"], False),  # whole words only
             ("It was ‘often damaging’ – so they say", ["often damaging"], True),
             ("Наука «о жизни»…", ["о жизни"], True),
             ("nothing of it", ["no", "of it"], True),
@@ -142,7 +144,7 @@ class TestIntervals:
         assert Bootstrap(seed=4).estimate(VALUES, "mean") != first
 
     def test_intervals_cover_true_mean_in_about_95_percent(self) -> None:
-        """The property that the name promises, on 400 samples from a known distribution."""
+        """The defining property, on 400 samples from a known distribution."""
         drawn = random.Random(5)
         inside = 0
         for _ in range(400):
@@ -160,7 +162,7 @@ class TestVerdicts:
         ("low", "high", "verdict"),
         [
             (-0.05, -0.011, "worse"),
-            (-0.05, -0.009, "unclear"),  # the interval reaches into what is tolerated
+            (-0.05, -0.009, "unclear"),  # the interval overlaps the tolerance
             (-0.009, 0.009, "same"),
             (-0.05, 0.05, "unclear"),
             (0.011, 0.05, "better"),

@@ -1,4 +1,4 @@
-"""Question sets as they are written, and which passages they call relevant."""
+"""Question sets and their relevant chunks."""
 
 import json
 from pathlib import Path
@@ -151,10 +151,10 @@ class TestHits:
     @pytest.mark.parametrize(
         ("start", "end", "hit"),
         [
-            (0, 800, True),  # holds the span
+            (0, 800, True),  # contains the span
             (105, 800, True),  # half of the span
             (106, 800, False),
-            (102, 106, True),  # lies within it
+            (102, 106, True),  # is within it
             (0, 105, True),
             (0, 104, False),
             (200, 300, False),

@@ -40,20 +40,23 @@ class TestFormats:
         page = '<meta charset="windows-1251"><p>Привет</p>'.encode("cp1251")
         assert one(page, "a.html").text == "Привет"
 
-    def test_pdf_pages_have_start_offsets(self) -> None:
+    def test_pdf_text_has_its_pages(self) -> None:
         document = one(pdf("First page", "", "Third page"), "report.pdf")
         assert document.title == "Report"
-        assert [document.text[start:][:5] for start in document.page_starts] == ["First", "\n\nThi", "Third"]
+        found = [(document.text[span.start : span.end], span.location) for span in document.spans]
+        pages = [(text, (location or {})["page"]) for text, location in found]
+        assert pages == [("First page", 1), ("Third page", 3)]
 
     def test_docx_is_read_in_order(self) -> None:
         document = one(word_document(), "manual.docx")
-        assert document.title == "Top"  # what readers see, before the property
+        assert document.title == "Top"  # the visible title, before the property
         assert document.text.split("\n\n") == [
             "# Top",
             "## Install",
             "Before the table.",
             "- step",
-            "left | right\nmerged",
+            "left | right",
+            "merged",
             "After it.",
         ]
 

@@ -1,4 +1,4 @@
-"""The extractive answerer: quotes verbatim, cites what it quotes, and says when the sources are silent."""
+"""The extractive provider: verbatim quotes with citations, and a refusal without relevant sources."""
 
 import re
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ async def answer(question: str, *texts: str, provider: ExtractiveProvider | None
 
 
 def quotations(text: str) -> list[tuple[str, int]]:
-    """(quotation, number of its source)"""
+    """Return (quotation, number of its source)."""
     return [
         (quote.strip(), int(number))
         for quote, number in re.findall(r"(.+?)\s\[Source (\d+)\]", text, re.DOTALL)

@@ -1,4 +1,4 @@
-"""Sentences, lines and word stems that the extractive answerer selects from."""
+"""Sentences, lines and word stems that the extractive provider selects from."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What nobody foresaw is logged with type and place of every cause, and with no text of anybody's."""
+"""Unexpected errors are logged with type and location of every cause, without any text."""
 
 import logging
 

@@ -11,6 +11,7 @@ import docx
 import pytest
 
 from tests.support.documents import one, pdf, reason
+from vectorforge.api.native.server import page_response
 from vectorforge.errors import ExtractionError
 from vectorforge.ingestion.extract import extract, media
 
@@ -58,7 +59,11 @@ class TestMail:
         assert document.text.endswith("\n\nThe key lies under the flower pot.\nÄrger droht.")
         assert "=20" not in document.text
         assert "MIME" not in document.text
-        assert document.metadata == {"from": "Ann <ann@example.com>", "date": "2026-03-02T10:00:00+01:00"}
+        assert document.metadata == {
+            "from": "Ann <ann@example.com>",
+            "to": "shop@example.com",
+            "date": "2026-03-02T10:00:00+01:00",
+        }
 
     def test_mail_prefers_plain_text_and_warns_about_attachments(self) -> None:
         document = one(mail("Plain.", html="<p>Rich.", attachment="bill.pdf"), "a.eml")
@@ -122,7 +127,7 @@ class TestJson:
         assert one(b'[{"a": 1, "b": "x"}, {"a": 2}, 3]', "a.json").text == "a: 1; b: x\n\na: 2\n\n3"
 
     @pytest.mark.parametrize(
-        ("content", "said"),
+        ("content", "suggestion"),
         [
             (b'{"a": 1', "line 1, column 8"),
             (b'{"a": 1}\n{"a": 2}', ".jsonl"),
@@ -130,8 +135,8 @@ class TestJson:
             (b'["a", // comment\n 1]', ".txt"),
         ],
     )
-    def test_broken_json_error_suggests_fix(self, content: bytes, said: str) -> None:
-        with pytest.raises(ExtractionError, match=re.escape(said)) as failure:
+    def test_broken_json_error_suggests_fix(self, content: bytes, suggestion: str) -> None:
+        with pytest.raises(ExtractionError, match=re.escape(suggestion)) as failure:
             extract(content, source="a.json")
         assert failure.value.reason == "unreadable"
 
@@ -154,12 +159,8 @@ def test_rich_text_is_stored_without_its_markup() -> None:
 @pytest.mark.parametrize(
     ("name", "advice"),
     [
-        ("a.pptx", "PDF"),
-        ("a.xlsx", "CSV"),
-        ("a.odt", "DOCX"),
-        ("a.epub", "PDF"),
+        ("a.ppt", ".pptx"),
         ("a.doc", ".docx"),
-        ("a.msg", ".eml"),
     ],
 )
 def test_rejected_type_error_suggests_alternative(name: str, advice: str) -> None:
@@ -213,9 +214,9 @@ Body.
         assert document.metadata == {}
 
     def test_html_comments_are_removed(self) -> None:
-        kept = "\n\nc `<!-- code -->`\n\n```html\n<!-- kept -->\n```\n\nd <!-- open"
-        text = "a <!-- one --> b\n<!-- two\nlines -->" + kept
-        assert one(text.encode(), "a.md").text == "a  b" + kept
+        expected_text = "\n\nc `<!-- code -->`\n\n```html\n<!-- expected_text -->\n```\n\nd <!-- open"
+        text = "a <!-- one --> b\n<!-- two\nlines -->" + expected_text
+        assert one(text.encode(), "a.md").text == "a  b" + expected_text
 
     def test_comment_only_file_is_rejected_as_empty(self) -> None:
         assert reason(b"<!-- nothing -->\n", "a.md") == "empty"
@@ -249,6 +250,6 @@ class TestPage:
         assert set(re.findall(r"`(\.\w+)`", table)) == set(media.REFUSED)
 
     def test_upload_form_accepts_every_supported_type(self) -> None:
-        page = (ROOT / "shared" / "vectorforge" / "api" / "page" / "index.html").read_text()
+        page = bytes(page_response("index.html").body).decode()
         offered = set(re.search(r'id="files"[^>]* accept="([^"]*)"', page)[1].split(","))  # type: ignore[index]
         assert {name for name in offered if name.startswith(".")} == set(media.EXTENSIONS)

@@ -36,7 +36,7 @@ BOOK = {
         (None, True),
         ({}, True),
         ({"category": "technology"}, True),
-        ({"author": "John Doe", "year": "2024"}, False),  # typed: the text is not the number
+        ({"author": "John Doe", "year": "2024"}, False),  # typed: a text differs from a number
         ({"author": "John Doe", "year": 2024}, True),
         ({"author": "John Doe", "year": 2023}, False),  # AND, never OR
         ({"year": 2024.0}, True),
@@ -137,7 +137,7 @@ def nested(depth: int) -> dict[str, Any]:
         ({"year": "a\0b"}, "year"),
         ({"year": "\ud800"}, "year"),
         ({"ye\0ar": 1}, "ye?ar"),
-        ({"ye\ud800ar": 1}, "ye?ar"),  # the refusal itself must be encodable
+        ({"ye\ud800ar": 1}, "ye?ar"),  # the error itself must be encodable
         ({"a..b": 1}, "a..b"),
         ({"": 1}, "filters."),
         ({".".join("abcdefghijk"): 1}, "11 names"),
@@ -216,7 +216,7 @@ def test_any_filter_parses_or_raises_filter_error(filters: Any, metadata: dict[s
 
 
 def test_cached_filter_is_distinct_from_equal_looking_values() -> None:
-    """Values that are equal for a dict are different conditions, and an error is found again."""
+    """Values that are equal for a dict are different conditions, and a cached error is raised again."""
     values = [1, True, 1.0, "1", None, [1], [True]]
     for _ in range(2):
         assert [repr(parse({"a": value})) for value in values] == [

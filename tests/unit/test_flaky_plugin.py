@@ -1,4 +1,4 @@
-"""A test is tried once more and named; many such tests fail the run."""
+"""A failed test is rerun once and reported; many such tests fail the run."""
 
 import os
 import subprocess
@@ -26,7 +26,7 @@ def test_never_passes(number):
 
 
 @pytest.mark.parametrize(
-    ("flaky", "broken", "code", "said"),
+    ("flaky", "broken", "code", "message"),
     [
         (5, 0, 0, "5 flaky tests, at most 5 allowed"),
         (6, 0, 1, "6 flaky tests, at most 5 allowed"),
@@ -34,7 +34,7 @@ def test_never_passes(number):
     ],
 )
 def test_rerun_plugin_allows_at_most_five_flaky_tests(
-    tmp_path: Path, flaky: int, broken: int, code: int, said: str
+    tmp_path: Path, flaky: int, broken: int, code: int, message: str
 ) -> None:
     (tmp_path / "test_these.py").write_text(TESTS.format(flaky=flaky, broken=broken))
     plugins = ["-p", "tests.flaky_plugin", "-p", "xdist", "-p", "pytest_rerunfailures"]
@@ -56,7 +56,7 @@ def test_rerun_plugin_allows_at_most_five_flaky_tests(
         env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
     )
     assert done.returncode == code, done.stdout
-    assert said in done.stdout
+    assert message in done.stdout
     for number in range(flaky):
         assert f"test_these.py::test_passes_at_the_second_try[{number}]" in done.stdout
         assert f"AssertionError: first try of {number}" in done.stdout

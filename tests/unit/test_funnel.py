@@ -1,4 +1,4 @@
-"""The funnel of an answer: its numbers add up, however the query went."""
+"""The funnel of an answer: its numbers add up for every outcome."""
 
 from typing import Any
 from uuid import uuid4
@@ -23,7 +23,7 @@ from vectorforge.vectorstore.base import NearestChunks
 
 
 class NearestOf(BaseRetriever):
-    """The nearest of these passages."""
+    """Finds the nearest of these chunks."""
 
     def __init__(self, stored: list[RetrievedChunk]) -> None:
         self.stored = sorted(stored, key=lambda chunk: -chunk.score)
@@ -85,7 +85,7 @@ async def test_funnel_counts_add_up(
 async def test_funnel_counts_each_step() -> None:
     long = "Tea is best at eighty degrees. " * 30
     stored = [make_chunk(long, score) for score in (0.9, 0.8, 0.7, 0.2, 0.1, 0.0)]
-    # the context's 3 * 200 tokens hold two passages of some 235
+    # the context's 3 * 200 tokens fit two chunks of some 235
     answer = "Tea is best at 80 [Source 1], [Source 1] and [Source 7]."
     result = await ask(stored, answer, top_k=5, min_score=0.5, max_tokens=200)
     assert result.funnel == Funnel(matched=6, candidates=5, below_min_score=2, dropped_by_budget=1, cited=1)

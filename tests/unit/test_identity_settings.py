@@ -1,4 +1,4 @@
-"""Settings of the identity provider: a JWKS URL over HTTPS, and all of them together."""
+"""Settings of the identity provider: a JWKS URL over HTTPS, and completeness."""
 
 import pytest
 

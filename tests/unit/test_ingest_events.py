@@ -1,4 +1,4 @@
-"""What the state machine of bulk loads sends."""
+"""Events of the state machine of bulk loads."""
 
 import json
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""Labels that name no passage are taken out of the answer, however it is cut (N10)."""
+"""Labels without a chunk are removed from the answer, however it is split (N10)."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Keys of the database as a process remembers them, and scopes of credentials in the settings."""
+"""Database keys cached by a process, and scopes of credentials in the settings."""
 
 import asyncio
 import hashlib
@@ -16,7 +16,7 @@ from vectorforge.api.identity.issued_keys import (
 )
 from vectorforge.config import ServerSettings, VectorForgeConfig
 from vectorforge.db.errors import WRONG_KEY
-from vectorforge.db.repositories.api_key_repo import FoundApiKey, digest_of
+from vectorforge.db.repositories.api_key_repo import ActiveApiKey, digest_of
 from vectorforge.db.tenant_database import KEY_CHECK, KeyCheck, due_check
 from vectorforge.errors import AuthenticationError, ConfigurationError, DatabaseUnavailableError
 from vectorforge.types import Principal, Scope
@@ -27,7 +27,7 @@ def key(number: int) -> str:
 
 
 class LookUps:
-    """Has the keys with even numbers; counts who asks, and how many at a time."""
+    """Has the keys with even numbers; counts lookups, and concurrent ones."""
 
     def __init__(self) -> None:
         self.keys = {digest_of(key(number)): number for number in range(0, 40_000, 2)}
@@ -40,7 +40,7 @@ class LookUps:
     def clock(self) -> float:
         return self.now
 
-    async def find(self, digest: bytes) -> FoundApiKey | None:
+    async def find(self, digest: bytes) -> ActiveApiKey | None:
         self.asked += 1
         self.asking += 1
         self.most = max(self.most, self.asking)
@@ -49,7 +49,7 @@ class LookUps:
         number = self.keys.get(digest)
         if number is None:
             return None
-        return FoundApiKey("acme", f"{number:016x}", digest, Scope.WRITE, self.seconds_left)
+        return ActiveApiKey("acme", f"{number:016x}", digest, Scope.WRITE, self.seconds_left)
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ async def test_key_lookups_are_cached_until_expiry(issued: IssuedKeys, database:
         assert await issued.find(key(3)) is None
     assert database.asked == 2
     database.now += REMEMBERED_S
-    database.keys = {digest_of(key(3)): 3}  # one was revoked, the other one made
+    database.keys = {digest_of(key(3)): 3}  # one was revoked, the other created
     assert await issued.find(key(2)) is None
     assert await issued.find(key(3)) is not None
     assert database.asked == 4
@@ -127,15 +127,15 @@ async def test_malformed_key_is_not_looked_up(issued: IssuedKeys, database: Look
 
 
 async def test_failed_lookup_raises_database_unavailable() -> None:
-    async def down(_: bytes) -> FoundApiKey | None:
+    async def down(_: bytes) -> ActiveApiKey | None:
         raise DatabaseUnavailableError
 
-    with pytest.raises(DatabaseUnavailableError):  # 503, and not "your key is wrong"
+    with pytest.raises(DatabaseUnavailableError):  # 503, not a rejection of the key
         await Authenticator(ServerSettings(), issued=IssuedKeys(down)).authenticate({"x-api-key": key(2)})
 
 
 async def test_hanging_lookup_raises_database_unavailable(database: LookUps) -> None:
-    async def deaf(_: bytes) -> FoundApiKey | None:
+    async def deaf(_: bytes) -> ActiveApiKey | None:
         await asyncio.Event().wait()
         raise AssertionError("never set")
 
@@ -203,7 +203,7 @@ def test_authentication_error_distinguishes_wrong_from_missing_key() -> None:
 
 
 def test_failed_key_check_is_due_again() -> None:
-    """A step that goes on without the database must not be what lets a request past the check."""
+    """A step that continues without the database must not bypass the check."""
     forgotten: list[str] = []
     check = KeyCheck(frozenset({"b", "a"}), forgotten.append)
     assert check.added_to(("SELECT vectorforge.enter_tenant(%s)", ("acme",))) == (

@@ -1,4 +1,4 @@
-"""An identity provider's keys: over TLS that is checked, from one address, and not too often."""
+"""An identity provider's keys: over verified TLS, from one address, with a rate limit."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ asyncio.run(main())
 
 @dataclass
 class Site:
-    """What is served at one address, and what was asked for."""
+    """A server of one address, and its requests."""
 
     url: str = ""
     moved_to: str | None = None
@@ -73,7 +73,7 @@ def context_of(certificate: trustme.LeafCert) -> ssl.SSLContext:
 
 
 async def found_at(url: str, authority: Path | None) -> str:
-    """What a process of its own finds there: an SSL context is made once in each."""
+    """Fetch the keys in a separate process, since an SSL context is created once per process."""
     variables = {"PYTHONPATH": ":".join(sys.path)}
     if authority is not None:
         variables["SSL_CERT_FILE"] = str(authority)
@@ -117,7 +117,7 @@ async def test_invalid_certificate_is_rejected(
             assert await found_at(served.url, authority_file) == "unavailable", name
             assert served.asked == [], name
     async with site(context_of(authority.issue_cert("127.0.0.1"))) as served:
-        assert await found_at(served.url, None) == "unavailable"  # the system does not know it
+        assert await found_at(served.url, None) == "unavailable"  # unknown to the system
 
 
 @pytest.mark.parametrize("to_tls", [False, True])
@@ -134,7 +134,7 @@ async def test_redirect_is_not_followed(
 
 
 class Clock:
-    """Seconds that pass when they are told to."""
+    """A clock set by the test."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -165,12 +165,12 @@ async def test_waiters_of_failed_fetch_do_not_retry() -> None:
     async with identity_provider() as provider:
         provider.gate, provider.answer = asyncio.Event(), Response(status_code=500)
         keys = KeySet(f"{provider.url}/jwks.json", clock=clock)
-        asking = [asyncio.create_task(refused(keys, number)) for number in range(20)]
+        lookups = [asyncio.create_task(refused(keys, number)) for number in range(20)]
         async with asyncio.timeout(TIMEOUT_S):
             await provider.asked.wait()
         clock.now += RETRY_S  # it took as long as that
         provider.gate.set()
-        assert all(await asyncio.gather(*asking))
+        assert all(await asyncio.gather(*lookups))
         assert provider.fetched == 1
 
 

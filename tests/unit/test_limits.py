@@ -1,7 +1,9 @@
-"""What a process remembers of limits, what a question claims, and what responses say (issue 8, point 2)."""
+"""Limits in a process: cached state, reservations of queries, and response headers."""
 
+from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
+from uuid import uuid4
 
 import pytest
 
@@ -9,13 +11,18 @@ from tests.support.vendors.hashing_embedder import HashingEmbedder
 from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge.api.middleware.context import limit_headers
 from vectorforge.config import IngestionSettings, LLMSettings, ModelPrice, VectorForgeConfig
+from vectorforge.deadline import Deadline
+from vectorforge.errors import InvalidInputError
 from vectorforge.limits.admission import REMEMBERED_S, LimitGate
 from vectorforge.limits.settings import Claim, Limits, LimitState
 from vectorforge.llm.providers.extractive import ExtractiveProvider
 from vectorforge.llm.registry import LLMProviderRegistry
+from vectorforge.pipeline.answer_cache.lookup import query_claim
 from vectorforge.pipeline.presets import PRESETS, RAG_QUERY, VECTORFORGE
-from vectorforge.pipeline.prices import PriceList, query_claim
+from vectorforge.pipeline.prices import PriceList
+from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.types import HistoryMessage, QueryConfig
+from vectorforge.retriever.base import CleanQuery, CollectionChoice
 
 UNLIMITED = LimitState(None, None, Limits(), None, None, None, None, None, None)
 FULL = LimitState(
@@ -24,7 +31,7 @@ FULL = LimitState(
 
 
 class Clock:
-    """Goes on when it is told to."""
+    """Continues when released by the test."""
 
     def __init__(self) -> None:
         self.at = 100.0
@@ -38,7 +45,7 @@ class TestGate:
         clock = Clock()
         gate = LimitGate(Limits(), now=clock)
         assert not gate.is_open("a")
-        gate.note("a", UNLIMITED, asked_at=clock())
+        gate.note("a", UNLIMITED, sent_at=clock())
         assert gate.is_open("a")
         assert not gate.is_open("b")
         clock.at += REMEMBERED_S
@@ -47,7 +54,7 @@ class TestGate:
     def test_exhausted_minute_is_cached_until_reset(self) -> None:
         clock = Clock()
         gate = LimitGate(Limits(), now=clock)
-        gate.note("a", FULL, asked_at=clock() - 1.0)  # the answer took a second
+        gate.note("a", FULL, sent_at=clock() - 1.0)  # the answer took a second
         clock.at += 3.0
         refusal = gate.refusal("a")
         assert refusal is not None
@@ -59,20 +66,20 @@ class TestGate:
     def test_rejection_is_rechecked_after_cache_expiry(self) -> None:
         clock = Clock()
         gate = LimitGate(Limits(), now=clock)
-        gate.note("a", replace(FULL, retry_after_s=60.0), asked_at=clock())
+        gate.note("a", replace(FULL, retry_after_s=60.0), sent_at=clock())
         clock.at += REMEMBERED_S
         assert gate.refusal("a") is None
 
     @pytest.mark.parametrize("name", ["tokens_per_day", "cost_per_month_usd", "concurrent_streams"])
     def test_rejection_that_depends_on_request_size_is_not_cached(self, name: str) -> None:
         gate = LimitGate(Limits())
-        gate.note("a", replace(FULL, refused_by=name), asked_at=gate.now())
+        gate.note("a", replace(FULL, refused_by=name), sent_at=gate.now())
         assert gate.refusal("a") is None
 
     def test_cache_evicts_tenants_over_capacity(self) -> None:
         gate = LimitGate(Limits())
         for number in range(10_001):
-            gate.note(f"t{number}", UNLIMITED, asked_at=gate.now())
+            gate.note(f"t{number}", UNLIMITED, sent_at=gate.now())
         assert not gate.is_open("t0")
         assert gate.is_open("t1")
         assert gate.is_open("t10000")
@@ -100,14 +107,18 @@ class TestClaims:
         registry = LLMProviderRegistry()
         embedder = HashingEmbedder()
         registry.register(ExtractiveProvider(embed=embedder.embed_documents) if quoting else ScriptedLLM())
-        return query_claim(
-            "How long does a refund take?",
-            config,
-            is_stream=True,
-            settings=self.SETTINGS,
-            registry=registry,
+        run = QueryRun(
+            query="How long does a refund take?",
+            choice=CollectionChoice.of(uuid4()),
+            config=config,
+            request_id=uuid4(),
+            deadline=Deadline.never(),
+            buffered=False,
             prices=self.PRICES,
         )
+        with suppress(InvalidInputError):  # raised by step 1
+            run.prepare(CleanQuery(run.query, truncated=False), registry)
+        return query_claim(run, self.SETTINGS)
 
     def test_claim_covers_prompt_and_answer_at_model_prices(self) -> None:
         claim = self.claim(VECTORFORGE.config(max_tokens=1000))

@@ -1,4 +1,4 @@
-"""What leads out of an answer is taken out, however it is cut into pieces, and nothing else is changed."""
+"""External links are removed from an answer, however it is split, and nothing else is changed."""
 
 import re
 from itertools import pairwise
@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from selectolax.lexbor import LexborHTMLParser
 
-from vectorforge.pipeline.guardrails.addresses import AllowedAddresses
 from vectorforge.pipeline.guardrails.links import LinkFilter, without_foreign_links
 
 GUIDE = "https://docs.example/guide"
@@ -19,7 +18,6 @@ PASSAGES = (
     "www.known.example/x",
     "help@docs.example tel:+41-44-1 Docs.com",
 )
-KNOWN = AllowedAddresses(lambda: PASSAGES)
 
 PIECES = (
     *(
@@ -91,8 +89,12 @@ LEADS_OUT = re.compile(r"//|(?:data|javascript|mailto|sms|tel|https?|ftp):|.*url
 ANSWERS = st.lists(st.sampled_from(PIECES), max_size=14).map("".join)
 
 
+def known() -> tuple[str, ...]:
+    return PASSAGES
+
+
 def streamed(pieces: list[str]) -> str:
-    links = LinkFilter(KNOWN)
+    links = LinkFilter(known)
     return "".join([*map(links.feed, pieces), links.finish()])
 
 
@@ -102,7 +104,7 @@ def streamed(pieces: list[str]) -> str:
         ("see https://evil.example/?q=1, ok", "see [link removed], ok"),
         ('[a](https://evil.example/x "t") b', "[a] b"),
         ("![a](https://evil.example/x) b", "![a] b"),
-        (f"![a]({GUIDE})", f"![a] ({GUIDE})"),  # known, but no image loads by itself
+        (f"![a]({GUIDE})", f"![a] ({GUIDE})"),  # known, but images never load automatically
         (f"see {GUIDE}?q=CANARY and {GUIDE}/CANARY", "see [link removed] and [link removed]"),
         (f"see {GUIDE}CANARY", "see [link removed]"),
         ("[a](//evil.example)", "[a]"),
@@ -135,8 +137,8 @@ def streamed(pieces: list[str]) -> str:
         (f"![x](data:image/png;base64,{'A' * 5_000}) after", "![x] [link removed]) after"),
     ],
 )
-def test_foreign_links_are_removed(written: str, passed: str) -> None:  # issue 8 point 4; threat 14
-    assert without_foreign_links(written, KNOWN) == passed
+def test_foreign_links_are_removed(written: str, passed: str) -> None:  # threat 14
+    assert without_foreign_links(written, known) == passed
     assert streamed(list(written)) == passed
 
 
@@ -159,7 +161,7 @@ def test_foreign_links_are_removed(written: str, passed: str) -> None:  # issue 
     ],
 )
 def test_other_text_is_unchanged(written: str) -> None:
-    assert without_foreign_links(written, KNOWN) == written
+    assert without_foreign_links(written, known) == written
     assert streamed(list(written)) == written
 
 
@@ -167,7 +169,7 @@ def test_other_text_is_unchanged(written: str) -> None:
     "written", ["The dough rises", " for two hours", ", Source 1", "]", "!", "[Source", "(x)"]
 )
 def test_plain_text_is_emitted_immediately(written: str) -> None:  # no delay of the first token
-    assert LinkFilter(KNOWN).feed(written) == written
+    assert LinkFilter(known).feed(written) == written
 
 
 @settings(max_examples=400)
@@ -178,8 +180,8 @@ def test_streamed_filter_output_equals_whole_for_all_cuts(
     answer: str, cuts: list[int]
 ) -> None:  # threat 14: split-token fuzz
     places = [0, *sorted(min(cut, len(answer)) for cut in cuts), len(answer)]
-    assert streamed([answer[a:b] for a, b in pairwise(places)]) == without_foreign_links(answer, KNOWN)
-    assert streamed(list(answer)) == without_foreign_links(answer, KNOWN)
+    assert streamed([answer[a:b] for a, b in pairwise(places)]) == without_foreign_links(answer, known)
+    assert streamed(list(answer)) == without_foreign_links(answer, known)
 
 
 @settings(max_examples=400)
@@ -189,13 +191,13 @@ def test_streamed_filter_output_equals_whole_for_all_cuts(
 def test_rendered_answer_holds_no_foreign_link_or_image(
     answer: str,
 ) -> None:  # threat 14, as Markdown with HTML shows it
-    passed = without_foreign_links(answer, KNOWN)
+    passed = without_foreign_links(answer, known)
     for seen in (MarkdownIt("commonmark", {"html": True}).render(passed), passed):
         assert ways_out(seen) == [], (answer, passed)
         assert LexborHTMLParser(seen).css("img[src]") == [], (
             answer,
             passed,
-        )  # none loads, relative ones neither
+        )  # none loads, not even relative ones
 
 
 @given(
@@ -203,13 +205,13 @@ def test_rendered_answer_holds_no_foreign_link_or_image(
     opening=st.sampled_from(["![x](https://", "<a x='", "https://", "[r]: //", "<x:"]),
 )
 def test_withheld_link_text_is_bounded(length: int, opening: str) -> None:
-    links = LinkFilter(KNOWN)
+    links = LinkFilter(known)
     links.feed(opening + "a" * length)
     assert len(links._held) <= 2_200
 
 
 def ways_out(html: str) -> list[str]:
-    """Addresses in attributes, as HTML5 is read, that lead out of the page and that no passage has."""
+    """Return external addresses in attributes of HTML5 that are in no chunk."""
     found: list[str] = []
     for node in LexborHTMLParser(html).css("[src], [href], [srcset], [style], [action]"):
         for name, value in node.attributes.items():

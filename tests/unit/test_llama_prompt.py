@@ -41,7 +41,7 @@ def test_special_tokens_in_documents_are_removed() -> None:
     assert prompt.count("<|start_header_id|>") == 2
     assert "<|end_of_text|>" not in prompt
     assert "Obey." in prompt
-    text = "a <| b |> c || d"  # no token: stays as it is
+    text = "a <| b |> c || d"  # not a token: unchanged
     assert text in format_chat_prompt([{"role": "user", "content": text}])
 
 

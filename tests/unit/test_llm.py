@@ -28,7 +28,7 @@ from vectorforge.vendors.accounts import ProviderSpec
 
 
 class Quoter(BaseLLMProvider):
-    """Stands where the extractive provider stands."""
+    """Replaces the extractive provider."""
 
     def __init__(self, name: str = "extractive") -> None:
         self._name = name

@@ -1,4 +1,4 @@
-"""Who answers in another provider's place, by configuration."""
+"""Fallback providers by configuration."""
 
 import logging
 
@@ -52,7 +52,7 @@ def test_unknown_fallback_name_is_rejected_at_startup() -> None:
     registry = discovered()
     registry.register(ExtractiveProvider())
     with pytest.raises(ConfigurationError, match="extractive"):
-        registry.set_fallbacks(["extractive"])  # quotes come after all models by themselves, marked as such
+        registry.set_fallbacks(["extractive"])  # quotes are the implicit last fallback, marked as such
 
 
 def test_providers_share_one_retry_budget() -> None:

@@ -1,4 +1,4 @@
-"""A vendor's stream in which something cannot be read: what was said before it reaches the reader first."""
+"""A vendor's stream with unreadable data: the text before it reaches the reader first."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -38,7 +38,7 @@ async def texts_and_error(provider: BaseLLMProvider) -> tuple[str, LLMError]:
 
 
 async def ask_of(kind: str, events: Sequence[str]) -> tuple[str, LLMError]:
-    """What a provider makes of events that arrive in one read."""
+    """Run a provider on events that arrive in one read."""
     body = "".join(f"data: {event}\n\n" for event in events).encode()
 
     async def answer(request: web.Request) -> web.Response:
@@ -59,7 +59,7 @@ async def ask_of(kind: str, events: Sequence[str]) -> tuple[str, LLMError]:
             await provider.aclose()
 
 
-# Issue 7, point 6: malformed JSON in a vendor's read does not lose the texts before it in the same read.
+# Malformed JSON in a vendor's read does not lose the texts before it in the same read.
 @pytest.mark.parametrize(
     "broken", ['{"choices": [', "[1, 2]", "null", '{"choices": 7, "type": "message_start"}']
 )
@@ -67,8 +67,8 @@ async def ask_of(kind: str, events: Sequence[str]) -> tuple[str, LLMError]:
 async def test_texts_before_unreadable_event_are_emitted(
     kind: str, event: Callable[[str], str], broken: str
 ) -> None:
-    said, error = await ask_of(kind, [event("a"), event("b"), broken, event("never said")])
-    assert said == "ab"
+    answer_texts, error = await ask_of(kind, [event("a"), event("b"), broken, event("never said")])
+    assert answer_texts == "ab"
     assert not error.retryable  # a part of the answer was seen
 
 
@@ -81,16 +81,9 @@ class OneRead:
     async def chunk(self) -> bytes:
         return self._reads.pop() if self._reads else b""
 
-    async def read(self) -> bytes:
-        return await self.chunk()
-
-    @property
-    def is_read(self) -> bool:
-        return not self._reads
-
 
 async def test_events_before_oversized_event_are_emitted() -> None:
-    events = llm_http.events(OneRead(b"data: a\n\ndata: " + b"x" * (5 * 1024 * 1024)))
+    events = llm_http.events(OneRead(b"data: a\n\ndata: " + b"x" * (5 * 1024 * 1024)).chunk)
     assert await anext(events) == [b"a"]
     with pytest.raises(ConnectionError):
         await anext(events)
@@ -119,10 +112,10 @@ class Reads(OneRead):
         self._reads = [part for part in reversed(parts) if part]
 
 
-# However a body is cut into reads, its events are the same: those found at once and those found one by one.
+# However a body is split into reads, its events are the same, at once or one by one.
 @pytest.mark.parametrize(("body", "expected"), BODIES)
 async def test_sse_events_split_at_any_two_points_are_equal(body: bytes, expected: list[bytes]) -> None:
     for first in range(len(body) + 1):
         for second in range(first, len(body) + 1):
             reads = Reads(body[:first], body[first:second], body[second:])
-            assert [data async for found in llm_http.events(reads) for data in found] == expected
+            assert [data async for found in llm_http.events(reads.chunk) for data in found] == expected

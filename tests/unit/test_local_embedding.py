@@ -1,4 +1,4 @@
-"""The local model: equal to the published one, built once, safe against damage, never in the loop's way."""
+"""The local model: equal to the published one, built once, safe against damage, off the event loop."""
 
 import asyncio
 import importlib.util
@@ -158,14 +158,14 @@ def test_damaged_cache_file_is_rebuilt(
     model_dir: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     good = minilm.quantised_model(model_dir)
-    (kept,) = model_dir.iterdir()
-    content = kept.read_bytes()
+    (cached,) = model_dir.iterdir()
+    content = cached.read_bytes()
     for damage in (content[:-1000], content[:500] + bytes([content[500] ^ 1]) + content[501:]):
-        (tmp_path / kept.name).write_bytes(damage)
+        (tmp_path / cached.name).write_bytes(damage)
         assert minilm.quantised_model(tmp_path) == good
         assert "damaged; rebuilding it" in caplog.text
         caplog.clear()
-    assert [file.name for file in tmp_path.iterdir()] == [kept.name]
+    assert [file.name for file in tmp_path.iterdir()] == [cached.name]
 
 
 def test_concurrent_processes_build_one_cache_file(tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ def test_cache_folder_defaults_to_user_cache(tmp_path: Path, monkeypatch: pytest
 
 
 def run_with_wheel(folder: Path, call: str) -> str:
-    """What a process sees that finds the model's wheel in this folder."""
+    """Run a call in a process that finds the model's wheel in this folder."""
     program = (
         f"import sys; sys.path.insert(0, {str(folder)!r})\n"
         "from pathlib import Path\n"

@@ -1,4 +1,4 @@
-"""What a record of the query log holds, by the tenant's policy."""
+"""Texts in a record of the query log, by the tenant's policy."""
 
 import hashlib
 from dataclasses import replace
@@ -21,7 +21,7 @@ class Settings:
         self.error: Exception | None = None
 
     async def log_text(self) -> str | None:
-        """The policy."""
+        """Return the policy."""
         self.read += 1
         if self.error is not None:
             raise self.error
@@ -29,7 +29,7 @@ class Settings:
 
 
 class Clock:
-    """Seconds that a test sets."""
+    """A clock set by the test."""
 
     now = 0.0
 
@@ -45,22 +45,20 @@ class Clock:
         ("off", "", ""),
     ],
 )
-def test_log_text_policies_transform_texts(
-    policy: LogText, question: str, answer: str
-) -> None:  # issue 8 point 3
-    kept = with_policy(LOG, policy, "acme")
-    assert (kept.query_text, kept.generated_response) == (question, answer)
-    assert replace(kept, query_text=LOG.query_text, generated_response=LOG.generated_response) == LOG
+def test_log_text_policies_transform_texts(policy: LogText, question: str, answer: str) -> None:
+    logged = with_policy(LOG, policy, "acme")
+    assert (logged.query_text, logged.generated_response) == (question, answer)
+    assert replace(logged, query_text=LOG.query_text, generated_response=LOG.generated_response) == LOG
 
 
 def test_hash_policy_is_stable_per_tenant_and_text() -> None:
-    kept = with_policy(LOG, "hash", "acme")
+    logged = with_policy(LOG, "hash", "acme")
     assert (
-        kept.query_text
+        logged.query_text
         == f"sha256:{hashlib.sha256(b'acme' + bytes(1) + LOG.query_text.encode()).hexdigest()}"
     )
-    assert kept.query_text == with_policy(replace(LOG, generated_response=""), "hash", "acme").query_text
-    assert kept.query_text != with_policy(LOG, "hash", "other").query_text
+    assert logged.query_text == with_policy(replace(LOG, generated_response=""), "hash", "acme").query_text
+    assert logged.query_text != with_policy(LOG, "hash", "other").query_text
     assert with_policy(replace(LOG, generated_response=""), "hash", "acme").generated_response == ""
 
 
@@ -72,7 +70,7 @@ async def test_log_text_policy_is_read_at_most_once_a_minute() -> None:
     assert settings.read == 1
     settings.own, clock.now = None, 61
     assert (await texts.apply(LOG)).query_text == "Who is [email]?"  # the server's default
-    texts.note("full")  # as the question's own statement brings it
+    texts.note("full")  # as read by the query's own statement
     assert (await texts.apply(LOG)).query_text == LOG.query_text
     assert settings.read == 2
 
@@ -83,7 +81,7 @@ async def test_unreadable_log_text_policy_logs_no_texts() -> None:  # fails clos
     texts = LogTexts(LogTextPolicies("full", clock=clock), settings, "acme", timeout_s=5)
     assert (await texts.apply(LOG)).query_text == ""
     assert (await texts.apply(LOG)).query_text == ""
-    assert settings.read == 1  # a database that is down is not asked for each record
+    assert settings.read == 1  # an unavailable database is not queried for each record
     settings.error, clock.now = None, 2
     assert (await texts.apply(LOG)).query_text == LOG.query_text
     settings.error, clock.now = DatabaseUnavailableError("down"), 100

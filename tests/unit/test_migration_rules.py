@@ -1,4 +1,4 @@
-"""Migrations neither break nor block the version that still serves: expand now, contract a release later."""
+"""Migrations neither break nor block the running version: expand now, contract one release later."""
 
 import json
 import shutil
@@ -20,7 +20,7 @@ NOT_OURS = {  # excluded rules of squawk (https://squawkhq.com/docs/rules), with
 
 
 def broken_rules(*files: Path) -> list[tuple[str, str]]:
-    """(file, rule) of each finding of squawk."""
+    """Return (file, rule) of each finding of squawk."""
     program = shutil.which("squawk", path=str(Path(sys.executable).parent))
     assert program is not None
     found = []

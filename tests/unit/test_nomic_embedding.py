@@ -15,7 +15,7 @@ from vectorforge.embedding.providers.nomic import NomicEmbedder, NomicEmbeddingP
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import ConfigurationError, EmbeddingError
 
-# SentenceTransformer as sentence-transformers 5 declares it, as far as it is used.
+# The used part of SentenceTransformer, as declared by sentence-transformers 5.
 PACKAGE = """
 class SentenceTransformer:
     def __init__(self, model_name_or_path=None, *, device=None, trust_remote_code=False, revision=None):
@@ -34,7 +34,7 @@ class SentenceTransformer:
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A package named sentence_transformers."""
+    """Install a package named sentence_transformers."""
     package = tmp_path / "sentence_transformers"
     package.mkdir()
     (package / "__init__.py").write_text(PACKAGE)

@@ -1,4 +1,4 @@
-"""Labels rewritten to ``[n]`` while the answer comes in."""
+"""Labels rewritten to ``[n]`` while the answer streams."""
 
 from itertools import pairwise
 
@@ -79,7 +79,7 @@ def test_withheld_label_is_not_located_yet() -> None:
     rewriter = LabelRewriter()
     chunk = make_chunk("Tea.").chunk
     label = Citation(1, 3, 6, chunk.id, chunk.document_id)
-    assert rewriter.feed("So [1]") == "So "  # "(" might follow and make a link of it
+    assert rewriter.feed("So [1]") == "So "  # "(" might follow and make it a link
     assert not rewriter.has_emitted(label)
     assert rewriter.feed(".") == "[1]."
     assert rewriter.has_emitted(label)
@@ -108,7 +108,7 @@ def test_rewriter_withholds_possible_labels_only() -> None:
 
 
 def test_rewriter_withholds_bounded_text() -> None:
-    """A line without an end costs no more for each piece, and waits for no backtick that may never come."""
+    """A long line has a constant cost per piece, and does not wait for a backtick that may never come."""
     rewriter = LabelRewriter()
     assert rewriter.feed("` [Source 1]") == "` "
     held = [rewriter.feed("x" * 100) for _ in range(5)]

@@ -1,19 +1,24 @@
-"""Chat completions: what is refused, what is ignored, and chunks of odd streams."""
+"""Chat completions: rejected and ignored fields, and chunks of unusual streams."""
 
+import asyncio
 import json
+from collections.abc import AsyncGenerator
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from pydantic import ValidationError
+from starlette.types import Message
 
 from tests.support.rag.chunks import make_chunk
-from vectorforge.api.openai.chat import ChatChunkEncoder, ChatFormat, reject_unsupported
+from vectorforge.api.openai.chat import REFUSED, ChatChunkEncoder, ChatFormat
 from vectorforge.api.openai.labels import sources_footer, without_sources_footer
+from vectorforge.api.openai.models import reject_options
 from vectorforge.api.openai.request_schemas import ChatCompletionRequest
+from vectorforge.api.streaming.stream import OpenedQuery, QueryEventResponse
 from vectorforge.errors import InvalidInputError, LLMStreamError
 from vectorforge.pipeline.context import cite
-from vectorforge.pipeline.types import Citation, ErrorEvent, MetaEvent, TokenEvent
+from vectorforge.pipeline.types import Citation, ErrorEvent, MetaEvent, QueryEvent, TokenEvent
 
 MESSAGES = [{"role": "user", "content": "How long?"}]
 TOOL = {"type": "function", "function": {"name": "f"}}
@@ -44,7 +49,7 @@ def request(**fields: Any) -> ChatCompletionRequest:
 )
 def test_unsupported_option_is_rejected_by_name(field: str, value: Any) -> None:
     with pytest.raises(InvalidInputError) as refused:
-        reject_unsupported(request(**{field: value}))
+        reject_options(request(**{field: value}), REFUSED)
     assert refused.value.field == field
 
 
@@ -61,7 +66,7 @@ def test_unsupported_option_is_rejected_by_name(field: str, value: Any) -> None:
 )
 def test_options_without_effect_are_ignored(fields: dict[str, Any]) -> None:
     body = request(**fields)
-    reject_unsupported(body)
+    reject_options(body, REFUSED)
     assert body.options() == {}
 
 
@@ -121,9 +126,24 @@ def test_failed_stream_emits_withheld_text_before_error() -> None:
     assert (error["error"]["code"], end) == ("llm_stream_broken", "[DONE]")
 
 
-def test_unexpected_failure_hides_its_message() -> None:
+async def test_unexpected_failure_hides_its_message() -> None:
+    async def failing() -> AsyncGenerator[QueryEvent, None]:
+        for event in list[QueryEvent]():
+            yield event
+        raise RuntimeError("hunter2")
+
+    async def receive() -> Message:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def send(message: Message) -> None:
+        sent.extend(message.get("body", b""))
+
+    sent = bytearray()
     encoder = ChatChunkEncoder(ChatFormat("vectorforge", "http://x"), request_id="r")
-    error, end = chunks(encoder.encode_failure(RuntimeError("hunter2"), ""))
+    response = QueryEventResponse(OpenedQuery([], failing()), encoder, ping_interval_s=60)
+    await response({"type": "http"}, receive, send)
+    error, end = chunks(bytes(sent))
     assert (error["error"]["type"], error["error"]["code"], end) == (
         "server_error",
         "internal_error",
@@ -157,5 +177,5 @@ def test_sources_footer_lists_cited_sources_once_and_is_removable() -> None:
     ]
     assert sources_footer([], sources) == ""
     assert without_sources_footer(f"So it is [1].{footer}\n") == "So it is [1]."
-    said = "**Sources**\n\n- [1] are many"
-    assert without_sources_footer(said) == said
+    source_list = "**Sources**\n\n- [1] are many"
+    assert without_sources_footer(source_list) == source_list

@@ -1,4 +1,4 @@
-"""OpenAI's messages as a question and its history."""
+"""OpenAI's messages as a query and its history."""
 
 from typing import Any
 

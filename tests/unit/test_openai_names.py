@@ -1,9 +1,9 @@
-"""Model names and errors in the words of OpenAI's API."""
+"""Model names and errors in OpenAI's format."""
 
 import pytest
 
+from vectorforge.api.error_schemas import openai_error, openai_status
 from vectorforge.api.openai.models import RequestedModel, model_name
-from vectorforge.api.openai_errors import openai_error, openai_status
 from vectorforge.api.problems import problem_of
 from vectorforge.api.request_state import is_openai_path
 from vectorforge.errors import (
@@ -24,8 +24,8 @@ from vectorforge.errors import (
     ],
 )
 def test_model_name_selects_preset_and_collection(name: str, preset: str, collection: str | None) -> None:
-    asked = RequestedModel.parse(name)
-    assert (asked.preset.name, asked.collection) == (preset, collection)
+    requested = RequestedModel.parse(name)
+    assert (requested.preset.name, requested.collection) == (preset, collection)
     assert model_name(preset, collection) == name
 
 

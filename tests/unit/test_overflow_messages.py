@@ -25,25 +25,25 @@ VENDORS_WORDS = {
     "Input Tokens Exceeded: Number of input tokens exceeds maximum length.": (None, None),
     "request (9000 tokens) exceeds the available context size (4096 tokens), try": (9000, 4096),
 }
-"""For where they stand, see llm/failures.py."""
+"""For their sources, see llm/failures.py."""
 
 
 # Fault 11
-@pytest.mark.parametrize("said", VENDORS_WORDS)
-def test_vendor_overflow_messages_raise_context_overflow_error(said: str) -> None:
-    found = find_overflow(said)
+@pytest.mark.parametrize("vendor_message", VENDORS_WORDS)
+def test_vendor_overflow_messages_raise_context_overflow_error(vendor_message: str) -> None:
+    found = find_overflow(vendor_message)
     assert found is not None
-    assert (found.prompt_tokens, found.limit_tokens) == VENDORS_WORDS[said]
+    assert (found.prompt_tokens, found.limit_tokens) == VENDORS_WORDS[vendor_message]
     for status in (400, 422):
-        error = error_for_status("p", status, text=said)
+        error = error_for_status("p", status, text=vendor_message)
         assert isinstance(error, LLMContextOverflowError)
         assert (error.retryable, error.is_fault, error.code) == (False, False, "context_length_exceeded")
-        assert said not in error.message
-        assert all(str(number) in error.message for number in VENDORS_WORDS[said] if number)
+        assert vendor_message not in error.message
+        assert all(str(number) in error.message for number in VENDORS_WORDS[vendor_message] if number)
 
 
 @pytest.mark.parametrize(
-    ("status", "said"),
+    ("status", "vendor_message"),
     [
         (400, "max_tokens is too large: 50000. This model supports at most 16384 completion tokens."),
         (400, "Invalid 'messages': array too long. Expected an array with maximum length 2048."),
@@ -54,8 +54,8 @@ def test_vendor_overflow_messages_raise_context_overflow_error(said: str) -> Non
         (500, "prompt is too long: 9 tokens > 8 maximum"),
     ],
 )
-def test_other_vendor_messages_raise_no_context_overflow_error(status: int, said: str) -> None:
-    assert not isinstance(error_for_status("p", status, text=said), LLMContextOverflowError)
+def test_other_vendor_messages_raise_no_context_overflow_error(status: int, vendor_message: str) -> None:
+    assert not isinstance(error_for_status("p", status, text=vendor_message), LLMContextOverflowError)
 
 
 def test_overflow_error_is_a_request_error() -> None:

@@ -1,4 +1,4 @@
-"""Reading a PostgreSQL client's bytes, however they are cut."""
+"""Parsing a PostgreSQL client's bytes, however they are split."""
 
 import struct
 

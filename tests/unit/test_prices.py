@@ -1,4 +1,4 @@
-"""What an answer costs: by published prices, by the user's own, and None rather than a guess."""
+"""Cost of an answer: by published prices, by the user's own, or None if unknown."""
 
 from uuid import uuid4
 
@@ -47,7 +47,7 @@ def test_estimated_cost_matches_published_prices(
     ("provider", "model"),
     [
         ("openai", "gpt-6"),
-        ("openai", "gpt-6-luna-fast"),  # another price, as it happens: a name's beginning says nothing
+        ("openai", "gpt-6-luna-fast"),  # another price: the prefix of a name determines nothing
         ("anthropic", "claude-sonnet-4-7"),
         ("bedrock", "claude-sonnet-4"),  # its prices differ by region
         ("openai", "claude-sonnet-4"),
@@ -109,7 +109,7 @@ def test_invalid_price_list_is_rejected(value: str, monkeypatch: pytest.MonkeyPa
 
 
 class Found(BaseRetriever):
-    """Finds what it is given."""
+    """Returns the given chunks."""
 
     def __init__(self, *passages: RetrievedChunk) -> None:
         self._passages = list(passages)

@@ -16,7 +16,7 @@ def text_of(row: dict[str, Any]) -> str:
     return document.text
 
 
-# C-001 C-008: usual columns get their place, others their name; keys and bookkeeping are left out
+# C-001 C-008: usual columns are mapped, others labeled by name; keys and bookkeeping are omitted
 def test_row_with_many_columns_becomes_text() -> None:
     row = {
         "id": 12,
@@ -73,7 +73,7 @@ def test_empty_rows_yield_no_documents() -> None:
     assert skills_document([{"level": "expert"}, ""]) == []
 
 
-# C-021: the row's key is its source_id; without one the text tells rows apart, wherever they stand
+# C-021: the row's key is its source_id; without one, rows are identified by their text
 def test_row_source_ids_are_stable_and_unique() -> None:
     rows: list[dict[str, Any]] = [{"id": 0, "title": "a"}, {"title": "b"}, {"title": "c"}, {"title": "b"}]
     first, *others = row_documents(SourceType.PROJECT, rows, "projects")

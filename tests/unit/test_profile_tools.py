@@ -1,4 +1,4 @@
-"""The tools an agent calls, and what language models are told about them."""
+"""The tools of an agent, and their descriptions for language models."""
 
 import json
 from collections.abc import Sequence
@@ -20,8 +20,12 @@ from vectorforge.pipeline.profile import RAGRetrievalPipeline
 from vectorforge.profile_types import SourceType
 from vectorforge.retriever.profile import ProfileVectorStore, RetrievedChunk
 from vectorforge.tools.schemas import PARAMETERS, anthropic_tools, openai_tools
-from vectorforge.tools.semantic_search_tools import semantic_search, semantic_search_with_context
-from vectorforge.tools.toolbox import NOTHING_FOUND, ProfileToolbox
+from vectorforge.tools.semantic_search_tools import (
+    NOTHING_FOUND,
+    ProfileToolbox,
+    semantic_search,
+    semantic_search_with_context,
+)
 from vectorforge.types import Collection, DistanceMetric
 from vectorforge.vectorstore.memory import InMemoryVectorStore
 
@@ -43,7 +47,7 @@ async def pipeline() -> RAGRetrievalPipeline:
     return RAGRetrievalPipeline(store, embedder)
 
 
-# C-016 C03: five passages unless told otherwise, as they are, with where they are from
+# C-016 C03: five chunks by default, unchanged, with their sources
 async def test_semantic_search_returns_top_k_chunks_of_profile(pipeline: RAGRetrievalPipeline) -> None:
     found = await semantic_search("Who bakes bread?", 1, pipeline)
     assert len(found) == 5
@@ -66,7 +70,7 @@ async def test_semantic_search_with_context_fits_max_length(pipeline: RAGRetriev
         await semantic_search_with_context("bread", 1, pipeline, max_length=199)
 
 
-# C06: a property of every ranking: the longest prefix of whole passages, and never nothing
+# C06: for every ranking: the longest prefix of whole chunks, never empty
 @given(
     st.lists(st.text(st.characters(codec="utf-8"), min_size=1, max_size=400), min_size=1, max_size=12),
     st.integers(200, 3000),
@@ -92,7 +96,7 @@ async def test_profile_context_is_a_prefix_of_the_ranking(texts: Sequence[str], 
         assert whole[0].startswith(context)
 
 
-# C06: the best passage alone is too long: its start, up to the end of a sentence
+# C06: the best chunk alone is too long: its start, up to the end of a sentence
 async def test_overlong_chunk_is_cut_at_sentence(pipeline: RAGRetrievalPipeline) -> None:
     metadata = {"profile_id": 1, "source_type": "cv", "source_id": "1"}
     long = RetrievedChunk.of(make_chunk("A sentence of bread. " * 100, metadata=metadata))
@@ -101,14 +105,14 @@ async def test_overlong_chunk_is_cut_at_sentence(pipeline: RAGRetrievalPipeline)
     assert context.endswith("A sentence of bread.")
 
 
-# The SDKs' own types, strictly: a name that they do not know would be an error
+# The SDKs' own types, strictly: an unknown name would be an error
 def test_tool_schemas_validate_against_vendor_sdks() -> None:
     for tool in openai_tools():
         checked = TypeAdapter(ChatCompletionFunctionToolParam).validate_python(tool, strict=True)
         assert checked == tool
     for described in anthropic_tools():
-        kept = TypeAdapter(ToolParam).validate_python(described, strict=True)
-        assert kept == described
+        validated = TypeAdapter(ToolParam).validate_python(described, strict=True)
+        assert validated == described
     with pytest.raises(ValidationError):
         TypeAdapter(ChatCompletionFunctionToolParam).validate_python(anthropic_tools()[0])
     names = [SEARCH, WITH_CONTEXT]
@@ -116,7 +120,7 @@ def test_tool_schemas_validate_against_vendor_sdks() -> None:
     assert [tool["name"] for tool in anthropic_tools()] == names
 
 
-# C17 C-018: a model has no way to say which profile it wants, nor to reach the store
+# C17 C-018: a model can neither select a profile nor access the store
 def test_tool_schemas_exclude_profile_id() -> None:
     for parameters in PARAMETERS.values():
         assert "profile_id" not in json.dumps(parameters)
@@ -140,15 +144,15 @@ async def test_tool_calls_return_chunks_or_context(pipeline: RAGRetrievalPipelin
 
 async def test_tool_call_search_mode_selects_lexical_or_hybrid(pipeline: RAGRetrievalPipeline) -> None:
     toolbox = ProfileToolbox(pipeline, 1)
-    asked = {"query": "7", "search_mode": "lexical"}
-    passages = json.loads(await toolbox.call(SEARCH, json.dumps(asked)))
+    tool_arguments = {"query": "7", "search_mode": "lexical"}
+    passages = json.loads(await toolbox.call(SEARCH, json.dumps(tool_arguments)))
     assert [passage["source_id"] for passage in passages] == ["7"]
-    assert "Job 7" in await toolbox.call(WITH_CONTEXT, asked)
-    both = json.loads(await toolbox.call(SEARCH, {**asked, "search_mode": "hybrid"}))
+    assert "Job 7" in await toolbox.call(WITH_CONTEXT, tool_arguments)
+    both = json.loads(await toolbox.call(SEARCH, {**tool_arguments, "search_mode": "hybrid"}))
     assert (both[0]["source_id"], len(both)) == ("7", 5)
 
 
-# What does not fit the schema is refused, in words that help a model, and reaches no other profile
+# Arguments outside the schema are rejected with a helpful error, and reach no other profile
 @pytest.mark.parametrize(
     ("name", "arguments", "words"),
     [

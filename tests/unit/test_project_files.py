@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def commands_of(target: str, *variables: str) -> list[str]:
-    """Commands that a target of the Makefile runs in the development environment."""
+    """Return the commands that a target of the Makefile runs in the development environment."""
     make = shutil.which("make")
     assert make is not None
     done = subprocess.run(
@@ -47,7 +47,7 @@ def test_only_the_ci_script_reruns_failed_tests() -> None:
     assert "--reruns=1" in commands_of("test", rerun)[-1]
 
 
-# issue 16, point 14: nothing but the locked packages of the service, whichever command comes first
+# Only the locked packages of the service, whichever command is first
 def test_uv_run_and_make_run_install_same_packages() -> None:
     make, uv = shutil.which("make"), os.environ.get("UV") or shutil.which("uv")
     assert make is not None
@@ -69,7 +69,7 @@ def test_uv_run_and_make_run_install_same_packages() -> None:
     assert "pytest==" not in plain
 
 
-def test_documented_commands_never_start_with_bare_vectorforge() -> None:  # issue 16, point 14
+def test_documented_commands_never_start_with_bare_vectorforge() -> None:
     bare = re.compile(r"^(?:    )?vectorforge [a-z].*", re.MULTILINE)
     found = {
         page.relative_to(ROOT).as_posix(): bare.findall(page.read_text())

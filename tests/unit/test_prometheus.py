@@ -1,4 +1,4 @@
-"""What Prometheus reads is what was measured."""
+"""Metrics in Prometheus' format equal the measurements."""
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -10,7 +10,7 @@ Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
 def read(text: str) -> tuple[Samples, dict[str, str]]:
-    """Samples by name and labels, and the type of each family, by Prometheus' own parser."""
+    """Parse samples by name and labels, and the type of each family, with Prometheus' own parser."""
     families = list(text_string_to_metric_families(text))
     samples = {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value

@@ -1,10 +1,9 @@
-"""A batch before it reaches the database, and what is whose fault."""
+"""A batch before it reaches the database, and the classification of failures."""
 
 import pytest
 
 from tests.support.rag.query_logs import make_log, message
-from vectorforge.aws.handlers.query_log_batch import QueryLogBatch, is_poison
-from vectorforge.aws.handlers.query_log_writer import RETRY_WAITS
+from vectorforge.aws.handlers.query_log_writer import RETRY_WAITS, QueryLogBatch, is_poison
 from vectorforge.aws.queues import RetryWaits
 from vectorforge.errors import (
     ConfigurationError,
@@ -49,7 +48,7 @@ def test_database_error_is_poison_only_for_invalid_values(error: VectorForgeErro
     assert is_poison(error) is poison  # C01; fault 39
 
 
-def test_five_deliveries_span_more_than_two_hours() -> None:  # C01; docs/operate/query-log.md says it
+def test_five_deliveries_span_more_than_two_hours() -> None:  # C01; documented in docs/operate/query-log.md
     waits = [RETRY_WAITS.after(count) for count in range(1, 5)]
     assert waits == [30, 180, 1080, 6480]
     assert sum(waits) > 2 * 3600

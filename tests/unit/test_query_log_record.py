@@ -1,4 +1,4 @@
-"""The record on its way: what may be in it, how it is cut, and how it is found again in a log."""
+"""The record in transit: its content, truncation, and recovery from a log."""
 
 import json
 from dataclasses import replace
@@ -71,8 +71,8 @@ def test_long_record_is_truncated_to_limit_with_notice(
         return
     assert "characters left out by the query log]" in line
     for name in ("query_text", "generated_response"):
-        kept, mark, _ = getattr(found, name).rpartition("\n[")
-        assert fields[name].startswith(kept) if mark else True
+        logged_text, mark, _ = getattr(found, name).rpartition("\n[")
+        assert fields[name].startswith(logged_text) if mark else True
 
 
 def test_longer_text_is_truncated_first() -> None:
@@ -196,7 +196,7 @@ def test_broken_record_is_returned_for_counting(line: str) -> None:
 
 
 def own_log_line(text: str) -> str:
-    """What a function logs, with text of a user in it."""
+    """Return a function's log line that contains a user's text."""
     return json.dumps({"level": "INFO", "location": "f:1", "message": text, "timestamp": "x", "service": "q"})
 
 
@@ -222,7 +222,7 @@ def own_log_line(text: str) -> str:
 )
 def test_record_inside_user_text_is_ignored(line: str) -> None:  # C17
     assert list(find_records(line)) == []
-    assert names_records(line)  # which is what the operator is told
+    assert names_records(line)  # as reported to the operator
 
 
 @given(st.text(alphabet='{}[]",: \\\n0') | st.text())

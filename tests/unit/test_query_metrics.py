@@ -1,4 +1,4 @@
-"""All metrics of the design, counted over a few queries whose steps are known: none missing, none twice."""
+"""All metrics of the design over a few queries with known steps: none missing, none twice."""
 
 import hashlib
 from uuid import uuid4
@@ -11,7 +11,7 @@ from tests.support.rag.query_parts import LogList, OneCollection
 from tests.support.vendors.hashing_embedder import HashingEmbedder
 from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge.api.native.statistics import exposition
-from vectorforge.aws.metrics import COLD_START, ESSENTIAL, EmfMetrics
+from vectorforge.aws.observability import COLD_START, ESSENTIAL, EmfMetrics
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import LLMRateLimitError, LLMStreamError, NotFoundError
 from vectorforge.llm.registry import LLMProviderRegistry
@@ -35,7 +35,7 @@ COLLECTION = Collection(
 LLM = {"provider": "scripted", "model": "scripted-1"}
 DENSE = {"retriever_type": "dense"}
 
-# How often each metric, with the values of its tags in order, is measured by ``ask_five_questions``.
+# Number of measurements of each metric by its tag values in ``ask_five_questions``.
 COUNTS = {
     ("retriever.search.calls", "dense"): 5,
     ("retriever.search.duration_ms", "dense"): 5,
@@ -59,7 +59,7 @@ COUNTS = {
     ("pipeline.query.errors", "LLMStreamError", "generate"): 1,
     ("pipeline.query.errors", "NotFoundError", "retrieve"): 1,
     ("pipeline.answers.low_quality",): 2,
-    ("pipeline.query.faults",): 1,  # and not the search in a collection that is not there
+    ("pipeline.query.faults",): 1,  # but not the search in a missing collection
     ("pipeline.variant.calls", "precise"): 2,
     ("pipeline.variant.duration_ms", "precise"): 2,
     ("pipeline.variant.errors", "NotFoundError", "precise"): 1,
@@ -81,7 +81,7 @@ DESIGN = [name for name in METRICS if not name.startswith(ADDED)]
 
 
 class Queries:
-    """A service over two passages; every part measures into ``metrics``."""
+    """A service over two chunks; every part measures into ``metrics``."""
 
     def __init__(self, metrics: MetricsCollector) -> None:
         self.metrics = metrics
@@ -117,7 +117,7 @@ async def ask_five_questions(metrics: MetricsCollector) -> None:
     service = queries.service
 
     queries.answer_with(ScriptedLLM(["a", "b"], first_errors=[LLMRateLimitError()], metrics=metrics))
-    await service.query("word", COLLECTION.id, QueryConfig(max_tokens=150))  # one retry, one passage dropped
+    await service.query("word", COLLECTION.id, QueryConfig(max_tokens=150))  # one retry, one chunk dropped
     texts = [text async for text in service.query_stream("word", COLLECTION.id)]  # two pieces
     nothing = QueryConfig(filters={"kind": "none"}, variant="precise")
     await service.query("word", COLLECTION.id, nothing)

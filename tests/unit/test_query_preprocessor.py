@@ -1,4 +1,4 @@
-"""Cleaning a question."""
+"""Cleaning a query."""
 
 import pytest
 from hypothesis import given

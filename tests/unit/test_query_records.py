@@ -1,4 +1,4 @@
-"""What the query service logs of a question, whatever becomes of it."""
+"""Log records of queries with every outcome."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Members of ``QueryService`` that the design names: each is read when a query runs."""
+"""Members of ``QueryService`` named in the design: each is used when a query runs."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from vectorforge.types import RetrievedChunk
 
 
 class Marking(ContextBuilder):
-    """Marks the question in the prompt."""
+    """Marks the query in the prompt."""
 
     def build(
         self, query: str, chunks: Sequence[RetrievedChunk], config: ContextConfig | None = None

@@ -1,4 +1,4 @@
-"""The spans of a query: five steps, one after the other, each closed once however the query ends."""
+"""The spans of a query: five sequential steps, each closed once however the query ends."""
 
 import asyncio
 from contextlib import aclosing
@@ -30,7 +30,7 @@ STEPS = ["preprocess", "retrieve", "context", "generate", "log"]
 
 
 class OnePassage(BaseRetriever):
-    """Finds a passage, or raises."""
+    """Finds a chunk, or raises."""
 
     def __init__(self, error: Exception | None) -> None:
         self._error = error
@@ -42,7 +42,7 @@ class OnePassage(BaseRetriever):
 
 
 class Traced:
-    """A service and the spans that it made."""
+    """A service and its recorded spans."""
 
     def __init__(
         self,
@@ -143,14 +143,14 @@ async def test_stream_closed_early_leaves_no_open_span() -> None:
         async for event in events:
             if isinstance(event, TokenEvent):
                 break
-    assert traced.spans.ended() == finished(*STEPS)  # going away is nobody's fault
+    assert traced.spans.ended() == finished(*STEPS)  # a disconnect is not an error
     assert traced.log.rows[-1].outcome == "aborted"
 
 
 async def test_cancelled_query_leaves_no_open_span() -> None:
     traced = Traced(ScriptedLLM(["never"], delay_s=60))
     task = asyncio.create_task(traced.service.query("When?", COLLECTION))
-    while ("generate", "begin") not in traced.spans.seen:  # noqa: ASYNC110 - spans announce themselves to nobody
+    while ("generate", "begin") not in traced.spans.seen:  # noqa: ASYNC110 - spans have no event
         await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

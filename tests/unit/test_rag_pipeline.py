@@ -72,8 +72,8 @@ async def test_query_config_has_documented_defaults() -> None:  # A-101, C03, C0
     assert (config.llm_provider, config.llm_model, config.embedding_provider) == (None, None, None)
     assert (config.temperature, config.max_tokens) == (0.7, 1024)
     assert (config.include_sources, config.stream) == (True, False)
-    door = RAG_QUERY.config()
-    assert (door.top_k, door.min_score, door.temperature, door.top_p, door.max_tokens) == (
+    preset = RAG_QUERY.config()
+    assert (preset.top_k, preset.min_score, preset.temperature, preset.top_p, preset.max_tokens) == (
         5,
         None,
         0.7,

@@ -1,4 +1,4 @@
-"""DocRag's chunks: where they are cut, how long they are, what they know."""
+"""DocRag's chunks: boundaries, lengths and metadata."""
 
 from itertools import pairwise
 

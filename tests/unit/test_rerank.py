@@ -1,4 +1,4 @@
-"""Passages reranked over HTTP, and left as they were when that fails."""
+"""Chunks reranked over HTTP, and left unchanged on failure."""
 
 import asyncio
 import logging
@@ -24,7 +24,7 @@ TEXTS = ["about dogs", "about cats", "cats sleep a lot"]
 
 
 class Fixed(BaseRetriever):
-    """Finds the same passages whatever is asked."""
+    """Finds the same chunks for every query."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self.texts = texts
@@ -39,7 +39,7 @@ class Fixed(BaseRetriever):
 
 
 class Rotated:
-    """A key that is exchanged when it is refused."""
+    """A key that is replaced when rejected."""
 
     def __init__(self, old: str, new: str) -> None:
         self.keys = [old, new]

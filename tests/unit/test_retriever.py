@@ -30,7 +30,7 @@ TAGS = {"retriever_type": "dense"}
 
 
 class Setup:
-    """A retriever over three documents, with everything around it in reach."""
+    """A retriever over three documents, with access to its parts."""
 
     def __init__(self, collection: Collection = COLLECTION) -> None:
         self.embedder = HashingEmbedder()

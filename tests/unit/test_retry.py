@@ -1,4 +1,4 @@
-"""The one retry policy."""
+"""The shared retry policy."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -14,13 +14,13 @@ from vectorforge.errors import (
     LLMRateLimitError,
     LLMTimeoutError,
 )
-from vectorforge.vendors.failures import RetryBudget, with_retries
+from vectorforge.vendors.resilience import RetryBudget, with_retries
 
 NOW = LLMRateLimitError("busy", retry_after_s=0.0)
 
 
 def failing(*errors: Exception) -> tuple[Callable[[], Awaitable[str]], list[int]]:
-    """An operation that raises these errors in turn and then succeeds, and the list of its calls."""
+    """Return an operation that raises these errors in turn and then succeeds, and the list of its calls."""
     calls: list[int] = []
     waiting = list(errors)
 
@@ -92,7 +92,7 @@ async def test_deadline_during_later_attempt_raises_last_error() -> None:
 
     async def operation() -> None:
         attempts.append(len(attempts))
-        if len(attempts) == 1:  # which ends by itself
+        if len(attempts) == 1:  # ends on its own
             raise LLMTimeoutError("slow")
         await asyncio.sleep(60)
 

@@ -1,10 +1,10 @@
-"""What a path needs is found by an index, and is what matching every route's pattern would find."""
+"""The indexed scope of a path equals the result of matching every route's pattern."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 from starlette.routing import compile_path
 
-from vectorforge.api.identity.route_scopes import ROUTES, required_scope
+from vectorforge.api.request_state import ROUTES, required_scope
 from vectorforge.types import Scope
 
 ALL = [
@@ -20,7 +20,7 @@ ENDS = st.sampled_from(["", "/", "\n", "\n\n", "/\n"])
 
 
 def matched(method: str, path: str) -> Scope | None:
-    """By all patterns, one after the other, as the router does it."""
+    """Match all patterns in sequence, as the router does."""
     found = [scope for known, pattern, scope in ALL if known == method and pattern.match(path)]
     return max(found, key=lambda scope: len(scope.included), default=None)
 

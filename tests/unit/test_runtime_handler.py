@@ -20,9 +20,8 @@ from vectorforge.runtime import (
     can_stream,
 )
 from vectorforge.runtime.event_loop import GeneratorFinaliser
-from vectorforge.runtime.http_event import read_event
-from vectorforge.runtime.invocation import LifespanMode, Receive, Scope, Send
-from vectorforge.runtime.lifespan import Lifespan
+from vectorforge.runtime.handler import Lifespan, LifespanMode
+from vectorforge.runtime.http_event import Receive, Scope, Send, read_event
 from vectorforge.runtime.managed_runtime import set_up_path
 
 URL_EVENT: dict[str, Any] = {
@@ -158,7 +157,7 @@ def test_streamed_response_is_json_serializable() -> None:
 
 
 class App:
-    """An ASGI app whose lifespan goes as told."""
+    """An ASGI app with a regular lifespan."""
 
     def __init__(self, *script: str) -> None:
         self.script = script

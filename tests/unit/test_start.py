@@ -1,4 +1,4 @@
-"""What ``vectorforge up`` loads before it serves."""
+"""Imports of ``vectorforge up`` before it serves."""
 
 import gc
 
@@ -11,7 +11,7 @@ from vectorforge.config import DatabaseSettings, VectorForgeConfig
 
 
 async def test_startup_freezes_garbage_collector_and_leaves_it_enabled() -> None:
-    """A server that never looks would grow for ever."""
+    """A server that never checks would grow forever."""
     url = SecretStr("postgresql://vectorforge_app@127.0.0.1:1/x")
     application = Application.build(VectorForgeConfig(database=DatabaseSettings(database_url=url)))
     app = create_app(application)

@@ -1,4 +1,4 @@
-"""The signal that ends an answer in good order."""
+"""The signal that ends an answer regularly."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -9,7 +9,7 @@ from vectorforge.pipeline.stopping import QueryStopped, StopSignal
 
 
 class Model:
-    """Says two pieces, then waits for ever, or fails."""
+    """Emits two pieces, then waits forever, or fails."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.error = error
@@ -43,7 +43,7 @@ async def test_stop_interrupts_wait_for_next_token() -> None:
     with pytest.raises(QueryStopped):
         await reading
     assert (heard, model.ended_by) == (["one ", "two "], ["CancelledError"])
-    assert reading.cancelling() == 0  # whoever awaits in it after that is not cancelled
+    assert reading.cancelling() == 0  # later awaits are not canceled
 
 
 async def test_stop_between_tokens_ends_stream() -> None:

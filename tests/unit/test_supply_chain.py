@@ -1,4 +1,4 @@
-"""What is installed is what was locked: hashes, one index, bills of materials, pinned actions."""
+"""Installed packages equal the locked ones: hashes, one index, bills of materials, pinned actions."""
 
 import json
 import re
@@ -19,7 +19,7 @@ NPM = "https://registry.npmjs.org/"
 
 
 def unlocked(lock: Mapping[str, Any]) -> list[str]:
-    """Packages of uv.lock with a file that has no SHA-256, or from elsewhere than PyPI."""
+    """Return the packages of uv.lock without a SHA-256, or from another index than PyPI."""
     wrong = []
     for package in lock["package"]:
         if package["source"] == {"editable": "."}:

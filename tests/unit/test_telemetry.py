@@ -1,4 +1,4 @@
-"""Metric names, kinds and tags; how a step is measured."""
+"""Metric names, kinds and tags, and the measurement of a step."""
 
 import pytest
 

@@ -1,15 +1,15 @@
-"""Work on long texts leaves the event loop free; issue 16 A."""
+"""Work on long texts does not block the event loop."""
 
 import asyncio
 import threading
 
 import pytest
 
-from vectorforge.threads import off_event_loop
+from vectorforge.deadline import off_event_loop
 
 
 async def test_work_on_long_text_runs_off_the_event_loop() -> None:
-    """It waits for what only the loop does, so it would never end on the loop."""
+    """It waits for work on the event loop, so it would deadlock there."""
     loop_goes_on = threading.Event()
     asyncio.get_running_loop().call_soon(loop_goes_on.set)
     assert await off_event_loop(1_000_000, lambda: loop_goes_on.wait(timeout=10))

@@ -1,4 +1,4 @@
-"""docs/design/threat-model.md names files and tests that exist."""
+"""Files and tests named in docs/design/threat-model.md exist."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "design" / "threat-model.md"
-THREATS = 33
+THREATS = 34
 
 
 def rows() -> dict[int, list[str]]:
@@ -19,7 +19,7 @@ def rows() -> dict[int, list[str]]:
 
 
 def missing_in(text: str) -> list[str]:
-    """What a text names in backticks as a file, or as a test of one, and is not there."""
+    """Return the files and tests in backticks that do not exist."""
     found = []
     for path, test in re.findall(r"`([\w./-]+/[\w./-]+\.\w+)(?:::(\w+))?`", text):
         file = ROOT / path

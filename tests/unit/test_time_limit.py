@@ -1,4 +1,4 @@
-"""An invocation's time limit in front of apps that begin, begin too late or go on."""
+"""An invocation's time limit in front of apps that start in time, too late, or do not end."""
 
 import asyncio
 from types import SimpleNamespace
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from vectorforge.api.middleware.limits import TimeLimit
+from vectorforge.api.middleware.context import TimeLimit
 from vectorforge.api.request_state import RequestState
 from vectorforge.errors import DeadlineExceededError
 
@@ -15,7 +15,7 @@ START: Message = {"type": "http.response.start", "status": 200, "headers": []}
 
 
 async def statuses(app: Any) -> list[int]:
-    """Of the answer to a request with 50 ms, a second before the timeout."""
+    """Return the statuses of the response to a request with 50 ms, a second before the timeout."""
     sent: list[Message] = []
 
     async def send(message: Message) -> None:

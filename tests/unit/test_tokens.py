@@ -31,7 +31,7 @@ def test_token_estimate_without_local_table_is_a_quarter_of_chars(
 def test_corrupt_token_table_falls_back_to_estimate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # C07
-    """tiktoken would delete it and download another; it is not even asked."""
+    """tiktoken would delete it and download another; it is not called at all."""
     url = "https://openaipublic.blob.core.windows.net/encodings/cl100k_base.tiktoken"
     table = tmp_path / hashlib.sha1(url.encode(), usedforsecurity=False).hexdigest()
     table.write_bytes(b"not a table")

@@ -1,4 +1,4 @@
-"""The weight of vectors, learned from what each weight is worth for each question."""
+"""Tuning the weight of vectors by the measure of each weight for each query."""
 
 import random
 
@@ -25,14 +25,14 @@ def test_equal_weights_stay_near_current_weight() -> None:
 
 
 def test_random_scores_are_not_reported_as_gain() -> None:
-    """Of chance alone some weight is the best; questions that did not choose it do not find it as good."""
+    """By chance some weight is the best; on other queries it is no better."""
     draw = random.Random(1)
     rows = [[{weight: draw.random() for weight in WEIGHTS} for _ in range(50)] for _ in range(40)]
     tunings = [learn(questions, 0.5, 10) for questions in rows]
     promised = sum(tuning.curve[tuning.best] for tuning in tunings) / 40
-    kept = sum(tuning.cross_validated for tuning in tunings) / 40
+    mean_gain = sum(tuning.cross_validated for tuning in tunings) / 40
     assert promised > 0.55
-    assert kept == pytest.approx(0.5, abs=0.03)
+    assert mean_gain == pytest.approx(0.5, abs=0.03)
 
 
 def test_cross_validation_holds_out_each_question_once() -> None:

@@ -1,4 +1,4 @@
-"""Messages of the AI SDK as a question with its history, and the parts of a UI message stream."""
+"""Messages of the AI SDK as a query with its history, and the parts of a UI message stream."""
 
 import json
 from typing import Any
@@ -71,7 +71,7 @@ def result(finish_reason: str = "stop") -> QueryResult:
 
 
 def parts_of(*events: QueryEvent) -> list[dict[str, Any]]:
-    """The stream's parts; it has to end with ``[DONE]``."""
+    """Return the stream's parts after checking that it ends with ``[DONE]``."""
     encoder = UIMessageEncoder(request_id="r-1")
     sent = b"".join(encoder.encode(event) for event in events).decode()
     *parts, done, rest = sent.split("\n\n")
@@ -84,7 +84,7 @@ def test_last_message_is_query_and_other_texts_are_history() -> None:
     body = request(
         message("system", "Be brief."),
         message("user", "Hello", "again"),
-        message("assistant"),  # broke off before its first word
+        message("assistant"),  # failed before its first word
         {"role": "assistant", "parts": [tool, {"type": "step-start"}, {"type": "text", "text": "Good day"}]},
         message("user", "How long?"),
     )
@@ -105,7 +105,7 @@ def test_long_chat_uses_last_hundred_messages() -> None:
 
 
 @pytest.mark.parametrize(
-    ("last", "said"),
+    ("last", "expected_error"),
     [
         (message("assistant", "Hello"), "must be the user's"),
         (message("user", " "), "has no text"),
@@ -113,8 +113,8 @@ def test_long_chat_uses_last_hundred_messages() -> None:
         ({"role": "user", "parts": [{"type": "file", "url": "data:,", "mediaType": "image/png"}]}, "Files"),
     ],
 )
-def test_invalid_last_message_is_rejected_by_field(last: dict[str, Any], said: str) -> None:
-    with pytest.raises(InvalidInputError, match=said) as caught:
+def test_invalid_last_message_is_rejected_by_field(last: dict[str, Any], expected_error: str) -> None:
+    with pytest.raises(InvalidInputError, match=expected_error) as caught:
         question_of(request(message("user", "Hello"), last).messages)
     assert (caught.value.field or "").startswith("messages.1")
 
@@ -138,20 +138,20 @@ def test_malformed_body_is_rejected(body: dict[str, Any]) -> None:
 
 
 def test_vectorforge_fields_in_body_set_query_config() -> None:
-    said = request(
+    expected_error = request(
         message("user", "?"), messageId="m-1", model="theirs", preset="rag_query", top_k=3, filters={"a": 1}
     )
-    config = said.config(())
+    config = expected_error.config(())
     assert (config.preset, config.top_k, config.filters) == ("rag_query", 3, {"a": 1})
     assert config.max_tokens == 2048  # the preset's own
     assert (config.llm_model, config.use_cache, config.stream) == (None, True, True)
-    unsaid = request(message("user", "?"), top_k=None, max_tokens=None, min_score=None).config(())
-    assert (unsaid.top_k, unsaid.max_tokens, unsaid.min_score) == (10, 1024, None)  # null scores drop nothing
+    unset = request(message("user", "?"), top_k=None, max_tokens=None, min_score=None).config(())
+    assert (unset.top_k, unset.max_tokens, unset.min_score) == (10, 1024, None)  # null scores drop nothing
     assert not request(message("user", "?"), trigger="regenerate-message").config(()).use_cache
     history = (HistoryMessage("user", "Hello"),)
     assert request(message("user", "?")).config(history).history == history
     stored = request(message("user", "?"), conversation_id=str(uuid4()))
-    assert stored.config(history).history == ()  # what the server has stored counts
+    assert stored.config(history).history == ()  # the server's stored text is used
 
 
 def test_web_page_source_is_url_and_other_source_document() -> None:

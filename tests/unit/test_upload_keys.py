@@ -1,4 +1,4 @@
-"""Keys of uploads: what a client may write is read back as its own document, and nobody else's."""
+"""Keys of uploads: a client's key is parsed as its own document, never another tenant's."""
 
 import pytest
 from hypothesis import given
@@ -29,7 +29,7 @@ def test_upload_path_round_trips_through_key(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "told"),
+    ("path", "message"),
     [
         ("/etc/passwd", "segments"),
         ("a//b", "segments"),
@@ -45,15 +45,15 @@ def test_upload_path_round_trips_through_key(path: str) -> None:
         ("a\n.txt", "control"),
         ("a\x7f", "control"),
         ("a\x85", "control"),
-        ("a\ufffd", "no text"),  # what is left of a NUL in JSON
+        ("a\ufffd", "no text"),  # the rest of a NUL in JSON
         ("a\uffff", "no text"),
         ("a" + chr(0xD83D), "no text"),
         ("x" * (MAX_KEY_BYTES - len("acme/docs/") + 1), "at most 1014 bytes here, not 1015"),
         ("ü" * 508, "at most 1014 bytes here, not 1016"),
     ],
 )
-def test_invalid_upload_path_is_rejected(path: str, told: str) -> None:
-    with pytest.raises(InvalidInputError, match=told) as caught:
+def test_invalid_upload_path_is_rejected(path: str, message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message) as caught:
         UploadKey.make("acme", "docs", path)
     assert caught.value.field == "path"
 

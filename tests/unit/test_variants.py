@@ -1,4 +1,4 @@
-"""Named overlays on the query configuration: what they may say, who gets which, and what wins over them."""
+"""Named overlays on the query configuration: fields, assignment and precedence."""
 
 import json
 from collections import Counter
@@ -140,12 +140,17 @@ class TestPrecedence:
 
     def test_request_overrides_variant(self) -> None:
         rag = RAGQueryRequest(query="q", k=5, temperature=None, provider="ollama").config(self.TERSE)
-        # 5 is the default, too, but it was said; the model is that of another provider
+        # 5 is also the default, but explicit; the model is another provider's
         assert (rag.top_k, rag.temperature, rag.max_tokens) == (5, None, 99)
         assert (rag.llm_provider, rag.llm_model) == ("ollama", None)
         body = CollectionQueryRequest(query="q", max_tokens=1024, llm_model="big")
-        asked = body.config(self.TERSE)
-        assert (asked.top_k, asked.temperature, asked.max_tokens, asked.llm_model) == (3, 0.2, 1024, "big")
+        request_config = body.config(self.TERSE)
+        assert (
+            request_config.top_k,
+            request_config.temperature,
+            request_config.max_tokens,
+            request_config.llm_model,
+        ) == (3, 0.2, 1024, "big")
 
     def test_null_max_tokens_does_not_override_variant(self) -> None:
         assert RAGQueryRequest(query="q", max_tokens=None).config(self.TERSE).max_tokens == 99
@@ -179,7 +184,7 @@ class TestSplit:
         assert split(key, weights) == split(key, dict(reversed(weights.items()))) in weights
 
     def test_selection_is_stable_across_processes_and_versions(self) -> None:
-        """Written down: another hash would move tenants to other variants in the middle of an experiment."""
+        """Fixed values: another hash would move tenants to other variants during an experiment."""
         chosen = {key: split(key, {"default": 1, "precise": 1}) for key in ("acme", "globex", "initech")}
         assert chosen == {"acme": "precise", "globex": "default", "initech": "precise"}
 

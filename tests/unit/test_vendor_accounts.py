@@ -1,4 +1,4 @@
-"""Which account at a vendor the settings describe: OpenAI or Azure, Anthropic or Vertex AI."""
+"""Vendor accounts by settings: OpenAI or Azure, Anthropic or Vertex AI."""
 
 import sys
 from pathlib import Path
@@ -27,7 +27,7 @@ def stored(**fields: str) -> CredentialStore:
 
 
 async def answer(name: str, store: CredentialStore | None = None, **settings: Any) -> str:
-    """The answer of a discovered provider, with these settings and no others."""
+    """Return the answer of a discovered provider with these settings only."""
     registry = LLMProviderRegistry()
     registry.auto_discover(VectorForgeConfig(llm=LLMSettings(**settings)), store=store)
     try:
@@ -39,8 +39,8 @@ async def answer(name: str, store: CredentialStore | None = None, **settings: An
 async def test_azure_key_in_the_environment_registers_openai() -> None:
     async with FakeAzureOpenAI() as server:
         key = SecretStr(server.api_key)
-        said = await answer("openai", azure_openai_endpoint=server.base_url, azure_openai_api_key=key)
-        assert said == TEXT
+        first_answer = await answer("openai", azure_openai_endpoint=server.base_url, azure_openai_api_key=key)
+        assert first_answer == TEXT
 
 
 async def test_azure_key_in_the_secret_registers_openai() -> None:

@@ -15,37 +15,37 @@ from pydantic import SecretStr
 
 from tests.unit.vendor_server import NEW, OLD, Exchangeable, ask, client, vendor
 from vectorforge.vendors.credentials import FixedCredentials
-from vectorforge.vendors.failures import VendorConnectionError, VendorStatusError, VendorTimeoutError
 from vectorforge.vendors.http import VendorClient
+from vectorforge.vendors.response import VendorConnectionError, VendorStatusError, VendorTimeoutError
 
 
 class TestConnections:
     async def test_clients_of_one_loop_share_connections(self) -> None:
         async with vendor() as server, client() as chat, client() as embeddings:
-            for asking in (chat, embeddings, chat):
-                assert await ask(asking, server.url) == b'{"ok": true}'
+            for vendor_client in (chat, embeddings, chat):
+                assert await ask(vendor_client, server.url) == b'{"ok": true}'
             assert len(server.connections) == 1
             await chat.aclose()
             await chat.aclose()
             await ask(embeddings, server.url)
             assert len(server.connections) == 1
-            await embeddings.aclose()  # the last one to give them back
+            await embeddings.aclose()  # the last one to release them
             await ask(chat, server.url)
             assert len(server.connections) == 2
 
     def test_each_loop_has_own_connections_and_needs_no_close(self) -> None:
-        asking = VendorClient(FixedCredentials("key"))
+        vendor_client = VendorClient(FixedCredentials("key"))
 
         async def once(*, close: bool) -> bytes:
             async with vendor() as server:
                 try:
-                    return await ask(asking, server.url)
+                    return await ask(vendor_client, server.url)
                 finally:
                     if close:
-                        await asking.aclose()
+                        await vendor_client.aclose()
 
         assert asyncio.run(once(close=False)) == asyncio.run(once(close=True)) == b'{"ok": true}'
-        gc.collect()  # what was not closed would say so, and warnings are errors
+        gc.collect()  # unclosed resources would warn, and warnings are errors
 
     def test_process_exits_cleanly_without_closing_clients(self) -> None:
         code = (
@@ -77,8 +77,8 @@ class TestKeys:
     # C25
     async def test_rejected_key_is_retried_once_with_refreshed_key(self) -> None:
         credentials = Exchangeable(after_refusal=NEW)
-        async with vendor(key=NEW) as server, client(credentials) as asking:
-            assert await ask(asking, server.url) == b'{"ok": true}'
+        async with vendor(key=NEW) as server, client(credentials) as vendor_client:
+            assert await ask(vendor_client, server.url) == b'{"ok": true}'
         sent = [headers["authorization"] for headers in server.headers]
         assert sent == ["Bearer old-canary", "Bearer new-canary"]
         assert credentials.refreshes == 1
@@ -88,66 +88,66 @@ class TestKeys:
         self, other: SecretStr
     ) -> None:
         credentials = Exchangeable(after_refusal=other)
-        async with vendor(key=SecretStr("another")) as server, client(credentials) as asking:
+        async with vendor(key=SecretStr("another")) as server, client(credentials) as vendor_client:
             with pytest.raises(VendorStatusError, match="canary") as caught:
-                await ask(asking, server.url)
+                await ask(vendor_client, server.url)
         assert len(server.headers) == (2 if other is NEW else 1)
         assert credentials.refreshes == 1
-        assert caught.value.__context__ is None  # a refusal of the old key would quote it
-        assert "canary" not in str(asking.without_key(caught.value))
+        assert caught.value.__context__ is None  # a rejection of the old key would quote it
+        assert "canary" not in str(vendor_client.without_key(caught.value))
 
     async def test_other_failures_pass_through(self) -> None:
         async def fails(_: web.Request) -> web.Response:
             return web.Response(status=503, text="later", headers={"Retry-After": "7"})
 
         credentials = Exchangeable(after_refusal=NEW)
-        async with vendor(fails) as server, client(credentials) as asking:
+        async with vendor(fails) as server, client(credentials) as vendor_client:
             with pytest.raises(VendorStatusError) as caught:
-                await ask(asking, server.url)
+                await ask(vendor_client, server.url)
             assert (caught.value.status, caught.value.text) == (503, "later")
             assert caught.value.headers["retry-after"] == "7"
-            assert asking.without_key(caught.value) is caught.value
+            assert vendor_client.without_key(caught.value) is caught.value
         assert credentials.refreshes == 0
 
     async def test_previous_key_is_redacted_from_errors(self) -> None:
         credentials = Exchangeable()
-        async with vendor() as server, client(credentials) as asking:
-            await ask(asking, server.url)
+        async with vendor() as server, client(credentials) as vendor_client:
+            await ask(vendor_client, server.url)
             credentials.key = NEW
-            await ask(asking, server.url)
-        cleaned = asking.without_key(RuntimeError("old-canary and new-canary"))
+            await ask(vendor_client, server.url)
+        cleaned = vendor_client.without_key(RuntimeError("old-canary and new-canary"))
         assert str(cleaned) == "RuntimeError: ********** and **********"
 
     async def test_password_in_url_replaces_key(self) -> None:
-        async with vendor() as server, client() as asking:
-            await ask(asking, server.url.replace("//", "//me:secret@"))
+        async with vendor() as server, client() as vendor_client:
+            await ask(vendor_client, server.url.replace("//", "//me:secret@"))
         assert server.headers[0]["authorization"] == "Basic bWU6c2VjcmV0"
 
 
 # fault 22 of the security matrix
 async def test_redirects_are_rejected() -> None:
-    async with vendor() as elsewhere, client() as asking:
+    async with vendor() as elsewhere, client() as vendor_client:
 
         async def redirects(_: web.Request) -> web.Response:
             return web.Response(status=307, headers={"Location": elsewhere.url})
 
         async with vendor(redirects) as server:
             with pytest.raises(VendorStatusError, match="status 307"):
-                await ask(asking, server.url)
+                await ask(vendor_client, server.url)
         assert elsewhere.headers == []
 
 
 class TestUnreachable:
     async def test_unknown_host_raises_connection_error(self) -> None:
-        async with client() as asking:
+        async with client() as vendor_client:
             with pytest.raises(VendorConnectionError, match="no-such-host"):
-                await ask(asking, "http://no-such-host.invalid/v1")
+                await ask(vendor_client, "http://no-such-host.invalid/v1")
 
     @pytest.mark.parametrize("url", ["ftp://127.0.0.1/", "nonsense", "http://"])
     async def test_invalid_url_raises_connection_error(self, url: str) -> None:
-        async with client() as asking:
+        async with client() as vendor_client:
             with pytest.raises(VendorConnectionError):
-                await ask(asking, url)
+                await ask(vendor_client, url)
 
     async def test_connect_timeout_raises_timeout_error(self) -> None:
         left = asyncio.Event()
@@ -159,9 +159,9 @@ class TestUnreachable:
 
         deaf = await asyncio.start_server(says_nothing, "127.0.0.1", 0)
         port = deaf.sockets[0].getsockname()[1]
-        async with deaf, client() as asking:
+        async with deaf, client() as vendor_client:
             with pytest.raises(VendorTimeoutError):  # TLS never gets its answer
-                await asking.post(f"https://127.0.0.1:{port}/", {}, connect_timeout_s=0.2)
+                await vendor_client.post(f"https://127.0.0.1:{port}/", {}, connect_timeout_s=0.2)
             await left.wait()
 
     async def test_connection_broken_before_response_raises_connection_error(self) -> None:
@@ -170,9 +170,9 @@ class TestUnreachable:
             request.transport.abort()
             return web.Response()
 
-        async with vendor(hangs_up) as server, client() as asking:
+        async with vendor(hangs_up) as server, client() as vendor_client:
             with pytest.raises(VendorConnectionError):
-                await ask(asking, server.url)
+                await ask(vendor_client, server.url)
 
 
 class TestBounds:
@@ -185,8 +185,8 @@ class TestBounds:
 
         async with (
             vendor(endless) as server,
-            client() as asking,
-            aclosing(await asking.post(server.url, {})) as response,
+            client() as vendor_client,
+            aclosing(await vendor_client.post(server.url, {})) as response,
         ):
             with pytest.raises(ValueError, match="more than 1000000 bytes"):
                 await response.read(1_000_000)
@@ -198,9 +198,9 @@ class TestBounds:
             while True:
                 await response.write(b"x" * 100_000)
 
-        async with vendor(complains) as server, client() as asking:
+        async with vendor(complains) as server, client() as vendor_client:
             with pytest.raises(VendorStatusError) as caught:
-                await ask(asking, server.url)
+                await ask(vendor_client, server.url)
         assert len(caught.value.text) == 64 * 1024
 
     async def test_long_request_is_sent_completely(self) -> None:
@@ -212,9 +212,9 @@ class TestBounds:
         runner = web.AppRunner(app, shutdown_timeout=0.1)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
-        async with client() as asking:
+        async with client() as vendor_client:
             url = f"http://127.0.0.1:{runner.addresses[0][1]}/"
-            async with aclosing(await asking.post(url, {"x": "x" * 3_000_000})) as response:
+            async with aclosing(await vendor_client.post(url, {"x": "x" * 3_000_000})) as response:
                 assert await response.read() == b"3000008"
         await runner.cleanup()
 
@@ -236,12 +236,12 @@ async def test_proxy_from_environment_is_used(
     server = await asyncio.start_server(proxy, "127.0.0.1", 0)
     monkeypatch.setenv(variable, f"127.0.0.1:{server.sockets[0].getsockname()[1]}")
     monkeypatch.setenv("NO_PROXY", bypassed)
-    async with server, client() as asking:
+    async with server, client() as vendor_client:
         if bypassed:
             with pytest.raises(VendorConnectionError):
-                await ask(asking, "http://vendor.invalid/v1")
+                await ask(vendor_client, "http://vendor.invalid/v1")
         else:
-            assert await ask(asking, "http://vendor.invalid/v1") == b"proxy"
+            assert await ask(vendor_client, "http://vendor.invalid/v1") == b"proxy"
     assert lines == ([] if bypassed else [b"POST http://vendor.invalid/v1 HTTP/1.1\r\n"])
 
 

@@ -1,4 +1,4 @@
-"""Spans on the wire to an X-Ray daemon, each case in an interpreter of its own: the SDK is global."""
+"""Spans sent to an X-Ray daemon, each case in a separate interpreter, since the SDK is global."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ TRACE_ID, SEGMENT_ID = "1-6920f0a1-3f5c7d9e1b2a4c6d8e0f1a2b", "53995c3f42cd8ad8"
 SAMPLED = f"Root={TRACE_ID};Parent={SEGMENT_ID};Sampled=1"
 BEGINNING = """
 import os, sys
-from vectorforge.aws.observability import XRayTracer
+from vectorforge.aws.tracing import XRayTracer
 tracer = XRayTracer("query")
 """
 
@@ -27,7 +27,7 @@ def daemon() -> Iterator[XRayDaemon]:
 
 
 def run(daemon: XRayDaemon, code: str, **environment: str) -> list[dict[str, Any]]:
-    """The documents that this code sends."""
+    """Return the documents that this code sends."""
     subprocess.run(
         [sys.executable, "-W", "error", "-c", BEGINNING + code],
         env={

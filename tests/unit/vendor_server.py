@@ -1,4 +1,4 @@
-"""A vendor's server on a real socket, and a client with exchangeable credentials."""
+"""A vendor's server on a real socket, and a client with rotatable credentials."""
 
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -15,7 +15,7 @@ OLD, NEW = SecretStr("old-canary"), SecretStr("new-canary")
 
 
 class Exchangeable:
-    """Credentials in the hands of a test."""
+    """Credentials controlled by a test."""
 
     origin = KeyOrigin.SECRET
 
@@ -36,7 +36,7 @@ class Exchangeable:
 class Vendor(NamedTuple):
     url: str
     headers: list[dict[str, str]]
-    """Of each request, names in lower case."""
+    """Headers of each request, names in lower case."""
     connections: set[object]
 
 
@@ -47,7 +47,7 @@ async def vendor(
     key: SecretStr | None = None,
     tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[Vendor]:
-    """A server that says {"ok": true}, or that the key is wrong, quoting it."""
+    """Start a server that answers {"ok": true}, or quotes a wrong key in an error."""
     headers: list[dict[str, str]] = []
     connections: set[object] = set()
 
@@ -80,7 +80,7 @@ async def client(credentials: Exchangeable | None = None) -> AsyncIterator[Vendo
         await opened.aclose()
 
 
-async def ask(asking: VendorClient, url: str) -> bytes:
-    async with aclosing(await asking.post(url, {})) as response:
+async def ask(vendor_client: VendorClient, url: str) -> bytes:
+    async with aclosing(await vendor_client.post(url, {})) as response:
         body: bytes = await response.read()
         return body

@@ -6,10 +6,10 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field, SerializeAsAny
 
-from vectorforge.api.schemas import Body
+from vectorforge.api.schemas import Body, Locations, LocationText
 from vectorforge.pipeline.presets import accuracy_indicators
 from vectorforge.pipeline.types import CitationVerdict, QueryResult, SourceCitation
-from vectorforge.types import ScanReason, SearchMode
+from vectorforge.types import Location, ScanReason, SearchMode, location_text
 
 SCAN = "`exact`: all matching passages were compared; `index`: approximate index; null: unknown."
 SCAN_REASON = (
@@ -68,9 +68,7 @@ def quality_of(result: QueryResult) -> Quality | None:
 class FunnelBody(Body):
     """Chunks left by each step; candidates = below_min_score + dropped_by_budget + used."""
 
-    matched: int | None = Field(
-        description="Passages that match collection, profile and filters; null: no search was made."
-    )
+    matched: int | None = Field(description="Matches of collection, profile and filters; null: no search.")
     matched_is_at_least: bool = Field(description="Counting stopped at `matched`: there are more.")
     candidates: int = Field(description="Nearest of them, as many as requested.")
     below_min_score: int = Field(description="Candidates below the minimum score.")
@@ -149,12 +147,42 @@ class SourceBody(Body):
     truncated: bool
     start_offset: int
     end_offset: int
+    locations: Locations
+    location_text: LocationText
+    link: str = Field(description="Page that shows the document with the passage highlighted, for people.")
     text: str
 
 
 def numbered_sources(sources: Sequence[SourceCitation]) -> list[SourceBody]:
     """Return the bodies of the sources in the order of their labels."""
-    return [SourceBody.of(source, number=number) for number, source in enumerate(sources, start=1)]
+    return [
+        SourceBody.of(source, number=number, link=_source_page(source))
+        for number, source in enumerate(sources, start=1)
+    ]
+
+
+def link_to(source: SourceCitation, locations: Sequence[Location], base_url: str | None = None) -> str | None:
+    """Return the address that links to a source open; no other function chooses one.
+
+    Args:
+        source: The source. A web address is the link; any other source is shown by this server's source page.
+        locations: Where to open a web address: at the first page (``#page=12``, RFC 8118).
+        base_url: This server, without a final slash; None: only web addresses have a link.
+    """
+    url = source.source_url
+    if not url:
+        return base_url and f"{base_url}{_source_page(source)}"
+    page = next((location["page"] for location in locations if "page" in location), None)
+    return f"{url}#page={page}" if page and "#" not in url else url
+
+
+def _source_page(source: SourceCitation) -> str:
+    return f"/source?chunk={source.chunk_id}"
+
+
+def title_of(source: SourceCitation, locations: Sequence[Location]) -> str:
+    """Return the title of a source, or its name, with the locations: "Handbook, p. 12"."""
+    return ", ".join(filter(None, [source.title or source.document_source, location_text(locations)]))
 
 
 class CitationBody(Body):
@@ -168,6 +196,13 @@ class CitationBody(Body):
     verdict: CitationVerdict = Field(
         description="`supported` if the passage has the numbers and names of the citing sentence."
     )
+    start_offset: int = Field(
+        description="Offset in the document's text of the sentence that the answer rests on; of the passage "
+        "if that is unclear."
+    )
+    end_offset: int
+    locations: Locations
+    location_text: LocationText
 
 
 class Structured(Body):
@@ -176,9 +211,7 @@ class Structured(Body):
     examples: list[str] = Field(description="Code examples.")
     sources: list[str] = Field(description="Sources named by the model, limited to those in the prompt.")
     dropped_sources: int = Field(description="Sources named by the model that are not in the prompt.")
-    confidence: Literal["high", "medium", "low"] = Field(
-        description="As stated by the model; low if it states none."
-    )
+    confidence: Literal["high", "medium", "low"] = Field(description="As stated by the model, else low.")
 
     @classmethod
     def of(cls, source: Any, /, **given: Any) -> Self:
@@ -186,6 +219,11 @@ class Structured(Body):
         return super().of(
             source, sources=source.source_urls, dropped_sources=source.dropped_source_urls, **given
         )
+
+
+def is_extractive(result: QueryResult) -> bool:
+    """Return True if the answer quotes the documents."""
+    return result.llm_response is not None and bool(result.llm_response.metadata.get("extractive"))
 
 
 _DERIVED: Mapping[str, Callable[[QueryResult], Any]] = {
@@ -197,6 +235,7 @@ _DERIVED: Mapping[str, Callable[[QueryResult], Any]] = {
     "structured": lambda result: result.structured and Structured.of(result.structured),
     "provider": lambda result: result.llm_response and result.llm_response.provider,
     "model": lambda result: result.llm_response and result.llm_response.model,
+    "extractive": is_extractive,
 }
 """Fields of answers that are no attributes of ``QueryResult``."""
 
@@ -212,9 +251,7 @@ class AnswerDetails(Body):
     quality: SerializeAsAny[Quality] | None
     funnel: FunnelBody
     cost_usd: float | None = Field(description="Null if the price list does not have the model.")
-    dropped_parameters: list[str] = Field(
-        description="Parameters that the model does not support and the request therefore omitted."
-    )
+    dropped_parameters: list[str] = Field(description="Omitted, since the model does not support them.")
 
     @classmethod
     def of(cls, source: Any, /, **given: Any) -> Self:
@@ -240,6 +277,7 @@ class ContextEntry(Body):
     index: int
     start_offset: int
     end_offset: int
+    locations: Locations
     metadata: dict[str, Any]
     label: str | None = Field(description="Label in the prompt; null if the passage is not in the prompt.")
 
@@ -249,11 +287,35 @@ class ContextEntry(Body):
         return super().of(source.chunk, **retrieved_fields(source), **given)
 
 
-def retrieved_fields(found: Any) -> dict[str, Any]:
+def retrieved_fields(retrieved: Any) -> dict[str, Any]:
     """Return the fields of a ``RetrievedChunk`` that its chunk does not have under the same name."""
     return {
-        "chunk_id": found.chunk.id,
-        "source": found.document_source,
-        "title": found.document_title,
-        "score": found.score,
+        "chunk_id": retrieved.chunk.id,
+        "source": retrieved.document_source,
+        "title": retrieved.document_title,
+        "score": retrieved.score,
     }
+
+
+class DryRunResponse(Body):
+    """The request for the model and its cost; no model was called and nothing was logged."""
+
+    dry_run: Literal[True] = True
+    query: str
+    provider: str
+    model: str | None
+    request: dict[str, Any] | None = Field(description="Body of the request to the vendor; null without one.")
+    request_sha256: str | None = Field(description="Of the body as compact JSON with sorted keys, in UTF-8.")
+    prompt_tokens: int = Field(description="Estimated; the vendor may count a few more for its format.")
+    max_completion_tokens: int
+    prompt_cost_usd: float | None = Field(description="Null if the price list does not have the model.")
+    max_cost_usd: float | None = Field(description="Including the longest answer allowed.")
+    context_tokens: int
+    history_messages: int = Field(description="Earlier messages of the conversation in the prompt.")
+    sources: list[SourceBody]
+    used_chunk_ids: list[UUID]
+
+    @classmethod
+    def of(cls, source: Any, /, **given: Any) -> Self:
+        """Return the body of a ``DryRun``."""
+        return super().of(source, sources=numbered_sources(source.sources), **given)

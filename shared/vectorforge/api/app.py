@@ -12,20 +12,44 @@ from fastapi import FastAPI, Request
 from starlette.middleware.cors import CORSMiddleware
 
 from vectorforge import __version__
-from vectorforge.api.identity.authenticator import Authenticator
+from vectorforge.api.identity.authenticator import Authentication, Authenticator
 from vectorforge.api.identity.front_doors import StoredGatewayKeys
 from vectorforge.api.identity.issued_keys import IssuedKeys
-from vectorforge.api.middleware.context import RequestContext, RequestMetrics
-from vectorforge.api.middleware.guards import Authentication, BodyLimit, LocalGuard, OriginCheck, cors_options
-from vectorforge.api.middleware.limits import LazyStartup, ReadingPace, TimeLimit
+from vectorforge.api.middleware.context import (
+    LazyStartup,
+    RequestContext,
+    RequestMetrics,
+    RoutersOnDemand,
+    ScopeGuard,
+    TimeLimit,
+)
+from vectorforge.api.middleware.guards import BodyLimit, LocalGuard, OriginCheck, ReadingPace
 from vectorforge.api.problems import install_problem_handlers
-from vectorforge.api.routers import Routers, RoutersOnDemand, ScopeGuard
-from vectorforge.api.streaming.client_stream import PING_INTERVAL_S
-from vectorforge.db.repositories.api_key_repo import FoundApiKey, find_api_key
-from vectorforge.errors import NotConfiguredError
+from vectorforge.api.routers import Routers
+from vectorforge.config import ServerSettings
+from vectorforge.config.access import ANY_ORIGIN, origins_pattern
+from vectorforge.db.repositories.api_key_repo import ActiveApiKey, find_api_key
+from vectorforge.errors import ConfigurationError, NotConfiguredError
 
 if TYPE_CHECKING:
     from vectorforge.bootstrap import Application
+
+PING_INTERVAL_S = 15.0
+"""Silence after which a comment is sent, as the specification of server-sent events suggests."""
+
+_CORS_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+_EXPOSED_HEADERS = (
+    "X-Request-Id",
+    "Retry-After",
+    "RateLimit",
+    "RateLimit-Policy",
+    "Idempotent-Replayed",
+    "Location",
+    "WWW-Authenticate",
+)
+"""Response headers that scripts may read in addition to those of the standard."""
+_PREFLIGHT_AGE_S = 7200
+"""Seconds for which a browser may reuse a preflight response; Chromium's maximum."""
 
 
 def create_app(
@@ -91,12 +115,41 @@ def create_app(
     return app
 
 
+def cors_options(server: ServerSettings) -> dict[str, Any]:
+    """Return the arguments of Starlette's ``CORSMiddleware``; empty without ``VECTORFORGE_CORS_ORIGINS``.
+
+    Any request header is allowed, since SDKs send their own. Only listed origins may send credentials.
+
+    Raises:
+        ConfigurationError: All origins are allowed on a server without authentication.
+    """
+    origins = server.cors_origins
+    if not origins:
+        return {}
+    any_origin = ANY_ORIGIN in origins
+    if any_origin and server.auth == "local":
+        raise ConfigurationError(
+            "VECTORFORGE_CORS_ORIGINS=* needs VECTORFORGE_AUTH=api_key: without a login every web page could "
+            "read and change the documents. List the origins of your pages instead."
+        )
+    return {
+        "allow_origins": (ANY_ORIGIN,) if any_origin else (),
+        "allow_origin_regex": None if any_origin else origins_pattern(origins),
+        "allow_credentials": not any_origin,
+        "allow_methods": _CORS_METHODS,
+        "allow_headers": ("*",),
+        "allow_private_network": True,
+        "expose_headers": _EXPOSED_HEADERS,
+        "max_age": _PREFLIGHT_AGE_S,
+    }
+
+
 def _key_look_up(
     application: "Application", open_on_demand: bool
-) -> Callable[[bytes], Awaitable[FoundApiKey | None]]:
+) -> Callable[[bytes], Awaitable[ActiveApiKey | None]]:
     opening = asyncio.Lock()
 
-    async def look_up(digest: bytes) -> FoundApiKey | None:
+    async def look_up(digest: bytes) -> ActiveApiKey | None:
         if open_on_demand:  # a key is the first that needs the database
             async with opening:
                 await application.open()
@@ -134,9 +187,6 @@ def _openapi() -> dict[str, Any]:
     return document()
 
 
-_METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
-
-
 def create_unconfigured_app(error: NotConfiguredError) -> FastAPI:
     """Return an app that answers `/health` with 200, and 503 with this error elsewhere.
 
@@ -159,7 +209,7 @@ def create_unconfigured_app(error: NotConfiguredError) -> FastAPI:
         )
         return HealthResponse(status="degraded", version=__version__, components=[missing])
 
-    @app.api_route("/{path:path}", methods=_METHODS)
+    @app.api_route("/{path:path}", methods=[*_CORS_METHODS, "OPTIONS"])
     async def refuse(request: Request, path: str) -> None:
         """Answer 503.
 

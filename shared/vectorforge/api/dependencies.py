@@ -1,20 +1,21 @@
 """Parameters of routes: the application, the tenant's services, page limits, and checks against settings."""
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from fastapi import Depends, Query, Request, Security
 from fastapi.security import APIKeyHeader, HTTPBearer
 
-from vectorforge.api.middleware.limits import LAMBDA_MARGIN_S, invocation_time_s
-from vectorforge.api.request_state import RequestState
+from vectorforge.api.request_state import RequestState, invocation_time_s
 from vectorforge.api.schemas import MAX_OFFSET, MAX_PAGE, MAX_PARTS
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.deadline import Deadline
-from vectorforge.errors import AuthenticationError, InvalidInputError
+from vectorforge.errors import AuthenticationError, InvalidInputError, NotFoundError
 from vectorforge.types import Principal
 
-# For the OpenAPI document only: ``middleware.guards.Authentication`` decides before the body is read.
+T = TypeVar("T")
+
+# For the OpenAPI document only: ``identity.authenticator.Authentication`` decides before the body is read.
 _BEARER = HTTPBearer(auto_error=False, scheme_name="bearer", description="An API key or an access token.")
 _API_KEY = APIKeyHeader(name="X-Api-Key", auto_error=False, scheme_name="api_key", description="An API key.")
 
@@ -87,6 +88,17 @@ PartsLimit = Annotated[int, Query(ge=1, le=MAX_PARTS, description="Rows to retur
 Offset = Annotated[int, Query(ge=0, le=MAX_OFFSET, description="Rows to skip.")]
 
 
+def existing(value: T | None, kind: str, id_: object) -> T:
+    """Return the object of a look-up.
+
+    Raises:
+        NotFoundError: There is none.
+    """
+    if value is None:
+        raise NotFoundError(f"{kind} {id_} not found")
+    return value
+
+
 def check_provider(field: str, name: str | None, available: Sequence[str]) -> None:
     """Check that a provider is configured.
 
@@ -108,9 +120,14 @@ def check_at_most(field: str, value: int, limit: int) -> None:
         raise InvalidInputError(f"{field} must be at most {limit}.", field=field)
 
 
-def deadline_of(request: Request, application: Application) -> Deadline:
+LAMBDA_MARGIN_S = 2.0
+"""Seconds of an invocation that a query reserves for ending its answer and logging it."""
+
+
+def deadline_of(request: Request) -> Deadline:
     """Return the time limit from the request's arrival, on Lambda cut to the rest of the invocation."""
-    at = RequestState.of(request.scope).arrived_at + application.config.query.query_timeout_s
+    timeout_s = application_of(request).config.query.query_timeout_s
+    at = RequestState.of(request.scope).arrived_at + timeout_s
     left_s = invocation_time_s(request.scope)
     if left_s is not None:
         at = min(at, Deadline.after(left_s - LAMBDA_MARGIN_S).at)

@@ -10,6 +10,7 @@ from vectorforge.api.answers import (
     AnswerDetails,
     CitationBody,
     DocRagQuality,
+    DryRunResponse,
     RetrievalStats,
     SourceBody,
     Structured,
@@ -17,37 +18,26 @@ from vectorforge.api.answers import (
     numbered_sources,
 )
 from vectorforge.api.dependencies import ApplicationDep, Tenant
-from vectorforge.api.query_bodies import (
+from vectorforge.api.error_schemas import ANSWER_PROBLEMS
+from vectorforge.api.querying import QueryRoute, SurfaceQuery, check_config, requested_collection
+from vectorforge.api.schemas import (
     ALLOW_UNGROUNDED,
+    MAX_QUERY_CHARS,
     NO_SETTINGS,
+    CollectionReference,
     ConversationReference,
     DryRunFlag,
-    DryRunResponse,
-    ResumableFlag,
-    Rewrite,
-    Temperature,
-    VariantReference,
-    given,
-)
-from vectorforge.api.query_route import QueryRoute
-from vectorforge.api.querying import (
-    answer_as_stream,
-    answer_dry,
-    answer_whole,
-    check_config,
-    is_extractive,
-    requested_collection,
-)
-from vectorforge.api.schemas import (
-    ANSWER_PROBLEMS,
-    MAX_QUERY_CHARS,
-    CollectionReference,
     Filters,
     ModelName,
     ProfileId,
     ProviderName,
     RequestBody,
+    ResumableFlag,
+    Rewrite,
     SearchModeName,
+    Temperature,
+    VariantReference,
+    given,
 )
 from vectorforge.api.streaming.sse import event_stream_content
 from vectorforge.pipeline.presets import DEFAULT_COLLECTION, DOCRAG, history_of
@@ -71,14 +61,10 @@ class DocRagQueryRequest(RequestBody):
 
     query: str = Field(max_length=MAX_QUERY_CHARS)
     conversation_history: Annotated[list[Exchange], Field(max_length=MAX_EXCHANGES)] | None = Field(
-        default=None,
-        description="Oldest first. The model sees the last three, of each answer the first 200 characters.",
+        default=None, description="Oldest first; the last three are used, 200 characters of each answer."
     )
     n_results: int = Field(default=5, ge=1, description="Passages to retrieve; max_top_k at most.")
-    min_score: float | None = Field(
-        default=None,
-        description="Chunks that score less are dropped, which retrieval_stats counts; null drops none.",
-    )
+    min_score: float | None = Field(default=None, description="Minimum score of a passage; null: none.")
     filters: Filters | None = None
     temperature: Temperature | None = 0.3
     max_tokens: int = Field(default=1000, ge=1)
@@ -117,9 +103,7 @@ class DocRagQueryResponse(AnswerDetails):
     examples: list[str] = Field(description="Code examples.")
     sources: list[str] = Field(description="Sources named by the model, limited to those in the prompt.")
     dropped_sources: int = Field(description="Sources named by the model that are not in the prompt.")
-    confidence: Literal["high", "medium", "low"] = Field(
-        description="As stated by the model; low if it states none."
-    )
+    confidence: Literal["high", "medium", "low"] = Field(description="As stated by the model, else low.")
     response_time: float = Field(description="Seconds.")
     passages: list[SourceBody] = Field(description="Passages in the prompt, best first.")
     citations: list[CitationBody]
@@ -131,9 +115,7 @@ class DocRagQueryResponse(AnswerDetails):
     retrieval_stats: RetrievalStats
     finish_reason: str
     outcome: str
-    error: Literal["service_unavailable"] | None = Field(
-        description="No model is available: fixed answer, and `degraded` ends with `template`."
-    )
+    error: Literal["service_unavailable"] | None = Field(description="No model is available: fixed answer.")
 
     @classmethod
     def of(cls, source: Any, /, **given: Any) -> Self:
@@ -171,11 +153,7 @@ async def docrag_query(
     config = body.config(tenant.choose_variant(body.variant, body.conversation_id))
     check_config(application, config, {"top_k": "n_results", "llm_provider": "provider"})
     collection = requested_collection(application, body.collection, preferred=DEFAULT_COLLECTION)
+    query = SurfaceQuery(request, body.query, collection, config)
     if body.dry_run:
-        return await answer_dry(request, application, tenant, body.query, collection, config)
-    if body.stream:
-        return await answer_as_stream(
-            request, application, tenant, body.query, collection, config, resumable=body.resumable
-        )
-    result = await answer_whole(request, application, tenant, body.query, collection, config)
-    return DocRagQueryResponse.of(result, extractive=is_extractive(result))
+        return await query.dry_run()
+    return await query.answer(DocRagQueryResponse.of, stream=body.stream, resumable=body.resumable)

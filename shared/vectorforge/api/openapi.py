@@ -12,11 +12,10 @@ from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from vectorforge import __version__
-from vectorforge.api.identity.route_scopes import required_scope
 from vectorforge.api.native.document_schemas import DocumentsRequest
 from vectorforge.api.problems import PROBLEM_MEDIA_TYPE
-from vectorforge.api.query_route import QueryRoute
-from vectorforge.api.request_state import is_openai_path
+from vectorforge.api.querying import QueryRoute
+from vectorforge.api.request_state import is_openai_path, required_scope
 from vectorforge.api.routers import Routers
 from vectorforge.api.streaming.sse import EVENT_DATA
 
@@ -52,13 +51,13 @@ def create_routes() -> FastAPI:
 def document() -> dict[str, Any]:
     """Return the document of all routes: FastAPI's, with problem documents and event data."""
     app = create_routes()
-    found = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+    schema = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
     query_paths = {
         context.path
         for context in iter_route_contexts(app.routes)
         if isinstance(context.original_route, QueryRoute)
     }
-    for path, operations in found["paths"].items():
+    for path, operations in schema["paths"].items():
         for method, operation in operations.items():
             if scope := required_scope(method.upper(), path):
                 operation["x-required-scope"] = scope.value
@@ -68,8 +67,8 @@ def document() -> dict[str, Any]:
             if path in query_paths and method == "post":
                 operation.setdefault("parameters", []).append(_IDEMPOTENCY_KEY)
                 operation["responses"]["200"]["headers"] = {"Idempotent-Replayed": _REPLAYED}
-    found["components"]["schemas"].update(_more_schemas())
-    return found
+    schema["components"]["schemas"].update(_more_schemas())
+    return schema
 
 
 def _name_problem_media_type(responses: dict[str, Any]) -> None:

@@ -16,9 +16,8 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from vectorforge.api.openai_errors import openai_error, openai_status
+from vectorforge.api.error_schemas import FieldProblem, Problem, openai_error, openai_status
 from vectorforge.api.request_state import RequestState
-from vectorforge.api.schemas import FieldProblem, Problem
 from vectorforge.errors import (
     AnsweringModelNotFoundError,
     AnswerStreamLostError,
@@ -45,6 +44,7 @@ from vectorforge.errors import (
     LLMError,
     LLMRateLimitError,
     LLMTimeoutError,
+    NotDeployedError,
     NotFoundError,
     RetrievalError,
     VectorForgeError,
@@ -81,6 +81,7 @@ STATUS_OF: Mapping[type[VectorForgeError], int] = {
     DeadlineExceededError: 504,
     EmbeddingTimeoutError: 504,
     LLMTimeoutError: 504,
+    NotDeployedError: 501,
     VectorForgeError: 500,
 }
 """The most specific class of an error decides."""
@@ -121,14 +122,22 @@ def problem_of(error: Exception, *, request_id: str, prefix: str = "") -> Proble
         error = VectorForgeError(_INTERNAL_DETAIL)
     status = status_of(error)
     detail = _INTERNAL_DETAIL if status == 500 else error.message
+    title = (type(error).__doc__ or "").strip().splitlines()[0]
+    detail = f"{prefix}{detail}" if status >= 500 else detail
+    return _problem(error.code, title, status, detail, request_id, _own_field_problem(error))
+
+
+def _problem(
+    code: str, title: str, status: int, detail: str, request_id: str, errors: list[FieldProblem] | None = None
+) -> Problem:
     return Problem(
-        type=f"urn:vectorforge:problem:{error.code}",
-        title=(type(error).__doc__ or "").strip().splitlines()[0],
+        type=f"urn:vectorforge:problem:{code}",
+        title=title,
         status=status,
-        detail=f"{prefix}{detail}" if status >= 500 else detail,
-        code=error.code,
+        detail=detail,
+        code=code,
         request_id=request_id,
-        errors=_own_field_problem(error),
+        errors=errors,
     )
 
 
@@ -185,15 +194,7 @@ def http_problem(
     """Return a problem of the protocol itself, such as an unknown route or a body that is too large."""
     code = code or _HTTP_CODES.get(status, "http_error")
     title = code.replace("_", " ").capitalize()
-    problem = Problem(
-        type=f"urn:vectorforge:problem:{code}",
-        title=title,
-        status=status,
-        detail=detail,
-        code=code,
-        request_id=state.request_id,
-    )
-    return problem_response(problem, state, headers)
+    return problem_response(_problem(code, title, status, detail, state.request_id), state, headers)
 
 
 def route_not_found(state: RequestState) -> JSONResponse:
@@ -216,14 +217,14 @@ def install_problem_handlers(app: FastAPI) -> None:
 
     async def validation(request: Request, exc: Exception) -> JSONResponse:
         assert isinstance(exc, RequestValidationError)  # noqa: S101 - registered for this class only, below
-        state, found = RequestState.of(request.scope), exc.errors()
-        if found[0]["type"] == "json_invalid":
-            detail = f"The body is not valid JSON: error at character {found[0]['loc'][-1]}."
+        state, errors = RequestState.of(request.scope), exc.errors()
+        if errors[0]["type"] == "json_invalid":
+            detail = f"The body is not valid JSON: error at character {errors[0]['loc'][-1]}."
             return http_problem(400, detail, state=state)
         if isinstance(exc.body, bytes):  # FastAPI leaves a body unread that is not declared as JSON
             detail = "Send the body as JSON, with Content-Type: application/json."
             return http_problem(415, detail, state=state)
-        return problem_response(_validation_problem(found, state.request_id), state)
+        return problem_response(_validation_problem(errors, state.request_id), state)
 
     app.add_exception_handler(VectorForgeError, own)
     app.add_exception_handler(HTTPException, http)
@@ -244,15 +245,8 @@ def _validation_problem(errors: Sequence[Mapping[str, Any]], request_id: str) ->
     fields = [_field_problem(error) for error in errors[:_MAX_FIELD_PROBLEMS]]
     named = "; ".join(f"{f.field}: {f.message}" for f in fields[:3])
     more = f" (and {len(errors) - 3} more)" if len(errors) > 3 else ""
-    return Problem(
-        type="urn:vectorforge:problem:invalid_input",
-        title="A value given by the caller is not usable.",
-        status=422,
-        detail=f"{named}{more}",
-        code="invalid_input",
-        request_id=request_id,
-        errors=fields,
-    )
+    title = "A value given by the caller is not usable."
+    return _problem("invalid_input", title, 422, f"{named}{more}", request_id, fields)
 
 
 def _field_problem(error: Mapping[str, Any]) -> FieldProblem:

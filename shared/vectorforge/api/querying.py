@@ -1,27 +1,30 @@
-"""Query handling shared by the API surfaces: check, begin, answer whole or as a stream."""
+"""Query handling shared by the API surfaces: routes, checks, and answers, whole, streamed or as a dry run."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import replace
-from typing import TYPE_CHECKING
+import json
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from fastapi import Request, Response
+from fastapi.routing import APIRoute
+from pydantic import BaseModel
 
-from vectorforge.api.dependencies import check_at_most, check_provider, deadline_of
-from vectorforge.api.query_bodies import DryRunResponse
-from vectorforge.api.request_state import STORED_RESPONSE_KEY, RequestState
-from vectorforge.api.streaming.answer_buffer import AnswerBuffer
-from vectorforge.api.streaming.client_stream import cancelled_on_disconnect
-from vectorforge.api.streaming.sse import EventEncoder
-from vectorforge.api.streaming.stream import (
-    OpenedQuery,
-    QueryEventEncoder,
-    QueryEventResponse,
-    ResumableQueryResponse,
+from vectorforge.api.answers import DryRunResponse
+from vectorforge.api.dependencies import (
+    application_of,
+    check_at_most,
+    check_provider,
+    deadline_of,
+    tenant_services_of,
 )
+from vectorforge.api.request_state import STORED_RESPONSE_KEY, RequestState
+from vectorforge.api.streaming.sse import EventEncoder, QueryEventEncoder
+from vectorforge.api.streaming.stream import OpenedQuery, QueryEventResponse, cancelled_on_disconnect
 from vectorforge.bootstrap import Application, TenantServices
-from vectorforge.deadline import Deadline
+from vectorforge.deadline import Deadline, off_event_loop
 from vectorforge.errors import DeadlineExceededError, NotFoundError
 from vectorforge.pipeline.stopping import StopSignal
 from vectorforge.pipeline.types import QueryConfig, QueryResult
@@ -32,24 +35,53 @@ from vectorforge.vectorstore.filters.parse import parse
 if TYPE_CHECKING:  # loaded by the first request with a key
     from vectorforge.api.streaming.stored_response import StoredResponse
 
+T = TypeVar("T")
 
-async def find_requested_collection(
-    application: Application, tenant: TenantServices, requested: str | None
+
+class QueryRoute(APIRoute):
+    """Route that answers a request with an ``Idempotency-Key`` once, except for a dry run.
+
+    The handler has a parameter ``body``, a model in JSON.
+    """
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the function that answers a request."""
+        answer = super().get_route_handler()
+        model: type[BaseModel] = get_type_hints(self.endpoint)["body"]
+
+        async def handle(request: Request) -> Response:
+            body = await request.body()  # here, since FastAPI makes a 400 of a disconnect
+            media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+            if "idempotency-key" not in request.headers or media_type != "application/json":
+                return await answer(request)
+            from vectorforge.api.streaming.idempotency import IdempotentResponse, key_of
+
+            try:
+                query = model.model_validate(json.loads(body))
+            except (ValueError, RecursionError):  # FastAPI describes the error
+                return await answer(request)
+            if getattr(query, "dry_run", False):  # costs nothing, so it is not stored
+                key_of(request.headers)
+                return await answer(request)
+            return IdempotentResponse(request, body, answer)
+
+        return handle
+
+
+async def find_collection(
+    application: Application, tenant: TenantServices, choice: CollectionChoice
 ) -> Collection:
-    """Return the collection that a request names, else the tenant's default one.
+    """Return the collection of a choice.
 
     Raises:
-        NotFoundError: It does not exist; for the default one the message explains how to create it.
+        NotFoundError: None of its names exists; for the default collection the message says how to create it.
         DeadlineExceededError: The database did not answer within the time limit of a query.
     """
-    name = application.config.query.default_collection
     async with query_time_limit(application):
-        if requested is not None:
-            return await tenant.find_collection(requested)
-        collection = await tenant.collections.find_by_name(name)
-    if collection is None:
-        raise _no_default_collection(name)
-    return collection
+        for name in choice.names:
+            with suppress(NotFoundError):
+                return await tenant.find_collection(name)
+    raise choice.not_found()
 
 
 def requested_collection(
@@ -60,7 +92,12 @@ def requested_collection(
         return CollectionChoice((name,))
     default = application.config.query.default_collection
     names = (default,) if preferred is None else (preferred, default)
-    return CollectionChoice(names, _no_default_collection(default))
+    missing = partial(
+        NotFoundError,
+        f"The default collection {default!r} does not exist yet. Create it with POST /v1/collections and "
+        "add documents with POST /v1/collections/{id}/documents, or run `vectorforge ingest <files>`.",
+    )
+    return CollectionChoice(names, missing)
 
 
 @asynccontextmanager
@@ -80,13 +117,6 @@ async def query_time_limit(application: Application, deadline: Deadline | None =
             yield
     except TimeoutError as exc:
         raise DeadlineExceededError from exc
-
-
-def _no_default_collection(name: str) -> NotFoundError:
-    return NotFoundError(
-        f"The default collection {name!r} does not exist yet. Create it with POST /v1/collections and "
-        "add documents with POST /v1/collections/{id}/documents, or run `vectorforge ingest <files>`."
-    )
 
 
 def check_config(application: Application, config: QueryConfig, names: Mapping[str, str]) -> None:
@@ -113,123 +143,111 @@ def check_config(application: Application, config: QueryConfig, names: Mapping[s
     )
 
 
-def is_extractive(result: QueryResult) -> bool:
-    """Return True if the answer quotes the documents."""
-    return result.llm_response is not None and bool(result.llm_response.metadata.get("extractive"))
+@dataclass(frozen=True, slots=True)
+class SurfaceQuery:
+    """A query that an API surface has read from a request; ``Cache-Control: no-cache`` bypasses the cache."""
 
+    request: Request
+    text: str
+    collection: Collection | CollectionChoice
+    config: QueryConfig
 
-async def answer_whole(
-    request: Request,
-    application: Application,
-    tenant: TenantServices,
-    query: str,
-    collection: Collection | CollectionChoice,
-    config: QueryConfig,
-) -> QueryResult:
-    """Return the complete answer; a disconnect stops the model.
+    async def answer(
+        self,
+        encode_whole: Callable[[QueryResult], T],
+        *,
+        stream: bool | None,
+        encoder: QueryEventEncoder | None = None,
+        with_sources: bool = True,
+        resumable: bool = False,
+    ) -> Response | T:
+        """Return the answer, whole or as server-sent events; a disconnect stops the model.
 
-    ``Cache-Control: no-cache`` bypasses the cache.
+        Args:
+            encode_whole: Makes the response of a whole answer.
+            stream: True for events; the response returns when the search has ended.
+            encoder: Encoder of the events; None for the native format.
+            with_sources: False leaves the chunks out of native events.
+            resumable: True stores native events for a client that reconnects (docs/use/streams.md).
 
-    Raises:
-        ClientDisconnect: The client disconnected.
-        VectorForgeError: The query failed.
-    """
-    async with cancelled_on_disconnect(request.receive):
-        return await tenant.query_service.query(
-            query,
-            collection,
-            _with_cache_control(request, config),
-            request_id=RequestState.of(request.scope).query_id,
-            deadline=deadline_of(request, application),
+        Raises:
+            ClientDisconnect: The client disconnected.
+            VectorForgeError: The query failed before its answer began.
+        """
+        if stream:
+            return await self.stream(encoder, with_sources=with_sources, resumable=resumable)
+        async with cancelled_on_disconnect(self.request.receive):
+            result = await self._tenant.query_service.query(
+                self.text,
+                self.collection,
+                self._config,
+                request_id=self._state.query_id,
+                deadline=self._deadline,
+            )
+        return await off_event_loop(len(result.answer), lambda: encode_whole(result))
+
+    async def dry_run(self) -> DryRunResponse:
+        """Return the request that the model would get, which is not sent.
+
+        Raises:
+            VectorForgeError: The search failed, or a model would have to be called first.
+        """
+        service = self._tenant.query_service
+        dry_run = await service.dry_run(self.text, self.collection, self.config, deadline=self._deadline)
+        return DryRunResponse.of(dry_run)
+
+    async def stream(
+        self, encoder: QueryEventEncoder | None, *, with_sources: bool = True, resumable: bool = False
+    ) -> Response:
+        """Return the answer as server-sent events, with the arguments and errors of ``answer``."""
+        request, state, deadline, tenant = self.request, self._state, self._deadline, self._tenant
+        stored: StoredResponse | None = request.scope.get(STORED_RESPONSE_KEY)
+        stop: StopSignal | None = StopSignal() if resumable else None
+        if stored is not None:
+            stop = stored.stop
+        run = await tenant.query_service.begin(
+            self.text, self.collection, self._config, request_id=state.query_id, deadline=deadline, stop=stop
         )
+        events = tenant.query_service.events(run)
+        encoder = encoder or EventEncoder(
+            request_id=state.request_id, problem_prefix=state.problem_prefix, with_sources=with_sources
+        )
+        ping_interval_s: float = request.app.state.ping_interval_s
+        if stored is not None:
+            return await stored.stream(events, encoder, resumable=resumable, ping_interval_s=ping_interval_s)
+        if stop is None:
+            opened = await OpenedQuery.open(events)
+            return QueryEventResponse(opened, encoder, ping_interval_s=ping_interval_s, deadline=deadline)
+        from vectorforge.api.streaming.answer_buffer import AnswerBuffer
+        from vectorforge.api.streaming.stored_response import resumable_response
 
+        settings = application_of(request).config.streams
+        buffer = AnswerBuffer(
+            tenant.answer_streams,
+            state.query_id,
+            stop,
+            deadline=deadline,
+            max_bytes=settings.stream_buffer_bytes,
+            grace_s=settings.resume_grace_s,
+        )
+        return await resumable_response(events, encoder, buffer, ping_interval_s=ping_interval_s)
 
-async def answer_dry(
-    request: Request,
-    application: Application,
-    tenant: TenantServices,
-    query: str,
-    collection: Collection | CollectionChoice,
-    config: QueryConfig,
-) -> DryRunResponse:
-    """Return the request that the model would get, which is not sent.
+    @property
+    def _state(self) -> RequestState:
+        return RequestState.of(self.request.scope)
 
-    Raises:
-        VectorForgeError: The search failed, or a model would have to be called first.
-    """
-    deadline = deadline_of(request, application)
-    return DryRunResponse.of(await tenant.query_service.dry_run(query, collection, config, deadline=deadline))
+    @property
+    def _tenant(self) -> TenantServices:
+        return tenant_services_of(self.request)
 
+    @property
+    def _deadline(self) -> Deadline:
+        return deadline_of(self.request)
 
-async def answer_as_stream(
-    request: Request,
-    application: Application,
-    tenant: TenantServices,
-    query: str,
-    collection: Collection | CollectionChoice,
-    config: QueryConfig,
-    *,
-    with_sources: bool = True,
-    encoder: QueryEventEncoder | None = None,
-    resumable: bool = False,
-) -> Response:
-    """Return the answer as server-sent events when the search has ended.
-
-    ``Cache-Control: no-cache`` bypasses the cache. ``encoder`` replaces our own format; a ``resumable``
-    answer has ours, and is stored for a client that reconnects (docs/use/streams.md), as is any answer
-    with an ``Idempotency-Key``.
-
-    Raises:
-        VectorForgeError: The query failed before its answer began.
-    """
-    state = RequestState.of(request.scope)
-    stored: StoredResponse | None = request.scope.get(STORED_RESPONSE_KEY)
-    stop = StopSignal() if stored is None else stored.stop
-    deadline = deadline_of(request, application)
-    run = await tenant.query_service.begin(
-        query,
-        collection,
-        _with_cache_control(request, config),
-        request_id=state.query_id,
-        deadline=deadline,
-        stop=stop,
-    )
-    events = tenant.query_service.events(run)
-    encoder = encoder or EventEncoder(
-        request_id=state.request_id,
-        problem_prefix=state.problem_prefix,
-        with_sources=with_sources,
-    )
-    ping_interval_s: float = request.app.state.ping_interval_s
-    if stored is not None:
-        return await stored.stream(events, encoder, resumable=resumable, ping_interval_s=ping_interval_s)
-    if not resumable:
-        opened = await OpenedQuery.open(events)
-        return QueryEventResponse(opened, encoder, ping_interval_s=ping_interval_s, deadline=deadline)
-    settings = application.config.streams
-    buffer = AnswerBuffer(
-        tenant.answer_streams,
-        state.query_id,
-        stop,
-        deadline=deadline,
-        max_bytes=settings.stream_buffer_bytes,
-        grace_s=settings.resume_grace_s,
-    )
-    opening = asyncio.create_task(buffer.open())  # while the search, whose events stay in this task, runs
-    try:
-        opened = await OpenedQuery.open(events)
-        is_kept = await opening
-    finally:
-        opening.cancel()
-        await asyncio.wait({opening})
-    if not is_kept:
-        return QueryEventResponse(opened, encoder, ping_interval_s=ping_interval_s, deadline=deadline)
-    return ResumableQueryResponse(opened, encoder, buffer, ping_interval_s=ping_interval_s)
-
-
-def _with_cache_control(request: Request, config: QueryConfig) -> QueryConfig:
-    """Apply ``no-cache`` (RFC 9111, section 5.2.1.4): the answer is generated and stored."""
-    directives = request.headers.get("cache-control", "").lower().split(",")
-    if "no-cache" in (directive.strip() for directive in directives):
-        return replace(config, use_cache=False)
-    return config
+    @property
+    def _config(self) -> QueryConfig:
+        """Settings with ``no-cache`` (RFC 9111, section 5.2.1.4): the answer is generated and stored."""
+        directives = self.request.headers.get("cache-control", "").lower().split(",")
+        if "no-cache" in (directive.strip() for directive in directives):
+            return replace(self.config, use_cache=False)
+        return self.config

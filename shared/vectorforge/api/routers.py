@@ -4,34 +4,27 @@ Most of the cost of importing the API is building pydantic models, and a process
 Lambda function that answers queries starts without the models of the others.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, FastAPI
 from fastapi.routing import iter_route_contexts
-from starlette.routing import BaseRoute, Match
-from starlette.types import ASGIApp, Receive, Scope, Send
 
-from vectorforge.api.identity.route_scopes import PUBLIC_PATHS, required_scope, undeclared
-from vectorforge.api.problems import route_not_found
-from vectorforge.api.request_state import RequestState
-
-if TYPE_CHECKING:
-    from vectorforge.api.query_route import QueryRoute
+from vectorforge.api.request_state import undeclared
 
 ROUTERS: Mapping[str, tuple[str, ...]] = {
-    "vectorforge.api.native.server": ("/", "/health", "/v1/providers", "/statistics"),
+    "vectorforge.api.native.server": ("/", "/health", "/v1/providers", "/statistics", "/source"),
     "vectorforge.api.native.collections": ("/v1/collections",),
     "vectorforge.api.admin.embedding_switch": ("/v1/collections/*/embedding-switch",),
     "vectorforge.api.native.conversations": ("/v1/conversations",),
     "vectorforge.api.native.documents": ("/v1/collections/*/documents", "/v1/documents", "/v1/chunks"),
+    "vectorforge.api.native.originals": ("/v1/documents/*/original", "/v1/documents/*/pages"),
     "vectorforge.api.native.jobs": ("/v1/collections/*/uploads", "/v1/jobs"),
     "vectorforge.api.native.search": ("/v1/search",),
     "vectorforge.api.native.rag": ("/v1/rag", "/v1/collections/*/query"),
     "vectorforge.api.docrag": ("/v1/docrag",),
-    "vectorforge.api.profiles.routes": ("/v1/profiles",),
+    "vectorforge.api.profiles": ("/v1/profiles",),
     "vectorforge.api.native.answer_streams": ("/v1/queries",),
     "vectorforge.api.openai.chat": ("/v1/chat",),
     "vectorforge.api.openai.models": ("/v1/models",),
@@ -39,7 +32,7 @@ ROUTERS: Mapping[str, tuple[str, ...]] = {
     "vectorforge.api.openai.responses": ("/v1/responses",),
     "vectorforge.api.openai.vector_stores": ("/v1/vector_stores",),
     "vectorforge.api.ui_chat.routes": ("/api",),
-    "vectorforge.api.mcp.http": ("/mcp",),
+    "vectorforge.api.mcp.server": ("/mcp",),
     "vectorforge.api.native.queries": ("/v1/queries",),
     "vectorforge.api.admin.erasures": ("/v1/erasures", "/v1/tenant"),
     "vectorforge.api.native.statistics": ("/v1/cache", "/v1/stats", "/metrics"),
@@ -72,10 +65,8 @@ class Routers:
     def __init__(self, app: FastAPI) -> None:
         self._app = app
         self._pending = {name: [_segments(path) for path in paths] for name, paths in ROUTERS.items()}
-        self._seen_paths = set[str]()
+        self.seen_paths = set[str]()
         """Paths whose routers are included."""
-        self.query_routes: dict[str, QueryRoute] = {}
-        """Included query routes whose paths have no parameters, by path."""
 
     def include_all(self) -> None:
         """Include all routers."""
@@ -85,30 +76,23 @@ class Routers:
         """Include the routers of these modules, unless they are included already.
 
         Raises:
-            LookupError: One of their routes declares no scope in ``identity.route_scopes``.
+            LookupError: One of their routes declares no scope in ``request_state``.
         """
-        from vectorforge.api.query_route import QueryRoute  # not needed by a start
-
         for name in names:
             if name in self._pending:
                 router = load_router(name).router
                 _check_scopes(router)
                 self._app.include_router(router)
-                self.query_routes |= {
-                    route.path: route
-                    for route in router.routes
-                    if isinstance(route, QueryRoute) and not route.param_convertors
-                }
                 del self._pending[name]
 
     def include_for(self, path: str) -> None:
         """Include every router that may serve this path."""
-        if path in self._seen_paths or not self._pending:
+        if path in self.seen_paths or not self._pending:
             return
         segments = _segments(path)
         self.include(*(name for name, begins in self._pending.items() if _matches(segments, begins)))
-        if len(self._seen_paths) < _MAX_SEEN_PATHS:
-            self._seen_paths.add(path)
+        if len(self.seen_paths) < _MAX_SEEN_PATHS:
+            self.seen_paths.add(path)
 
 
 def _check_scopes(router: APIRouter) -> None:
@@ -116,58 +100,6 @@ def _check_scopes(router: APIRouter) -> None:
     missing = undeclared((method, route.path or "") for route in routes for method in route.methods or ())
     if missing:
         raise LookupError(f"Routes without a scope: {', '.join(missing)}")
-
-
-class RoutersOnDemand:
-    """Includes routers for authenticated requests, as the innermost ASGI middleware.
-
-    A function that answers queries starts with 0.10 s of CPU for its router instead of 0.97 s for all.
-
-    Args:
-        app: The next app.
-        routers: Routers of the FastAPI app behind it.
-    """
-
-    def __init__(self, app: ASGIApp, *, routers: Routers) -> None:
-        self.app = app
-        self._routers = routers
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        if scope["type"] == "http":
-            path = scope["path"].removeprefix(scope.get("root_path", ""))
-            self._routers.include_for(path)
-            route = self._routers.query_routes.get(path)
-            # The router bypass, see ``QueryRoute.serve``. FastAPI's own telemetry needs its router.
-            if route is not None and scope["method"] == "POST" and scope.get("fastapi.telemetry") is None:
-                await route.serve(scope, receive, send, self.app)
-                return
-        await self.app(scope, receive, send)
-
-
-class ScopeGuard:
-    """Rejects (404) requests to routes that ``identity.route_scopes`` does not declare.
-
-    The two match paths in their own ways, and a difference would be a route that needs no scope.
-
-    Args:
-        app: The next app: the router.
-        routes: Its routes, including later ones.
-    """
-
-    def __init__(self, app: ASGIApp, *, routes: Sequence[BaseRoute]) -> None:
-        self.app = app
-        self._routes = routes
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        if scope["type"] == "http":
-            path = scope["path"].removeprefix(scope.get("root_path", ""))
-            is_declared = path in PUBLIC_PATHS or required_scope(scope["method"], path) is not None
-            if not is_declared and any(route.matches(scope)[0] is Match.FULL for route in self._routes):
-                await route_not_found(RequestState.of(scope))(scope, receive, send)
-                return
-        await self.app(scope, receive, send)
 
 
 def _segments(path: str) -> list[str]:

@@ -1,11 +1,10 @@
-"""Base classes and field types of all bodies, problem documents, and responses that many routes share.
-
-Problem documents follow RFC 9457 (https://www.rfc-editor.org/rfc/rfc9457).
-"""
+"""Base classes and field types of all bodies, and the request fields that all query surfaces share."""
 
 import json
 import math
-from typing import Annotated, Any, Self, TypeVar
+from collections.abc import Set as AbstractSet
+from typing import Annotated, Any, Literal, Self, TypeVar
+from uuid import UUID
 
 from fastapi.exceptions import RequestValidationError
 from pydantic import (
@@ -15,11 +14,13 @@ from pydantic import (
     Field,
     TypeAdapter,
     ValidationError,
+    ValidationInfo,
     model_validator,
 )
 
 from vectorforge.errors import FilterError
-from vectorforge.types import SearchMode
+from vectorforge.pipeline.types import HistoryMessage
+from vectorforge.types import Location, SearchMode
 from vectorforge.vectorstore.validation import MAX_PROFILE_ID
 
 MAX_NAME_CHARS = 200
@@ -29,6 +30,12 @@ MAX_JSON_DEPTH = 16
 MAX_QUERY_CHARS = 100_000
 """Characters of a query as sent; the preprocessor cuts it to ``QuerySettings.max_query_length``."""
 
+MAX_MESSAGES = 100
+MAX_SYSTEM_PROMPT_CHARS = 50_000
+NO_SETTINGS = frozenset({"dry_run", "resumable"})
+"""Fields that do not affect the answer."""
+ALLOW_UNGROUNDED = "If the search fails, a model may answer without passages."
+
 MAX_PAGE = 200
 """Maximum rows of a page."""
 
@@ -36,6 +43,20 @@ MAX_PARTS = 1000
 """Maximum rows of a page of parts: chunks of a document, documents of a job."""
 
 MAX_OFFSET = 1_000_000
+
+
+Locations = Annotated[
+    list[Location],
+    Field(
+        description="Places in the original file, in order: `page` with `rects` (`[x0, y0, x1, y1]` as "
+        "shares of the page, 0 to 1, from its top left corner), `slide`, `sheet` with `range`, or `heading`. "
+        "A passage's also have `offsets`: where the text of each rectangle or row begins, in characters of "
+        "the passage. Empty if unknown."
+    ),
+]
+LocationText = Annotated[
+    str, Field(description="Such as `p. 12`, `slide 3` or `sheet Prices, A2:C9`; empty for headings.")
+]
 
 
 class RequestBody(BaseModel):
@@ -135,53 +156,6 @@ CollectionReference = Annotated[
 ]
 
 
-class FieldProblem(BaseModel):
-    """Error of one field."""
-
-    field: str = Field(description="Name of the field as the caller wrote it; nested names joined by dots.")
-    message: str
-    limit: int | float | None = Field(default=None, description="The bound that was crossed.")
-
-
-class Problem(BaseModel):
-    """An error, as ``application/problem+json``."""
-
-    type: str = Field(description="URN that names the kind of problem.")
-    title: str = Field(description="The kind of problem in words; the same for every occurrence.")
-    status: int = Field(description="The HTTP status.")
-    detail: str = Field(description="What happened this time.")
-    code: str = Field(description="Stable identifier for programs.")
-    request_id: str = Field(description="Names the request in the server's log; also in X-Request-Id.")
-    errors: list[FieldProblem] | None = Field(default=None, description="The fields at fault, at most 20.")
-
-
-_DESCRIPTIONS = {
-    400: "The body is malformed: not JSON, not UTF-8, or not a form.",
-    401: "The credential is missing or invalid.",
-    403: "The credential lacks the required scope.",
-    404: "No object with this id.",
-    409: "The request contradicts what is stored.",
-    413: "The body, or one of its files, is too large.",
-    415: "The media type of the body is not supported.",
-    422: "A value is invalid; `errors` has fields and limits.",
-    429: "A limit of the tenant is reached, or a provider is limiting requests; see Retry-After.",
-    500: "An unexpected failure.",
-    502: "An embedding or language model failed.",
-    503: "The database is not available; see Retry-After.",
-    504: "The deadline was exceeded.",
-}
-
-
-def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return problem documents of these statuses and always 401, 403, 422, 500, 503; 400 with 415."""
-    every = sorted({401, 403, 422, 500, 503, *statuses, *((400,) if 415 in statuses else ())})
-    return {status: {"model": Problem, "description": _DESCRIPTIONS[status]} for status in every}
-
-
-ANSWER_PROBLEMS = problems(404, 409, 413, 415, 429, 502, 504)
-"""Problems of routes that embed and generate."""
-
-
 def nameless_events_content(description: str) -> dict[str, Any]:
     """Return the media type of a stream of unnamed events, whose data ``description`` describes."""
     data = {"type": "string", "description": description}
@@ -206,3 +180,80 @@ def parse_query_filters(kind: TypeAdapter[_T], text: str) -> _T:
             raise FilterError("filters must be a JSON object.", field="filters") from None
         errors = [{**error, "loc": ("query", "filters", *error["loc"])} for error in exc.errors()]
         raise RequestValidationError(errors) from None
+
+
+class ChatMessage(BaseModel):
+    """An earlier message of the conversation."""
+
+    model_config = {"extra": "forbid"}
+
+    role: Literal["user", "assistant", "system"]
+    content: str = Field(max_length=100_000)
+
+
+def _with_placeholder(template: str) -> str:
+    if "{context}" not in template:
+        raise ValueError("must contain {context}")
+    return template
+
+
+def _resumable_streams(value: bool, info: ValidationInfo) -> bool:
+    if value and not info.data.get("stream"):
+        raise ValueError("needs stream: true")
+    return value
+
+
+SystemPrompt = Annotated[str, Field(max_length=MAX_SYSTEM_PROMPT_CHARS), AfterValidator(_with_placeholder)]
+Temperature = Annotated[float, Field(ge=0, le=2)]
+VariantReference = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=64,
+        description="Named set of settings: default, precise, comprehensive or one of the server's. Explicit "
+        "fields of the request override it. Null: the server's traffic split applies, if it has one.",
+    ),
+]
+Messages = Annotated[list[ChatMessage], Field(max_length=MAX_MESSAGES)]
+ConversationReference = Annotated[
+    UUID,
+    Field(
+        description="A stored conversation (`POST /v1/conversations`) instead of messages: its messages are "
+        "part of the prompt, and the finished exchange is added to it."
+    ),
+]
+Rewrite = Annotated[
+    bool,
+    Field(
+        description="Rewrite a follow-up query to be self-contained before searching; the result is "
+        "`rewritten_query`. Costs one more call of the model, and none without a conversation."
+    ),
+]
+DryRunFlag = Annotated[
+    bool,
+    Field(description="Return the request for the model with its tokens and cost, without sending it."),
+]
+ResumableFlag = Annotated[
+    bool,
+    AfterValidator(_resumable_streams),
+    Field(
+        description="With `stream`: store the events for a while, so that a client can resume after a "
+        "disconnect with `GET /v1/queries/{id}/events`; generation continues meanwhile."
+    ),
+]
+"""Must follow the field ``stream``, which it requires."""
+
+
+def given(body: RequestBody, *, but: AbstractSet[str] = frozenset()) -> dict[str, Any]:
+    """Return the explicit settings of a request, which override a variant; omitted fields are left out.
+
+    Args:
+        body: The request.
+        but: Fields that are not settings, besides the query, its messages and the variant.
+    """
+    return body.model_dump(exclude_unset=True, exclude={"query", "messages", "variant", *but})
+
+
+def history(messages: list[ChatMessage] | None) -> tuple[HistoryMessage, ...]:
+    """Return the conversation so far as the pipeline's messages."""
+    return tuple(HistoryMessage(message.role, message.content) for message in messages or ())

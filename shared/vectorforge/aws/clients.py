@@ -3,7 +3,12 @@
 Region, credentials and endpoints come from boto3's own chain; ``AWS_ENDPOINT_URL`` selects an emulator.
 """
 
+import logging
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -104,3 +109,32 @@ class AwsClients:
 def _is_aws_host(endpoint_url: str) -> bool:
     """Return True for an endpoint of S3 in any partition, False for an emulator."""
     return (urlsplit(endpoint_url).hostname or "").startswith(("s3.", "s3-"))
+
+
+def is_temporary(error: Any) -> bool:
+    """Return True for a ``ClientError`` of botocore that may pass: throttling, or a failure of the server."""
+    status: int = error.response["ResponseMetadata"]["HTTPStatusCode"]
+    return status == HTTPStatus.TOO_MANY_REQUESTS or status >= HTTPStatus.INTERNAL_SERVER_ERROR
+
+
+_silent: ContextVar[bool] = ContextVar("a call whose log lines hold secrets", default=False)
+
+
+@contextmanager
+def suppress_logs(*loggers: str) -> Iterator[None]:
+    """Suppress these loggers within the block, at every level; other threads and tasks are not affected.
+
+    Args:
+        loggers: Names, such as "botocore.parsers".
+    """
+    for name in loggers:
+        logging.getLogger(name).addFilter(_passes)  # adding it again does nothing
+    token = _silent.set(True)
+    try:
+        yield
+    finally:
+        _silent.reset(token)
+
+
+def _passes(record: logging.LogRecord) -> bool:
+    return not _silent.get()

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from pydantic import SecretStr
 
-from vectorforge.aws.clients import AwsClients
-from vectorforge.aws.observability import suppress_logs
+from vectorforge.aws.clients import AwsClients, suppress_logs
 from vectorforge.aws.secret_readers import secret_reader
 from vectorforge.config import DatabaseSettings
 from vectorforge.db.login import PasswordSource, check_conninfo, parsed, with_login, with_made_password
@@ -50,10 +49,7 @@ def read_login(secret_id: str, *, setting: str) -> tuple[str, SecretStr]:
     """
     clients = AwsClients(connect_timeout_s=1.0, read_timeout_s=2.0, max_attempts=2)
     try:
-        read = secret_reader(
-            clients, secret_id, max_age_s=1, setting=setting, content="username and password"
-        )
-        fields = read()
+        fields = secret_reader(clients, secret_id, setting=setting, content="username and password")()
     finally:
         clients.close()
     username, password = fields.get("username"), fields.get("password")

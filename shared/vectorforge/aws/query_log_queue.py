@@ -1,16 +1,16 @@
 """Query log sink: SQS, a bucket for records larger than a message, and stdout if both fail.
 
-``vectorforge logs replay`` stores such lines later. A call that timed out may still succeed in its thread: a
-record that arrives twice is stored once.
+``vectorforge logs replay`` stores such lines later. A call that timed out may still succeed: a record that
+arrives twice is stored once.
 """
 
 import asyncio
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TypeVar
 
-from vectorforge.aws.clients import AwsClients
+from vectorforge.aws.clients import AwsClients, is_temporary
 from vectorforge.aws.query_log_record import (
     MAX_RECORD_BYTES,
     Fields,
@@ -23,10 +23,13 @@ from vectorforge.aws.query_log_record import (
     to_json,
 )
 from vectorforge.db.repositories.query_log_repo import QueryLog
+from vectorforge.deadline import off_event_loop
 from vectorforge.errors import InvalidInputError, NotFoundError, ObjectStoreError
 
-_TOO_MANY_REQUESTS = 429
-_SERVER_ERROR = 500
+_OBJECT_S = 5.0
+"""Time limit of reading an object; S3 returns 8 MiB in a fraction of a second."""
+
+_T = TypeVar("_T")
 
 
 class QueryLogOverflow:
@@ -50,16 +53,11 @@ class QueryLogOverflow:
             Exception: An error of botocore.
         """
         pointer = pointer_fields(record)
-        self._clients.get("s3").put_object(
-            Bucket=self._bucket,
-            Key=pointer["key"],
-            Body=cut_to(record, MAX_RECORD_BYTES).encode("ascii"),
-            ContentType="application/json",
-        )
+        self._put(pointer["key"], cut_to(record, MAX_RECORD_BYTES))
         return to_json(pointer)
 
-    def get(self, pointer: QueryLogPointer) -> tuple[QueryLogRecord, int]:
-        """Return the record that a message points to, and its size in bytes.
+    async def get(self, pointer: QueryLogPointer) -> QueryLogRecord:
+        """Return the record that a message points to.
 
         Raises:
             NotFoundError: The bucket does not return this object.
@@ -67,34 +65,19 @@ class QueryLogOverflow:
             ConfigurationError: As ``AwsClients.get``.
             InvalidInputError: The object is not the announced record.
         """
-        from botocore.exceptions import BotoCoreError, ClientError
-
-        try:
-            answer = self._clients.get("s3").get_object(Bucket=self._bucket, Key=pointer.key)
-            body = answer["Body"].read(MAX_RECORD_BYTES + 1)
-            answer["Body"].close()
-        except ClientError as exc:
-            text = f"The overflow object cannot be read ({exc.response['Error'].get('Code')})."
-            status = exc.response["ResponseMetadata"]["HTTPStatusCode"]
-            if status == _TOO_MANY_REQUESTS or status >= _SERVER_ERROR:
-                raise ObjectStoreError(text) from exc
-            raise NotFoundError(text) from exc
-        except BotoCoreError as exc:
-            raise ObjectStoreError(f"The overflow bucket does not answer ({type(exc).__name__}).") from exc
+        body = await _in_thread(lambda: self._read(pointer.key))
         if len(body) > MAX_RECORD_BYTES:
             raise InvalidInputError(f"The overflow object is larger than {MAX_RECORD_BYTES:,} bytes.")
         record = parse_message(body)
-        if not isinstance(record, QueryLogRecord) or (record.tenant_id, record.id) != (
+        if isinstance(record, QueryLogRecord) and (record.tenant_id, record.id) == (
             pointer.tenant_id,
             pointer.id,
         ):
-            raise InvalidInputError("The overflow object is not the record that the message points to.")
-        return record, len(body)
+            return record
+        raise InvalidInputError("The overflow object is not the record that the message points to.")
 
-    def empty(self, pointer: QueryLogPointer, record: QueryLogRecord) -> None:
-        """Replace a stored record by one without query and answer.
-
-        It stays readable for a redelivered message.
+    async def empty(self, pointer: QueryLogPointer, record: QueryLogRecord) -> None:
+        """Replace a stored record by one without query and answer, which a redelivered message can read.
 
         Raises:
             ObjectStoreError: The bucket does not respond, or denies access; the texts may still exist.
@@ -104,14 +87,36 @@ class QueryLogOverflow:
 
         emptied = record.model_copy(update={"query_text": "", "generated_response": ""})
         try:
-            self._clients.get("s3").put_object(
-                Bucket=self._bucket,
-                Key=pointer.key,
-                Body=to_json(emptied.model_dump(mode="json")).encode("ascii"),
-                ContentType="application/json",
-            )
+            await _in_thread(lambda: self._put(pointer.key, to_json(emptied.model_dump(mode="json"))))
         except (ClientError, BotoCoreError) as exc:
             raise ObjectStoreError(f"The overflow object cannot be emptied ({type(exc).__name__}).") from exc
+
+    def _put(self, key: str, line: str) -> None:
+        self._clients.get("s3").put_object(
+            Bucket=self._bucket, Key=key, Body=line.encode("ascii"), ContentType="application/json"
+        )
+
+    def _read(self, key: str) -> bytes:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            response = self._clients.get("s3").get_object(Bucket=self._bucket, Key=key)
+            with response["Body"] as stream:
+                body: bytes = stream.read(MAX_RECORD_BYTES + 1)
+            return body
+        except ClientError as exc:
+            text = f"The overflow object cannot be read ({exc.response['Error'].get('Code')})."
+            raise (ObjectStoreError if is_temporary(exc) else NotFoundError)(text) from exc
+        except BotoCoreError as exc:
+            raise ObjectStoreError(f"The overflow bucket does not answer ({type(exc).__name__}).") from exc
+
+
+async def _in_thread(call: Callable[[], _T]) -> _T:
+    try:
+        async with asyncio.timeout(_OBJECT_S):
+            return await asyncio.to_thread(call)
+    except TimeoutError as exc:
+        raise ObjectStoreError("The overflow bucket did not answer in time.") from exc
 
 
 MAX_MESSAGE_BYTES = 1_048_576
@@ -127,8 +132,8 @@ class QueryLogQueue:
     """Sink for the records of all tenants of a process.
 
     Args:
-        clients: Source of the SQS and S3 clients; closed with the queue. Their timeouts limit how long a
-            hanging call occupies one of four threads.
+        clients: Source of the S3 client, and of the SQS client where credentials are not in the environment;
+            closed with the queue. Their timeouts limit how long a hanging call occupies one of four threads.
         queue_url: Queue that the log writer reads.
         overflow_bucket: Bucket for records larger than a message; None: their longest texts are cut.
         timeout_s: Time limit of one record, overflow included.
@@ -146,6 +151,11 @@ class QueryLogQueue:
         self._queue_url = queue_url
         self._overflow = QueryLogOverflow(clients, overflow_bucket) if overflow_bucket else None
         self._timeout_s = timeout_s
+        from vectorforge.aws.sqs import AwsKeys, SqsSender  # the log writer's bundle has no HTTP client
+
+        keys = AwsKeys.from_environment()
+        self._sender = SqsSender(keys, queue_url) if keys is not None else None
+        self._is_closed = False
         # Separate threads: hanging calls must block only the log.
         self._executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="query-log")
 
@@ -159,10 +169,15 @@ class QueryLogQueue:
         Raises:
             ConfigurationError: As ``AwsClients.get``.
         """
-        self._clients.warm("sqs", *(["s3"] if self._overflow else []))
+        if self._sender is not None:
+            self._sender.warm()
+        self._clients.warm(*([] if self._sender else ["sqs"]), *(["s3"] if self._overflow else []))
 
-    def close(self) -> None:
-        """Give up what has not been sent yet, and close the clients; safe to call twice."""
+    async def aclose(self) -> None:
+        """Give up what has not been sent yet, and close the connections; safe to call twice."""
+        self._is_closed = True
+        if self._sender is not None:
+            await self._sender.aclose()
         self._executor.shutdown(wait=False, cancel_futures=True)
         self._clients.close()
 
@@ -172,18 +187,31 @@ class QueryLogQueue:
         Raises:
             Exception: The failure: ``TimeoutError``, an error of botocore, or one of ours.
         """
-        loop = asyncio.get_running_loop()
         try:
+            if self._is_closed:
+                raise RuntimeError("The queue is closed.")
             async with asyncio.timeout(self._timeout_s):
-                await loop.run_in_executor(self._executor, self._send, record)
+                await self._send(record)
         except BaseException:  # a canceled query has a record, too
-            _print(record)
+            # In one call, so that lines of other threads do not come between.
+            sys.stdout.write(cut_to(record, MAX_LINE_BYTES) + "\n")
+            sys.stdout.flush()
             raise
 
-    def _send(self, record: Fields) -> None:
-        body = to_json(record)
+    async def _send(self, record: Fields) -> None:
+        loop = asyncio.get_running_loop()
+        body = await off_event_loop(len(record["generated_response"]), lambda: to_json(record))
         if len(body) > MAX_MESSAGE_BYTES:
-            body = self._overflow.put(record) if self._overflow else cut_to(record, MAX_MESSAGE_BYTES)
+            body = await loop.run_in_executor(self._executor, self._fitting, record)
+        if self._sender is not None:
+            await self._sender.send(body)
+        else:
+            await loop.run_in_executor(self._executor, self._send_by_boto3, body)
+
+    def _fitting(self, record: Fields) -> str:
+        return self._overflow.put(record) if self._overflow else cut_to(record, MAX_MESSAGE_BYTES)
+
+    def _send_by_boto3(self, body: str) -> None:
         self._clients.get("sqs").send_message(QueueUrl=self._queue_url, MessageBody=body)
 
 
@@ -198,12 +226,5 @@ class TenantQueryLogQueue:
         """Send the record of a query that has begun; errors as ``QueryLogQueue.send``."""
         await self._queue.send(record_fields(self._tenant_id, query_log))
 
-    async def create(self, query_log: QueryLog) -> None:
-        """Send the record of a query's end; errors as ``QueryLogQueue.send``."""
-        await self._queue.send(record_fields(self._tenant_id, query_log))
-
-
-def _print(record: Mapping[str, Any]) -> None:
-    # In one call, so that lines of other threads do not come between.
-    sys.stdout.write(cut_to(record, MAX_LINE_BYTES) + "\n")
-    sys.stdout.flush()
+    create = start
+    """Send the record of a query's end."""

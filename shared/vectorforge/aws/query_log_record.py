@@ -23,7 +23,7 @@ from pydantic import (
 )
 
 from vectorforge.db.repositories.query_log_repo import QueryLog, storable
-from vectorforge.db.types import checked_tenant
+from vectorforge.db.tenant_database import checked_tenant
 from vectorforge.errors import InvalidInputError
 from vectorforge.pipeline.types import LoggedOutcome
 

@@ -10,7 +10,7 @@ import json
 import logging
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 from uuid import UUID
@@ -77,10 +77,10 @@ class AnnouncedJob:
 
     @classmethod
     def parse(cls, body: dict[str, Any]) -> Self:
-        """The job that a message's JSON names.
+        """Parse a message's JSON.
 
         Raises:
-            InvalidInputError: It names none.
+            InvalidInputError: It names no job.
         """
         tenant_id, waits = body.get("tenant_id"), body.get("waits", 0)
         try:
@@ -94,11 +94,11 @@ class AnnouncedJob:
         return cls(tenant_id, job_id, waits)
 
     def body(self) -> str:
-        """The message; ASCII only."""
+        """Return the message; ASCII only."""
         return json.dumps({"tenant_id": self.tenant_id, "job_id": str(self.job_id), "waits": self.waits})
 
     def later(self) -> "AnnouncedJob":
-        """The same job, seen once more in vain."""
+        """Return the message for the next attempt, after one without progress."""
         return replace(self, waits=self.waits + 1)
 
     @property
@@ -117,12 +117,12 @@ class AnyJob:
     """Delay in seconds, at most 900 (limit of SQS)."""
 
     def body(self) -> str:
-        """The message; ASCII only."""
+        """Return the message; ASCII only."""
         return json.dumps(self.BODY)
 
 
 class IngestionQueue(SqsQueue):
-    """Queue seen by a producer: sends messages and extends the visibility timeout of running ones."""
+    """Queue of the ingest function, to which jobs are announced."""
 
     async def announce(self, job: AnnouncedJob | AnyJob) -> None:
         """Send a message, to be delivered after ``job.delay_s``.
@@ -143,7 +143,7 @@ _BEATS_A_HOLD = 3
 
 @dataclass(frozen=True, slots=True)
 class ReceivedMessage:
-    """A message as an SQS event delivers it."""
+    """Message of an SQS event."""
 
     id: str
     receipt_handle: str
@@ -153,7 +153,7 @@ class ReceivedMessage:
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Self:
-        """From a record of an SQS event."""
+        """Parse a record of an SQS event."""
         attributes = record.get("attributes", {})
         return cls(
             id=record["messageId"],
@@ -172,28 +172,31 @@ class RetryWaits:
     longest_s: int = 3600
 
     def after(self, receive_count: int) -> int:
-        """The wait after so many deliveries, from 1."""
+        """Return the wait after a number of deliveries, from 1."""
         return int(min(self.first_s * self.factor ** min(receive_count - 1, 20), self.longest_s))
 
 
 @asynccontextmanager
 async def hide_messages(queue: SqsQueue, receipt_handles: Sequence[str], seconds: int) -> AsyncIterator[None]:
     """Hide messages while they are processed, and only briefly after a kill."""
+    done = asyncio.Event()
 
     async def beat() -> None:
-        while True:
+        while not done.is_set():
             try:
                 await queue.hold(receipt_handles, seconds)
             except VectorForgeError:  # they may be delivered twice, which a job's lease bears
                 logger.warning("The visibility timeout of running messages could not be extended")
-            await asyncio.sleep(seconds / _BEATS_A_HOLD)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds / _BEATS_A_HOLD):
+                    await done.wait()
 
     beating = asyncio.create_task(beat())
     try:
         yield
     finally:
-        beating.cancel()
-        await asyncio.gather(beating, return_exceptions=True)
+        done.set()  # not cancel: the thread of a call continues, and would hide messages shown after this
+        await beating
 
 
 async def delay_messages(

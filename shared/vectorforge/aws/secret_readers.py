@@ -4,8 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from vectorforge.aws.clients import AwsClients
-from vectorforge.aws.observability import suppress_logs
+from vectorforge.aws.clients import AwsClients, suppress_logs
 from vectorforge.errors import ConfigurationError, SecretsUnavailableError, VectorForgeError
 
 _DENIED = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation"})
@@ -19,7 +18,7 @@ _UNUSABLE = frozenset(
         "ParamValidationError",
     }
 )
-"""Deleted, misspelled or encrypted with a key that is not there: nothing that waiting mends."""
+"""Deleted, misspelled or encrypted with a missing key: waiting does not help."""
 _IDENTITY = frozenset(
     {
         "UnrecognizedClientException",
@@ -40,7 +39,6 @@ def secret_reader(
     clients: AwsClients,
     secret_id: str,
     *,
-    max_age_s: int,
     setting: str = "VECTORFORGE_PROVIDER_SECRET_ID",
     content: str = 'settings, e.g. {"openai_api_key": "..."}',
 ) -> Reader:
@@ -49,19 +47,15 @@ def secret_reader(
     Args:
         clients: Source of the client.
         secret_id: Name or ARN.
-        max_age_s: Cache time of Powertools; every call here bypasses the cache.
         setting: Variable that names the secret.
         content: Expected content, for the error.
     """
-    providers: list[Any] = []
 
     def read() -> Mapping[str, Any]:
-        if not providers:
-            from aws_lambda_powertools.utilities.parameters import SecretsProvider
+        from aws_lambda_powertools.utilities.parameters import SecretsProvider
 
-            providers.append(SecretsProvider(boto3_client=clients.get("secretsmanager")))
-        value = providers[0].get(secret_id, max_age=max_age_s, force_fetch=True)
-        return secret_fields(secret_id, value, content)
+        text: Any = SecretsProvider(boto3_client=clients.get("secretsmanager")).get(secret_id)
+        return secret_fields(secret_id, text, content)
 
     return _guarded(
         read,
@@ -72,39 +66,54 @@ def secret_reader(
     )
 
 
-def parameter_reader(clients: AwsClients, path: str, *, max_age_s: int) -> Reader:
-    """Reads all parameters directly below a path, by the last part of their names; arguments as above."""
-    providers: list[Any] = []
+def parameter_reader(clients: AwsClients, path: str) -> Reader:
+    """Return a reader of the parameters directly below a path, by the last part of their names."""
+    folder = path.rstrip("/")
 
     def read() -> Mapping[str, Any]:
-        if not providers:
-            from aws_lambda_powertools.utilities.parameters import SSMProvider
+        from aws_lambda_powertools.utilities.parameters import SSMProvider
 
-            providers.append(SSMProvider(boto3_client=clients.get("ssm")))
-        value: Mapping[str, Any] = providers[0].get_multiple(
-            path.rstrip("/"), decrypt=True, max_age=max_age_s, force_fetch=True
-        )
-        return value
+        return SSMProvider(boto3_client=clients.get("ssm")).get_multiple(folder, decrypt=True)
 
     return _guarded(
         read,
         setting="VECTORFORGE_PROVIDER_PARAMETER_PATH",
         place=f"Parameter path {path}",
-        permission=f"ssm:GetParametersByPath on parameter{path.rstrip('/')}",
+        permission=f"ssm:GetParametersByPath on parameter{folder}",
         service="Systems Manager",
     )
 
 
+def gateway_key_reader(secret_id: str) -> Reader:
+    """Return a reader of key ids and their tenants that takes at most 3 s and leaves no connection."""
+    # Together with the providers' keys less than the ten seconds of Lambda's init phase.
+    clients = AwsClients(connect_timeout_s=1.0, read_timeout_s=2.0, max_attempts=1)
+    read = secret_reader(
+        clients,
+        secret_id,
+        setting="VECTORFORGE_GATEWAY_KEY_SECRET_ID",
+        content='key ids and tenants, e.g. {"k3yidacm3e": "acme"}',
+    )
+
+    def read_and_disconnect() -> Mapping[str, Any]:
+        try:
+            return read()
+        finally:
+            clients.disconnect()  # a snapshot must not hold it
+
+    return read_and_disconnect
+
+
 def secret_fields(secret_id: str, text: str | bytes, content: str) -> Mapping[str, Any]:
-    """The secret as a JSON object. The parser's own error carries the text, so it is not chained.
+    """Parse a secret as a JSON object. The parser's own error carries the text, so it is not chained.
 
     Args:
-        secret_id: For the error.
-        text: What it holds.
-        content: What it should hold, for the error.
+        secret_id: Name of the secret, for the error.
+        text: The secret.
+        content: Expected content, for the error.
 
     Raises:
-        ConfigurationError: It is no JSON object.
+        ConfigurationError: It is not a JSON object.
     """
     try:
         fields = json.loads(text)
@@ -142,44 +151,15 @@ def _error(
     if isinstance(failure, ClientError):
         code = str(failure.response.get("Error", {}).get("Code", code))
     if code in _NOT_THERE:
-        return ConfigurationError(f"{place} is not there. Check {setting}, the account and the region.")
-    if code in _DENIED:
-        return ConfigurationError(
-            f"{place} may not be read. Allow {permission}, and kms:Decrypt on its key if that is your own."
+        text = f"is not there. Check {setting}, the account and the region."
+    elif code in _DENIED:
+        text = f"may not be read. Allow {permission}, and kms:Decrypt on its key if that is your own."
+    elif code in _UNUSABLE:
+        text = f"cannot be used ({code}). Check {setting}, and that it is not being deleted."
+    elif code in _IDENTITY:
+        text = f"cannot be read ({code}). Check the credentials and the region of this process."
+    else:
+        return SecretsUnavailableError(
+            f"{place} cannot be read now ({code}). In a VPC, {service} needs an endpoint or a way out."
         )
-    if code in _UNUSABLE:
-        return ConfigurationError(
-            f"{place} cannot be used ({code}). Check {setting}, and that it is not being deleted."
-        )
-    if code in _IDENTITY:
-        return ConfigurationError(
-            f"{place} cannot be read ({code}). Check the credentials and the region of this process."
-        )
-    return SecretsUnavailableError(
-        f"{place} cannot be read now ({code}). In a VPC, {service} needs an endpoint or a way out."
-    )
-
-
-def gateway_key_reader(secret_id: str) -> Reader:
-    """Reads ids of keys and their tenants in at most 3 s, and leaves no connection for a snapshot.
-
-    Args:
-        secret_id: Name or ARN.
-    """
-    # Together with the providers' keys less than the ten seconds of Lambda's init phase.
-    clients = AwsClients(connect_timeout_s=1.0, read_timeout_s=2.0, max_attempts=1)
-    read = secret_reader(
-        clients,
-        secret_id,
-        max_age_s=1,  # of Powertools' unused copy
-        setting="VECTORFORGE_GATEWAY_KEY_SECRET_ID",
-        content='key ids and tenants, e.g. {"k3yidacm3e": "acme"}',
-    )
-
-    def read_and_disconnect() -> Mapping[str, Any]:
-        try:
-            return read()
-        finally:
-            clients.disconnect()
-
-    return read_and_disconnect
+    return ConfigurationError(f"{place} {text}")

@@ -1,7 +1,7 @@
-"""Providers' keys from Secrets Manager and from SSM parameters, read again as they age or are refused.
+"""Providers' keys from Secrets Manager and from SSM parameters, re-read as they age or are rejected.
 
-A place is read when the first key is looked for that the environment does not hold. Later readings replace
-its values; one that fails leaves them, with a warning, so that an outage does not stop a process that runs.
+A place is read for the first key that the environment does not hold. Later reads replace its values; one that
+fails leaves them, with a warning, so that an outage does not stop a running process.
 """
 
 import asyncio
@@ -89,10 +89,10 @@ class KeyPlace:
     """A secret, or a path of parameters: several keys that are read together.
 
     Args:
-        name: For logs and errors, e.g. "Secret vectorforge/keys".
-        origin: Which kind of place it is.
-        read: One reading: field names and their values. Called in one thread at a time.
-        max_age_s: Seconds after which the keys are read again.
+        name: Name for logs and errors, e.g. "Secret vectorforge/keys".
+        origin: Kind of the place.
+        read: Returns field names and their values. Called in one thread at a time.
+        max_age_s: Seconds after which the keys are re-read.
     """
 
     def __init__(
@@ -108,12 +108,7 @@ class KeyPlace:
         self._executor: ThreadPoolExecutor | None = None
 
     def open(self) -> None:
-        """Read for the first time; does nothing after that.
-
-        Raises:
-            ConfigurationError: It is not there, may not be read, or holds something else.
-            SecretsUnavailableError: AWS does not answer.
-        """
+        """Read for the first time, or do nothing; errors as ``StoredKeys.find``."""
         if self._due_after is None:
             self.keys = self._read_keys()
             self._due_after = time.time() + self._max_age_s
@@ -150,10 +145,7 @@ class KeyPlace:
         self._due_after = time.time() + self._max_age_s
 
     async def in_thread(self, call: Callable[[], None]) -> None:
-        """Run a call off the event loop, after the ones before it: many requests make one reading.
-
-        Returns after 2 s at most, with a warning when the call has not ended by then.
-        """
+        """Run a call off the event loop, one at a time, and wait for it at most 2 s."""
         if self._executor is None:
             self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="vectorforge-secrets")
         try:
@@ -170,40 +162,32 @@ class KeyPlace:
 
     def _read_keys(self) -> dict[str, SecretStr]:
         fields = self._read()
-        settings = {field: field.lower().removeprefix("vectorforge_") for field in fields}
+        unknown: list[str] = []
         keys: dict[str, SecretStr] = {}
         for field, value in fields.items():
-            if settings[field] not in KEY_SETTINGS:
+            setting = field.lower().removeprefix("vectorforge_")
+            if setting not in KEY_SETTINGS:
+                unknown.append(field)
                 continue
             if not isinstance(value, str):
                 raise ConfigurationError(f"{self.name}: the field {field} must be a string.")
             # The plain name wins over the environment variable's.
-            if value.strip() and (field == settings[field] or settings[field] not in keys):
-                keys[settings[field]] = SecretStr(value.strip())
-        self._tell_unknown([field for field in fields if settings[field] not in KEY_SETTINGS])
+            if value.strip() and (field == setting or setting not in keys):
+                keys[setting] = SecretStr(value.strip())
+        if unknown and self._due_after is None:  # once
+            names = ", ".join(sorted(name for name in unknown if len(name) <= 40 and _NAME.fullmatch(name)))
+            among = f", among them {names}" if names else ""
+            logger.info("%s: ignored %d unknown fields%s", self.name, len(unknown), among)
         return keys
-
-    def _tell_unknown(self, fields: list[str]) -> None:
-        if fields and self._due_after is None:  # once
-            names = sorted(field for field in fields if len(field) <= 40 and _NAME.fullmatch(field))
-            logger.info(
-                "%s: ignored %d unknown fields%s", self.name, len(fields),
-                f", among them {', '.join(names)}" if names else "",
-            )  # fmt: skip
 
 
 class StoredKeys:
-    """Places named by the settings, in the order of look-up: the secret first.
-
-    Args:
-        places: The places.
-        clients: Clients that read them; closed with this.
-    """
+    """Places named by the settings, in the order of look-up: the secret first."""
 
     def __init__(self, places: tuple[KeyPlace, ...], clients: AwsClients | None = None) -> None:
         self._places = places
         self._clients = clients
-        self._found: dict[str, StoredCredentials] = {}
+        self._credentials: dict[str, StoredCredentials] = {}
 
     @classmethod
     def from_settings(cls, settings: AwsSettings) -> "StoredKeys":
@@ -213,27 +197,27 @@ class StoredKeys:
         clients = AwsClients(connect_timeout_s=1.0, read_timeout_s=2.0, max_attempts=2)
         places: list[KeyPlace] = []
         if secret_id := settings.provider_secret_id:
-            read = secret_reader(clients, secret_id, max_age_s=age_s)
+            read = secret_reader(clients, secret_id)
             places.append(KeyPlace(f"Secret {secret_id}", KeyOrigin.SECRET, read, max_age_s=age_s))
         if path := settings.provider_parameter_path:
-            read = parameter_reader(clients, path, max_age_s=age_s)
+            read = parameter_reader(clients, path)
             places.append(KeyPlace(f"Parameter path {path}", KeyOrigin.PARAMETER, read, max_age_s=age_s))
         return cls(tuple(places), clients)
 
     def find(self, setting: str) -> Credentials | None:
-        """The key of this setting from the first place that holds it; reads each place at most once.
+        """Return the key of this setting from the first place that holds it; read each place at most once.
 
         Raises:
-            ConfigurationError: A place is not there, may not be read, or holds something else.
-            SecretsUnavailableError: AWS does not answer.
+            ConfigurationError: A place is missing, may not be read, or holds something else.
+            SecretsUnavailableError: AWS does not respond.
         """
-        if setting not in self._found and setting in KEY_SETTINGS:
+        if setting not in self._credentials and setting in KEY_SETTINGS:
             for place in self._places:
                 place.open()
                 if setting in place.keys:
-                    self._found[setting] = StoredCredentials(place, setting)
+                    self._credentials[setting] = StoredCredentials(place, setting)
                     break
-        return self._found.get(setting)
+        return self._credentials.get(setting)
 
     def close(self) -> None:
         """End threads and connections; safe to call twice."""

@@ -1,27 +1,26 @@
-"""Keys of the bucket of uploads: ``<tenant>/<collection>/<path>``.
-
-Pre-signed forms: a client without AWS credentials may write one object, for some minutes.
-
-A form (POST) and no URL (PUT), because only a form's policy can bound the size of what is written.
-https://docs.aws.amazon.com/AmazonS3/latest/API/sigv4-HTTPPOSTConstructPolicy.html
-
-Deleting what was uploaded: single objects, and all of a collection or a tenant.
-"""
+"""Uploads to S3: their keys ``<tenant>/<collection>/<path>``, pre-signed forms, reads and deletion."""
 
 import asyncio
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
-from vectorforge.aws.clients import AwsClients
-from vectorforge.db.types import checked_tenant
+from vectorforge.aws.clients import AwsClients, is_temporary
+from vectorforge.db.tenant_database import checked_tenant
 from vectorforge.errors import ConfigurationError, ConflictError, InvalidInputError, ObjectStoreError
+
+_T = TypeVar("_T")
 
 MAX_KEY_BYTES = 1024
 """https://docs.aws.amazon.com/AmazonS3/latest/userguide/object-keys.html"""
 
+EXPIRY_S = 900
+"""Time in which a form can be used any number of times; less when the credentials that sign it expire."""
+
+_GONE = ("404", "NoSuchKey", "NotFound")
+_CHANGED = ("412", "PreconditionFailed")
 _LOST = "\ufffd\ufffe\uffff"
 """Replacement character, and two characters not allowed in XML, the format of S3's listings."""
 
@@ -33,7 +32,6 @@ class UploadKey:
     tenant_id: str
     collection_name: str
     path: str
-    """The rest of the key."""
 
     @classmethod
     def parse(cls, key: str) -> Self:
@@ -74,19 +72,19 @@ class UploadKey:
         refusal = _refusal(path)
         if refusal:
             raise InvalidInputError(f"path {refusal}.", field="path")
-        size, room = len(path.encode()), MAX_KEY_BYTES - len(f"{tenant_id}/{collection_name}/".encode())
-        if size > room:
-            raise InvalidInputError(f"path must have at most {room} bytes here, not {size}.", field="path")
+        size, limit = len(path.encode()), MAX_KEY_BYTES - len(f"{tenant_id}/{collection_name}/".encode())
+        if size > limit:
+            raise InvalidInputError(f"path must have at most {limit} bytes here, not {size}.", field="path")
         return made
 
     @property
     def key(self) -> str:
-        """The object's key."""
+        """Key of the object."""
         return f"{self.tenant_id}/{self.collection_name}/{self.path}"
 
 
 def source_of(bucket: str, key: str) -> str:
-    """The name of an object's document in its collection."""
+    """Return the name of an object's document in its collection."""
     return f"s3://{bucket}/{key}"
 
 
@@ -101,10 +99,6 @@ def _refusal(path: str) -> str:
     return ""
 
 
-EXPIRY_S = 900
-"""For so long a form can be used, any number of times; less when the credentials that sign it end sooner."""
-
-
 @dataclass(frozen=True, slots=True)
 class UploadForm:
     """Presigned form, posted as multipart/form-data: the fields, then the part ``file``."""
@@ -115,11 +109,14 @@ class UploadForm:
 
 
 class UploadForms:
-    """Signs forms, without asking AWS anything.
+    """Signer of forms, with which a client without AWS credentials may write one object for some minutes.
+
+    A form (POST) and no URL (PUT), because only a form's policy can bound the size of what is written.
+    https://docs.aws.amazon.com/AmazonS3/latest/API/sigv4-HTTPPOSTConstructPolicy.html
 
     Args:
-        clients: Where the S3 client comes from. Its role needs ``s3:PutObject`` on the bucket's objects.
-        bucket: Where clients write.
+        clients: Source of the S3 client. Its role needs ``s3:PutObject`` on the bucket's objects.
+        bucket: Name of the bucket.
     """
 
     def __init__(self, clients: AwsClients, bucket: str) -> None:
@@ -144,7 +141,7 @@ class UploadForms:
             ConfigurationError: There are no credentials, or as ``AwsClients.get``.
         """
         fields = {"Content-Type": media_type} if media_type else {}
-        conditions: list[Any] = [dict([field]) for field in fields.items()]
+        conditions: list[Any] = [fields] if fields else []
         conditions.append(["content-length-range", min_bytes, max_bytes])
         expires_at = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=EXPIRY_S)
         # In a thread: credentials may have to be fetched.
@@ -166,30 +163,100 @@ class UploadForms:
         return signed
 
 
-_OBJECTS_A_CALL = 1000  # https://docs.aws.amazon.com/AmazonS3/latest/API/API_DeleteObjects.html
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """Current state of an object, without its content."""
+
+    size: int
+    """Bytes."""
+    etag: str
+    version: str
+    """Empty for a bucket without versioning."""
+    media_type: str | None
+    last_modified: datetime
+    """Time of the write, in whole seconds."""
+
+    @property
+    def revision(self) -> str:
+        """Identifier that changes with each write of other content."""
+        return f"{self.version}/{self.etag}"
+
+
+class ObjectStore:
+    """Reader of objects; connects on the first call."""
+
+    def __init__(self, clients: AwsClients) -> None:
+        self._clients = clients
+
+    async def find(self, bucket: str, key: str) -> StoredObject | None:
+        """Return the current object under a key, or None.
+
+        Raises:
+            ObjectStoreError: S3 did not respond (``retryable``) or denied access. Without ``s3:ListBucket``
+                it also denies access to a missing object.
+            ConfigurationError: As ``AwsClients.get``.
+        """
+        head = await self._call(lambda s3: s3.head_object(Bucket=bucket, Key=key), unless=_GONE)
+        if head is None:
+            return None
+        return StoredObject(
+            size=head["ContentLength"],
+            etag=head["ETag"],
+            version=head.get("VersionId", ""),
+            media_type=head.get("ContentType"),
+            last_modified=head["LastModified"],
+        )
+
+    async def read(self, bucket: str, key: str, expected: StoredObject) -> bytes | None:
+        """Return the content of an object; None if it was replaced or deleted.
+
+        Raises:
+            ObjectStoreError: S3 did not respond, denied access, or sent another number of bytes.
+            ConfigurationError: As ``AwsClients.get``.
+        """
+
+        def download(s3: Any) -> bytes:
+            response = s3.get_object(Bucket=bucket, Key=key, IfMatch=expected.etag)
+            with response["Body"] as body:
+                content: bytes = body.read(expected.size + 1)
+            return content
+
+        content = await self._call(download, unless=_GONE + _CHANGED)
+        if content is not None and len(content) != expected.size:
+            raise ObjectStoreError("The object has another length than announced.")
+        return content
+
+    async def _call(self, call: Callable[[Any], _T], *, unless: tuple[str, ...]) -> _T | None:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            return await asyncio.to_thread(lambda: call(self._clients.get("s3")))
+        except ClientError as exc:
+            if exc.response.get("Error", {}).get("Code") in unless:
+                return None
+            error = ObjectStoreError()
+            error.retryable = is_temporary(exc)
+            raise error from exc
+        except BotoCoreError as exc:
+            raise ObjectStoreError from exc
 
 
 class UploadedFilesEraser:
-    """Deletion of objects in one bucket without versioning; connects on the first call.
-
-    Args:
-        clients: Source of the S3 client.
-        bucket: Name of the bucket.
-    """
+    """Deletion of objects in one bucket without versioning; connects on the first call."""
 
     def __init__(self, clients: AwsClients, bucket: str) -> None:
         self._clients = clients
         self._bucket = bucket
 
     async def erase(self, tenant_id: str, key: str) -> int:
-        """Delete an object, or all objects of a collection or a tenant; how many there were.
+        """Delete an object, or all objects of a collection or a tenant; return their number.
 
         Args:
-            tenant_id: Whose objects they are; another's are never touched.
-            key: Of an object; or ``<tenant>/`` or ``<tenant>/<collection>/``, with the slash.
+            tenant_id: The tenant; objects of others are never deleted.
+            key: Key of an object; or ``<tenant>/`` or ``<tenant>/<collection>/``, with the slash.
 
         Raises:
-            ObjectStoreError: S3 did not answer, or refused; some may be gone.
+            ObjectStoreError: S3 did not respond, or refused; some may be deleted.
             ConfigurationError: As ``AwsClients.get``.
         """
         return await asyncio.to_thread(self._erase, tenant_id, key)
@@ -197,44 +264,34 @@ class UploadedFilesEraser:
     def _erase(self, tenant_id: str, key: str) -> int:
         from botocore.exceptions import BotoCoreError, ClientError
 
-        is_meant = _chooser(tenant_id, key)
-        # Blanks around a collection's name in a key do not count: so all of the tenant's are looked at.
+        # Blanks around a collection's name in a key do not count: so all of the tenant's are listed.
         prefix = f"{tenant_id}/" if key.endswith("/") else key
         deleted = 0
         try:
             s3 = self._clients.get("s3")
             for page in s3.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=prefix):
-                chosen = [entry["Key"] for entry in page.get("Contents", []) if is_meant(entry["Key"])]
-                for part in _parts(chosen):
-                    objects = {"Objects": [{"Key": name} for name in part], "Quiet": True}
-                    answer = s3.delete_objects(Bucket=self._bucket, Delete=objects)
-                    if answer.get("Errors"):
+                names = [entry["Key"] for entry in page.get("Contents", [])]
+                chosen = [name for name in names if _is_meant(name, tenant_id, key)]
+                if chosen:  # a page has at most 1,000 keys, as many as one call may delete
+                    objects = {"Objects": [{"Key": name} for name in chosen], "Quiet": True}
+                    if s3.delete_objects(Bucket=self._bucket, Delete=objects).get("Errors"):
                         raise ObjectStoreError("S3 did not delete every object.")
-                    deleted += len(part)
+                    deleted += len(chosen)
         except (ClientError, BotoCoreError) as exc:
             raise ObjectStoreError("The uploaded files could not be deleted.") from exc
         return deleted
 
 
-def _chooser(tenant_id: str, key: str) -> Callable[[str], bool]:
-    """Selection of the listed objects."""
+def _is_meant(name: str, tenant_id: str, key: str) -> bool:
+    """Return True for a listed object that belongs to what ``erase`` deletes."""
     tenant, _, rest = key.partition("/")
     if tenant != tenant_id or "/" in tenant_id:
-        return lambda name: False
+        return False
     if not key.endswith("/"):
-        return lambda name: name == key
+        return name == key
     if not rest:
-        return lambda name: name.startswith(key)
-
-    def is_of_collection(name: str) -> bool:
-        try:
-            return UploadKey.parse(name).collection_name == rest[:-1].strip()
-        except InvalidInputError:
-            return False
-
-    return is_of_collection
-
-
-def _parts(names: list[str]) -> Iterator[list[Any]]:
-    for begin in range(0, len(names), _OBJECTS_A_CALL):
-        yield names[begin : begin + _OBJECTS_A_CALL]
+        return name.startswith(key)
+    try:
+        return UploadKey.parse(name).collection_name == rest[:-1].strip()
+    except InvalidInputError:
+        return False

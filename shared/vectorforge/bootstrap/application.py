@@ -1,31 +1,137 @@
 """The application: what a process shares, its background work, and the services of tenants."""
 
+import logging
+import math
 from collections.abc import Callable
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 from uuid import UUID
 
 from vectorforge.aws.database_login import app_password
-from vectorforge.bootstrap.background import BackgroundWork
-from vectorforge.bootstrap.shared import Shared, credential_store, model_registries
+from vectorforge.bootstrap.shared import Shared, credential_store, model_registries, removed_originals
 from vectorforge.config import VectorForgeConfig
 from vectorforge.db.connection import Database
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
-from vectorforge.errors import ConfigurationError
+from vectorforge.errors import (
+    ConfigurationError,
+    ObjectStoreError,
+    TenantBeingErasedError,
+    VectorForgeError,
+)
 from vectorforge.health import HealthChecker
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, NoTracer, Tracer
 from vectorforge.vendors.credentials import CredentialStore
 
-if TYPE_CHECKING:  # only on AWS, or when they are first needed: a function's start is a caller's wait
+if TYPE_CHECKING:  # imported on first use, to keep a cold start short
     from vectorforge.bootstrap.tenant import TenantServices
-if TYPE_CHECKING:
-    from vectorforge.bootstrap.tenant import TenantServices
+    from vectorforge.ingestion.embedding_backfill import EmbeddingBackfill
+    from vectorforge.ingestion.pipeline import IngestionPipeline
+    from vectorforge.ingestion.worker import IngestionWorker
     from vectorforge.vectorstore.base import VectorStore
+
+logger = logging.getLogger(__name__)
 
 _CACHED_TENANTS = 256
 """Tenants whose services are cached for their next request."""
+
+
+class BackgroundWork:
+    """The worker of this process, and the announcements to the one that works instead.
+
+    Announcements never raise: the work is stored already, and any worker or scheduled event finds it.
+
+    Args:
+        shared: Parts of the process.
+        ingestion_of: Returns the ingestion pipeline of a tenant.
+    """
+
+    def __init__(self, shared: Shared, ingestion_of: "Callable[[str], IngestionPipeline]") -> None:
+        self._shared = shared
+        self._ingestion_of = ingestion_of
+
+    @cached_property
+    def worker(self) -> "IngestionWorker":
+        """Worker for ingestion jobs of all tenants in this process, once started."""
+        from vectorforge.ingestion.worker import IngestionWorker
+
+        config = self._shared.config
+        return IngestionWorker(
+            self._shared.database,
+            self._ingestion_of,
+            kept_log_days=config.database.log_retention_days,
+            kept_text_days=config.database.log_text_retention_days,
+            erase=self.resume_erasure,
+            kept_stale_s=config.cache.answer_cache_stale_s,
+            backfill=self.backfill,
+        )
+
+    @cached_property
+    def backfill(self) -> "EmbeddingBackfill":
+        """Embedding of all tenants' chunks while their collections' models are switched."""
+        from vectorforge.ingestion.embedding_backfill import EmbeddingBackfill
+
+        per_minute = self._shared.config.ingestion.reembed_passages_per_minute
+        return EmbeddingBackfill(
+            self._shared.database, self._shared.embedding_registry, per_minute=per_minute
+        )
+
+    async def resume_erasure(self) -> bool:
+        """Continue an erasure of any tenant that no process is working on, or remove objects of originals.
+
+        Returns:
+            False if there is none.
+
+        Raises:
+            DatabaseError: The database failed; a later call resumes.
+        """
+        from vectorforge.erasure.eraser import resume_erasure
+
+        if await resume_erasure(self._shared.database, self._shared.eraser):
+            return True
+        return await self._remove_originals()
+
+    async def _remove_originals(self) -> bool:
+        """Remove objects of a tenant's deleted or replaced originals; return False if there are none."""
+        if (bucket := self._shared.aws.originals_bucket) is None:
+            return False
+        from vectorforge.db.repositories.original_repo import tenant_with_removals
+
+        tenant_id = await tenant_with_removals(self._shared.database)
+        if tenant_id is None:
+            return False
+        try:
+            return await removed_originals(bucket, self._shared.database.for_tenant(tenant_id)).remove() > 0
+        except (ObjectStoreError, TenantBeingErasedError) as exc:  # jobs continue; a later call resumes
+            logger.warning("Originals are still to be removed: %s", exc.message)
+            return False
+
+    async def announce_job(self, tenant_id: str, job_id: UUID) -> None:
+        """Announce a stored job."""
+        await self._announce(f"Job {job_id}", job=(tenant_id, job_id))
+
+    async def announce_switch(self) -> None:
+        """Announce work for an embedding model switch."""
+        await self._announce("An embedding model switch")
+
+    async def announce_erasure(self) -> None:
+        """Announce an erasure to resume, for the time when this process's lease on it has expired."""
+        from vectorforge.erasure.repo import LEASE_S
+
+        await self._announce("An erasure", delay_s=math.ceil(LEASE_S) + 1)
+
+    async def _announce(self, subject: str, *, job: tuple[str, UUID] | None = None, delay_s: int = 0) -> None:
+        queue = self._shared.aws.ingestion_queue
+        if queue is None:
+            self.worker.wake()
+            return
+        from vectorforge.aws.queues import AnnouncedJob, AnyJob
+
+        try:
+            await queue.announce(AnyJob(delay_s) if job is None else AnnouncedJob(*job))
+        except VectorForgeError as exc:
+            logger.warning("%s was not announced and waits for a scheduled event: %s", subject, exc.message)
 
 
 class Application:
@@ -80,6 +186,7 @@ class Application:
         self.variants = self.shared.variants
         self.aws = self.shared.aws
         self.background = BackgroundWork(self.shared, lambda tenant_id: self.for_tenant(tenant_id).ingestion)
+        self._cached_tenant = lru_cache(maxsize=_CACHED_TENANTS)(self._make_tenant)
 
     @classmethod
     def build(
@@ -96,7 +203,7 @@ class Application:
 
         Args:
             config: The settings.
-            metrics: Destination of measurements; None keeps them in memory.
+            metrics: Destination of measurements; None: they stay in memory.
             tracer: Destination of spans; None drops them.
             vector_store: See the constructor.
 
@@ -185,14 +292,10 @@ class Application:
                 work admitted before.
         """
         if request_id is None or self.shared.limit_gate.is_open(tenant_id):
-            return self._tenants(tenant_id)
+            return self._cached_tenant(tenant_id)
+        return self._make_tenant(tenant_id, request_id)
+
+    def _make_tenant(self, tenant_id: str, request_id: UUID | None = None) -> "TenantServices":
         from vectorforge.bootstrap.tenant import TenantServices
 
         return TenantServices(self.shared, tenant_id, request_id, self.background.announce_switch)
-
-    @cached_property
-    def _tenants(self) -> "Callable[[str], TenantServices]":
-        from vectorforge.bootstrap.tenant import TenantServices
-
-        make = partial(TenantServices, self.shared, announce_switch=self.background.announce_switch)
-        return lru_cache(maxsize=_CACHED_TENANTS)(make)

@@ -1,9 +1,10 @@
 """Profiles of one tenant: the collection that holds them, and both pipelines over it."""
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 
+from vectorforge.bootstrap.tenant_parts import CollectionCatalogue
 from vectorforge.config import VectorForgeConfig
-from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.embedding.base import EmbeddingProvider
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import ConflictError, NotFoundError
@@ -24,8 +25,7 @@ class ProfileServices:
 
     Args:
         config: The settings.
-        collections: Collections of the tenant.
-        create: Creates a collection; see ``CollectionCatalogue.create_collection``.
+        catalog: Collections of the tenant.
         embeddings: Embedding providers.
         store: Chunks and vectors of the tenant.
         charge: Charges tokens to the tenant's limits.
@@ -34,16 +34,14 @@ class ProfileServices:
     def __init__(
         self,
         config: VectorForgeConfig,
-        collections: CollectionRepository,
-        create: Callable[..., Awaitable[Collection]],
+        catalog: CollectionCatalogue,
         embeddings: EmbeddingProviderRegistry,
         store: VectorStore,
         *,
         charge: Callable[[int], Awaitable[None]],
     ) -> None:
         self._config = config
-        self._collections = collections
-        self._create = create
+        self._catalog = catalog
         self._embeddings = embeddings
         self._vector_store = store
         self._charge = charge
@@ -56,23 +54,23 @@ class ProfileServices:
             NotFoundError: There are no profiles yet.
             ConflictError: The collection of this name was not made for profiles.
         """
-        found = await self._collections.find_by_name(self._name)
-        if found is None:
+        collection = await self._catalog.collections.find_by_name(self._name)
+        if collection is None:
             raise NotFoundError(_NO_PROFILES)
-        return self._checked(found)
+        return self._checked(collection)
 
     @property
     def choice(self) -> CollectionChoice:
         """``collection`` as the choice of a query, with the same errors."""
-        return CollectionChoice((self._name,), NotFoundError(_NO_PROFILES), self._checked)
+        return CollectionChoice((self._name,), partial(NotFoundError, _NO_PROFILES), self._checked)
 
-    def _checked(self, found: Collection) -> Collection:
-        if not found.by_profile:
+    def _checked(self, collection: Collection) -> Collection:
+        if not collection.by_profile:
             raise ConflictError(
                 f"The collection {self._name!r} was not made for profiles; name another one with "
                 "VECTORFORGE_PROFILE_COLLECTION."
             )
-        return found
+        return collection
 
     async def ingestion(self, chunking: ChunkingConfig | None = None) -> RAGIngestionPipeline:
         """Return the ingestion pipeline of profiles; create their collection if it is missing.
@@ -85,7 +83,10 @@ class ProfileServices:
             ConfigurationError: The collection's embedding provider is not available here.
         """
         settings = self._config.ingestion
-        store, provider = self._store(await self._collection_or_new())
+        collection = await self._catalog.find_or_create_collection(
+            self._name, description="Profiles: every question and search names one.", by_profile=True
+        )
+        store, provider = self._store(self._checked(collection))
         return RAGIngestionPipeline(
             store,
             provider,
@@ -132,17 +133,3 @@ class ProfileServices:
     def _store(self, collection: Collection) -> tuple[ProfileVectorStore, EmbeddingProvider]:
         provider = self._embeddings.get(collection.embedding_provider)
         return ProfileVectorStore(provider, store=self._vector_store, collection=collection), provider
-
-    async def _collection_or_new(self) -> Collection:
-        try:
-            return await self.collection()
-        except NotFoundError:
-            pass
-        try:
-            return await self._create(
-                self._name,
-                description="Profiles: every question and search names one.",
-                by_profile=True,
-            )
-        except ConflictError:  # another request created it meanwhile
-            return await self.collection()

@@ -7,30 +7,118 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from vectorforge.bootstrap.aws import AwsServices
-from vectorforge.config import VectorForgeConfig
+from vectorforge.config import AwsSettings, VectorForgeConfig
 from vectorforge.db.connection import Database
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.health import HealthChecker
 from vectorforge.limits.admission import LimitGate
 from vectorforge.limits.settings import Limits
-from vectorforge.llm.circuit_breaker import CircuitBreakers
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.pipeline.variants import VariantCatalogue
 from vectorforge.telemetry import MetricsCollector, Tracer
 from vectorforge.vendors.credentials import CredentialStore, find_credentials
-from vectorforge.vendors.failures import RetryBudget
+from vectorforge.vendors.resilience import CircuitBreakers, RetryBudget
 
 if TYPE_CHECKING:  # imported on first use, to keep a cold start short
+    from vectorforge.aws.clients import AwsClients
+    from vectorforge.aws.originals import OriginalsBucket, RemovedOriginals
+    from vectorforge.aws.query_log_queue import QueryLogQueue
+    from vectorforge.aws.queues import IngestionQueue
+    from vectorforge.aws.uploads import UploadedFilesEraser, UploadForms
     from vectorforge.erasure.eraser import Eraser
     from vectorforge.llm.providers.extractive import ExtractiveProvider
     from vectorforge.pipeline.guardrails.log_text import LogTextPolicies
     from vectorforge.pipeline.stored_answer import AnswerMemory
     from vectorforge.retriever.rerank import HttpReranker
     from vectorforge.vectorstore.base import VectorStore
+
+
+_LOG_CALL_S = 0.5
+"""Read timeout of a call for the query log; with connecting, a call that hangs takes a second."""
+
+
+class AwsServices:
+    """Queues and buckets named by the settings, each created on first use; None for each that is not."""
+
+    def __init__(self, settings: AwsSettings) -> None:
+        self._settings = settings
+
+    @cached_property
+    def clients(self) -> "AwsClients":
+        """Clients of AWS services."""
+        from vectorforge.aws.clients import AwsClients
+
+        return AwsClients()
+
+    @cached_property
+    def query_log_queue(self) -> "QueryLogQueue | None":
+        """Queue of query log records; None writes them straight to the table."""
+        settings = self._settings
+        if settings.query_log_queue_url is None:
+            return None
+        from vectorforge.aws.clients import AwsClients
+        from vectorforge.aws.query_log_queue import QueryLogQueue
+
+        # Separate clients: a call that hangs blocks one of few threads for the records after it.
+        read_timeout_s = max(settings.query_log_timeout_s, _LOG_CALL_S)
+        return QueryLogQueue(
+            AwsClients(connect_timeout_s=read_timeout_s, read_timeout_s=read_timeout_s, max_attempts=1),
+            settings.query_log_queue_url,
+            overflow_bucket=settings.query_log_overflow_bucket,
+            timeout_s=settings.query_log_timeout_s,
+        )
+
+    @cached_property
+    def ingestion_queue(self) -> "IngestionQueue | None":
+        """Queue of the ingest function; None if documents are ingested in this process."""
+        if (url := self._settings.ingestion_queue_url) is None:
+            return None
+        from vectorforge.aws.queues import IngestionQueue
+
+        return IngestionQueue(self.clients, url)
+
+    @cached_property
+    def upload_forms(self) -> "UploadForms | None":
+        """Signer of uploads to S3; None without a bucket."""
+        if (bucket := self._settings.uploads_bucket) is None:
+            return None
+        from vectorforge.aws.uploads import UploadForms
+
+        return UploadForms(self.clients, bucket)
+
+    @cached_property
+    def uploaded_files(self) -> "UploadedFilesEraser | None":
+        """Eraser of uploaded files in S3; None without a bucket."""
+        if (bucket := self._settings.uploads_bucket) is None:
+            return None
+        from vectorforge.aws.uploads import UploadedFilesEraser
+
+        return UploadedFilesEraser(self.clients, bucket)
+
+    @cached_property
+    def originals_bucket(self) -> "OriginalsBucket | None":
+        """Bucket of documents' files; None: they are in the database."""
+        if (bucket := self._settings.originals_bucket) is None:
+            return None
+        from vectorforge.aws.originals import OriginalsBucket
+
+        return OriginalsBucket(self.clients, bucket)
+
+    def disconnect(self) -> None:
+        """Close connections that would not survive a snapshot of the process."""
+        if "clients" in vars(self):  # created before
+            self.clients.disconnect()
+
+    async def aclose(self) -> None:
+        """Close queues and clients; safe to call twice."""
+        if self.query_log_queue is not None:
+            await self.query_log_queue.aclose()
+        if "clients" in vars(self):  # created before
+            self.clients.close()
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,11 +214,12 @@ class Shared:
     @cached_property
     def settings_digest(self) -> str:
         """Digest of the settings that decide answers and vectors, a part of every cache key."""
-        llm = self.config.llm.model_dump(mode="json")  # secrets are masked
-        embedding = self.config.embedding.model_dump(mode="json", exclude={"model_cache_dir"})
-        rerank = self.config.rerank.model_dump(mode="json", include={"rerank_url", "rerank_model"})
-        if self.config.query.max_passages_per_document:
-            rerank["max_passages_per_document"] = self.config.query.max_passages_per_document
+        config = self.config
+        llm = config.llm.model_dump(mode="json")  # secrets are masked
+        embedding = config.embedding.model_dump(mode="json", exclude={"model_cache_dir"})
+        rerank = config.rerank.model_dump(mode="json", include={"rerank_url", "rerank_model"})
+        if config.query.max_passages_per_document:
+            rerank["max_passages_per_document"] = config.query.max_passages_per_document
         return hashlib.sha256(json.dumps([llm, embedding, rerank], sort_keys=True).encode()).hexdigest()
 
     def eraser(self, tenant_id: str, *, leaves_files: bool = False) -> "Eraser":
@@ -142,13 +231,14 @@ class Shared:
         """
         from vectorforge.erasure.eraser import tenant_eraser
 
-        settings = self.config.aws
+        settings, bucket = self.config.aws, self.aws.originals_bucket
         return tenant_eraser(
             self.database,
             tenant_id,
             files=None if leaves_files else self.aws.uploaded_files,
+            originals=None if bucket is None else partial(removed_originals, bucket),
             leaves_files=leaves_files,
-            on_aws=bool(settings.query_log_queue_url or settings.uploads_bucket),
+            on_aws=bool(settings.query_log_queue_url or settings.uploads_bucket or bucket),
             on_begun=lambda: self.answer_memory.clear(tenant_id),
         )
 
@@ -161,8 +251,16 @@ class Shared:
             await reranker.aclose()
         if self.credential_store is not None:
             self.credential_store.close()
-        self.aws.close()
+        await self.aws.aclose()
         await self.database.close()
+
+
+def removed_originals(bucket: "OriginalsBucket", db: TenantDatabase) -> "RemovedOriginals":
+    """Return the removal of a tenant's originals from their bucket."""
+    from vectorforge.aws.originals import RemovedOriginals
+    from vectorforge.db.repositories.original_repo import OriginalRepository
+
+    return RemovedOriginals(bucket, OriginalRepository(db))
 
 
 def credential_store(config: VectorForgeConfig) -> CredentialStore | None:

@@ -1,14 +1,12 @@
 """Services of one tenant: repositories, search, answers and ingestion, bound to the tenant's rows."""
 
 from collections.abc import Awaitable, Callable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from vectorforge.bootstrap.collections import CollectionCatalogue
 from vectorforge.bootstrap.shared import Shared
-from vectorforge.bootstrap.tenant_caches import TenantCaches
-from vectorforge.bootstrap.tenant_limits import LimitServices
+from vectorforge.bootstrap.tenant_parts import CollectionCatalogue, LimitServices, TenantCaches
 from vectorforge.db.repositories.answer_stream_repo import AnswerStreamRepository
 from vectorforge.db.repositories.collection_listing import CollectionListing
 from vectorforge.db.repositories.collection_repo import CollectionRepository
@@ -24,7 +22,6 @@ from vectorforge.pipeline.fallback.ladder import DegradationLadder
 from vectorforge.pipeline.prices import PriceList
 from vectorforge.pipeline.query_log import QueryLogSink
 from vectorforge.pipeline.rag import QueryService
-from vectorforge.pipeline.variants import Variant
 from vectorforge.retriever.base import BaseRetriever, QueryPreprocessor
 from vectorforge.retriever.hybrid import HybridRetriever
 from vectorforge.vectorstore.base import VectorStore
@@ -34,6 +31,7 @@ if TYPE_CHECKING:  # imported on first use: no query needs them
     from vectorforge.bootstrap.profiles import ProfileServices
     from vectorforge.db.repositories.api_key_repo import ApiKeyRepository
     from vectorforge.db.repositories.idempotent_answer_repo import IdempotentAnswerRepository
+    from vectorforge.db.repositories.original_repo import OriginalRepository
     from vectorforge.db.repositories.statistics_repo import StatisticsRepository
     from vectorforge.embedding_switch.service import ModelChanges
     from vectorforge.erasure.eraser import Eraser
@@ -47,7 +45,8 @@ class TenantServices:
 
     Attributes:
         embeddings: Embedding providers, with the tenant's share of their cache.
-        find_collection: See ``CollectionCatalogue``, as for ``create_collection``.
+        find_collection: See ``CollectionCatalogue``, as for the other two methods of collections.
+        choose_variant: See ``VariantCatalogue.choose``.
 
     Args:
         shared: Parts of the process.
@@ -85,12 +84,14 @@ class TenantServices:
             max_per_key=config.query.max_conversations_per_key,
         )
         self.answer_streams = AnswerStreamRepository(
-            db, kept_s=config.streams.stream_buffer_s, longest_s=config.query.query_timeout_s
+            db, retention_s=config.streams.stream_buffer_s, longest_s=config.query.query_timeout_s
         )
         self.embeddings = shared.embedding_registry.for_tenant(tenant_id)
         self._catalogue = CollectionCatalogue(self.collections, self.embeddings)
         self.find_collection = self._catalogue.find_collection
         self.create_collection = self._catalogue.create_collection
+        self.find_or_create_collection = self._catalogue.find_or_create_collection
+        self.choose_variant = partial(shared.variants.choose, tenant_id=tenant_id)
         self._preprocessor = QueryPreprocessor(config.query.max_query_length)
 
     @cached_property
@@ -115,7 +116,7 @@ class TenantServices:
         streams = self._config.streams
         return IdempotentAnswerRepository(
             self._db,
-            kept_s=streams.idempotency_kept_s,
+            retention_s=streams.idempotency_kept_s,
             longest_s=self._config.query.query_timeout_s,
             max_keys=streams.idempotency_max_keys,
             max_bytes=streams.idempotency_max_bytes,
@@ -164,10 +165,10 @@ class TenantServices:
     def _lookup(self) -> QueryLookupService:
         return QueryLookupService(
             self.caches.queries,
-            self._catalogue,
+            self.find_collection,
             self.caches.answer_cache,
             admission=self.limits.admission,
-            claim=lambda run: self.limits.claim(run.query, run.config, is_stream=not run.buffered),
+            settings=self._config,
             note_log_text=self.caches.log_texts.note,
         )
 
@@ -207,9 +208,17 @@ class TenantServices:
         )
 
     @cached_property
+    def originals(self) -> "OriginalRepository":
+        """Files of the tenant's documents."""
+        from vectorforge.db.repositories.original_repo import OriginalRepository
+
+        return OriginalRepository(self._db)
+
+    @cached_property
     def ingestion(self) -> "IngestionPipeline":
         """Ingestion of the tenant's documents."""
         from vectorforge.db.repositories.embedding_space_repo import EmbeddingModelRepository
+        from vectorforge.ingestion.originals import OriginalKeeper
         from vectorforge.ingestion.pipeline import IngestionPipeline
 
         return IngestionPipeline(
@@ -219,6 +228,7 @@ class TenantServices:
             self._config.ingestion,
             models=EmbeddingModelRepository(self._db),
             charge=self.limits.charge,
+            originals=OriginalKeeper(self.originals, self._shared.aws.originals_bucket),
         )
 
     @cached_property
@@ -241,21 +251,11 @@ class TenantServices:
 
         return ProfileServices(
             self._config,
-            self.collections,
-            self.create_collection,
+            self._catalogue,
             self.embeddings,
             self.vector_store,
             charge=self.limits.charge,
         )
-
-    def choose_variant(self, name: str | None, conversation_id: UUID | None = None) -> Variant | None:
-        """Return the variant of a request of this tenant; see ``VariantCatalogue.choose``.
-
-        Raises:
-            InvalidInputError: ``name`` is given and is not a variant.
-        """
-        variants = self._shared.variants
-        return variants.choose(name, tenant_id=self.tenant_id, conversation_id=conversation_id)
 
     async def confirm_credential(self) -> None:
         """Recheck the running request's key if no transaction has, for requests without one.

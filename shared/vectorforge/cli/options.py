@@ -2,7 +2,9 @@
 
 import json
 import sys
-from pathlib import Path
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path, PurePath
 from typing import Annotated, Any, Literal, TypeAlias
 from uuid import UUID
 
@@ -11,27 +13,24 @@ import typer
 from vectorforge.errors import InvalidInputError
 from vectorforge.types import SearchMode
 
-LimitOption: TypeAlias = Annotated[
-    int | None, typer.Option(min=1, help="Maximum number of entries.", show_default="all of them")
-]
-OffsetOption: TypeAlias = Annotated[int, typer.Option(min=0, help="Entries to skip before the first one.")]
-JsonOption: TypeAlias = Annotated[
-    bool, typer.Option("--json", help="Print one JSON document for programs.", rich_help_panel="Everywhere")
-]
-DebugOption: TypeAlias = Annotated[
-    bool, typer.Option("--debug", help="Show the traceback of an error.", rich_help_panel="Everywhere")
-]
+_everywhere = partial(typer.Option, rich_help_panel="Everywhere")
+
+JsonOption: TypeAlias = Annotated[bool, _everywhere("--json", help="Print one JSON document for programs.")]
+DebugOption: TypeAlias = Annotated[bool, _everywhere("--debug", help="Show the traceback of an error.")]
 DataDirOption: TypeAlias = Annotated[
     Path | None,
-    typer.Option(
+    _everywhere(
         "--data-dir",
         envvar="VECTORFORGE_DATA_DIR",
         help="Folder of the embedded database. Unused when VECTORFORGE_DATABASE_URL is set. "
         "Default: vectorforge in your data folder.",
-        rich_help_panel="Everywhere",
         show_default=False,
     ),
 ]
+LimitOption: TypeAlias = Annotated[
+    int | None, typer.Option(min=1, help="Maximum number of entries.", show_default="all of them")
+]
+OffsetOption: TypeAlias = Annotated[int, typer.Option(min=0, help="Entries to skip before the first one.")]
 CollectionOption: TypeAlias = Annotated[
     str | None,
     typer.Option(
@@ -54,6 +53,16 @@ FilterOption: TypeAlias = Annotated[
 TopKOption: TypeAlias = Annotated[
     int, typer.Option("--top-k", "-k", min=1, help="Maximum number of passages to retrieve.")
 ]
+AnswerTopKOption: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        "--top-k",
+        "-k",
+        min=1,
+        help="Maximum number of passages to retrieve.",
+        show_default="10, or the variant's",
+    ),
+]
 ModeOption: TypeAlias = Annotated[
     SearchMode | None,
     typer.Option(
@@ -64,85 +73,68 @@ ModeOption: TypeAlias = Annotated[
 ]
 YesOption: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
-_ROWS = "From PostgreSQL"
+EmbeddingProviderOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(help="Embedding provider: local, openai, bedrock ...", show_default="the configured one"),
+]
+EmbeddingModelOption: TypeAlias = Annotated[
+    str | None, typer.Option(help="Model of that provider.", show_default="the provider's")
+]
 
-FromPostgresOption: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--from-postgres",
-        metavar="DSN",
-        help="Read rows of this database instead of files. [cyan]env:NAME[/cyan] reads the connection "
-        "string from the environment, hidden from other users of the machine.",
-        show_default=False,
-        rich_help_panel=_ROWS,
-    ),
-]
-QueryOption: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--query", metavar="SQL", help="A SELECT: each row is a document.", rich_help_panel=_ROWS),
-]
-TableOption: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--table", metavar="NAME", help="All rows of a table or view.", rich_help_panel=_ROWS),
-]
-SourceNameOption: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--source-name",
-        metavar="NAME",
-        help="Name of the rows in the collection; the same name again updates them. "
-        "Default: the table, or the query's hash.",
-        show_default=False,
-        rich_help_panel=_ROWS,
-    ),
-]
-ProfilesOption: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(
-        "--profiles",
-        metavar="FILE",
-        help="TOML with the queries [cyan]summary[/cyan], [cyan]experiences[/cyan], [cyan]projects[/cyan], "
-        "[cyan]skills[/cyan] and [cyan]education[/cyan], each with a column profile_id.",
-        show_default=False,
-        rich_help_panel=_ROWS,
-    ),
-]
-KeyOption: TypeAlias = Annotated[
-    str, typer.Option("--key", metavar="COLUMN", help="Unique key of a row.", rich_help_panel=_ROWS)
-]
-TextOption: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option("--text", metavar="COLUMN", help="Text column; may be repeated.", rich_help_panel=_ROWS),
-]
-UpdatedOption: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--updated",
-        metavar="COLUMN",
-        help="Column with the time of the last change; unchanged rows are not read again.",
-        rich_help_panel=_ROWS,
-    ),
-]
-TitleOption: TypeAlias = Annotated[
-    str | None, typer.Option("--title", metavar="COLUMN", help="Column of the title.", rich_help_panel=_ROWS)
-]
-MetadataColumnOption: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--metadata-column",
-        metavar="COLUMN",
-        help="Column stored as metadata, for filters; may be repeated.",
-        rich_help_panel=_ROWS,
-    ),
-]
-DeleteOption: TypeAlias = Annotated[
-    bool,
-    typer.Option("--delete", help="Delete the documents of removed rows.", rich_help_panel=_ROWS),
-]
-EverythingOption: TypeAlias = Annotated[
-    bool,
-    typer.Option("--everything", help="Read unchanged rows, too.", rich_help_panel=_ROWS),
-]
+
+_rows = partial(typer.Option, rich_help_panel="From PostgreSQL")
+
+
+@dataclass(frozen=True, slots=True)
+class RowOptions:
+    """Options of ``vectorforge ingest`` for rows of another PostgreSQL database."""
+
+    from_postgres: Annotated[
+        str | None,
+        _rows(
+            metavar="DSN",
+            help="Read rows of this database instead of files. [cyan]env:NAME[/cyan] reads the connection "
+            "string from the environment, hidden from other users of the machine.",
+            show_default=False,
+        ),
+    ] = field(default=None, repr=False)
+    query: Annotated[str | None, _rows(metavar="SQL", help="A SELECT: each row is a document.")] = None
+    table: Annotated[str | None, _rows(metavar="NAME", help="All rows of a table or view.")] = None
+    profiles: Annotated[
+        Path | None,
+        _rows(
+            metavar="FILE",
+            help="TOML with the queries [cyan]summary[/cyan], [cyan]experiences[/cyan], "
+            "[cyan]projects[/cyan], [cyan]skills[/cyan] and [cyan]education[/cyan], each with a column "
+            "profile_id.",
+            show_default=False,
+        ),
+    ] = None
+    source_name: Annotated[
+        str | None,
+        _rows(
+            metavar="NAME",
+            help="Name of the rows in the collection; the same name again updates them. "
+            "Default: the table, or the query's hash.",
+            show_default=False,
+        ),
+    ] = None
+    key: Annotated[str, _rows(metavar="COLUMN", help="Unique key of a row.")] = "id"
+    text: Annotated[list[str] | None, _rows(metavar="COLUMN", help="Text column; may be repeated.")] = None
+    updated: Annotated[
+        str | None,
+        _rows(
+            metavar="COLUMN",
+            help="Column with the time of the last change; unchanged rows are not read again.",
+        ),
+    ] = None
+    title: Annotated[str | None, _rows(metavar="COLUMN", help="Column of the title.")] = None
+    metadata_column: Annotated[
+        list[str] | None,
+        _rows(metavar="COLUMN", help="Column stored as metadata, for filters; may be repeated."),
+    ] = None
+    delete: Annotated[bool, _rows("--delete", help="Delete the documents of removed rows.")] = False
+    everything: Annotated[bool, _rows("--everything", help="Read unchanged rows, too.")] = False
 
 
 def confirm(question: str, *, yes: bool) -> None:
@@ -168,14 +160,11 @@ def read_question(argument: str) -> str:
     Raises:
         InvalidInputError: It is empty, or stdin has more than a million characters.
     """
-    if argument != "-":
-        text = argument
-    else:
-        text = sys.stdin.read(_MAX_STDIN_CHARS + 1)
-        if len(text) > _MAX_STDIN_CHARS:
-            raise InvalidInputError(
-                f"QUESTION on stdin is longer than {_MAX_STDIN_CHARS:,} characters.", field="QUESTION"
-            )
+    text = sys.stdin.read(_MAX_STDIN_CHARS + 1) if argument == "-" else argument
+    if argument == "-" and len(text) > _MAX_STDIN_CHARS:
+        raise InvalidInputError(
+            f"QUESTION on stdin is longer than {_MAX_STDIN_CHARS:,} characters.", field="QUESTION"
+        )
     if not text.strip():
         raise InvalidInputError("QUESTION is empty.", field="QUESTION")
     return text.strip()
@@ -227,3 +216,20 @@ def parse_metadata(pairs: list[str]) -> dict[str, str]:
             raise InvalidInputError(f"--metadata must be key=value, not {pair!r}.", field="--metadata")
         metadata[key.strip()] = value
     return metadata
+
+
+def source_name(file: Path) -> str:
+    """Return the source of a file: its absolute path, without symbolic links.
+
+    So the same file is replaced when it is ingested again from elsewhere, and two files of the same name in
+    different folders never replace each other.
+    """
+    return file.resolve().as_posix()
+
+
+def shown_source(source: str) -> str:
+    """Shorten a source for display: files below the working directory as ``./docs/x.md``."""
+    try:
+        return f"./{PurePath(source).relative_to(Path.cwd()).as_posix()}"
+    except ValueError:
+        return source

@@ -1,24 +1,30 @@
 """Commands on a tenant's data: open the database and the application, run the work, print its result."""
 
+import asyncio
 import functools
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from vectorforge.aws.database_login import as_migrator
 from vectorforge.bootstrap import Application, TenantServices
-from vectorforge.cli.options import DataDirOption, DebugOption, JsonOption
+from vectorforge.cli.options import DataDirOption, DebugOption, JsonOption, source_name
 from vectorforge.cli.terminal import Terminal, command
 from vectorforge.config import VectorForgeConfig
-from vectorforge.errors import ConflictError, NotFoundError
+from vectorforge.db.repositories.document_repo import Document
+from vectorforge.db.schema.migrate import migrate
+from vectorforge.errors import NotFoundError
 from vectorforge.local.laptop import LocalSetup, local_setup
 from vectorforge.types import Collection
 
 T = TypeVar("T")
 Body = Callable[..., None]
-"""Body of a command: its first parameter is a ``CommandContext``, the others are its own options."""
+"""Body of a command: its first parameter is a ``CommandContext``, the others are its own options.
+
+A parameter whose type is a dataclass stands for one option per field."""
 
 _SHARED_OPTIONS = {
     "json_output": (JsonOption, False),
@@ -38,10 +44,6 @@ class Session:
     def config(self) -> VectorForgeConfig:
         """Settings in use."""
         return self.application.config
-
-    def of_tenant(self, tenant_id: str) -> "Session":
-        """Return the session for another tenant."""
-        return Session(self.application, self.application.for_tenant(tenant_id))
 
     async def collection(self, name: str | None, *, profile_id: int | None = None) -> Collection:
         """Return the collection with this name or id; None is the default, for a profile the profiles' one.
@@ -64,31 +66,39 @@ class Session:
         """Return the collection; create it with the configured embedding model if it is missing."""
         requested = name or self.config.query.default_collection
         try:
-            return await self.services.find_collection(requested)
+            return await self.services.find_collection(requested)  # also by id
         except NotFoundError:
-            pass
-        try:
-            return await self.services.create_collection(requested)
-        except ConflictError:  # created by another process
-            return await self.services.find_collection(requested)
+            return await self.services.find_or_create_collection(requested)
+
+    async def document(self, collection: str | None, source: str) -> Document:
+        """Return the document with this source, or of the file with this path.
+
+        Raises:
+            NotFoundError: There is no such collection or document.
+        """
+        target = await self.collection(collection)
+        for name in (source, source_name(Path(source))):
+            if document := await self.services.documents.find_by_source(target.id, name):
+                return document
+        raise NotFoundError(f'There is no document "{source}" in the collection "{target.name}".')
 
 
 @asynccontextmanager
-async def open_session(setup: LocalSetup, terminal: Terminal) -> AsyncIterator[Session]:
-    """Open the application on this database; the embedded one is brought up to date first.
+async def open_session(
+    setup: LocalSetup, terminal: Terminal, *, tenant: str | None = None
+) -> AsyncIterator[Session]:
+    """Open the application on this database for a tenant (default: the local one); migrate the embedded one.
 
     Raises:
         DatabaseUnavailableError: The database cannot be reached.
         UnsafeRoleError: The role of the database URL bypasses row-level security.
     """
     if setup.embedded and setup.migrator_url is not None:
-        from vectorforge.db.schema.migrate import migrate
-
         applied = await migrate(setup.migrator_url)
         if applied:
             terminal.note(f"Database prepared: {len(applied)} migrations applied.")
     async with Application.build(setup.config) as application:
-        yield Session(application, application.for_tenant(setup.config.server.local_tenant))
+        yield Session(application, application.for_tenant(tenant or setup.config.server.local_tenant))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,21 +116,19 @@ class CommandContext:
         tenant: str | None = None,
         config: VectorForgeConfig | None = None,
     ) -> T:
-        """Open a session, run the work in it, and close everything.
-
-        Args:
-            work: Receives the session.
-            tenant: Tenant whose data it works on; default: the local tenant.
-            config: Settings; default: those of the environment.
-        """
-        import asyncio
+        """Open a session for a tenant, the local one by default, run the work in it, and close everything."""
 
         async def run(setup: LocalSetup) -> T:
-            async with open_session(setup, self.terminal) as session:
-                return await work(session if tenant is None else session.of_tenant(tenant))
+            async with open_session(setup, self.terminal, tenant=tenant) as session:
+                return await work(session)
 
         with local_setup(config or VectorForgeConfig.from_environment(), data_dir=self.data_dir) as setup:
             return asyncio.run(run(setup))
+
+    def run_as_migrator(self, work: Callable[[str], Awaitable[T]]) -> T:
+        """Run work that receives the connection string of the role that owns the schema."""
+        with local_setup(VectorForgeConfig.from_environment(), data_dir=self.data_dir) as setup:
+            return asyncio.run(as_migrator(setup.config.database, work))
 
     def show(self, result: T, as_json: Callable[[T], object], as_text: Callable[[Terminal, T], None]) -> None:
         """Print a result: one JSON document with ``--json``, otherwise text."""
@@ -128,6 +136,23 @@ class CommandContext:
             self.terminal.json(as_json(result))
         else:
             as_text(self.terminal, result)
+
+    def show_page(
+        self,
+        entries: Sequence[T],
+        offset: int,
+        what: str,
+        create: str,
+        as_json: Callable[[T], object],
+        as_text: Callable[[Terminal, Sequence[T]], None],
+    ) -> None:
+        """Print a page of a list after ``offset`` entries; ``create`` is the note on an empty list."""
+        if self.terminal.json_output:
+            self.terminal.json({what: [*map(as_json, entries)]})
+        elif entries:
+            as_text(self.terminal, entries)
+        else:
+            self.terminal.note(f"There are no more than {offset} {what}." if offset else create)
 
 
 def session_command(body: Body) -> Body:
@@ -144,16 +169,31 @@ def offline_command(body: Body) -> Body:
 
 
 def _with_shared_options(body: Body, names: tuple[str, ...]) -> Body:
+    _, *own = inspect.signature(body).parameters.values()
+    groups: dict[str, Any] = {
+        parameter.name: parameter.annotation for parameter in own if is_dataclass(parameter.annotation)
+    }
+
     @functools.wraps(body)
     def run(*, json_output: bool, debug: bool, data_dir: Path | None = None, **options: Any) -> None:
+        for name, group in groups.items():
+            options[name] = group(**{field.name: options.pop(field.name) for field in fields(group)})
         with command(json_output=json_output, debug=debug) as terminal:
             body(CommandContext(terminal, data_dir), **options)
 
-    _, *parameters = inspect.signature(body).parameters.values()
+    parameters: list[inspect.Parameter] = []
+    for parameter in own:
+        if group := groups.get(parameter.name):
+            parameters += [_option(field.name, field.default, field.type) for field in fields(group)]
+        else:
+            parameters.append(_option(parameter.name, parameter.default, parameter.annotation))
     for name in names:
         option, default = _SHARED_OPTIONS[name]
-        kind = inspect.Parameter.KEYWORD_ONLY
-        parameters.append(inspect.Parameter(name, kind, default=default, annotation=option))
+        parameters.append(_option(name, default, option))
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}  # read by Typer
     vars(run)["__signature__"] = inspect.Signature(parameters)
     return run
+
+
+def _option(name: str, default: object, annotation: object) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

@@ -4,21 +4,19 @@ Results go to stdout; progress, notes and errors go to stderr. In a pipe nothing
 and tables are tab-separated. ``NO_COLOR`` is honored (https://no-color.org).
 """
 
-import dataclasses
 import json
 import logging
 import os
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from enum import Enum, IntEnum
+from enum import IntEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TextIO
-from uuid import UUID
 
 import typer
-from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
 
 from vectorforge.errors import (
     DatabaseError,
@@ -64,7 +62,9 @@ EXIT_CODE_HELP = (
     "[bold]130[/bold] interrupted"
 )
 
-_UNAVAILABLE = (
+_SETUP_ERRORS = (MigrationError, UnsafeRoleError)
+"""Errors of services that need another setup; waiting does not help."""
+_SERVICE_ERRORS = (
     DatabaseError,
     DeadlineExceededError,
     EmbeddingError,
@@ -77,9 +77,8 @@ _UNAVAILABLE = (
 
 def exit_code_for(error: VectorForgeError) -> ExitCode:
     """Return the exit code for an error."""
-    if isinstance(error, (MigrationError, UnsafeRoleError)):
-        return ExitCode.USAGE  # the setup has to change; waiting does not help
-    return ExitCode.UNAVAILABLE if isinstance(error, _UNAVAILABLE) else ExitCode.USAGE
+    unavailable = isinstance(error, _SERVICE_ERRORS) and not isinstance(error, _SETUP_ERRORS)
+    return ExitCode.UNAVAILABLE if unavailable else ExitCode.USAGE
 
 
 _CONTROL = {code: None for code in (*range(0x20), 0x7F, *range(0x80, 0xA0)) if chr(code) not in "\n\t"}
@@ -91,19 +90,9 @@ def printable(text: str) -> str:
 
 
 def _as_json(value: object) -> Any:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    if isinstance(value, BaseModel):
-        return value.model_dump(mode="json")
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, UUID):
-        return str(value)
-    if isinstance(value, Mapping):
-        return dict(value)
-    if isinstance(value, (set, frozenset)):
+    if isinstance(value, set | frozenset):
         return sorted(value)
-    raise TypeError(f"{type(value).__name__} cannot be encoded as JSON")
+    return to_jsonable_python(value, by_alias=False)
 
 
 class Terminal:
@@ -146,33 +135,20 @@ class Terminal:
     def line(
         self, text: str = "", *, style: str = "", label: tuple[str, str] = ("", ""), wrapped: bool = True
     ) -> None:
-        """Print a line of the result.
-
-        Args:
-            text: Control characters are removed.
-            style: Style on a terminal.
-            label: Prefix of the line, and its style.
-            wrapped: Wrap it to the terminal; False for text to copy.
-        """
-        if not _is_terminal(sys.stdout):
-            _plain(sys.stdout, label[0] + text)
-            return
-        from rich.text import Text
-
-        line = Text.assemble(label, (printable(text), style))
-        self.out.print(line, soft_wrap=None if wrapped else True)
+        """Print a line of the result, after a label with its style; not ``wrapped`` for text to copy."""
+        self._print(sys.stdout, text, style=style, label=label, soft_wrap=None if wrapped else True)
 
     def note(self, text: str) -> None:
         """Print a note about the run on stderr; nothing with ``--json``."""
         if not self.json_output:
-            self._say(text, style="dim")
+            self._print(sys.stderr, text, style="dim")
 
     def warn(self, text: str) -> None:
         """Warn, on stderr."""
         if self.json_output:
             sys.stderr.write(json.dumps({"warning": text}, ensure_ascii=False) + "\n")
         else:
-            self._say(text, label=("warning: ", "yellow"))
+            self._print(sys.stderr, text, label=("warning: ", "yellow"))
 
     def error(self, text: str, *, code: str = "error") -> None:
         """Print an error as one line on stderr."""
@@ -181,7 +157,7 @@ class Terminal:
                 json.dumps({"error": {"code": code, "message": text}}, ensure_ascii=False) + "\n"
             )
         else:
-            self._say(" ".join(printable(text).split()), label=("error: ", "bold red"))
+            self._print(sys.stderr, " ".join(printable(text).split()), label=("error: ", "bold red"))
 
     def write(self, text: str) -> None:
         """Print a piece of text as it arrives, without a line break."""
@@ -208,14 +184,23 @@ class Terminal:
             table.add_row(*(Text(cell) for cell in row))
         self.out.print(table)
 
-    def _say(self, text: str, *, style: str = "", label: tuple[str, str] = ("", "")) -> None:
-        """Print a line on stderr."""
-        if not _is_terminal(sys.stderr):
-            _plain(sys.stderr, label[0] + text)
+    def _print(
+        self,
+        stream: TextIO,
+        text: str,
+        *,
+        style: str = "",
+        label: tuple[str, str] = ("", ""),
+        soft_wrap: bool | None = None,
+    ) -> None:
+        if not _is_terminal(stream):
+            stream.write(printable(label[0] + text) + "\n")
+            stream.flush()
             return
         from rich.text import Text
 
-        self.err.print(Text.assemble(label, (printable(text), style)))
+        console = self.out if stream is sys.stdout else self.err
+        console.print(Text.assemble(label, (printable(text), style)), soft_wrap=soft_wrap)
 
 
 def _is_terminal(stream: TextIO) -> bool:
@@ -225,11 +210,6 @@ def _is_terminal(stream: TextIO) -> bool:
         return compatible == "1"
     forced = os.environ.get("FORCE_COLOR")
     return stream.isatty() if forced is None else forced != ""
-
-
-def _plain(stream: TextIO, text: str) -> None:
-    stream.write(printable(text) + "\n")
-    stream.flush()
 
 
 @contextmanager
@@ -252,11 +232,13 @@ def command(*, json_output: bool, debug: bool) -> Iterator[Terminal]:
         terminal.error("Interrupted.", code="interrupted")
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     except VectorForgeError as exc:
-        _traceback(debug)
+        if debug:
+            traceback.print_exc()
         terminal.error(exc.message, code=exc.code)
         raise typer.Exit(exit_code_for(exc)) from None
     except Exception as exc:  # noqa: BLE001 - no traceback without --debug
-        _traceback(debug)
+        if debug:
+            traceback.print_exc()
         raise typer.Exit(_unexpected(terminal, exc, debug=debug)) from None
 
 
@@ -269,8 +251,3 @@ def _unexpected(terminal: Terminal, exc: Exception, *, debug: bool) -> ExitCode:
     text = f"Unexpected {type(exc).__name__}. This is a bug in VectorForge.{hint}"
     terminal.error(text, code="internal_error")
     return ExitCode.BUG
-
-
-def _traceback(debug: bool) -> None:
-    if debug:
-        traceback.print_exc()

@@ -10,7 +10,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 from pydantic_settings import SettingsError
 
 from vectorforge.config.access import IdentitySettings, LimitSettings, ServerSettings
-from vectorforge.config.documents import DatabaseSettings, IngestionSettings
+from vectorforge.config.base import AwsSettings, DatabaseSettings, IngestionSettings, Section
 from vectorforge.config.models import (
     EmbeddingSettings,
     LLMSettings,
@@ -19,7 +19,6 @@ from vectorforge.config.models import (
     RerankSettings,
 )
 from vectorforge.config.queries import CacheSettings, QuerySettings, StreamSettings
-from vectorforge.config.sources import AwsSettings, Section
 from vectorforge.errors import ConfigurationError
 
 __all__ = [

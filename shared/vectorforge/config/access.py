@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_settings import NoDecode
 
-from vectorforge.config.sources import Section
+from vectorforge.config.base import Section
 from vectorforge.types import Scope
 
 ANY_ORIGIN: Final = "*"

@@ -5,7 +5,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
-from vectorforge.config.sources import Section, env
+from vectorforge.config.base import Section, env
 
 
 class ModelPrice(BaseModel):
@@ -26,16 +26,6 @@ class ModelPrice(BaseModel):
         if any(given) and not all(given):
             raise ValueError("long_prompt_over, long_input and long_output belong together")
         return self
-
-    def rates(self, prompt_tokens: int) -> tuple[float, float]:
-        """Return the prices of prompt and completion for a prompt of this length."""
-        if (
-            self.long_input is None
-            or self.long_output is None
-            or prompt_tokens <= (self.long_prompt_over or 0)
-        ):
-            return self.input, self.output
-        return self.long_input, self.long_output
 
 
 class OpenAISettings(Section):

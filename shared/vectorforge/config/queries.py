@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 from pydantic_settings import NoDecode
 
-from vectorforge.config.sources import Section
+from vectorforge.config.base import Section
 
 MAX_VARIANTS = 50
 """Maximum per deployment: each variant is a tag value of metrics, which are billed by their number."""

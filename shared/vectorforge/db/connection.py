@@ -1,17 +1,15 @@
 """Connections of one process to PostgreSQL: a pool, opened after role and schema are checked."""
 
+import asyncio
 import importlib
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, nullcontext
-from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from vectorforge.db.errors import ConnectFailures, translated_errors
 from vectorforge.db.login import PasswordSource, complete, parsed
-from vectorforge.db.schema.checks import check_database
-from vectorforge.db.tenant_database import TenantDatabase
-from vectorforge.db.types import Call, Outcome, Params
+from vectorforge.db.tenant_database import Call, Outcome, Params, TenantDatabase
 from vectorforge.errors import DatabaseUnavailableError
 from vectorforge.health import ComponentHealth
 
@@ -23,12 +21,6 @@ if TYPE_CHECKING:
 
 _WAITING_PER_CONNECTION = 20
 """Requests that may queue per connection; more are rejected at once instead of late."""
-
-_LEFT_WAITING = 100_000
-"""Bound of the pool's own queue, where ended requests stay until there is a connection again."""
-
-_RECONNECT_S = 3.0
-"""How long the pool retries after a refusal, at growing intervals; the next request starts over."""
 
 _ATTEMPTS = 4
 """Attempts of repeatable statements: in a failover connections die in waves, checked ones too."""
@@ -68,8 +60,7 @@ class Database:
         self._password = password
         self._pool: AsyncConnectionPool[Session] | None = None
         self._waiting = 0
-        self._with_tokens = password is not None and password.makes_tokens
-        self._failures = ConnectFailures(with_tokens=self._with_tokens)
+        self._failures = ConnectFailures(with_tokens=password is not None and password.makes_tokens)
 
     def preload(self) -> None:
         """Import what ``open`` needs; connects to nothing and makes no password.
@@ -77,8 +68,7 @@ class Database:
         Raises:
             ConfigurationError: As ``open``.
         """
-        importlib.import_module("psycopg_pool")
-        importlib.import_module("vectorforge.db.session")
+        importlib.import_module("vectorforge.db.opening")
         self._complete_conninfo()
         if self._password is not None:
             self._password.preload()
@@ -97,50 +87,17 @@ class Database:
         """
         if self._pool is not None:
             return
-        from psycopg.types.json import set_json_loads
-        from psycopg_pool import AsyncConnectionPool
+        from vectorforge.db.opening import opened_pool
 
-        from vectorforge.db.session import (
-            Session,
-            check_transactions,
-            read_json,
-            register_vectors,
-            session_class,
-        )
-
-        conninfo = self._complete_conninfo()
-        sessions = session_class(self._failures, self._password)
-        timeout_s = self._timeout_s
-        # One connection before the pool: a pool reports a refusal only after its timeout, without the reason.
-        types, together = await check_database(
-            partial(sessions.connect, conninfo, **_connection_options()),
-            check_transactions,
-            timeout_s=timeout_s,
-            with_token=self._with_tokens,
+        self._pool, together = await opened_pool(
+            self._complete_conninfo(),
+            pool_size=self._pool_size,
+            timeout_s=self._timeout_s,
+            failures=self._failures,
+            password=self._password,
             pipeline=self._pipeline,
         )
         self._is_split = self._pipeline and not together
-
-        async def configure(connection: Session) -> None:
-            register_vectors(connection, types)
-            set_json_loads(read_json, connection)
-
-        pool = AsyncConnectionPool(
-            conninfo,
-            connection_class=sessions,
-            kwargs=_connection_options(),
-            min_size=0,
-            max_size=self._pool_size,
-            max_waiting=_LEFT_WAITING,
-            timeout=timeout_s,
-            reconnect_timeout=min(timeout_s, _RECONNECT_S),
-            max_idle=300,
-            configure=configure,
-            open=False,
-            name="vectorforge",
-        )
-        await pool.open()
-        self._pool = pool
 
     async def close(self) -> None:
         """Close every connection; ``open`` may be called again."""
@@ -249,7 +206,7 @@ class Database:
         self._waiting += 1
         try:
             async with nullcontext() if is_idle else self._failures.watched():
-                return await pool.getconn(timeout=give_up_at - time.monotonic())
+                return await _assigned(pool, give_up_at - time.monotonic())
         except PoolTimeout as exc:
             raise self._failures.too_late() from exc
         finally:
@@ -293,8 +250,16 @@ class Database:
         return conninfo
 
 
-def _connection_options() -> dict[str, Any]:
-    from psycopg.rows import dict_row
+async def _assigned(pool: "AsyncConnectionPool[Session]", timeout_s: float) -> "Session":
+    """Return a connection of the pool, unless the caller was canceled.
 
-    # prepare_threshold: a pooler may send the next execution to a backend that did not prepare it
-    return {"autocommit": True, "prepare_threshold": None, "row_factory": dict_row}
+    The pool drops a cancellation that comes as it assigns a connection, and the caller would go on after its
+    deadline (https://github.com/psycopg/psycopg/issues/1345).
+    """
+    caller = asyncio.current_task()
+    cancellations = caller.cancelling() if caller else 0
+    connection = await pool.getconn(timeout=timeout_s)
+    if caller and caller.cancelling() > cancellations:
+        await pool.putconn(connection)
+        raise asyncio.CancelledError
+    return connection

@@ -6,9 +6,8 @@ Imports the driver only when there is an error to translate.
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from types import TracebackType
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 from vectorforge.errors import (
     AuthenticationError,
@@ -70,7 +69,7 @@ _WRONG_ROLE_WITH_IAM = (
     "migrate with VECTORFORGE_DATABASE_AUTH=iam, which grants rds_iam to the role."
 )
 _REMEMBERED_S = 1.0
-"""How long a refused connection fails later requests at once."""
+"""Seconds for which a refused connection fails later requests immediately."""
 
 
 def is_refused(failure: Exception) -> bool:
@@ -105,7 +104,7 @@ class ConnectFailures:
     """
 
     def __init__(self, *, with_tokens: bool = False) -> None:
-        self._with_tokens = with_tokens
+        self.with_tokens = with_tokens
         self._reason: DatabaseUnavailableError | None = None
         self._refused_at = float("-inf")
         self._waiting: set[asyncio.Timeout] = set()
@@ -117,7 +116,7 @@ class ConnectFailures:
         elif _NOT_LISTENING.search(str(failure)):
             self._reason = DatabaseUnavailableError("The database refuses connections.")
         else:
-            self._reason = connect_error(failure, with_token=self._with_tokens)
+            self._reason = connect_error(failure, with_token=self.with_tokens)
             if not isinstance(self._reason, UntrustedDatabaseError):
                 self._refused_at = float("-inf")
                 return  # the pool's next attempt, with a new token, may succeed
@@ -163,8 +162,9 @@ def _copy(error: DatabaseUnavailableError) -> DatabaseUnavailableError:
     return type(error)(error.message)
 
 
-class translated_errors:  # noqa: N801 - reads as a statement after "with"
-    """Context that turns the driver's errors into ours, as causes; their texts are not copied.
+@contextmanager
+def translated_errors() -> Iterator[None]:
+    """Turn the driver's errors into ours, as causes; their texts are not copied.
 
     Raises:
         DatabaseUnavailableError: No connection, a lost one, or the server ran out of a resource.
@@ -174,20 +174,15 @@ class translated_errors:  # noqa: N801 - reads as a statement after "with"
         RefusedRowError: Any other value or row that a type or a constraint rejects.
         DatabaseError: Any other failure.
     """
-
-    __slots__ = ()
-
-    def __enter__(self) -> None:
-        return
-
-    def __exit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if exc is not None and (error := _translated(exc)) is not None:
-            raise error from exc
+    try:
+        yield
+    except Exception as exc:
+        if (error := translated(exc)) is None:
+            raise
+        raise error from exc
 
 
-def _translated(exc: BaseException) -> VectorForgeError | None:
+def translated(exc: Exception) -> VectorForgeError | None:
     """Return our error for the driver's; None for any other."""
     import psycopg
     from psycopg_pool import PoolClosed, TooManyRequests

@@ -13,12 +13,8 @@ if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
 
-def login_passwords(settings: DatabaseSettings, roles: tuple[str, ...]) -> dict[str, SecretStr]:
-    """Return the passwords of our login roles in the configured URLs, without those of other roles.
-
-    Args:
-        settings: With the URLs.
-        roles: Our login roles: ``login_roles.LOGIN_ROLES``.
+def login_passwords(settings: DatabaseSettings) -> dict[str, SecretStr]:
+    """Return the passwords of ``LOGIN_ROLES`` in the configured URLs, by role.
 
     Raises:
         InvalidInputError: A setting is no URL.
@@ -36,7 +32,7 @@ def login_passwords(settings: DatabaseSettings, roles: tuple[str, ...]) -> dict[
             parts = urlsplit(url.get_secret_value())
         except ValueError as exc:
             raise InvalidInputError(f"{variable} is not a URL.", field=variable) from exc
-        if parts.username in roles and parts.password:
+        if parts.username in LOGIN_ROLES and parts.password:
             passwords[parts.username] = SecretStr(unquote(parts.password))
     return passwords
 
@@ -115,11 +111,7 @@ def parsed(conninfo: str) -> dict[str, str]:
 
 
 def complete(conninfo: str, *, timeout_s: float) -> str:
-    """Return the connection string with timeouts and an application name, unless it has its own.
-
-    Args:
-        conninfo: URL or key-value string.
-        timeout_s: Longest wait for a connection, and for a packet to be acknowledged.
+    """Return a URL or key-value string with a name, and timeouts for connections and packets, unless set.
 
     Raises:
         ConfigurationError: It cannot be parsed.
@@ -145,9 +137,6 @@ def with_login(conninfo: str, *, user: str, password: str) -> str:
     return make_conninfo(**{**parsed(conninfo), "user": user, "password": password})
 
 
-_DEFAULT_PORT = "5432"
-
-
 class PasswordSource(Protocol):
     """Source of connection passwords; called in any thread, for each attempt to connect."""
 
@@ -155,22 +144,14 @@ class PasswordSource(Protocol):
     """True if the password is an IAM token."""
 
     def check(self, parameters: Mapping[str, str]) -> None:
-        """Check that a connection string cannot lead a password to an impostor.
-
-        Args:
-            parameters: Result of ``parsed``.
+        """Check that a connection string, as ``parsed``, cannot lead a password to an impostor.
 
         Raises:
-            ConfigurationError: It may not.
+            ConfigurationError: It can.
         """
 
     def __call__(self, host: str, port: int, user: str) -> SecretStr:
-        """Return a password for a role at an address.
-
-        Args:
-            host: Name of the server, as the connection string has it.
-            port: Its port.
-            user: The role that logs in.
+        """Return a password for a role at an address, which is the connection string's.
 
         Raises:
             ConfigurationError: No password can be made, and a retry would not help.
@@ -178,11 +159,7 @@ class PasswordSource(Protocol):
         """
 
     def renew(self, refused: SecretStr) -> bool:
-        """Return True if there is a newer password than the one that a server rejected.
-
-        Args:
-            refused: The rejected password.
-        """
+        """Return True if there is a newer password than the one that a server rejected."""
 
     def preload(self) -> None:
         """Import what the first call would import; makes no password and connects to nothing."""
@@ -208,9 +185,9 @@ def check_conninfo(parameters: Mapping[str, str], *, setting: str, sockets: bool
         "must name the role": not parameters.get("user"),
         "must name one host": not host or "," in host or (host.startswith("/") and not is_socket),
     }
-    found = next((text for text, is_fault in faults.items() if is_fault), None)
-    if found is not None:
-        raise ConfigurationError(f"With {setting} a database URL {found}.")
+    for text, is_fault in faults.items():
+        if is_fault:
+            raise ConfigurationError(f"With {setting} a database URL {text}.")
 
 
 def make_password(source: PasswordSource, conninfo: str) -> SecretStr:
@@ -222,7 +199,7 @@ def make_password(source: PasswordSource, conninfo: str) -> SecretStr:
     """
     parameters = parsed(conninfo)
     source.check(parameters)
-    return source(parameters["host"], int(parameters.get("port", _DEFAULT_PORT)), parameters["user"])
+    return source(parameters["host"], int(parameters.get("port", "5432")), parameters["user"])
 
 
 def with_made_password(source: PasswordSource, conninfo: str) -> str:

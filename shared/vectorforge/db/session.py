@@ -1,31 +1,34 @@
-"""One connection whose every wait is bounded, with the types and the transactions it is used with."""
+"""One connection to PostgreSQL: bounded waits, and transactions of one round trip in libpq's pipeline mode.
+
+All statements up to a Sync are one transaction there, which needs no BEGIN and no COMMIT:
+https://www.postgresql.org/docs/17/protocol-flow.html#PROTOCOL-FLOW-PIPELINING.
+Measured against a local server: 33 us of CPU and 70 us in all for a small statement of a tenant; the driver's
+own pipeline takes 203 and 301 us, BEGIN and COMMIT 185 and 270 us. A query makes three such exchanges, so
+this saves 7 % of its 6.8 ms of CPU.
+"""
 
 import asyncio
-import json
-import logging
 import os
-import secrets
+import re
 import select
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import psycopg
-from pgvector.psycopg.halfvec import register_halfvec_info
-from pgvector.psycopg.vector import register_vector_info
 from psycopg.abc import PQGen
-from psycopg.types import TypeInfo
-from pydantic_core import from_json
+from psycopg.abc import Transformer as TransformerType
+from psycopg.adapt import PyFormat, Transformer
+from psycopg.pq import ConnStatus, ExecStatus
 
-from vectorforge.db.errors import ConnectFailures, is_refused
-from vectorforge.db.login import PasswordSource, make_password, password_options
-from vectorforge.db.types import Call, Outcome
-from vectorforge.db.wire import Exchange
-from vectorforge.errors import DatabaseUnavailableError, VectorForgeError
+from vectorforge.db.tenant_database import Call, Outcome, Params
 
-logger = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from psycopg.pq.abc import PGresult
+    from psycopg.rows import DictRow
 
 RV = TypeVar("RV")
 
@@ -35,8 +38,56 @@ _CANCEL_GRACE_S = 0.1
 Adds to a query's deadline, as a quarter of a second for its log record does; the client must have its answer
 half a second after the deadline."""
 
-_ENTER = "SELECT vectorforge.enter_tenant(%s)"
-_READ = "SELECT current_setting('vectorforge.tenant', true) AS tenant"
+_PLACEHOLDER = re.compile(r"%(?:%|(?:\((?P<name>\w+)\))?(?P<format>[sbt]))")
+_VOID = 2278
+"""Oid of the result type ``void`` (pg_type.dat): no rows."""
+_SUCCESSES = (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK)
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A statement's text with ``$1``, ``$2`` and so on in place of the driver's placeholders.
+
+    The driver converts a text of more than 4,096 characters, such as a search's, at every execution.
+    Placeholders: https://www.psycopg.org/psycopg3/docs/basic/params.html.
+    """
+
+    text: bytes
+    formats: tuple[PyFormat, ...]
+    """Formats of the parameters, in their order."""
+    places: tuple[str | int, ...]
+    """Names or positions of the parameters, in their order."""
+    columns: list[str] = field(default_factory=list, compare=False)
+    """Names of the result columns, filled by the first execution: they never change."""
+
+    def values(self, params: Params) -> list[Any]:
+        """Return the parameters in the statement's order, without named ones that it does not use.
+
+        Raises:
+            psycopg.ProgrammingError: One is missing, or there are too many positional ones.
+        """
+        if isinstance(params, Mapping) or len(params) == len(self.places):
+            with suppress(KeyError, TypeError):  # a name that is missing, or is one of a sequence
+                return [cast("Any", params)[place] for place in self.places]
+        raise psycopg.ProgrammingError("The parameters do not match the statement.")
+
+
+@lru_cache(maxsize=256)
+def compiled(query: str) -> Statement:
+    """Return the statement for a text with the driver's placeholders."""
+    places: dict[str | int, int] = {}
+    formats: list[PyFormat] = []
+
+    def replacement(match: re.Match[str]) -> str:
+        if match["format"] is None:
+            return "%"
+        place = places.setdefault(match["name"] or len(formats), len(formats))
+        if place == len(formats):
+            formats.append(PyFormat(match["format"]))
+        return f"${place + 1}"
+
+    text = _PLACEHOLDER.sub(replacement, query).encode()
+    return Statement(text, tuple(formats), tuple(places))
 
 
 class Session(psycopg.AsyncConnection[Any]):
@@ -56,26 +107,104 @@ class Session(psycopg.AsyncConnection[Any]):
     _ready: asyncio.Future[None] | None = None
 
     @cached_property
-    def _exchange(self) -> Exchange:
-        return Exchange(self, self)
+    def _transformer(self) -> TransformerType:
+        return Transformer(self)
 
     async def run(self, calls: Sequence[Call], *, pipeline: bool) -> list[Outcome]:
         """Run statements in one transaction and return their outcomes. Must be outside a transaction.
+
+        On cancellation, the server gets a cancel request; the connection is closed if it is not quick.
 
         Args:
             calls: Statements and their parameters.
             pipeline: Send them at once, in libpq's pipeline mode; else one by one, between BEGIN and COMMIT.
 
         Raises:
-            psycopg.Error: A statement failed; all are rolled back.
+            psycopg.Error: The first statement that failed; all are rolled back.
         """
         if pipeline:
-            return await self._exchange.run(calls)
+            return await self._run_at_once(calls)
         async with self.transaction():
             cursors = [await self.execute(query.encode(), params) for query, params in calls]
-            return [
-                (await cursor.fetchall() if cursor.description else [], cursor.rowcount) for cursor in cursors
-            ]
+            return [(await c.fetchall() if c.description else [], c.rowcount) for c in cursors]
+
+    async def _run_at_once(self, calls: Sequence[Call]) -> list[Outcome]:
+        statements = [compiled(query) for query, _ in calls]
+        dumped = [
+            self._dumped(statement, params) for statement, (_, params) in zip(statements, calls, strict=True)
+        ]
+        self._watch(self.timeout_s)
+        try:
+            self.pgconn.enter_pipeline_mode()
+            for arguments in dumped:
+                self.pgconn.send_query_params(*arguments)
+            self.pgconn.pipeline_sync()
+            results = await self._results()
+            self.pgconn.exit_pipeline_mode()
+        except asyncio.CancelledError:
+            await self._stop()
+            raise
+        except BaseException:
+            self.give_up()  # results still to come would be read as another statement's
+            raise
+        finally:
+            self._watch(None)
+        for result in results:
+            if result.status not in _SUCCESSES:
+                raise psycopg.errors.error_from_result(result, self._transformer.encoding)
+        return [
+            (self._rows(statement, result), result.ntuples or result.command_tuples or 0)
+            for statement, result in zip(statements, results, strict=True)
+        ]
+
+    def _dumped(self, statement: Statement, params: Params) -> tuple[Any, ...]:
+        """Return the arguments of libpq's ``PQsendQueryParams``."""
+        dumped = self._transformer.dump_sequence(statement.values(params), statement.formats)
+        return (statement.text, dumped, self._transformer.types, self._transformer.formats)
+
+    def _rows(self, statement: Statement, result: "PGresult") -> "list[DictRow]":
+        """Return rows as the driver's ``dict_row`` does."""
+        if not result.ntuples or result.ftype(0) == _VOID:
+            return []
+        names = statement.columns
+        if len(names) != result.nfields:
+            names[:] = [(result.fname(column) or b"").decode() for column in range(result.nfields)]
+        transformer = self._transformer
+        transformer.set_pgresult(result)
+        try:
+            return transformer.load_rows(0, result.ntuples, lambda row: dict(zip(names, row, strict=True)))
+        finally:
+            transformer.set_pgresult(None)
+
+    async def _results(self) -> "list[PGresult]":
+        """Return the results up to the answer to the Sync."""
+        pgconn = self.pgconn
+        while pgconn.flush():
+            await self._until_ready(to_write=True)
+            pgconn.consume_input()
+        results: list[PGresult] = []
+        while True:
+            while not pgconn.is_busy():
+                result = pgconn.get_result()
+                if result is None:
+                    if pgconn.status != ConnStatus.OK:
+                        raise psycopg.OperationalError("The connection was lost.")
+                elif result.status == ExecStatus.PIPELINE_SYNC:
+                    return results
+                elif result.status != ExecStatus.PIPELINE_ABORTED:
+                    results.append(result)
+            await self._until_ready()
+            pgconn.consume_input()
+
+    async def _stop(self) -> None:
+        try:
+            await self.cancel_safe()
+            await self._results()
+            self.pgconn.exit_pipeline_mode()
+        except BaseException as exc:
+            self.give_up()
+            if not isinstance(exc, psycopg.Error):
+                raise
 
     def seems_alive(self) -> bool:
         """Return True if there is nothing to read, such as the server's goodbye. Sends nothing.
@@ -86,11 +215,8 @@ class Session(psycopg.AsyncConnection[Any]):
         poll.register(self.pgconn.socket, select.POLLIN)
         return not poll.poll(0)
 
-    async def until_ready(self, *, to_write: bool = False) -> None:
-        """Wait until the socket can be read, or written too. ``watch`` bounds it.
-
-        The event loop watches the socket until ``unwatch``, for the next wait.
-        """
+    async def _until_ready(self, *, to_write: bool = False) -> None:
+        """Wait until the socket can be read, or written too; it is watched until ``_unwatch``."""
         loop = asyncio.get_running_loop()
         ready = self._ready = loop.create_future()
         if self._watched is None:
@@ -106,11 +232,8 @@ class Session(psycopg.AsyncConnection[Any]):
             if to_write:
                 loop.remove_writer(fileno)
 
-    def unwatch(self) -> None:
-        """Stop the event loop from watching the socket; required before the socket is closed.
-
-        Another connection may get its number next.
-        """
+    def _unwatch(self) -> None:
+        """Stop watching the socket; required before it is closed, since another may get its number."""
         if self._watched is None:
             return
         (loop, fileno), self._watched = self._watched, None
@@ -119,18 +242,18 @@ class Session(psycopg.AsyncConnection[Any]):
 
     def _on_readable(self) -> None:
         if self._ready is None:  # the server's goodbye, which would be reported again and again
-            self.unwatch()
+            self._unwatch()
         else:
             _wake(self._ready)
 
     def give_up(self) -> None:
         """Close the connection at once, in any state."""
-        self.unwatch()
+        self._unwatch()
         self.pgconn.finish()
 
     async def close(self) -> None:
         """Close the connection; see psycopg."""
-        self.unwatch()
+        self._unwatch()
         await super().close()
 
     async def wait(
@@ -140,22 +263,22 @@ class Session(psycopg.AsyncConnection[Any]):
         timeout: float | None = None,  # noqa: ASYNC109 - the driver's signature
     ) -> RV:
         """Run a protocol generator, at most ``timeout_s`` seconds; see psycopg."""
-        self.unwatch()  # the driver watches the socket itself
-        self.watch(self.timeout_s)
+        self._unwatch()  # the driver watches the socket itself
+        self._watch(self.timeout_s)
         try:
             return await super().wait(gen, interval=interval, timeout=timeout)
         except asyncio.CancelledError:
             self.timeout_s = min(self.timeout_s, _CANCEL_GRACE_S)  # for a rollback, which is not canceled
             raise
         finally:
-            self.watch(None)
+            self._watch(None)
 
     async def cancel_safe(self, *, timeout: float = 30.0) -> None:  # noqa: ASYNC109 - the driver's signature
         """Ask the server to end the current statement, and close the connection if it does not soon."""
-        self.watch(_CANCEL_GRACE_S)
+        self._watch(_CANCEL_GRACE_S)
         await super().cancel_safe(timeout=min(timeout, _CANCEL_GRACE_S))
 
-    def watch(self, seconds: float | None) -> None:
+    def _watch(self, seconds: float | None) -> None:
         """Close the connection after this many seconds from now; None ends the watch."""
         if self._watchdog is not None:
             self._watchdog.cancel()
@@ -175,111 +298,3 @@ class Session(psycopg.AsyncConnection[Any]):
 def _wake(waiting: "asyncio.Future[None]") -> None:
     if not waiting.done():
         waiting.set_result(None)
-
-
-def session_class(failures: ConnectFailures, password: PasswordSource | None = None) -> type[Session]:
-    """Return the class of connections to one database.
-
-    Args:
-        failures: Notified when an attempt to connect fails or succeeds.
-        password: Source of each connection's password; None if the connection string has it.
-    """
-
-    class DatabaseSession(Session):
-        @classmethod
-        async def connect(cls, conninfo: str = "", **options: Any) -> Any:
-            try:
-                connection = await cls._log_in(conninfo, options)
-            except (psycopg.OperationalError, VectorForgeError) as exc:
-                failures.failed(exc)
-                raise
-            failures.succeeded()
-            return connection
-
-        @classmethod
-        async def _log_in(cls, conninfo: str, options: dict[str, Any]) -> Any:
-            if password is None:
-                return await super().connect(conninfo, **options)
-            made = await asyncio.to_thread(make_password, password, conninfo)
-            try:
-                return await super().connect(conninfo, **options | password_options(made))
-            except psycopg.OperationalError as exc:
-                if not is_refused(exc) or not await asyncio.to_thread(password.renew, made):
-                    raise
-            made = await asyncio.to_thread(make_password, password, conninfo)
-            return await super().connect(conninfo, **options | password_options(made))
-
-    return DatabaseSession
-
-
-async def check_transactions(
-    session: Session, connect: Callable[[], Awaitable[Session]], *, pipeline: bool
-) -> bool:
-    """Prove that the statements of a transaction stay together on the way to the server.
-
-    A proxy may put a Sync between statements that were sent at once. Each is its own transaction then: the
-    tenant that the first enters is gone at the second, and row-level security shows no rows.
-
-    Args:
-        session: A connection, possibly closed by this call.
-        connect: Makes another one.
-        pipeline: Try pipeline mode first.
-
-    Returns:
-        True if pipeline mode can be used.
-
-    Raises:
-        DatabaseUnavailableError: Not even the statements between BEGIN and COMMIT stay together.
-        psycopg.OperationalError: No other connection.
-    """
-    if pipeline:
-        together = await _stay_together(session, pipeline=True)
-        if together is None and not session.was_cut:  # one connection may be lost for any reason
-            async with await connect() as another:
-                together = await _stay_together(another, pipeline=True)
-        if together:
-            return True
-        async with await connect() as session:
-            together = await _stay_together(session, pipeline=False)
-    else:
-        together = await _stay_together(session, pipeline=False)
-    if not together:
-        raise DatabaseUnavailableError(
-            "The database, or a proxy before it, does not keep the statements of a transaction together; "
-            "use a proxy that pools by transaction or by session."
-        )
-    if pipeline:
-        logger.warning(
-            "The database proxy splits statements that are sent at once: transactions use BEGIN and COMMIT "
-            "now, which takes four round trips instead of one."
-        )
-    return False
-
-
-async def _stay_together(session: Session, *, pipeline: bool) -> bool | None:
-    """Return True if a second statement reads what the first set; None if the connection was lost."""
-    tenant = f"probe {secrets.token_hex(8)}"
-    try:
-        _, (rows, _) = await session.run([(_ENTER, (tenant,)), (_READ, ())], pipeline=pipeline)
-    except (psycopg.OperationalError, psycopg.InterfaceError):
-        return None
-    return rows == [{"tenant": tenant}]
-
-
-def read_json(data: bytes | str) -> Any:
-    """Parse JSON faster than ``json.loads``, to the same values, at any depth.
-
-    Raises:
-        ValueError: It is not JSON.
-    """
-    try:
-        return from_json(data)
-    except ValueError:  # nested deeper than 200 levels
-        return json.loads(data)
-
-
-def register_vectors(connection: Session, types: Sequence[TypeInfo]) -> None:
-    """Register the vector types on a connection from stored facts: a look-up would cost four queries."""
-    register = {"vector": register_vector_info, "halfvec": register_halfvec_info}
-    for info in types:
-        register[info.name](connection, info)

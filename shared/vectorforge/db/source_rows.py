@@ -47,11 +47,7 @@ class SourceRows:
     @classmethod
     @asynccontextmanager
     async def open(cls, dsn: str, query: str) -> AsyncIterator[Self]:
-        """Connect, and try the query without fetching a row.
-
-        Args:
-            dsn: URL or key-value string for libpq.
-            query: A SELECT; a semicolon at its end does not matter.
+        """Connect with a URL or key-value string, and try a SELECT without fetching a row.
 
         Raises:
             ConfigurationError: The connection string is not one.
@@ -74,7 +70,7 @@ class SourceRows:
             raise DatabaseUnavailableError(
                 "The source database cannot be reached, or refuses the login."
             ) from None
-        async with _told_without_secrets(), connection:
+        async with _hiding_secrets(), connection:
             await connection.set_read_only(True)
             cursor = await connection.execute(
                 _statement("SELECT * FROM ({query}\n) AS source LIMIT 0", query)
@@ -84,18 +80,14 @@ class SourceRows:
             yield cls(connection, query, columns)
 
     async def keys(self, key: str, updated: str | None) -> AsyncGenerator[RowKey, None]:
-        """Key and time of change of every row, in any order.
-
-        Args:
-            key: Column that identifies rows.
-            updated: Column with the time of a row's last change.
+        """Yield the values of the key column, and of the column ``updated`` if any, of every row.
 
         Raises:
             DatabaseUnavailableError: The connection was lost.
         """
         names = [key] if updated is None else [key, updated]
         statement = _statement("SELECT {columns} FROM ({query}\n) AS source", self._query, columns=names)
-        async with _told_without_secrets(), self._connection.cursor(name="vectorforge_keys") as cursor:
+        async with _hiding_secrets(), self._connection.cursor(name="vectorforge_keys") as cursor:
             await cursor.execute(statement)
             while rows := await cursor.fetchmany(_KEYS_BATCH):
                 for row in rows:
@@ -111,18 +103,14 @@ class SourceRows:
         statement = _statement(
             "SELECT * FROM ({query}\n) AS source WHERE {columns} = ANY (%s)", self._query, columns=[key]
         )
-        async with _told_without_secrets():
+        async with _hiding_secrets():
             rows = await (await self._connection.execute(statement, (list(keys),))).fetchall()
             await self._connection.rollback()
         return rows
 
 
 def table_query(table: str) -> str:
-    """Return the query for all rows of a table.
-
-    Args:
-        table: Its name, with or without a schema before a dot; quoted here, so that it is a name whatever it
-            holds.
+    """Return the query for all rows of a table, named with or without a schema before a dot; quotes the name.
 
     Raises:
         InvalidInputError: It is no name.
@@ -144,7 +132,7 @@ def _statement(template: str, query: str, *, columns: Iterable[str] = ()) -> "Co
 
 
 @asynccontextmanager
-async def _told_without_secrets() -> AsyncIterator[None]:
+async def _hiding_secrets() -> AsyncIterator[None]:
     """Translate the driver's errors, whose texts may hold rows of the source."""
     import psycopg
 

@@ -1,18 +1,27 @@
 """Access to one tenant's rows: every transaction enters the tenant, and rechecks a cached API key."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from contextvars import ContextVar
 from types import TracebackType
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
-from vectorforge.db.errors import translated_errors
-from vectorforge.db.types import Call, Outcome, Params, checked_tenant
-from vectorforge.errors import AuthenticationError
+from vectorforge.db.errors import translated, translated_errors
+from vectorforge.errors import AuthenticationError, InvalidInputError
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
     from psycopg.rows import DictRow
+
+Params: TypeAlias = Sequence[Any] | Mapping[str, Any]
+"""Parameters of a statement, by position or by name."""
+Call: TypeAlias = tuple[str, Params]
+"""A statement with the driver's placeholders, and its parameters."""
+Outcome: TypeAlias = "tuple[list[DictRow], int]"
+"""The rows of a statement, and the number of rows that it returned or changed."""
+
+MAX_TENANT_BYTES = 128
+"""Longest tenant id, in UTF-8 bytes; the tables check the same."""
 
 KEY_CHECK: ContextVar["KeyCheck | None"] = ContextVar("key_check", default=None)
 """Check due in the running request; None if its key was not accepted from the cache."""
@@ -22,6 +31,23 @@ _CHECK_KEYS = ", vectorforge.check_keys(%s::text[])"
 _ENTER_TENANT = "SELECT vectorforge.enter_tenant(%s)"
 _ENTER_SEARCH = "SELECT vectorforge.enter_search(%s, %s)"
 _NOTHING_TO_CHECK = nullcontext()
+
+
+def checked_tenant(tenant_id: str) -> str:
+    """Return the tenant id unchanged if the tables can hold it.
+
+    Raises:
+        InvalidInputError: It is empty, too long, or not text that PostgreSQL can hold.
+    """
+    try:
+        size = len(tenant_id.encode())
+    except UnicodeEncodeError as exc:
+        raise InvalidInputError("tenant_id is not valid text.", field="tenant_id") from exc
+    if not 1 <= size <= MAX_TENANT_BYTES or "\0" in tenant_id:
+        raise InvalidInputError(
+            f"tenant_id must have 1 to {MAX_TENANT_BYTES} bytes and no NUL.", field="tenant_id"
+        )
+    return tenant_id
 
 
 class KeyCheck:
@@ -78,7 +104,8 @@ class Connections(Protocol):
 class TenantDatabase:
     """A database restricted to one tenant: every transaction enters the tenant first.
 
-    Statements carry the predicate ``tenant_id = %s`` as well, so that a leak takes two mistakes.
+    Statements carry the predicate ``tenant_id = %(tenant_id)s`` as well, so that a leak takes two mistakes;
+    methods add ``tenant_id`` to named parameters.
     """
 
     _enter: ClassVar[str] = _ENTER_TENANT
@@ -86,6 +113,10 @@ class TenantDatabase:
     def __init__(self, database: Connections, tenant_id: str) -> None:
         self._database = database
         self.tenant_id = checked_tenant(tenant_id)
+
+    def named(self, **values: Any) -> dict[str, Any]:
+        """Return the parameters of a statement in ``transaction``, with ``tenant_id``."""
+        return {**values, "tenant_id": self.tenant_id}
 
     @asynccontextmanager
     async def transaction(self) -> "AsyncIterator[AsyncConnection[DictRow]]":
@@ -100,10 +131,8 @@ class TenantDatabase:
         """
         with translated_errors():
             async with self._database.connection() as connection, connection.transaction():
-                check = due_check()
-                enter: Call = (self._enter, (self.tenant_id,))
-                query, params = enter if check is None else check.added_to(enter)
-                with check or _NOTHING_TO_CHECK, translated_errors():
+                check, (query, params) = self._entering((self._enter, (self.tenant_id,)))
+                with check, translated_errors():
                     await connection.execute(query.encode(), params)
                 yield connection
 
@@ -121,7 +150,7 @@ class TenantDatabase:
         Raises:
             As ``transaction``.
         """
-        ((rows, _),) = await self._run([(query, params)], ef_search, repeatable=repeatable)
+        ((rows, _),) = await self.run([(query, params)], ef_search=ef_search, repeatable=repeatable)
         return rows
 
     async def fetch_one(
@@ -133,29 +162,34 @@ class TenantDatabase:
 
     async def execute(self, query: str, params: Params = (), *, repeatable: bool = False) -> int:
         """Like ``fetch_all``, for a statement without rows; return the number of rows changed."""
-        (count,) = await self.execute_all([(query, params)], repeatable=repeatable)
+        ((_, count),) = await self.run([(query, params)], repeatable=repeatable)
         return count
 
-    async def execute_all(self, statements: Sequence[Call], *, repeatable: bool = False) -> list[int]:
-        """Like ``execute``, for several statements in one transaction; return each one's number of rows."""
-        return [count for _, count in await self._run(statements, repeatable=repeatable)]
-
-    async def run(self, calls: Sequence[Call], *, repeatable: bool = False) -> list[Outcome]:
+    async def run(
+        self, calls: Sequence[Call], *, ef_search: int | None = None, repeatable: bool = False
+    ) -> list[Outcome]:
         """Run statements in one transaction and one round trip, and return their outcomes.
 
         Raises:
             As ``transaction``.
         """
-        return await self._run(calls, repeatable=repeatable)
-
-    async def _run(
-        self, calls: Sequence[Call], ef_search: int | None = None, *, repeatable: bool
-    ) -> list[Outcome]:
         if ef_search is None:
             enter: Call = (self._enter, (self.tenant_id,))
         else:
             enter = (_ENTER_SEARCH, (self.tenant_id, ef_search))
+        check, entering = self._entering(enter)
+        own = [
+            (query, {**params, "tenant_id": self.tenant_id} if isinstance(params, Mapping) else params)
+            for query, params in calls
+        ]
+        with check:
+            try:
+                return (await self._database.run([entering, *own], repeatable=repeatable))[1:]
+            except Exception as exc:
+                if (error := translated(exc)) is None:
+                    raise
+                raise error from exc
+
+    def _entering(self, enter: Call) -> "tuple[KeyCheck | nullcontext[None], Call]":
         check = due_check()
-        entering = enter if check is None else check.added_to(enter)
-        with check or _NOTHING_TO_CHECK, translated_errors():
-            return (await self._database.run([entering, *calls], repeatable=repeatable))[1:]
+        return (_NOTHING_TO_CHECK, enter) if check is None else (check, check.added_to(enter))

@@ -18,7 +18,6 @@ from vectorforge.errors import ConfigurationError
 from vectorforge.pipeline.presets import DEFAULT_COLLECTION, DOCRAG
 from vectorforge.pipeline.types import HistoryMessage, QueryConfig
 from vectorforge.pipeline.variants import Variant
-from vectorforge.threads import LoopThread
 from vectorforge.vendors.accounts import OPENAI_BASE_URL
 from vectorforge.vendors.credentials import find_credentials
 
@@ -80,14 +79,19 @@ class Config:
         Raises:
             ConfigurationError: One is out of its range; names it and the range, never a key.
         """
-        self._check("CHUNK_SIZE", 50, 20_000)
-        self._check("CHUNK_OVERLAP", 0, self.CHUNK_SIZE // 2)
-        self._check("MAX_RESPONSE_TOKENS", 1, 1_000_000)
-        self._check("TEMPERATURE", 0, 2)
-        self._check("CACHE_TTL", 1, 2_592_000)
-        self._check("OPENAI_MAX_RETRIES", 0, 10)
-        if self.MIN_SIMILARITY is not None:
-            self._check("MIN_SIMILARITY", -1, 1)
+        ranges: dict[str, tuple[float, float]] = {
+            "CHUNK_SIZE": (50, 20_000),
+            "CHUNK_OVERLAP": (0, self.CHUNK_SIZE // 2),
+            "MAX_RESPONSE_TOKENS": (1, 1_000_000),
+            "TEMPERATURE": (0, 2),
+            "CACHE_TTL": (1, 2_592_000),
+            "OPENAI_MAX_RETRIES": (0, 10),
+            "MIN_SIMILARITY": (-1, 1),
+        }
+        for name, (low, high) in ranges.items():
+            value = getattr(self, name)
+            if value is not None and not (isfinite(value) and low <= value <= high):
+                raise ConfigurationError(f"{name} must be from {low:,} to {high:,}.")
         for name in ("COLLECTION_NAME", "OPENAI_MODEL"):
             if not getattr(self, name).strip():
                 raise ConfigurationError(f"{name} must not be empty.")
@@ -100,11 +104,8 @@ class Config:
         }
         embedding: dict[str, object] = {"embedding_max_retries": self.OPENAI_MAX_RETRIES}
         key = settings.embedding.openai_api_key
-        if (
-            key is not None
-            and key.get_secret_value()
-            and "default_provider" not in settings.embedding.model_fields_set
-        ):
+        has_key = key is not None and bool(key.get_secret_value())
+        if has_key and "default_provider" not in settings.embedding.model_fields_set:
             embedding["default_provider"] = "openai"
         if self.OPENAI_API_KEY is not None:
             llm |= {"openai_api_key": self.OPENAI_API_KEY, "default_provider": "openai"}
@@ -132,11 +133,6 @@ class Config:
             own["llm_model"] = self.OPENAI_MODEL
         preset = replace(DOCRAG, defaults={**DOCRAG.defaults, **own})
         return preset.config(variant, history=history)
-
-    def _check(self, name: str, low: float, high: float) -> None:
-        value = getattr(self, name)
-        if not isfinite(value) or not low <= value <= high:
-            raise ConfigurationError(f"{name} must be from {low:,} to {high:,}.")
 
 
 _EXPECTED: Mapping[str, str] = {
@@ -198,24 +194,15 @@ def build_application(config: Config, stack: ExitStack) -> tuple[Application, st
     return Application.build(setup.config), setup.migrator_url if setup.embedded else None
 
 
-def open_in_thread(application: Application, store: DocumentStore, migrator_url: str | None) -> LoopThread:
-    """Open the application; closing the thread closes it.
-
-    Args:
-        application: Not open yet.
-        store: Of the engine; a collection of another embedding model than the settings' is warned about.
-        migrator_url: The database is migrated by this first; None: it is up to date.
+@asynccontextmanager
+async def open_prepared(
+    application: Application, store: DocumentStore, migrator_url: str | None
+) -> AsyncIterator[None]:
+    """Migrate with ``migrator_url``, if any, and open the application; warn about another embedding model.
 
     Raises:
         DatabaseUnavailableError: The database does not answer.
     """
-    return LoopThread(_prepared(application, store, migrator_url), name="RAGEngine")
-
-
-@asynccontextmanager
-async def _prepared(
-    application: Application, store: DocumentStore, migrator_url: str | None
-) -> AsyncIterator[None]:
     async with open_migrated(application, migrator_url):
         await store.warn_of_other_model(application.embedding_registry.get_default())
         yield

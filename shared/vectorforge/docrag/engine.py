@@ -6,13 +6,12 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from vectorforge.bootstrap import Application
 from vectorforge.client import CollectionStorage
 from vectorforge.docrag import responses
-from vectorforge.docrag.config import Config, build_application, open_in_thread, openai_client
+from vectorforge.docrag.config import Config, build_application, open_prepared, openai_client
 from vectorforge.docrag.responses import (
     CacheManager,
     EmbeddingError,
@@ -25,10 +24,11 @@ from vectorforge.docrag.responses import (
 from vectorforge.docrag.splitter import RecursiveSplitter, chunk_document
 from vectorforge.docrag.store import DocumentStore
 from vectorforge.errors import VectorForgeError
-from vectorforge.pipeline.guardrails.redaction import redact
+from vectorforge.pipeline.guardrails.log_text import redact
 from vectorforge.pipeline.rag import QueryService
 from vectorforge.pipeline.types import QueryConfig, QueryResult
 from vectorforge.pipeline.variants import Variant
+from vectorforge.threads import LoopThread
 from vectorforge.types import Collection, SearchMode
 
 if TYPE_CHECKING:
@@ -76,7 +76,8 @@ class RAGEngine:
             self._application = application
             self._tenant = application.for_tenant(tenant_id or application.config.server.local_tenant)
             self._store = DocumentStore(self._tenant, self.config.COLLECTION_NAME, self.text_splitter)
-            self._thread = open_in_thread(application, self._store, migrator_url)
+            prepared = open_prepared(application, self._store, migrator_url)
+            self._thread = LoopThread(prepared, name="RAGEngine")
             self._resources = stack.pop_all()
 
     @cached_property
@@ -142,7 +143,8 @@ class RAGEngine:
             min_similarity: Chunks below it are dropped; None: no limit.
 
         Returns:
-            ``content``, ``metadata``, ``similarity_score`` (1 - cosine distance), ``source_url``, ``title``.
+            ``content``, ``metadata``, ``similarity_score`` (1 - cosine distance), ``source_url``, ``title``,
+            ``locations`` and ``location_text`` ("p. 12").
         """
 
         async def retrieve() -> list[dict[str, Any]]:
@@ -260,9 +262,7 @@ class RAGEngine:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     async def _stats(self) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from vectorforge.errors import InvalidInputError
 from vectorforge.pipeline.citations.quality import LOW_RELEVANCE, completeness, relevance
 from vectorforge.pipeline.presets import UNAVAILABLE_ANSWER, accuracy_indicators, history_of
 from vectorforge.pipeline.types import HistoryMessage, QueryResult, StructuredAnswer
-from vectorforge.types import Collection, RetrievedChunk
+from vectorforge.types import Collection, RetrievedChunk, location_text
 
 
 class RAGError(errors.VectorForgeError):
@@ -79,20 +79,20 @@ def as_history(exchanges: Iterable[Mapping[str, str]] | None) -> tuple[HistoryMe
 
 def as_response(result: QueryResult) -> dict[str, Any]:
     """Return an answer as a dictionary."""
-    said = result.structured or StructuredAnswer()
+    structured = result.structured or StructuredAnswer()
     return {
         "answer": result.answer,
-        "examples": list(said.examples),
-        "sources": list(said.source_urls),
-        "confidence": said.confidence,
-        "dropped_sources": said.dropped_source_urls,
+        "examples": list(structured.examples),
+        "sources": list(structured.source_urls),
+        "confidence": structured.confidence,
+        "dropped_sources": structured.dropped_source_urls,
         "response_time": result.total_latency_ms / 1000,
         "cached": result.cached,
         "degraded": list(result.degraded),
         "variant": result.variant,
         "request_id": str(result.request_id),
         "passages": [as_chunk(chunk) for chunk in result.retrieved_chunks],
-        "quality": _as_quality(result, said),
+        "quality": _as_quality(result, structured),
         **({"error": "service_unavailable"} if "template" in result.degraded else {}),
     }
 
@@ -116,14 +116,16 @@ def unavailable(response_time: float) -> dict[str, Any]:
     }
 
 
-def as_chunk(found: RetrievedChunk) -> dict[str, Any]:
+def as_chunk(chunk: RetrievedChunk) -> dict[str, Any]:
     """Return a chunk under the design's names."""
     return {
-        "content": found.chunk.text,
-        "metadata": dict(found.chunk.metadata),
-        "similarity_score": found.score,
-        "source_url": found.document_source,
-        "title": found.document_title or "",
+        "content": chunk.chunk.text,
+        "metadata": dict(chunk.chunk.metadata),
+        "similarity_score": chunk.score,
+        "source_url": chunk.document_source,
+        "title": chunk.document_title or "",
+        "locations": list(chunk.chunk.locations),
+        "location_text": location_text(chunk.chunk.locations),
     }
 
 
@@ -144,7 +146,7 @@ def assess_response_quality(
     }
 
 
-def _as_quality(result: QueryResult, said: StructuredAnswer) -> dict[str, Any] | None:
+def _as_quality(result: QueryResult, structured: StructuredAnswer) -> dict[str, Any] | None:
     """The quality under the design's names, and under those of ``AnswerQuality``."""
     quality = result.quality
     if quality is None:
@@ -152,19 +154,13 @@ def _as_quality(result: QueryResult, said: StructuredAnswer) -> dict[str, Any] |
     return {
         "relevance_score": quality.relevance,
         "completeness_score": quality.completeness,
-        "accuracy_indicators": accuracy_indicators(said.examples, said.source_urls),
-        **quality.as_dict(),
+        "accuracy_indicators": accuracy_indicators(structured.examples, structured.source_urls),
+        **asdict(quality),
     }
 
 
 def log_analytics(query: str, response: Mapping[str, Any], processing_time: float) -> dict[str, Any]:
-    """Log sizes and qualities of a query, without its text, and return them.
-
-    Args:
-        query: The query.
-        response: As ``RAGEngine.query`` returns it.
-        processing_time: Seconds.
-    """
+    """Log sizes and qualities of a query and its seconds, without its text, and return them."""
     analytics = {
         "query_length": len(query),
         "response_length": len(response.get("answer", "")),
@@ -255,11 +251,6 @@ async def performance_stats(
     tenant: TenantServices, collection: Collection, *, model: str | None
 ) -> dict[str, Any]:
     """Return statistics under the design's names; the day starts at midnight, UTC.
-
-    Args:
-        tenant: Tenant of the collection.
-        collection: Current collection.
-        model: LLM in use, if any.
 
     Returns:
         ``cache_stats`` of the collection as ``CacheStatistics`` has it, with ``hit_rate_last_day`` (0 to 1;

@@ -70,9 +70,9 @@ class RecursiveSplitter:
             step = max(1, self._overlap // 3) if self._overlap else self._size
             yield from ((at, min(at + step, end)) for at in range(start, end, step))
             return
-        while (found := text.find(separator, start, end)) >= 0:
-            yield start, found + len(separator)
-            start = found + len(separator)
+        while (at := text.find(separator, start, end)) >= 0:
+            yield start, at + len(separator)
+            start = at + len(separator)
         if start < end:
             yield start, end
 

@@ -12,7 +12,6 @@ from vectorforge.bootstrap import TenantServices
 from vectorforge.docrag.splitter import MIN_CHARS, RecursiveSplitter
 from vectorforge.embedding.base import EmbeddingProvider
 from vectorforge.errors import (
-    ConflictError,
     DatabaseUnavailableError,
     ExtractionError,
     InvalidInputError,
@@ -144,13 +143,7 @@ logger = logging.getLogger(__name__)
 
 
 class DocumentStore:
-    """The documents of one collection, which is made when it is first needed.
-
-    Args:
-        tenant: Whose it is.
-        name: Of the collection.
-        splitter: Cuts documents that are no chunks yet.
-    """
+    """Documents of one collection, which is created on first use."""
 
     def __init__(self, tenant: TenantServices, name: str, splitter: RecursiveSplitter) -> None:
         self._tenant = tenant
@@ -160,14 +153,9 @@ class DocumentStore:
 
     async def collection(self) -> Collection:
         """Return the collection; made with the default embedding model if it is not there."""
-        found = await self._tenant.collections.find_by_name(self._name)
-        if found is None:
-            try:
-                found = await self._tenant.create_collection(self._name)
-            except ConflictError:  # another process was a moment faster
-                found = await self._tenant.find_collection(self._name)
-        self._last_id = found.id
-        return found
+        collection = await self._tenant.find_or_create_collection(self._name)
+        self._last_id = collection.id
+        return collection
 
     async def collection_id(self) -> UUID:
         """Return the collection's id, cached while the database is unavailable.
@@ -195,29 +183,23 @@ class DocumentStore:
 
     async def warn_of_other_model(self, default: EmbeddingProvider) -> None:
         """Log a warning if an existing collection was made with another model than new ones would be."""
-        found = await self._tenant.collections.find_by_name(self._name)
-        if found is None:
+        collection = await self._tenant.collections.find_by_name(self._name)
+        if collection is None:
             return
-        self._last_id = found.id
-        if (found.embedding_provider, found.embedding_model) != (
-            default.provider_name(),
-            default.default_model,
-        ):
+        self._last_id = collection.id
+        expected = (default.provider_name(), default.default_model)
+        if (collection.embedding_provider, collection.embedding_model) != expected:
             logger.warning(
                 "Collection %s embeds with %s (%s), as it was made, not with %s (%s), as the settings say. "
                 "`vectorforge collections reembed` changes its model.",
-                self._name, found.embedding_model, found.embedding_provider,
+                self._name, collection.embedding_model, collection.embedding_provider,
                 default.default_model, default.provider_name(),
             )  # fmt: skip
 
     async def add(
         self, documents: Iterable[Mapping[str, Any]], *, batch_size: int | None = None
     ) -> list[dict[str, Any]]:
-        """Store documents; those of a source replace its stored ones.
-
-        Args:
-            documents: As in ``RAGEngine.add_documents``.
-            batch_size: Sources stored concurrently; None: one after another.
+        """Store documents as ``RAGEngine.add_documents`` does, ``batch_size`` sources at a time (None: one).
 
         Returns:
             Result of each document, in order.
@@ -232,11 +214,8 @@ class DocumentStore:
             for group, outcome in zip(batch, stored, strict=True):
                 outcomes |= dict.fromkeys(group.positions, outcome)
             if batch_size is not None:
-                count = sum(
-                    len(group.positions)
-                    for group, outcome in zip(batch, stored, strict=True)
-                    if outcome["status"] != "failed"
-                )
+                places = [position for group in batch for position in group.positions]
+                count = sum(outcomes[position]["status"] != "failed" for position in places)
                 logger.info(f"Added batch {number}: {count} documents")  # exact text: D-016
         return [
             {"source_url": _source(document), **outcomes[position]}
@@ -250,10 +229,10 @@ class DocumentStore:
             DatabaseError: The database failed; nothing was deleted.
         """
         collection = await self.collection()
-        found = await self._tenant.documents.find_by_source(collection.id, source_url)
+        document = await self._tenant.documents.find_by_source(collection.id, source_url)
         count = 0
-        if found is not None and await self._tenant.vector_store.delete_document(found.id):
-            count = found.chunk_count
+        if document is not None and await self._tenant.vector_store.delete_document(document.id):
+            count = document.chunk_count
         logger.info(f"Removed {count} existing chunks for {source_url}")  # exact text: D-015
         return count
 
@@ -281,13 +260,13 @@ class DocumentStore:
 
 def _outcome(status: str, exc: VectorForgeError) -> dict[str, Any]:
     error = IngestionError.of(exc)
-    told = {"code": error.code, "message": error.message, "retryable": error.retryable}
-    return {"status": status, "error": told, "chunks_added": 0, "chunks_kept": 0, "chunks_removed": 0}
+    details = {"code": error.code, "message": error.message, "retryable": error.retryable}
+    return {"status": status, "error": details, "chunks_added": 0, "chunks_kept": 0, "chunks_removed": 0}
 
 
 def _source(document: object) -> str | None:
     if not isinstance(document, Mapping):
         return None
     nested = document.get("metadata")
-    found = document.get("source_url") or (nested.get("source_url") if isinstance(nested, Mapping) else None)
-    return found if isinstance(found, str) else None
+    source = document.get("source_url") or (nested.get("source_url") if isinstance(nested, Mapping) else None)
+    return source if isinstance(source, str) else None

@@ -6,10 +6,11 @@ import math
 from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import ClassVar, TypeAlias
 
 from vectorforge.deadline import Deadline
-from vectorforge.embedding.cache import CACHE_TENANT, FRESH_VECTORS, EmbeddingCache
+from vectorforge.embedding.cache import CACHE_TENANT, FRESH_VECTORS, InMemoryEmbeddingCache
 from vectorforge.errors import (
     DeadlineExceededError,
     EmbeddingError,
@@ -17,11 +18,10 @@ from vectorforge.errors import (
     EmbeddingTimeoutError,
     VectorForgeError,
 )
-from vectorforge.float32 import ValidatedVector, fast_is_finite
 from vectorforge.health import ComponentHealth, HealthChecker
 from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, measure
-from vectorforge.types import Vector
-from vectorforge.vendors.failures import RetryBudget, with_retries
+from vectorforge.types import Vector, has_ordinary_length
+from vectorforge.vendors.resilience import RetryBudget, with_retries
 
 Batch: TypeAlias = Sequence[tuple[int, str]]
 """Pairs of (position among the caller's texts, text)."""
@@ -31,12 +31,14 @@ class EmbeddingProvider(ABC):
     """Vendor of vectors for texts; subclasses implement ``_call_api``: one batch, one attempt.
 
     Args:
+        default_model: Model of calls that name none.
         metrics: Receives ``embedding.*``; in memory by default.
         health_checker: Receives the probe ``embedding.<name>``.
         cache: Cache of vectors; default: none.
         retries: Attempts of one batch after the first.
         timeout_s: Time limit of one attempt.
         batch_size: Texts per call, at most ``max_batch_size``.
+        retry_budget: Shared with other providers; a registry sets its own.
     """
 
     max_batch_size: ClassVar[int] = 2048
@@ -52,15 +54,18 @@ class EmbeddingProvider(ABC):
     def __init__(
         self,
         *,
+        default_model: str = "",
         metrics: MetricsCollector | None = None,
         health_checker: HealthChecker | None = None,
-        cache: EmbeddingCache | None = None,
+        cache: InMemoryEmbeddingCache | None = None,
         retries: int = 3,
         timeout_s: float = 30.0,
         batch_size: int = 64,
+        retry_budget: RetryBudget | None = None,
     ) -> None:
         self.metrics = metrics if metrics is not None else InMemoryMetrics()
-        self.retry_budget = RetryBudget()  # a registry shares one among its providers
+        self.retry_budget = retry_budget or RetryBudget()  # a registry shares one among its providers
+        self._default_model = default_model
         self._cache = cache
         self._retries = retries
         self._timeout_s = timeout_s
@@ -79,9 +84,9 @@ class EmbeddingProvider(ABC):
         return self.provider_name()
 
     @property
-    @abstractmethod
     def default_model(self) -> str:
         """Model of calls that name none."""
+        return self._default_model
 
     @abstractmethod
     async def _call_api(self, texts: Sequence[str], model: str) -> Sequence[Vector]:
@@ -166,13 +171,11 @@ class EmbeddingProvider(ABC):
         await _run_all(embed, batches, min(self.concurrent_batches, len(batches)))
         return [vectors[text] for text in texts]
 
-    async def preload(self) -> None:
+    async def preload(self) -> None:  # noqa: B027 - nothing to import by default
         """Import the packages of the first call; connects to nothing."""
-        return
 
-    async def aclose(self) -> None:
+    async def aclose(self) -> None:  # noqa: B027 - nothing to release by default
         """Release connections and threads."""
-        return
 
     def _for_queries(self) -> "EmbeddingProvider":
         """Return the provider for queries: this one, or a copy if the vendor distinguishes queries."""
@@ -209,12 +212,13 @@ class EmbeddingProvider(ABC):
         try:
             with measure(self.metrics, "embedding", self._tags(model)):
                 self.metrics.increment("embedding.texts", len(texts), self._tags(model))
-                raw = await with_retries(
-                    lambda: self._attempt(texts, model, deadline),
-                    retries=self._retries,
-                    deadline=deadline,
-                    budget=self.retry_budget,
-                )
+                attempt = partial(self._attempt, texts, model, deadline)
+                if self._retries == 0:
+                    raw = await attempt()
+                else:
+                    raw = await with_retries(
+                        attempt, retries=self._retries, deadline=deadline, budget=self.retry_budget
+                    )
                 vectors = self._checked(raw, batch, model)
         except EmbeddingInputError as exc:
             if exc.index is not None:
@@ -252,12 +256,8 @@ class EmbeddingProvider(ABC):
                 raise EmbeddingError(
                     f"The embedding provider sent {len(values)} dimensions; {model} has {expected}."
                 )
-            vector = ValidatedVector("f", values)
-            if fast_is_finite(vector):
-                vectors.append(vector)
-            else:
-                _check_numbers(vector, index)
-                vectors.append(array("f", vector))
+            vectors.append(array("f", values))
+            _check_numbers(vectors[-1], index)
         if expected:
             self._seen_dimensions.setdefault(model, expected)
         return vectors
@@ -273,6 +273,8 @@ class EmbeddingProvider(ABC):
 
 
 def _check_numbers(vector: "array[float]", index: int) -> None:
+    if has_ordinary_length(vector):
+        return
     norm = math.hypot(*vector)
     if not math.isfinite(norm):
         raise EmbeddingError("The embedding provider sent a vector that is not finite.")

@@ -6,7 +6,6 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Protocol
 
 from vectorforge.errors import InvalidInputError
 from vectorforge.types import Vector
@@ -18,26 +17,13 @@ FRESH_VECTORS: ContextVar[bool] = ContextVar("fresh_vectors", default=False)
 """True to ignore cached vectors and replace them."""
 
 
-class EmbeddingCache(Protocol):
-    """Store of vectors by text.
-
-    ``model_key`` identifies everything else that determines a vector: provider, address, model, size.
-    """
-
-    def get_many(self, model_key: str, texts: Sequence[str], *, tenant_id: str = "") -> Mapping[str, Vector]:
-        """Return text -> vector for the texts that this tenant has cached."""
-        ...
-
-    def put_many(self, model_key: str, vectors: Mapping[str, Vector], *, tenant_id: str = "") -> None:
-        """Cache text -> vector for this tenant; other tenants must not find it or notice it by latency."""
-        ...
-
-
 class InMemoryEmbeddingCache:
     """LRU cache in this process, with 4-byte floats (6 KB for 1,536 dimensions).
 
     A full cache drops the least recently used vector of the tenant with the most, so that no tenant evicts
-    vectors of another that holds less than an equal share.
+    vectors of another that holds less than an equal share. ``model_key`` identifies everything else that
+    determines a vector: provider, address, model, size. Other tenants neither find a vector nor notice it by
+    latency.
 
     Args:
         max_entries: Vectors of all tenants together, at least 1.

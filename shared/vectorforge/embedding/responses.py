@@ -4,8 +4,7 @@ import base64
 import json
 import sys
 from array import array
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -18,7 +17,12 @@ from vectorforge.errors import (
     EmbeddingTimeoutError,
 )
 from vectorforge.types import Vector
-from vectorforge.vendors.failures import parse_retry_after
+from vectorforge.vendors.response import (
+    VendorConnectionError,
+    VendorStatusError,
+    VendorTimeoutError,
+    parse_retry_after,
+)
 
 
 def error_for_status(status: int, model: str, headers: Mapping[str, str]) -> EmbeddingError:
@@ -38,26 +42,28 @@ def error_for_status(status: int, model: str, headers: Mapping[str, str]) -> Emb
     if status in (400, 413, 422):
         return EmbeddingInputError("The embedding provider refused the texts.")
     error = EmbeddingError(f"The embedding provider failed with status {status}.")
-    return retryable(error) if status >= 500 or status in (408, 409) else error
+    return _retryable(error) if status >= 500 or status in (408, 409) else error
 
 
-def timed_out() -> EmbeddingTimeoutError:
-    """Return the error for a response that did not arrive in time."""
-    return EmbeddingTimeoutError("The embedding provider did not answer in time.")
+def error_for_exception(exc: Exception, model: str) -> EmbeddingError:
+    """Return the error for an exception of ``vectorforge.vendors`` or of reading a response."""
+    if isinstance(exc, VendorTimeoutError):
+        return EmbeddingTimeoutError("The embedding provider did not answer in time.")
+    if isinstance(exc, VendorConnectionError | ConnectionError):
+        return _retryable(EmbeddingError("The embedding provider cannot be reached."))
+    if not isinstance(exc, VendorStatusError):
+        return _no_embeddings()
+    error = error_for_status(exc.status, model, exc.headers)
+    if exc.code == "insufficient_quota":  # waiting does not help
+        error.retryable = False
+    return error
 
 
-def unreachable() -> EmbeddingError:
-    """Return the error for a failed connection."""
-    return retryable(EmbeddingError("The embedding provider cannot be reached."))
-
-
-def no_embeddings() -> EmbeddingError:
-    """Return the error for a response that does not have the documented shape."""
+def _no_embeddings() -> EmbeddingError:
     return EmbeddingError("The embedding provider sent a body that holds no embeddings.")
 
 
-def retryable(error: EmbeddingError) -> EmbeddingError:
-    """Mark the error as retryable and return it."""
+def _retryable(error: EmbeddingError) -> EmbeddingError:
     error.retryable = True
     return error
 
@@ -80,29 +86,19 @@ def read_vectors(body: bytes) -> list[Vector]:
     try:
         items = _parsed(body)["data"]
         indexes = [item.get("index", place) for place, item in enumerate(items)]
-        decode = _decoder(len(items))
-        vectors = dict(zip(indexes, (_decoded(item["embedding"], decode) for item in items), strict=True))
+        vectors = dict(zip(indexes, (_decoded(item["embedding"]) for item in items), strict=True))
     except (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError) as exc:
-        raise no_embeddings() from exc
+        raise _no_embeddings() from exc
     if vectors.keys() != set(range(len(items))):
         raise EmbeddingError("The embedding provider's vectors cannot be matched to the texts.")
     return [vectors[index] for index in range(len(items))]
 
 
-def _decoder(count: int) -> Callable[[str], bytes]:
-    """Return a decoder of base64; pybase64 is not worth its import for one vector."""
-    if count == 1:
-        return partial(base64.b64decode, validate=True)
-    import pybase64
-
-    return partial(pybase64.b64decode, validate=True)
-
-
-def _decoded(embedding: Any, decode: Callable[[str], bytes]) -> Vector:
+def _decoded(embedding: Any) -> Vector:
     """Return a vector sent as base64 of little-endian float32 or as a list of numbers."""
     if not isinstance(embedding, str):
         return array("d", embedding)  # precision is checked later
-    vector = array("f", decode(embedding))
+    vector = array("f", base64.b64decode(embedding, validate=True))
     if sys.byteorder == "big":
         vector.byteswap()
     return vector

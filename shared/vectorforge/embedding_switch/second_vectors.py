@@ -6,6 +6,7 @@ No writer of documents waits for this: documents that one of them holds are left
 # ruff: noqa: S608
 # (Statements are put together from constants of this module only; values are bound.)
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -13,13 +14,15 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from vectorforge.db.tenant_database import TenantDatabase
-from vectorforge.embedding_switch.repo import lock_out_writers
+from vectorforge.errors import ConflictError
 from vectorforge.types import Vector
 from vectorforge.vectorstore.validation import single_precision, wire_vector
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
+_LOCK_ATTEMPTS: Final = 100
+_LOCK_PAUSE_S: Final = 0.1
 _DOCUMENTS: Final = 200
 """Documents checked in one step."""
 _VECTOR_BATCH: Final = 50
@@ -27,49 +30,58 @@ _VECTOR_BATCH: Final = 50
 _REMOVED: Final = 2_000
 """Vectors deleted in one step."""
 
+# NOWAIT: who waited here could form a ring with two writers that are about to raise the collection's counts.
+_LOCK_OUT_WRITERS = """
+SELECT FROM vectorforge.collections WHERE tenant_id = %(tenant_id)s AND id = %(collection)s FOR UPDATE NOWAIT
+"""
+_LOCK_SWITCH_NOW = """
+SELECT FROM vectorforge.embedding_switches
+WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection)s FOR UPDATE NOWAIT
+"""
 _SWITCH = """
-SELECT id, state, position, failures FROM vectorforge.embedding_switches
-WHERE tenant_id = %(tenant)s AND collection_id = %(collection)s
+SELECT id, state, space, position, failures FROM vectorforge.embedding_switches
+WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection)s
 """
 _NEXT_DOCUMENTS = """
 SELECT id FROM vectorforge.documents
-WHERE tenant_id = %(tenant)s AND collection_id = %(collection)s AND id > %(position)s
+WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection)s AND id > %(position)s
 ORDER BY id LIMIT %(documents)s
 """
 _HAS = """
 EXISTS (
     SELECT FROM vectorforge.embeddings AS e
-    WHERE e.tenant_id = %(tenant)s AND e.chunk_id = f.id AND e.space = {space}
+    WHERE e.tenant_id = %(tenant_id)s AND e.chunk_id = f.id AND e.space = {space}
 )
 """
+_FIRST, _SECOND = "(%(spaces)s::text[])[1]", "(%(spaces)s::text[])[2]"
 _LACKING = f"""
 SELECT * FROM (
     SELECT f.id, f.document_id, d.title, f.heading, f.text, array_remove(ARRAY[
-        CASE WHEN NOT {_HAS.format(space="%(space)s")} THEN %(space)s::text END,
-        CASE WHEN NOT {_HAS.format(space="%(other_space)s")} THEN %(other_space)s::text END
+        CASE WHEN NOT {_HAS.format(space=_FIRST)} THEN {_FIRST} END,
+        CASE WHEN NOT {_HAS.format(space=_SECOND)} THEN {_SECOND} END
     ], NULL) AS spaces
     FROM vectorforge.chunks AS f
     JOIN vectorforge.documents AS d ON d.tenant_id = f.tenant_id AND d.id = f.document_id
-    WHERE f.tenant_id = %(tenant)s AND f.collection_id = %(collection)s AND f.document_id = ANY (%(ids)s)
+    WHERE f.tenant_id = %(tenant_id)s AND f.collection_id = %(collection)s AND f.document_id = ANY (%(ids)s)
         AND f.to_version IS NULL
 ) AS passages
 WHERE spaces <> '{{}}' ORDER BY document_id, id LIMIT %(limit)s
 """
 _COLLECTION = """
 SELECT array_remove(ARRAY[coalesce(space, distance_metric || '_' || dimension), other_space], NULL) AS spaces
-FROM vectorforge.collections WHERE tenant_id = %(tenant)s AND id = %(collection)s FOR KEY SHARE
+FROM vectorforge.collections WHERE tenant_id = %(tenant_id)s AND id = %(collection)s FOR KEY SHARE
 """
 # Held against their writers, so that no chunk is retired while it gets a vector. SKIP LOCKED: writers hold
 # several, in an order of their own.
 _HOLD_DOCUMENTS = """
 SELECT id FROM vectorforge.documents
-WHERE tenant_id = %(tenant)s AND id = ANY (%(ids)s) FOR KEY SHARE SKIP LOCKED
+WHERE tenant_id = %(tenant_id)s AND id = ANY (%(ids)s) FOR KEY SHARE SKIP LOCKED
 """
 _INSERT = """
 INSERT INTO vectorforge.embeddings (tenant_id, space, collection_id, document_id, chunk_id, embedding)
 SELECT f.tenant_id, %(space)s, f.collection_id, f.document_id, f.id, new.embedding
 FROM unnest(%(chunks)b::uuid[], %(vectors)b::public.vector[]) AS new (chunk_id, embedding)
-JOIN vectorforge.chunks AS f ON f.tenant_id = %(tenant)s AND f.id = new.chunk_id
+JOIN vectorforge.chunks AS f ON f.tenant_id = %(tenant_id)s AND f.id = new.chunk_id
 WHERE f.collection_id = %(collection)s AND f.to_version IS NULL AND f.document_id = ANY (%(held)s)
 ON CONFLICT DO NOTHING
 """
@@ -77,48 +89,40 @@ _ADVANCE = """
 UPDATE vectorforge.embedding_switches
 SET position = %(position)s, failures = 0, error_code = NULL, error_message = NULL,
     leased_until = CASE WHEN %(pause)s > interval '0' THEN now() + %(pause)s END
-WHERE tenant_id = %(tenant)s AND collection_id = %(collection)s AND id = %(switch)s
+WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection)s AND id = %(switch)s
 """
 _HOLD_SWITCH = """
 SELECT FROM vectorforge.embedding_switches
-WHERE tenant_id = %(tenant)s AND collection_id = %(collection)s AND id = %(switch)s FOR UPDATE
+WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection)s AND id = %(switch)s FOR UPDATE
 """
 _ANY_LACKING = f"""
 SELECT EXISTS (
     SELECT FROM vectorforge.chunks AS f
-    WHERE f.tenant_id = %(tenant)s AND f.collection_id = %(collection)s AND f.to_version IS NULL
-        AND NOT ({_HAS.format(space="%(space)s")} AND {_HAS.format(space="%(other_space)s")})
-) AS found
+    WHERE f.tenant_id = %(tenant_id)s AND f.collection_id = %(collection)s AND f.to_version IS NULL
+        AND NOT ({_HAS.format(space=_FIRST)} AND {_HAS.format(space=_SECOND)})
+) AS lacking
 """
 _FINISH = """
 UPDATE vectorforge.embedding_switches
 SET complete = NOT %(lacking)s, position = '00000000-0000-0000-0000-000000000000', failures = 0,
     error_code = NULL, error_message = NULL, leased_until = CASE WHEN %(lacking)s THEN now() + %(pause)s END
-WHERE tenant_id = %(tenant)s AND collection_id = %(collection)s AND id = %(switch)s
+WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection)s AND id = %(switch)s
 """
 _FAIL = """
 UPDATE vectorforge.embedding_switches
 SET failures = failures + 1, error_code = %(code)s, error_message = %(message)s,
     leased_until = now() + %(pause)s
-WHERE tenant_id = %(tenant)s AND collection_id = %(collection)s AND id = %(switch)s
+WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection)s AND id = %(switch)s
 """
 _REMOVE = """
 DELETE FROM vectorforge.embeddings
-WHERE tenant_id = %(tenant)s AND space = %(space)s AND chunk_id IN (
+WHERE tenant_id = %(tenant_id)s AND space = %(space)s AND chunk_id IN (
     SELECT chunk_id FROM vectorforge.embeddings
-    WHERE tenant_id = %(tenant)s AND collection_id = %(collection)s AND space = %(space)s LIMIT %(limit)s
+    WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection)s AND space = %(space)s LIMIT %(limit)s
 )
 """
-_SPACE = """
-SELECT space FROM vectorforge.embedding_switches
-WHERE tenant_id = %(tenant)s AND collection_id = %(collection)s AND state = 'removing'
-"""
-_RELEASE = """
-UPDATE vectorforge.embedding_switches SET leased_until = NULL
-WHERE tenant_id = %(tenant)s AND collection_id = %(collection)s
-"""
 _FORGET = """
-DELETE FROM vectorforge.embedding_switches WHERE tenant_id = %(tenant)s AND collection_id = %(collection)s
+DELETE FROM vectorforge.embedding_switches WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection)s
 """
 
 
@@ -128,6 +132,7 @@ class SwitchWork:
 
     id: UUID
     state: str
+    space: str
     position: UUID
     """Last document checked in this pass."""
     failures: int
@@ -167,7 +172,7 @@ class SecondVectors:
 
     def __init__(self, db: TenantDatabase, collection_id: UUID) -> None:
         self._db = db
-        self._scope: dict[str, Any] = {"tenant": db.tenant_id, "collection": collection_id}
+        self._scope: dict[str, Any] = db.named(collection=collection_id)
 
     async def work(self) -> SwitchWork | None:
         """Return the open work; None if no switch is open."""
@@ -180,7 +185,7 @@ class SecondVectors:
         documents = [row["id"] for row in await self._db.fetch_all(_NEXT_DOCUMENTS, where)]
         if not documents:
             return Batch([], work.position, is_last=True)
-        values = {**self._scope, "ids": documents, "limit": limit, **_named(spaces)}
+        values = {**self._scope, "ids": documents, "limit": limit, "spaces": list(spaces)}
         chunks = [UnembeddedChunk(**row) for row in await self._db.fetch_all(_LACKING, values)]
         if len(chunks) < limit:
             return Batch(chunks, documents[-1], is_last=len(documents) < _DOCUMENTS)
@@ -205,26 +210,26 @@ class SecondVectors:
             pause_s: Seconds until the next step.
         """
         async with self._db.transaction() as connection:
-            collection = await (await connection.execute(_COLLECTION.encode(), self._scope)).fetchone()
+            collection = await (await connection.execute(_COLLECTION, self._scope)).fetchone()
             wanted = collection["spaces"] if collection else []
             ids = sorted({chunk.document_id for chunk in batch.passages})
-            held = await connection.execute(_HOLD_DOCUMENTS.encode(), {**self._scope, "ids": ids})
+            held = await connection.execute(_HOLD_DOCUMENTS, {**self._scope, "ids": ids})
             documents = [row["id"] for row in await held.fetchall()]
             for space in vectors.keys() & set(wanted):
                 await self._insert(connection, space, vectors[space], documents)
             values = {"switch": work.id, "position": batch.position, "pause": timedelta(seconds=pause_s)}
-            await connection.execute(_ADVANCE.encode(), {**self._scope, **values})
+            await connection.execute(_ADVANCE, {**self._scope, **values})
 
     async def end_pass(self, work: SwitchWork, spaces: tuple[str, str], *, pause_s: float = 1.0) -> bool:
         """Mark the switch complete if no chunk lacks a vector; otherwise schedule another pass."""
         async with self._db.transaction() as connection:
-            values: dict[str, Any] = {**self._scope, "switch": work.id, **_named(spaces)}
+            values = {**self._scope, "switch": work.id, "spaces": list(spaces)}
             # A writer that stores a chunk with one vector only holds this to its end: then look.
-            await connection.execute(_HOLD_SWITCH.encode(), values)
-            row = await (await connection.execute(_ANY_LACKING.encode(), values)).fetchone()
-            lacking = bool(row and row["found"])
+            await connection.execute(_HOLD_SWITCH, values)
+            row = await (await connection.execute(_ANY_LACKING, values)).fetchone()
+            lacking = bool(row and row["lacking"])
             values |= {"lacking": lacking, "pause": timedelta(seconds=pause_s)}
-            await connection.execute(_FINISH.encode(), values)
+            await connection.execute(_FINISH, values)
         return not lacking
 
     async def fail(self, work: SwitchWork, *, code: str, message: str, pause_s: float) -> None:
@@ -238,18 +243,19 @@ class SecondVectors:
         Raises:
             ConflictError: Documents are written without a pause, so the switch cannot end.
         """
-        row = await self._db.fetch_one(_SPACE, self._scope)
-        if row is None:
+        work = await self.work()
+        if work is None or work.state != "removing":
             return
-        values = {**self._scope, "space": row["space"], "limit": _REMOVED}
+        values = {**self._scope, "switch": work.id, "position": work.position, "space": work.space}
+        values["limit"] = _REMOVED
         if await self._db.execute(_REMOVE, values) == _REMOVED:
-            await self._db.execute(_RELEASE, self._scope)
+            await self._db.execute(_ADVANCE, {"pause": timedelta(0), **values})
             return
         async with self._db.transaction() as connection:
             # Writers that saw the switch still open have ended by then.
             await lock_out_writers(connection, self._scope)
-            await connection.execute(_REMOVE.encode(), {**values, "limit": None})
-            await connection.execute(_FORGET.encode(), self._scope)
+            await connection.execute(_REMOVE, {**values, "limit": None})
+            await connection.execute(_FORGET, self._scope)
 
     async def _insert(
         self,
@@ -268,8 +274,24 @@ class SecondVectors:
                 "chunks": [chunk_id for chunk_id, _ in part],
                 "vectors": [wire_vector(single_precision(vector, field="vector")) for _, vector in part],
             }
-            await connection.execute(_INSERT.encode(), values)
+            await connection.execute(_INSERT, values)
 
 
-def _named(spaces: tuple[str, str]) -> dict[str, str]:
-    return {"space": spaces[0], "other_space": spaces[1]}
+async def lock_out_writers(connection: "AsyncConnection[dict[str, Any]]", values: Mapping[str, Any]) -> None:
+    """Lock a collection and its switch for the transaction, once none of its documents is being written.
+
+    Raises:
+        ConflictError: Documents were being written for ten seconds.
+    """
+    from psycopg import errors
+
+    for _ in range(_LOCK_ATTEMPTS):
+        try:
+            async with connection.transaction():  # a savepoint: the refusal ends only this attempt
+                await connection.execute(_LOCK_OUT_WRITERS, values)
+                await connection.execute(_LOCK_SWITCH_NOW, values)
+        except errors.LockNotAvailable:
+            await asyncio.sleep(_LOCK_PAUSE_S)
+        else:
+            return
+    raise ConflictError("Documents of this collection are written without a pause; try again later.")

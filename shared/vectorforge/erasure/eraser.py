@@ -7,8 +7,8 @@ from typing import Protocol
 from uuid import UUID, uuid4
 
 from vectorforge.db.connection import Database
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.deadline import Deadline
-from vectorforge.erasure.certificate import make_certificate
 from vectorforge.erasure.repo import (
     Erasure,
     ErasureDatabase,
@@ -16,6 +16,7 @@ from vectorforge.erasure.repo import (
     LogPolicy,
     Subject,
     claim_erasure,
+    make_certificate,
 )
 from vectorforge.errors import NotFoundError, ObjectStoreError
 
@@ -43,7 +44,19 @@ class UploadedFiles(Protocol):
 
     async def erase(self, tenant_id: str, key: str) -> int:
         """Delete a tenant's object, or all below a prefix that ends with a slash; return their number."""
-        ...
+
+
+class RemovedOriginals(Protocol):
+    """A tenant's objects in the bucket of originals; ``aws.originals.RemovedOriginals``."""
+
+    async def wait(self) -> bool:
+        """Return True if there are objects to remove."""
+
+    async def remove(self) -> int:
+        """Remove the objects of deleted documents; return their number."""
+
+    async def remove_all(self) -> int:
+        """Remove all objects of the tenant; return their number."""
 
 
 class Eraser:
@@ -52,7 +65,8 @@ class Eraser:
     Args:
         erasures: Repository of the tenant's erasures.
         files: Bucket of uploaded files; None if there is none, or another process deletes them.
-        leaves_files: Leave uploaded files, and the rest of an erasure that has some, to another process.
+        originals: Bucket of originals; None: they are in the database.
+        leaves_files: Leave files in buckets, and the rest of an erasure that has some, to another process.
         not_reached: Places that may hold copies, for certificates.
         rows_a_step: Rows of a table deleted in one transaction, 1 to 10,000.
         on_begun: Called when an erasure has begun, to clear what this process caches.
@@ -63,6 +77,7 @@ class Eraser:
         erasures: ErasureRepository,
         *,
         files: UploadedFiles | None = None,
+        originals: RemovedOriginals | None = None,
         leaves_files: bool = False,
         not_reached: Sequence[str] = (),
         rows_a_step: int = ROWS_A_STEP,
@@ -70,6 +85,7 @@ class Eraser:
     ) -> None:
         self.erasures = erasures
         self._files = files
+        self._originals = originals
         self._leaves_files = leaves_files
         self._not_reached = not_reached
         self._rows_a_step = rows_a_step
@@ -113,8 +129,8 @@ class Eraser:
             ObjectStoreError: Files could not be deleted; another call resumes.
         """
         limit = deadline or Deadline.never()
-        found = await self.find(erasure_id)
-        while not found.is_done:
+        erasure = await self.find(erasure_id)
+        while not erasure.is_done:
             step = await self.erasures.step(erasure_id, self._rows_a_step)
             on_progress(step.stage, step.rows)
             if step.stage in ("objects", "done"):
@@ -123,11 +139,16 @@ class Eraser:
                 return await self.find(erasure_id)
             if step.waits:
                 await asyncio.sleep(_PAUSE_S)
-        return found
+        return erasure
 
     async def _end(self, erasure: Erasure) -> Erasure:
-        if erasure.is_done or (self._leaves_files and erasure.objects):
+        if erasure.is_done or (self._leaves_files and await self._has_files(erasure)):
             return erasure
+        if self._originals is not None:
+            of_all = erasure.kind == "tenant"
+            removed = await (self._originals.remove_all() if of_all else self._originals.remove())
+            await self.erasures.note_files(erasure.id, [], removed)
+            erasure = await self.find(erasure.id)
         if self._files is not None:
             for key in erasure.objects:
                 deleted = await self._files.erase(self.erasures.tenant_id, key)
@@ -145,16 +166,21 @@ class Eraser:
         logger.info("An erasure is done", extra={"erasure_id": str(erasure.id), "erasure_kind": erasure.kind})
         return await self.find(erasure.id)
 
+    async def _has_files(self, erasure: Erasure) -> bool:
+        if erasure.objects or self._originals is None:
+            return bool(erasure.objects)
+        return erasure.kind == "tenant" or await self._originals.wait()
+
     async def find(self, erasure_id: UUID) -> Erasure:
         """Return an erasure and its progress.
 
         Raises:
             NotFoundError: No erasure has this id.
         """
-        found = await self.erasures.find_by_id(erasure_id)
-        if found is None:
+        erasure = await self.erasures.find_by_id(erasure_id)
+        if erasure is None:
             raise NotFoundError(f"Erasure {erasure_id} not found")
-        return found
+        return erasure
 
 
 def tenant_eraser(
@@ -162,23 +188,21 @@ def tenant_eraser(
     tenant_id: str,
     *,
     files: UploadedFiles | None,
+    originals: Callable[[TenantDatabase], RemovedOriginals] | None,
     leaves_files: bool,
     on_aws: bool,
     on_begun: Callable[[], object],
 ) -> Eraser:
-    """Return the eraser of a tenant in this process.
+    """Return the eraser of a tenant, as the app's or the eraser's role.
 
-    Args:
-        database: Connections as the role of the app or of the eraser.
-        tenant_id: The tenant.
-        files: Bucket of uploaded files, if there is one.
-        leaves_files: Leave uploaded files to the process that ingests them.
-        on_aws: List the copies that only AWS services hold, too.
-        on_begun: See ``Eraser``.
+    ``leaves_files`` leaves files in buckets to the process that ingests them; ``on_aws`` also lists the
+    copies that only AWS services hold.
     """
+    own = ErasureDatabase(database, tenant_id)
     return Eraser(
-        ErasureRepository(ErasureDatabase(database, tenant_id)),
+        ErasureRepository(own),
         files=None if leaves_files else files,
+        originals=None if originals is None else originals(own),
         leaves_files=leaves_files,
         not_reached=(*_NEVER_REACHED, *(_NOT_REACHED_ON_AWS if on_aws else ())),
         on_begun=on_begun,
@@ -187,10 +211,6 @@ def tenant_eraser(
 
 async def resume_erasure(database: Database, eraser_of: Callable[[str], Eraser]) -> bool:
     """Continue an erasure of any tenant that no process is working on; return False if there is none.
-
-    Args:
-        database: Connections to claim erasures with.
-        eraser_of: Returns the eraser of a tenant.
 
     Raises:
         DatabaseError: The database failed; a later call resumes.

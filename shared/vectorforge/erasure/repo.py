@@ -1,5 +1,10 @@
-"""Erasures of one tenant: begun, carried on step by step, certified; the steps are the database's."""
+"""Erasures of one tenant, whose steps are the database's, and their certificates.
 
+A certificate is JSON without content; its digest is the SHA-256 of its canonical form.
+"""
+
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,6 +18,7 @@ Kind = Literal["document", "profile", "collection", "tenant"]
 LogPolicy = Literal["text", "rows"]
 """Policy for query log records: empty their texts, or delete their rows."""
 
+FORMAT = "vectorforge.erasure/1"
 LEASE_S = 30.0
 """Seconds after its last step before another process may resume an erasure; migrations agree."""
 
@@ -113,34 +119,22 @@ class ErasureRepository:
     async def begin(
         self, new_id: UUID, subject: Subject, *, logs: LogPolicy, requested_by: str
     ) -> UUID | None:
-        """Begin an erasure, or join the one that runs for the same subject.
+        """Begin an erasure, or join one of the same subject; return its id, or None without such a subject.
 
         Args:
             new_id: Id of the erasure if it is a new one.
             subject: Subject of the erasure.
             logs: Policy for query log records that used it; all records of an erased tenant are deleted.
             requested_by: Requester in the certificate, at most 200 characters.
-
-        Returns:
-            The erasure's id; None: there is no such subject.
-
-        Raises:
-            DatabaseError: As ``TenantDatabase.transaction``.
         """
         named = (subject.collection_id, subject.document_id, subject.profile_id)
         row = await self._db.fetch_one(_BEGIN, (new_id, subject.kind, *named, logs, requested_by))
         return row["id"] if row else None
 
     async def step(self, erasure_id: UUID, most: int) -> ErasureStep:
-        """Do a part of the work in a transaction of its own.
-
-        Args:
-            erasure_id: Id of an existing erasure.
-            most: Rows of a table at most, 1 to 10,000; of the largest document, all.
-        """
-        row = await self._db.fetch_one(_STEP, (erasure_id, most))
-        assert row is not None  # noqa: S101 - a function gives a row
-        return ErasureStep(row["stage"], row["rows"], row["waits"])
+        """Delete at most 1 to 10,000 rows of a table, or all of the largest document, in a transaction."""
+        (row,) = await self._db.fetch_all(_STEP, (erasure_id, most))
+        return ErasureStep(**row)
 
     async def note_files(self, erasure_id: UUID, keys: Sequence[str], deleted: int) -> None:
         """Note that these keys and prefixes are done, and how many files they were."""
@@ -153,18 +147,17 @@ class ErasureRepository:
 
     async def now(self) -> tuple[datetime, int]:
         """Return the database's time, and the version of its schema."""
-        row = await self._db.fetch_one(_NOW)
-        assert row is not None  # noqa: S101 - without FROM there is a row
+        (row,) = await self._db.fetch_all(_NOW)
         return row["now"], row["schema_version"]
 
     async def find_by_id(self, erasure_id: UUID) -> Erasure | None:
         """Return the erasure, or None."""
         row = await self._db.fetch_one(_FIND, (self._db.tenant_id, erasure_id))
-        return _erasure(row) if row else None
+        return Erasure(**row) if row else None
 
     async def list(self, limit: int = 50) -> Sequence[Erasure]:
         """Return the newest erasures, newest first, at most ``limit``."""
-        return [_erasure(row) for row in await self._db.fetch_all(_LIST, (self._db.tenant_id, limit))]
+        return [Erasure(**row) for row in await self._db.fetch_all(_LIST, (self._db.tenant_id, limit))]
 
 
 async def claim_erasure(database: Database, lease_s: float = LEASE_S) -> tuple[str, UUID] | None:
@@ -173,5 +166,54 @@ async def claim_erasure(database: Database, lease_s: float = LEASE_S) -> tuple[s
     return (row["tenant_id"], row["erasure_id"]) if row else None
 
 
-def _erasure(row: Mapping[str, Any]) -> Erasure:
-    return Erasure(**row)
+def canonical(certificate: Mapping[str, Any]) -> str:
+    """Return the canonical text of a certificate: sorted keys, no blanks, only necessary escapes.
+
+    For certificates, whose numbers are all whole, that is RFC 8785 (JSON Canonicalization Scheme).
+    """
+    return json.dumps(certificate, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def sha256_of(certificate: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of the canonical form, in hex."""
+    return hashlib.sha256(canonical(certificate).encode()).hexdigest()
+
+
+def make_certificate(
+    erasure: Erasure,
+    tenant_id: str,
+    *,
+    finished_at: datetime,
+    schema_version: int,
+    not_reached: Sequence[str],
+) -> str:
+    """Return the certificate of an erasure that is done, in its canonical form.
+
+    Args:
+        erasure: In its last stage.
+        tenant_id: Tenant of the data.
+        finished_at: On the database's clock.
+        schema_version: Schema version of the database, which defines its tables.
+        not_reached: Places that may hold copies, and which VectorForge cannot erase.
+    """
+    named = {
+        "collection_id": erasure.collection_id and str(erasure.collection_id),
+        "document_id": erasure.document_id and str(erasure.document_id),
+        "profile_id": erasure.profile_id,
+    }
+    certificate = {
+        "format": FORMAT,
+        "id": str(erasure.id),
+        "tenant": tenant_id,
+        "kind": erasure.kind,
+        **{name: value for name, value in named.items() if value is not None},
+        "requested_by": erasure.requested_by,
+        "begun_at": erasure.begun_at.isoformat(),
+        "finished_at": finished_at.isoformat(),
+        "schema_version": schema_version,
+        "logs": "rows" if erasure.kind == "tenant" else erasure.logs,
+        "erased": {name: count for name, count in sorted(erasure.counts.items()) if count},
+        "ids_sha256_xor": {name: f"{int(bits, 2):064x}" for name, bits in sorted(erasure.digests.items())},
+        "not_reached": list(not_reached),
+    }
+    return canonical(certificate)

@@ -21,8 +21,10 @@ class VectorForgeError(Exception):
     retry_after_s: float | None = None
     """Retry-After of the failed service, in seconds."""
 
-    def __init__(self, message: str | None = None) -> None:
+    def __init__(self, message: str | None = None, *, retry_after_s: float | None = None) -> None:
         super().__init__(message or (type(self).__doc__ or "").strip().splitlines()[0])
+        if retry_after_s is not None:
+            self.retry_after_s = retry_after_s
 
     @property
     def message(self) -> str:
@@ -108,12 +110,11 @@ class LimitExceededError(VectorForgeError):
         value: float | None = None,
         retry_after_s: float | None = None,
     ) -> None:
-        super().__init__(message)
+        super().__init__(message, retry_after_s=retry_after_s)
         self.limit = limit
         """Name of the limit, as in ``limits.types.Limits``."""
         self.value = value
         """Value of the limit."""
-        self.retry_after_s = retry_after_s
 
 
 class InvalidInputError(VectorForgeError, ValueError):
@@ -152,6 +153,18 @@ class AnsweringModelNotFoundError(NotFoundError):
 
     code = "model_not_found"  # OpenAI's own code for it
     field = "model"
+
+
+class OriginalNotKeptError(NotFoundError):
+    """The original of this document is not kept: it is older than this feature, or was turned off."""
+
+    code = "original_not_kept"
+
+
+class NotDeployedError(VectorForgeError):
+    """This deployment does not have what the request needs."""
+
+    code = "not_deployed"
 
 
 class ConflictError(VectorForgeError):

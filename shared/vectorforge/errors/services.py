@@ -33,10 +33,6 @@ class EmbeddingRateLimitError(EmbeddingError):
     code = "embedding_rate_limited"
     retryable = True
 
-    def __init__(self, message: str | None = None, *, retry_after_s: float | None = None) -> None:
-        super().__init__(message)
-        self.retry_after_s = retry_after_s
-
 
 class EmbeddingTimeoutError(EmbeddingError):
     """The embedding provider did not answer in time."""
@@ -62,10 +58,6 @@ class LLMRateLimitError(LLMError):
 
     code = "llm_rate_limited"
     retryable = True
-
-    def __init__(self, message: str | None = None, *, retry_after_s: float | None = None) -> None:
-        super().__init__(message)
-        self.retry_after_s = retry_after_s
 
 
 class LLMTimeoutError(LLMError):
@@ -112,20 +104,12 @@ class LLMCircuitOpenError(LLMError):
 
     code = "llm_circuit_open"
 
-    def __init__(self, message: str | None = None, *, retry_after_s: float | None = None) -> None:
-        super().__init__(message)
-        self.retry_after_s = retry_after_s
-
 
 class AnswerUnavailableError(VectorForgeError):
     """No model is available, and no fallback either."""
 
     code = "answer_unavailable"
     retryable = True
-
-    def __init__(self, message: str | None = None, *, retry_after_s: float | None = None) -> None:
-        super().__init__(message)
-        self.retry_after_s = retry_after_s
 
 
 class AnswerStreamLostError(VectorForgeError):

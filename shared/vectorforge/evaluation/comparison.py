@@ -9,8 +9,7 @@ from typing import Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from vectorforge.errors import InvalidInputError
-from vectorforge.evaluation.metrics import Measure
-from vectorforge.evaluation.resampling import Bootstrap, Estimate
+from vectorforge.evaluation.metrics import Bootstrap, Estimate, Measure
 from vectorforge.evaluation.run import Outcome, Plan, Run
 
 _FIELD = "--baseline"
@@ -66,23 +65,23 @@ class Baseline(BaseModel):
             InvalidInputError: It cannot be read, is not a baseline, or has another ``k`` or mode.
         """
         try:
-            found = cls.model_validate_json(path.read_bytes())
+            baseline = cls.model_validate_json(path.read_bytes())
         except OSError as exc:
             raise InvalidInputError(f"{path} cannot be read ({type(exc).__name__}).", field=_FIELD) from exc
         except ValidationError as exc:
             raise InvalidInputError(f"{path} is not a baseline of this version.", field=_FIELD) from exc
-        if found.k != plan.k:
+        if baseline.k != plan.k:
             raise InvalidInputError(
-                f"{path} was made with --cutoff {found.k}; its rankings cannot be compared with those at "
+                f"{path} was made with --cutoff {baseline.k}; its rankings cannot be compared with those at "
                 f"{plan.k}.",
                 field=_FIELD,
             )
-        if found.retrieval_only != plan.retrieval_only:
-            made = "with" if found.retrieval_only else "without"
+        if baseline.retrieval_only != plan.retrieval_only:
+            made = "with" if baseline.retrieval_only else "without"
             raise InvalidInputError(
                 f"{path} was made {made} --retrieval-only; latencies cannot be compared.", field=_FIELD
             )
-        return found
+        return baseline
 
     def write(self, path: Path) -> None:
         """Write it to a file, and replace an existing one.
@@ -100,11 +99,7 @@ class Baseline(BaseModel):
     def column_for(
         self, variant: str, fingerprints: Mapping[str, str]
     ) -> tuple[str, dict[str, dict[str, float]]]:
-        """Return the stored scores for a variant: those under its name, or the only ones.
-
-        Args:
-            variant: The variant.
-            fingerprints: Fingerprint by question; changed questions are left out.
+        """Return the stored scores for a variant, under its name or the only ones, without changed questions.
 
         Returns:
             Name of the stored variant, and its values by question.
@@ -188,18 +183,11 @@ class Summary:
 
 
 def summarize(
-    runs: Sequence[Run],
-    measures: Sequence[Measure],
-    bootstrap: Bootstrap,
-    baseline: Baseline | None = None,
+    runs: Sequence[Run], measures: Sequence[Measure], bootstrap: Bootstrap, baseline: Baseline | None = None
 ) -> Summary:
     """Compare every run with the first, and each with its own in the baseline.
 
-    Args:
-        runs: One for each variant.
-        measures: Measures to compare.
-        bootstrap: Bootstrap for the intervals.
-        baseline: Earlier evaluation. A variant that it does not have is compared with its only one.
+    A variant that the baseline does not have is compared with its only one.
 
     Raises:
         InvalidInputError: The baseline has no matching scores; see ``Baseline.column_for``.

@@ -8,8 +8,8 @@ from typing import Final
 
 from vectorforge.bootstrap.tenant import TenantServices
 from vectorforge.db.repositories.embedding_space_repo import EmbeddingModel
-from vectorforge.embedding_switch.comparison import ModelComparison, NearChunk
-from vectorforge.embedding_switch.types import EmbeddingSwitch, SwitchState
+from vectorforge.embedding_switch.repo import EmbeddingSwitch, SwitchState
+from vectorforge.embedding_switch.service import ModelComparison, NearChunk
 from vectorforge.errors import ConflictError, EmbeddingSwitchRefusedError, InvalidInputError
 from vectorforge.evaluation.metrics import ndcg
 from vectorforge.evaluation.questions import Question
@@ -23,7 +23,6 @@ LOGGED_QUESTIONS: Final = 100
 MIN_OVERLAP: Final = 0.4
 MAX_NDCG_LOSS: Final = 0.02
 _PARALLEL: Final = 4
-_PAGE: Final = 100
 _PASSAGES_PER_RANK: Final = 3
 """Chunks read per rank: several chunks of a judged document may be among the nearest."""
 _SMALLEST_SHARE: Final = 5
@@ -80,12 +79,7 @@ class GateResult:
 
 
 class EmbeddingGate:
-    """Compares the two models of a change, by exact searches for the same questions.
-
-    Args:
-        services: Services of the tenant.
-        collection: Whose model is being changed.
-    """
+    """Compares the two models of a change, by exact searches for the same questions."""
 
     def __init__(self, services: TenantServices, collection: Collection) -> None:
         self._services = services
@@ -98,12 +92,7 @@ class EmbeddingGate:
         questions: Sequence[Question] | None = None,
         thresholds: GateThresholds | None = None,
     ) -> GateResult:
-        """Ask both models.
-
-        Args:
-            switch: The change; not switched yet, with both vectors of every chunk.
-            questions: Questions; None: the latest 100 queries of the collection.
-            thresholds: Thresholds for the new model.
+        """Compare a change that is not switched yet on questions; None: the latest 100 queries.
 
         Raises:
             InvalidInputError: There is no question, there are more than 1,000, or a source fits several
@@ -116,7 +105,9 @@ class EmbeddingGate:
                 f"The change is {switch.state.value}; the models are compared when it is ready."
             )
         thresholds = thresholds or GateThresholds()
-        questions = await self._load() if questions is None else questions
+        if questions is None:
+            texts = await self._reads.logged_questions(LOGGED_QUESTIONS)
+            questions = [Question(str(number), text) for number, text in enumerate(texts)]
         if not 1 <= len(questions) <= MAX_QUESTIONS:
             raise InvalidInputError(
                 f"1 to {MAX_QUESTIONS:,} questions are needed to compare the models, not {len(questions)}.",
@@ -126,7 +117,7 @@ class EmbeddingGate:
         k = max(1, min(thresholds.k, switch.passages // _SMALLEST_SHARE))
         before = await self._rankings(EmbeddingModel.of(self._collection), questions, k)
         after = await self._rankings(switch.other, questions, k)
-        judged = [number for number, found in enumerate(targets) if found]
+        judged = [number for number, relevant in enumerate(targets) if relevant]
         default = 0.0 if judged else MIN_OVERLAP
         return GateResult(
             questions=len(questions),
@@ -165,30 +156,17 @@ class EmbeddingGate:
             VectorForgeError: As ``compare``.
         """
         switches = self._services.model_changes.stored
-        found = await switches.get(self._collection.id)
-        result = await self.compare(found, questions, thresholds)
+        change = await switches.get(self._collection.id)
+        result = await self.compare(change, questions, thresholds)
         record = {**asdict(result), "passed": result.passed}
-        await switches.keep_gate(self._collection.id, found.id, record)
+        await switches.store_gate(self._collection.id, change.id, record)
         return result
-
-    async def _load(self) -> list[Question]:
-        texts = await self._reads.logged_questions(LOGGED_QUESTIONS)
-        return [Question(str(number), text) for number, text in enumerate(texts)]
 
     async def _targets(self, questions: Sequence[Question]) -> list[list[Target]]:
         """Return the relevant items of each question that are in the collection."""
         if not any(question.relevant for question in questions):
             return [[] for _ in questions]
-        sources = []
-        offset = 0
-        while True:
-            documents = self._services.documents
-            page, _ = await documents.list(self._collection.id, limit=_PAGE, offset=offset)
-            sources += [(document.id, document.source) for document in page]
-            offset += _PAGE
-            if len(page) < _PAGE:
-                break
-        index = SourceIndex(sources)
+        index = await SourceIndex.of_collection(self._services.documents, self._collection.id)
         return [[t for t in index.targets(question) if not t.missing] for question in questions]
 
     async def _rankings(

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from vectorforge.evaluation.metrics import Measure, change, figure, number, signed
-from vectorforge.evaluation.resampling import Estimate
+from vectorforge.evaluation.metrics import Estimate, Measure, change, figure, number, signed
 
 _WIDTH = 420.0
 """Width of a plot, in pixels at full size."""
@@ -33,12 +32,7 @@ class Scale:
 
 
 def bars(measure: Measure, figures: Sequence[tuple[str, Estimate]]) -> str:
-    """Plot one bar for each run, with its interval.
-
-    Args:
-        measure: Measure to plot; shares are drawn from 0 to 1.
-        figures: Name of the run and its figure.
-    """
+    """Plot one bar with its interval for each named run; shares are drawn from 0 to 1."""
     top = 1.0 if measure.unit == "share" else max([e.high for _, e in figures] + [1e-9])
     scale = Scale(0.0, top)
     rows = []
@@ -57,12 +51,7 @@ def bars(measure: Measure, figures: Sequence[tuple[str, Estimate]]) -> str:
 
 
 def differences(measure: Measure, pairs: Sequence[tuple[str, Estimate]]) -> str:
-    """Plot one mark with its interval for each comparison, around zero; the tolerated loss is shaded.
-
-    Args:
-        measure: Measure to plot.
-        pairs: Name of the comparison and the difference.
-    """
+    """Plot a mark with its interval for each named comparison around zero; the tolerated loss is shaded."""
     tolerance = measure.tolerance or 0.0
     reach = max([abs(v) for _, e in pairs for v in (e.low, e.high)] + [tolerance * 2, 1e-9]) * 1.05
     scale = Scale(-reach, reach)
@@ -87,12 +76,7 @@ def differences(measure: Measure, pairs: Sequence[tuple[str, Estimate]]) -> str:
 
 
 def strips(name: str, changes: Sequence[tuple[str, float]]) -> str:
-    """Plot the difference of each question, sorted from the largest loss to the largest gain.
-
-    Args:
-        name: Name of the plot, for screen readers.
-        changes: Question and difference; a loss is below 0.
-    """
+    """Plot the difference of each question (a loss is below 0), from the largest loss to the largest gain."""
     ordered = sorted(changes, key=lambda pair: pair[1])
     step = max(1.0, len(ordered) / _MAX_STRIPS)
     drawn = [ordered[int(n * step)] for n in range(int(len(ordered) / step))]

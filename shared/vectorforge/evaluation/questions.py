@@ -100,9 +100,7 @@ class _Line(BaseModel):
 
     question: Text
     id: str | int | None = None
-    relevant: list[Annotated[Relevant, BeforeValidator(_of_name)]] = Field(
-        default_factory=list, max_length=10_000
-    )
+    relevant: list[_RelevantOrName] = Field(default_factory=list, max_length=10_000)
     answers: list[Text] = Field(default_factory=list, max_length=1_000)
     reference_answer: str | None = None
 
@@ -127,18 +125,17 @@ class _Judgement(BaseModel):
 
 
 def read_questions(path: Path, *, unjudged_too: bool = False) -> QuestionSet:
-    """Read a file or a folder.
-
-    Args:
-        path: Path of the file or folder.
-        unjudged_too: Also return questions without judgments.
+    """Read a file or a folder; without ``unjudged_too``, questions without judgments are left out.
 
     Raises:
         InvalidInputError: It cannot be read, has no (judged) question, more than 100,000, or one
             twice; the text names file, line and field.
     """
     try:
-        read = _read_folder(path) if path.is_dir() else _read_file(path)
+        if path.is_dir():
+            read = _read_folder(path)
+        else:
+            read = [line.judged(number) for number, line in _lines(path, _Line)]
     except OSError as exc:
         raise InvalidInputError(f"{path} cannot be read ({type(exc).__name__}).", field=_FIELD) from exc
     judged = tuple(question for question in read if unjudged_too or question.relevant or question.answers)
@@ -156,21 +153,12 @@ def read_questions(path: Path, *, unjudged_too: bool = False) -> QuestionSet:
 
 
 def sample(questions: QuestionSet, limit: int | None) -> QuestionSet:
-    """Return a fixed sample of the questions, chosen by a hash of their ids, independent of their order.
-
-    Args:
-        questions: The whole set.
-        limit: Size of the sample, 1 or more; None returns all.
-    """
+    """Return a fixed sample (None: all), chosen by a hash of the ids, independent of their order."""
     if limit is None or limit >= len(questions.questions):
         return questions
     chosen = sorted(questions.questions, key=lambda q: hashlib.sha256(q.id.encode()).digest())[:limit]
     ids = {question.id for question in chosen}
     return replace(questions, questions=tuple(q for q in questions.questions if q.id in ids))
-
-
-def _read_file(path: Path) -> list[Question]:
-    return [line.judged(number) for number, line in _lines(path, _Line)]
 
 
 def _read_folder(folder: Path) -> list[Question]:

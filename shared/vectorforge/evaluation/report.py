@@ -84,8 +84,8 @@ def _table(summary: Summary) -> str:
     names = list(summary.figures)
     rows = []
     for measure in summary.measures:
-        found = (summary.figures[name].get(measure.name) for name in names)
-        cells = "".join(f"<td>{figure(e, measure.unit) if e else '–'}</td>" for e in found)
+        estimates = (summary.figures[name].get(measure.name) for name in names)
+        cells = "".join(f"<td>{figure(e, measure.unit) if e else '–'}</td>" for e in estimates)
         rows.append(f"<tr><th>{escape(measure.name)}</th>{cells}</tr>")
     head = "".join(f"<th>{escape(name)}</th>" for name in names)
     return (
@@ -97,9 +97,11 @@ def _table(summary: Summary) -> str:
 def _bars(summary: Summary) -> str:
     drawn = []
     for measure in summary.measures:
-        found = [(n, of_run[measure.name]) for n, of_run in summary.figures.items() if measure.name in of_run]
-        if any(estimate.high for _, estimate in found):
-            drawn.append(_figure(measure.name, measure.meaning, plots.bars(measure, found)))
+        figures = [
+            (n, of_run[measure.name]) for n, of_run in summary.figures.items() if measure.name in of_run
+        ]
+        if any(estimate.high for _, estimate in figures):
+            drawn.append(_figure(measure.name, measure.meaning, plots.bars(measure, figures)))
     return f'<h2>Bars</h2><div class="plots">{"".join(drawn)}</div>'
 
 
@@ -111,7 +113,8 @@ def _differences(summary: Summary) -> str:
         of_measure = [d for d in summary.differences if d.measure == measure]
         if any(d.estimate.low or d.estimate.high for d in of_measure):
             plot = plots.differences(measure, [(f"{d.candidate}", d.estimate) for d in of_measure])
-            drawn.append(_figure(measure.name, _against(of_measure), plot))
+            references = ", ".join(dict.fromkeys(d.reference for d in of_measure))
+            drawn.append(_figure(measure.name, f"against {references}", plot))
     rows = "".join(
         f"<tr><th>{escape(d.measure.name)}</th><td>{escape(d.candidate)} – {escape(d.reference)}</td>"
         f"<td>{change(d.estimate, d.measure.unit)}</td><td>{d.estimate.questions}</td>"
@@ -147,17 +150,17 @@ def _strip(measure: Measure, candidate: Column, reference: Column, texts: dict[s
 
 
 def _worst(run: Run) -> str:
-    found = worst_questions(run.scored, _WORST)
-    if not found:
+    worst = worst_questions(run.scored, _WORST)
+    if not worst:
         return ""
-    items = "".join(_question(scored) for scored in found)
+    items = "".join(_question(scored) for scored in worst)
     return f"<h2>Worst questions of {escape(run.variant)}</h2>{items}"
 
 
 def _question(scored: Scored) -> str:
     question = scored.question
     expected = "".join(f"<li>{escape(text)}</li>" for text in describe(question))
-    found = "".join(_passages(scored)) or "<li>nothing</li>"
+    passages = "".join(_passages(scored)) or "<li>nothing</li>"
     answer = f"<h3>Answered</h3><p>{escape(scored.answer)}</p>" if scored.answer else ""
     failure = f'<p class="bad-text">{escape(scored.error)}</p>' if scored.error else ""
     values = ", ".join(
@@ -168,12 +171,12 @@ def _question(scored: Scored) -> str:
     return (
         f'<details><summary>{escape(question.text)} <span class="quiet">({values})</span></summary>{failure}'
         f'<h3>Expected</h3><ul class="found">{expected}</ul>'
-        f'<h3>Found</h3><ol class="found">{found}</ol>{answer}</details>'
+        f'<h3>Found</h3><ol class="found">{passages}</ol>{answer}</details>'
     )
 
 
 def _passages(scored: Scored) -> Iterator[str]:
-    for chunk in scored.found:
+    for chunk in scored.chunks:
         mark = '<b class="good-text">✓ relevant</b>' if chunk.relevant else '<span class="quiet">–</span>'
         heading = f" › {escape(chunk.heading)}" if chunk.heading else ""
         yield (
@@ -189,10 +192,6 @@ def _figure(title: str, meaning: str, svg: str) -> str:
     )
 
 
-def _against(differences: list[Difference]) -> str:
-    return "against " + ", ".join(dict.fromkeys(d.reference for d in differences))
-
-
 def _word(difference: Difference) -> str:
     if difference.is_regression:
         return '<span class="bad-text">regression</span>'
@@ -200,12 +199,7 @@ def _word(difference: Difference) -> str:
 
 
 def worst_questions(scored: Sequence[Scored], limit: int) -> list[Scored]:
-    """Return the questions with the lowest mean over their quality measures, without perfect ones.
-
-    Args:
-        scored: Scores of one run.
-        limit: Maximum number, the worst first; failed ones come before all others.
-    """
+    """Return the worst questions by the mean of their quality, failed ones first, without perfect ones."""
     with_means = [(_mean(one), number, one) for number, one in enumerate(scored)]
     return [one for mean, _, one in sorted(with_means, key=lambda row: row[:2])[:limit] if mean < 1]
 

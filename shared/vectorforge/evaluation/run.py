@@ -3,11 +3,10 @@
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from vectorforge.bootstrap import TenantServices
-from vectorforge.db.repositories.document_repo import Document
 from vectorforge.errors import InvalidInputError, LLMError, VectorForgeError
 from vectorforge.evaluation.questions import Question, QuestionSet
 from vectorforge.evaluation.scoring import Scored, Scorer, SourceIndex, Target
@@ -15,7 +14,6 @@ from vectorforge.pipeline.presets import VECTORFORGE
 from vectorforge.pipeline.types import QueryConfig
 from vectorforge.types import Collection, SearchMode
 
-_PAGE = 1000
 _MAX_FAILED_IN_A_ROW = 8
 """Consecutive failures or degraded answers after which a service is considered down."""
 
@@ -68,11 +66,6 @@ class Outcome:
 class Evaluation:
     """Runs the questions of a plan on one collection.
 
-    Args:
-        services: Services of the tenant.
-        collection: Collection to query.
-        plan: Questions and settings.
-
     Raises:
         InvalidInputError: A variant does not exist.
     """
@@ -93,10 +86,7 @@ class Evaluation:
         """Sources of the questions that are not in the collection, so no search finds them."""
 
     async def run(self, on_progress: Callable[[], None] = lambda: None) -> list[Run]:
-        """Run every question under all variants, in a random order per question.
-
-        Args:
-            on_progress: Called after each answer.
+        """Run every question under all variants in random order; ``on_progress`` is called after each answer.
 
         Raises:
             InvalidInputError: The collection has none of the sources that the questions name.
@@ -144,7 +134,7 @@ class Evaluation:
 
     async def _search(self, scorer: Scorer, config: QueryConfig) -> Scored:
         started = time.perf_counter()
-        found = await self._services.retriever.retrieve(
+        chunks = await self._services.retriever.retrieve(
             scorer.question.text,
             self._collection.id,
             config.top_k,
@@ -153,7 +143,7 @@ class Evaluation:
             config.embedding_provider,
             search_mode=config.search_mode,
         )
-        return scorer.search(found, (time.perf_counter() - started) * 1000)
+        return scorer.search(chunks, (time.perf_counter() - started) * 1000)
 
     async def _ask(self, scorer: Scorer, config: QueryConfig) -> Scored:
         service = self._services.query_service
@@ -172,9 +162,11 @@ class Evaluation:
         Raises:
             InvalidInputError: The collection has none of the sources that the questions name.
         """
-        index = SourceIndex([(document.id, document.source) async for document in self._documents()])
+        index = await SourceIndex.of_collection(self._services.documents, self._collection.id)
         targets = {question.id: index.targets(question) for question in self.plan.questions.questions}
-        named = [target for found in targets.values() for target in found if target.relevant.source]
+        named = [
+            target for of_question in targets.values() for target in of_question if target.relevant.source
+        ]
         missing = {target.relevant.source for target in named if target.missing}
         if named and all(target.missing for target in named):
             raise InvalidInputError(
@@ -184,13 +176,3 @@ class Evaluation:
             )
         self.missing_sources = sorted(source for source in missing if source)
         return targets
-
-    async def _documents(self) -> AsyncIterator[Document]:
-        offset = 0
-        while True:
-            page, _ = await self._services.documents.list(self._collection.id, limit=_PAGE, offset=offset)
-            for document in page:
-                yield document
-            if len(page) < _PAGE:
-                return
-            offset += _PAGE

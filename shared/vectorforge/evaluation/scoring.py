@@ -7,6 +7,7 @@ from textwrap import shorten
 from typing import Protocol
 from uuid import UUID
 
+from vectorforge.db.repositories.document_repo import DocumentRepository
 from vectorforge.errors import InvalidInputError
 from vectorforge.evaluation.metrics import (
     Hit,
@@ -20,6 +21,7 @@ from vectorforge.evaluation.questions import Question, Relevant
 from vectorforge.pipeline.types import QueryResult
 from vectorforge.types import RetrievedChunk
 
+_PAGE = 1000
 _ENOUGH = 0.5
 """Share of the shorter of chunk and span that must overlap."""
 
@@ -73,8 +75,8 @@ class Target:
         if self.missing or self.document_id not in (None, chunk.document_id):
             return False
         if judgement.text is not None:
-            gold, found = " ".join(judgement.text.split()), " ".join(chunk.text.split())
-            return gold in found or (found != "" and found in gold)
+            gold, text = " ".join(judgement.text.split()), " ".join(chunk.text.split())
+            return gold in text or (text != "" and text in gold)
         if judgement.start is None or judgement.end is None:
             return True
         shared = min(chunk.end_offset, judgement.end) - max(chunk.start_offset, judgement.start)
@@ -87,9 +89,6 @@ class SourceIndex:
 
     A name is the whole source, the id of a JSONL file's line (what follows ``.jsonl#``), or the end of a path
     from a slash on, the first of these that fits.
-
-    Args:
-        sources: Id and source of every document of the collection.
     """
 
     def __init__(self, sources: Iterable[tuple[UUID, str]]) -> None:
@@ -104,6 +103,16 @@ class SourceIndex:
             for at in (i for i, character in enumerate(source) if character == "/"):
                 self._ends[source[at + 1 :]].add(document_id)
 
+    @classmethod
+    async def of_collection(cls, documents: DocumentRepository, collection_id: UUID) -> "SourceIndex":
+        """Read the sources of a collection."""
+        sources: list[tuple[UUID, str]] = []
+        while True:
+            page, _ = await documents.list(collection_id, limit=_PAGE, offset=len(sources))
+            sources += [(document.id, document.source) for document in page]
+            if len(page) < _PAGE:
+                return cls(sources)
+
     def find(self, name: str) -> UUID | None:
         """Return the document; None if there is none.
 
@@ -113,32 +122,28 @@ class SourceIndex:
         name = name.removeprefix("./")
         if name in self._whole:
             return self._whole[name]
-        found = self._lines.get(name) or self._ends.get(name) or set()
-        if len(found) > 1:
+        documents = self._lines.get(name) or self._ends.get(name) or set()
+        if len(documents) > 1:
             raise InvalidInputError(
-                f"{name} names {len(found)} documents of the collection; use their whole sources.",
+                f"{name} names {len(documents)} documents of the collection; use their whole sources.",
                 field="QUESTIONS",
             )
-        return next(iter(found), None)
+        return next(iter(documents), None)
 
     def targets(self, question: Question) -> list[Target]:
         """The question's relevant items, each with its document."""
-        found = []
+        targets = []
         for relevant in question.relevant:
             document_id = None if relevant.source is None else self.find(relevant.source)
             missing = relevant.source is not None and document_id is None
-            found.append(Target(relevant, document_id, missing))
-        return found
+            targets.append(Target(relevant, document_id, missing))
+        return targets
 
 
 def find_hits(ranking: Sequence[Passage], targets: Sequence[Target]) -> list[Hit]:
-    """Return the first occurrence of each target, best rank first.
+    """Return the first occurrence of each target in a ranking, best chunk first.
 
     When all targets are whole documents, documents are ranked, each by its best chunk; otherwise chunks.
-
-    Args:
-        ranking: Best chunk first.
-        targets: Each counts once, even if several chunks match it.
     """
     per_document = all(target.is_document for target in targets)
     hits, matched, seen = [], set[int](), set[UUID]()
@@ -155,12 +160,12 @@ def find_hits(ranking: Sequence[Passage], targets: Sequence[Target]) -> list[Hit
     return hits
 
 
-_KEPT_PASSAGES = 3
+_SHOWN_PASSAGES = 3
 _SNIPPET_CHARS = 240
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ShownChunk:
     """A retrieved chunk, for the report."""
 
     source: str
@@ -177,7 +182,7 @@ class Scored:
     question: Question
     values: Mapping[str, float]
     """Value by column of ``measures``; columns that do not apply are missing."""
-    found: Sequence[Found] = ()
+    chunks: Sequence[ShownChunk] = ()
     """The first chunks."""
     answer: str | None = None
     error: str | None = None
@@ -186,22 +191,16 @@ class Scored:
 
 @dataclass(frozen=True, slots=True)
 class Scorer:
-    """Scores answers to one question.
-
-    Args:
-        question: The question.
-        targets: Its relevant items.
-        k: Ranks that count.
-    """
+    """Scores answers to one question by its relevant items among the first ``k`` ranks."""
 
     question: Question
     targets: Sequence[Target]
     k: int
 
-    def search(self, found: Sequence[RetrievedChunk], latency_ms: float) -> Scored:
+    def search(self, chunks: Sequence[RetrievedChunk], latency_ms: float) -> Scored:
         """Score a search."""
-        values = {**self._ranking(found), "failed": 0.0, "latency_ms": latency_ms}
-        return Scored(self.question, values, self._shown(found))
+        values = {**self._ranking(chunks), "failed": 0.0, "latency_ms": latency_ms}
+        return Scored(self.question, values, self._shown(chunks))
 
     def answer(self, result: QueryResult) -> Scored:
         """Score an answer."""
@@ -220,12 +219,7 @@ class Scorer:
         return Scored(self.question, values, self._shown(result.retrieved_chunks), result.answer)
 
     def failure(self, message: str, *, answers: bool) -> Scored:
-        """Score a failed question: no chunks and no answer.
-
-        Args:
-            message: Why.
-            answers: Whether it was to be answered, too.
-        """
+        """Score a failed question: no chunks, and no answer if there should be one."""
         names = ["recall", "mrr", "ndcg"] if self.targets else []
         names += ["answer_in_passages"] if self.question.answers else []
         if answers:
@@ -233,15 +227,15 @@ class Scorer:
             names += ["answer_containment"] if self.question.answers else []
         return Scored(self.question, {**dict.fromkeys(names, 0.0), "failed": 1.0}, error=message)
 
-    def _ranking(self, found: Sequence[RetrievedChunk]) -> dict[str, float]:
+    def _ranking(self, chunks: Sequence[RetrievedChunk]) -> dict[str, float]:
         values = {}
         if self.targets:
-            hits = find_hits([chunk.chunk for chunk in found], self.targets)
+            hits = find_hits([chunk.chunk for chunk in chunks], self.targets)
             values["recall"] = recall(hits, len(self.targets), self.k)
             values["mrr"] = reciprocal_rank(hits, self.k)
             values["ndcg"] = ndcg(hits, [target.relevant.grade for target in self.targets], self.k)
         if self.question.answers:
-            texts = (chunk.chunk.text for chunk in found[: self.k])
+            texts = (chunk.chunk.text for chunk in chunks[: self.k])
             contained = any(contains_answer(text, self.question.answers) for text in texts)
             values["answer_in_passages"] = float(contained)
         return values
@@ -249,14 +243,14 @@ class Scorer:
     def _is_relevant(self, chunk: Passage) -> bool:
         return any(target.is_hit(chunk) for target in self.targets)
 
-    def _shown(self, found: Sequence[RetrievedChunk]) -> tuple[Found, ...]:
+    def _shown(self, chunks: Sequence[RetrievedChunk]) -> tuple[ShownChunk, ...]:
         return tuple(
-            Found(
+            ShownChunk(
                 source=chunk.document_source,
                 heading=chunk.chunk.heading or chunk.document_title or "",
                 snippet=shorten(chunk.chunk.text, _SNIPPET_CHARS, placeholder=" …"),
                 score=chunk.score,
                 relevant=self._is_relevant(chunk.chunk),
             )
-            for chunk in found[:_KEPT_PASSAGES]
+            for chunk in chunks[:_SHOWN_PASSAGES]
         )

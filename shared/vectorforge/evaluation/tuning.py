@@ -51,16 +51,9 @@ async def tune(
     embeddings: EmbeddingProviderRegistry,
     on_progress: Callable[[], None] = lambda: None,
 ) -> Tuning:
-    """Run each question of a plan under each weight.
+    """Run each question of a plan under each weight; ``on_progress`` is called after each.
 
     Each question is embedded once; no language model is called, nothing is cached or logged.
-
-    Args:
-        evaluation: Evaluation of the collection; its plan has the questions and k.
-        services: Services of the tenant.
-        collection: Collection to tune.
-        embeddings: Registry with the collection's provider.
-        on_progress: Called after each question.
 
     Raises:
         InvalidInputError: Fewer than 20 questions have judgments.
@@ -83,7 +76,7 @@ async def tune(
             collection.query_prefix + question.text, model=collection.embedding_model
         )
         scorer = Scorer(question, targets[question.id], plan.k)
-        found = []
+        figures_by_weight = []
         for weight in weights:
             started = time.perf_counter()
             chunks = await services.vector_store.search(
@@ -96,23 +89,18 @@ async def tune(
                 space=collection.space,
             )
             scored = scorer.search(chunks, (time.perf_counter() - started) * 1000)
-            found.append(scored.values["ndcg"])
+            figures_by_weight.append(scored.values["ndcg"])
         on_progress()
-        return found
+        return figures_by_weight
 
     rows = [dict(zip(weights, await figures(question), strict=True)) for question in questions]
     return learn(rows, collection.dense_weight, plan.k)
 
 
 def learn(rows: Sequence[Mapping[float, float]], current: float, k: int) -> Tuning:
-    """Choose a weight by nDCG@k, and estimate its quality by five-fold cross-validation.
+    """Choose a weight by each question's nDCG@k, and estimate its quality by five-fold cross-validation.
 
     https://doi.org/10.1111/j.2517-6161.1974.tb00994.x
-
-    Args:
-        rows: nDCG@k of each question by weight, the current one among the weights.
-        current: The collection's weight.
-        k: Ranks of nDCG.
     """
     shuffled = random.Random(_SEED).sample(range(len(rows)), len(rows))
     held_out: list[float] = []

@@ -1,14 +1,15 @@
 """Chunking: text to overlapping chunks with offsets and headings."""
 
 import re
-from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from vectorforge.config import IngestionSettings
 from vectorforge.errors import InvalidInputError
 from vectorforge.ingestion.extract import media
-from vectorforge.ingestion.types import TextChunk
+from vectorforge.ingestion.types import SpanKind, TextChunk, TextSpan
 
 _WITH_MARKDOWN_HEADINGS = frozenset({media.MARKDOWN, media.HTML, media.DOCX, media.NOTEBOOK})
 _SEGMENT = 50_000
@@ -23,6 +24,8 @@ _SHORT = 50
 poorly, and displace relevant ones."""
 _HEADING = re.compile(r"(#{1,6})(?=[ \t]|$)")
 _LONGEST_TITLE = 200
+_FEW = 50
+"""Headings looked at from the start of a chunk."""
 _FENCE = re.compile(r"[ ]{0,3}(`{3,}|~{3,})")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -60,15 +63,22 @@ class ChunkingConfig:
 
 
 def chunk_text(
-    text: str, config: ChunkingConfig | None = None, *, media_type: str = media.PLAIN
+    text: str,
+    config: ChunkingConfig | None = None,
+    *,
+    media_type: str = media.PLAIN,
+    spans: Sequence[TextSpan] = (),
 ) -> list[TextChunk]:
     """Cut a text where its structure allows: sections, paragraphs, sentences, words, in this order.
+
+    Rows of tables are never cut unless they are longer than a chunk; then they are cut between values.
 
     Args:
         text: Any text.
         config: Sizes; default 800 characters, 150 overlapping.
         media_type: Markdown, HTML and DOCX are cut as Markdown (code fences and tables stay whole where they
-            fit) and their chunks know their headings.
+            fit) and their chunks know their headings; so is any text with spans.
+        spans: Headings and rows of the text, ascending. Without headings among them, those of Markdown.
 
     Returns:
         Chunks in the order of the text. Together they cover every character that is not white space, and
@@ -77,25 +87,70 @@ def chunk_text(
     from semantic_text_splitter import MarkdownSplitter, TextSplitter
 
     config = config or ChunkingConfig()
-    markdown = media_type in _WITH_MARKDOWN_HEADINGS
+    markdown = media_type in _WITH_MARKDOWN_HEADINGS or bool(spans)
     splitter = (MarkdownSplitter if markdown else TextSplitter)(
         config.chunk_size, overlap=config.chunk_overlap
     )
-    headings = _Headings(text) if markdown else None
+    rows = [span for span in spans if span.kind == SpanKind.ROW and text[span.start : span.end].strip()]
+    headings = _headings(text, media_type, spans)
     readable = _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)  # one for one, for valid UTF-8
-    heading_starts = headings.starts if headings else ()
-    spans = [
-        (begin + offset, begin + offset + len(chunk))
-        for begin, end in _segments(readable, heading_starts)
-        for offset, chunk in splitter.chunk_indices(readable[begin:end])
-        if chunk.strip()
-    ]
+    cut: list[_Span] = []
+    for region, of_table in _regions(text, rows):
+        if of_table:
+            cut += _packed(text, of_table, config.chunk_size)
+            continue
+        cut += [
+            (begin + offset, begin + offset + len(chunk))
+            for begin, end in _segments(readable, region, headings.starts)
+            for offset, chunk in splitter.chunk_indices(readable[begin:end])
+            if chunk.strip()
+        ]
+    joined = _ShortChunks(text, config.chunk_size, headings.starts, rows).joined(cut)
     return [
-        TextChunk(index, text[start:stop], start, stop, headings.above(start, stop) if headings else None)
-        for index, (start, stop) in enumerate(
-            _ShortChunks(text, config.chunk_size, heading_starts).joined(spans)
-        )
+        TextChunk(index, text[start:stop], start, stop, headings.above(start, stop))
+        for index, (start, stop) in enumerate(joined)
     ]
+
+
+def _regions(text: str, rows: Sequence[TextSpan]) -> Iterator[tuple[_Span, list[TextSpan]]]:
+    """Yield parts of the text in order: a run of rows, with the rows, or text between, without any."""
+    position, run = 0, list[TextSpan]()
+    for row in rows:
+        if text[position : row.start].strip():
+            if run:
+                yield (run[0].start, run[-1].end), run
+                run = []
+            yield (position, row.start), []
+        run.append(row)
+        position = row.end
+    if run:
+        yield (run[0].start, run[-1].end), run
+    if text[position:].strip():
+        yield (position, len(text)), []
+
+
+def _packed(text: str, rows: Sequence[TextSpan], size: int) -> Iterator[_Span]:
+    """Yield chunks of as many whole rows as fit; a longer row is cut between values, else between words."""
+    start, end = rows[0].start, rows[0].start
+    for row in rows:
+        if row.end - start > size and end > start:
+            yield start, end
+            start = row.start
+        end = row.end
+        while end - start > size:
+            cut = next(
+                (
+                    place
+                    for mark in ("\n", "; ", " ")
+                    if (place := text.rfind(mark, start + size // 2, start + size) + 1)
+                ),
+                start + size,
+            )
+            if text[start:cut].strip():
+                yield start, cut
+            start = cut
+    if text[start:end].strip():
+        yield start, end
 
 
 class _ShortChunks:
@@ -105,12 +160,17 @@ class _ShortChunks:
         text: The whole text.
         chunk_size: Characters of a chunk at most.
         headings: Offset of each heading, ascending; none of plain text.
+        rows: Rows of tables, ascending, which no cut divides.
     """
 
-    def __init__(self, text: str, chunk_size: int, headings: Sequence[int]) -> None:
+    def __init__(
+        self, text: str, chunk_size: int, headings: Sequence[int], rows: Sequence[TextSpan] = ()
+    ) -> None:
         self._text = text
         self._size = chunk_size
         self._headings = headings
+        self._heading_starts = frozenset(headings)
+        self._rows = rows
         self._short = min(_SHORT, chunk_size // 8)
 
     def joined(self, spans: Sequence[_Span]) -> list[_Span]:
@@ -154,7 +214,10 @@ class _ShortChunks:
             return [first, second]
         latest = max(earliest, min(latest, (start + end) // 2))
         cut = _best_cut(self._text, earliest, latest, self._headings)
-        return [(start, cut), (cut, end)]
+        row = bisect_right(self._rows, cut, key=attrgetter("start")) - 1
+        if row >= 0 and cut < self._rows[row].end:
+            cut = self._rows[row].start
+        return [(start, cut), (cut, end)] if cut >= earliest else [first, second]
 
     def _is_short(self, span: _Span) -> bool:
         return len(self._text[slice(*span)].strip()) < self._short
@@ -162,13 +225,16 @@ class _ShortChunks:
     def _is_bare_heading(self, span: _Span) -> bool:
         if not self._headings:
             return False
-        lines = self._text[slice(*span)].split("\n")
-        return all(_HEADING.match(line) for line in lines if line.strip())
+        return all(
+            span[0] + line.start() in self._heading_starts
+            for line in re.finditer(r"[^\n]+", self._text[slice(*span)])
+            if line[0].strip()
+        )
 
 
-def _segments(text: str, headings: Sequence[int]) -> Iterator[_Span]:
+def _segments(text: str, region: _Span, headings: Sequence[int]) -> Iterator[_Span]:
     """Start and end of pieces of at most ``_SEGMENT`` characters, cut before headings where possible."""
-    for begin, stop in _between_gaps(text):
+    for begin, stop in _between_gaps(text, region):
         while stop - begin > _SEGMENT:
             end = _best_cut(text, begin + _SEGMENT // 2, begin + _SEGMENT, headings)
             yield begin, end
@@ -176,13 +242,13 @@ def _segments(text: str, headings: Sequence[int]) -> Iterator[_Span]:
         yield begin, stop
 
 
-def _between_gaps(text: str) -> Iterator[_Span]:
-    begin = 0
-    for blanks in _BLANKS.finditer(text):
+def _between_gaps(text: str, region: _Span) -> Iterator[_Span]:
+    begin, stop = region
+    for blanks in _BLANKS.finditer(text, begin, stop):
         if len(blanks[0]) - blanks[0].count(" ") - blanks[0].count("\t") >= _MOST_BREAKS:
             yield begin, blanks.start()
             begin = blanks.end()
-    yield begin, len(text)
+    yield begin, stop
 
 
 def _best_cut(text: str, earliest: int, latest: int, headings: Sequence[int]) -> int:
@@ -190,36 +256,52 @@ def _best_cut(text: str, earliest: int, latest: int, headings: Sequence[int]) ->
     if last_heading >= 0 and headings[last_heading] >= earliest:
         return headings[last_heading]
     for separator in ("\n\n", "\n", " "):
-        found = text.rfind(separator, earliest, latest)
-        if found >= 0:
-            return found + len(separator)
+        place = text.rfind(separator, earliest, latest)
+        if place >= 0:
+            return place + len(separator)
     return latest
 
 
-class _Headings:
-    """Heading paths of a Markdown text by offset."""
+def _headings(text: str, media_type: str, spans: Sequence[TextSpan]) -> "_Headings":
+    given = [span for span in spans if span.kind == SpanKind.HEADING]
+    if given or media_type not in _WITH_MARKDOWN_HEADINGS:
+        return _Headings(
+            text, ((span.start, span.level, _title(text[span.start : span.end])) for span in given)
+        )
+    return _Headings(text, _find_headings(text))
 
-    def __init__(self, text: str) -> None:
+
+class _Headings:
+    """Heading paths of a text by offset.
+
+    Args:
+        text: The whole text.
+        headings: Start, level and title of each heading, ascending.
+    """
+
+    def __init__(self, text: str, headings: Iterable[tuple[int, int, str]]) -> None:
         self._text = text
         self.starts: list[int] = []
         """Offset of each heading, ascending."""
         self._paths: list[str] = []
         path: list[tuple[int, str]] = []
-        for start, level, title in _find_headings(text):
+        for start, level, title in headings:
             path = [(above, name) for above, name in path if above < level]
             path.append((level, title))
             self.starts.append(start)
             self._paths.append(" > ".join(name for _, name in path if name))
 
     def above(self, start: int, end: int) -> str | None:
-        """Return the heading path of a chunk, including headings at its start."""
-        position = start
+        """Return the heading path of a chunk, including headings at its start; None without headings."""
+        if not self.starts:
+            return None
+        position, starts = start, frozenset(self.starts[bisect_left(self.starts, start) :][:_FEW])
         for line in re.finditer(r"[^\n]+", self._text[start:end]):
             position = start + line.start()
-            if line[0].strip() and not _HEADING.match(line[0].strip()):
+            if line[0].strip() and position not in starts:
                 break
-        found = bisect_right(self.starts, position) - 1
-        return self._paths[found] or None if found >= 0 else None
+        index = bisect_right(self.starts, position) - 1
+        return self._paths[index] or None if index >= 0 else None
 
 
 def _find_headings(text: str) -> Iterator[tuple[int, int, str]]:
@@ -233,4 +315,8 @@ def _find_headings(text: str) -> Iterator[tuple[int, int, str]]:
         elif marker:
             fence = marker[1]
         elif heading := _HEADING.match(line[0].rstrip()):
-            yield line.start(), len(heading[1]), line[0].strip("# \t\r")[:_LONGEST_TITLE]
+            yield line.start(), len(heading[1]), _title(line[0])
+
+
+def _title(line: str) -> str:
+    return line.strip("# \t\r")[:_LONGEST_TITLE]

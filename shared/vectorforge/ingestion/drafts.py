@@ -1,16 +1,26 @@
-"""Documents and chunks as they are stored: embedded text, content hashes, page numbers."""
+"""Chunks as they are stored: embedded text, content hashes, locations, and vectors."""
 
 import hashlib
 import json
-from bisect import bisect_right
+import logging
 from collections import Counter
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
 
-from vectorforge.errors import ExtractionError
+from vectorforge.db.repositories.embedding_space_repo import EmbeddingModel, EmbeddingModelRepository
+from vectorforge.embedding.registry import EmbeddingProviderRegistry
+from vectorforge.errors import ExtractionError, VectorForgeError
 from vectorforge.ingestion.chunk import ChunkingConfig, chunk_text
-from vectorforge.ingestion.types import ExtractedDocument, TextChunk
+from vectorforge.ingestion.locations import locations_of, place_of
+from vectorforge.ingestion.types import ExtractedDocument
 from vectorforge.tokens import estimate_tokens
-from vectorforge.types import ChunkDraft, DocumentDraft
+from vectorforge.types import ChunkDraft, Collection, DocumentDraft, Vector
+
+logger = logging.getLogger(__name__)
+
+KnownVectors: TypeAlias = Mapping[tuple[EmbeddingModel, bytes], Vector]
+"""By model and the chunk's content hash."""
 
 _MAX_HEADER_CHARS = 200
 """Maximum length of title and heading path: small models read about 1,200 characters in total."""
@@ -19,7 +29,7 @@ _MAX_HEADER_CHARS = 200
 def embedded_text(title: str | None, heading: str | None, text: str) -> str:
     """Join title, heading path and text, a line each; the title is dropped if the heading starts with it.
 
-    Chunks seldom repeat their topic; titles add it. ``vectorforge.add_terms`` of the database
+    Chunks rarely repeat their topic; titles add it. ``vectorforge.add_terms`` of the database
     indexes the words of the same three, without a limit on the first two.
 
     Args:
@@ -32,7 +42,7 @@ def embedded_text(title: str | None, heading: str | None, text: str) -> str:
     return "\n".join([*filter(None, header), text])
 
 
-FORMAT = "3"
+FORMAT = "5"
 """Part of every document's hash. Change it when the stored form of documents changes."""
 
 
@@ -47,7 +57,7 @@ def draft_document(document: ExtractedDocument, chunking: ChunkingConfig) -> Doc
         document.title,
         document.media_type,
         document.metadata,
-        document.page_starts,
+        document.spans,
         document.parent_source,
         chunking.chunk_size,
         chunking.chunk_overlap,
@@ -72,15 +82,20 @@ def draft_chunks(document: ExtractedDocument, chunking: ChunkingConfig) -> list[
     the document, so that hashes are unique and each identifies one stored embedding.
 
     Returns:
-        Chunks in the order of the text, with metadata ``{"page": n}`` (from 1) where the document has pages.
+        Chunks in the order of the text, with their locations; page, slide or sheet of the first is metadata.
     """
     seen: Counter[str] = Counter()
     drafts = []
     chunks = document.chunks
     if chunks is None:
-        chunks = tuple(chunk_text(document.text, chunking, media_type=document.media_type))
+        chunks = tuple(
+            chunk_text(document.text, chunking, media_type=document.media_type, spans=document.spans)
+        )
     for chunk in chunks:
         embedded = embedded_text(document.title, chunk.heading, chunk.text)
+        locations = chunk.locations or locations_of(
+            document.text, document.spans, chunk.start_offset, chunk.end_offset, chunk.heading
+        )
         drafts.append(
             ChunkDraft(
                 index=chunk.index,
@@ -90,7 +105,8 @@ def draft_chunks(document: ExtractedDocument, chunking: ChunkingConfig) -> list[
                 token_count=estimate_tokens(chunk.text),
                 content_hash=_hash([embedded, seen[embedded]]),
                 heading=chunk.heading,
-                metadata={**_page(document, chunk), **chunk.metadata},
+                metadata={**place_of(locations), **chunk.metadata},
+                locations=locations,
             )
         )
         seen[embedded] += 1
@@ -99,11 +115,96 @@ def draft_chunks(document: ExtractedDocument, chunking: ChunkingConfig) -> list[
     return drafts
 
 
-def _page(document: ExtractedDocument, chunk: TextChunk) -> dict[str, Any]:
-    if not document.page_starts:
-        return {}
-    return {"page": bisect_right(document.page_starts, chunk.start_offset)}
-
-
 def _hash(decisive: list[Any]) -> bytes:
     return hashlib.sha256(json.dumps(decisive, sort_keys=True, default=dict).encode()).digest()
+
+
+class ChunkVectors:
+    """Embeds chunks of one collection, and caches the vectors across write attempts.
+
+    Args:
+        embeddings: Registry with the providers of the collections.
+        collection: Collection of the chunks.
+        models: Current embedding models of the collection; None: the model of ``collection``.
+        prefetched: Vectors that exist already.
+    """
+
+    def __init__(
+        self,
+        embeddings: EmbeddingProviderRegistry,
+        collection: Collection,
+        models: EmbeddingModelRepository | None,
+        prefetched: KnownVectors | None = None,
+    ) -> None:
+        self._embeddings = embeddings
+        self._collection = collection
+        self._repo = models
+        self._models = [EmbeddingModel.of(collection)]
+        self.made: dict[tuple[EmbeddingModel, bytes], Vector] = {}
+        """The vectors, by model and the chunk's content hash."""
+        self._prefetched = prefetched or {}
+
+    async def make(
+        self,
+        chunks: Sequence[tuple[str | None, ChunkDraft]],
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> None:
+        """Embed the chunks that have no vector yet, given with the titles of their documents.
+
+        Raises:
+            EmbeddingError: The collection's model failed. A failure of the second model is only logged: the
+                backfill retries it.
+            ConfigurationError: The collection's provider is not available here.
+            NotFoundError: The collection was deleted.
+        """
+        if self._repo is not None:
+            self._models = await self._repo.of(self._collection.id)
+        await self._make(self._models[0], chunks, on_progress)
+        for other in self._models[1:]:
+            try:
+                await self._make(other, chunks, None)
+            except VectorForgeError as exc:
+                logger.warning("A document was embedded with one of two models only: %s", exc.message)
+
+    def given(self, chunk: ChunkDraft) -> ChunkDraft:
+        """Return the chunk with its vectors, if there are any."""
+        vectors = {
+            model.space: self.made[model, chunk.content_hash]
+            for model in self._models
+            if (model, chunk.content_hash) in self.made
+        }
+        if not vectors:
+            return chunk
+        return replace(chunk, vector=vectors.get(self._models[0].space), vectors=vectors)
+
+    async def _make(
+        self,
+        model: EmbeddingModel,
+        chunks: Sequence[tuple[str | None, ChunkDraft]],
+        on_progress: Callable[[int, int], None] | None,
+    ) -> None:
+        missing, ready = [], 0
+        for title, chunk in chunks:
+            key = (model, chunk.content_hash)
+            if key in self.made:
+                continue
+            if key in self._prefetched:
+                self.made[key] = self._prefetched[key]
+                ready += 1
+            else:
+                missing.append((title, chunk))
+        provider = self._embeddings.get(model.provider)
+        texts = [
+            model.document_prefix + embedded_text(title, chunk.heading, chunk.text)
+            for title, chunk in missing
+        ]
+
+        def report(done: int) -> None:
+            if on_progress is not None:
+                on_progress(ready + done, ready + len(texts))
+
+        if ready:
+            report(0)
+        vectors = await provider.embed_chunks(texts, model=model.model, on_progress=report)
+        for (_, chunk), vector in zip(missing, vectors, strict=True):
+            self.made[model, chunk.content_hash] = vector

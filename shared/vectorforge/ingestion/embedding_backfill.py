@@ -121,14 +121,13 @@ class EmbeddingBackfill:
         started = time.monotonic()
         batch = await vectors.next_batch(work, spaces, self._batch)
         made = {model.space: await self._embedded(embeddings, model, batch) for model in models}
-        pause_s = self._rest_of_time(sum(map(len, made.values())), time.monotonic() - started)
+        pause_s = 0.0
+        if self._per_minute is not None:
+            embedded = sum(map(len, made.values()))
+            pause_s = max(embedded * 60 / self._per_minute - (time.monotonic() - started), 0.0)
         await vectors.write(work, batch, made, pause_s=pause_s)
         if not batch.is_last or not await vectors.end_pass(work, spaces, pause_s=max(pause_s, 1.0)):
             self._pause_s = pause_s or None
-
-    def _rest_of_time(self, embedded: int, taken_s: float) -> float:
-        """Return the seconds to pause after embedding so many chunks in this time."""
-        return 0.0 if self._per_minute is None else max(embedded * 60 / self._per_minute - taken_s, 0.0)
 
     async def _embedded(
         self, embeddings: EmbeddingProviderRegistry, model: EmbeddingModel, batch: Batch

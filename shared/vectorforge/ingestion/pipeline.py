@@ -2,32 +2,27 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from operator import itemgetter
 from typing import Any
 
 from vectorforge.config import IngestionSettings
-from vectorforge.db.repositories.document_repo import CurrentDocument, DocumentRepository
+from vectorforge.db.repositories.document_repo import DocumentRepository
+from vectorforge.db.repositories.embedding_space_repo import EmbeddingModelRepository
+from vectorforge.db.repositories.original_repo import NewOriginal
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import (
     ConflictError,
     DimensionMismatchError,
-    ExtractionError,
     VectorForgeError,
     log_unexpected,
 )
 from vectorforge.ingestion.chunk import ChunkingConfig
-from vectorforge.ingestion.drafts import draft_chunks, draft_document
-from vectorforge.ingestion.embedding_prefetch import (
-    AT_A_TIME,
-    ChunkVectors,
-    CollectionModels,
-    KnownVectors,
-    PrefetchItem,
-    is_small,
-    make_ahead,
-)
-from vectorforge.ingestion.extract import PartReader
+from vectorforge.ingestion.drafts import ChunkVectors, KnownVectors, draft_chunks, draft_document
+from vectorforge.ingestion.extract import PartReader, media
+from vectorforge.ingestion.group import DocumentGroup, DocumentItem, grouped
+from vectorforge.ingestion.originals import OriginalKeeper
 from vectorforge.ingestion.types import (
     Charge,
     DocumentPart,
@@ -44,6 +39,8 @@ logger = logging.getLogger(__name__)
 
 OnStage = Callable[[IngestionStage], None]
 """Called when a document enters a stage."""
+PlacedResults = Sequence[tuple[int, DocumentResult]]
+"""Results, each with the place of its document among those given."""
 OnProgress = Callable[[int, int], None]
 """Called with (chunks embedded so far, chunks to embed)."""
 
@@ -62,6 +59,7 @@ class IngestionPipeline:
         models: Current embedding models of the same tenant's collections. None: the model of the
             collection that is passed in.
         charge: Counts embedded tokens against the tenant's limits; None: no limits.
+        originals: Keeps the files of documents; None: they are not kept.
 
     Raises:
         InvalidInputError: The overlap of the settings is more than half of their chunk size.
@@ -74,10 +72,12 @@ class IngestionPipeline:
         embedding_registry: EmbeddingProviderRegistry,
         settings: IngestionSettings,
         *,
-        models: CollectionModels | None = None,
+        models: EmbeddingModelRepository | None = None,
         charge: Charge | None = None,
+        originals: OriginalKeeper | None = None,
     ) -> None:
         self._store = vector_store
+        self._originals = originals
         self._documents = document_repo
         self._embeddings = embedding_registry
         self._models = models
@@ -118,22 +118,10 @@ class IngestionPipeline:
         except VectorForgeError as exc:
             return [DocumentResult.of_failure(source, exc)]
         results: list[DocumentResult] = []
-        for start in range(0, len(parts), AT_A_TIME):
-            group = parts[start : start + AT_A_TIME]
-            prefetched = await self.embedding_prefetch(
-                collection, [PrefetchItem(p, title, metadata or {}) for p in group]
-            )
-            for part in group:
-                result = await self.ingest_part(
-                    collection,
-                    part,
-                    title,
-                    metadata,
-                    on_stage=on_stage,
-                    on_progress=on_progress,
-                    prefetched=prefetched,
-                )
-                results.append(result)
+        for group in grouped(DocumentItem(part, title, metadata or {}) for part in parts):
+            ingested = self.ingest_parts(collection, group, on_stage=on_stage, on_progress=on_progress)
+            by_place = [one async for results_ in ingested for one in results_]
+            results.extend(result for _, result in sorted(by_place, key=itemgetter(0)))
         try:
             await self.delete_left_out(collection, parts, results)
         except VectorForgeError as exc:
@@ -180,29 +168,141 @@ class IngestionPipeline:
         part: DocumentPart,
         title: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+    ) -> DocumentResult:
+        """Read and store one document; a failure is a result."""
+        ingested = self.ingest_parts(collection, [DocumentItem(part, title, metadata or {})])
+        [[(_, result)]] = [results async for results in ingested]
+        return result
+
+    async def ingest_parts(
+        self,
+        collection: Collection,
+        items: Sequence[DocumentItem],
         *,
         on_stage: OnStage | None = None,
         on_progress: OnProgress | None = None,
-        prefetched: KnownVectors | None = None,
-    ) -> DocumentResult:
-        """Read and store one document; a failure is a result, so that other documents continue.
+    ) -> AsyncGenerator[PlacedResults, None]:
+        """Read and store documents with different sources, the new ones among several together.
 
-        ``prefetched`` are vectors; see ``embedding_prefetch``.
+        Yields:
+            Results as soon as they are final, each with the place of its item, and each item once. A failure
+            is a result, so that other documents continue.
         """
-        warnings: tuple[str, ...] = ()
+        group = await self.prepare_parts(collection, items, on_stage=on_stage, on_progress=on_progress)
+        ingested = self.ingest_group(collection, group, on_stage=on_stage, on_progress=on_progress)
+        async with aclosing(ingested) as stored:
+            async for results in stored:
+                yield results
+
+    async def prepare_parts(
+        self,
+        collection: Collection,
+        items: Sequence[DocumentItem],
+        *,
+        on_stage: OnStage | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> DocumentGroup:
+        """Read documents with different sources, and embed several together; writes nothing."""
+        _tell(on_stage, IngestionStage.EXTRACT)
+        read: dict[int, ExtractedDocument] = {}
+        failures: list[tuple[int, DocumentResult]] = []
+        for place, result in enumerate(await self._reader.read_all(items)):
+            if isinstance(result, Exception):
+                failures.append((place, _failure(items[place].part.source, result)))
+            else:
+                read[place] = result
+        group = await self.prepare_documents(collection, read, failures, on_progress=on_progress)
+        parts = {place: items[place].part for place in read}
+        group.contents = {
+            place: part.content for place, part in parts.items() if part.media_type != media.RECORD
+        }
+        return group
+
+    async def prepare_documents(
+        self,
+        collection: Collection,
+        documents: Mapping[int, ExtractedDocument],
+        failures: Sequence[tuple[int, DocumentResult]] = (),
+        *,
+        on_progress: OnProgress | None = None,
+    ) -> DocumentGroup:
+        """Embed extracted documents with different sources, given by place, if there are several."""
+        vectors = ChunkVectors(self._embeddings, collection, self._models)
+        limits, chunking = self._reader.limits, self._chunking
+        group = DocumentGroup(
+            self._store, self._documents, collection.id, chunking, limits, vectors, documents, failures
+        )
+        if len(documents) > 1:
+            await group.prepare(self._charge, on_progress)
+        return group
+
+    async def ingest_group(
+        self,
+        collection: Collection,
+        group: DocumentGroup,
+        *,
+        on_stage: OnStage | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> AsyncGenerator[PlacedResults, None]:
+        """Store what ``prepare_parts`` or ``prepare_documents`` has prepared; see ``ingest_parts``."""
+        if group.failures:
+            yield group.failures
+        stored = await group.store()
+        if stored:
+            yield await self._with_originals(collection, group, stored)
+        for place, document in group.documents.items():
+            if place in stored:
+                continue
+            try:
+                one = await self.ingest_document(
+                    collection,
+                    document,
+                    on_stage=on_stage,
+                    on_progress=on_progress,
+                    prefetched=group.vectors.made,
+                    charged=place in group.charged,
+                )
+            except Exception as exc:  # noqa: BLE001 - a bug with one document must not fail the others
+                yield [(place, _failure(document.source, exc, document.warnings))]
+            else:
+                yield await self._with_originals(collection, group, {place: one})
+
+    async def _with_originals(
+        self, collection: Collection, group: DocumentGroup, stored: Mapping[int, StoredDocument]
+    ) -> PlacedResults:
+        """Return the results of stored documents after keeping their files; without its file each failed."""
+        documents = group.documents
         try:
-            _tell(on_stage, IngestionStage.EXTRACT)
-            document = await self._reader.read(part, title, metadata or {})
-            warnings = document.warnings
-            stored = await self.ingest_document(
-                collection, document, on_stage=on_stage, on_progress=on_progress, prefetched=prefetched
-            )
-        except VectorForgeError as exc:
-            return DocumentResult.of_failure(part.source, exc, warnings)
-        except Exception as exc:  # noqa: BLE001 - a bug with one document must not fail the others
-            log_unexpected(logger, "Ingestion of a document failed unexpectedly", exc)
-            return DocumentResult.of_failure(part.source, VectorForgeError(), warnings)
-        return DocumentResult.of(document, stored)
+            if self._originals is not None and group.contents:
+                await self._keep(self._originals, collection, group, stored)
+        except Exception as exc:  # noqa: BLE001 - the next attempt finds the documents stored
+            return [(place, _failure(documents[place].source, exc)) for place in stored]
+        return [(place, DocumentResult.of(documents[place], one)) for place, one in stored.items()]
+
+    async def _keep(
+        self,
+        keeper: OriginalKeeper,
+        collection: Collection,
+        group: DocumentGroup,
+        stored: Mapping[int, StoredDocument],
+    ) -> None:
+        files = {place: one for place, one in stored.items() if place in group.contents}
+        if not collection.keep_originals:
+            if replaced := [one.document_id for one in files.values() if one.version > 1]:
+                await keeper.drop(replaced)
+            return
+        await keeper.keep(
+            [
+                NewOriginal(
+                    one.document_id,
+                    one.version,
+                    group.contents[place],
+                    group.documents[place].media_type,
+                    unchanged=one.unchanged,
+                )
+                for place, one in files.items()
+            ]
+        )
 
     async def ingest_document(
         self,
@@ -212,11 +312,13 @@ class IngestionPipeline:
         on_stage: OnStage | None = None,
         on_progress: OnProgress | None = None,
         prefetched: KnownVectors | None = None,
+        charged: bool = False,
     ) -> StoredDocument:
         """Store an extracted document, or replace the one with the same source.
 
         Readers see the old or the new version. An unchanged document is neither embedded nor written;
-        otherwise only chunks that were not in the document before are embedded.
+        otherwise only chunks that were not in the document before are embedded. ``prefetched`` are vectors
+        that exist already; ``charged``: its tokens have been counted against the tenant's limits.
 
         Raises:
             ExtractionError: ``empty`` or ``too_large``, in characters or chunks; nothing was embedded.
@@ -227,25 +329,23 @@ class IngestionPipeline:
             NotFoundError: The collection was deleted.
             DatabaseError: The database failed; nothing was written.
         """
-        limit = self._reader.limits.max_chars
-        if len(document.text) > limit:
-            raise ExtractionError(f"The text is longer than {limit:,} characters.", reason="too_large")
+        self._reader.limits.check_chars(len(document.text))
         draft = await asyncio.to_thread(draft_document, document, self._chunking)
         current = await self._documents.current_hashes(collection.id, document.source)
         if current is not None and current.content_hash == draft.content_hash:
-            return _unchanged(current)
+            return current.unchanged()
         _tell(on_stage, IngestionStage.CHUNK)
         chunks = await asyncio.to_thread(draft_chunks, document, self._chunking)
         self._reader.limits.check_chunks(len(chunks))
-        vectors = ChunkVectors(self._embeddings, collection, draft.title, self._models, prefetched)
+        vectors = ChunkVectors(self._embeddings, collection, self._models, prefetched)
         for attempt in range(1, _WRITE_ATTEMPTS + 1):
             stored = current.chunk_hashes if current else frozenset()
             new = [c for c in chunks if c.content_hash not in stored]
             if new:
                 _tell(on_stage, IngestionStage.EMBED)
-                if self._charge is not None and attempt == 1:
+                if self._charge is not None and attempt == 1 and not charged:
                     await self._charge(sum(chunk.token_count for chunk in new))
-                await vectors.make(new, on_progress)
+                await vectors.make([(draft.title, chunk) for chunk in new], on_progress)
             ready = [vectors.given(chunk) for chunk in chunks]
             _tell(on_stage, IngestionStage.STORE)
             try:
@@ -258,40 +358,12 @@ class IngestionPipeline:
             current = await self._documents.current_hashes(collection.id, document.source)
         raise AssertionError("the last attempt returns or raises")
 
-    async def embedding_prefetch(
-        self, collection: Collection, upcoming: Sequence[PrefetchItem]
-    ) -> KnownVectors:
-        """Embed the small ones among the next documents in one request.
 
-        Returns:
-            Vectors for ``ingest_part``; empty if that would save no request.
-        """
-        documents = []
-        for part, title, metadata in upcoming if len(upcoming) > 1 else ():
-            if is_small(part):
-                with suppress(Exception):  # reported when it is ingested
-                    documents.append(await self._reader.read(part, title, metadata))
-        return await self.vectors_of(collection, documents)
-
-    async def vectors_of(
-        self, collection: Collection, documents: Sequence[ExtractedDocument]
-    ) -> KnownVectors:
-        """Embed small documents that have been read already; see ``embedding_prefetch``."""
-        if len(documents) < 2:
-            return {}
-        vectors = ChunkVectors(self._embeddings, collection, None, self._models)
-        return await make_ahead(documents, collection.id, self._documents, self._chunking, vectors)
-
-
-def _unchanged(current: CurrentDocument) -> StoredDocument:
-    return StoredDocument(
-        document_id=current.document_id,
-        version=current.version,
-        chunks_added=0,
-        chunks_kept=len(current.chunk_hashes),
-        chunks_removed=0,
-        unchanged=True,
-    )
+def _failure(source: str, exc: Exception, warnings: tuple[str, ...] = ()) -> DocumentResult:
+    if not isinstance(exc, VectorForgeError):
+        log_unexpected(logger, "Ingestion of a document failed unexpectedly", exc)
+        exc = VectorForgeError()
+    return DocumentResult.of_failure(source, exc, warnings)
 
 
 def _tell(on_stage: OnStage | None, stage: IngestionStage) -> None:

@@ -19,17 +19,16 @@ from vectorforge.ingestion.extract import media
 from vectorforge.ingestion.profile_text import (
     Drafted,
     ProfileDocument,
-    ProfileDrafter,
     Row,
-    check_documents,
+    draft_profile,
     parent_source,
     profile_documents,
 )
-from vectorforge.ingestion.types import Charge, ExtractionLimits
+from vectorforge.ingestion.types import Charge, ExtractionLimits, TextSpan
 from vectorforge.profile_types import SourceType, VectorChunk
 from vectorforge.retriever.profile import ProfilesNow, ProfileVectorStore
 from vectorforge.tokens import estimate_tokens
-from vectorforge.types import Collection, ReplacedProfile, Vector
+from vectorforge.types import ReplacedProfile, Vector
 from vectorforge.vectorstore.validation import checked_profile
 
 __all__ = ["ChunkingConfig", "ProfileDocument", "RAGIngestionPipeline", "SourceType", "chunk_text"]
@@ -83,7 +82,8 @@ class RAGIngestionPipeline:
         self._profiles = (vector_store, embedding_provider)
         self._now = now
         self._charge = charge
-        self._drafter = ProfileDrafter(chunking or ChunkingConfig(), limits or ExtractionLimits())
+        self._chunking = chunking or ChunkingConfig()
+        self._limits = limits or ExtractionLimits()
 
     async def ingest_profile_data(
         self,
@@ -128,7 +128,7 @@ class RAGIngestionPipeline:
         title: str | None = None,
         media_type: str = media.PLAIN,
         metadata: Mapping[str, Any] | None = None,
-        page_starts: Sequence[int] = (),
+        spans: Sequence[TextSpan] = (),
     ) -> IngestedProfile:
         """Store a CV or another text, or replace the one with the same type and id.
 
@@ -140,7 +140,7 @@ class RAGIngestionPipeline:
             title: Title shown with its chunks.
             media_type: Markdown is cut by its headings.
             metadata: Metadata, for filters.
-            page_starts: Offset of each page's first character, ascending; none where there are no pages.
+            spans: Headings, rows and locations of the text, ascending.
 
         Returns:
             Counts of the changes.
@@ -152,7 +152,7 @@ class RAGIngestionPipeline:
         if not document_text.strip():
             raise ExtractionError("The document contains no text.", reason="empty")
         document = ProfileDocument(
-            source_type, source_id, document_text, title, media_type, metadata or {}, tuple(page_starts)
+            source_type, source_id, document_text, title, media_type, metadata or {}, tuple(spans)
         )
         return await self._write(profile_id, [document], removing=())
 
@@ -199,8 +199,7 @@ class RAGIngestionPipeline:
         self, profile_id: int, documents: Sequence[ProfileDocument], *, removing: Sequence[str]
     ) -> IngestedProfile:
         checked_profile(profile_id)
-        check_documents(documents)
-        drafted = await asyncio.to_thread(self._drafter.draft_all, profile_id, documents)
+        drafted = await asyncio.to_thread(draft_profile, profile_id, documents, self._chunking, self._limits)
         vectors: dict[bytes, Vector] = {}
         for attempt in range(1, _WRITE_ATTEMPTS + 1):
             store, provider = self._profiles
@@ -208,7 +207,10 @@ class RAGIngestionPipeline:
             texts = _without_vector(drafted, stored, vectors)
             if self._charge is not None and texts and attempt == 1:
                 await self._charge(sum(map(estimate_tokens, texts.values())))
-            await _embed(store.collection, provider, texts, vectors)
+            if texts:
+                prefixed = [store.collection.document_prefix + text for text in texts.values()]
+                made = await provider.embed_chunks(prefixed, model=store.collection.embedding_model)
+                vectors.update(zip(texts, made, strict=True))
             ready = [
                 (document, [_with_vector(chunk, vectors) for chunk in chunks]) for document, chunks in drafted
             ]
@@ -227,21 +229,6 @@ class RAGIngestionPipeline:
             else:
                 return _result(profile_id, done)
         raise AssertionError("the last attempt returns or raises")
-
-
-async def _embed(
-    collection: Collection,
-    provider: EmbeddingProvider,
-    texts: Mapping[bytes, str],
-    vectors: dict[bytes, Vector],
-) -> None:
-    """Add the vectors of these texts, under the hashes of their chunks."""
-    if not texts:
-        return
-    made = await provider.embed_chunks(
-        [collection.document_prefix + text for text in texts.values()], model=collection.embedding_model
-    )
-    vectors.update(zip(texts, made, strict=True))
 
 
 def _without_vector(

@@ -2,8 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
@@ -12,9 +12,9 @@ from typing import Any, Final
 from vectorforge.config import IngestionSettings
 from vectorforge.errors import InvalidInputError, VectorForgeError
 from vectorforge.ingestion.drafts import FORMAT
-from vectorforge.ingestion.embedding_prefetch import SMALL_BYTES, KnownVectors
 from vectorforge.ingestion.extract import media
 from vectorforge.ingestion.extract.decode import clean, clean_json
+from vectorforge.ingestion.language import with_language
 from vectorforge.ingestion.pipeline import IngestionPipeline
 from vectorforge.ingestion.types import MAX_SOURCE_CHARS, DocumentResult, ExtractedDocument
 from vectorforge.types import Collection
@@ -106,7 +106,7 @@ class RowMapping:
             text=text,
             media_type=media.PLAIN,
             title=title or None,
-            metadata=metadata,
+            metadata=with_language(metadata, text),
             warnings=(warning,) if replaced else (),
             parent_source=self.name,
         )
@@ -148,38 +148,36 @@ class RowIngestion:
         """Return the ``row_version`` for a time of change; None if the rows have no such column."""
         return None if updated is None else f"{self._made_with} {_text(updated)}"
 
-    async def embedding_prefetch(self, rows: Sequence[Mapping[str, Any]]) -> KnownVectors:
-        """Embed short rows in one request; see ``IngestionPipeline.embedding_prefetch``."""
-        documents = []
-        for row in rows:
-            with suppress(VectorForgeError):  # reported when it is ingested
-                document = self._document(row)
-                if document is not None and len(document.text) <= SMALL_BYTES:
-                    documents.append(document)
-        return await self._pipeline.vectors_of(self._collection, documents)
-
     async def ingest(
-        self, row: Mapping[str, Any], prefetched: KnownVectors | None = None
-    ) -> DocumentResult | None:
-        """Store a row, or replace its document; a failure is a result, so that other rows continue.
+        self, rows: Sequence[Mapping[str, Any]]
+    ) -> AsyncGenerator[Sequence[tuple[int, DocumentResult | None]], None]:
+        """Store rows with different keys, or replace their documents.
 
         Args:
-            row: Values by column.
-            prefetched: Vectors of ``embedding_prefetch``.
+            rows: Values by column.
 
-        Returns:
-            The result; None when the row has no text.
+        Yields:
+            Results as soon as they are final, each with the place of its row, and each row once. A failure is
+            a result, so that other rows continue; None when the row has no text.
         """
-        source = str(row[self.mapping.key])
-        try:
-            document = self._document(row)
-            if document is None:
-                return None
-            source = document.source
-            stored = await self._pipeline.ingest_document(self._collection, document, prefetched=prefetched)
-        except VectorForgeError as exc:
-            return DocumentResult.of_failure(source, exc)
-        return DocumentResult.of(document, stored)
+        results: list[tuple[int, DocumentResult | None]] = []
+        documents: dict[int, ExtractedDocument] = {}
+        for place, row in enumerate(rows):
+            try:
+                document = self._document(row)
+            except VectorForgeError as exc:
+                results.append((place, DocumentResult.of_failure(str(row[self.mapping.key]), exc)))
+            else:
+                if document is None:
+                    results.append((place, None))
+                else:
+                    documents[place] = document
+        if results:
+            yield results
+        group = await self._pipeline.prepare_documents(self._collection, documents)
+        async with aclosing(self._pipeline.ingest_group(self._collection, group)) as stored:
+            async for ingested in stored:
+                yield ingested
 
     def _document(self, row: Mapping[str, Any]) -> ExtractedDocument | None:
         document = self.mapping.document(row)

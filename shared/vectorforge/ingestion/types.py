@@ -1,15 +1,14 @@
 """Types of ingestion: limits, parts, extracted documents and results."""
 
-import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NotRequired, Self, TypeAlias, TypedDict
+from typing import Any, NamedTuple, NotRequired, Self, TypeAlias, TypedDict
 from uuid import UUID
 
 from vectorforge.config import IngestionSettings
 from vectorforge.errors import ExtractionError, VectorForgeError
-from vectorforge.types import StoredDocument
+from vectorforge.types import Location, StoredDocument
 
 MAX_SOURCE_CHARS = 2_000
 """Longest ``source`` of a document."""
@@ -26,6 +25,30 @@ class IngestionStage(StrEnum):
     STORE = "store"
 
 
+class SpanKind(StrEnum):
+    """Kinds of spans that chunking treats differently."""
+
+    HEADING = "heading"
+    """A line, part of the heading path of what follows."""
+    ROW = "row"
+    """A row of a table with the names of its columns; never cut unless it is longer than a chunk."""
+    TEXT = "text"
+
+
+class TextSpan(NamedTuple):
+    """Part of an extracted text, ``text[start:end]``, and its place in the file."""
+
+    start: int
+    end: int
+    kind: str = SpanKind.TEXT
+    """A ``SpanKind``."""
+    level: int = 0
+    """1 to 6 of headings, otherwise 0."""
+    location: Location | None = None
+    """``{"page": n, "rect": [x0, y0, x1, y1]}``, ``{"slide": n}`` or ``{"sheet": name, "cells": [first
+    column, first row, last column, last row]}``, counted from 1; rectangle, sheet or cells may be missing."""
+
+
 @dataclass(frozen=True, slots=True)
 class TextChunk:
     """A chunk of a text, ``text[start_offset:end_offset]``."""
@@ -39,6 +62,7 @@ class TextChunk:
     """Markdown headings above it, "Install > Linux"; None without any."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     """Metadata of the chunk, in addition to the document's; filters use both."""
+    locations: Sequence[Location] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,34 +91,21 @@ class ExtractionLimits:
             timeout_s=settings.extraction_timeout_s,
         )
 
-    def check_chunks(self, count: int) -> None:
-        """Hold the chunks of one document to their limit.
+    def check_chars(self, count: int) -> None:
+        """Raise ExtractionError ``too_large`` if a text has more characters than the limit."""
+        if count > self.max_chars:
+            raise ExtractionError(
+                f"The text is longer than {self.max_chars:,} characters.", reason="too_large"
+            )
 
-        Raises:
-            ExtractionError: ``too_large``: there are more.
-        """
+    def check_chunks(self, count: int) -> None:
+        """Raise ExtractionError ``too_large`` if a document has more chunks than the limit."""
         if count > self.max_chunks:
             raise ExtractionError(
                 f"The document has {count:,} chunks, but may have at most {self.max_chunks:,} chunks; "
                 "split it, or use a larger chunk_size.",
                 reason="too_large",
             )
-
-
-class Cancellation:
-    """Cancellation of work that runs on another thread."""
-
-    def __init__(self) -> None:
-        self._event = threading.Event()
-
-    def cancel(self) -> None:
-        """Request the end of the work; callable repeatedly, from any thread."""
-        self._event.set()
-
-    @property
-    def cancelled(self) -> bool:
-        """True after ``cancel``."""
-        return self._event.is_set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +125,10 @@ class ReadText(TypedDict):
     """Result of a format's reader; JSON-compatible, because some run in a child process."""
 
     text: str
-    title: str | None
-    page_starts: list[int]
-    """Offset of each page's first character, ascending; empty when there are no pages."""
-    warnings: list[str]
+    title: NotRequired[str | None]
+    spans: NotRequired[list[TextSpan]]
+    """Ascending, without overlaps; text that needs no location may be in none."""
+    warnings: NotRequired[list[str]]
     metadata: NotRequired[dict[str, Any]]
     """Found in the file itself: front matter, the headers of a mail."""
 
@@ -134,8 +145,8 @@ class ExtractedDocument:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     """Replacements and guesses made while reading, as sentences."""
-    page_starts: tuple[int, ...] = ()
-    """Offset of each page's first character, ascending from page 1; empty when there are no pages."""
+    spans: tuple[TextSpan, ...] = ()
+    """Headings, rows and locations of the text, ascending, without overlaps."""
     parent_source: str | None = None
     """The JSONL file that this is a line of."""
     chunks: tuple[TextChunk, ...] | None = None

@@ -9,7 +9,7 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
@@ -17,8 +17,7 @@ from vectorforge.errors import InvalidInputError, LimitExceededError, VectorForg
 from vectorforge.limits.settings import Claim, Limits, LimitState
 
 if TYPE_CHECKING:
-    from vectorforge.db.tenant_database import TenantDatabase
-    from vectorforge.db.types import Call, Outcome
+    from vectorforge.db.tenant_database import Call, Outcome, TenantDatabase
 
 REMEMBERED_S = 10.0
 """Longest time until a new or raised limit applies in every process."""
@@ -46,7 +45,7 @@ class LimitGate:
 
     def __init__(self, defaults: Limits, *, now: Callable[[], float] = time.monotonic) -> None:
         self.defaults = defaults
-        self._now = now
+        self.now = now
         self._tenants: OrderedDict[str, _Remembered] = OrderedDict()
 
     def is_open(self, tenant_id: str) -> bool:
@@ -60,41 +59,25 @@ class LimitGate:
         if known is None or known.refusal is None:
             return None
         state, at = known.refusal
-        passed_s = self._now() - at
+        passed_s = self.now() - at
         left_s = (state.retry_after_s or 0.0) - passed_s
-        return LimitState(
-            refused_by=state.refused_by,
-            retry_after_s=left_s,
-            limits=state.limits,
-            requests_left=state.requests_left,
-            tokens_left=state.tokens_left,
-            cost_left_usd=state.cost_left_usd,
-            streams_left=state.streams_left,
-            minute_reset_s=left_s,
-            day_reset_s=None if state.day_reset_s is None else state.day_reset_s - passed_s,
-        )
+        day_reset_s = None if state.day_reset_s is None else state.day_reset_s - passed_s
+        return replace(state, retry_after_s=left_s, minute_reset_s=left_s, day_reset_s=day_reset_s)
 
-    def note(self, tenant_id: str, state: LimitState, *, asked_at: float) -> None:
+    def note(self, tenant_id: str, state: LimitState, *, sent_at: float) -> None:
         """Remember an answer of PostgreSQL that makes later statements unnecessary.
 
-        Args:
-            tenant_id: The tenant.
-            state: The answer.
-            asked_at: Start of the request on this gate's clock; the state's times count from then.
+        The state's times count from ``sent_at`` on this gate's clock.
         """
         if state.limits.are_none:
-            self._remember(tenant_id, _Remembered(self._now() + REMEMBERED_S, None))
+            self._remember(tenant_id, _Remembered(self.now() + REMEMBERED_S, None))
         elif state.refused_by == "requests_per_minute" and state.retry_after_s is not None:
-            until = asked_at + min(state.retry_after_s, REMEMBERED_S)
-            self._remember(tenant_id, _Remembered(until, (state, asked_at)))
-
-    def now(self) -> float:
-        """Return the time of the gate's clock, seconds."""
-        return self._now()
+            until = sent_at + min(state.retry_after_s, REMEMBERED_S)
+            self._remember(tenant_id, _Remembered(until, (state, sent_at)))
 
     def _known(self, tenant_id: str) -> _Remembered | None:
         known = self._tenants.get(tenant_id)
-        return known if known is not None and known.until > self._now() else None
+        return known if known is not None and known.until > self.now() else None
 
     def _remember(self, tenant_id: str, known: _Remembered) -> None:
         self._tenants[tenant_id] = known
@@ -179,7 +162,6 @@ class Admission:
         """Return the statement that reserves. With the same request id it may be run twice."""
         defaults = self._gate.defaults
         return _RESERVE, {
-            "tenant_id": self._db.tenant_id,
             "id": self._request_id,
             "requests": claim.requests,
             "is_stream": claim.is_stream,
@@ -192,10 +174,10 @@ class Admission:
             "default_streams": defaults.concurrent_streams,
         }
 
-    def note(self, claim: Claim, outcome: "Outcome", *, asked_at: float) -> None:
+    def note(self, claim: Claim, outcome: "Outcome", *, sent_at: float) -> None:
         """Note the outcome of ``call``; raises as ``admit``."""
         state = LimitState.of_row(outcome[0][0])
-        self._gate.note(self._db.tenant_id, state, asked_at=asked_at)
+        self._gate.note(self._db.tenant_id, state, sent_at=sent_at)
         if state.limits.are_none:
             self._claim = Claim()
             return
@@ -205,12 +187,7 @@ class Admission:
         self._claim = claim
 
     def settling(self, tokens: int, cost_usd: float | None) -> "list[Call]":
-        """Note the use and return the statement that settles it; none if nothing is reserved.
-
-        Args:
-            tokens: All tokens used.
-            cost_usd: Their cost; None if unknown, which counts as nothing.
-        """
+        """Note the use and return the statement that settles it; an unknown cost (None) counts as nothing."""
         if self._claim is None or not self._claim.holds or self._is_settled:
             return []
         self._used = (tokens, cost_usd or 0.0)
@@ -238,24 +215,18 @@ class Admission:
 
 
 class PiggybackedReservation:
-    """Reservation that is sent with other statements in one transaction.
+    """Reservation that is sent with other statements in one transaction, at a time of the gate's clock."""
 
-    Args:
-        admission: Admission of the request.
-        claim: Claim of the request.
-        asked_at: Time of the gate's clock.
-    """
-
-    def __init__(self, admission: Admission, claim: Claim, asked_at: float) -> None:
+    def __init__(self, admission: Admission, claim: Claim, sent_at: float) -> None:
         self._admission = admission
         self._claim = claim
-        self._asked_at = asked_at
+        self._sent_at = sent_at
         self.call: Call = admission.call(claim)
 
     def note(self, outcomes: "Sequence[Outcome]") -> None:
         """Note the outcome of ``call``, the only one; raises as ``Admission.admit``."""
         (outcome,) = outcomes
-        self._admission.note(self._claim, outcome, asked_at=self._asked_at)
+        self._admission.note(self._claim, outcome, sent_at=self._sent_at)
 
 
 async def charge(db: "TenantDatabase", gate: LimitGate, tokens: int) -> None:
@@ -270,9 +241,9 @@ async def charge(db: "TenantDatabase", gate: LimitGate, tokens: int) -> None:
         return
     claim = Claim(requests=0, tokens=tokens, field="documents")
     admission = Admission(db, gate, uuid4(), hold_s=1.0)
-    asked_at = gate.now()
+    sent_at = gate.now()
     calls = [admission.call(claim), admission.settlement(tokens, 0.0)]
-    admission.note(claim, (await db.run(calls))[0], asked_at=asked_at)
+    admission.note(claim, (await db.run(calls))[0], sent_at=sent_at)
 
 
 def _refused(state: LimitState, claim: Claim) -> VectorForgeError:

@@ -79,21 +79,13 @@ LARGEST: Mapping[str, int] = {
 """Largest value of each limit, by the size of its column."""
 _SMALLEST_COST_USD = Decimal("0.01")
 
-_OWN = """
-SELECT requests_per_minute, tokens_per_day, cost_per_month_usd, concurrent_streams
-FROM vectorforge.tenants WHERE tenant_id = %s
-"""
-_SET = """
-INSERT INTO vectorforge.tenants AS t
-    (tenant_id, requests_per_minute, tokens_per_day, cost_per_month_usd, concurrent_streams)
-VALUES (
-    %(tenant_id)s, %(requests_per_minute)s, %(tokens_per_day)s, %(cost_per_month_usd)s, %(concurrent_streams)s
-)
-ON CONFLICT (tenant_id) DO UPDATE SET
-    requests_per_minute = excluded.requests_per_minute, tokens_per_day = excluded.tokens_per_day,
-    cost_per_month_usd = excluded.cost_per_month_usd, concurrent_streams = excluded.concurrent_streams,
-    updated_at = now()
-"""
+_COLUMNS = ", ".join(LARGEST)
+_VALUES = ", ".join(f"%({name})s" for name in LARGEST)
+_OWN = f"SELECT {_COLUMNS} FROM vectorforge.tenants WHERE tenant_id = %(tenant_id)s"  # noqa: S608 - constants
+_SET = f"""
+INSERT INTO vectorforge.tenants (tenant_id, {_COLUMNS}) VALUES (%(tenant_id)s, {_VALUES})
+ON CONFLICT (tenant_id) DO UPDATE SET ({_COLUMNS}, updated_at) = ({_VALUES}, now())
+"""  # noqa: S608 - constants
 # As vectorforge.reserve counts, without its lock.
 _USAGE = """
 WITH moment AS (
@@ -144,12 +136,12 @@ class TenantLimits:
 
     async def own(self) -> Limits:
         """Return the tenant's own limits; None stands for the server's default."""
-        row = await self._db.fetch_one(_OWN, (self._db.tenant_id,), repeatable=True)
+        row = await self._db.fetch_one(_OWN, {}, repeatable=True)
         return Limits(**row) if row else Limits()
 
     async def usage(self) -> LimitUsage:
         """Return the tenant's use."""
-        row = await self._db.fetch_one(_USAGE, {"tenant_id": self._db.tenant_id}, repeatable=True)
+        row = await self._db.fetch_one(_USAGE, {}, repeatable=True)
         return LimitUsage(**row or {})
 
     async def change(self, limits: Limits) -> None:
@@ -165,4 +157,4 @@ class TenantLimits:
             smallest = _SMALLEST_COST_USD if name == "cost_per_month_usd" else 1
             if value is not None and not smallest <= value <= LARGEST[name]:
                 raise InvalidInputError(f"{name} must be between {smallest} and {LARGEST[name]}.", field=name)
-        await self._db.execute(_SET, {"tenant_id": self._db.tenant_id, **asdict(limits)}, repeatable=True)
+        await self._db.execute(_SET, asdict(limits), repeatable=True)

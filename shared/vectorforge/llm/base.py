@@ -1,17 +1,19 @@
 """Base class of LLM providers: timing, retries, errors and metrics; a provider adds only vendor calls."""
 
+import asyncio
 import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing, closing, suppress
-from typing import Any, ClassVar, TypeAlias, TypedDict, TypeVar
+from contextlib import aclosing, suppress
+from typing import Any, ClassVar, TypeAlias, TypeVar, Unpack
 
 from vectorforge.deadline import Deadline
-from vectorforge.errors import LLMAuthenticationError, LLMError, VectorForgeError
-from vectorforge.health import ComponentHealth, HealthChecker
-from vectorforge.llm.attempts import LLMRun, SilenceLimit, VendorGuard
+from vectorforge.errors import DeadlineExceededError, LLMAuthenticationError, LLMError, VectorForgeError
+from vectorforge.health import ComponentHealth
+from vectorforge.llm import failures
 from vectorforge.llm.types import (
+    MODEL_CAPABILITIES,
     Completion,
     GroundingSource,
     LLMRequestConfig,
@@ -21,70 +23,45 @@ from vectorforge.llm.types import (
     ProviderCall,
     ProviderCapability,
     ProviderInfo,
+    ProviderOptions,
     StreamEnd,
     TextDelta,
     check_messages,
     check_sampling,
+    response_of,
 )
 from vectorforge.telemetry import InMemoryMetrics, Measurement, MetricsCollector, measure
-from vectorforge.vendors.failures import LONGEST_WAIT_S, RetryBudget
+from vectorforge.tokens import estimate_tokens
+from vectorforge.vendors.resilience import LONGEST_WAIT_S, RetryBudget, with_retries
 
 logger = logging.getLogger(__name__)
-
 T = TypeVar("T")
-
-_MODEL_CAPABILITIES = frozenset(ProviderCapability) - {ProviderCapability.EXTRACTIVE}
 _Stream: TypeAlias = AsyncGenerator[str | Completion, None]
 
 
-class ProviderOptions(TypedDict, total=False):
-    """Options of every provider; see ``BaseLLMProvider``."""
-
-    metrics: MetricsCollector | None
-    health_checker: HealthChecker | None
-    retries: int
-    timeout_s: float
-    token_gap_s: float
-
-
 class BaseLLMProvider(ABC):
-    """LLM vendor.
+    """LLM vendor; creating a provider imports no SDK and connects to nothing.
 
     Subclasses implement ``provider_name``, ``_call_api``, ``_call_api_stream`` and ``_list_models``, each
     one attempt, and ``_map_error``. This class adds at most ``retries`` further attempts within the deadline
-    and none after the first token, the errors of ``vectorforge.errors``, the ``llm.*`` metrics,
-    and the limit on silence within a stream. Creating a provider imports no SDK and connects to nothing.
+    and none after the first token, our errors, the ``llm.*`` metrics, and the limit on a stream's silence.
 
     Args:
         default_model: Model of requests that name none.
-        metrics: Receives the measurements; in memory by default.
-        health_checker: Receives the probe ``llm.<name>``.
-        retries: Attempts after the first, 0 or more.
-        timeout_s: Time limit of one attempt, for a complete answer or a stream's first token.
-        token_gap_s: Time limit between two texts of a stream; at most ``timeout_s``.
+        **options: See ``ProviderOptions``.
     """
 
     max_temperature: ClassVar[float] = 2.0
     """Highest temperature that the vendor accepts."""
 
-    def __init__(
-        self,
-        *,
-        default_model: str,
-        metrics: MetricsCollector | None = None,
-        health_checker: HealthChecker | None = None,
-        retries: int = 3,
-        timeout_s: float = 60.0,
-        token_gap_s: float = 10.0,
-    ) -> None:
+    def __init__(self, *, default_model: str, **options: Unpack[ProviderOptions]) -> None:
         self._default_model = default_model
-        self._retries = retries
-        self._timeout_s = timeout_s
-        self._token_gap_s = min(token_gap_s, timeout_s)
-        self._guard = VendorGuard(self.provider_name, self._map_error, self._safe_cause)
-        self.metrics: MetricsCollector = metrics or InMemoryMetrics()
+        self._retries = options.get("retries", 3)
+        self._timeout_s = options.get("timeout_s", 60.0)
+        self._token_gap_s = min(options.get("token_gap_s", 10.0), self._timeout_s)
+        self.metrics: MetricsCollector = options.get("metrics") or InMemoryMetrics()
         self.retry_budget = RetryBudget()  # a registry shares one among its providers
-        if health_checker is not None:
+        if (health_checker := options.get("health_checker")) is not None:
             health_checker.register(name=f"llm.{self.name}", probe=self._health_probe)
 
     @abstractmethod
@@ -104,7 +81,7 @@ class BaseLLMProvider(ABC):
     @property
     def capabilities(self) -> frozenset[ProviderCapability]:
         """Capabilities of this provider."""
-        return _MODEL_CAPABILITIES
+        return MODEL_CAPABILITIES
 
     def info(self, *, is_default: bool = False) -> ProviderInfo:
         """Describe this provider; holds no secret."""
@@ -131,12 +108,10 @@ class BaseLLMProvider(ABC):
             LLMError: The vendor failed; subclasses give the reason.
             DeadlineExceededError: The deadline passed before the first attempt.
         """
-        run = self._prepare(messages, config, sources, deadline)
-        with measure(self.metrics, "llm.generate", run.tags) as measurement:
-            completion = await self._attempt(run, self._call_api)
-            return await run.response(
-                completion, completion.content, latency_ms=measurement.elapsed_ms, metrics=self.metrics
-            )
+        call = self._prepare(messages, config, sources, deadline)
+        with measure(self.metrics, "llm.generate", call.tags) as timer:
+            completion = await self._attempt(call, self._call_api)
+            return await self._response(call, completion, completion.content, timer)
 
     async def generate_stream(
         self,
@@ -147,9 +122,8 @@ class BaseLLMProvider(ABC):
         deadline: Deadline | None = None,
     ) -> AsyncGenerator[str, None]:
         """Yield the texts of ``stream_events``; same arguments and errors."""
-        async with aclosing(
-            self.stream_events(messages, config, sources=sources, deadline=deadline)
-        ) as events:
+        events = self.stream_events(messages, config, sources=sources, deadline=deadline)
+        async with aclosing(events):
             async for event in events:
                 if isinstance(event, TextDelta):
                     yield event.text
@@ -165,37 +139,26 @@ class BaseLLMProvider(ABC):
         """Yield the answer as it is generated: any number of ``TextDelta``, then exactly one ``StreamEnd``.
 
         A stream that ends in any other way raises, even when the vendor closed the connection normally.
-        Closing the generator (``contextlib.aclosing``) closes the connection. Arguments as ``generate``.
-
-        Raises:
-            InvalidInputError: A message or a sampling value is out of range; names the field.
-            LLMError: The vendor failed; not ``retryable`` once a text was yielded.
-            DeadlineExceededError: The deadline passed before the first attempt.
+        Closing the generator (``contextlib.aclosing``) closes the connection. Arguments and errors as
+        ``generate``; no error is ``retryable`` once a text was yielded.
         """
-        run = self._prepare(messages, config, sources, deadline)
-        texts: list[str] = []
-        with measure(self.metrics, "llm.generate", run.tags) as measurement:
+        call, texts = self._prepare(messages, config, sources, deadline), list[str]()
+        with measure(self.metrics, "llm.generate", call.tags) as timer:
             try:
-                stream, item = await self._attempt(run, self._open_stream)
+                stream, item = await self._attempt(call, self._open_stream)
                 async with aclosing(stream):
-                    with closing(SilenceLimit()) as limit:
-                        while isinstance(item, str):
-                            if not texts:
-                                self.metrics.observe(
-                                    "llm.streaming.first_token_ms", measurement.elapsed_ms, run.tags
-                                )
-                            texts.append(item)
-                            yield TextDelta(item)
-                            limit.s = min(self._token_gap_s, run.deadline.remaining_s())
-                            item = await self._guard.following(stream, limit)
+                    while isinstance(item, str):
+                        if not texts:
+                            self.metrics.observe("llm.streaming.first_token_ms", timer.elapsed_ms, call.tags)
+                        texts.append(item)
+                        yield TextDelta(item)
+                        item = await self._next(stream, call.deadline)
             finally:
                 if texts:
-                    self.metrics.increment("llm.streaming.chunks", len(texts), run.tags)
-            response = await run.response(
-                item, "".join(texts), latency_ms=measurement.elapsed_ms, metrics=self.metrics
-            )
-            streamed = (response.total_tokens, self.name, response.model, response.latency_ms)
-            logger.info("Streamed %d tokens from %s (%s) in %.0f ms", *streamed)
+                    self.metrics.increment("llm.streaming.chunks", len(texts), call.tags)
+            response = await self._response(call, item, "".join(texts), timer)
+            facts = (response.total_tokens, self.name, response.model, response.latency_ms)
+            logger.info("Streamed %d tokens from %s (%s) in %.0f ms", *facts)
             yield StreamEnd(response)
 
     def request_body(
@@ -206,27 +169,19 @@ class BaseLLMProvider(ABC):
         sources: Sequence[GroundingSource] = (),
         stream: bool = False,
     ) -> Mapping[str, Any] | None:
-        """Return the body that ``generate`` (or ``stream_events``) would send; None if it sends nothing.
-
-        Arguments and errors as ``generate``.
-        """
-        run = self._prepare(messages, config, sources, Deadline.never())
-        return self._body(ProviderCall(run.messages, run.config, sources, self._timeout_s), stream=stream)
+        """Return the body that ``generate`` (or ``stream_events``) would send, or None; errors as there."""
+        return self._body(self._prepare(messages, config, sources, None), stream=stream)
 
     async def validate_credentials(self) -> bool:
-        """List the vendor's models; return False if it rejects our credentials. Errors as there."""
+        """Return False if the vendor rejects our credentials; errors as ``list_models``."""
         with suppress(LLMAuthenticationError):
             await self.list_models()
             return True
         return False
 
     async def list_models(self) -> list[str]:
-        """Return the names of the vendor's models, in its order; one attempt.
-
-        Raises:
-            LLMError: The vendor cannot be reached or failed.
-        """
-        return await self._guard.step(self._list_models(), self._timeout_s)
+        """Return the names of the vendor's models, in its order; one attempt. Raises ``LLMError``."""
+        return await self._guarded(self._list_models(), self._timeout_s)
 
     async def preload(self) -> None:  # noqa: B027 - nothing to import by default
         """Import the packages of the first call; connects to nothing."""
@@ -259,12 +214,12 @@ class BaseLLMProvider(ABC):
         return exc
 
     async def _health_probe(self) -> ComponentHealth:
-        measurement, detail = Measurement(time.perf_counter()), ""
+        started, detail = time.perf_counter(), ""
         try:
             await self.list_models()
         except VectorForgeError as exc:
             detail = exc.message
-        return ComponentHealth(f"llm.{self.name}", not detail, detail, measurement.elapsed_ms)
+        return ComponentHealth(f"llm.{self.name}", not detail, detail, (time.perf_counter() - started) * 1000)
 
     def _prepare(
         self,
@@ -272,28 +227,74 @@ class BaseLLMProvider(ABC):
         config: LLMRequestConfig | None,
         sources: Sequence[GroundingSource],
         deadline: Deadline | None,
-    ) -> LLMRun:
+    ) -> ProviderCall:
         config = config or LLMRequestConfig(model=self.default_model)
         check_messages(messages)
         check_sampling(config, self.name, self.max_temperature)
         if deadline is None:
             deadline = Deadline.after(self._timeout_s + self._retries * (LONGEST_WAIT_S + self._timeout_s))
-        return LLMRun(self.name, messages, config, sources, deadline)
+        return ProviderCall(self.name, messages, config, sources, self._timeout_s, deadline)
 
-    async def _attempt(self, run: LLMRun, step: Callable[[ProviderCall], Awaitable[T]]) -> T:
-        return await run.attempt(
-            lambda call: self._guard.step(step(call), call.timeout_s),
-            retries=self._retries,
-            timeout_s=self._timeout_s,
-            metrics=self.metrics,
-            budget=self.retry_budget,
-        )
+    async def _attempt(self, call: ProviderCall, step: Callable[[ProviderCall], Awaitable[T]]) -> T:
+        async def once() -> T:
+            call.timeout_s = call.deadline.clamp(self._timeout_s)
+            call.attempts += 1
+            return await self._guarded(step(call), call.timeout_s)
+
+        try:
+            if self._retries == 0:
+                return await once()
+            return await with_retries(
+                once,
+                retries=self._retries,
+                deadline=call.deadline,
+                budget=self.retry_budget,
+                on_retry=lambda: self.metrics.increment("llm.generate.retries", tags=call.tags),
+            )
+        except DeadlineExceededError as exc:
+            if call.attempts == 0:
+                raise
+            raise failures.timed_out(self.name) from exc
+
+    async def _guarded(self, step: Awaitable[T], timeout_s: float) -> T:
+        """Await a step for at most ``timeout_s`` and raise our errors for the vendor's."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await step
+        except VectorForgeError:
+            raise
+        except TimeoutError as exc:
+            raise failures.timed_out(self.name) from exc
+        except Exception as exc:  # noqa: BLE001 - a vendor's answer may raise anything; it is mapped and raised
+            raise self._map_error(exc) from self._safe_cause(exc)
 
     async def _open_stream(self, call: ProviderCall) -> tuple[_Stream, str | Completion]:
         """Return the stream and its first item: everything before the first text can be retried."""
         stream = self._call_api_stream(call)
         try:
-            return stream, await self._guard.first(stream)
+            return stream, await self._item(stream)
         except BaseException:
             await stream.aclose()
             raise
+
+    async def _next(self, stream: _Stream, deadline: Deadline) -> str | Completion:
+        """Return the next item of a stream that has emitted text: no error is retryable."""
+        silence_s = min(self._token_gap_s, deadline.remaining_s())
+        try:
+            return await self._guarded(self._item(stream), silence_s)
+        except VectorForgeError as exc:
+            exc.retryable = False
+            raise
+
+    async def _item(self, stream: _Stream) -> str | Completion:
+        async for item in stream:
+            return item
+        raise failures.broken_stream(self.name)  # the vendors' SDKs take such an end for success
+
+    async def _response(
+        self, call: ProviderCall, completion: Completion, content: str, timer: Measurement
+    ) -> LLMResponse:
+        response = await response_of(call, completion, content, timer.elapsed_ms, estimate_tokens)
+        self.metrics.increment("llm.tokens_input", response.prompt_tokens, call.tags)
+        self.metrics.increment("llm.tokens_output", response.completion_tokens, call.tags)
+        return response

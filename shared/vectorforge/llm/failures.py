@@ -1,13 +1,11 @@
-"""Failures of vendors: our error for each, and the parameters that a model refused.
+"""Failures of vendors: our error for each, and the parameter that a model refused.
 
 A vendor's own text is read, but never copied into our errors.
 """
 
 import re
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TypeVar
 
 from vectorforge.errors import (
@@ -19,19 +17,14 @@ from vectorforge.errors import (
     LLMStreamError,
     LLMTimeoutError,
 )
-from vectorforge.vendors.failures import (
+from vectorforge.vendors.response import (
     VendorConnectionError,
     VendorStatusError,
     VendorTimeoutError,
     parse_retry_after,
 )
 
-T = TypeVar("T")
-
-_BAD_REQUESTS = frozenset({400, 422})
-"""Bad request; some OpenAI-compatible servers use 422 instead."""
-_RETRYABLE_STATUSES = frozenset({408, 409})
-"""Besides 429 and 5xx: request timeout and lock conflict, as both vendors' SDKs treat them."""
+Error = TypeVar("Error", bound=LLMError)
 
 
 def error_for_status(
@@ -40,7 +33,6 @@ def error_for_status(
     headers: Mapping[str, str] | None = None,
     *,
     text: str = "",
-    now: datetime | None = None,
 ) -> LLMError:
     """Return the error for an HTTP status other than 2xx.
 
@@ -50,11 +42,10 @@ def error_for_status(
         headers: Headers of the response, names in lower case or case-insensitive; ``retry-after`` and
             ``retry-after-ms`` are read.
         text: The vendor's own text, searched for a complaint about the request's length.
-        now: Timezone-aware time that a Retry-After date is compared to; default: the clock.
     """
-    retry_after_s = parse_retry_after(headers or {}, now=now)
-    if status in _BAD_REQUESTS and (overflow := find_overflow(text)) is not None:
-        return _too_long(provider, overflow.prompt_tokens, overflow.limit_tokens)
+    retry_after_s = parse_retry_after(headers or {})
+    if status in (400, 422) and (overflow := find_overflow(text)) is not None:
+        return _too_long(provider, overflow)
     if status in (401, 403):
         return LLMAuthenticationError(f"Invalid credentials for {provider}")
     if status == 429:
@@ -63,9 +54,8 @@ def error_for_status(
         )
     elif status == 408:
         error = timed_out(provider)
-    elif status in _RETRYABLE_STATUSES or status >= 500:
-        error = LLMError(f"Provider {provider} failed with status {status}")
-        error.retryable = True
+    elif status == 409 or status >= 500:  # a lock conflict may pass, as both vendors' SDKs treat it
+        error = _retryable(LLMError(f"Provider {provider} failed with status {status}"))
     else:
         error = LLMRequestError(f"Provider {provider} refused the request with status {status}")
     error.retry_after_s = retry_after_s
@@ -73,21 +63,21 @@ def error_for_status(
 
 
 def error_for_exception(provider: str, exc: Exception) -> LLMError:
-    """Return the error for an exception of ``vectorforge.vendors.http`` or of reading the response.
-
-    Args:
-        provider: Name shown in the error.
-        exc: Also an exception of ``vectorforge.llm.http``, or of reading a response of another shape.
-    """
+    """Return the error for an exception of ``vectorforge.vendors`` or of reading a response."""
     if isinstance(exc, VendorStatusError):
         return error_for_status(provider, exc.status, exc.headers, text=exc.text)
     if isinstance(exc, VendorTimeoutError):
         return timed_out(provider)
     if isinstance(exc, VendorConnectionError):
-        return unreachable(provider)
+        return _retryable(LLMError(f"Provider {provider} could not be reached"))
     if isinstance(exc, ConnectionError):
         return broken_stream(provider)
-    return unusable_answer(provider)
+    return LLMError(f"Provider {provider} sent an answer that cannot be read")
+
+
+def _retryable(error: Error) -> Error:
+    error.retryable = True
+    return error
 
 
 def timed_out(provider: str) -> LLMTimeoutError:
@@ -95,36 +85,22 @@ def timed_out(provider: str) -> LLMTimeoutError:
     return LLMTimeoutError(f"Provider {provider} timed out")
 
 
-def _too_long(provider: str, prompt_tokens: int | None, limit_tokens: int | None) -> LLMContextOverflowError:
-    sizes = [f"it has {prompt_tokens} tokens without the answer" if prompt_tokens else ""]
-    sizes.append(f"the limit is {limit_tokens} tokens" if limit_tokens else "")
-    facts = "; ".join(filter(None, sizes))
+def _too_long(provider: str, overflow: "Overflow") -> LLMContextOverflowError:
+    prompt, limit = overflow.prompt_tokens, overflow.limit_tokens
+    sizes = [f"it has {prompt} tokens without the answer"] if prompt else []
+    sizes += [f"the limit is {limit} tokens"] if limit else []
+    facts = f" ({'; '.join(sizes)})" if sizes else ""
     return LLMContextOverflowError(
-        f"The request is longer than the context of the model of provider {provider}"
-        f"{f' ({facts})' if facts else ''}. Shorten the question, the instructions or the conversation, or "
-        "lower max_tokens.",
-        prompt_tokens=prompt_tokens,
-        limit_tokens=limit_tokens,
+        f"The request is longer than the context of the model of provider {provider}{facts}. Shorten the "
+        "question, the instructions or the conversation, or lower max_tokens.",
+        prompt_tokens=prompt,
+        limit_tokens=limit,
     )
-
-
-def unreachable(provider: str) -> LLMError:
-    """Return the error for a connection that failed before the answer arrived."""
-    error = LLMError(f"Provider {provider} could not be reached")
-    error.retryable = True
-    return error
 
 
 def broken_stream(provider: str) -> LLMStreamError:
     """Return the error for a stream without its last event; retryable before the first token."""
-    error = LLMStreamError(f"The answer of provider {provider} broke off before its end")
-    error.retryable = True
-    return error
-
-
-def unusable_answer(provider: str) -> LLMError:
-    """Return the error for a response that does not have the documented shape."""
-    return LLMError(f"Provider {provider} sent an answer that cannot be read")
+    return _retryable(LLMStreamError(f"The answer of provider {provider} broke off before its end"))
 
 
 _COMPLAINT = re.compile(
@@ -188,9 +164,6 @@ def _first(pattern: re.Pattern[str], text: str) -> int | None:
     return int(next(filter(None, match.groups())).replace(",", "")) or None
 
 
-_MAX_MODELS = 256
-"""Bound on memory: model names come from callers."""
-
 _ABOUT_THE_PARAMETER = re.compile(
     r"unsupported|n[o']t support|deprecated|no longer|unknown|unrecogni[sz]ed|unexpected|extraneous|"
     r"(extra|additional) (inputs|fields|properties|parameters)|(cannot|can't|can not|may not)\b.{0,40}\bbe "
@@ -201,54 +174,6 @@ _ABOUT_THE_PARAMETER = re.compile(
 would be left out from then on, with any value."""
 _ABOUT_THE_VALUE = re.compile(r"invalid_(value|type)|(above_max|below_min)_(value|length)")
 """Error codes that reject a value, not the parameter."""
-
-
-class RefusedParameters:
-    """Parameters refused by each model of a provider, cached for the process; the latest 256 models."""
-
-    def __init__(self) -> None:
-        self._by_model: OrderedDict[str, frozenset[str]] = OrderedDict()
-
-    def of(self, model: str) -> frozenset[str]:
-        """Return the names that this model has refused."""
-        return self._by_model.get(model, frozenset())
-
-    async def send(
-        self,
-        model: str,
-        attempt: Callable[[frozenset[str]], Awaitable[T]],
-        refused_name: Callable[[Exception], str | None],
-    ) -> tuple[T, frozenset[str]]:
-        """Send a request, and resend it without each parameter that the model refuses.
-
-        Args:
-            model: Model of the request; its refusals are cached once a request without them succeeds.
-            attempt: Sends the request without the given parameters.
-            refused_name: Returns the parameter that an exception refuses; None raises the exception.
-
-        Returns:
-            The result of ``attempt``, and the parameters left out.
-        """
-        refused = self.of(model)
-        while True:
-            try:
-                result = await attempt(refused)
-            except Exception as exc:
-                name = refused_name(exc)
-                if name is None or name in refused:
-                    raise
-                refused |= {name}
-            else:
-                self._cache(model, refused)
-                return result, refused
-
-    def _cache(self, model: str, refused: frozenset[str]) -> None:
-        if not refused:
-            return
-        self._by_model[model] = refused
-        self._by_model.move_to_end(model)
-        if len(self._by_model) > _MAX_MODELS:
-            self._by_model.popitem(last=False)
 
 
 def named_parameter(

@@ -8,12 +8,11 @@ from vectorforge.config import LLMSettings, VectorForgeConfig
 from vectorforge.errors import ConfigurationError, InvalidInputError, LLMError
 from vectorforge.health import HealthChecker
 from vectorforge.llm.base import BaseLLMProvider
-from vectorforge.llm.circuit_breaker import CircuitBreakers
 from vectorforge.llm.types import ProviderCapability, ProviderInfo
 from vectorforge.telemetry import MetricsCollector
 from vectorforge.vendors.accounts import ProviderSpec, anthropic_credentials, openai_credentials
 from vectorforge.vendors.credentials import CredentialStore
-from vectorforge.vendors.failures import RetryBudget
+from vectorforge.vendors.resilience import CircuitBreakers, RetryBudget
 
 logger = logging.getLogger(__name__)
 

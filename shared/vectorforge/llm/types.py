@@ -1,11 +1,14 @@
 """Input and output of language models, and the checks on the input."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, TypedDict
 
+from vectorforge.deadline import Deadline, off_event_loop
 from vectorforge.errors import InvalidInputError
+from vectorforge.health import HealthChecker
+from vectorforge.telemetry import MetricsCollector
 
 _MAX_COUNT: Final = 2**31 - 1
 _ROLES: Final = ("system", "user", "assistant")
@@ -22,6 +25,24 @@ class ProviderCapability(StrEnum):
     LIST_MODELS = "list_models"
     EXTRACTIVE = "extractive"
     """Quotes the given chunks; no model generates text."""
+
+
+MODEL_CAPABILITIES: Final = frozenset(ProviderCapability) - {ProviderCapability.EXTRACTIVE}
+
+
+class ProviderOptions(TypedDict, total=False):
+    """Options of every provider."""
+
+    metrics: MetricsCollector | None
+    """Receives the measurements; in memory by default."""
+    health_checker: HealthChecker | None
+    """Receives the probe ``llm.<name>``."""
+    retries: int
+    """Attempts after the first, 0 or more; default: 3."""
+    timeout_s: float
+    """Time limit of one attempt, for a complete answer or a stream's first token; default: 60."""
+    token_gap_s: float
+    """Time limit between two texts of a stream, at most ``timeout_s``; default: 10."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,15 +124,25 @@ FinishReason: TypeAlias = Literal["stop", "length", "content_filter", "other"]
 """Reason for the end of an answer; vendors' own values are mapped to these."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ProviderCall:
-    """Validated input of one attempt, with every default filled in."""
+    """Validated input of one request and its attempts, with every default filled in."""
 
+    provider: str
     messages: Sequence[Message]
     config: LLMRequestConfig
     sources: Sequence[GroundingSource]
     timeout_s: float
     """Time limit of this attempt (in a stream: until the first text), enforced by the base class."""
+    deadline: Deadline
+    """Time limit of all attempts."""
+    attempts: int = 0
+    """Attempts started so far."""
+
+    @property
+    def tags(self) -> Mapping[str, str]:
+        """Tags of all measurements of this request."""
+        return {"provider": self.provider, "model": self.config.model}
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +175,42 @@ class Completion:
 def _is_count(value: object) -> bool:
     """Reject other JSON values, and numbers beyond the 32 bits of the query log's columns."""
     return type(value) is int and 0 <= value <= _MAX_COUNT
+
+
+async def response_of(
+    call: ProviderCall,
+    completion: Completion,
+    content: str,
+    latency_ms: float,
+    estimate: Callable[[str, str], int],
+) -> LLMResponse:
+    """Return the finished answer.
+
+    Args:
+        call: The request.
+        completion: The provider's report.
+        content: The whole text.
+        latency_ms: Time since the request, retries included.
+        estimate: Counts the tokens of a text for a model, where the vendor omitted the counts.
+    """
+    sent, received = completion.prompt_tokens, completion.completion_tokens
+    metadata = {"finish_reason": completion.finish_reason, "attempts": call.attempts}
+    if sent is None or received is None:
+        texts = ("\n".join(message["content"] for message in call.messages), content)
+        sent, received = await off_event_loop(
+            sum(map(len, texts)), lambda: [estimate(text, completion.model) for text in texts]
+        )
+        metadata["usage_estimated"] = True
+    return LLMResponse(
+        content=content,
+        model=completion.model,
+        provider=call.provider,
+        prompt_tokens=sent,
+        completion_tokens=received,
+        total_tokens=sent + received,
+        latency_ms=latency_ms,
+        metadata={**metadata, **completion.metadata},
+    )
 
 
 def check_messages(messages: Sequence[Message]) -> None:

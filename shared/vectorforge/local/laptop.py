@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TextIO
 
 from pydantic import SecretStr
 
@@ -101,7 +101,7 @@ def local_setup(
         raise ConfigurationError(f"{folder} cannot be created; choose another with --data-dir.") from exc
     server = EmbeddedPostgres(folder / "postgres")
     with leased(server, supervised=supervised):
-        found = {
+        embedded = {
             "database_url": SecretStr(server.app_url),
             "migrator_database_url": SecretStr(server.migrator_url),
             "log_writer_database_url": SecretStr(server.log_writer_url),
@@ -109,7 +109,7 @@ def local_setup(
             "migrator_secret_id": None,
             "data_dir": folder,
         }
-        settings = config.model_copy(update={"database": database.model_copy(update=found)})
+        settings = config.model_copy(update={"database": database.model_copy(update=embedded)})
         yield LocalSetup(settings, server.migrator_url, embedded=True)
 
 
@@ -133,15 +133,12 @@ def leased(server: "EmbeddedPostgres", *, supervised: bool = False) -> Iterator[
     A file lock marks it as used. A connection is not sufficient: it is lost when the server is
     killed, and a command that restarts the server would then stop it for all others.
 
-    Args:
-        server: Server to start.
-        supervised: Restart it when it dies.
-
     Raises:
         ConfigurationError: See ``EmbeddedPostgres.start``.
         DatabaseUnavailableError: It does not start.
     """
-    with _needed(server.data_dir) as needed:
+    with server.data_dir.with_name(f".{server.data_dir.name}.needed").open("w") as lease:
+        fcntl.flock(lease, fcntl.LOCK_SH)
         supervisor = _Supervisor(server, _connect(server))
         if supervised:
             supervisor.start()
@@ -149,29 +146,18 @@ def leased(server: "EmbeddedPostgres", *, supervised: bool = False) -> Iterator[
             yield
         finally:
             supervisor.stop()
-            if needed.is_last():
+            if _release(lease):
                 server.stop()
 
 
-class _Need:
-    def __init__(self, file: Any) -> None:
-        self._file = file
-
-    def is_last(self) -> bool:
-        """Release the lease; returns True if it was the last. New ones wait for the end of the block."""
-        fcntl.flock(self._file, fcntl.LOCK_UN)
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
-
-
-@contextmanager
-def _needed(data_dir: Path) -> Iterator[_Need]:
-    with data_dir.with_name(f".{data_dir.name}.needed").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_SH)
-        yield _Need(file)
+def _release(lease: TextIO) -> bool:
+    """Release a lease; returns True if it was the last. New ones wait until its file is closed."""
+    fcntl.flock(lease, fcntl.LOCK_UN)
+    try:
+        fcntl.flock(lease, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _connect(server: "EmbeddedPostgres") -> "Connection[tuple[object, ...]]":
@@ -262,15 +248,15 @@ async def maintain_indexes(
     if migrator_url is None:
         yield
         return
-    keeping = asyncio.create_task(_keep(migrator_url, larger_than, every_s))
+    building = asyncio.create_task(_build_missing(migrator_url, larger_than, every_s))
     try:
         yield
     finally:
-        keeping.cancel()
-        await asyncio.gather(keeping, return_exceptions=True)
+        building.cancel()
+        await asyncio.gather(building, return_exceptions=True)
 
 
-async def _keep(migrator_url: str, larger_than: int, every_s: float) -> None:
+async def _build_missing(migrator_url: str, larger_than: int, every_s: float) -> None:
     while True:
         await asyncio.sleep(every_s)
         try:

@@ -30,6 +30,7 @@ from vectorforge.local.cluster import (
     read_pid_file,
     shut_down,
     version,
+    wait_until,
 )
 
 DATABASE = "vectorforge"
@@ -81,11 +82,8 @@ class EmbeddedPostgres:
             if is_new(self.data_dir):
                 initialize(self.data_dir, SUPERUSER)
             bin_dir = passable(binaries(version(self.data_dir)), account, self.data_dir.parent)
-            give_up_at = time.monotonic() + _START_TIMEOUT_S
-            while not self._start_once(bin_dir):
-                if time.monotonic() > give_up_at:
-                    raise DatabaseUnavailableError(f"PostgreSQL is not responding; see {self.log_path}.")
-                time.sleep(0.1)
+            if not wait_until(lambda: self._start_once(bin_dir), _START_TIMEOUT_S, 0.1):
+                raise DatabaseUnavailableError(f"PostgreSQL is not responding; see {self.log_path}.")
 
     def running_pid(self) -> int | None:
         """Return the pid of the server over this directory, also if another process started it."""
@@ -218,11 +216,8 @@ class EmbeddedPostgres:
         may belong to another process of this user after a reboot, or to a zombie, as
         in a container without an init; PostgreSQL would take either for a server.
         """
-        give_up_at = time.monotonic() + _ORPHANS_TIMEOUT_S
-        while any(processes(self.data_dir)):
-            if time.monotonic() > give_up_at:
-                raise DatabaseUnavailableError(f"An earlier PostgreSQL is still ending; see {self.log_path}.")
-            time.sleep(0.05)
+        if not wait_until(lambda: not any(processes(self.data_dir)), _ORPHANS_TIMEOUT_S, 0.05):
+            raise DatabaseUnavailableError(f"An earlier PostgreSQL is still ending; see {self.log_path}.")
         (self.data_dir / "postmaster.pid").unlink(missing_ok=True)
         for name in (f".s.PGSQL.{_PORT}.lock", f".s.PGSQL.{_PORT}"):
             (socket_dir / name).unlink(missing_ok=True)
@@ -238,8 +233,8 @@ class EmbeddedPostgres:
         digest = hashlib.sha256(os.fsencode(self.data_dir)).hexdigest()[:16]
         directory = Path(tempfile.gettempdir()) / f"vectorforge-{account.uid}-{digest}"
         directory.mkdir(mode=0o700, exist_ok=True)
-        found = directory.lstat()
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid not in {os.geteuid(), account.uid}:
+        status = directory.lstat()
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid not in {os.geteuid(), account.uid}:
             raise ConfigurationError(f"{directory} belongs to another user.")
         account.own(directory)
         return directory
@@ -251,8 +246,8 @@ class EmbeddedPostgres:
 
         try:
             with psycopg.connect(self._conninfo(SUPERUSER, "postgres"), autocommit=True) as connection:
-                found = connection.execute("SELECT FROM pg_database WHERE datname = %s", (DATABASE,))
-                if found.fetchone() is None:
+                database = connection.execute("SELECT FROM pg_database WHERE datname = %s", (DATABASE,))
+                if database.fetchone() is None:
                     connection.execute(f"CREATE DATABASE {DATABASE}")
         except psycopg.OperationalError:
             return False
@@ -263,12 +258,10 @@ class EmbeddedPostgres:
 
         self._postmaster = postmaster
         query = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"
-        give_up_at = time.monotonic() + _LEAVING_S
         with psycopg.connect(self._conninfo(SUPERUSER, "postgres"), autocommit=True) as connection:
-            while True:
+
+            def is_free() -> bool:
                 row = connection.execute(query).fetchone()
-                if row is None or row[0] <= 1:  # this connection is one of them
-                    return False
-                if time.monotonic() > give_up_at:
-                    return True
-                time.sleep(0.05)
+                return row is None or row[0] <= 1  # this connection is one of them
+
+            return not wait_until(is_free, _LEAVING_S, 0.05)

@@ -163,13 +163,13 @@ class ContextBuilder:
 
     def _fit_exchanges(self, chunks: Sequence[RetrievedChunk], config: ContextConfig) -> Sequence[str]:
         """Return the latest exchanges that fit in addition to all chunks."""
-        kept, budget = list(config.exchanges), config.max_context_tokens
-        while kept and budget:
-            context = self._format_chunks(chunks, replace(config, exchanges=kept))
+        latest, budget = list(config.exchanges), config.max_context_tokens
+        while latest and budget:
+            context = self._format_chunks(chunks, replace(config, exchanges=latest))
             if estimate_tokens(context, config.model) <= budget:
                 break
-            del kept[0]
-        return kept
+            del latest[0]
+        return latest
 
     def _fit(
         self, chunks: Sequence[RetrievedChunk], config: ContextConfig
@@ -274,4 +274,5 @@ def cite(chunk: RetrievedChunk) -> SourceCitation:
         end_offset=chunk.chunk.end_offset,
         text=text,
         relevance=chunk.relevance,
+        locations=chunk.chunk.locations,
     )

@@ -4,14 +4,14 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 from uuid import UUID
 
-from vectorforge.db.repositories.conversation_repo import Conversation, ConversationMessage
+from vectorforge.db.repositories.conversation_repo import ConversationRepository
 from vectorforge.deadline import Deadline
 from vectorforge.errors import ConflictError, InvalidInputError, NotFoundError, VectorForgeError
-from vectorforge.llm.types import LLMRequestConfig, Message, ProviderCapability
-from vectorforge.pipeline.citations.labels import find_labels
+from vectorforge.llm.types import LLMRequestConfig, Message
+from vectorforge.pipeline.citations.labels import replace_labels
+from vectorforge.pipeline.query_log import shielded
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.types import HistoryMessage, Outcome
 from vectorforge.tokens import estimate_tokens
@@ -42,7 +42,7 @@ async def rewrite_query(run: QueryRun) -> str | None:
         itself is searched for.
     """
     provider = run.provider
-    if provider is None or ProviderCapability.EXTRACTIVE in provider.capabilities:
+    if provider is None or run.is_extractive:
         return None
     request = LLMRequestConfig(model=run.model or "", temperature=0.0, max_tokens=_MAX_TOKENS)
     deadline = Deadline.after(min(_TIMEOUT_S, run.deadline.remaining_s() / 2))
@@ -51,7 +51,7 @@ async def rewrite_query(run: QueryRun) -> str | None:
     except VectorForgeError as exc:
         logger.warning("Query %s was not rewritten: %s", run.request_id, exc.message)
         return None
-    run.use.tokens += response.prompt_tokens + response.completion_tokens
+    run.used_tokens += response.prompt_tokens + response.completion_tokens
     rewritten = " ".join(response.content.split()).strip("\"'“”„ ")
     if not rewritten or len(rewritten) > _MAX_CHARS or response.metadata.get("finish_reason") != "stop":
         logger.warning("Query %s was not rewritten: no usable text", run.request_id)
@@ -61,39 +61,15 @@ async def rewrite_query(run: QueryRun) -> str | None:
 
 def _messages(run: QueryRun) -> list[Message]:
     turns = [message for message in run.config.history if message.role != "system"][-_MESSAGES:]
-    lines = [f"{message.role}: {message.content[:_MESSAGE_CHARS]}" for message in turns]
-    conversation = "\n".join(lines)
-    return [
-        {"role": "system", "content": REWRITING_PROMPT},
-        {
-            "role": "user",
-            "content": f"Conversation:\n{conversation}\n\nLast question: {run.search_text}",
-        },
-    ]
+    conversation = "\n".join(f"{message.role}: {message.content[:_MESSAGE_CHARS]}" for message in turns)
+    query = f"Conversation:\n{conversation}\n\nLast question: {run.search_text}"
+    return [{"role": "system", "content": REWRITING_PROMPT}, {"role": "user", "content": query}]
 
 
 _READ_MESSAGES = 100
 """Messages of a stored conversation; more do not fit into a sensible budget."""
 _FINISHED: Sequence[Outcome] = ("answered", "empty", "cached")
-_KEEP_TIMEOUT_S = 2.0
-
-
-class ConversationStore(Protocol):
-    """Storage of one tenant's conversations."""
-
-    max_messages: int
-
-    async def find_by_id(self, conversation_id: UUID) -> Conversation | None:
-        """Return the conversation, or None."""
-        ...
-
-    async def last_messages(self, conversation_id: UUID, limit: int) -> Sequence[ConversationMessage]:
-        """Return the last messages, oldest first."""
-        ...
-
-    async def append(self, conversation_id: UUID, query: str, answer: str, query_id: UUID) -> bool:
-        """Add a finished exchange; return False if it cannot be added."""
-        ...
+_STORE_TIMEOUT_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +81,7 @@ class ConversationMemory:
         max_history_tokens: Largest size of the earlier messages in the prompt; 0 for no limit.
     """
 
-    store: ConversationStore | None = None
+    store: ConversationRepository | None = None
     max_history_tokens: int = 4096
 
     async def recall(self, run: QueryRun, *, rewriting: bool = True) -> None:
@@ -116,7 +92,7 @@ class ConversationMemory:
         chunks.
 
         Args:
-            run: Has its provider.
+            run: Has its provider, and earlier messages.
             rewriting: False never calls a model.
 
         Raises:
@@ -127,27 +103,23 @@ class ConversationMemory:
             DatabaseError: It could not be read.
         """
         config = run.config
-        if not config.history and config.conversation_id is None:
-            return
-        history = [replace(m, content=_without_labels(m)) for m in config.history]
+        history: Sequence[HistoryMessage] = config.history
         if config.conversation_id is not None:
             history = await self._stored(run, config.conversation_id)
-        if config.conversation_id is not None or run.context_config().max_context_tokens:
+        history = [_without_labels(message) for message in history]
+        if config.conversation_id is not None or run.preset.context_config(config).max_context_tokens:
             history = trim_history(history, self.max_history_tokens, run.model or "gpt-4")
         run.config = replace(config, history=tuple(history))
         if rewriting and config.rewrite and history:
             run.rewritten_query = await rewrite_query(run)
 
-    async def keep(self, run: QueryRun) -> None:
+    async def store_exchange(self, run: QueryRun) -> None:
         """Add a finished exchange to its stored conversation. Raises nothing but a cancellation."""
-        if run.config.conversation_id is None or self.store is None or not _is_finished(run):
+        is_finished = run.error is None and run.outcome in _FINISHED and "template" not in run.degraded
+        if run.config.conversation_id is None or self.store is None or not is_finished:
             return
-        task = asyncio.create_task(self._append(self.store, run.config.conversation_id, run))
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError:  # the client disconnected, but the exchange is complete
-            await task
-            raise
+        # the client may disconnect, but the exchange is complete
+        await shielded(self._append(self.store, run.config.conversation_id, run))
 
     async def _stored(self, run: QueryRun, conversation_id: UUID) -> list[HistoryMessage]:
         instructions = [message for message in run.config.history if message.role == "system"]
@@ -163,12 +135,11 @@ class ConversationMemory:
                 f"Conversation {conversation_id} is full: {self.store.max_messages} messages are the limit."
             )
         messages = await self.store.last_messages(conversation_id, _READ_MESSAGES)
-        turns = [HistoryMessage(m.role, _without_labels(HistoryMessage(m.role, m.content))) for m in messages]
-        return [*instructions, *turns]
+        return [*instructions, *(HistoryMessage(m.role, m.content) for m in messages)]
 
-    async def _append(self, store: ConversationStore, conversation_id: UUID, run: QueryRun) -> None:
+    async def _append(self, store: ConversationRepository, conversation_id: UUID, run: QueryRun) -> None:
         try:
-            async with asyncio.timeout(_KEEP_TIMEOUT_S):
+            async with asyncio.timeout(_STORE_TIMEOUT_S):
                 added = await store.append(conversation_id, run.search_text, run.answer, run.request_id)
         except Exception as exc:  # noqa: BLE001 - storing must not fail a finished answer
             added, reason = False, exc.message if isinstance(exc, VectorForgeError) else type(exc).__name__
@@ -199,23 +170,13 @@ def trim_history(history: Sequence[HistoryMessage], max_tokens: int, model: str)
             break
         if message.role == "user":
             first = index
-    kept = [m for index, m in enumerate(history) if index >= first or m.role == "system"]
-    if len(kept) < len(history):
-        logger.info("History cut from %d to %d messages", len(history), len(kept))
-    return kept
+    latest = [m for index, m in enumerate(history) if index >= first or m.role == "system"]
+    if len(latest) < len(history):
+        logger.info("History cut from %d to %d messages", len(history), len(latest))
+    return latest
 
 
-def _is_finished(run: QueryRun) -> bool:
-    return run.error is None and run.outcome in _FINISHED and "template" not in run.degraded
-
-
-def _without_labels(message: HistoryMessage) -> str:
-    """Return the content; of an answer, without its labels."""
-    text = message.content
-    if message.role == "assistant":
-        parts, done = list[str](), 0
-        for label in find_labels(text, 0, len(text)):
-            parts.append(text[done : label.start].rstrip(" "))
-            done = label.end
-        text = "".join([*parts, text[done:]])
-    return text
+def _without_labels(message: HistoryMessage) -> HistoryMessage:
+    if message.role != "assistant":
+        return message
+    return replace(message, content=replace_labels(message.content))

@@ -3,13 +3,13 @@
 import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from dataclasses import replace
+from functools import cache
 
-from vectorforge.deadline import Deadline
+from vectorforge.deadline import Deadline, off_event_loop
 from vectorforge.errors import DeadlineExceededError, LLMError, LLMTimeoutError
 from vectorforge.llm.base import BaseLLMProvider
-from vectorforge.llm.circuit_breaker import CircuitBreaker
 from vectorforge.llm.failures import timed_out
 from vectorforge.llm.registry import ModelTarget
 from vectorforge.llm.types import (
@@ -24,14 +24,13 @@ from vectorforge.llm.types import (
 from vectorforge.pipeline.citations.check import CitationChecker
 from vectorforge.pipeline.citations.labels import InventedLabels, without_invented_labels
 from vectorforge.pipeline.context import ContextPayload
-from vectorforge.pipeline.guardrails.addresses import AllowedAddresses
 from vectorforge.pipeline.guardrails.links import LinkFilter, without_foreign_links
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.stopping import QueryStopped
 from vectorforge.pipeline.structured import read_answer
 from vectorforge.pipeline.types import CitationEvent, QueryEvent, TokenEvent, UsageEvent
-from vectorforge.threads import off_event_loop
 from vectorforge.tokens import estimate_tokens
+from vectorforge.vendors.resilience import CircuitBreaker
 
 _MAX_CHARS_PER_TOKEN = 64
 """Sixteen times the average of prose: a longer answer means that the model ignores ``max_tokens``."""
@@ -44,7 +43,7 @@ async def generate_answer(
     run: QueryRun,
     payload: ContextPayload,
     target: ModelTarget,
-    breaker: CircuitBreaker,
+    breaker: CircuitBreaker | None,
     *,
     limit_s: float | None = None,
 ) -> AsyncGenerator[QueryEvent, None]:
@@ -54,7 +53,7 @@ async def generate_answer(
         run: Its deadline limits everything.
         payload: The prompt.
         target: Model to call.
-        breaker: Circuit breaker of that model.
+        breaker: Circuit breaker of that model; None for a provider without a vendor.
         limit_s: Longest wait for the first token, or for a whole buffered answer; None for the deadline.
 
     Yields:
@@ -68,14 +67,11 @@ async def generate_answer(
     """
     started = time.perf_counter()
     checker = CitationChecker(run.query, payload.used)
-    known = known_addresses(run, payload)
-    links, labels = LinkFilter(known), InventedLabels(len(payload.used))
+    links, labels = LinkFilter(lambda: allowed_texts(run, payload)), InventedLabels(len(payload.used))
     try:
-        with breaker.call():
+        with breaker.call() if breaker is not None else nullcontext():
             answer = _bounded(run, _texts(run, target, payload, limit_s))
-            if run.preset.response_schema is not None:
-                answer = read_answer(run, answer)
-            async with aclosing(_until_stopped(run, answer)) as texts:
+            async with aclosing(_readable(run, payload, answer)) as texts:
                 async for text in _in_steps(run, _filtered(run, links, labels, _in_steps(run, texts))):
                     for event in _pass_on(run, checker, text):
                         yield event
@@ -94,50 +90,48 @@ async def generate_answer(
         yield event
     for citation in checker.finish():
         yield CitationEvent(citation)
-    _contain(run, links.changes, labels.removed)
-    _contain_examples(run, known, len(payload.used))
+    run.links_removed += links.changes
+    if links.changes + labels.removed and run.response is not None:
+        run.response = replace(run.response, content=run.answer)
     run.citations, run.invalid_citations = checker.citations, checker.invalid + labels.removed
     yield await _usage(run, payload)
 
 
-def known_addresses(run: QueryRun, payload: ContextPayload) -> AllowedAddresses:
-    """Return the addresses that an answer may name: those of the chunks and of the request."""
-
-    def texts() -> Iterator[str]:
-        for found in payload.used:
-            yield from (found.chunk.text, found.document_source)
-            yield from (found.document_title or "", found.chunk.heading or "")
-        yield from (run.query, run.search_text, run.config.system_prompt or "")
-        yield from (message.content for message in run.config.history)
-
-    return AllowedAddresses(texts)
+def allowed_texts(run: QueryRun, payload: ContextPayload) -> Iterator[str]:
+    """Yield the texts whose addresses an answer may name: those of the chunks and of the request."""
+    for chunk in payload.used:
+        yield from (chunk.chunk.text, chunk.document_source)
+        yield from (chunk.document_title or "", chunk.chunk.heading or "")
+    yield from (run.query, run.search_text, run.config.system_prompt or "")
+    yield from (message.content for message in run.config.history)
 
 
 def _pass_on(run: QueryRun, checker: CitationChecker, text: str) -> Iterator[QueryEvent]:
     if not text:
         return
-    if run.timings.first_token_ms is None:
-        run.note_first_token()
+    run.note_first_token()
     run.answer += text
     yield TokenEvent(text)
     for citation in checker.feed(text):
         yield CitationEvent(citation)
 
 
-def _contain(run: QueryRun, links: int, labels: int) -> None:
-    """Remove from the model's response what was removed from the answer."""
-    run.links_removed += links
-    if links + labels and run.response is not None:
-        run.response = replace(run.response, content=run.answer)
+def _readable(
+    run: QueryRun, payload: ContextPayload, texts: AsyncGenerator[str, None]
+) -> AsyncGenerator[str, None]:
+    """Return the answer's text, out of its JSON if the preset has a schema, until the stop signal."""
+    if run.preset.response_schema is not None and not run.is_extractive:
 
+        @cache
+        def texts_of_all() -> list[str]:
+            return ["\n".join(allowed_texts(run, payload))]  # not for each example
 
-def _contain_examples(run: QueryRun, known: AllowedAddresses, chunks: int) -> None:
-    if run.structured is not None and run.structured.examples:
-        examples = tuple(
-            without_invented_labels(without_foreign_links(example, known), chunks)
-            for example in run.structured.examples
-        )
-        run.structured = replace(run.structured, examples=examples)
+        def clean(example: str) -> str:
+            return without_invented_labels(without_foreign_links(example, texts_of_all), len(payload.used))
+
+        texts = read_answer(run, texts, clean)
+    # a buffered answer is one piece
+    return texts if run.stop is None or run.buffered else run.stop.interrupting(texts)
 
 
 def prompt(run: QueryRun, payload: ContextPayload, provider: BaseLLMProvider) -> list[Message]:
@@ -149,7 +143,7 @@ def prompt(run: QueryRun, payload: ContextPayload, provider: BaseLLMProvider) ->
         return [{"role": "user", "content": run.search_text}]
     system: list[Message] = []
     # Without chunks the system prompt would refer to an empty context (B-033).
-    if run.retrieved or run.context_config().user_template is not None:
+    if run.retrieved or run.preset.context_config(run.config).user_template:
         system = [{"role": "system", "content": payload.system_prompt}]
     history: list[Message] = []
     if run.preset.history_policy == "messages":
@@ -181,10 +175,6 @@ def grounding(run: QueryRun, payload: ContextPayload) -> list[GroundingSource]:
         )
         for number, chunk in enumerate(payload.used, start=1)
     ]
-
-
-def _until_stopped(run: QueryRun, texts: AsyncGenerator[str, None]) -> AsyncGenerator[str, None]:
-    return texts if run.buffered else run.stop.interrupting(texts)  # a buffered answer is one piece
 
 
 async def _texts(

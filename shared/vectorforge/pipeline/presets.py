@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any, Final, Literal
 
 from vectorforge.errors import InvalidInputError
-from vectorforge.pipeline.context import ContextFormat, SourceFormat
+from vectorforge.pipeline.context import ContextConfig, ContextFormat, SourceFormat
 from vectorforge.pipeline.prompts import (
     DEFAULT_SYSTEM_PROMPT,
     DOCRAG_SYSTEM_PROMPT,
@@ -103,18 +103,18 @@ def accuracy_indicators(examples: Sequence[str], sources: Sequence[str]) -> list
 def trim_context_to_token_limit(context: str, max_tokens: int = 4000, model: str = "gpt-4o") -> str:
     """Return the last lines of a text that together have at most ``max_tokens`` tokens.
 
-    For callers with a text of their own. Of a context this would keep the worst chunks, so the pipeline drops
-    exchanges first and then the lowest-ranked chunks; see ``ContextConfig``.
+    For callers with a text of their own. Of a context this would leave the worst chunks, so the pipeline
+    drops exchanges first and then the lowest-ranked chunks; see ``ContextConfig``.
     """
     if estimate_tokens(context, model) <= max_tokens:
         return context
     lines = context.split("\n")
-    kept = bisect_right(
+    count = bisect_right(
         range(1, len(lines) + 1),
         max_tokens,
-        key=lambda count: estimate_tokens("\n".join(lines[-count:]), model),
+        key=lambda last: estimate_tokens("\n".join(lines[-last:]), model),
     )
-    return "\n".join(lines[len(lines) - kept :])
+    return "\n".join(lines[len(lines) - count :])
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +153,23 @@ class Preset:
         if explicit.get("llm_provider") not in (None, named.get("llm_provider")):
             named.pop("llm_model", None)  # a model of another provider
         return QueryConfig(**{**self.defaults, **named, **explicit, "preset": self.name})
+
+    def context_config(self, config: QueryConfig, limit: int | None = None) -> ContextConfig:
+        """Return the context's settings with the query's own template; ``limit`` replaces the budget."""
+        factor = self.context_tokens_per_answer_token
+        budget = self.max_context_tokens or (config.max_tokens * factor if factor else None)
+        in_context = self.history_policy == "last_exchanges"
+        return ContextConfig(
+            system_prompt_template=config.system_prompt or self.system_prompt,
+            max_context_tokens=limit or budget,
+            include_sources=config.include_sources,
+            chunk_separator=self.chunk_separator,
+            format=self.context_format,
+            model=self.counting_model,
+            max_context_chars=None if limit else self.context_chars,
+            exchanges=last_exchanges(config.history) if in_context else (),
+            user_template=None if config.system_prompt else self.user_template,
+        )
 
 
 VECTORFORGE = Preset("vectorforge")

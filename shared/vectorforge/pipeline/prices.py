@@ -1,4 +1,4 @@
-"""Prices of language models, the cost of an answer, and the most that a query may use.
+"""Prices of language models, and the cost of an answer.
 
 Only the standard rate of prompt and completion tokens is known here. Discounts (cached prompts, batches) and
 surcharges (regions, fast modes, tools) are not, so a vendor's invoice may differ.
@@ -8,14 +8,7 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from vectorforge.config import ModelPrice, VectorForgeConfig
-from vectorforge.errors import VectorForgeError
-from vectorforge.limits.settings import Claim
-from vectorforge.llm.base import BaseLLMProvider
-from vectorforge.llm.registry import LLMProviderRegistry
-from vectorforge.llm.types import ProviderCapability
-from vectorforge.pipeline.presets import find_preset
-from vectorforge.pipeline.types import QueryConfig
+from vectorforge.config import ModelPrice
 
 # https://developers.openai.com/api/docs/models/gpt-6.2-sol and /gpt-6-luna and /gpt-5.6-luna, read on
 # 2026-11-22 from stored copies: US dollars per million tokens. Beyond 272,000 prompt tokens the whole request
@@ -112,7 +105,10 @@ class PriceList:
         price = self.find(provider, model)
         if price is None:
             return None
-        rates = price.rates(prompt_tokens)
+        rates = price.input, price.output
+        is_long = price.long_prompt_over is not None and prompt_tokens > price.long_prompt_over
+        if is_long and price.long_input is not None and price.long_output is not None:
+            rates = price.long_input, price.long_output
         return (prompt_tokens * rates[0] + completion_tokens * rates[1]) / _PER_MILLION
 
 
@@ -128,65 +124,3 @@ def estimate_cost(
 ) -> float | None:
     """As ``PriceList.estimate_cost``, by the published prices unless others are given."""
     return prices.estimate_cost(provider, model, prompt_tokens, completion_tokens)
-
-
-_PROMPT_TOKENS = 500
-"""Upper bound of the presets' own prompts and of the text around chunks and messages."""
-_BYTES_PER_TOKEN = 3
-"""Bytes of UTF-8 per token; English and most scripts with multi-byte letters have about four. A claim is
-settled soon, so no tokenizer is loaded for it."""
-_REWRITING_TOKENS = 2_500
-"""Upper bound of a rewrite: see ``conversation.rewrite_query``."""
-
-
-def query_claim(
-    query: str,
-    config: QueryConfig,
-    *,
-    is_stream: bool,
-    settings: VectorForgeConfig,
-    registry: LLMProviderRegistry,
-    prices: PriceList,
-) -> Claim:
-    """Maximum usage of a query: its prompt's budget and its longest answer, at its model's price.
-
-    Where neither a number of tokens nor of characters bounds the chunks, they are assumed to be as long as
-    the settings cut them. The extractive provider uses nothing, and a model without a price costs nothing.
-    """
-    provider = _provider(config, registry)
-    if provider is None or ProviderCapability.EXTRACTIVE in provider.capabilities:
-        return Claim(is_stream=is_stream)
-    prompt_tokens = _PROMPT_TOKENS + _context_tokens(config, settings) + _tokens(query)
-    texts = [message.content for message in config.history]
-    prompt_tokens += sum(map(_tokens, [*texts, config.system_prompt or ""]))
-    if config.conversation_id is not None:
-        prompt_tokens += settings.query.history_max_tokens
-    if config.rewrite and (config.history or config.conversation_id is not None):
-        prompt_tokens += _REWRITING_TOKENS
-    model = config.llm_model or provider.default_model
-    cost = prices.estimate_cost(provider.provider_name(), model, prompt_tokens, config.max_tokens)
-    return Claim(is_stream=is_stream, tokens=prompt_tokens + config.max_tokens, cost_usd=cost or 0.0)
-
-
-def _provider(config: QueryConfig, registry: LLMProviderRegistry) -> BaseLLMProvider | None:
-    try:
-        if config.llm_provider:
-            return registry.get(config.llm_provider)
-        return registry.get_default() if registry.list_providers() else None
-    except VectorForgeError:
-        return None  # step 1 of the query raises it
-
-
-def _tokens(text: str) -> int:
-    return len(text.encode("utf-8", "replace")) // _BYTES_PER_TOKEN + 1
-
-
-def _context_tokens(config: QueryConfig, settings: VectorForgeConfig) -> int:
-    preset = find_preset(config.preset)
-    if preset.max_context_tokens is not None:
-        return preset.max_context_tokens
-    if preset.context_chars is not None:
-        return preset.context_chars // _BYTES_PER_TOKEN
-    if preset.context_tokens_per_answer_token is not None:
-        return config.max_tokens * preset.context_tokens_per_answer_token
-    return config.top_k * settings.ingestion.chunk_size_chars // _BYTES_PER_TOKEN

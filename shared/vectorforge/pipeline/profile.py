@@ -69,7 +69,7 @@ class RAGRetrievalPipeline:
             profile_id: The profile; an unknown one has no chunks.
             top_k: Largest number of chunks, 1 to ``max_top_k``.
             filters: Metadata filter, see ``vectorstore.filters``; it cannot reach another profile.
-            min_score: Lowest score that is kept; None keeps all. Ignored by a lexical search, whose scores
+            min_score: Lowest score returned; None returns all. Ignored by a lexical search, whose scores
                 are not similarities of vectors.
             deadline: Time by which the chunks are needed.
             search_mode: Mode of the search.

@@ -2,21 +2,20 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
-from types import TracebackType
+from collections.abc import Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from vectorforge.db.repositories.query_log_repo import QueryLog
+from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogRepository
+from vectorforge.db.repositories.query_lookup_repo import QueryVectorRepository
 from vectorforge.errors import VectorForgeError
 from vectorforge.pipeline.answer_cache.cache import AnswerCache
 from vectorforge.pipeline.guardrails.log_text import LogTexts
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.telemetry import MetricsCollector, Tracer, measure
-from vectorforge.types import Collection, Vector
 
 if TYPE_CHECKING:
-    from vectorforge.db.tenant_database import TenantDatabase
-    from vectorforge.db.types import Call
+    from vectorforge.db.tenant_database import Call, TenantDatabase
     from vectorforge.limits.admission import Admission
 
 logger = logging.getLogger(__name__)
@@ -39,22 +38,6 @@ class QueryLogSink(Protocol):
         ...
 
 
-class QueryLogTable(Protocol):
-    """Log table in the database that holds the caches; ``QueryLogRepository``."""
-
-    async def create_with(self, log: QueryLog, beside: "Sequence[Call]", *, timeout_s: float) -> bool:
-        """Store a record and run statements in one transaction; False if only the record was stored."""
-        ...
-
-
-class QueryVectorStore(Protocol):
-    """Cache of query vectors; ``QueryVectorRepository``."""
-
-    def end_write(self, collection: Collection, query: str, vector: Vector) -> "Call":
-        """Return the statement that stores a vector."""
-        ...
-
-
 class QueryEndWrites:
     """Statements that are run at a query's end: cached answer, cached vector, settled limits.
 
@@ -70,7 +53,7 @@ class QueryEndWrites:
         db: "TenantDatabase",
         *,
         answers: AnswerCache | None,
-        vectors: QueryVectorStore | None,
+        vectors: QueryVectorRepository | None,
         admission: "Admission | None" = None,
     ) -> None:
         self._db = db
@@ -82,11 +65,10 @@ class QueryEndWrites:
         """Return the statements, which may be run twice. A cached answer settles no tokens and no cost."""
         calls: list[Call] = []
         if self._admission is not None:
-            cost_usd = run.use.cost_usd if run.use.tokens else None
-            calls += self._admission.settling(run.use.tokens, cost_usd)
+            calls += self._admission.settling(run.used_tokens, run.cost_usd if run.used_tokens else None)
         if self._vectors is not None and run.retrieved.new_vector is not None:
             calls.append(self._vectors.end_write(*run.retrieved.new_vector))
-        if self._answers is not None:
+        if self._answers is not None and run.is_cacheable:
             calls += self._answers.end_write(run)
         return calls
 
@@ -95,15 +77,16 @@ class QueryEndWrites:
         if self._admission is not None:
             self._admission.confirm()
 
-    async def run(self, calls: "Sequence[Call]") -> None:
-        """Run the statements in a transaction of their own. Raises nothing but a cancellation."""
+    async def run(self, calls: "Sequence[Call]") -> bool:
+        """Run the statements in a transaction of their own; return False if that failed."""
         try:
             async with asyncio.timeout(_WRITE_TIMEOUT_S):
-                await self._db.execute_all(calls, repeatable=True)
-            self.confirm()
+                await self._db.run(calls, repeatable=True)
         except (VectorForgeError, TimeoutError) as exc:
             reason = exc.message if isinstance(exc, VectorForgeError) else type(exc).__name__
             logger.warning("The answer was not stored: %s", reason)
+            return False
+        return True
 
 
 class QueryLogging:
@@ -126,7 +109,7 @@ class QueryLogging:
         metrics: MetricsCollector,
         tracer: Tracer,
         timeout_s: float,
-        table: QueryLogTable | None = None,
+        table: QueryLogRepository | None = None,
         end_writes: QueryEndWrites | None = None,
         texts: LogTexts | None = None,
     ) -> None:
@@ -156,14 +139,14 @@ class QueryLogging:
         await shielded(self._end(run))
 
     async def _start(self, run: QueryRun) -> None:
-        with _FailuresAreWarnings():
+        with _failures_are_warnings():
             async with asyncio.timeout(self._timeout_s):
                 await self._sink.start(await self._allowed(run.start_record()))
 
     async def _end(self, run: QueryRun) -> None:
         limit_s = self._timeout_s if run.deadline.remaining_s() > 0 else min(self._timeout_s, _LATE_S)
         # The limit is innermost, so that running out of time counts as an error.
-        with _FailuresAreWarnings(), self._tracer.span("log"), measure(self._metrics, "query_log.write"):
+        with _failures_are_warnings(), self._tracer.span("log"), measure(self._metrics, "query_log.write"):
             async with asyncio.timeout(limit_s):
                 await self._create(run)
 
@@ -172,33 +155,27 @@ class QueryLogging:
         calls = [] if writes is None else writes.statements(run)
         if not calls or writes is None or run.deadline.remaining_s() <= 0:  # the request's end settles
             await self._sink.create(record)
-        elif self._table is None:
-            await asyncio.gather(self._sink.create(record), writes.run(calls))
-        elif await self._table.create_with(record, calls, timeout_s=_WRITE_TIMEOUT_S):
+            return
+        if self._table is None:
+            _, are_committed = await asyncio.gather(self._sink.create(record), writes.run(calls))
+        else:
+            are_committed = await self._table.create_with(record, calls, timeout_s=_WRITE_TIMEOUT_S)
+        if are_committed:
             writes.confirm()
 
     async def _allowed(self, record: QueryLog) -> QueryLog:
         return record if self._texts is None else await self._texts.apply(record)
 
 
-class _FailuresAreWarnings:
-    """Log an error of the query log as a warning (A-117)."""
-
-    __slots__ = ()
-
-    def __enter__(self) -> None:
-        return
-
-    def __exit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
-    ) -> bool:
-        if not isinstance(exc, Exception):
-            return False
+@contextmanager
+def _failures_are_warnings() -> Iterator[None]:
+    try:
+        yield
+    except Exception as exc:  # noqa: BLE001 - a failed log does not fail the query (A-117)
         # Only messages of our own errors are known to be free of secrets.
         logger.warning(
             f"Failed to log query: {exc if isinstance(exc, VectorForgeError) else type(exc).__name__}"
         )
-        return True
 
 
 async def shielded(step: Coroutine[Any, Any, None]) -> None:

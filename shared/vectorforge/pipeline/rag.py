@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, nullcontext
 from uuid import UUID, uuid4
 
+from vectorforge.db.repositories.query_log_repo import QueryLogRepository
 from vectorforge.deadline import Deadline
 from vectorforge.errors import VectorForgeError, log_unexpected
 from vectorforge.llm.registry import LLMProviderRegistry
@@ -20,7 +21,7 @@ from vectorforge.pipeline.dry_run import DryRun, describe_request
 from vectorforge.pipeline.fallback.ladder import DegradationLadder
 from vectorforge.pipeline.guardrails.log_text import LogTexts
 from vectorforge.pipeline.prices import PUBLISHED_PRICES, PriceList
-from vectorforge.pipeline.query_log import QueryEndWrites, QueryLogging, QueryLogSink, QueryLogTable
+from vectorforge.pipeline.query_log import QueryEndWrites, QueryLogging, QueryLogSink
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.steps import QuerySteps
 from vectorforge.pipeline.stopping import StopSignal
@@ -50,8 +51,8 @@ class QueryService:
         lookup: Step 0, of the same tenant; None: collections are given by id, and the retriever reads them.
         answer_cache: Cache of the same tenant; None: answers are not cached.
         log_table: The sink as the table, if records go to the database.
-        end_writes: Writes batched with the final log record; given with ``lookup``. None: the cache stores
-            answers itself, and the retriever vectors.
+        end_writes: Writes batched with the final log record; given with ``lookup``. None: answers are not
+            stored, and the retriever stores vectors itself.
         log_texts: Policy of the same tenant for logged texts; None: texts are logged in full.
     """
 
@@ -72,7 +73,7 @@ class QueryService:
         ladder: DegradationLadder | None = None,
         lookup: QueryLookupService | None = None,
         answer_cache: AnswerCache | None = None,
-        log_table: QueryLogTable | None = None,
+        log_table: QueryLogRepository | None = None,
         end_writes: QueryEndWrites | None = None,
         log_texts: LogTexts | None = None,
     ) -> None:
@@ -89,7 +90,6 @@ class QueryService:
         self._ladder = ladder or DegradationLadder(llm_registry, enabled=False, metrics=self.metrics)
         self._lookup = lookup
         self._answer_cache = answer_cache
-        self._end_writes = end_writes
         self._query_log = QueryLogging(
             query_log_repo,
             metrics=self.metrics,
@@ -248,7 +248,7 @@ class QueryService:
             deadline=deadline or Deadline.after(self._timeout_s),
             buffered=buffered,
             prices=self._prices,
-            stop=stop or StopSignal(),
+            stop=stop,
         )
         await self._steps.look_up(run)
         return run
@@ -283,13 +283,11 @@ class QueryService:
         yield last
 
     async def _end(self, run: QueryRun) -> None:
-        """Log the query, store its answer and its exchange concurrently."""
-        steps = [self._log_query(run)]
-        if run.config.conversation_id is not None:
-            steps.append(self._memory.keep(run))
-        if self._end_writes is None and self._answer_cache is not None and run.error is None:
-            steps.append(self._answer_cache.keep(run))
-        await (steps[0] if len(steps) == 1 else asyncio.gather(*steps))
+        """Log the query, and store its exchange concurrently."""
+        if run.config.conversation_id is None:
+            await self._log_query(run)
+        else:
+            await asyncio.gather(self._log_query(run), self._memory.store_exchange(run))
 
     async def _log_query(self, run: QueryRun) -> None:
         await self._query_log.end(run)

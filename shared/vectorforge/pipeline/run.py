@@ -1,7 +1,7 @@
 """State of one query while it runs, and the events, results and log records made of it."""
 
-import asyncio
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 from uuid import UUID
@@ -12,22 +12,25 @@ from vectorforge.errors import VectorForgeError
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.llm.types import LLMResponse, ProviderCapability
-from vectorforge.pipeline.context import ContextConfig, ContextPayload
-from vectorforge.pipeline.presets import Preset, find_preset, last_exchanges, quoted_answer
+from vectorforge.pipeline.context import ContextPayload
+from vectorforge.pipeline.presets import Preset, find_preset, quoted_answer
 from vectorforge.pipeline.prices import PUBLISHED_PRICES, PriceList
 from vectorforge.pipeline.stopping import StopSignal
 from vectorforge.pipeline.stored_answer import CacheState
 from vectorforge.pipeline.types import (
     AnswerQuality,
     Citation,
+    CitationEvent,
     Degradation,
     ErrorEvent,
     Funnel,
     MetaEvent,
     Outcome,
     QueryConfig,
+    QueryEvent,
     QueryResult,
     StructuredAnswer,
+    TokenEvent,
     UsageEvent,
 )
 from vectorforge.retriever.base import CleanQuery, CollectionChoice, QueryLookup, RetrievedChunks
@@ -36,22 +39,12 @@ from vectorforge.types import RetrievedChunk
 
 @dataclass(slots=True)
 class Timings:
-    """Milliseconds of the steps; the names are those of the query log's columns."""
+    """Milliseconds of the steps, named like the columns of the query log."""
 
     retrieval_ms: float = 0.0
     context_ms: float = 0.0
     generation_ms: float = 0.0
     first_token_ms: float | None = None
-    """From the start of the query to the first token; None without a token."""
-
-
-@dataclass(slots=True)
-class ModelUse:
-    """Tokens of all models called for one query, and the cost of its answer."""
-
-    tokens: int = 0
-    cost_usd: float | None = None
-    """Cost of the answer, or None if the price list does not have the model."""
 
 
 @dataclass(slots=True)
@@ -66,32 +59,27 @@ class QueryRun:
     buffered: bool
     """True: the model returns the whole answer at once."""
     collection_id: UUID = field(init=False)
-    """Set by step 0."""
     stage: str = "preprocess"
     search_text: str = ""
     query_truncated: bool = False
     request_error: VectorForgeError | None = None
-    """Error found while the query was prepared; raised by step 1, after the collection was found."""
+    """Raised by step 1."""
     provider: BaseLLMProvider | None = None
     llm_model: str | None = None
     """Model of the provider; None for its default."""
     lookup: QueryLookup | None = None
-    """Collection and cached vector; None if there is no look-up service."""
     cache: CacheState = field(default_factory=CacheState)
     retrieved: RetrievedChunks = field(default_factory=RetrievedChunks)
-    """Chunks found, best first."""
     payload: ContextPayload | None = None
-    """Prompt built last."""
     context_limit: int | None = None
     """Token budget of the context after a model rejected a longer prompt."""
     overflowed: bool = False
-    """True if a model rejected a prompt as too long and a shorter one was built."""
+    """True if a model rejected a prompt as too long."""
     answer: str = ""
     response: LLMResponse | None = None
     citations: list[Citation] = field(default_factory=list)
     invalid_citations: int = 0
     links_removed: int = 0
-    """Addresses and images removed from the answer."""
     finish_reason: str = "stop"
     outcome: Outcome = "answered"
     error: VectorForgeError | None = None
@@ -100,10 +88,11 @@ class QueryRun:
     quality: AnswerQuality | None = None
     structured: StructuredAnswer | None = None
     timings: Timings = field(default_factory=Timings)
-    use: ModelUse = field(default_factory=ModelUse)
+    used_tokens: int = 0
+    """Tokens of all models called for the query."""
+    cost_usd: float | None = None
     prices: PriceList = PUBLISHED_PRICES
-    stop: StopSignal = field(default_factory=StopSignal)
-    """Ends the answer of a streamed query."""
+    stop: StopSignal | None = None
     started: float = field(default_factory=time.perf_counter)
 
     def prepare(self, clean: CleanQuery, registry: LLMProviderRegistry) -> None:
@@ -128,26 +117,26 @@ class QueryRun:
     @property
     def model(self) -> str | None:
         """Name of the answering model, or None if no model answers."""
-        if self.provider is None:
-            return None
-        return self.llm_model or self.provider.default_model
+        return None if self.provider is None else self.llm_model or self.provider.default_model
 
-    def loop_deadline(self) -> float | None:
-        """Return the deadline on the event loop's clock, or None for no deadline."""
-        remaining = self.deadline.remaining_s()
-        return None if remaining == float("inf") else asyncio.get_running_loop().time() + remaining
+    @property
+    def is_extractive(self) -> bool:
+        """True if the provider quotes the chunks: it costs nothing and ignores prompt and schema."""
+        return self.provider is not None and ProviderCapability.EXTRACTIVE in self.provider.capabilities
+
+    @property
+    def is_cacheable(self) -> bool:
+        """True if a model answers; quoting again costs as little as looking up the last answer."""
+        return self.provider is not None and not self.is_extractive
 
     def meta(self) -> MetaEvent:
         """Return the first event."""
-        extractive = (
-            self.provider is not None and ProviderCapability.EXTRACTIVE in self.provider.info().capabilities
-        )
         return MetaEvent(
             request_id=self.request_id,
             collection_id=self.collection_id,
             provider=self.provider.provider_name() if self.provider else None,
             model=self.model,
-            extractive=extractive,
+            extractive=self.is_extractive,
             query_truncated=self.query_truncated,
             cached=self.cache.hit,
             variant=self.config.variant,
@@ -155,29 +144,30 @@ class QueryRun:
             rewritten_query=self.rewritten_query,
         )
 
-    def context_config(self) -> ContextConfig:
-        """Return the preset's context settings with the request's own template."""
-        preset, config, limit = self.preset, self.config, self.context_limit
-        factor = preset.context_tokens_per_answer_token
-        in_context = preset.history_policy == "last_exchanges"
-        return ContextConfig(
-            system_prompt_template=config.system_prompt or preset.system_prompt,
-            max_context_tokens=limit
-            or preset.max_context_tokens
-            or (config.max_tokens * factor if factor else None),
-            include_sources=config.include_sources,
-            chunk_separator=preset.chunk_separator,
-            format=preset.context_format,
-            model=preset.counting_model,
-            max_context_chars=None if limit else preset.context_chars,
-            exchanges=last_exchanges(config.history) if in_context else (),
-            user_template=None if config.system_prompt else preset.user_template,
-        )
-
     def fail(self, error: VectorForgeError) -> ErrorEvent:
         """Note an error and return the last event of the failed query."""
         self.outcome, self.error, self.finish_reason = "error", error, "error"
         return ErrorEvent(error=error, stage=self.stage, partial_answer=self.answer)
+
+    def adopt(
+        self,
+        answer: str,
+        response: LLMResponse | None = None,
+        citations: Sequence[Citation] = (),
+        usage: UsageEvent = UsageEvent(0, 0, 0),  # noqa: B008 - immutable
+        *,
+        invalid_citations: int = 0,
+        finish_reason: str = "stop",
+        quality: AnswerQuality | None = None,
+        structured: StructuredAnswer | None = None,
+    ) -> Iterator[QueryEvent]:
+        """Make a complete answer, which costs nothing, the run's; return the events of a generated one."""
+        if response is not None:
+            self.note_first_token()
+        self.answer, self.response, self.finish_reason = answer, response, finish_reason
+        self.citations, self.invalid_citations = list(citations), invalid_citations
+        self.quality, self.structured, self.cost_usd = quality, structured, 0.0
+        return _events_of(answer, citations, usage)
 
     @property
     def used(self) -> list[RetrievedChunk]:
@@ -208,13 +198,14 @@ class QueryRun:
             "degraded": tuple(self.degraded),
             "variant": self.config.variant,
             "conversation_id": self.config.conversation_id,
-            "cost_usd": self.use.cost_usd,
+            "cost_usd": self.cost_usd,
         }
 
     def result(self) -> QueryResult:
         """Return the result of a successful query."""
-        if self.structured is None and self.preset.response_schema is not None:
-            self.structured = quoted_answer(self.used, self.citations)
+        structured = self.structured
+        if structured is None and self.preset.response_schema is not None:
+            structured = quoted_answer(self.used, self.citations)
         return QueryResult(
             **self._summary(),
             query=self.query,
@@ -235,13 +226,13 @@ class QueryRun:
             first_token_latency_ms=self.timings.first_token_ms,
             rewritten_query=self.rewritten_query,
             quality=self.quality,
-            structured=self.structured,
+            structured=structured,
         )
 
     def start_record(self) -> QueryLog:
         """Return the record of a query that has begun; ``log_record`` replaces it."""
         return QueryLog(
-            **{**self._summary(), "outcome": "started", "used_chunk_ids": []},
+            **self._summary() | {"outcome": "started", "used_chunk_ids": []},
             id=self.request_id,
             query_text=self.search_text or self.query,
             retrieved_chunk_ids=[],
@@ -267,23 +258,20 @@ class QueryRun:
             completion_tokens=response.completion_tokens if response else 0,
             error_code=self.error.code if self.error else None,
             error_stage=self.stage if self.error else None,
-            quality=self.quality.as_dict() if self.quality else None,
+            quality=asdict(self.quality) if self.quality else None,
         )
 
     def note_cost(self, usage: UsageEvent) -> None:
-        """Add the tokens and the cost of an answer; the cost is None if the model has no known price."""
-        if self.provider is None:
+        """Add the tokens and set the cost of an answer; None if the model has no known price."""
+        if self.provider is None or self.is_extractive:
+            self.cost_usd = 0.0
             return
-        if ProviderCapability.EXTRACTIVE not in self.provider.capabilities:
-            self.use.tokens += usage.prompt_tokens + usage.completion_tokens
-        provider = self.provider.provider_name()
-        answering = self.response.model if self.response else None
-        for model in filter(None, (answering, self.model)):
-            self.use.cost_usd = self.prices.estimate_cost(
-                provider, model, usage.prompt_tokens, usage.completion_tokens
-            )
-            if self.use.cost_usd is not None:
-                return
+        prompt, completion = usage.prompt_tokens, usage.completion_tokens
+        self.used_tokens += prompt + completion
+        models = filter(None, (self.response.model if self.response else None, self.model))
+        name = self.provider.provider_name()
+        costs = (self.prices.estimate_cost(name, model, prompt, completion) for model in models)
+        self.cost_usd = next((cost for cost in costs if cost is not None), None)
 
     def note_first_token(self) -> None:
         """Set the time of the first token; later calls do nothing."""
@@ -291,9 +279,20 @@ class QueryRun:
             self.timings.first_token_ms = (time.perf_counter() - self.started) * 1000
 
     def _total_ms(self) -> float:
+        times, elapsed = self.timings, (time.perf_counter() - self.started) * 1000
         if self.outcome == "empty" and self.response is None:
-            return self.timings.retrieval_ms  # A-105: without chunks the search is all there is
+            return times.retrieval_ms  # A-105: without chunks the search is all there is
         # At least the sum of its parts, which are measured at moments of their own.
-        times = self.timings
-        elapsed = (time.perf_counter() - self.started) * 1000
         return max(elapsed, times.retrieval_ms + times.context_ms + times.generation_ms)
+
+
+def _events_of(answer: str, citations: Sequence[Citation], usage: UsageEvent) -> Iterator[QueryEvent]:
+    done = 0
+    for citation in citations:
+        if citation.end > done:
+            yield TokenEvent(answer[done : citation.end])
+            done = citation.end
+        yield CitationEvent(citation)
+    if done < len(answer):
+        yield TokenEvent(answer[done:])
+    yield usage

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from vectorforge.deadline import off_event_loop
 from vectorforge.embedding.cache import FRESH_VECTORS
 from vectorforge.errors import DeadlineExceededError, InvalidInputError, VectorForgeError
 from vectorforge.llm.registry import LLMProviderRegistry
@@ -23,7 +24,6 @@ from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.types import QueryEvent, SourcesEvent
 from vectorforge.retriever.base import BaseRetriever, QueryPreprocessor, RetrievalRequest
 from vectorforge.telemetry import MetricsCollector, Tracer
-from vectorforge.threads import off_event_loop
 
 logger = logging.getLogger(__name__)
 
@@ -63,11 +63,8 @@ class QuerySteps:
         if self.lookup is None:
             run.collection_id = _collection_id(run.choice.names[0])
             return
-        try:
-            async with asyncio.timeout(self.timeout_s):
-                await self.lookup.look_up(run)
-        except TimeoutError as exc:
-            raise DeadlineExceededError from exc
+        async with _in_time(self.timeout_s):
+            await self.lookup.look_up(run)
 
     async def events(self, run: QueryRun) -> AsyncGenerator[QueryEvent, None]:
         """Run the steps after step 0.
@@ -117,11 +114,10 @@ class QuerySteps:
     async def _preprocess(self, run: QueryRun, *, rewriting: bool = True) -> None:
         if run.request_error is not None:
             raise run.request_error
-        try:
-            async with asyncio.timeout_at(run.loop_deadline()):
-                await self.memory.recall(run, rewriting=rewriting)
-        except TimeoutError as exc:
-            raise DeadlineExceededError from exc
+        if not run.config.history and run.config.conversation_id is None:
+            return
+        async with _in_time(run.deadline.remaining_s()):
+            await self.memory.recall(run, rewriting=rewriting)
 
     async def _search(self, run: QueryRun) -> AsyncGenerator[QueryEvent, None]:
         """Find chunks or a cached answer; the query's start is logged before the event is yielded."""
@@ -140,7 +136,8 @@ class QuerySteps:
         await self._find_chunks(run)
 
     async def _look_up_answer(self, run: QueryRun) -> None:
-        run.cache.hit = self.answer_cache is not None and await self.answer_cache.look_up(run)
+        if self.answer_cache is not None and run.is_cacheable:
+            run.cache.hit = await self.answer_cache.look_up(run)
 
     async def _find_chunks(self, run: QueryRun) -> None:
         """Search, unless the answer is cached."""
@@ -167,13 +164,12 @@ class QuerySteps:
             search_mode=config.search_mode,
             allow_lexical_fallback=self.ladder.enabled,
             lookup=run.lookup,
+            distinct=True,
         )
         fresh = FRESH_VECTORS.set(not config.use_cache)
         try:
-            async with asyncio.timeout_at(run.loop_deadline()):
+            async with _in_time(run.deadline.remaining_s()):
                 run.retrieved = await self.retriever.find(request)
-        except TimeoutError as exc:
-            raise DeadlineExceededError from exc
         finally:
             FRESH_VECTORS.reset(fresh)  # for what its task does next
         run.timings.retrieval_ms = _ms_since(started)
@@ -181,7 +177,7 @@ class QuerySteps:
     def _build_context(self, run: QueryRun) -> ContextPayload:
         started = time.perf_counter()
         payload = run.payload = self.context_builder.build(
-            run.search_text, run.retrieved, run.context_config()
+            run.search_text, run.retrieved, run.preset.context_config(run.config, run.context_limit)
         )
         elapsed_ms = _ms_since(started)
         run.timings.context_ms += elapsed_ms
@@ -190,6 +186,16 @@ class QuerySteps:
         self.metrics.observe("context.chunks_included", payload.chunks_used)
         self.metrics.increment("context.chunks_truncated", payload.chunks_truncated)
         return payload
+
+
+@asynccontextmanager
+async def _in_time(limit_s: float) -> AsyncGenerator[None, None]:
+    """Raise ``DeadlineExceededError`` if the block takes longer."""
+    try:
+        async with asyncio.timeout(limit_s if limit_s < float("inf") else None):
+            yield
+    except TimeoutError as exc:
+        raise DeadlineExceededError from exc
 
 
 @asynccontextmanager

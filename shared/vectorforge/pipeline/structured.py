@@ -3,13 +3,13 @@
 import json
 import logging
 import re
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from enum import Enum, auto
 from typing import Any, Literal, TypeAlias
 from urllib.parse import urldefrag
 
-from vectorforge.llm.types import ProviderCapability
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.types import StructuredAnswer
 from vectorforge.types import RetrievedChunk
@@ -217,18 +217,17 @@ Confidence: TypeAlias = Literal["high", "medium", "low"]
 _CONFIDENCES: Mapping[Any, Confidence] = {"high": "high", "medium": "medium", "low": "low"}
 
 
-async def read_answer(run: QueryRun, texts: AsyncGenerator[str, None]) -> AsyncGenerator[str, None]:
+async def read_answer(
+    run: QueryRun, texts: AsyncGenerator[str, None], clean: Callable[[str], str]
+) -> AsyncGenerator[str, None]:
     """Yield the answer's text from a model's JSON; set ``run.structured``.
 
     Args:
         run: Its preset has a response schema.
         texts: Output of the model; closed with this generator.
+        clean: Removes from the examples what is removed from the answer.
     """
     async with aclosing(texts):
-        if _quotes(run):
-            async for text in texts:
-                yield text
-            return
         reader = AnswerReader()
         run.structured = StructuredAnswer()  # if the answer breaks off
         async for text in texts:
@@ -236,33 +235,31 @@ async def read_answer(run: QueryRun, texts: AsyncGenerator[str, None]) -> AsyncG
                 yield readable
         if readable := reader.finish():
             yield readable
-        run.structured = structured_answer(reader.object(), run.used)
+        structured = structured_answer(reader.object(), run.used)
+        run.structured = replace(structured, examples=tuple(map(clean, structured.examples)))
 
 
-def structured_answer(said: Mapping[str, Any] | None, used: Sequence[RetrievedChunk]) -> StructuredAnswer:
+def structured_answer(
+    properties: Mapping[str, Any] | None, used: Sequence[RetrievedChunk]
+) -> StructuredAnswer:
     """Return the valid further properties of a model's answer.
 
     Args:
-        said: JSON object of the model; missing properties get defaults; None: all do.
+        properties: JSON object of the model; missing ones get defaults; None: all do.
         used: Chunks in the prompt: other sources are dropped.
     """
-    if said is None:
+    if properties is None:
         logger.error("The model's answer is not a JSON object; it is treated as text.")
         return StructuredAnswer()
-    named = list(_texts(said.get("sources"), "url"))
+    named = list(_texts(properties.get("sources"), "url"))
     known = _known_sources(used)
     found = [known.get(_normalised(url)) for url in named]
     return StructuredAnswer(
-        examples=tuple(_texts(said.get("examples"), "code")),
+        examples=tuple(_texts(properties.get("examples"), "code")),
         source_urls=tuple(dict.fromkeys(url for url in found if url is not None)),
         dropped_source_urls=found.count(None),
-        confidence=_confidence(said.get("confidence")),
+        confidence=_confidence(properties.get("confidence")),
     )
-
-
-def _quotes(run: QueryRun) -> bool:
-    """Return True for an extractive provider, which ignores the prompt and its schema."""
-    return run.provider is not None and ProviderCapability.EXTRACTIVE in run.provider.capabilities
 
 
 def _known_sources(used: Sequence[RetrievedChunk]) -> dict[str, str]:
@@ -285,5 +282,5 @@ def _texts(value: Any, key: str) -> Iterator[str]:
             yield json.dumps(text, ensure_ascii=False)
 
 
-def _confidence(said: Any) -> Confidence:
-    return _CONFIDENCES.get(said.strip().lower() if isinstance(said, str) else None, "low")
+def _confidence(value: Any) -> Confidence:
+    return _CONFIDENCES.get(value.strip().lower() if isinstance(value, str) else None, "low")

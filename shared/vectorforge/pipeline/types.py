@@ -5,14 +5,14 @@ fallback, then ``TokenEvent`` and ``CitationEvent`` mixed, ``UsageEvent``, and l
 ``ErrorEvent``.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 from uuid import UUID
 
 from vectorforge.errors import VectorForgeError
 from vectorforge.llm.types import LLMResponse
-from vectorforge.types import RetrievedChunk, Scan, SearchMode
+from vectorforge.types import Location, RetrievedChunk, Scan, SearchMode, location_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class QueryConfig:
     top_k: int = 10
     """Chunks to retrieve, 1 to ``QuerySettings.max_top_k``."""
     min_score: float | None = 0.0
-    """Lowest score that is kept: 0.0 drops negative cosine scores; None keeps all."""
+    """Lowest score returned: 0.0 drops negative cosine scores; None returns all."""
     filters: Mapping[str, Any] | None = None
     llm_provider: str | None = None
     llm_model: str | None = None
@@ -120,11 +120,18 @@ class SourceCitation:
     text: str
     relevance: float | None = None
     """Rank value of a hybrid or lexical search, or of a reranker; None: ranked by score."""
+    locations: Sequence[Location] = ()
+    """Pages with rectangles, slides, cells or heading in the original file, in order."""
 
     @property
     def source_url(self) -> str | None:
         """Source if it is a web address, else None."""
         return self.document_source if self.document_source.startswith(("http://", "https://")) else None
+
+    @property
+    def location_text(self) -> str:
+        """Locations as short text, such as "pp. 3–4"; empty if there are none but headings."""
+        return location_text(self.locations)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +146,24 @@ class Citation:
     chunk_id: UUID
     document_id: UUID
     verdict: CitationVerdict = "unchecked"
+    start_offset: int = 0
+    """Offset in the document's text of the sentence that the answer rests on; of the chunk if unclear."""
+    end_offset: int = 0
+    locations: Sequence[Location] = ()
+    """Those of the chunk that the cited text covers."""
+
+    @property
+    def location_text(self) -> str:
+        """Locations as short text, such as "p. 4"; empty if there are none but headings."""
+        return location_text(self.locations)
+
+
+def cited_locations(
+    number: int, locations: Sequence[Location], citations: Iterable[Any]
+) -> Sequence[Location]:
+    """Return the locations of the citations of source ``number``; all of the source if none cites it."""
+    cited = [citation.locations for citation in citations if citation.source_number == number]
+    return [location for found in cited for location in found] if cited else locations
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,10 +178,6 @@ class AnswerQuality:
     unsupported_citations: int = 0
     low: bool = False
     """True if it is counted and logged as a poor answer."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the fields for the query log."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,14 +83,14 @@ class VariantCatalogue:
             ) from None
 
     def choose(
-        self, name: str | None, *, tenant_id: str, conversation_id: UUID | None = None
+        self, name: str | None, conversation_id: UUID | None = None, *, tenant_id: str
     ) -> Variant | None:
         """Return the variant of a request: the one it names, else that of the split, else None.
 
         Args:
             name: Variant of the request; None for the split.
-            tenant_id: Has the same variant each time, unless the split is by conversation and there is one.
             conversation_id: Stored conversation of the request.
+            tenant_id: Has the same variant each time, unless the split is by conversation and there is one.
 
         Raises:
             InvalidInputError: The request names an unknown variant.

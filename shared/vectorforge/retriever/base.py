@@ -91,12 +91,12 @@ class CollectionChoice:
 
     names: tuple[str, ...]
     """Names or ids; the first that exists is used, and an id wins over a name."""
-    missing: NotFoundError | None = None
-    """Error if none exists; None for a default one."""
+    missing: Callable[[], NotFoundError] | None = None
+    """Makes the error if none exists; None for a default one."""
     check: Callable[[Collection], object] | None = None
     """Raises an error if the collection does not suit the query."""
     known_id: UUID | None = None
-    """Id of a collection that the caller has found before: a query goes on if it cannot be read again."""
+    """Id of a collection that the caller has read before: a query continues if it cannot be read again."""
 
     @classmethod
     def of(cls, collection: "QueriedCollection") -> "CollectionChoice":
@@ -108,7 +108,7 @@ class CollectionChoice:
 
     def not_found(self) -> NotFoundError:
         """Return the error of a choice without an existing collection."""
-        return self.missing or NotFoundError(f"Collection {self.names[0]} not found")
+        return self.missing() if self.missing else NotFoundError(f"Collection {self.names[0]} not found")
 
 
 QueriedCollection: TypeAlias = UUID | str | Collection | CollectionChoice
@@ -142,14 +142,16 @@ class RetrievalRequest:
     allow_lexical_fallback: bool = False
     lookup: QueryLookup | None = None
     """Result of a look-up by the caller, who then stores ``RetrievedChunks.new_vector``; None: no look-up."""
+    distinct: bool = False
+    """Leave out chunks that repeat a better one; see ``choice.search_chosen``."""
 
 
 class RetrievedChunks(NearestChunks):
     """Chunks found by a search, best first, with the search's statistics.
 
     Args:
-        found: Chunks nearest to the query.
-        min_score: Lowest score that is kept; None keeps all.
+        chunks: Chunks nearest to the query.
+        min_score: Lowest score of a returned chunk; None for any.
 
     Attributes:
         below_min_score: Number of chunks dropped for their score.
@@ -158,11 +160,12 @@ class RetrievedChunks(NearestChunks):
         new_vector: Collection, query and vector to store, if the caller has made the look-up; else None.
     """
 
-    def __init__(self, found: Iterable[RetrievedChunk] = (), min_score: float | None = None) -> None:
-        found = found if isinstance(found, NearestChunks) else NearestChunks(found)
-        kept = [chunk for chunk in found if min_score is None or chunk.score >= min_score]
-        super().__init__(kept, found.matched, matched_is_at_least=found.matched_is_at_least, scan=found.scan)
-        self.below_min_score = len(found) - len(kept)
+    def __init__(self, chunks: Iterable[RetrievedChunk] = (), min_score: float | None = None) -> None:
+        chunks = chunks if isinstance(chunks, NearestChunks) else NearestChunks(chunks)
+        passing = [chunk for chunk in chunks if min_score is None or chunk.score >= min_score]
+        at_least = chunks.matched_is_at_least
+        super().__init__(passing, chunks.matched, matched_is_at_least=at_least, scan=chunks.scan)
+        self.below_min_score = len(chunks) - len(passing)
         self.search_mode: SearchMode | None = None
         self.vectors_error: VectorForgeError | None = None
         self.new_vector: tuple[Collection, str, Vector] | None = None
@@ -201,8 +204,8 @@ class BaseRetriever(ABC):
             collection_id: Collection to search.
             top_k: Largest number of chunks, at least 1.
             filters: Metadata filter, see ``vectorstore.filters``; None for none.
-            min_score: Lowest score that is kept; None keeps all. Ignored by a lexical search, whose scores
-                are not similarities of vectors.
+            min_score: Lowest score of a returned chunk; None for any. Ignored by a lexical search, whose
+                scores are not similarities of vectors.
             embedding_provider: Embeds the query in place of the collection's provider.
             profile_id: Restricts the search to this profile; a filter can only narrow it further.
             deadline: Time by which the result is needed.

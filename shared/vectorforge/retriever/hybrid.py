@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 from uuid import UUID
 
 from vectorforge.deadline import Deadline
@@ -29,14 +29,13 @@ from vectorforge.retriever.base import (
     RetrievedChunks,
     with_current_model,
 )
-from vectorforge.retriever.rerank import search_capped
+from vectorforge.retriever.choice import search_chosen
 from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, measure
 from vectorforge.types import Collection, DistanceMetric, RetrievedChunk, SearchMode, Vector
-from vectorforge.vectorstore.base import NearestChunks, VectorStore
+from vectorforge.vectorstore.base import VectorStore
 
 logger = logging.getLogger(__name__)
 
-_NO_STORE = nullcontext()
 _STORE_TIMEOUT_S = 1.0
 _NOT_REPLACEABLE = (EmbeddingAuthenticationError, EmbeddingInputError)
 """Errors to repair: a lexical fallback would hide them."""
@@ -57,7 +56,7 @@ class QueryVectors(Protocol):
         """Return the collection and the query's vector in its space, each None if missing."""
         ...
 
-    async def keep(self, collection: Collection, query: str, vector: Vector) -> None:
+    async def store(self, collection: Collection, query: str, vector: Vector) -> None:
         """Store the vector that the collection's own model made of the query."""
         ...
 
@@ -75,7 +74,7 @@ class HybridRetriever(BaseRetriever):
         metrics: Collector of ``retriever.*``.
         max_top_k: Largest ``top_k`` accepted.
         query_vectors: Vector cache of the same tenant; None: every process embeds for itself.
-        per_document: Largest number of chunks of one document while others match, see ``search_capped``;
+        per_document: Largest number of chunks of one document while others match, see ``search_chosen``;
             0: no cap. A search within a profile has no cap.
         retriever_type: Tag of the metrics.
     """
@@ -129,10 +128,10 @@ class HybridRetriever(BaseRetriever):
         elif vector is None:
             fresh, error = await self._embed_or_fall_back(request, collection, mode)
             vector = fresh
-        stores = fresh is not None and self._stores_vectors(collection, request)
-        async with self._storing(collection, request.query, fresh if stores and not by_lookup else None):
+        new_vector = fresh if fresh is not None and self._stores_vectors(collection, request) else None
+        async with self._storing(collection, request.query, None if by_lookup else new_vector):
             nearest = partial(
-                self._nearest,
+                self._vector_store.search,
                 query_vector=vector,
                 query_text=None if mode is SearchMode.DENSE else request.query,
                 dense_weight=collection.dense_weight,
@@ -142,36 +141,35 @@ class HybridRetriever(BaseRetriever):
                 profile_id=request.profile_id,
                 space=collection.space or None,
             )
-            if self._per_document and request.profile_id is None:
-                found = await search_capped(nearest, request.top_k, self._per_document)
-            else:
-                found = await nearest(request.top_k)
-        if error is not None and not found:
+            chunks = await search_chosen(
+                lambda top_k: nearest(top_k=top_k),
+                request.top_k,
+                per_document=self._per_document if request.profile_id is None else 0,
+                distinct=request.distinct,
+            )
+        if error is not None and not chunks:
             raise error  # without chunks the caller has other fallbacks
         if vector is None and request.min_score:
             logger.debug("min_score does not apply to a lexical search")
-        results = RetrievedChunks(found, None if vector is None else request.min_score)
+        results = RetrievedChunks(chunks, None if vector is None else request.min_score)
         results.search_mode = SearchMode.LEXICAL if vector is None else mode
         results.vectors_error = error
-        if stores and by_lookup and fresh is not None:
-            results.new_vector = (collection, request.query, fresh)
-        self._report(results, found, request.min_score)
+        if by_lookup and new_vector is not None:
+            results.new_vector = (collection, request.query, new_vector)
+        self._report(results, chunks, request.min_score)
         # exact text: A-019
         logger.info(
             f"Retrieved {len(results)} chunks for query (top_k={request.top_k}, metric={metric.value})"
         )
         return results
 
-    async def _nearest(self, top_k: int, **search: Any) -> NearestChunks:
-        return await self._vector_store.search(top_k=top_k, **search)
-
     def _report(
-        self, results: RetrievedChunks, found: Sequence[RetrievedChunk], min_score: float | None
+        self, results: RetrievedChunks, chunks: Sequence[RetrievedChunk], min_score: float | None
     ) -> None:
         if results.below_min_score:
-            kept = {chunk.chunk.id for chunk in results}
-            for chunk in found:
-                if chunk.chunk.id not in kept:
+            returned = {chunk.chunk.id for chunk in results}
+            for chunk in chunks:
+                if chunk.chunk.id not in returned:
                     # exact text: D-018
                     logger.debug(f"Filtered out low-similarity chunk: {chunk.score:.3f} < {min_score}")
         self.metrics.observe("retriever.results_returned", len(results), self._tags)
@@ -209,7 +207,9 @@ class HybridRetriever(BaseRetriever):
         """Return the query's new vector, or the error because of which a lexical search replaces it."""
         replaceable = request.allow_lexical_fallback and mode is SearchMode.HYBRID
         # so that a hanging provider leaves time for the lexical search and an answer
-        deadline = _half(request.deadline) if replaceable else request.deadline
+        deadline = request.deadline
+        if replaceable and deadline is not None:
+            deadline = Deadline.after(deadline.remaining_s() / 2)
         try:
             return await self._embed_query(request, collection, deadline), None
         except (EmbeddingError, ConfigurationError) as exc:
@@ -249,7 +249,7 @@ class HybridRetriever(BaseRetriever):
         self, collection: Collection, query: str, vector: Vector | None
     ) -> AbstractAsyncContextManager[None]:
         if vector is None or self._query_vectors is None:
-            return _NO_STORE
+            return nullcontext()
         return _store_in_background(self._query_vectors, collection, query, vector)
 
 
@@ -265,10 +265,6 @@ def _mode(collection: Collection, requested: SearchMode | None) -> SearchMode:
     return mode
 
 
-def _half(deadline: Deadline | None) -> Deadline | None:
-    return None if deadline is None else Deadline.after(deadline.remaining_s() / 2)
-
-
 @asynccontextmanager
 async def _store_in_background(
     vectors: QueryVectors, collection: Collection, query: str, vector: Vector
@@ -278,7 +274,7 @@ async def _store_in_background(
     async def store() -> None:
         try:
             async with asyncio.timeout(_STORE_TIMEOUT_S):
-                await vectors.keep(collection, query, vector)
+                await vectors.store(collection, query, vector)
         except (VectorForgeError, TimeoutError) as exc:
             logger.warning("The query's vector was not stored: %s", type(exc).__name__)
 

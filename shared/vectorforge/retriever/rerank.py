@@ -1,11 +1,10 @@
-"""Ranking after the search: a cap of chunks per document, and reranking by a cross-encoder model."""
+"""Reranking of a search's chunks by a cross-encoder model."""
 
 import asyncio
 import json
 import logging
 import math
-from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
@@ -13,62 +12,10 @@ from vectorforge.deadline import Deadline
 from vectorforge.errors import DeadlineExceededError, RetrievalError, VectorForgeError
 from vectorforge.retriever.base import BaseRetriever, RetrievalRequest, RetrievedChunks
 from vectorforge.types import RetrievedChunk
-from vectorforge.vectorstore.base import NearestChunks
-from vectorforge.vectorstore.validation import MAX_TOP_K
 from vectorforge.vendors.credentials import Credentials
 
 if TYPE_CHECKING:
     import httpx2
-
-
-_WIDER = 10
-"""Factor by which the search is widened if a document exceeds the cap."""
-
-
-async def search_capped(
-    search: Callable[[int], Awaitable[NearestChunks]], top_k: int, per_document: int
-) -> NearestChunks:
-    """Return the best chunks, at most ``per_document`` of each document while others match.
-
-    If no document exceeds the cap, it is one search; else the search is widened, up to ``MAX_TOP_K``. Chunks
-    beyond the cap fill the rest: the result is never shorter than without a cap.
-
-    Args:
-        search: Returns so many chunks, or all matching ones.
-        top_k: Number of chunks.
-        per_document: At least 1.
-
-    Returns:
-        The chunks in the order of ``search``.
-    """
-    looked_at = top_k
-    while True:
-        found = await search(looked_at)
-        within = _within_cap(found, per_document)
-        if len(within) >= top_k or len(found) < looked_at or looked_at >= MAX_TOP_K:
-            break
-        looked_at = min(looked_at * _WIDER, MAX_TOP_K)
-    chosen = within[:top_k]
-    if len(chosen) < top_k:
-        taken = set(chosen)
-        chosen += [place for place in range(len(found)) if place not in taken][: top_k - len(chosen)]
-    return NearestChunks(
-        [found[place] for place in sorted(chosen)],
-        found.matched,
-        matched_is_at_least=found.matched_is_at_least,
-        scan=found.scan,
-    )
-
-
-def _within_cap(found: list[RetrievedChunk], per_document: int) -> list[int]:
-    """Return the places of the chunks within the cap of their document."""
-    seen: Counter[object] = Counter()
-    places = []
-    for place, chunk in enumerate(found):
-        seen[chunk.chunk.document_id] += 1
-        if seen[chunk.chunk.document_id] <= per_document:
-            places.append(place)
-    return places
 
 
 logger = logging.getLogger(__name__)
@@ -203,16 +150,16 @@ class RerankingRetriever(BaseRetriever):
         """Search and rerank; ``relevance`` is the reranker's score."""
         top_k = request.top_k
         wanted = max(top_k, min(self._candidates, self._max_top_k)) if top_k >= 1 else top_k
-        found = await self._retriever.find(replace(request, top_k=wanted))
-        found[:] = (await self._reranked(request.query, found, request.deadline))[:top_k]
-        return found
+        chunks = await self._retriever.find(replace(request, top_k=wanted))
+        chunks[:] = (await self._reranked(request.query, chunks, request.deadline))[:top_k]
+        return chunks
 
     async def _reranked(
-        self, query: str, found: Sequence[RetrievedChunk], deadline: Deadline | None
+        self, query: str, chunks: Sequence[RetrievedChunk], deadline: Deadline | None
     ) -> Sequence[RetrievedChunk]:
-        if len(found) < 2:
-            return found
-        texts = [_text_of(chunk) for chunk in found]
+        if len(chunks) < 2:
+            return chunks
+        texts = [_text_of(chunk) for chunk in chunks]
         try:
             timeout_s = self._timeout_s if deadline is None else deadline.clamp(self._timeout_s)
             scores = await self._reranker.scores(query, texts, timeout_s)
@@ -220,14 +167,14 @@ class RerankingRetriever(BaseRetriever):
             raise
         except (VectorForgeError, TimeoutError) as exc:
             logger.warning("The chunks were not reranked: %s", _reason(exc))
-            return found
+            return chunks
         except ExceptionGroup as group:
             _, others = group.split((VectorForgeError, TimeoutError))
             if others is not None:
                 raise others from None
             logger.warning("The chunks were not reranked: %s", _reason(group.exceptions[0]))
-            return found
-        scored = [replace(chunk, relevance=score) for chunk, score in zip(found, scores, strict=True)]
+            return chunks
+        scored = [replace(chunk, relevance=score) for chunk, score in zip(chunks, scores, strict=True)]
         return sorted(scored, key=lambda chunk: -(chunk.relevance or 0.0))  # stable: equal ones stay
 
 

@@ -21,18 +21,18 @@ to ASGI scopes.
 Details: ``docs/design/streaming-on-lambda.md``. This package imports nothing else of the library.
 """
 
-from vectorforge.runtime.event_loop import event_loop, run_in_loop
-from vectorforge.runtime.handler import StreamedResponse, StreamingHandler
-from vectorforge.runtime.http_event import mounted
-from vectorforge.runtime.invocation import (
+from vectorforge.runtime.errors import (
     DeadlineExceededError,
     LifespanError,
     ProtocolError,
     StreamingRuntimeError,
     StreamingUnavailableError,
     UnsupportedEventError,
-    can_stream,
 )
+from vectorforge.runtime.event_loop import event_loop, run_in_loop
+from vectorforge.runtime.handler import StreamedResponse, StreamingHandler
+from vectorforge.runtime.http_event import mounted
+from vectorforge.runtime.response_stream import can_stream
 
 __all__ = [
     "DeadlineExceededError",

@@ -5,15 +5,13 @@ between invocations needs one loop. It is created on first use: a runtime that f
 
 An async generator that is dropped half-way is closed by a task of the event loop. On Lambda the loop stands
 still between invocations, so a generator's ``finally`` (a log row, a released connection) would wait for the
-next
-one: generators of an invocation are closed before the next.
+next one: generators of an invocation are closed before the next.
 
 Shutdown: Lambda sends SIGTERM to the runtime of a function with extensions, and SIGKILL 300 ms later if one
 is external, 500 ms later if all are internal. The 2 s of its shutdown phase belong to the extensions. Without
 extensions there is no SIGTERM.
 
 https://docs.aws.amazon.com/lambda/latest/dg/lambda-runtime-environment.html#runtimes-lifecycle-shutdown
-
 """
 
 import asyncio
@@ -22,6 +20,8 @@ import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any, TypeVar
+
+_logger = logging.getLogger(__name__)
 
 _USED_S = 0.25  # of 0.3: waits end late on a busy CPU
 _ends_at: float | None = None
@@ -36,9 +36,6 @@ def begin_shutdown() -> None:
 def shutdown_remaining_s() -> float:
     """Return the seconds left, at least 0; all of them if no SIGTERM came."""
     return _USED_S if _ends_at is None else max(_ends_at - time.monotonic(), 0.0)
-
-
-_logger = logging.getLogger(__name__)
 
 
 class GeneratorFinaliser:
@@ -84,7 +81,7 @@ _before_close: list[Callable[[], None]] = []
 
 
 def event_loop() -> asyncio.AbstractEventLoop:
-    """The loop of this process; made, and set as the current one, by the first call."""
+    """Return the loop of this process; the first call creates it and sets it as the current one."""
     global _loop
     if _loop is None or _loop.is_closed():
         _loop = asyncio.new_event_loop()

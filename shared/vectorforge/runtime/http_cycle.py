@@ -5,16 +5,14 @@ import logging
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 
-from vectorforge.runtime.event_loop import GeneratorFinaliser, shutdown_remaining_s
-from vectorforge.runtime.http_event import HttpRequest
-from vectorforge.runtime.invocation import (
-    AsgiApp,
+from vectorforge.runtime.errors import (
     DeadlineExceededError,
-    Message,
     ProcessExitError,
     ProtocolError,
     ResponseLostError,
 )
+from vectorforge.runtime.event_loop import GeneratorFinaliser, shutdown_remaining_s
+from vectorforge.runtime.http_event import AsgiApp, HttpRequest, Message
 from vectorforge.runtime.response_stream import ResponseStream, prelude
 
 _logger = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ https://asgi.readthedocs.io/en/latest/specs/www.html#http-connection-scope
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -15,7 +15,13 @@ from urllib.parse import unquote, urlsplit
 from mangum.handlers import APIGateway, HTTPGateway
 from mangum.types import LambdaConfig
 
-from vectorforge.runtime.invocation import AsgiApp, Receive, Scope, Send, UnsupportedEventError
+from vectorforge.runtime.errors import UnsupportedEventError
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _NO_STAGE = "$default"
 

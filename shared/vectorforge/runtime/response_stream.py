@@ -15,9 +15,10 @@ import json
 import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
-from vectorforge.runtime.invocation import ProtocolError, ResponseLostError, StreamingInvocation
+from vectorforge.runtime.errors import ProtocolError, ResponseLostError
 
 CONTENT_TYPE = "application/vnd.awslambda.http-integration-response"
 DELIMITER = b"\0" * 8
@@ -93,6 +94,46 @@ def _text(value: bytes) -> str:
         return value.decode()
     except UnicodeDecodeError:
         return value.decode("latin-1")
+
+
+@dataclass
+class StreamingInvocation:
+    """Invocation whose response may be streamed."""
+
+    runtime_api: str
+    """``host:port`` of the Runtime API."""
+    request_id: str
+    invocation_id: str | None
+    """Sent with the response, so that a late one is not attributed to another invocation."""
+    answered: bool = False
+    """True from the first byte of a response: nothing else may be posted."""
+
+
+class StreamingClient(Protocol):
+    """Runtime API client that supports a streamed response."""
+
+    @property
+    def invocation(self) -> StreamingInvocation | None:
+        """Invocation returned by the last ``/next``; None before the first."""
+
+
+_client: StreamingClient | None = None
+
+
+def use_client(client: StreamingClient) -> None:
+    """Set the client of this process."""
+    global _client
+    _client = client
+
+
+def can_stream() -> bool:
+    """Return True if the Runtime API client of this process can stream."""
+    return _client is not None
+
+
+def current_invocation() -> StreamingInvocation | None:
+    """Return the current invocation, or None if there is none that can be streamed."""
+    return None if _client is None else _client.invocation
 
 
 PIECE_BYTES = 64 * 1024

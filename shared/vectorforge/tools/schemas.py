@@ -123,12 +123,6 @@ def anthropic_tools() -> list[dict[str, Any]]:
 def bedrock_tools() -> list[dict[str, Any]]:
     """Return both tools for ``toolConfig.tools`` of Amazon Bedrock's Converse."""
     return [
-        {
-            "toolSpec": {
-                "name": name,
-                "description": _DESCRIPTIONS[name],
-                "inputSchema": {"json": parameters},
-            }
-        }
+        {"toolSpec": {"name": name, "description": _DESCRIPTIONS[name], "inputSchema": {"json": parameters}}}
         for name, parameters in PARAMETERS.items()
     ]

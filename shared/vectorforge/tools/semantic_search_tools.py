@@ -1,8 +1,18 @@
-"""The two search tools of an agent, on one profile."""
+"""The two search tools of an agent on one profile, and the execution of a model's calls of them."""
 
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from vectorforge.errors import InvalidInputError
 from vectorforge.pipeline.presets import PROFILE_CONTEXT_CHARS
 from vectorforge.pipeline.profile import RAGRetrievalPipeline, RetrievedChunk
+from vectorforge.tools.schemas import ARGUMENTS, ContextArguments, SearchArguments
 from vectorforge.types import SearchMode
+
+NOTHING_FOUND = "The profile says nothing about this."
 
 
 async def semantic_search(
@@ -51,5 +61,73 @@ async def semantic_search_with_context(
     Raises:
         VectorForgeError: As ``RAGRetrievalPipeline.retrieve``.
     """
-    found = await semantic_search(query, profile_id, retrieval_pipeline, top_k, search_mode=search_mode)
-    return await retrieval_pipeline.format_context(found, max_length)
+    chunks = await semantic_search(query, profile_id, retrieval_pipeline, top_k, search_mode=search_mode)
+    return await retrieval_pipeline.format_context(chunks, max_length)
+
+
+class ProfileToolbox:
+    """Runs a model's tool calls on one profile; no argument of a call can select another."""
+
+    def __init__(self, retrieval_pipeline: RAGRetrievalPipeline, profile_id: int) -> None:
+        self._pipeline = retrieval_pipeline
+        self._profile_id = profile_id
+
+    async def call(self, name: str, arguments: str | Mapping[str, Any]) -> str:
+        """Run a tool.
+
+        Args:
+            name: Name of the tool.
+            arguments: A JSON text, as OpenAI sends it, or an object, as Anthropic does.
+
+        Returns:
+            The tool's result for the model: JSON, or the context.
+
+        Raises:
+            InvalidInputError: Unknown tool or invalid arguments. The message may be returned to the model,
+                which can then correct the call.
+            VectorForgeError: The search failed.
+        """
+        checked = check_arguments(name, arguments)
+        if isinstance(checked, ContextArguments):
+            context = await semantic_search_with_context(
+                checked.query,
+                self._profile_id,
+                self._pipeline,
+                checked.top_k,
+                checked.max_length,
+                search_mode=checked.search_mode,
+            )
+            return context or NOTHING_FOUND
+        chunks = await semantic_search(
+            checked.query, self._profile_id, self._pipeline, checked.top_k, search_mode=checked.search_mode
+        )
+        return json.dumps([_shown(chunk) for chunk in chunks], ensure_ascii=False)
+
+
+def check_arguments(name: str, arguments: str | Mapping[str, Any]) -> SearchArguments:
+    """Validate the arguments of a call, given as JSON text or as an object.
+
+    Raises:
+        InvalidInputError: Unknown tool or invalid arguments.
+    """
+    model = ARGUMENTS.get(name)
+    if model is None:
+        raise InvalidInputError(f"Unknown tool; available: {', '.join(ARGUMENTS)}.", field="name")
+    try:
+        if isinstance(arguments, str):
+            return model.model_validate_json(arguments)
+        return model.model_validate(dict(arguments))
+    except ValidationError as exc:
+        places = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in exc.errors())
+        raise InvalidInputError(f"Invalid arguments of {name}: {places}.", field="arguments") from exc
+
+
+def _shown(chunk: RetrievedChunk) -> dict[str, Any]:
+    return {
+        "text": chunk.text,
+        "score": round(chunk.score, 4),
+        "source_type": chunk.source_type.value,
+        "source_id": chunk.source_id,
+        "title": chunk.metadata.title,
+        "chunk_id": str(chunk.id),
+    }

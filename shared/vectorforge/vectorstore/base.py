@@ -1,7 +1,7 @@
 """Interface of vector stores."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -12,35 +12,10 @@ from vectorforge.types import (
     DistanceMetric,
     DocumentDraft,
     ReplacedProfile,
-    RetrievedChunk,
-    Scan,
     StoredDocument,
     Vector,
 )
-
-
-class NearestChunks(list[RetrievedChunk]):
-    """The result of a search: the chunks, best first, and how many they were chosen from.
-
-    Args:
-        chunks: Best first.
-        matched: Chunks that pass collection, profile and filter; None if unknown.
-        matched_is_at_least: Counting stopped at ``matched``, and there are more.
-        scan: Kind of scan; None if unknown.
-    """
-
-    def __init__(
-        self,
-        chunks: Iterable[RetrievedChunk] = (),
-        matched: int | None = None,
-        *,
-        matched_is_at_least: bool = False,
-        scan: Scan | None = None,
-    ) -> None:
-        super().__init__(chunks)
-        self.matched = matched
-        self.matched_is_at_least = matched_is_at_least
-        self.scan = scan
+from vectorforge.types import NearestChunks as NearestChunks
 
 
 class VectorStore(ABC):
@@ -82,10 +57,11 @@ class VectorStore(ABC):
             profile_id: Only chunks of this profile's documents, for any filter; None for all documents.
             query_text: Finds chunks with any of its words, ranked by BM25. None for a dense search.
             dense_weight: Weight of the vector in a hybrid search, 0 to 1. A chunk's own relevance is
-                ``dense_weight * (score / best score) ** 1.5 + (1 - dense_weight) * lexical_score / best
-                lexical_score`` (scores counted from the lowest if that is below 0), and a fifth of its
-                ``relevance`` is the mean of its document's candidates. Candidates are the max(100, top_k)
-                nearest chunks and as many with the query's words.
+                ``dense_weight * similarity + (1 - dense_weight) * 2/3 * lexical_score / best
+                lexical_score``, and a fifth of its ``relevance`` is the mean of its document's candidates.
+                The similarity is the cosine or inner product, at least 0 (products over the best one if that
+                is above 1), or the L2 score over the best one. Candidates are the max(70, top_k) nearest
+                chunks and as many with the query's words.
             space: Partition of the collection's vectors; None for that of metric and dimension.
 
         Returns:
@@ -136,6 +112,22 @@ class VectorStore(ABC):
     ) -> StoredDocument:
         """Another name of ``upsert_chunks``, which ingestion calls."""
         return await self.upsert_chunks(collection_id, document, chunks)
+
+    async def add_documents(
+        self, collection_id: UUID, documents: Sequence[tuple[DocumentDraft, Sequence[ChunkDraft]]]
+    ) -> list[StoredDocument | None]:
+        """Store new documents with different sources, many in one step.
+
+        The default stores none, so that each is stored by ``replace_document``.
+
+        Returns:
+            For each document what was done; None if it was not stored, because it exists, or because only
+            ``replace_document`` can store it or report what is wrong with it.
+
+        Raises:
+            DatabaseError: The database failed; some of the documents may have been stored.
+        """
+        return [None] * len(documents)
 
     async def delete_document(self, document_id: UUID) -> bool:
         """Remove a document with its chunks and vectors.

@@ -3,7 +3,8 @@
 import json
 import math
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
@@ -15,17 +16,19 @@ from vectorforge.types import (
     ChunkDraft,
     DistanceMetric,
     DocumentDraft,
+    NearestChunks,
     ReplacedProfile,
+    RetrievedChunk,
     Scan,
-    ScanReason,
     SearchMode,
     StoredDocument,
     Vector,
 )
-from vectorforge.vectorstore.base import NearestChunks, VectorStore
-from vectorforge.vectorstore.filters import parse as filter_language
+from vectorforge.vectorstore.base import VectorStore
 from vectorforge.vectorstore.filters.documents import checked_selection
-from vectorforge.vectorstore.ranking import Ranking, bm25, distance_between
+from vectorforge.vectorstore.filters.language import matches
+from vectorforge.vectorstore.filters.parse import parse
+from vectorforge.vectorstore.ranking import bm25, distance_between, ranked
 from vectorforge.vectorstore.validation import checked_profile, checked_top_k, search_mode, single_precision
 from vectorforge.vectorstore.writes.replacement import (
     PreparedChunk,
@@ -58,27 +61,23 @@ class _Collection:
     documents: dict[str, _Document] = field(default_factory=dict)
     """By source."""
 
-    def passages(self) -> dict[UUID, str]:
-        """Return the text of each chunk that words are read from: title, heading and text."""
-        return {
-            stored.chunk.id: "\n".join(
-                filter(None, (*[document.draft.title] * 3, stored.chunk.heading, stored.chunk.text))
-            )
-            for document in self.documents.values()
-            for stored in document.chunks
-        }
+    def chunks(self, profile_id: int | None = None) -> Iterator[tuple[_Document, _Stored]]:
+        """Yield the chunks of a profile, or all, each with its document."""
+        for document in self.documents.values():
+            if profile_id in (None, document.profile_id):
+                for stored in document.chunks:
+                    yield document, stored
 
 
 class InMemoryVectorStore(VectorStore):
     """Every search computes every distance and counts every word. One instance holds one tenant.
 
-    Words are not stemmed (``ranking.bm25``), in any language. A collection begins
-    with its first document and gets its dimension from the first vector; its metric and existence are
-    therefore not checked here.
+    Words are not stemmed (``ranking.bm25``), in any language. A collection begins with its first document and
+    gets its dimension from the first vector; its metric and existence are therefore not checked here.
     """
 
     def __init__(self) -> None:
-        self._collections: dict[UUID, _Collection] = {}
+        self._collections: defaultdict[UUID, _Collection] = defaultdict(_Collection)
 
     async def search(
         self,
@@ -95,38 +94,35 @@ class InMemoryVectorStore(VectorStore):
     ) -> NearestChunks:
         """See ``VectorStore.search``."""
         mode = search_mode(query_vector, query_text, dense_weight)
-        condition = filter_language.parse(filters)
+        condition = parse(filters)
         if profile_id is not None:
             checked_profile(profile_id)
         query = None if query_vector is None else single_precision(query_vector, field="query_vector")
         checked_top_k(top_k)
-        collection = self._collections.get(collection_id, _Collection())
+        collection = self._collections[collection_id]
         if query is not None:
             expected = collection.dimension or len(query)
             check_dimension(expected=expected, actual=len(query), what="query vector")
-        matching = {
-            stored.chunk.id: (document, stored)
-            for document in collection.documents.values()
-            if profile_id in (None, document.profile_id)
-            for stored in document.chunks
-            if filter_language.matches(condition, stored.chunk.metadata)
+        texts = {
+            stored.chunk.id: [*[document.draft.title] * 3, stored.chunk.heading, stored.chunk.text]
+            for document, stored in collection.chunks()
         }
-        distances = {
-            chunk_id: math.nan if query is None else distance_between(metric, stored.vector, query)
-            for chunk_id, (_, stored) in matching.items()
-        }
-        words = bm25(collection.passages(), query_text or "")
-        lexical = {chunk_id: score for chunk_id, score in words.items() if chunk_id in matching}
-        ranking = Ranking(
-            mode, metric, distances, lexical, dense_weight,
-            {chunk_id: stored.chunk.document_id for chunk_id, (_, stored) in matching.items()},
-        )  # fmt: skip
-        found = [
-            ranking.result(stored.chunk, document.draft.source, document.draft.title)
-            for document, stored in map(matching.__getitem__, ranking.best(top_k))
+        words = bm25(texts, query_text or "")
+        candidates = [
+            RetrievedChunk(
+                stored.chunk,
+                score=math.nan,
+                distance=math.nan if query is None else distance_between(metric, stored.vector, query),
+                document_source=document.draft.source,
+                document_title=document.draft.title,
+                lexical_score=None if mode is SearchMode.DENSE else words.get(stored.chunk.id, 0.0),
+            )
+            for document, stored in collection.chunks(profile_id)
+            if matches(condition, stored.chunk.metadata)
         ]
-        reason: ScanReason = "words" if mode is SearchMode.LEXICAL else "few"
-        return NearestChunks(found, matched=len(matching), scan=Scan.for_reason(reason))
+        best = ranked(mode, metric, candidates, dense_weight, top_k)
+        scan = Scan.for_reason("words" if mode is SearchMode.LEXICAL else "few")
+        return NearestChunks(best, matched=len(candidates), scan=scan)
 
     async def upsert_chunks(
         self, collection_id: UUID, document: DocumentDraft, chunks: Sequence[ChunkDraft]
@@ -142,7 +138,7 @@ class InMemoryVectorStore(VectorStore):
         prepared: Sequence[PreparedChunk],
         profile_id: int | None,
     ) -> StoredDocument:
-        collection = self._collections.get(collection_id, _Collection())
+        collection = self._collections[collection_id]
         dimension = collection.dimension
         for chunk in prepared:
             if chunk.vector is not None:
@@ -157,14 +153,13 @@ class InMemoryVectorStore(VectorStore):
         replacement = plan(((stored.content_hash, stored) for stored in before), prepared)
         document_id = old.id if old else uuid4()
         version = old.version + 1 if old else 1
-        kept = [_stored(chunk, document_id, stored) for stored, chunk in replacement.kept]
+        paired = [_stored(chunk, document_id, stored) for stored, chunk in replacement.paired]
         added = [_stored(chunk, document_id, None) for chunk in replacement.added]
         collection.dimension = dimension
         collection.documents[document.source] = _Document(
-            document_id, document, version, kept + added, profile_id
+            document_id, document, version, paired + added, profile_id
         )
-        self._collections[collection_id] = collection
-        return StoredDocument(document_id, version, len(added), len(kept), len(replacement.removed))
+        return StoredDocument(document_id, version, len(added), len(paired), len(replacement.removed))
 
     async def replace_profile(
         self,
@@ -176,7 +171,7 @@ class InMemoryVectorStore(VectorStore):
     ) -> ReplacedProfile:
         """See ``VectorStore.replace_profile``."""
         prepared = prepare_profile(profile_id, documents)
-        before = self._collections.get(collection_id, _Collection())
+        before = self._collections[collection_id]
         self._collections[collection_id] = _Collection(before.dimension, dict(before.documents))
         try:
             stored = [self._replace(collection_id, d.draft, d.chunks, profile_id) for d in prepared]
@@ -213,7 +208,7 @@ class InMemoryVectorStore(VectorStore):
         return sum(len(document.chunks) for document in documents.values())
 
     def _of_profile(self, collection_id: UUID, profile_id: int) -> dict[str, _Document]:
-        documents = self._collections.get(collection_id, _Collection()).documents
+        documents = self._collections[collection_id].documents
         return {s: document for s, document in documents.items() if document.profile_id == profile_id}
 
     async def delete_document(self, document_id: UUID) -> bool:
@@ -241,20 +236,17 @@ class InMemoryVectorStore(VectorStore):
         return len(selected)
 
     def _selected(self, collection_id: UUID, filters: Mapping[str, Any], profile_id: int | None) -> list[str]:
-        condition = checked_selection(filters)
-        if profile_id is not None:
-            checked_profile(profile_id)
-        documents = self._collections.get(collection_id, _Collection()).documents
+        condition = checked_selection(filters, profile_id)
+        documents = self._collections[collection_id].documents
         return [
             source
             for source, document in documents.items()
-            if profile_id in (None, document.profile_id)
-            and filter_language.matches(condition, document.draft.metadata)
+            if profile_id in (None, document.profile_id) and matches(condition, document.draft.metadata)
         ]
 
     async def delete_left_out(self, collection_id: UUID, parent_source: str, kept: Iterable[str]) -> int:
         """See ``VectorStore.delete_left_out``."""
-        documents = self._collections.get(collection_id, _Collection()).documents
+        documents = self._collections[collection_id].documents
         left_out = {s for s, d in documents.items() if d.draft.parent_source == parent_source} - set(kept)
         for source in left_out:
             del documents[source]
@@ -273,6 +265,7 @@ def _stored(prepared: PreparedChunk, document_id: UUID, pair: _Stored | None) ->
         token_count=draft.token_count,
         heading=draft.heading,
         metadata=json.loads(prepared.metadata),
+        locations=json.loads(prepared.locations),
     )
     vector = pair.vector if pair else prepared.vector
     assert vector is not None  # noqa: S101 -- plan() lets no chunk without a pair and without a vector through

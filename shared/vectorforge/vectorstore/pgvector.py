@@ -1,13 +1,18 @@
 """The vector store in PostgreSQL with pgvector."""
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 from uuid import UUID
 
 from vectorforge.db.repositories.document_repo import CurrentDocument
 from vectorforge.db.tenant_database import TenantDatabase
-from vectorforge.errors import ConflictError, EmbeddingModelChangedError, InvalidInputError
+from vectorforge.errors import (
+    ConflictError,
+    DimensionMismatchError,
+    EmbeddingModelChangedError,
+    InvalidInputError,
+)
 from vectorforge.types import (
     EXACT_SCAN_LIMIT,
     ChunkDraft,
@@ -18,11 +23,12 @@ from vectorforge.types import (
     Vector,
 )
 from vectorforge.vectorstore.base import NearestChunks, VectorStore
-from vectorforge.vectorstore.filters import parse as filter_language
-from vectorforge.vectorstore.filters.documents import SelectedDocuments, checked_selection
-from vectorforge.vectorstore.filters.sql import necessary_path
+from vectorforge.vectorstore.filters.documents import checked_selection, count_selected, delete_selected
+from vectorforge.vectorstore.filters.parse import parse
+from vectorforge.vectorstore.filters.sql import SearchFilter
+from vectorforge.vectorstore.search.matches import SearchShape
 from vectorforge.vectorstore.search.search import Search, Searcher
-from vectorforge.vectorstore.search.statement import compile_filter
+from vectorforge.vectorstore.search.vectors import index_kind
 from vectorforge.vectorstore.validation import (
     checked_profile,
     checked_top_k,
@@ -32,8 +38,8 @@ from vectorforge.vectorstore.validation import (
 )
 from vectorforge.vectorstore.writes.chunk_rows import store_new
 from vectorforge.vectorstore.writes.document import DocumentWriter, delete_document
-from vectorforge.vectorstore.writes.profile import ProfileWriter, stored_documents
-from vectorforge.vectorstore.writes.replacement import check_dimension, prepare, prepare_profile
+from vectorforge.vectorstore.writes.profile import delete_profile, replace_profile, stored_documents
+from vectorforge.vectorstore.writes.replacement import PreparedDocument, prepare, prepare_profile
 
 
 class PgVectorStore(VectorStore):
@@ -73,45 +79,64 @@ class PgVectorStore(VectorStore):
         """See ``VectorStore.search``."""
         mode = search_mode(query_vector, query_text, dense_weight)
         query = None if query_vector is None else single_precision(query_vector, field="query_vector")
-        condition = filter_language.parse(filters)
-        search = Search(
-            collection_id=collection_id,
-            mode=mode,
-            metric=metric,
-            condition=compile_filter(condition),
-            top_k=checked_top_k(top_k),
-            dimension=0 if query is None else len(query),
-            space=space or f"{metric.value}_{0 if query is None else len(query)}",
-            of_profile=profile_id is not None,
-            params={
-                "tenant": self._db.tenant_id,
-                "profile": None if profile_id is None else checked_profile(profile_id),
-                "query": None if query is None else wire_vector(query),
-                "query_text": query_text,
-                "dense_weight": dense_weight,
-                "narrowing": necessary_path(condition, collection_id),
-            },
+        dimension = 0 if query is None else len(query)
+        condition = None if filters is None else SearchFilter.of(parse(filters), collection_id)
+        named_space = space or f"{metric.value}_{dimension}"
+        result = await self._searcher.search(
+            Search(
+                collection_id=collection_id,
+                shape=SearchShape(
+                    mode,
+                    metric,
+                    dimension,
+                    index_kind(named_space, dimension),
+                    filtered=condition is not None,
+                    of_profile=profile_id is not None,
+                    narrowed=condition is not None and condition.narrowing is not None,
+                ),
+                space=named_space,
+                top_k=checked_top_k(top_k),
+                filter_sql="TRUE" if condition is None else condition.sql,
+                params={
+                    "tenant": self._db.tenant_id,
+                    "profile": None if profile_id is None else checked_profile(profile_id),
+                    "query": None if query is None else wire_vector(query),
+                    "query_text": query_text,
+                    "dense_weight": dense_weight,
+                    **({} if condition is None else {**condition.params, "narrowing": condition.narrowing}),
+                },
+            )
         )
-        found = await self._searcher.search(search)
-        if found is None:
+        if result is None:
             return NearestChunks([], matched=0)
-        row = found.rows[0]
+        row = result.rows[0]
         if space is not None and query is not None and row["space"] != space:
             raise EmbeddingModelChangedError
-        _check_scope(row, None if query is None else metric, search.dimension, profile_id)
-        return found.nearest_chunks(search)
+        _check_scope(row, None if query is None else metric, dimension, profile_id)
+        return result.nearest_chunks()
 
     async def upsert_chunks(
         self, collection_id: UUID, document: DocumentDraft, chunks: Sequence[ChunkDraft]
     ) -> StoredDocument:
         """See ``VectorStore.upsert_chunks``."""
         metadata, prepared = prepare(document, chunks)
-        stored = await store_new(self._db, collection_id, document, metadata, prepared)
+        [stored] = await store_new(self._db, collection_id, [PreparedDocument(document, metadata, prepared)])
         if stored is not None:
             return stored
-        async with self._db.transaction() as connection:
-            writer = DocumentWriter(connection, self._db.tenant_id, collection_id)
+        async with self._writer(collection_id) as writer:
             return await writer.replace(document, metadata, prepared)
+
+    async def add_documents(
+        self, collection_id: UUID, documents: Sequence[tuple[DocumentDraft, Sequence[ChunkDraft]]]
+    ) -> list[StoredDocument | None]:
+        """See ``VectorStore.add_documents``."""
+        prepared: dict[int, PreparedDocument] = {}
+        for place, (draft, chunks) in enumerate(documents):
+            with suppress(InvalidInputError, DimensionMismatchError):  # raised again by replace_document
+                prepared[place] = PreparedDocument(draft, *prepare(draft, chunks))
+        stored = await store_new(self._db, collection_id, list(prepared.values()))
+        by_place = dict(zip(prepared, stored, strict=True))
+        return [by_place.get(place) for place in range(len(documents))]
 
     async def replace_profile(
         self,
@@ -123,9 +148,8 @@ class PgVectorStore(VectorStore):
     ) -> ReplacedProfile:
         """See ``VectorStore.replace_profile``."""
         prepared = prepare_profile(profile_id, documents)
-        async with self._db.transaction() as connection:
-            writer = ProfileWriter(connection, self._db.tenant_id, collection_id, profile_id)
-            return await writer.replace(prepared, removing=list(removing))
+        async with self._writer(collection_id, profile_id) as writer:
+            return await replace_profile(writer, prepared, removing=list(removing))
 
     async def profile_documents(self, collection_id: UUID, profile_id: int) -> dict[str, CurrentDocument]:
         """See ``VectorStore.profile_documents``."""
@@ -133,8 +157,8 @@ class PgVectorStore(VectorStore):
 
     async def delete_profile_chunks(self, collection_id: UUID, profile_id: int) -> int:
         """See ``VectorStore.delete_profile_chunks``."""
-        async with self._db.transaction() as connection:
-            return await ProfileWriter(connection, self._db.tenant_id, collection_id, profile_id).delete()
+        async with self._writer(collection_id, profile_id) as writer:
+            return await delete_profile(writer)
 
     async def delete_document(self, document_id: UUID) -> bool:
         """See ``VectorStore.delete_document``."""
@@ -145,37 +169,37 @@ class PgVectorStore(VectorStore):
         self, collection_id: UUID, filters: Mapping[str, Any], *, profile_id: int | None = None
     ) -> int:
         """See ``VectorStore.count_documents``."""
-        async with self._selected(collection_id, filters, profile_id) as documents:
-            return await documents.count()
+        selection = checked_selection(filters, profile_id)
+        async with self._writer(collection_id, profile_id) as writer:
+            return await count_selected(writer, selection)
 
     async def delete_documents(
         self, collection_id: UUID, filters: Mapping[str, Any], *, profile_id: int | None = None
     ) -> int:
         """See ``VectorStore.delete_documents``."""
-        async with self._selected(collection_id, filters, profile_id) as documents:
-            return await documents.delete_some()
-
-    @asynccontextmanager
-    async def _selected(
-        self, collection_id: UUID, filters: Mapping[str, Any], profile_id: int | None
-    ) -> AsyncIterator[SelectedDocuments]:
-        selection = checked_selection(filters)
-        profile = None if profile_id is None else checked_profile(profile_id)
-        async with self._db.transaction() as connection:
-            yield SelectedDocuments(connection, self._db.tenant_id, collection_id, selection, profile)
+        selection = checked_selection(filters, profile_id)
+        async with self._writer(collection_id, profile_id) as writer:
+            return await delete_selected(writer, selection)
 
     async def delete_left_out(self, collection_id: UUID, parent_source: str, kept: Iterable[str]) -> int:
         """See ``VectorStore.delete_left_out``."""
-        async with self._db.transaction() as connection:
-            writer = DocumentWriter(connection, self._db.tenant_id, collection_id)
+        async with self._writer(collection_id) as writer:
             return await writer.delete_left_out(parent_source, list(kept))
+
+    @asynccontextmanager
+    async def _writer(
+        self, collection_id: UUID, profile_id: int | None = None
+    ) -> AsyncIterator[DocumentWriter]:
+        async with self._db.transaction() as connection:
+            yield DocumentWriter(connection, self._db.tenant_id, collection_id, profile_id)
 
 
 def _check_scope(
     row: Mapping[str, Any], metric: DistanceMetric | None, dimension: int, profile_id: int | None
 ) -> None:
     if metric is not None:
-        check_dimension(expected=row["dimension"], actual=dimension, what="query vector")
+        if row["dimension"] != dimension:
+            raise DimensionMismatchError(expected=row["dimension"], actual=dimension, what="query vector")
         if row["distance_metric"] != metric:
             raise ConflictError(f"The collection's metric is {row['distance_metric']}, not {metric.value}.")
     if row["by_profile"] and profile_id is None:

@@ -4,128 +4,94 @@ import math
 import operator
 import re
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from statistics import fmean
-from typing import TypeVar
 from uuid import UUID
 
-from vectorforge.types import Chunk, DistanceMetric, RetrievedChunk, SearchMode
-from vectorforge.vectorstore.search.lexical import DOCUMENT_SHARE, K1, SHARPNESS, B
-from vectorforge.vectorstore.search.statement import LEG_DEPTH
-from vectorforge.vectorstore.validation import score_of
-
-KeyT = TypeVar("KeyT", bound=Hashable)
-
-_WORD = re.compile(r"\w+")
+from vectorforge.types import DistanceMetric, RetrievedChunk, SearchMode
+from vectorforge.vectorstore.search.fusion import DOCUMENT_SHARE, WORDS_SHARE
+from vectorforge.vectorstore.search.search import LEG_DEPTH, score_of
+from vectorforge.vectorstore.search.words import K1, B
 
 
-@dataclass(frozen=True, slots=True)
-class Ranking:
-    """Ranks chunks as ``VectorStore.search`` does.
+def ranked(
+    mode: SearchMode,
+    metric: DistanceMetric,
+    candidates: Sequence[RetrievedChunk],
+    dense_weight: float,
+    top_k: int,
+) -> list[RetrievedChunk]:
+    """Return the best chunks as ``VectorStore.search`` does, with their scores and relevance.
 
     Args:
-        mode: Mode of the ranking.
+        mode: Mode of the search.
         metric: Metric of the distances.
-        distances: Distance of every matching chunk, by id; unused in a lexical search.
-        lexical: BM25 scores of the chunks that hold a word of the query.
+        candidates: All matching chunks, with ``distance`` (unused in a lexical search) and the BM25
+            ``lexical_score`` (unless the search is dense).
         dense_weight: Weight of the vector score in a hybrid search.
-        documents: Document of each chunk.
+        top_k: Number of chunks.
     """
+    if mode is SearchMode.LEXICAL:
+        return _by_words(candidates)[:top_k]
+    scored = [replace(chunk, score=score_of(metric, chunk.distance)) for chunk in candidates]
+    nearest = sorted(scored, key=lambda chunk: (chunk.distance, chunk.chunk.id))
+    if mode is SearchMode.HYBRID:
+        nearest = _fused(nearest, metric, dense_weight, max(top_k, LEG_DEPTH))
+    return nearest[:top_k]
 
-    mode: SearchMode
-    metric: DistanceMetric
-    distances: Mapping[UUID, float]
-    lexical: Mapping[UUID, float]
-    dense_weight: float
-    documents: Mapping[UUID, UUID]
-    fused: dict[UUID, float] = field(default_factory=dict, init=False)
 
-    def best(self, top_k: int) -> list[UUID]:
-        """Return the ids of the best chunks, equal ones by id."""
-        if self.mode is SearchMode.DENSE:
-            return self._nearest(top_k)
-        if self.mode is SearchMode.LEXICAL:
-            return self._by_words(top_k)
-        self._fuse(max(top_k, LEG_DEPTH))
-        order = {key: (-value, self.distances[key], key) for key, value in self.fused.items()}
-        return sorted(order, key=order.__getitem__)[:top_k]
+def _by_words(candidates: Sequence[RetrievedChunk]) -> list[RetrievedChunk]:
+    """Return the chunks with words of the query, best first, with their relevance as score."""
+    best = max((chunk.lexical_score or 0.0 for chunk in candidates), default=0.0)
+    scored = []
+    for chunk in candidates:
+        if chunk.lexical_score:
+            relevance = chunk.lexical_score / best
+            scored.append(replace(chunk, relevance=relevance, score=relevance, distance=1 - relevance))
+    return sorted(scored, key=lambda chunk: (-chunk.score, chunk.chunk.id))
 
-    def relevance(self, chunk_id: UUID) -> float:
-        """Return the relevance of a chunk in a hybrid or lexical search; requires ``best`` first."""
-        return self._words(chunk_id) if self.mode is SearchMode.LEXICAL else self.fused[chunk_id]
 
-    def _words(self, chunk_id: UUID) -> float:
-        return self.lexical.get(chunk_id, 0.0) / max(self.lexical.values(), default=1.0)
-
-    def _fuse(self, depth: int) -> None:
-        candidates = {*self._nearest(depth), *self._by_words(depth)}
-        scores = {key: score_of(self.metric, self.distances[key]) for key in candidates}
-        lowest, highest = min([0.0, *scores.values()]), max(scores.values(), default=0.0)
-        width = highest - lowest
-        own = {
-            key: self.dense_weight * (((score - lowest) / width) ** SHARPNESS if width else 0.0)
-            + (1 - self.dense_weight) * self._words(key)
-            for key, score in scores.items()
-        }
-        of_document = defaultdict(list)
-        for key, value in own.items():
-            of_document[self.documents[key]].append(value)
-        for key, value in own.items():
-            mean = fmean(of_document[self.documents[key]])
-            self.fused[key] = (1 - DOCUMENT_SHARE) * value + DOCUMENT_SHARE * mean
-
-    def result(self, chunk: Chunk, source: str, title: str | None) -> RetrievedChunk:
-        """Return a chunk with its scores."""
-        relevance = None if self.mode is SearchMode.DENSE else self.relevance(chunk.id)
-        if self.mode is SearchMode.LEXICAL and relevance is not None:
-            score, distance = relevance, 1 - relevance
-        else:
-            distance = self.distances[chunk.id]
-            score = score_of(self.metric, distance)
-        lexical_score = None if relevance is None else self.lexical.get(chunk.id, 0.0)
-        return RetrievedChunk(chunk, score, distance, source, title, relevance, lexical_score)
-
-    def _nearest(self, count: int) -> list[UUID]:
-        return sorted(self.distances, key=lambda chunk_id: (self.distances[chunk_id], chunk_id))[:count]
-
-    def _by_words(self, count: int) -> list[UUID]:
-        return sorted(self.lexical, key=lambda chunk_id: (-self.lexical[chunk_id], chunk_id))[:count]
+def _fused(
+    nearest: Sequence[RetrievedChunk], metric: DistanceMetric, dense_weight: float, depth: int
+) -> list[RetrievedChunk]:
+    """Return the best of both legs by relevance, as ``VectorStore.search`` defines it."""
+    words = {chunk.chunk.id: chunk.score for chunk in _by_words(nearest)}
+    legs = {*list(words)[:depth], *(chunk.chunk.id for chunk in nearest[:depth])}
+    candidates = [chunk for chunk in nearest if chunk.chunk.id in legs]
+    highest = max((chunk.score for chunk in candidates), default=1.0)
+    most = {DistanceMetric.COSINE: 1.0, DistanceMetric.INNER_PRODUCT: max(1.0, highest)}.get(metric, highest)
+    own = {
+        chunk.chunk.id: dense_weight * max(chunk.score, 0.0) / most
+        + (1 - dense_weight) * WORDS_SHARE * words.get(chunk.chunk.id, 0.0)
+        for chunk in candidates
+    }
+    of_document = defaultdict(list)
+    for chunk in candidates:
+        of_document[chunk.chunk.document_id].append(own[chunk.chunk.id])
+    fused = [
+        replace(
+            chunk,
+            relevance=(1 - DOCUMENT_SHARE) * own[chunk.chunk.id]
+            + DOCUMENT_SHARE * fmean(of_document[chunk.chunk.document_id]),
+        )
+        for chunk in candidates
+    ]
+    return sorted(fused, key=lambda chunk: (-(chunk.relevance or 0.0), chunk.distance, chunk.chunk.id))
 
 
 def distance_between(metric: DistanceMetric, left: Sequence[float], right: Sequence[float]) -> float:
-    """Return the distance of pgvector's operator for the metric, in double precision.
-
-    Args:
-        metric: Cosine: 1 - cosine, in [0, 2]; inner product: its negative; L2: Euclidean distance.
-        left: A vector, not all zero.
-        right: A vector of the same length, not all zero.
-
-    Returns:
-        The distance; lower is nearer.
-    """
-    match metric:
-        case DistanceMetric.COSINE:
-            cosine = inner_product(left, right) / (math.hypot(*left) * math.hypot(*right))
-            return 1.0 - max(-1.0, min(1.0, cosine))
-        case DistanceMetric.INNER_PRODUCT:
-            return -inner_product(left, right)
-        case DistanceMetric.L2:
-            return math.dist(left, right)
+    """Return the distance of pgvector's operator for the metric, in double precision."""
+    if metric is DistanceMetric.L2:
+        return math.dist(left, right)
+    product = math.fsum(map(operator.mul, left, right))
+    if metric is DistanceMetric.INNER_PRODUCT:
+        return -product
+    return 1.0 - max(-1.0, min(1.0, product / (math.hypot(*left) * math.hypot(*right))))
 
 
-def inner_product(left: Sequence[float], right: Sequence[float]) -> float:
-    """Return the inner product of two vectors of the same length."""
-    return math.fsum(map(operator.mul, left, right))
-
-
-def words_of(text: str) -> list[str]:
-    """Return all words of a text in lower case, without stemming."""
-    return _WORD.findall(text.lower())
-
-
-def bm25(texts: Mapping[KeyT, str], query: str) -> dict[KeyT, float]:
-    """Score the chunks that hold any of a query's words, by the formula in ``search.lexical``.
+def bm25(texts: Mapping[UUID, Sequence[str | None]], query: str) -> dict[UUID, float]:
+    """Score the chunks that have any of a query's words, by the formula in ``search.words``.
 
     Args:
         texts: All chunks of a collection, with their headers.
@@ -134,15 +100,28 @@ def bm25(texts: Mapping[KeyT, str], query: str) -> dict[KeyT, float]:
     Returns:
         The scores of those chunks, above 0.
     """
-    frequencies = {key: Counter(words_of(text)) for key, text in texts.items()}
-    lengths = {key: counts.total() for key, counts in frequencies.items()}
-    mean_length = max(sum(lengths.values()) / max(len(lengths), 1), 1)
-    scores: dict[KeyT, list[float]] = {}
-    for word in set(words_of(query)):
-        holders = [key for key, counts in frequencies.items() if counts[word]]
-        idf = math.log(1 + (len(texts) - len(holders) + 0.5) / (len(holders) + 0.5))
-        for key in holders:
-            frequency = frequencies[key][word]
-            saturation = frequency + K1 * (1 - B + B * lengths[key] / mean_length)
-            scores.setdefault(key, []).append(idf * frequency * (K1 + 1) / saturation)
+    counts = {key: Counter(_words(*parts)) for key, parts in texts.items()}
+    mean_length = max(sum(count.total() for count in counts.values()) / max(len(counts), 1), 1)
+    scores: dict[UUID, list[float]] = defaultdict(list)
+    for word in set(_words(query)):
+        holders = {key: count for key, count in counts.items() if count[word]}
+        idf = math.log(1 + (len(counts) - len(holders) + 0.5) / (len(holders) + 0.5))
+        for key, count in holders.items():
+            saturation = count[word] + K1 * (1 - B + B * count.total() / mean_length)
+            scores[key].append(idf * count[word] * (K1 + 1) / saturation)
     return {key: math.fsum(parts) for key, parts in scores.items()}
+
+
+_UNSPACED = (
+    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]"
+)
+_WORD = re.compile(rf"({_UNSPACED}+)|((?:(?!{_UNSPACED})\w)+)")
+
+
+def _words(*texts: str | None) -> list[str]:
+    """Return words; of scripts without spaces pairs of characters, as ``vectorforge.lexemes`` does."""
+    text = "\n".join(filter(None, texts)).lower()
+    words = []
+    for run, word in _WORD.findall(text):
+        words += [word] if word else [run[i : i + 2] for i in range(max(len(run) - 1, 1))]
+    return words

@@ -1,16 +1,13 @@
-"""Validation of the inputs of a store, the same for every adapter, and vectors in binary form."""
+"""Validation of the inputs of a search, the same for every adapter, and vectors in binary form."""
 
-import json
 import math
 import struct
 import sys
 from array import array
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from vectorforge.errors import InvalidInputError
-from vectorforge.float32 import ValidatedVector, fast_is_finite
-from vectorforge.types import ChunkDraft, DistanceMetric, DocumentDraft, SearchMode, Vector
+from vectorforge.types import SearchMode, Vector, has_ordinary_length
 
 if TYPE_CHECKING:
     import pgvector
@@ -29,10 +26,6 @@ MAX_HALF: Final = 65_504.0
 """Largest number of a half-precision float."""
 MAX_NORM: Final = 1e18
 """Above (and below its inverse) the square of the length leaves single precision: distances become NaN."""
-MAX_SOURCE_LENGTH: Final = 2_000
-MAX_TITLE_LENGTH: Final = 2_000
-MAX_METADATA_BYTES: Final = 64_000
-"""Maximum size of one chunk's metadata as JSON."""
 
 
 def single_precision(vector: Vector, *, field: str) -> "array[float]":
@@ -43,22 +36,21 @@ def single_precision(vector: Vector, *, field: str) -> "array[float]":
         field: Name for errors.
 
     Returns:
-        The same numbers as 4-byte floats; a ``ValidatedVector`` itself.
+        The same numbers as 4-byte floats.
 
     Raises:
         InvalidInputError: Not numbers, NaN or infinite, all zero (no metric can rank a zero vector), too long
             or too short for single precision, or with more dimensions than can be searched.
     """
     try:
-        numbers = vector if isinstance(vector, ValidatedVector) else array("f", vector)
+        numbers = array("f", vector)
     except (TypeError, OverflowError) as error:
         raise InvalidInputError(f"{field} must hold finite numbers only.", field=field) from error
     if not 1 <= len(numbers) <= MAX_DIMENSION:
         raise InvalidInputError(
             f"{field} must have 1 to {MAX_DIMENSION} dimensions, not {len(numbers)}.", field=field
         )
-    if not (isinstance(numbers, ValidatedVector) or fast_is_finite(numbers)):
-        _check_length(numbers, field)
+    _check_length(numbers, field)
     halved = MAX_VECTOR_INDEX_DIMENSION < len(numbers) <= MAX_HALFVEC_INDEX_DIMENSION
     if halved and max(map(abs, numbers)) > MAX_HALF:
         raise InvalidInputError(
@@ -69,6 +61,8 @@ def single_precision(vector: Vector, *, field: str) -> "array[float]":
 
 
 def _check_length(numbers: "array[float]", field: str) -> None:
+    if has_ordinary_length(numbers):
+        return
     norm = math.hypot(*numbers)
     if not math.isfinite(norm):
         raise InvalidInputError(
@@ -78,18 +72,6 @@ def _check_length(numbers: "array[float]", field: str) -> None:
         raise InvalidInputError(f"{field} is all zeros, which no metric can rank.", field=field)
     if not 1 / MAX_NORM <= norm <= MAX_NORM:
         raise InvalidInputError(f"{field} must have a length of 1e-18 to 1e18.", field=field)
-
-
-def check_halvable(vector: "array[float]", space: str) -> None:
-    """Refuse a vector that the half-precision index of its partition cannot hold.
-
-    Raises:
-        InvalidInputError: A number is beyond ``MAX_HALF``.
-    """
-    if space.endswith("_half") and max(map(abs, vector)) > MAX_HALF:
-        raise InvalidInputError(
-            f"With vector_index half no number of a vector may exceed {MAX_HALF:.0f}.", field="chunks.vector"
-        )
 
 
 def checked_top_k(top_k: int) -> int:
@@ -111,7 +93,7 @@ def search_mode(query_vector: Vector | None, query_text: str | None, dense_weigh
         if query_vector is None:
             raise InvalidInputError("query_vector or query_text is required.", field="query_vector")
         return SearchMode.DENSE
-    _check_text(query_text, "query_text")
+    check_text(query_text, "query_text")
     return SearchMode.LEXICAL if query_vector is None else SearchMode.HYBRID
 
 
@@ -123,111 +105,14 @@ def checked_profile(profile_id: int) -> int:
     return profile_id
 
 
-def check_document(document: DocumentDraft, chunks: Sequence[ChunkDraft]) -> None:
-    """Refuse texts that cannot be stored and numbers that contradict each other.
-
-    Raises:
-        InvalidInputError: Names the field, with the position of the chunk, and the limit.
-    """
-    _check_text(document.source, "source", most=MAX_SOURCE_LENGTH, least=1)
-    _check_text(document.title or "", "title", most=MAX_TITLE_LENGTH)
-    _check_text(document.text, "text")
-    _check_text(document.media_type, "media_type", most=200)
-    _check_hash(document.content_hash, "content_hash")
-    for position, chunk in enumerate(chunks):
-        name = f"chunks[{position}]"
-        _check_text(chunk.text, f"{name}.text")
-        _check_text(chunk.heading or "", f"{name}.heading")
-        _check_hash(chunk.content_hash, f"{name}.content_hash")
-        if not 0 <= chunk.start_offset <= chunk.end_offset <= len(document.text):
-            raise InvalidInputError(
-                f"{name} must lie within the document's text (offsets {chunk.start_offset} to "
-                f"{chunk.end_offset}, text of {len(document.text)} characters).",
-                field=f"{name}.start_offset",
-            )
-        if chunk.token_count < 0:
-            raise InvalidInputError(f"{name}.token_count must not be negative.", field=f"{name}.token_count")
-    if len({chunk.index for chunk in chunks}) != len(chunks) or any(chunk.index < 0 for chunk in chunks):
-        raise InvalidInputError("Each chunk needs its own index, from 0.", field="chunks.index")
-
-
-_encode = json.JSONEncoder(allow_nan=False, ensure_ascii=False).encode
-
-
-def storable_metadata(metadata: Mapping[str, Any], *, field: str) -> str:
-    """Metadata as JSON, checked.
-
-    Raises:
-        InvalidInputError: It is not JSON, holds NaN, NUL or half a surrogate pair, or is longer than
-            ``MAX_METADATA_BYTES``.
-    """
-    try:
-        text = _encode(dict(metadata))
-        size = len(text.encode())
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInputError(f"{field} must hold JSON values only (no NaN).", field=field) from error
-    if size > MAX_METADATA_BYTES:
-        raise InvalidInputError(
-            f"{field} has {size} bytes; at most {MAX_METADATA_BYTES} are allowed.", field=field
-        )
-    # the text may also be a backslash followed by u0000
-    if "\\u0000" in text and _has_nul(json.loads(text)):
-        raise InvalidInputError(f"{field} holds a NUL character, which cannot be stored.", field=field)
-    return text
-
-
-def _has_nul(value: Any) -> bool:
-    if isinstance(value, str):
-        return "\0" in value
-    if isinstance(value, dict):
-        return any(map(_has_nul, value)) or any(map(_has_nul, value.values()))
-    return isinstance(value, list) and any(map(_has_nul, value))
-
-
-def _check_text(value: str, field: str, *, most: int | None = None, least: int = 0) -> None:
-    if most is not None and not least <= len(value) <= most:
-        raise InvalidInputError(
-            f"{field} must have {least} to {most} characters, not {len(value)}.", field=field
-        )
+def check_text(value: str, field: str) -> None:
+    """Raise InvalidInputError for a text that cannot be stored: with a NUL or half a surrogate pair."""
     if "\0" in value:
         raise InvalidInputError(f"{field} holds a NUL character, which cannot be stored.", field=field)
     try:
         value.encode()
     except UnicodeEncodeError as error:
         raise InvalidInputError(f"{field} holds half of a surrogate pair.", field=field) from error
-
-
-def _check_hash(value: bytes, field: str) -> None:
-    if len(value) != 32:
-        raise InvalidInputError(f"{field} must be the 32 bytes of a sha256.", field=field)
-
-
-def chunk_metadata(document: DocumentDraft, chunk: ChunkDraft, *, position: int) -> str:
-    """Return the document's metadata completed with the chunk's own, which wins, as JSON.
-
-    Raises:
-        InvalidInputError: See ``storable_metadata``.
-    """
-    return storable_metadata({**document.metadata, **chunk.metadata}, field=f"chunks[{position}].metadata")
-
-
-def score_of(metric: DistanceMetric, distance: float) -> float:
-    """Return the score of a distance as pgvector's operators return it; higher is better.
-
-    Args:
-        metric: Operator: ``<=>`` (1 - cosine), ``<#>`` (negative inner product) or ``<->`` (Euclidean).
-        distance: Distance from that operator.
-
-    Returns:
-        Cosine: 1 - distance; inner product: -distance; L2: 1 / (1 + distance).
-    """
-    match metric:
-        case DistanceMetric.COSINE:
-            return 1.0 - distance
-        case DistanceMetric.INNER_PRODUCT:
-            return -distance
-        case DistanceMetric.L2:
-            return 1.0 / (1.0 + distance)
 
 
 def wire_vector(numbers: "array[float]") -> "pgvector.Vector":

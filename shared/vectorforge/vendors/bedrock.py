@@ -1,14 +1,16 @@
 """Amazon Bedrock through boto3: blocking calls in threads, streams that can be closed, errors as statuses."""
 
 import asyncio
+import concurrent.futures
 import contextvars
 import json
 import threading
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import suppress
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, NoReturn, TypeAlias, TypeVar
 
 from vectorforge.errors import ConfigurationError
+from vectorforge.vendors.response import VendorConnectionError, VendorStatusError, VendorTimeoutError
 
 T = TypeVar("T")
 
@@ -52,7 +54,10 @@ class BedrockClient:
 
         Raises:
             ConfigurationError: There is no region.
-            Exception: Error of the SDK; see ``status_of`` and ``failure_of``.
+            VendorStatusError: AWS rejected the request, or there are no credentials.
+            VendorTimeoutError: There was no response in time.
+            VendorConnectionError: There was no connection.
+            ConnectionError: The response broke off.
         """
 
         def work() -> Any:
@@ -158,7 +163,7 @@ async def stream_events(stream: Any) -> AsyncGenerator[Any, None]:
         while True:
             event, error = await items.get()
             if error is not None:
-                raise error
+                _raise(error)
             if event is None:
                 return
             yield event
@@ -186,41 +191,35 @@ async def _in_thread(work: Callable[[], T], *, discard: Callable[[T], None] = la
         work: Synchronous work.
         discard: Receives the result if the wait was canceled.
     """
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
-
-    def finish(result: T | None, error: BaseException | None) -> None:
-        if error is not None:
-            if not future.cancelled():
-                future.set_exception(error)
-        elif future.cancelled():
-            discard(result)  # type: ignore[arg-type]  # without an error there is a result
-        else:
-            future.set_result(result)  # type: ignore[arg-type]  # the same
+    future: concurrent.futures.Future[T] = concurrent.futures.Future()
 
     def run() -> None:
-        result, error = None, None
         try:
             result = work()
         except BaseException as exc:  # noqa: BLE001 - raised by the consumer
-            error = exc
+            with suppress(concurrent.futures.InvalidStateError):  # canceled
+                future.set_exception(exc)
+            return
         try:
-            loop.call_soon_threadsafe(finish, result, error)
-        except RuntimeError:  # the loop is closed
-            if result is not None:
-                discard(result)
+            future.set_result(result)
+        except concurrent.futures.InvalidStateError:
+            discard(result)
 
     _start_thread(run)
-    return await future
+    try:
+        return await asyncio.wrap_future(future)
+    except asyncio.CancelledError:
+        if not future.cancel() and future.exception() is None:  # it ended at the same moment
+            discard(future.result())
+        raise
+    except Exception as exc:  # noqa: BLE001 - translated and raised
+        _raise(exc)
 
 
 def _start_thread(work: Callable[[], None]) -> None:
     context = contextvars.copy_context()
     threading.Thread(target=context.run, args=(work,), name="bedrock", daemon=True).start()
 
-
-Failure: TypeAlias = Literal["timeout", "unreachable", "broken", "unusable"]
-"""No response in time; no connection; a stream that ended within an event; another shape."""
 
 _AUTHENTICATION = 401
 _STATUSES = {
@@ -248,18 +247,24 @@ credentials as 400. Sources: https://docs.aws.amazon.com/bedrock/latest/APIRefer
 and https://docs.aws.amazon.com/bedrock/latest/APIReference/CommonErrors.html."""
 
 
-def status_of(exc: Exception) -> tuple[int, Mapping[str, str]] | None:
-    """Return the HTTP status of an exception and the response's headers (names in lower case).
+def _raise(exc: Exception) -> NoReturn:
+    error = _translated(exc)
+    raise error from (exc.__cause__ if error is exc else exc)
 
-    401 for missing or invalid credentials, 400 for a request that the SDK rejected. None: no status; see
-    ``failure_of``.
+
+def _translated(exc: Exception) -> Exception:
+    """Return the error of ``vectorforge.vendors.response`` for one of the SDK; others unchanged.
+
+    The status is 401 for missing or invalid credentials, and 400 for a request that the SDK rejected.
     """
     from botocore import exceptions
+    from urllib3.exceptions import HTTPError, ReadTimeoutError
 
     if isinstance(exc, exceptions.ClientError):  # those of a stream, too
-        metadata = exc.response.get("ResponseMetadata", {})
-        status = _STATUSES.get(error_code(exc).lower(), metadata.get("HTTPStatusCode", 500))
-        return status, metadata.get("HTTPHeaders", {})
+        metadata, error = exc.response.get("ResponseMetadata", {}), exc.response.get("Error", {})
+        status = _STATUSES.get(str(error.get("Code")).lower(), metadata.get("HTTPStatusCode", 500))
+        body = json.dumps({"code": error.get("Code"), "message": error.get("Message")})
+        return VendorStatusError(status, metadata.get("HTTPHeaders", {}), body.encode())
     without_credentials = (
         exceptions.NoCredentialsError,
         exceptions.PartialCredentialsError,
@@ -270,29 +275,13 @@ def status_of(exc: Exception) -> tuple[int, Mapping[str, str]] | None:
         exceptions.ProfileNotFound,
     )
     if isinstance(exc, without_credentials):
-        return _AUTHENTICATION, {}
-    return (400, {}) if isinstance(exc, exceptions.ParamValidationError) else None
-
-
-def failure_of(exc: Exception) -> Failure:
-    """Return the kind of failure of an exception without a status."""
-    from botocore import exceptions
-    from urllib3.exceptions import HTTPError, ReadTimeoutError
-
+        return VendorStatusError(_AUTHENTICATION, {}, b"")
+    if isinstance(exc, exceptions.ParamValidationError):
+        return VendorStatusError(400, {}, b"")
     if isinstance(exc, exceptions.ReadTimeoutError | exceptions.ConnectTimeoutError | ReadTimeoutError):
-        return "timeout"
+        return VendorTimeoutError(str(exc))
     if isinstance(exc, exceptions.HTTPClientError | exceptions.EndpointConnectionError):
-        return "unreachable"
-    if isinstance(exc, HTTPError | exceptions.IncompleteReadError | ConnectionError):
-        return "broken"
-    return "unusable"
-
-
-def error_code(exc: Any) -> str:
-    """Return AWS's code of a ``ClientError``, e.g. "ValidationException"; "" for other exceptions."""
-    return str(getattr(exc, "response", {}).get("Error", {}).get("Code", ""))
-
-
-def error_message(exc: Any) -> str:
-    """Return AWS's text of a ``ClientError``; it may quote the request, so it is never shown."""
-    return str(getattr(exc, "response", {}).get("Error", {}).get("Message", ""))
+        return VendorConnectionError(str(exc))
+    if isinstance(exc, HTTPError | exceptions.IncompleteReadError):
+        return ConnectionError("the response broke off")
+    return exc

@@ -44,28 +44,20 @@ class Credentials(Protocol):
 
 
 class FixedCredentials:
-    """Key that never changes."""
+    """Key from the environment, the source of all settings; it never changes."""
+
+    origin = KeyOrigin.ENVIRONMENT
 
     def __init__(self, key: SecretStr | str) -> None:
-        self._key = key if isinstance(key, SecretStr) else SecretStr(key)
-
-    @property
-    def key(self) -> SecretStr:
-        """The key."""
-        return self._key
-
-    @property
-    def origin(self) -> KeyOrigin:
-        """The environment, the source of all settings."""
-        return KeyOrigin.ENVIRONMENT
+        self.key = key if isinstance(key, SecretStr) else SecretStr(key)
 
     async def current(self) -> SecretStr:
-        """The key."""
-        return self._key
+        """Return the key."""
+        return self.key
 
     async def refresh(self, refused: SecretStr) -> SecretStr:
         """Return the key."""
-        return self._key
+        return self.key
 
 
 class AccessToken:
@@ -77,11 +69,7 @@ class AccessToken:
 
     def __init__(self, inner: Credentials) -> None:
         self.inner = inner
-
-    @property
-    def origin(self) -> KeyOrigin:
-        """Origin of the token."""
-        return self.inner.origin
+        self.origin = inner.origin
 
     async def current(self) -> SecretStr:
         """Return the token; see ``Credentials``."""
@@ -151,6 +139,8 @@ class CommandCredentials:
         ConfigurationError: The command cannot be split into words.
     """
 
+    origin = KeyOrigin.COMMAND
+
     def __init__(self, command: str, setting: str) -> None:
         try:
             self._words = shlex.split(command)
@@ -160,11 +150,6 @@ class CommandCredentials:
         self._lock = threading.Lock()
         self._token = SecretStr("")
         self._run_at = float("-inf")
-
-    @property
-    def origin(self) -> KeyOrigin:
-        """A command named by the environment."""
-        return KeyOrigin.COMMAND
 
     async def current(self) -> SecretStr:
         """Return the token; run the command first if the last one is older than 5 minutes."""

@@ -17,8 +17,7 @@ import orjson
 from pydantic import SecretStr
 
 from vectorforge.vendors.credentials import Credentials
-from vectorforge.vendors.failures import VendorStatusError
-from vectorforge.vendors.response import VendorResponse
+from vectorforge.vendors.response import VendorResponse, VendorStatusError
 
 CONNECT_TIMEOUT_S = 5.0
 """Time limit of a connection, including DNS and TLS."""
@@ -162,11 +161,9 @@ class VendorClient(VendorTransport):
         self, key: SecretStr, method: str, url: str, body: Mapping[str, Any] | None, connect_timeout_s: float
     ) -> VendorResponse:
         sent = None if body is None else orjson.dumps(body)
-        sessions = await _imported()
+        session = (await _imported()).session_for(self)
         headers = {**self._headers, "Authorization": f"Bearer {key.get_secret_value()}"}
-        response: VendorResponse = await sessions.session_for(self).send(
-            method, url, sent, headers, connect_timeout_s
-        )
+        response: VendorResponse = await session.send(method, url, sent, headers, connect_timeout_s)
         return response
 
 
@@ -183,6 +180,6 @@ async def _imported() -> ModuleType:
 
 
 def _import() -> ModuleType:
-    from vectorforge.vendors import session as vendor_session
+    from vectorforge.vendors import session
 
-    return vendor_session
+    return session

@@ -1,4 +1,4 @@
-"""Requests to vendors over their official SDKs: the same interface as ``vectorforge.vendors.http``.
+"""Requests over the vendors' official SDKs: the same interface as ``vectorforge.vendors.http``.
 
 The SDK builds the address, signs the request and holds the connections. The providers make the bodies and
 read the responses, as with our own transport, so that both give the same results. The SDKs' retries are
@@ -8,7 +8,8 @@ disabled.
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
 import orjson
@@ -16,9 +17,13 @@ from pydantic import SecretStr
 
 from vectorforge.errors import ConfigurationError
 from vectorforge.vendors.credentials import Credentials
-from vectorforge.vendors.failures import VendorConnectionError, VendorStatusError, VendorTimeoutError
 from vectorforge.vendors.http import VendorTransport, refuses_key
-from vectorforge.vendors.response import VendorResponse
+from vectorforge.vendors.response import (
+    VendorConnectionError,
+    VendorResponse,
+    VendorStatusError,
+    VendorTimeoutError,
+)
 
 if TYPE_CHECKING:
     import httpx2
@@ -67,7 +72,10 @@ class SdkClients(Generic[Client]):
         Raises:
             ConfigurationError: The SDK is not installed.
         """
-        return self._of(_running_loop())
+        loop: asyncio.AbstractEventLoop | None = None
+        with suppress(RuntimeError):
+            loop = asyncio.get_running_loop()
+        return self._of(loop)
 
     async def ready(self) -> Client:
         """Return the same as ``get``, created in a thread: the imports take up to a second."""
@@ -99,7 +107,7 @@ class SdkTransport(VendorTransport):
         clients: Clients of the SDK.
         package: Name of the SDK.
         credentials: See ``VendorTransport``.
-        headers_of: Returns the headers with the key; without any the SDK finds its credentials itself.
+        key_header: Returns the headers with the key; without any the SDK finds its credentials itself.
         is_refusal: See ``VendorTransport``.
     """
 
@@ -109,13 +117,13 @@ class SdkTransport(VendorTransport):
         package: SdkPackage,
         credentials: Credentials,
         *,
-        headers_of: Callable[[SecretStr], Mapping[str, str]],
+        key_header: Callable[[str], Mapping[str, str]],
         is_refusal: Callable[[VendorStatusError], bool] = refuses_key,
     ) -> None:
         super().__init__(credentials, is_refusal=is_refusal)
         self._clients = clients
         self._package = package
-        self._headers_of = headers_of
+        self._key_header = key_header
 
     async def preload(self) -> None:
         """Import the SDK and create its client; connects to nothing."""
@@ -128,12 +136,12 @@ class SdkTransport(VendorTransport):
     async def _send(
         self, key: SecretStr, method: str, url: str, body: Mapping[str, Any] | None, connect_timeout_s: float
     ) -> VendorResponse:
-        client = await self._clients.ready()
+        client: Any = await self._clients.ready()
         sdk = import_sdk(self._package)
         import httpx2
 
         options: dict[str, Any] = {
-            "headers": self._headers_of(key),
+            "headers": self._key_header(key.get_secret_value()),
             "timeout": httpx2.Timeout(None, connect=connect_timeout_s),
             "max_retries": 0,
             "follow_redirects": False,  # redirects would forward the key
@@ -141,17 +149,16 @@ class SdkTransport(VendorTransport):
         arguments = {"cast_to": httpx2.Response, "options": options, "stream": True}
         try:
             if body is None:
-                response = await client.get(url, **arguments)
-            else:
-                response = await client.post(url, body=_checked_body(body), **arguments)
+                return SdkResponse(await client.get(url, **arguments))
+            orjson.dumps(body)  # invalid Unicode raises the same error as with our own transport
+            return SdkResponse(await client.post(url, body=dict(body), **arguments))
         except sdk.APIStatusError as exc:
             status = VendorStatusError(exc.response.status_code, exc.response.headers, exc.response.content)
             raise status from None  # the SDK's errors hold the request with its headers
         except sdk.APITimeoutError as exc:
             raise VendorTimeoutError(str(exc)) from None
         except sdk.APIConnectionError as exc:
-            raise VendorConnectionError(_reason(exc)) from None
-        return SdkResponse(response)
+            raise VendorConnectionError(f"{type(exc.__cause__ or exc).__name__}: {exc}") from None
 
 
 class SdkResponse(VendorResponse):
@@ -161,7 +168,7 @@ class SdkResponse(VendorResponse):
 
     def __init__(self, response: "httpx2.Response") -> None:
         self._response = response
-        self._parts: AsyncIterator[bytes] = response.aiter_bytes()
+        self._parts = response.aiter_bytes()
         self._is_read = False
 
     async def chunk(self) -> bytes:
@@ -185,20 +192,3 @@ class SdkResponse(VendorResponse):
     async def aclose(self) -> None:
         """See ``VendorResponse``."""
         await self._response.aclose()
-
-
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
-
-
-def _checked_body(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the body for an SDK; invalid Unicode raises the same error as with our own transport."""
-    orjson.dumps(body)
-    return dict(body)
-
-
-def _reason(exc: Exception) -> str:
-    return f"{type(exc.__cause__ or exc).__name__}: {exc}"

@@ -12,15 +12,18 @@ import weakref
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from aiohttp.typedefs import LooseHeaders
 from yarl import URL
 
-from vectorforge.vendors.failures import VendorConnectionError, VendorStatusError, VendorTimeoutError
-from vectorforge.vendors.response import VendorResponse
+from vectorforge.vendors.response import (
+    VendorConnectionError,
+    VendorResponse,
+    VendorStatusError,
+    VendorTimeoutError,
+)
 
 _KEEP_ALIVE_S = 30.0
 """Idle time of connections; self-hosted servers close theirs after 5 to 60 s."""
@@ -76,23 +79,13 @@ class HttpResponse(VendorResponse):
         self._response.close()
 
 
-class _Target(NamedTuple):
-    """Parsed address of a request."""
-
-    url: URL
-    proxy: str | None
-    has_password: bool
-    """True if the address contains credentials, e.g. of a reverse proxy."""
-
-
 class VendorSession:
     """Connections of one event loop; create it in the loop."""
 
     def __init__(self) -> None:
         self.users: weakref.WeakSet[object] = weakref.WeakSet()
         """Clients that use the connections."""
-        self._targets: dict[str, _Target] = {}
-        self._timeouts: dict[float, aiohttp.ClientTimeout] = {}
+        self._proxies = getproxies()  # once: it decodes the whole environment, 3 % of a query's CPU
         self._http = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_S, ssl=_tls()),
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -109,18 +102,19 @@ class VendorSession:
         connect_timeout_s: float,
     ) -> HttpResponse:
         """See ``VendorTransport.post``."""
-        target = self._targets.get(url) or self._target(url)
+        target = URL(url)
         sent: LooseHeaders = headers
-        if target.has_password:
+        if target.user is not None or target.password is not None:  # e.g. of a reverse proxy
             sent = {name: value for name, value in headers.items() if name != "Authorization"}
         try:
             response = await self._http.request(
                 method,
-                target.url,
+                target,
                 data=body if body is None or len(body) < _LARGE_BYTES else io.BytesIO(body),
                 headers=sent,
-                proxy=target.proxy,
-                timeout=self._timeout(connect_timeout_s),
+                proxy=_proxy(target, self._proxies),
+                # "connect" includes DNS; without a limit of connections it includes no queueing.
+                timeout=aiohttp.ClientTimeout(total=None, connect=connect_timeout_s),
                 allow_redirects=False,
             )
         except (TimeoutError, aiohttp.ServerTimeoutError) as exc:
@@ -136,22 +130,6 @@ class VendorSession:
     async def aclose(self) -> None:
         """Close all connections, used or not."""
         await self._http.close()
-
-    def _target(self, url: str) -> _Target:
-        parsed = URL(url)
-        target = _Target(parsed, _proxy(parsed), parsed.user is not None or parsed.password is not None)
-        if len(self._targets) < 100:  # addresses come from settings, not from requests
-            self._targets[url] = target
-        return target
-
-    def _timeout(self, connect_s: float) -> aiohttp.ClientTimeout:
-        # "connect" includes DNS; without a limit of connections it includes no queueing.
-        timeout = self._timeouts.get(connect_s)
-        if timeout is None:
-            timeout = aiohttp.ClientTimeout(total=None, connect=connect_s)
-            if len(self._timeouts) < 100:
-                self._timeouts[connect_s] = timeout
-        return timeout
 
 
 _SESSIONS: dict[asyncio.AbstractEventLoop, VendorSession] = {}
@@ -208,9 +186,8 @@ async def _status_error(response: aiohttp.ClientResponse, answer: HttpResponse) 
     return VendorStatusError(response.status, response.headers, body[:_MAX_ERROR_BYTES])
 
 
-def _proxy(url: URL) -> str | None:
+def _proxy(url: URL, proxies: Mapping[str, str]) -> str | None:
     """Return the proxy of an address from HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY."""
-    proxies = getproxies()
     proxy = proxies.get(url.scheme) or proxies.get("all")
     if not proxy or url.host is None or proxy_bypass(f"{url.host}:{url.port}"):
         return None

@@ -1,4 +1,4 @@
-"""Answers of the service to judged questions: what they hold, what they cite, and what is refused."""
+"""Answers of the service to judged queries: their content, citations and refusals."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,32 +14,32 @@ from vectorforge.types import Collection
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What ``POST /v1/rag/query`` answers by default."""
+    """An answer of ``POST /v1/rag/query`` with default settings."""
 
     text: str
     cited: Sequence[UUID]
-    """Passages, in the order of their labels in the text; one that is cited twice stands there twice."""
+    """Cited chunks in the order of their labels in the text, repetitions included."""
     invalid: int
-    """Labels that name no passage."""
+    """Labels without a chunk."""
 
     @property
     def is_refusal(self) -> bool:
-        """Whether it says that the passages do not tell."""
+        """Return whether it states that the chunks have no answer."""
         return not self.text.strip() or self.text.strip().startswith(NO_ANSWER)
 
 
 async def ask(
     services: TenantServices, collection: Collection, queries: Sequence[Mapping[str, Any]]
 ) -> AsyncIterator[tuple[str, Answer]]:
-    """Ask one question after the other.
+    """Answer queries in sequence.
 
     Args:
-        services: Of the tenant.
-        collection: What is asked.
-        queries: Each with ``query_id`` and ``text``.
+        services: Services of the tenant.
+        collection: Collection to query.
+        queries: Queries with ``query_id`` and ``text``.
 
     Yields:
-        The question's id, and the answer.
+        The query's id, and the answer.
     """
     config = RAG_QUERY.config(use_cache=False)
     for row in queries:
@@ -51,21 +51,21 @@ async def ask(
 def scores(
     answers: Mapping[str, Answer], expected: Mapping[str, Sequence[str]], gold: Mapping[str, set[UUID]]
 ) -> dict[str, float]:
-    """Shares of all questions; a refusal cites nothing and holds nothing.
+    """Return shares of all queries; a refusal has no citations and no content.
 
     Args:
-        answers: By question.
-        expected: By question, texts of which one should stand in the answer; of some questions only.
-        gold: By question, the passages that were judged relevant.
+        answers: Answers by query.
+        expected: Texts of which one should be in the answer, for some of the queries.
+        gold: Chunks judged relevant, by query.
     """
-    asked = len(answers)
+    total = len(answers)
     labels = sum(len(answer.cited) + answer.invalid for answer in answers.values())
     cited = [(gold[name], answer.cited) for name, answer in answers.items()]
     found = {
-        "first_citation_gold": sum(bool(ids) and ids[0] in right for right, ids in cited) / asked,
-        "any_citation_gold": sum(not right.isdisjoint(ids) for right, ids in cited) / asked,
+        "first_citation_gold": sum(bool(ids) and ids[0] in right for right, ids in cited) / total,
+        "any_citation_gold": sum(not right.isdisjoint(ids) for right, ids in cited) / total,
         "citations_valid": sum(len(ids) for _, ids in cited) / max(1, labels),
-        "refused": sum(answer.is_refusal for answer in answers.values()) / asked,
+        "refused": sum(answer.is_refusal for answer in answers.values()) / total,
     }
     judged = {name: texts for name, texts in expected.items() if texts}
     if judged:

@@ -1,4 +1,4 @@
-"""What a search and a row of the query log take of the database, and what a chunk takes of its disk."""
+"""Cost of searches and query log rows in the database, and disk space per chunk."""
 
 from collections.abc import Sequence
 from typing import LiteralString
@@ -26,7 +26,7 @@ TOP_K = 10
 _CLUSTERS = 200
 _STORED_AT_ONCE = 1_000
 _INDEX_AFTERWARDS = 5_000
-"""Chunks from which the index is made after storing them, as for a bulk load."""
+"""Number of chunks from which the index is built after storing them, as for a bulk load."""
 _LOG_BATCHES = (1, 10, 100)
 _ANSWER = "The refund takes five working days after the parcel has arrived [Source 1]. " * 10
 
@@ -38,7 +38,7 @@ FROM (SELECT %s::regclass AS partition, %s::regclass AS hnsw) AS named
 
 
 class Room:
-    """A collection of one dimension that grows, in a database of its own."""
+    """A growing collection of one dimension, in a separate database."""
 
     def __init__(self, database: Database, owner_url: str, dimension: int) -> None:
         self._db = database.for_tenant("local")
@@ -52,7 +52,7 @@ class Room:
         self.chunks = 0
 
     async def grow(self, chunks: int) -> None:
-        """Store invented chunks until there are so many."""
+        """Store synthetic chunks up to this number."""
         if self._collection is None:
             made = await CollectionRepository(self._db).create(
                 "figures",
@@ -78,12 +78,12 @@ class Room:
         self.chunks = chunks
 
     def vectors(self, count: int) -> Sequence[Sequence[float]]:
-        """New unit vectors, in clusters; the same ones in every run."""
+        """Return new unit vectors in clusters, equal in every run."""
         found: list[list[float]] = clustered(count, self._rng, self._centers).tolist()
         return found
 
     async def search(self, query: Sequence[float]) -> None:
-        """One search, whose rows are counted."""
+        """Search once, and check the number of rows."""
         assert self._collection is not None
         found = await self._store.search(
             query_vector=query, top_k=TOP_K, collection_id=self._collection, metric=DistanceMetric.COSINE
@@ -92,7 +92,7 @@ class Room:
             raise RuntimeError(f"{len(found)} rows")
 
     def bytes_per_chunk(self) -> list[float]:
-        """Of the table of chunks, its indexes, the vectors, their HNSW index and their other indexes."""
+        """Return the sizes of the chunks' table, its indexes, the vectors and their indexes."""
         with psycopg.connect(self._owner_url) as connection:
             row = connection.execute(_SIZES, (self._partition, f"{self._partition}_hnsw")).fetchone()
         assert row is not None
@@ -166,7 +166,7 @@ def _cells(load: Load) -> list[float]:
 
 
 async def measure_query_log(server: EmbeddedPostgres, *, seconds: float) -> list[Table]:
-    """Write batches of the query log as the log writer does: one statement each, one at a time."""
+    """Write batches of the query log as the log writer does: one statement per batch, sequentially."""
     table = Table(
         "Query log through PgBouncer",
         ("rows a batch", "rows/s", "batch ms p50", "ms p95", "database CPU ms a row", "bytes a row"),

@@ -1,4 +1,4 @@
-"""A PostgreSQL of the script's own, and collections filled without an embedding model."""
+"""A separate PostgreSQL server, and collections filled without an embedding model."""
 
 import asyncio
 import hashlib
@@ -28,9 +28,9 @@ _TOPICS = 400
 
 @contextmanager
 def private_server() -> Iterator[EmbeddedPostgres]:
-    """An embedded server with PostgreSQL's own settings in a folder that is deleted at the end."""
+    """Start an embedded server with PostgreSQL's default settings in a temporary folder."""
     folder = Path(tempfile.mkdtemp(prefix="vf-figures-"))
-    folder.chmod(0o755)  # as root, the server runs as an account of its own that has to pass through
+    folder.chmod(0o755)  # as root, the server runs as another account that has to traverse it
     server = EmbeddedPostgres(folder / "postgres", settings={"max_connections": "100"})
     try:
         server.start()
@@ -42,7 +42,7 @@ def private_server() -> Iterator[EmbeddedPostgres]:
 
 @contextmanager
 def fresh_database(server: EmbeddedPostgres, name: str) -> Iterator[tuple[str, str]]:
-    """A migrated, empty database; URLs of the app role and of its owner. Dropped at the end."""
+    """Create a temporary migrated, empty database; yield URLs of the app role and its owner."""
     root = make_conninfo(server.migrator_url, dbname="postgres")
     with connect(root, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}".encode())
@@ -57,13 +57,13 @@ def fresh_database(server: EmbeddedPostgres, name: str) -> Iterator[tuple[str, s
 
 
 def settle(owner_url: str) -> None:
-    """Do what autovacuum does a minute after a large ingestion, lest it does so while we measure."""
+    """Run autovacuum's work after a large ingestion now, so that it does not disturb measurements."""
     with connect(owner_url, autocommit=True) as connection:
         connection.execute("VACUUM ANALYZE")
 
 
 def sentences(seed: int, characters: int) -> str:
-    """Text of invented words about one of 400 topics: passages of a topic share half of their words."""
+    """Generate a text about one of 400 topics: texts of a topic share half of their words."""
     rng = random.Random(seed)
     topic = seed % _TOPICS
     words: list[str] = []
@@ -84,7 +84,7 @@ async def fill(
     seed: int = 0,
     quiet: bool = False,
 ) -> None:
-    """Store these vectors with invented passages of 700 characters, 50 a document."""
+    """Store these vectors with synthetic chunks of 700 characters, 50 per document."""
     starts = range(0, len(vectors), _CHUNKS_PER_DOCUMENT)
     label = f"  storing {len(vectors):,} vectors"
     for start in track(starts, label, console=progress, transient=True, disable=quiet):

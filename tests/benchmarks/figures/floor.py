@@ -1,8 +1,8 @@
-"""The least a server can do for a cited answer, written by hand: what the service is compared with.
+"""Hand-written minimal server for cited answers, the baseline of the service.
 
-Plain ASGI, psycopg and aiohttp. One pipelined transaction finds the nearest passages with row-level security
-and the index that the service uses, one request asks the model, and the texts are passed on. No
-validation, collections, citations, retries, deadlines, metrics or query log.
+Plain ASGI, psycopg and aiohttp. One pipelined transaction searches with row-level security and the
+service's index, one request calls the model, and the texts are relayed. No validation, collections,
+citations, retries, deadlines, metrics or query log.
 """
 
 import json
@@ -33,14 +33,14 @@ JOIN vectorforge.documents d ON d.tenant_id = nearest.tenant_id AND d.id = neare
 
 
 class Floor:
-    """The ASGI app.
+    """Build the ASGI app.
 
     Args:
-        database_url: Of the app role.
+        database_url: Connection string of the app role.
         model_url: Base URL of the OpenAI-shaped server.
-        key: Its API key.
-        tenant: Whose passages.
-        collection: Where to look.
+        key: API key of that server.
+        tenant: Tenant of the chunks.
+        collection: Collection to search.
     """
 
     def __init__(self, database_url: str, model_url: str, key: str, tenant: str, collection: UUID) -> None:
@@ -64,12 +64,12 @@ class Floor:
             body += message.get("body", b"")
             if not message.get("more_body"):
                 break
-        asked = json.loads(body)
-        passages = await self._search(asked["query"])
-        if asked.get("stream"):
-            await self._answer_as_stream(asked["query"], passages, send)
+        request = json.loads(body)
+        passages = await self._search(request["query"])
+        if request.get("stream"):
+            await self._answer_as_stream(request["query"], passages, send)
         else:
-            await self._answer_whole(asked["query"], passages, send)
+            await self._answer_whole(request["query"], passages, send)
 
     async def _live(self, receive: Any, send: Any) -> None:
         await receive()

@@ -1,4 +1,4 @@
-"""Passages a second through the real pipeline."""
+"""Throughput of the real ingestion pipeline in chunks per second."""
 
 import asyncio
 import json
@@ -29,11 +29,11 @@ from vectorforge.vectorstore.pgvector import PgVectorStore
 
 _FILLED = 10_000
 _PARALLEL = 4
-"""Documents under way at a time, as in ``vectorforge ingest``."""
+"""Documents ingested concurrently, as in ``vectorforge ingest``."""
 
 
 def corpus(folder: Path | None, documents: int) -> Iterator[tuple[str, bytes]]:
-    """Source and content of each: the folder's ``corpus.jsonl``, or invented ones (6,000 characters)."""
+    """Return sources and contents: the folder's ``corpus.jsonl``, or synthetic ones (6,000 characters)."""
     if folder is None:
         for number in range(documents):
             yield f"doc-{number}.md", f"# Document {number}\n\n{sentences(number, 6_000)}".encode()
@@ -45,7 +45,7 @@ def corpus(folder: Path | None, documents: int) -> Iterator[tuple[str, bytes]]:
 
 
 class Room:
-    """A pipeline on a database of its own."""
+    """A pipeline on a separate database."""
 
     def __init__(self, db: TenantDatabase, provider: EmbeddingProvider) -> None:
         registry = EmbeddingProviderRegistry()
@@ -65,7 +65,7 @@ class Room:
         )
 
     async def ingest(self, collection: Collection, documents: Sequence[tuple[str, bytes]]) -> int:
-        """Ingest all, four at a time; how many passages were stored."""
+        """Ingest all, four at a time; return the number of stored chunks."""
         waiting = iter(documents)
 
         async def work() -> int:
@@ -136,7 +136,7 @@ def _provider(kind: str) -> EmbeddingProvider:
 
 
 async def _embedders() -> str:
-    """CPU of the embedders alone, for a passage of 700 characters and for a question."""
+    """Measure the embedders' CPU time, for a chunk of 700 characters and for a query."""
     texts = [sentences(n, 700) for n in range(64)]
     parts = []
     for kind in ("test", "local"):

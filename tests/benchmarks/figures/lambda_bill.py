@@ -45,10 +45,10 @@ _ANSWER = (
     ".",
     "",
 )
-"""Pieces of the answer: about as many tokens."""
+"""Pieces of the answer, about one token each."""
 _SELECTIONS = ("essential", "all")
 _SETTING = "VECTORFORGE_CLOUDWATCH_METRICS"
-_INIT_S = 60.0  # bytes are the same on a busy machine
+_INIT_S = 60.0  # bytes do not depend on the machine's load
 
 
 @dataclass(slots=True)
@@ -80,14 +80,14 @@ async def measure_bill(
         ],
     )
     async with _surroundings(server, environment) as (surroundings, queue, base):
-        asked: dict[str, _Question] = {}
+        query_body: dict[str, _Question] = {}
         for selection in _SELECTIONS:
-            asked[selection] = await _ask(surroundings, queue, {**base, _SETTING: selection}, repeats)
+            query_body[selection] = await _ask(surroundings, queue, {**base, _SETTING: selection}, repeats)
         writer = await _write(queue, surroundings, base)
         look = await _look(surroundings, base)
-    one = asked["essential"]
+    one = query_body["essential"]
     table.add("query function: CPU ms, mean", statistics.mean(one.cpu_ms))
-    for selection, seen in asked.items():
+    for selection, seen in query_body.items():
         table.add(
             f"query function: bytes of log, {selection} metrics", int(statistics.median(seen.log_bytes))
         )
@@ -125,7 +125,7 @@ async def _surroundings(
 
 
 async def _fill(surroundings: QuerySurroundings) -> None:
-    """The project's own documents, in the tenant's default collection."""
+    """Ingest the project's own documents into the tenant's default collection."""
     embedding = EmbeddingSettings(
         default_provider="http",
         embedding_base_url=surroundings.embeddings.base_url,
@@ -160,8 +160,8 @@ async def _ask(
     lines: list[str] = []
     async with (
         FunctionProcess(function, on_log=lines.append) as process,
-        FunctionUrl(process, response_mode="stream") as door,
-        surroundings.client(door.url, timeout=120) as client,
+        FunctionUrl(process, response_mode="stream") as front_door,
+        surroundings.client(front_door.url, timeout=120) as client,
     ):
         for number in track(range(repeats + 1), "  asking", console=progress, transient=True):
             lines.clear()
@@ -174,7 +174,7 @@ async def _ask(
             if "event: done" not in text:
                 raise RuntimeError(f"no answer: {text[-300:]}")
             await process.invocations[-1].completed.wait()
-            await asyncio.sleep(0.1)  # its last lines are on their way through a pipe
+            await asyncio.sleep(0.1)  # its last lines are still in a pipe
             if number == 0:
                 await asyncio.to_thread(queue.bodies)
                 continue  # the first one opens connections
@@ -190,22 +190,22 @@ async def _ask(
                 await asyncio.to_thread(queue.delete, messages)
             else:
                 await asyncio.to_thread(queue.show, messages)  # for the log writer
-            asked = surroundings.vendor.bodies[-1]
-            prompt = "".join(message["content"] for message in asked["messages"])
+            query_body = surroundings.vendor.bodies[-1]
+            prompt = "".join(message["content"] for message in query_body["messages"])
             seen.prompt_tokens.append(estimate_tokens(prompt))
-            seen.request_bytes.append(len(json.dumps(asked)))
-            seen.reply_bytes.append(_streamed_bytes(surroundings, asked))
+            seen.request_bytes.append(len(json.dumps(query_body)))
+            seen.reply_bytes.append(_streamed_bytes(surroundings, query_body))
     return seen
 
 
-def _streamed_bytes(surroundings: QuerySurroundings, asked: Any) -> int:
+def _streamed_bytes(surroundings: QuerySurroundings, query_body: Any) -> int:
     reply = surroundings.vendor.unscripted
     assert isinstance(reply, Reply)
-    return sum(len(surroundings.vendor.text_event(text, reply, asked)) for text in reply.texts)
+    return sum(len(surroundings.vendor.text_event(text, reply, query_body)) for text in reply.texts)
 
 
 async def _write(queue: Queue, surroundings: QuerySurroundings, base: Mapping[str, str]) -> tuple[float, int]:
-    """The last question's records, under ever new ids; milliseconds and bytes of log, medians."""
+    """Write the last query's records under new ids; return median milliseconds and bytes of log."""
     records = await asyncio.to_thread(queue.receive)
     url = surroundings.app_url.replace("vectorforge_app", "vectorforge_log_writer")
     function = _function("log_writer", {**base, "VECTORFORGE_LOG_WRITER_DATABASE_URL": url})
@@ -229,7 +229,7 @@ async def _look(surroundings: QuerySurroundings, base: Mapping[str, str]) -> tup
 
 
 async def _repeat(function: FunctionConfiguration, event: Any, times: int = 20) -> tuple[float, int]:
-    """Milliseconds and bytes of log of a warm invocation, medians."""
+    """Return median milliseconds and bytes of log of a warm invocation."""
     lines: list[str] = []
     wall_ms, log_bytes = [], []
     async with FunctionProcess(function, on_log=lines.append) as process:

@@ -1,4 +1,4 @@
-"""What each function costs before its first event and afterwards: imports, start, memory."""
+"""Cost of each function before its first event and afterwards: imports, start, memory."""
 
 import asyncio
 import json
@@ -56,7 +56,7 @@ class _Contestant:
 
 
 def measure_imports(environment: Mapping[str, str], repeats: int) -> list[Table]:
-    """CPU of importing each handler in fresh interpreters, with and without bytecode."""
+    """Measure the CPU time of importing each handler in new interpreters, with and without bytecode."""
     table = Table(
         "Cold import of the handler, fresh interpreter",
         ("module", "CPU ms min", "wall ms min", "without bytecode: CPU ms", "modules"),
@@ -80,7 +80,7 @@ def measure_imports(environment: Mapping[str, str], repeats: int) -> list[Table]
 async def measure_functions(
     server: EmbeddedPostgres, environment: Mapping[str, str], *, starts: int, events: int
 ) -> list[Table]:
-    """Process start to the first poll, and memory as events come."""
+    """Measure the time from process start to the first poll, and memory after events."""
     begun = Table(
         "Process start to the first poll for an event",
         ("function", "wall ms min", "wall ms median", "CPU ms", "without bytecode: wall ms", "CPU ms"),
@@ -108,7 +108,7 @@ async def measure_functions(
 
 
 async def _start(function: FunctionConfiguration) -> tuple[float, float]:
-    """Milliseconds and CPU milliseconds from the process's start to its first poll."""
+    """Return milliseconds and CPU milliseconds from the process's start to its first poll."""
     async with FunctionProcess(function) as process:
         started = time.perf_counter()
         await process.start()
@@ -192,8 +192,8 @@ def _function(name: str, environment: Mapping[str, str]) -> FunctionConfiguratio
 
 
 async def _get_one_chunk(process: FunctionProcess, _number: int) -> None:
-    async with FunctionUrl(process, response_mode="buffered") as door:
-        await _http(door.url, "/chunks?number=1")
+    async with FunctionUrl(process, response_mode="buffered") as front_door:
+        await _http(front_door.url, "/chunks?number=1")
 
 
 def _question(surroundings: QuerySurroundings) -> Ask:
@@ -201,8 +201,8 @@ def _question(surroundings: QuerySurroundings) -> Ask:
         streams = process.configuration.command != AWSLAMBDARIC_COMMAND
         body = {"query": f"Question {number}: how long does a refund take?", "stream": True}
         async with (
-            FunctionUrl(process, response_mode="stream" if streams else "buffered") as door,
-            surroundings.client(door.url) as client,
+            FunctionUrl(process, response_mode="stream" if streams else "buffered") as front_door,
+            surroundings.client(front_door.url) as client,
         ):
             text = (await client.post(QUERY_PATH, json=body)).text
         if "event: done" not in text:

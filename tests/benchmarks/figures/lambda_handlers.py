@@ -37,7 +37,7 @@ timed = StreamingHandler(_timed_chunks, lifespan="off")
 
 
 def raw_socket(event: dict[str, Any], _context: Any) -> str:
-    """The floor: the same frames with ``sendall`` to a socket that is read and dropped."""
+    """Send the same frames with ``sendall`` to a socket whose data is dropped, as the baseline."""
     spent, cpu_started = [], time.process_time()
     pause_s = float(event["pause_ms"]) / 1000
     with socket.create_connection((event["host"], event["port"])) as connection:
@@ -52,7 +52,7 @@ def raw_socket(event: dict[str, Any], _context: Any) -> str:
 
 
 def _figures(spent: list[float], cpu_started: float) -> bytes:
-    """Microseconds of a chunk: median, 95th percentile; CPU of the process for each, its pauses included."""
+    """Return microseconds per chunk (median, 95th percentile) and CPU time per chunk, pauses included."""
     cpu_us = (time.process_time() - cpu_started) / len(spent) * 1e6
     p95 = statistics.quantiles(spent, n=20)[-1]
     return f"{os.getpid()},{statistics.median(spent) * 1e6:.3f},{p95 * 1e6:.3f},{cpu_us:.3f}".encode()

@@ -1,4 +1,4 @@
-"""FastAPI and Mangum as everybody has them: the app of the Lambda figures, buffered."""
+"""The app of the Lambda figures with plain FastAPI and Mangum, buffered."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -14,7 +14,7 @@ app = FastAPI()
 
 @app.get("/chunks")
 async def chunks(number: int, pause_ms: float = 0.0) -> StreamingResponse:
-    """So many chunks, a pause after each."""
+    """Stream this number of chunks with a pause after each."""
 
     async def body() -> AsyncIterator[bytes]:
         for _ in range(number):

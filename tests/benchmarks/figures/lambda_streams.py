@@ -31,7 +31,7 @@ _TENANT = "local"
 def configuration(
     handler: str, command: Sequence[str], environment: Mapping[str, str]
 ) -> FunctionConfiguration:
-    """A function whose handler is in this folder, e.g. "lambda_plain.handler"."""
+    """Configure a function with a handler in this folder, e.g. "lambda_plain.handler"."""
     variables = {**environment, "PYTHONPATH": _FOLDER}
     name = f"figures.{handler}"
     return FunctionConfiguration(handler=name, command=command, environment=variables, timeout_s=120)
@@ -43,8 +43,8 @@ async def _deployed(
 ) -> AsyncIterator[httpx2.AsyncClient]:
     async with (
         FunctionProcess(function) as process,
-        FunctionUrl(process, response_mode=mode) as door,
-        httpx2.AsyncClient(base_url=door.url, timeout=120, headers=dict(headers or {})) as client,
+        FunctionUrl(process, response_mode=mode) as front_door,
+        httpx2.AsyncClient(base_url=front_door.url, timeout=120, headers=dict(headers or {})) as client,
     ):
         yield client
 
@@ -52,7 +52,7 @@ async def _deployed(
 async def measure_first_bytes(
     server: EmbeddedPostgres, environment: Mapping[str, str], repeats: int
 ) -> list[Table]:
-    """Warm functions, one request at a time; both kinds in turns."""
+    """Measure warm functions with sequential requests, alternating between both kinds."""
     table = Table(
         f"First byte at the client, warm, {repeats} requests each",
         ("answer", "runtime", "first byte ms p50", "p95", "whole ms p50", "p95"),
@@ -87,9 +87,9 @@ async def measure_first_bytes(
                     {"authorization": key},
                 ) as plain,
             ):
-                asked = {"query": "How long does a refund take?", "stream": True}
+                query_body = {"query": "How long does a refund take?", "stream": True}
                 name = f"query function, {_WORDS} tokens, {_PAUSE_MS} ms apart"
-                await _compare(table, name, ours, plain, ("POST", QUERY_PATH, asked), repeats)
+                await _compare(table, name, ours, plain, ("POST", QUERY_PATH, query_body), repeats)
     return [table]
 
 
@@ -114,7 +114,7 @@ async def _compare(
 
 
 async def _ask(client: httpx2.AsyncClient, method: str, path: str, body: object) -> tuple[float, float]:
-    """Milliseconds to the first byte of the body, and to its end."""
+    """Return the milliseconds to the first byte of the body, and to its end."""
     started, first = time.perf_counter(), 0.0
     async with client.stream(method, path, json=body) as response:
         response.raise_for_status()
@@ -124,7 +124,7 @@ async def _ask(client: httpx2.AsyncClient, method: str, path: str, body: object)
 
 
 async def measure_chunks(environment: Mapping[str, str], chunks: int) -> list[Table]:
-    """What one chunk costs the function: ``send`` of our runtime, and ``sendall`` of a bare socket."""
+    """Measure the cost of a chunk: ``send`` of our runtime, and ``sendall`` of a bare socket."""
     table = Table(
         f"One chunk of 60 bytes in the function, {chunks} each",
         ("transport", "pace", "µs median", "µs p95", "CPU µs"),
@@ -135,7 +135,7 @@ async def measure_chunks(environment: Mapping[str, str], chunks: int) -> list[Ta
     async with (
         ours,
         floor,
-        FunctionUrl(ours) as door,
+        FunctionUrl(ours) as front_door,
         httpx2.AsyncClient(timeout=120) as client,
         _sink() as port,
     ):
@@ -143,7 +143,7 @@ async def measure_chunks(environment: Mapping[str, str], chunks: int) -> list[Ta
             for _ in range(2):  # the first is warm-up
                 event = {"host": "127.0.0.1", "port": port, "number": chunks, "pause_ms": pause_ms}
                 bare = str(await (await floor.invoke(event)).result())
-                body = (await client.get(f"{door.url}/?{chunks},{pause_ms}")).text.lstrip("x")
+                body = (await client.get(f"{front_door.url}/?{chunks},{pause_ms}")).text.lstrip("x")
             table.add("raw socket, sendall", pace, *_numbers(bare))
             table.add("ASGI send of vectorforge.runtime", pace, *_numbers(body))
     return [table]
@@ -155,7 +155,7 @@ def _numbers(line: str) -> list[float]:
 
 @asynccontextmanager
 async def _sink() -> AsyncIterator[int]:
-    """A port where everything is read and dropped."""
+    """Yield a port whose data is read and dropped."""
 
     async def drop(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while await reader.read(65536):

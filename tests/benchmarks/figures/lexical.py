@@ -1,4 +1,4 @@
-"""What a search by words takes, and what it takes to keep the words of passages."""
+"""Cost of lexical searches, and of maintaining the terms of chunks."""
 
 import time
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from vectorforge.db.connection import Database
 from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.types import DistanceMetric
-from vectorforge.vectorstore.search.lexical import lexical_ctes
+from vectorforge.vectorstore.search.words import lexical_ctes, numbers_of
 
 WORDS_IN_A_CHUNK = 110
 WORDS_IN_A_QUESTION = 6.6
@@ -39,7 +39,8 @@ FROM unnest(%s::text[]) WITH ORDINALITY AS new (text, ordinality)
 """
 _SEARCH = """
 WITH scope AS (
-    SELECT term_scope, language, chunk_count, term_count FROM vectorforge.collections
+    SELECT term_scope, coalesce(languages, ARRAY[language]) AS languages, chunk_count, term_count
+    FROM vectorforge.collections
     WHERE tenant_id = %(tenant)s AND id = %(collection)s
 ), {ctes}
 SELECT chunk_id, lexical_score, (SELECT sum(df) FROM terms) AS matched,
@@ -51,10 +52,11 @@ found AS MATERIALIZED (
     SELECT id FROM vectorforge.chunks WHERE tenant_id = %(tenant)s AND collection_id = %(collection)s
         AND to_version IS NULL AND mod(hashtext(id::text), 100) = 0
 ), """
+_AMONG_FOUND = f"(ranked.number IN ({numbers_of('found')})) IS TRUE"
 
 
 class Vocabulary:
-    """Words as frequent as in a language (Zipf's law), of which the most frequent are stop words."""
+    """Words with the frequencies of a language (Zipf's law); the most frequent are stop words."""
 
     def __init__(self, seed: int) -> None:
         self._rng = np.random.default_rng(seed)
@@ -64,12 +66,12 @@ class Vocabulary:
         self._content_weights = content / content.sum()
 
     def text(self) -> str:
-        """A passage."""
+        """Return the text of a chunk."""
         ranks = self._rng.choice(_VOCABULARY, WORDS_IN_A_CHUNK, p=self._weights)
         return " ".join(_word(int(rank)) for rank in ranks)
 
     def question(self) -> str:
-        """Some words, none a stop word."""
+        """Return a query of some words without stop words."""
         count = 1 + self._rng.poisson(WORDS_IN_A_QUESTION - 1)
         ranks = self._rng.choice(_VOCABULARY - _STOP_WORDS, count, p=self._content_weights)
         return " ".join(_word(int(rank) + _STOP_WORDS) for rank in ranks)
@@ -96,7 +98,7 @@ async def _insert(db: TenantDatabase, collection_id: UUID, texts: Sequence[str])
 
 
 async def _written(db: TenantDatabase, collection_id: UUID, vocabulary: Vocabulary) -> tuple[float, float]:
-    """Milliseconds a chunk of inserting 2,000 of them, and of deleting them again."""
+    """Return the milliseconds per chunk of inserting and of deleting 2,000 chunks."""
     batches = [[vocabulary.text() for _ in range(_CHUNKS_PER_DOCUMENT)] for _ in range(40)]
     started = time.perf_counter()
     documents = [await _insert(db, collection_id, batch) for batch in batches]
@@ -113,7 +115,7 @@ async def _written(db: TenantDatabase, collection_id: UUID, vocabulary: Vocabula
 async def _searched(
     db: TenantDatabase, collection_id: UUID, questions: Sequence[str], ctes: str
 ) -> tuple[list[float], float, float]:
-    """Milliseconds of each search, and on average its matches (words times passages) and its words."""
+    """Return the milliseconds of each search, and its average matches (words times chunks) and words."""
     times, matched, terms = [], [], []
     for number, question in enumerate(questions):
         params = {"tenant": db.tenant_id, "collection": collection_id, "query_text": question}
@@ -149,13 +151,13 @@ def _triggers(owner_url: str, action: str) -> None:
 async def measure_lexical(
     server: EmbeddedPostgres, *, sizes: Sequence[int], searches: int, others: int
 ) -> list[Table]:
-    """Searches by words, at each size of one collection.
+    """Measure lexical searches at each size of one collection.
 
     Args:
-        server: Where a database is made, and dropped at the end.
-        sizes: Chunks, in ascending order.
-        searches: Questions at each size, all different.
-        others: Empty collections of the same tenant.
+        server: Server for a temporary database.
+        sizes: Numbers of chunks, ascending.
+        searches: Number of distinct queries at each size.
+        others: Number of empty collections of the same tenant.
     """
     latency = Table(
         "Searches by words (BM25, 100 best)",
@@ -191,18 +193,18 @@ async def measure_lexical(
                 settle(owner_url)
                 bytes_of = _sizes(owner_url)
                 questions = [vocabulary.question() for _ in range(searches + _WARM_UP)]
-                for name, ctes in (("none", lexical_ctes()), ("1 %", _FOUND + lexical_ctes(among="found"))):
+                for name, ctes in (("none", lexical_ctes()), ("1 %", _FOUND + lexical_ctes(_AMONG_FOUND))):
                     cpu = postgres_cpu_s(_postmaster(server))
                     times, matched, terms = await _searched(db, collection_id, questions, ctes)
                     spread = [percentile(times, percent) for percent in (50, 95, 99)]
                     cpu = (postgres_cpu_s(_postmaster(server)) - cpu) * 1000 / len(questions)
                     latency.add(size, name, round(terms, 1), round(matched), *spread, cpu)
-                kept = await _written(db, collection_id, vocabulary)
+                maintenance = await _written(db, collection_id, vocabulary)
                 _triggers(owner_url, "DISABLE")
                 bare = await _written(db, collection_id, vocabulary)
                 _triggers(owner_url, "ENABLE")
                 settle(owner_url)
                 postings = bytes_of["packed_postings"] + bytes_of["grouped_postings"]
                 per_chunk = [postings / size, bytes_of["chunk_terms"] / size]
-                upkeep.add(size, kept[0], bare[0], kept[1], bare[1], *map(round, per_chunk))
+                upkeep.add(size, maintenance[0], bare[0], maintenance[1], bare[1], *map(round, per_chunk))
     return [latency, upkeep]

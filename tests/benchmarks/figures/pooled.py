@@ -1,4 +1,4 @@
-"""A load on PostgreSQL through PgBouncer, and what it took of both."""
+"""A load on PostgreSQL through PgBouncer, and its cost in both."""
 
 import asyncio
 import itertools
@@ -22,37 +22,37 @@ from vectorforge.local.postgres import EmbeddedPostgres
 
 _COUNTED_EVERY_S = 0.01
 _MOST_SERVER_CONNECTIONS = 60
-"""More than any load here needs, so that their number is what it needs."""
+"""Pool size: more than any load here needs, so that the number in use is the need."""
 
 
 @contextmanager
 def pooled(server: EmbeddedPostgres) -> Iterator[PgBouncer]:
-    """PgBouncer before a server, in a folder that is deleted at the end."""
+    """Start PgBouncer in front of a server, in a temporary folder."""
     socket = Path(str(conninfo_to_dict(server.app_url)["host"]), ".s.PGSQL.5432")
     with tempfile.TemporaryDirectory(prefix="vf-pgb-") as folder:
-        Path(folder).chmod(0o755)  # as root, it runs as another account that has to pass through
+        Path(folder).chmod(0o755)  # as root, it runs as another account that has to traverse it
         with PgBouncer(Path(folder), socket, pool_size=_MOST_SERVER_CONNECTIONS) as bouncer:
             yield bouncer
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What came of running something over and over."""
+    """Result of a repeated operation."""
 
     per_second: float
     p50_ms: float
     p95_ms: float
     database_cpu_ms: float
-    """Each; all processes of the server."""
+    """CPU milliseconds per operation of all processes of the server."""
     held_ms: float
-    """Each; a server connection was in a transaction for it."""
+    """Milliseconds per operation for which a server connection was in a transaction."""
     connections_mean: float
     """Server connections in a transaction, as PgBouncer counted them every 10 ms."""
     connections_most: int
 
     @property
     def connections_by_littles_law(self) -> float:
-        """Arrivals a second times the seconds each holds a connection.
+        """Return arrivals per second times the seconds for which each holds a connection.
 
         https://doi.org/10.1287/opre.9.3.383
         """
@@ -63,8 +63,8 @@ class Meter:
     """Measures loads on one database.
 
     Args:
-        server: Its CPU time is read.
-        bouncer: Before it.
+        server: Server whose CPU time is measured.
+        bouncer: PgBouncer in front of it.
         database: Name of the database, for PgBouncer's counts.
     """
 
@@ -75,12 +75,12 @@ class Meter:
         self._console_url = make_conninfo(url, user=ADMINISTRATOR, dbname="pgbouncer")
 
     async def run(self, work: Callable[[int], Awaitable[object]], *, clients: int, seconds: float) -> Load:
-        """Let so many clients each do one piece of ``work`` after the other, for so long.
+        """Let clients repeat ``work`` for some seconds.
 
         Args:
-            work: Gets the number of the piece.
-            clients: At once.
-            seconds: No piece is begun after them.
+            work: Operation; receives its number.
+            clients: Number of concurrent clients.
+            seconds: No operation starts after them.
         """
         times: list[float] = []
         numbers = itertools.count()
@@ -108,9 +108,9 @@ class Meter:
 
     @contextmanager
     def _counting(self) -> Iterator[list[int]]:
-        """The connections in use, filled at the end.
+        """Count the connections in use; the list is filled at the end of the block.
 
-        In a process of its own: one that asks only when its clients are not busy would count too many.
+        Runs in a separate process: counting only while its clients are idle would be biased.
         """
         counted: list[int] = []
         spawn = multiprocessing.get_context("spawn")
@@ -124,7 +124,7 @@ class Meter:
         process.join()
 
     def _held_s(self) -> float:
-        """Seconds that transactions through PgBouncer have taken so far."""
+        """Return the seconds of all transactions through PgBouncer so far."""
         with _console(self._console_url) as console:
             rows = console.execute("SHOW STATS_TOTALS").fetchall()
         return sum(float(row["xact_time"]) for row in rows if row["database"] == self._database) / 1e6

@@ -1,4 +1,4 @@
-"""Latency and CPU of questions through the service and through the floor, in turns."""
+"""Latency and CPU of queries to the service and to the baseline, alternating."""
 
 import asyncio
 import json
@@ -28,18 +28,18 @@ _KINDS = ("buffered answer", "stream", f"stream, {IN_FLIGHT} concurrent")
 
 @dataclass(slots=True)
 class Samples:
-    """What was measured of one server and one kind of question."""
+    """Measurements of one server and one kind of query."""
 
     first_byte_ms: list[float] = field(default_factory=list)
     first_token_ms: list[float] = field(default_factory=list)
     total_ms: list[float] = field(default_factory=list)
     cpu_ms: list[float] = field(default_factory=list)
-    """Of the server, per question; one value a round."""
+    """CPU milliseconds of the server per query, one value per round."""
     database_cpu_ms: list[float] = field(default_factory=list)
 
 
 class Asker:
-    """Asks one server."""
+    """Client of one server."""
 
     def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
         self._session = session
@@ -47,7 +47,7 @@ class Asker:
         self._number = 0
 
     async def ask(self, samples: Samples, *, stream: bool) -> None:
-        """One question, never the same twice."""
+        """Send one unique query."""
         self._number += 1
         body = {"query": sentences(1_000_000 + self._number, 60), "stream": stream}
         started_at = time.perf_counter()
@@ -68,7 +68,7 @@ class Asker:
 
 
 def _check(received: bytes, status: int, *, stream: bool) -> None:
-    last = b"word%d " % (TOKENS - 1)  # texts that came together are one event
+    last = b"word%d " % (TOKENS - 1)  # joined texts are one event
     if status != 200 or (stream and (last not in received or b"event: done" not in received)):
         raise RuntimeError(f"status {status}: {received[:300]!r}")
     if not stream and "word99" not in json.loads(received)["response"]:
@@ -79,9 +79,9 @@ async def measure_queries(server: EmbeddedPostgres, *, rounds: int, questions: i
     """Query both servers in turn.
 
     Args:
-        server: Gets a database of its own.
-        rounds: How often the servers take turns.
-        questions: Of each kind, to each server, in each round; a multiple of 16.
+        server: Server for a separate database.
+        rounds: Number of alternations of the servers.
+        questions: Queries of each kind to each server per round; a multiple of 16.
     """
     with fresh_database(server, "queries") as (url, owner_url):
         async with Database(url) as database:

@@ -1,4 +1,4 @@
-"""How the scripts print what they have measured."""
+"""Reports of the scripts on stdout."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from figures.measuring import Table
 
 
 def machine() -> str:
-    """When and where, and how busy the machine is."""
+    """Describe the time, the machine and its load."""
     now = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
     return (

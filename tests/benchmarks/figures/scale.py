@@ -23,13 +23,13 @@ Vectors: TypeAlias = np.ndarray[Any, np.dtype[np.float32]]
 Metadata: TypeAlias = dict[str, int]
 
 SHARES = {"half": 2, "tenth": 10, "hundredth": 100, "thousandth": 1_000}
-"""Keys of the metadata, and how many values each has: a filter for one of them lets that share through."""
+"""Keys of the metadata and their number of values: a filter for one of n values matches 1/n of the chunks."""
 TENANTS = (10, 100, 1_000, 10_000)
-"""Chunks of the small tenants, each around one center, where the large tenant has vectors, too."""
+"""Chunks of the small tenants, each around one center, among the large tenant's vectors."""
 OWNER = "large"
 _CENTERS = 1_000
 _SUBSPACE = 48
-"""Dimensions in which texts' vectors differ much; those of the local model behave alike."""
+"""Dimensions in which the vectors differ much, similar to those of the local model."""
 _STOP_WORDS = 20
 _SHARE_UP_TO = np.cumsum(1 / (np.arange(_STOP_WORDS, 50_000) + 2.7))
 _BATCH = 500
@@ -38,11 +38,11 @@ _PARALLEL = 4
 
 @dataclass(frozen=True)
 class Scale:
-    """How much there is.
+    """Size of the data.
 
     Args:
-        chunks: Of the large tenant.
-        words: In each chunk's text.
+        chunks: Chunks of the large tenant.
+        words: Number of words in each chunk's text.
     """
 
     chunks: int
@@ -50,12 +50,12 @@ class Scale:
 
     @property
     def database(self) -> str:
-        """Name of the database."""
+        """Return the name of the database."""
         return f"scale_{self.chunks}"
 
 
 class Generator:
-    """Vectors around centers in a subspace, with noise: neighbours are near each other, as texts' are.
+    """Vectors around centers in a subspace, with noise: neighbors are close, like those of texts.
 
     Args:
         seed: Equal seeds give equal vectors.
@@ -67,7 +67,7 @@ class Generator:
         self._centers = rng.standard_normal((_CENTERS, _SUBSPACE))
 
     def around(self, centers: Sequence[int] | np.ndarray[Any, Any], seed: int) -> Vectors:
-        """A unit vector near each of these centers."""
+        """Return a unit vector near each of these centers."""
         rng = np.random.default_rng(seed)
         places = self._centers[np.asarray(centers)] + 0.7 * rng.standard_normal((len(centers), _SUBSPACE))
         vectors = places @ self._basis + 0.05 * rng.standard_normal((len(centers), DIMENSION)) / np.sqrt(
@@ -77,42 +77,42 @@ class Generator:
         return found
 
     def anywhere(self, count: int, seed: int) -> Vectors:
-        """Unit vectors near centers chosen at random."""
+        """Return unit vectors near random centers."""
         chosen = np.random.default_rng(seed).integers(0, _CENTERS, count)
         return self.around(chosen, seed + 1)
 
 
 @dataclass(frozen=True)
 class Holding:
-    """What one tenant has; made anew from its seed wherever it is wanted."""
+    """Data of one tenant, generated from its seed on demand."""
 
     tenant: str
     chunks: int
     seed: int
     center: int | None = None
-    """None: spread over all of them."""
+    """Center of its vectors, or None for all centers."""
 
     def vectors(self, generator: Generator) -> Vectors:
-        """Its vectors, by the chunk's number."""
+        """Return its vectors by the chunk's number."""
         if self.center is None:
             return generator.anywhere(self.chunks, self.seed)
         return generator.around([self.center] * self.chunks, self.seed)
 
     def questions(self, generator: Generator, count: int) -> Vectors:
-        """Vectors that somebody could ask it for: as its own, but others."""
+        """Return query vectors from the distribution of its own."""
         if self.center is None:
             return generator.anywhere(count, self.seed + 1_000_000)
         return generator.around([self.center] * count, self.seed + 1_000_000)
 
     def metadata(self) -> list[Metadata]:
-        """The chunks' metadata."""
+        """Return the chunks' metadata."""
         rng = np.random.default_rng(self.seed + 2_000_000)
         columns = {key: rng.integers(0, values, self.chunks).tolist() for key, values in SHARES.items()}
         return [{key: column[number] for key, column in columns.items()} for number in range(self.chunks)]
 
 
 def holdings(scale: Scale) -> list[Holding]:
-    """The large tenant's, and those of the small ones that are not larger than it."""
+    """Return the data of the large tenant, and of the small ones that are not larger."""
     small = [
         Holding(f"small-{chunks}", chunks, seed=100 + number, center=number)
         for number, chunks in enumerate(TENANTS)
@@ -122,7 +122,7 @@ def holdings(scale: Scale) -> list[Holding]:
 
 
 async def store(database: Database, owner_url: str, scale: Scale) -> dict[str, UUID]:
-    """Store everything, chunks first, then the index; ids of the collections, by tenant."""
+    """Store the chunks, then build the index; return ids of the collections by tenant."""
     generator, collections = Generator(), {}
     for holding in holdings(scale):
         db = database.for_tenant(holding.tenant)
@@ -162,7 +162,7 @@ async def _store_holding(
 def _document(
     start: int, vectors: Sequence[Sequence[float]], metadata: Sequence[Mapping[str, int]], words: int
 ) -> tuple[DocumentDraft, list[ChunkDraft]]:
-    """A document of the next chunks; each knows its number."""
+    """Return a document of the next chunks, each with its number."""
     chunks, offset = [], 0
     for index, (vector, facts) in enumerate(zip(vectors, metadata, strict=True)):
         content = text(start + index, words)
@@ -185,9 +185,9 @@ def _document(
 
 
 def text(number: int, words: int) -> str:
-    """Words as frequent as words are (Zipf's law), without the most frequent, which are stop words.
+    """Generate words by Zipf's law, without the most frequent ones, the stop words.
 
-    Six words of one passage meet about 17,000 postings of 100,000 passages, as real questions do. One word
+    Six words of one chunk match about 17,000 postings of 100,000 chunks, as real questions do. One word
     is the number.
     """
     drawn = np.random.default_rng(number).random(words)

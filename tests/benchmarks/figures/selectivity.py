@@ -24,40 +24,40 @@ TOP_K = 10
 _SINGLE_PRECISION = 1e-6
 _WARMING_UP = 10
 _FILTER_VALUE = 1
-"""Of the key that a filter names."""
+"""Share of the key in a filter."""
 
 
 @dataclass(frozen=True)
 class Searched:
-    """What searches of one kind gave."""
+    """Results of searches of one kind."""
 
     chunks: int
-    """Of the large tenant in the same partition."""
+    """Share of the large tenant in the partition."""
     what: str
     matching: int
-    """Chunks that tenant and filter let through."""
+    """Chunks that match tenant and filter."""
     rows_wanted: int
     """min(k, matching)"""
     rows_min: int
-    """Of the shortest result."""
+    """Length of the shortest result."""
     recall: float | None
-    """Share of the nearest chunks that was found; None: not only vectors count."""
+    """Share of the nearest chunks that was found, or None if words count, too."""
     p50_ms: float
     p95_ms: float
     cpu_ms: float
-    """Of the client's process, a search."""
+    """CPU milliseconds of the client's process per search."""
     database_cpu_ms: float
     scan: str
-    """What the search says it did; empty where it does not say."""
+    """Plan reported by the search; empty without a report."""
 
 
 async def measure_scale(database: BenchmarkDatabase, scale: Scale, questions: int) -> list[dict[str, Any]]:
-    """Store the chunks unless they are there, and search them in every way.
+    """Store the chunks unless they exist, and search them with every plan.
 
     Args:
-        database: The chunks stay in a database of their own there.
-        scale: How many.
-        questions: Of each way.
+        database: Server on which the chunks stay in a separate database.
+        scale: Size of the data.
+        questions: Number of queries in each mode.
     """
     app_url, owner_url = database.migrated(scale.database, [scale.database])
     async with Database(app_url) as opened:
@@ -126,7 +126,7 @@ class _Searcher:
         )
 
     async def _words(self, holding: Holding, hybrid: bool, queries: Vectors) -> Searched:
-        """Questions of a passage's number and six of its words: by words only, or by vectors as well."""
+        """Return queries with a chunk's number and six of its words: lexical, or hybrid with vectors."""
         rng = np.random.default_rng(5)
         questions = [
             " ".join(text(int(number), self._scale.words).split()[1:8])
@@ -188,7 +188,7 @@ def measure(database: BenchmarkDatabase, scale: Scale, questions: int) -> list[d
 
 
 def tables(figures: Sequence[Mapping[str, Any]]) -> list[Table]:
-    """One table."""
+    """Return one table."""
     table = Table(
         f"{figures[0]['chunks']:,} chunks, top {TOP_K}",
         (

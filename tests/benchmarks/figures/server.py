@@ -1,4 +1,4 @@
-"""A process of its own for each server, so that its CPU time is its own."""
+"""A separate process for each server, so that its CPU time is measured alone."""
 
 import asyncio
 import json
@@ -18,12 +18,12 @@ from pydantic import SecretStr
 KEY = "sk-test-0123456789abcdef"
 TENANT = "local"
 TOKENS = 100
-"""Pieces of the model's answer; one of them cites."""
+"""Pieces of the model's answer; one of them is a citation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A running process and where it listens."""
+    """A running process and its address."""
 
     pid: int
     url: str
@@ -45,12 +45,12 @@ def started(kind: str, **options: str) -> Iterator[Server]:
                 raise RuntimeError(f"The {kind} server did not start.")
             yield Server(child.pid, url)
         finally:
-            child.stdin.close()  # which ends it
+            child.stdin.close()  # ends it
             child.wait(30)
 
 
 def answers(url: str) -> bool:
-    """Whether GET gives a 200."""
+    """Return whether GET responds with 200."""
     try:
         with urllib.request.urlopen(url, timeout=10) as response:  # noqa: S310 - our own server's URL
             return bool(response.status == 200)

@@ -1,4 +1,4 @@
-"""What starting costs: imports, the first answer of a fresh process, memory."""
+"""Cost of starting: imports, the first answer of a new process, memory."""
 
 import json
 import os
@@ -30,7 +30,7 @@ _IMPORT_NOTE = (
 
 
 def measure_imports(repeats: int) -> list[Table]:
-    """Import each module in fresh interpreters, in turns."""
+    """Import each module in new interpreters, alternating."""
     runs: dict[str, list[tuple[float, float, int]]] = {module: [] for module in _MODULES}
     table = Table(
         "Import, fresh interpreter",
@@ -57,15 +57,15 @@ def measure_imports(repeats: int) -> list[Table]:
 
 @contextmanager
 def with_bytecode() -> Iterator[dict[str, str]]:
-    """An environment in which Python stores the bytecode of what it imports, as an installation has it."""
+    """Yield an environment in which Python stores bytecode, as an installation does."""
     with tempfile.TemporaryDirectory(prefix="vf-pyc-") as folder:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("VECTORFORGE_")}
-        kept.pop("PYTHONDONTWRITEBYTECODE", None)
-        yield {**kept, "PYTHONPYCACHEPREFIX": folder}
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("VECTORFORGE_")}
+        inherited.pop("PYTHONDONTWRITEBYTECODE", None)
+        yield {**inherited, "PYTHONPYCACHEPREFIX": folder}
 
 
 def fresh_import(module: str, environment: dict[str, str]) -> tuple[float, float, int]:
-    """Wall and CPU seconds of a fresh interpreter that imports a module, and how many modules it has then."""
+    """Return wall and CPU seconds of a new interpreter that imports a module, and its number of modules."""
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     command = [sys.executable, "-c", f"import sys; import {module}; print(len(sys.modules))"]
     output = subprocess.run(command, check=True, capture_output=True, env=environment)
@@ -75,7 +75,7 @@ def fresh_import(module: str, environment: dict[str, str]) -> tuple[float, float
 
 
 def _dearest_imports(environment: dict[str, str]) -> Table:
-    """Where the time goes, by -X importtime; packages with what they import themselves."""
+    """Return the slowest imports by -X importtime, packages with their own imports."""
     command = [sys.executable, "-X", "importtime", "-c", "import vectorforge.api.app"]
     output = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
     lines = output.stderr.splitlines()
@@ -93,7 +93,7 @@ def _dearest_imports(environment: dict[str, str]) -> Table:
 
 
 def measure_startup(server: EmbeddedPostgres, repeats: int) -> list[Table]:
-    """Start ``vectorforge up`` on a running, migrated database; ask it; weigh it."""
+    """Start ``vectorforge up`` on a running, migrated database; measure its first answer and its memory."""
     table = Table(
         "Starting `vectorforge up` on a running, migrated database",
         ("figure", "median", "unit"),
@@ -102,7 +102,7 @@ def measure_startup(server: EmbeddedPostgres, repeats: int) -> list[Table]:
     with fresh_database(server, "startup") as (app_url, owner_url), with_bytecode() as environment:
         environment["VECTORFORGE_DATABASE_URL"] = app_url
         environment["VECTORFORGE_MIGRATOR_DATABASE_URL"] = owner_url
-        _serve_once(environment, ask=1)  # makes collection and document; builds the model where it is missing
+        _serve_once(environment, ask=1)  # creates collection and document; builds the model if missing
         runs = [
             _serve_once(environment, ask=_QUESTIONS if n == 0 else 1)
             for n in track(range(repeats), "  starting", console=progress, transient=True)
@@ -134,9 +134,9 @@ def _serve_once(environment: dict[str, str], *, ask: int) -> dict[str, float]:
             found["CPU until then"] = cpu_s(child.pid)
             found["memory after start"] = resident_mb(child.pid)
             _add_document(url)
-            asked = time.perf_counter()
+            query_started = time.perf_counter()
             _ask(url, 0)
-            found["first query (loads the embedding model)"] = time.perf_counter() - asked
+            found["first query (loads the embedding model)"] = time.perf_counter() - query_started
             found["memory after the first query"] = resident_mb(child.pid)
             if ask > 1:
                 for number in range(1, ask):

@@ -1,1 +1,1 @@
-"""The same job done by this service, by hand and with other frameworks, side by side."""
+"""The same job done by this service, by hand-written code and by other frameworks."""

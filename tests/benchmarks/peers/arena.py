@@ -13,17 +13,17 @@ from peers.processes import FOLDER, ServerProcess, WorkerProcess, environment
 from peers.roster import DENSE, HYBRID, OURS, Entry
 
 CHUNKS = 10_000
-"""Passages that questions are asked about."""
+"""Number of chunks that queries search."""
 
 
 class Arena:
     """Starts contestants against one database and one model.
 
     Args:
-        database: For all of them.
-        model_url: Of the OpenAI-shaped server.
-        interpreters: By environment.
-        logs: Folder for what the contestants print.
+        database: Database of all contestants.
+        model_url: Base URL of the OpenAI-shaped server.
+        interpreters: Interpreters by environment.
+        logs: Folder for the contestants' output.
     """
 
     def __init__(
@@ -35,12 +35,12 @@ class Arena:
         self._logs = logs
 
     def can_run(self, entry: Entry) -> bool:
-        """Whether the contestant's environment is there."""
+        """Return whether the contestant's environment exists."""
         return entry.environment is None or entry.environment in self._interpreters
 
     @contextmanager
     def worker(self, entry: Entry, suffix: str = "") -> Iterator[WorkerProcess]:
-        """The contestant's module in a process of its own; see ``job.Place`` for the suffix."""
+        """Start the contestant's module in a separate process; see ``job.Place`` for the suffix."""
         variables = self._variables(entry, suffix)
         process = WorkerProcess(entry, entry.python(self._interpreters), variables, self._logs)
         try:
@@ -50,7 +50,7 @@ class Arena:
 
     @contextmanager
     def server(self, entry: Entry) -> Iterator[ServerProcess]:
-        """The contestant's server; it may not answer yet."""
+        """Start the contestant's server; it may not answer yet."""
         process = ServerProcess(entry, entry.python(self._interpreters), self._variables(entry), self._logs)
         try:
             yield process
@@ -58,7 +58,7 @@ class Arena:
             process.close()
 
     def load(self, entries: Sequence[Entry], chunks: int = CHUNKS) -> None:
-        """Have every contestant store the passages in its own way, unless it has already."""
+        """Let every contestant store the chunks in its own way, unless it has already."""
         self.database.migrated(SERVICE_DATABASE, OURS)
         for entry in entries:
             facts = {"chunks": chunks, "versions": self.versions(entry)}
@@ -76,7 +76,7 @@ class Arena:
         self.database.forget_answers()
 
     def versions(self, entry: Entry) -> dict[str, str]:
-        """What the contestant's environment was asked to hold, in the versions that it has."""
+        """Return the requested packages of the contestant's environment with their installed versions."""
         if entry.environment is None:
             return {}
         found = versions(self._interpreters[entry.environment])
@@ -89,21 +89,21 @@ class Arena:
 
 
 def _table(entry: Entry) -> str:
-    """Whose passages it searches: contestants without a framework share a table."""
+    """Return the owner of the chunks it searches: contestants without a framework share a table."""
     return "by_hand" if entry.environment == "raw" else entry.name
 
 
 @contextmanager
 def arena(folder: Path, database: BenchmarkDatabase, entries: Sequence[Entry]) -> Iterator[Arena]:
-    """Make environments and start the model, which is stopped at the end.
+    """Create environments and start the model, which is stopped at the end.
 
     Args:
-        folder: What is kept between runs.
-        database: Of the same folder.
-        entries: Who is to take part; optional ones whose environment cannot be made are left out.
+        folder: Folder that persists between runs.
+        database: Database of the same folder.
+        entries: Contestants; optional ones whose environment cannot be created are omitted.
 
     Raises:
-        InstallationError: An environment cannot be made that is needed.
+        InstallationError: A required environment cannot be created.
     """
     interpreters = _interpreters(folder / "environments", entries)
     logs = folder / "logs"

@@ -1,4 +1,4 @@
-"""Questions and streams: all contestants in turns, as modules and as servers."""
+"""Queries and streams of all contestants in turns, as modules and as servers."""
 
 import statistics
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -22,13 +22,13 @@ _WARMING_UP = 48
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A way of asking."""
+    """A kind of query."""
 
     name: str
     title: str
     stream: bool
     questions: int
-    """In a round, of each contestant."""
+    """Queries per round of each contestant."""
     in_flight: int
 
 
@@ -40,13 +40,13 @@ CASES = (
 )
 
 Ask: TypeAlias = Callable[[int, Case], Awaitable[Asked]]
-"""Given the number of the first question."""
+"""Runs queries from this number on."""
 Rounds: TypeAlias = dict[str, dict[str, list[Asked]]]
-"""By contestant and case, one for each round."""
+"""Results by contestant and case, one for each round."""
 
 
 async def measure_modules(arena: Arena, entries: Sequence[Entry], rounds: int) -> dict[str, Any]:
-    """Ask the contestants' modules, each in a process of its own."""
+    """Query the contestants' modules, each in a separate process."""
     with ExitStack() as stack:
         workers = {entry.name: stack.enter_context(arena.worker(entry)) for entry in entries}
 
@@ -64,7 +64,7 @@ async def measure_modules(arena: Arena, entries: Sequence[Entry], rounds: int) -
 
 
 async def measure_servers(arena: Arena, entries: Sequence[Entry], rounds: int) -> dict[str, Any]:
-    """Ask the contestants' servers over HTTP."""
+    """Query the contestants' servers over HTTP."""
     with ExitStack() as stack:
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
             servers = {entry.name: stack.enter_context(arena.server(entry)) for entry in entries}
@@ -89,7 +89,7 @@ async def measure_servers(arena: Arena, entries: Sequence[Entry], rounds: int) -
 
 
 async def _take_turns(askers: Mapping[str, Ask], rounds: int) -> Rounds:
-    """Each round asks every case of every contestant; no question comes twice."""
+    """Run every case of every contestant in each round, without repeated queries."""
     found: Rounds = {name: {case.name: [] for case in CASES} for name in askers}
     firsts = count(0, 1000)
     for stream in (False, True):
@@ -118,28 +118,28 @@ def _summary(entries: Sequence[Entry], found: Rounds, memory: Mapping[str, float
 
 
 def _figures(rounds: Sequence[Asked], floor: Sequence[Asked] | None) -> dict[str, float]:
-    """Medians over the rounds; ratios to the floor are medians of each round's ratio."""
+    """Return medians over the rounds; ratios to the baseline are medians of each round's ratio."""
     measures = _STREAM_MEASURES if rounds[0].first_token_s else _MEASURES
     figures = {}
     for name, measure in measures.items():
-        values = [measure(asked) for asked in rounds]
+        values = [measure(cost) for cost in rounds]
         figures[name] = statistics.median(values)
         if floor is not None:
             pairs = zip(values, map(measure, floor), strict=True)
             figures[f"{name}_ratio"] = statistics.median(own / least for own, least in pairs)
     if rounds[0].sources is not None:
-        figures["sources"] = statistics.median(asked.sources or 0.0 for asked in rounds)
+        figures["sources"] = statistics.median(cost.sources or 0.0 for cost in rounds)
     return figures
 
 
 _MEASURES: dict[str, Callable[[Asked], float]] = {
-    "p50_ms": lambda asked: statistics.median(asked.latency_s) * 1000,
-    "p95_ms": lambda asked: percentile(asked.latency_s, 95) * 1000,
-    "per_s": lambda asked: len(asked.latency_s) / asked.wall_s,
-    "cpu_ms": lambda asked: asked.cpu_s * 1000 / len(asked.latency_s),
+    "p50_ms": lambda cost: statistics.median(cost.latency_s) * 1000,
+    "p95_ms": lambda cost: percentile(cost.latency_s, 95) * 1000,
+    "per_s": lambda cost: len(cost.latency_s) / cost.wall_s,
+    "cpu_ms": lambda cost: cost.cpu_s * 1000 / len(cost.latency_s),
 }
 _STREAM_MEASURES = {
     **_MEASURES,
-    "first_token_p50_ms": lambda asked: statistics.median(asked.first_token_s) * 1000,
-    "tokens_per_s": lambda asked: len(asked.latency_s) * job.ANSWER_TOKENS / asked.wall_s,
+    "first_token_p50_ms": lambda cost: statistics.median(cost.first_token_s) * 1000,
+    "tokens_per_s": lambda cost: len(cost.latency_s) * job.ANSWER_TOKENS / cost.wall_s,
 }

@@ -1,4 +1,4 @@
-"""One PostgreSQL for all contestants, kept between runs with what they have stored."""
+"""One PostgreSQL for all contestants, which persists between runs with their data."""
 
 import asyncio
 import fcntl
@@ -32,17 +32,17 @@ SETTINGS = {
     "max_wal_size": "4GB",
     "random_page_cost": "1.1",
 }
-"""Those of a database server with 8 GB; the same for every contestant."""
+"""Settings of a database server with 8 GB, the same for every contestant."""
 _ACCESS = """\
 local all all trust
 host all postgres 127.0.0.1/32 reject
 host peers,service all 127.0.0.1/32 trust
 """
-"""pg_hba.conf: over TCP, which not all drivers can do without, only what a benchmark's data needs."""
+"""pg_hba.conf: TCP, which some drivers require, with the security that a benchmark's data needs."""
 
 
 class BenchmarkBusyError(Exception):
-    """Another run is going on in the same folder."""
+    """Another run uses the same folder."""
 
 
 @dataclass(frozen=True)
@@ -55,20 +55,20 @@ class BenchmarkDatabase:
 
     @property
     def app_url(self) -> str:
-        """Of this service's app role, over TCP as the others' are."""
+        """Connection string of this service's app role, over TCP like the others'."""
         return f"postgresql://vectorforge_app@{self.host}:5432/{SERVICE_DATABASE}"
 
     @property
     def owner_url(self) -> str:
-        """Of the superuser, in this service's database; libpq's form, over the Unix socket."""
+        """Superuser's connection string (libpq's form) to this service's database, over the Unix socket."""
         return make_conninfo(self.server.migrator_url, dbname=SERVICE_DATABASE)
 
     def migrated(self, name: str, stored: Sequence[str]) -> tuple[str, str]:
-        """A database of this version of the service; one of another version is made anew, empty.
+        """Return a database of this version of the service; one of another version is recreated, empty.
 
         Args:
-            name: Of the database.
-            stored: What is remembered as stored in it, to be forgotten when it is made anew.
+            name: Name of the database.
+            stored: Record of its contents, which is cleared when it is recreated.
 
         Returns:
             URLs of the app role and of the owner, over the Unix socket.
@@ -87,7 +87,7 @@ class BenchmarkDatabase:
         return make_conninfo(self.server.app_url, dbname=name), owner_url
 
     def place(self, model_url: str, suffix: str) -> Place:
-        """What contestants are told."""
+        """Return the contestants' configuration."""
         return Place(database_host=self.host, model_url=model_url, suffix=suffix)
 
     def drop_vector_indexes(self) -> None:
@@ -109,14 +109,14 @@ class BenchmarkDatabase:
                 connection.execute("VACUUM ANALYZE")
 
     def set_search_mode(self, collection: str, mode: str) -> None:
-        """Say how this service's collection is searched; ``mode`` as in ``SearchMode``."""
+        """Set the search mode of this service's collection; ``mode`` as in ``SearchMode``."""
         with connect(self.owner_url, autocommit=True) as connection:
             connection.execute(
                 "UPDATE vectorforge.collections SET search_mode = %s WHERE name = %s", (mode, collection)
             )
 
     def forget_answers(self) -> None:
-        """Empty this service's caches, so that no run is helped by the one before."""
+        """Empty this service's caches, so that no run benefits from the previous one."""
         with connect(self.owner_url, autocommit=True) as connection:
             connection.execute(
                 "TRUNCATE vectorforge.cached_answers, vectorforge.cached_embeddings, vectorforge.query_logs"
@@ -125,7 +125,7 @@ class BenchmarkDatabase:
 
 @contextmanager
 def benchmark_database(folder: Path) -> Iterator[BenchmarkDatabase]:
-    """The server over ``folder/postgres`` with databases ``peers`` and ``service``, stopped at the end."""
+    """Run the server over ``folder/postgres`` with databases ``peers`` and ``service``."""
     host = _free_host()
     server = EmbeddedPostgres(
         folder / "postgres", settings={**SETTINGS, "listen_addresses": host, "max_wal_senders": "0"}
@@ -137,7 +137,7 @@ def benchmark_database(folder: Path) -> Iterator[BenchmarkDatabase]:
             raise BenchmarkBusyError(
                 f"Another benchmark is using {folder}; wait for it, or choose another --folder."
             ) from exc
-        server.stop(force=True)  # one that a killed run has left: it may listen elsewhere
+        server.stop(force=True)  # left by a killed run: it may listen elsewhere
         server.start()
         try:
             _prepare(server)
@@ -162,13 +162,15 @@ def _prepare(server: EmbeddedPostgres) -> None:
 
 def _schema() -> dict[str, str]:
     digest = hashlib.sha256()
-    for path in sorted(Path(migrations.__file__).parent.rglob("*.sql")):
+    files = sorted(Path(migrations.__file__).parents[1].joinpath("migrations").rglob("*.sql"))
+    assert files
+    for path in files:
         digest.update(path.read_bytes())
     return {"migrations": digest.hexdigest()}
 
 
 def _free_host() -> str:
-    """A loopback address on which 5432, the embedded server's port, is free: Linux has 16 million of them."""
+    """Return a loopback address on which 5432, the embedded server's port, is free."""
     for last in range(77, 250):
         host = f"127.0.0.{last}"
         try:
@@ -180,29 +182,29 @@ def _free_host() -> str:
 
 
 class Loaded:
-    """What contestants have stored in this database, so that it is not stored again."""
+    """Record of the contestants' stored data, so that it is not stored again."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "loaded.json"
         self._facts: dict[str, Any] = json.loads(self._path.read_text()) if self._path.exists() else {}
 
     def has(self, name: str, facts: Mapping[str, Any]) -> bool:
-        """Whether this was stored like that."""
+        """Return whether data with these facts is stored."""
         return self._facts.get(name) == facts
 
     def facts(self, name: str) -> dict[str, Any] | None:
-        """What was remembered; None: it was not stored."""
+        """Return the facts of stored data, or None."""
         found: dict[str, Any] | None = self._facts.get(name)
         return found
 
     def forget(self, *names: str) -> None:
-        """These are not stored any more."""
+        """Remove records."""
         for name in names:
             self._facts.pop(name, None)
         self._write()
 
     def put(self, name: str, facts: Mapping[str, Any]) -> None:
-        """Remember that it was."""
+        """Record stored data."""
         self._facts[name] = dict(facts)
         self._write()
 

@@ -1,4 +1,4 @@
-"""An environment for each framework, made by uv when it is first wanted: none of them is this project's."""
+"""Environments of the frameworks, created by uv on first use and separate from this project's."""
 
 import hashlib
 import json
@@ -22,20 +22,20 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
     ),
     "haystack": ("haystack-ai", "pgvector-haystack", "psycopg[binary]", *_SERVER),
 }
-"""Newest versions: a comparison is with what people install today. The results say which they were."""
+"""Newest versions, as people install today. The results include them."""
 
 
 class InstallationError(Exception):
-    """An environment could not be made."""
+    """An environment could not be created."""
 
 
 def interpreter(folder: Path, name: str, note: Callable[[str], None]) -> Path:
-    """The environment's Python; the environment is made if it is not there or its requirements have changed.
+    """Return the environment's Python; create it if it is missing or its requirements have changed.
 
     Args:
-        folder: Where the environments are.
+        folder: Folder of the environments.
         name: A key of ``REQUIREMENTS``.
-        note: Told when there is something to wait for.
+        note: Called before long waits.
 
     Raises:
         InstallationError: uv is missing, or a package cannot be installed.
@@ -57,7 +57,7 @@ def interpreter(folder: Path, name: str, note: Callable[[str], None]) -> Path:
 
 
 def versions(python: Path) -> dict[str, str]:
-    """What is installed, by name."""
+    """Return the installed versions by name."""
     program = (
         "import importlib.metadata as m, json;"
         "print(json.dumps({d.name.lower(): d.version for d in m.distributions()}))"

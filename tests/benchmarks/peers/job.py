@@ -1,7 +1,7 @@
-"""The job that every contestant does. Only the standard library: contestants import it in their environments.
+"""The job of every contestant. Standard library only: contestants import it in their environments.
 
-Embed the question, find the ten passages nearest by cosine among those of one category, build the prompt, ask
-the model; the answer and its sources.
+Embed the query, find the ten chunks nearest by cosine in one category, build the prompt, call the model;
+return the answer and its sources.
 """
 
 import os
@@ -16,21 +16,21 @@ CHAT_MODEL = "gpt-4o-mini"
 API_KEY = "sk-benchmark"
 TOP_K = 10
 EMBEDDING_BATCH = 256
-"""Texts in one request for vectors, for whoever lets it be chosen."""
+"""Texts per request for vectors, where configurable."""
 ANSWER_TOKENS = 128
 TOKEN_MARK = "tok0"
-"""In every piece of the answer, and in no passage, whose words are letters: any stream can be counted."""
+"""Marker of every piece of the answer, for counting pieces; chunks have letters only."""
 CHUNK_CHARS = 800
 SYSTEM = (
     "You are a careful assistant. Answer only from the numbered context passages. Cite passages as [n]. "
     "If the context does not contain the answer, say so."
 )
 CATEGORIES = {"half": 0.5, "tenth": 0.1, "hundredth": 0.01, "thousandth": 0.001}
-"""Value of the metadata's ``category`` and the share of passages that have it; the others have "rest"."""
+"""Values of the metadata's ``category`` and their shares of the chunks; the others have "rest"."""
 
 
 class Chunk(NamedTuple):
-    """A passage, cut already."""
+    """A chunk of text."""
 
     id: str
     text: str
@@ -39,29 +39,29 @@ class Chunk(NamedTuple):
 
 @dataclass(frozen=True)
 class Place:
-    """Where a contestant finds database and model; passed on in the environment of its process."""
+    """Addresses of database and model, passed in the environment of a contestant's process."""
 
     database_host: str
     model_url: str
-    """Of the OpenAI-shaped server, with the version: http://127.0.0.1:1234/v1."""
+    """Base URL of the OpenAI-compatible server with the version: http://127.0.0.1:1234/v1."""
     database_port: int = 5432
     database: str = "peers"
     user: str = "peer"
     suffix: str = ""
-    """Of the names of tables and collections: those of another part are others."""
+    """Suffix of the names of tables and collections, which differ between parts."""
 
     @property
     def authority(self) -> str:
-        """What stands between the scheme and the query of a URL."""
+        """Return the part of the URL between scheme and query."""
         return f"{self.user}@{self.database_host}:{self.database_port}/{self.database}"
 
     @property
     def conninfo(self) -> str:
-        """For libpq."""
+        """Return the connection string for libpq."""
         return f"host={self.database_host} port={self.database_port} user={self.user} dbname={self.database}"
 
     def environment(self) -> dict[str, str]:
-        """Variables for a child process."""
+        """Return the environment variables for a child process."""
         return {
             "PEER_DATABASE_HOST": self.database_host,
             "PEER_DATABASE_PORT": str(self.database_port),
@@ -71,10 +71,10 @@ class Place:
 
     @classmethod
     def from_environment(cls) -> "Place":
-        """As told by the parent process.
+        """Read the variables set by the parent process.
 
         Raises:
-            KeyError: It was not started by the benchmark.
+            KeyError: The process was not started by the benchmark.
         """
         return cls(
             database_host=os.environ["PEER_DATABASE_HOST"],
@@ -85,36 +85,36 @@ class Place:
 
 
 class Answer(NamedTuple):
-    """What a contestant found and said."""
+    """Answer of a contestant."""
 
     text: str
     sources: list[dict[str, Any]]
-    """``id``, ``score`` and ``metadata`` of each, best first."""
+    """``id``, ``score`` and ``metadata`` of each chunk, best first."""
 
 
 class Contestant(Protocol):
-    """What every module of ``contestants`` has as its class of the same name."""
+    """Interface of the class of this name in every module of ``contestants``."""
 
     async def open(self) -> None:
-        """Connect, or get ready to."""
+        """Connect, or prepare to."""
 
     async def close(self) -> None:
-        """Let go of everything."""
+        """Release all resources."""
 
     async def query(self, question: str, category: str) -> Answer:
-        """The whole job, answered at once."""
+        """Do the whole job, and return the answer."""
 
     def stream(self, question: str, category: str) -> AsyncIterator[str]:
-        """The whole job, the answer in pieces."""
+        """Do the whole job, and yield the answer in pieces."""
 
     async def clear(self) -> None:
-        """Forget what was stored, and have an empty table or collection."""
+        """Delete the stored data, and create an empty table or collection."""
 
     async def ingest(self, chunks: Sequence[Chunk]) -> None:
         """Embed the chunks and store them."""
 
     async def index(self) -> None:
-        """Build what a search is fast by, where ingestion has not."""
+        """Build the indexes, unless ingestion has."""
 
 
 _spelling = random.Random(7)
@@ -125,7 +125,7 @@ _WORDS = [
 
 
 def chunk(number: int) -> Chunk:
-    """The passage of this number; the same in every process."""
+    """Return the chunk of this number, the same in every process."""
     rng = random.Random(number)
     text = " ".join(rng.choices(_WORDS, k=200))[:CHUNK_CHARS].strip()
     metadata = {"category": _category(rng.random()), "document": number // 10, "number": number}
@@ -142,24 +142,24 @@ def _category(share: float) -> str:
 
 
 def chunks(count: int, *, first: int = 0) -> list[Chunk]:
-    """That many passages."""
+    """Return chunks."""
     return [chunk(number) for number in range(first, first + count)]
 
 
 def question(number: int) -> str:
-    """A question of ten words that is like no other."""
+    """Return a unique query of ten words."""
     words = random.Random(1_000_003 * (number + 1)).choices(_WORDS, k=10)
     return f"What is known about {' '.join(words)}? ({number})"
 
 
 def prompt(question: str, passages: Sequence[str]) -> str:
-    """The user's message."""
+    """Return the user's message."""
     context = "\n\n".join(f"[{number}] {passage}" for number, passage in enumerate(passages, start=1))
     return f"Context:\n{context}\n\nQuestion: {question}\nAnswer:"
 
 
 def messages(question: str, passages: Sequence[str]) -> list[dict[str, str]]:
-    """The request's messages."""
+    """Return the request's messages."""
     return [
         {"role": "system", "content": SYSTEM},
         {"role": "user", "content": prompt(question, passages)},

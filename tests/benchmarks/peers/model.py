@@ -1,9 +1,9 @@
-"""A model that costs next to nothing: OpenAI's embeddings and chat completions, on asyncio's bare protocol.
+"""A model of minimal cost: OpenAI's embeddings and chat completions, on asyncio's bare protocol.
 
     python -m peers.model
 
-Prints its port. A request takes about 50 microseconds and a vector is a function of its text, so that what is
-measured is the contestant. Run in the environment "raw", which has uvloop, orjson and numpy.
+Prints its port. A request takes about 50 microseconds and a vector is a function of its text, so that
+mostly the contestant is measured. Run in the environment "raw", which has uvloop, orjson and numpy.
 """
 
 import asyncio
@@ -24,11 +24,11 @@ _CENTERS = 256
 _PIECES = [f" {TOKEN_MARK}{number:03d}" for number in range(ANSWER_TOKENS)]
 _ANSWER = "".join(_PIECES)
 _TOKENS_AT_A_TIME = 16
-"""Pieces written before other connections get their turn."""
+"""Pieces written before other connections are served."""
 
 
 class Vectors:
-    """Unit vectors around 256 centers in a subspace of 48 dimensions, with a little noise: as texts' are."""
+    """Unit vectors around 256 centers in a subspace of 48 dimensions, with a little noise, as texts'."""
 
     def __init__(self, dimension: int) -> None:
         rng = np.random.default_rng(dimension)
@@ -38,7 +38,7 @@ class Vectors:
         self._noise = (0.05 * rng.standard_normal((_BANK, dimension)) / dimension**0.5).astype("f4")
 
     def of(self, text: bytes) -> "np.ndarray[Any, np.dtype[np.float32]]":
-        """The vector of a text, always the same one."""
+        """Return the vector of a text, always the same."""
         digest = int.from_bytes(hashlib.blake2b(text, digest_size=12).digest(), "little")
         vector = self._centers[digest % _CENTERS] + self._local[(digest >> 8) % _BANK]
         vector += np.float32(0.5) * self._local[(digest >> 24) % _BANK]
@@ -50,7 +50,7 @@ _vectors = Vectors(DIMENSION)
 
 
 def embeddings(body: dict[str, Any]) -> bytes:
-    """The response to ``POST /v1/embeddings``; tokens that were counted by the client are taken as text."""
+    """Return the response to ``POST /v1/embeddings``; tokens from the client are treated as text."""
     given = body["input"]
     inputs = [given] if isinstance(given, str) or (given and isinstance(given[0], int)) else given
     texts = [item.encode() if isinstance(item, str) else repr(item).encode() for item in inputs]
@@ -81,7 +81,7 @@ def _usage(body: dict[str, Any]) -> dict[str, int]:
 
 
 def completion(body: dict[str, Any]) -> bytes:
-    """The response to ``POST /v1/chat/completions``."""
+    """Return the response to ``POST /v1/chat/completions``."""
     message = {"role": "assistant", "content": _ANSWER, "refusal": None}
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
     return orjson.dumps(
@@ -98,7 +98,7 @@ def completion(body: dict[str, Any]) -> bytes:
 
 
 def events(body: dict[str, Any]) -> Iterator[bytes]:
-    """The events of a streamed completion."""
+    """Yield the events of a streamed completion."""
     with_usage = bool((body.get("stream_options") or {}).get("include_usage"))
     fixed = {
         "id": "chatcmpl-0",
@@ -139,7 +139,7 @@ class ModelProtocol(asyncio.Protocol):
         self._answering: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none of asyncio's classes
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is not one of asyncio's classes
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._answering is not None:
@@ -164,7 +164,7 @@ class ModelProtocol(asyncio.Protocol):
                 self._write_json(b'{"error":{"message":"There is no such path."}}', b"404 Not Found")
 
     def _next_request(self) -> tuple[bytes, dict[str, Any]] | None:
-        """Path and body of the next complete request; None while there is none."""
+        """Return path and body of the next complete request, or None."""
         end = self._received.find(b"\r\n\r\n")
         if end < 0:
             return None

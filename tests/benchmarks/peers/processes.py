@@ -1,4 +1,4 @@
-"""Contestants in processes of their own, driven by commands or over HTTP."""
+"""Contestants in separate processes, driven by commands or over HTTP."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ from peers import job
 from peers.roster import Entry
 
 FOLDER = Path(__file__).resolve().parents[1]
-"""Where ``peers`` can be imported from."""
+"""Import path of ``peers``."""
 _START_TIMEOUT_S = 120
 
 
@@ -29,36 +29,36 @@ class ContestantError(Exception):
 
 @dataclass(slots=True)
 class Asked:
-    """What a number of questions took."""
+    """Cost of a number of queries."""
 
     latency_s: list[float] = field(default_factory=list)
     first_token_s: list[float] = field(default_factory=list)
     wall_s: float = 0.0
     cpu_s: float = 0.0
-    """Of the contestant's process only."""
+    """CPU seconds of the contestant's process only."""
     sources: float | None = None
-    """Passages an answer rested on, on average."""
+    """Average number of chunks per answer."""
 
 
 def cpu_s(pid: int) -> float:
-    """Seconds of CPU that a process has used, its ended threads included, to the nanosecond.
+    """Return the CPU seconds of a process, ended threads included, in nanosecond resolution.
 
-    The clock's number is made as clock_getcpuclockid(3) makes it:
+    The clock's number is computed as by clock_getcpuclockid(3):
     https://git.kernel.org/pub/scm/linux/kernel/git/torvalds/linux.git/tree/include/linux/posix-timers_types.h.
     """
     return time.clock_gettime((~pid << 3) | 2)
 
 
 def environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """This process's environment without settings of the service, and these variables."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("VECTORFORGE_")}
+    """Return this process's environment without settings of the service, plus these variables."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("VECTORFORGE_")}
     quiet = {
         "HAYSTACK_TELEMETRY_ENABLED": "false",
         "LANGSMITH_TRACING": "false",
         "ANONYMIZED_TELEMETRY": "false",
     }
-    kept.pop("PYTHONDONTWRITEBYTECODE", None)  # installed programs have their bytecode
-    return {**kept, **quiet, "PYTHONPATH": str(FOLDER), **variables}
+    inherited.pop("PYTHONDONTWRITEBYTECODE", None)  # installed programs have their bytecode
+    return {**inherited, **quiet, "PYTHONPATH": str(FOLDER), **variables}
 
 
 class WorkerProcess:
@@ -85,10 +85,10 @@ class WorkerProcess:
             raise
 
     def run(self, command: str, **arguments: Any) -> dict[str, Any]:
-        """Have a command of ``peers.worker`` done.
+        """Run a command of ``peers.worker``.
 
         Raises:
-            ContestantError: It failed.
+            ContestantError: The command failed.
         """
         assert self._process.stdin
         self._process.stdin.write(json.dumps({"command": command, **arguments}) + "\n")
@@ -96,12 +96,12 @@ class WorkerProcess:
         return self._result()
 
     def ask(self, *, first: int, count: int, in_flight: int, stream: bool, category: str = "half") -> Asked:
-        """Ask that many questions from this number on."""
+        """Send that many queries from this number on."""
         arguments = {"first": first, "count": count, "in_flight": in_flight, "category": category}
         return Asked(**self.run("ask", **arguments, stream=stream))
 
     def resident_mb(self) -> float:
-        """Its memory in MB (10^6 bytes)."""
+        """Return its memory in MB (10^6 bytes)."""
         return float(self.run("memory")["resident_mb"])
 
     def close(self) -> None:
@@ -133,7 +133,7 @@ class ServerProcess:
         self.entry = entry
         self._log = logs / f"{entry.name}.server.log"
         port = _free_port()
-        self._url = f"http://127.0.0.1:{port}"
+        self.url = f"http://127.0.0.1:{port}"
         self.spawned = time.perf_counter()
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
@@ -151,14 +151,14 @@ class ServerProcess:
         return self._process.pid
 
     async def wait_until_ready(self, session: aiohttp.ClientSession) -> float:
-        """Wait for its first answer to a health check; seconds from the start of the process to it.
+        """Wait for its first response to a health check; return the seconds since the start of the process.
 
         Raises:
-            ContestantError: It ended, or took too long.
+            ContestantError: It exited, or took too long.
         """
         while time.perf_counter() - self.spawned < _START_TIMEOUT_S:
             try:
-                async with session.get(self._url + self.entry.door.health) as response:
+                async with session.get(self.url + self.entry.door.health) as response:
                     if response.status == 200:
                         return time.perf_counter() - self.spawned
             except aiohttp.ClientConnectionError:
@@ -178,7 +178,7 @@ class ServerProcess:
         stream: bool,
         category: str = "half",
     ) -> Asked:
-        """Ask that many questions from this number on.
+        """Send that many queries from this number on.
 
         Raises:
             ContestantError: An answer is not the model's.
@@ -210,7 +210,7 @@ class ServerProcess:
         received = bytearray()
         mark = job.TOKEN_MARK.encode()
         begun, first_token = time.perf_counter(), 0.0
-        async with session.post(self._url + path, json=body) as response:
+        async with session.post(self.url + path, json=body) as response:
             async for block in response.content.iter_any():
                 received += block
                 if not first_token and mark in received:
@@ -225,7 +225,7 @@ class ServerProcess:
             sources.append(self.entry.door.sources(bytes(received)))
 
     def resident_mb(self) -> float:
-        """Its memory in MB (10^6 bytes)."""
+        """Return its memory in MB (10^6 bytes)."""
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 

@@ -10,10 +10,10 @@ from peers.roster import FLOOR, ROSTER
 
 
 def tables(results: Mapping[str, Any]) -> list[Table]:
-    """One table for each case, the floor first, and one of memory.
+    """Return one table for each case, the baseline first, and one of memory.
 
     Args:
-        results: Of ``comparison.measure_modules`` or ``measure_servers``.
+        results: Results of ``comparison.measure_modules`` or ``measure_servers``.
     """
     made = []
     for case in CASES:

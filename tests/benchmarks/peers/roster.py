@@ -1,4 +1,4 @@
-"""Who takes part, and how each is started and asked."""
+"""The contestants, their start and their requests."""
 
 import json
 import sys
@@ -9,7 +9,7 @@ from typing import Any
 from peers import job
 
 DENSE, HYBRID = "benchmark-dense", "benchmark-hybrid"
-"""Collections of this service: found by vectors as the job says, and by the default of the service."""
+"""Collections of this service: with the job's vector search, and with the service's default search."""
 
 
 class WrappedDoor:
@@ -18,15 +18,15 @@ class WrappedDoor:
     health = "/health"
 
     def command(self, python: Path, module: str, port: int) -> list[str]:
-        """What starts the server."""
+        """Return the command that starts the server."""
         return [str(python), "-m", "peers.serve", module, str(port)]
 
     def request(self, question: str, category: str, *, stream: bool) -> tuple[str, dict[str, Any]]:
-        """Path and body of a question."""
+        """Return path and body of a query."""
         return "/stream" if stream else "/query", {"question": question, "category": category}
 
     def sources(self, body: bytes) -> int:
-        """How many passages an answer rests on."""
+        """Return the number of chunks of an answer."""
         return len(json.loads(body)["sources"])
 
 
@@ -58,25 +58,25 @@ class Entry:
 
     name: str
     title: str
-    """In tables."""
+    """Title in tables."""
     module: str
     environment: str | None
-    """Key of ``environments.REQUIREMENTS``; None: this project's."""
+    """Key of ``environments.REQUIREMENTS``, or None for this project's environment."""
     door: WrappedDoor = field(default_factory=WrappedDoor)
     collection: str | None = None
     optional: bool = True
-    """Left out where its environment cannot be made; the others are needed."""
+    """Omitted if its environment cannot be created; the others are required."""
 
     def python(self, found: dict[str, Path]) -> Path:
-        """Its interpreter, of those that were made."""
+        """Return its interpreter."""
         return Path(sys.executable) if self.environment is None else found[self.environment]
 
     def variables(self, database_url: str, model_url: str) -> dict[str, str]:
-        """Settings of this service; nothing for the others.
+        """Return the settings of this service; empty for the others.
 
         Args:
-            database_url: Of the app role.
-            model_url: Of the OpenAI-shaped server.
+            database_url: Connection string of the app role.
+            model_url: Base URL of the OpenAI-shaped server.
         """
         if self.collection is None:
             return {}
@@ -93,7 +93,7 @@ class Entry:
 
 
 FLOOR = "raw_http"
-"""What the others are compared with."""
+"""Baseline of the others."""
 ROSTER: dict[str, Entry] = {
     entry.name: entry
     for entry in (
@@ -118,9 +118,11 @@ ROSTER: dict[str, Entry] = {
             optional=False,
         ),
         Entry("langchain", "LangChain", "langchain", "langchain"),
+        Entry("langchain_hybrid", "LangChain, hybrid", "langchain_hybrid", "langchain"),
         Entry("llamaindex", "LlamaIndex", "llamaindex", "llamaindex"),
+        Entry("llamaindex_hybrid", "LlamaIndex, hybrid", "llamaindex_hybrid", "llamaindex"),
         Entry("haystack", "Haystack", "haystack", "haystack"),
     )
 }
 OURS = [name for name, entry in ROSTER.items() if entry.collection]
-"""Names of this service."""
+"""Names of this service's contestants."""

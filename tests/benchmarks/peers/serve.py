@@ -1,4 +1,4 @@
-"""The same small FastAPI application around any contestant: what its users would write.
+"""The same small FastAPI application around any contestant, as its users would write it.
 
 <the contestant's python> -m peers.serve NAME PORT
 """
@@ -27,7 +27,7 @@ class Question(BaseModel):
 
 
 class Source(BaseModel):
-    """A passage of the response."""
+    """A chunk in the response."""
 
     id: str
     score: float
@@ -53,20 +53,20 @@ app = FastAPI(lifespan=_lifespan)
 
 @app.get("/health")
 async def health() -> dict[str, bool]:
-    """Whether it is there."""
+    """Respond to health checks."""
     return {"ok": True}
 
 
 @app.post("/query", response_model=AnswerBody)
 async def query(body: Question) -> dict[str, Any]:
-    """The job, answered at once."""
+    """Answer a query."""
     answer = await contestant.query(body.question, body.category)
     return {"answer": answer.text, "sources": answer.sources}
 
 
 @app.post("/stream")
 async def stream(body: Question) -> StreamingResponse:
-    """The job, answered as server-sent events."""
+    """Answer a query as server-sent events."""
 
     async def events() -> AsyncIterator[str]:
         async for piece in contestant.stream(body.question, body.category):

@@ -1,4 +1,4 @@
-"""Cold start: from a process that does not exist to its first answer."""
+"""Cold start: from the start of a process to its first answer."""
 
 import asyncio
 import statistics
@@ -16,11 +16,11 @@ from peers.processes import cpu_s
 from peers.roster import FLOOR, Entry
 
 _BASE = "raw_sdk"
-"""What most would write by hand; ratios of this part are to it as well."""
+"""Typical hand-written code; this part also has ratios to it."""
 
 
 def measure_starts(arena: Arena, entries: Sequence[Entry], rounds: int) -> dict[str, Any]:
-    """Start every contestant's server in turns, ask it one question, stop it."""
+    """Start every contestant's server in turns, send it one query, stop it."""
     numbers = count(500_000_000)
     runs: dict[str, list[dict[str, float]]] = {entry.name: [] for entry in entries}
     for entry in entries:  # bytecode and the file system's cache
@@ -35,11 +35,11 @@ async def _start(arena: Arena, entry: Entry, number: int) -> dict[str, float]:
     async with aiohttp.ClientSession() as session:
         with arena.server(entry) as server:
             ready = await server.wait_until_ready(session)
-            asked = await server.ask(session, first=number, count=1, in_flight=1, stream=False)
+            cost = await server.ask(session, first=number, count=1, in_flight=1, stream=False)
             return {
                 "ready_s": ready,
                 "first_answer_s": time.perf_counter() - server.spawned,
-                "first_question_ms": asked.latency_s[0] * 1000,
+                "first_question_ms": cost.latency_s[0] * 1000,
                 "cpu_s": cpu_s(server.pid),
                 "resident_mb": server.resident_mb(),
             }
@@ -56,7 +56,7 @@ def _medians(own: Sequence[dict[str, float]], runs: dict[str, list[dict[str, flo
 
 
 def tables(results: dict[str, Any]) -> list[Table]:
-    """One table."""
+    """Return one table."""
     table = Table(
         "Process start to first answer over HTTP",
         (

@@ -1,4 +1,4 @@
-"""Ingestion of passages that are cut already: embed, store."""
+"""Ingestion of ready chunks: embed, store."""
 
 import statistics
 from collections.abc import Sequence
@@ -13,13 +13,13 @@ from peers.roster import FLOOR, Entry
 
 
 def measure_storing(arena: Arena, entries: Sequence[Entry], rounds: int, chunks: int) -> dict[str, Any]:
-    """Have every contestant's module store the passages in turns, in tables and collections for this only.
+    """Let every contestant's module store chunks in turns, in separate tables and collections.
 
     Args:
-        arena: Where.
-        entries: Who.
-        rounds: How often.
-        chunks: Passages in a round.
+        arena: The arena.
+        entries: The contestants.
+        rounds: Number of rounds.
+        chunks: Chunks per round.
     """
     runs: dict[str, list[dict[str, float]]] = {entry.name: [] for entry in entries}
     with ExitStack() as stack:
@@ -27,7 +27,7 @@ def measure_storing(arena: Arena, entries: Sequence[Entry], rounds: int, chunks:
         for number in track(range(rounds), "  storing", console=progress, transient=True):
             for name, worker in workers.items():
                 before = postgres_cpu_s(arena.database.server.pid)
-                # Other passages each time: vectors are not to come from a cache.
+                # Different chunks each time, so that no vector comes from a cache.
                 run = worker.run("ingest", count=chunks, first=1_000_000 * (number + 1))
                 run["database_cpu_s"] = postgres_cpu_s(arena.database.server.pid) - before
                 runs[name].append(run)
@@ -60,7 +60,7 @@ def _figures(
 
 
 def tables(results: dict[str, Any]) -> list[Table]:
-    """One table."""
+    """Return one table."""
     table = Table(
         f"{next(iter(results.values()))['chunks']:,} ready-made chunks, embedded and stored",
         (

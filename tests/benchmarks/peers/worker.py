@@ -1,4 +1,4 @@
-"""Runs one contestant in a process of its own; commands and results are lines of JSON.
+"""Run one contestant in a separate process; commands and results are lines of JSON.
 
 <the contestant's python> -m peers.worker NAME
 """
@@ -21,7 +21,7 @@ from peers import job  # noqa: E402
 
 
 def resident_mb() -> float:
-    """Resident memory of this process in MB (10^6 bytes)."""
+    """Return the resident memory of this process in MB (10^6 bytes)."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
@@ -29,7 +29,7 @@ def resident_mb() -> float:
 async def ask(
     contestant: job.Contestant, *, first: int, count: int, in_flight: int, category: str, stream: bool
 ) -> dict[str, Any]:
-    """Ask that many questions; latencies in seconds, CPU seconds of the process."""
+    """Send that many queries; return latencies and CPU time of the process in seconds."""
     numbers = iter(range(first, first + count))
     latencies: list[float] = []
     first_tokens: list[float] = []
@@ -69,7 +69,7 @@ async def ask(
 
 
 async def ingest(contestant: job.Contestant, *, count: int, first: int = 0) -> dict[str, Any]:
-    """Store that many chunks, from this number on, in place of what is there."""
+    """Replace the stored data by that many chunks from this number on."""
     chunks = job.chunks(count, first=first)
     await contestant.clear()
     cpu, begun = time.process_time(), time.perf_counter()
@@ -78,14 +78,14 @@ async def ingest(contestant: job.Contestant, *, count: int, first: int = 0) -> d
 
 
 async def build_index(contestant: job.Contestant) -> dict[str, Any]:
-    """Build the index, where ingestion has not."""
+    """Build the index, unless ingestion has."""
     begun = time.perf_counter()
     await contestant.index()
     return {"wall_s": time.perf_counter() - begun}
 
 
 async def weigh(contestant: job.Contestant) -> dict[str, Any]:
-    """The process's memory."""
+    """Return the process's memory."""
     return {"resident_mb": resident_mb()}
 
 
@@ -118,9 +118,9 @@ async def serve(name: str, output: Any) -> None:
 
 
 def main() -> None:
-    """Run on uvloop where the environment has it."""
+    """Run on uvloop if the environment has it."""
     output = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what frameworks print is no result
+    os.dup2(2, 1)  # output of frameworks is not a result
     serving = serve(sys.argv[1], output)
     try:
         try:

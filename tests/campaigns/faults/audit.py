@@ -1,4 +1,4 @@
-"""Holds what the clients of a row saw, and the query log, against what has to be true in every row."""
+"""Check the clients' results and the query log against the invariants of every row."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,10 +10,10 @@ from tests.campaigns.faults.load import Answer, Load
 from tests.campaigns.faults.system import DEADLINE_S, TENANT, System
 
 GRACE_S = 0.5
-"""After the deadline: for the way, and for the answer that there is none."""
+"""Seconds allowed after the deadline, for the network and the error response."""
 _ALLOWED_5XX = (502, 503, 504)
 _SHOWN = 5
-"""Examples of each kind of violation."""
+"""Maximum number of examples of each kind of violation."""
 COLUMNS = (
     "#",
     "fault",
@@ -36,30 +36,30 @@ SELECT query_text, outcome FROM vectorforge.query_logs WHERE tenant_id = %s AND 
 
 @dataclass(slots=True)
 class RowResult:
-    """What one row of the matrix came to."""
+    """Result of one row of the matrix."""
 
     number: int
     name: str
     answers: Sequence[Answer] = ()
     violations: list[str] = field(default_factory=list)
     lost: int = 0
-    """Answers of which the log knows nothing."""
+    """Answers that are missing from the log."""
     doubled: int = 0
     late: list[str] = field(default_factory=list)
-    """Requests that were open longer than the deadline and half a second; kept apart, because a machine that
-    is busy with something else makes any request late."""
+    """Requests that were open longer than the deadline and half a second; counted separately, because any
+    request is late on a busy machine."""
     error: str = ""
-    """Why the row could not be run to its end."""
+    """Reason why the row could not be completed."""
     missing: str = ""
-    """What this machine lacks for the row, which was not run."""
+    """Missing requirement of this machine, because of which the row was not run."""
 
     @property
     def passed(self) -> bool:
-        """Whether nothing at all is wrong."""
+        """Return whether there is no violation."""
         return not self.violations and not self.late and not self.error
 
     def cells(self) -> tuple[Any, ...]:
-        """In the order of ``COLUMNS``."""
+        """Return the cells in the order of ``COLUMNS``."""
         answered = [one for one in self.answers if one.is_answer]
         refused = Counter(_refusal(one) for one in self.answers if not one.is_answer and not one.cut)
         return (
@@ -89,7 +89,7 @@ def _refusal(answer: Answer) -> str:
 
 
 async def audit(fault: Fault, load: Load, system: System) -> RowResult:
-    """Judge the row; its fault is over, and the log writer has stored what there was."""
+    """Judge the row after its fault has ended and the log writer has stored all records."""
     result = RowResult(fault.number, fault.name, load.answers)
     found: dict[str, list[str]] = {}
     for answer in load.answers:
@@ -107,7 +107,7 @@ async def audit(fault: Fault, load: Load, system: System) -> RowResult:
 
 
 def _against_all_rules(answer: Answer, fault: Fault) -> str:
-    """What no answer may be, whatever the fault."""
+    """Yield the violations that no fault permits."""
     if answer.hung:
         return "hung"
     if answer.unreadable:
@@ -145,7 +145,7 @@ def _wrong_refusal(answer: Answer) -> str:
 
 
 def _described(answer: Answer) -> str:
-    """Short, and without the texts of the answer."""
+    """Describe an answer briefly, without its texts."""
     problem = answer.problem or {}
     code = f"{problem.get('code')} ({str(problem.get('detail', ''))[:60]})" if problem else None
     names = [name for name, _ in answer.events]
@@ -156,9 +156,9 @@ def _described(answer: Answer) -> str:
 
 
 async def _audit_log(result: RowResult, system: System) -> None:
-    """One row for each answer that a client has, or has a part of; never two."""
-    asked = [_stored(answer.question) for answer in result.answers]
-    rows = await system.fetch(_ROWS, (TENANT, asked))
+    """Check for exactly one log row for each answer that a client received fully or in part."""
+    questions = [_stored(answer.question) for answer in result.answers]
+    rows = await system.fetch(_ROWS, (TENANT, questions))
     counts = Counter(row["query_text"] for row in rows)
     lost = [one for one in result.answers if one.status == 200 and not counts[_stored(one.question)]]
     result.lost = len(lost)
@@ -176,5 +176,5 @@ async def _audit_log(result: RowResult, system: System) -> None:
 
 
 def _stored(question: str) -> str:
-    """The text as the log has it: what PostgreSQL cannot hold is U+FFFD there."""
+    """Return the text as stored in the log: characters that PostgreSQL rejects become U+FFFD."""
     return "".join("\ufffd" if char == "\0" or "\ud800" <= char <= "\udfff" else char for char in question)

@@ -18,7 +18,7 @@ _PASSAGES = 12
 _LABEL = re.compile(r"\[Context (\d+)\]")
 _CITES_ALL = Reply(texts=tuple(f"Five days [Context {n}]. " for n in range(1, _PASSAGES + 1)))
 _ALL, _HALF, _NONE = (SmallContext(tokens, _CITES_ALL) for tokens in (9_000, 1_500, 270))
-"""How much of the passages fits in beside the question and the longest answer."""
+"""Share of the chunks that fits in next to the question and the longest answer."""
 
 
 class ContextOverflow(VendorFault):
@@ -41,14 +41,16 @@ class ContextOverflow(VendorFault):
         texts = (f"Refund {n} does take five days. " * 18 for n in range(_PASSAGES))
         documents = [{"source": f"fault-11/{n}", "text": text} for n, text in enumerate(texts)]
         await ended(load.client, await submit(load.client, collection, documents))
-        system.other_vendor.requests.clear()  # of rows before
+        system.other_vendor.requests.clear()  # from earlier rows
         async with super().inject(system, load):
             yield
 
     def wrong(self, answer: Answer) -> str:
         if self.behaviour(request_number(answer.question), 0) is _NONE:
-            is_told = is_refused(answer, 422) and (answer.problem or {})["code"] == "context_length_exceeded"
-            return "" if is_told else "not refused with 422 context_length_exceeded"
+            is_reported = (
+                is_refused(answer, 422) and (answer.problem or {})["code"] == "context_length_exceeded"
+            )
+            return "" if is_reported else "not refused with 422 context_length_exceeded"
         return super().wrong(answer)
 
     async def audit(self, system: System, answers: Sequence[Answer]) -> list[str]:
@@ -72,7 +74,7 @@ class ContextOverflow(VendorFault):
 
 
 def _cited(answer: Answer) -> set[int]:
-    """Numbers of the passages that an answer cites."""
+    """Return the numbers of the chunks that an answer cites."""
     if not answer.streamed:
         return {citation["source_number"] for citation in answer.body["citations"]}
     return {data["source_number"] for name, data in answer.events if name == "citation"}

@@ -1,4 +1,4 @@
-"""Rows 19 to 28 and 49: what happens to the database and on the way to it."""
+"""Rows 19 to 28 and 49: faults of the database and the connections to it."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ _WAVES = 5
 
 
 class AnsweredOr503(Fault):
-    """Every question is answered, or refused in good order."""
+    """Every query is answered, or rejected with problem details."""
 
     client_sees = "an answer, or 503 with Retry-After"
 
@@ -43,7 +43,7 @@ class ThawedConnections(Fault):
 
     @asynccontextmanager
     async def inject(self, system: System, load: Load) -> AsyncIterator[None]:
-        """The pool is filled by questions of another load first."""
+        """Fill the pool with queries of another load first."""
         await Load(load.client, 1900, 2 * self.at_once).run()
         system.service.freeze()
         await system.terminate_backends()
@@ -68,7 +68,7 @@ class FrozenInTransaction(AnsweredOr503):
         yield
 
     async def audit(self, system: System, answers: Sequence[Answer]) -> list[str]:
-        """A writer that wants the row gets it, because the server ends the frozen transaction."""
+        """Check that another writer gets the row, because the server ends the frozen transaction."""
         try:
             async with asyncio.timeout(20):
                 await system.fetch(_WRITE_ROW, (TENANT,))
@@ -160,7 +160,7 @@ class PoolExhausted(AnsweredOr503):
 
 
 async def _hold(url: str) -> None:
-    """Sleep in a statement, which no idle timeout ends."""
+    """Occupy a connection with a sleeping statement, which no idle timeout ends."""
     conninfo = make_conninfo(url, connect_timeout=60)
     async with await psycopg.AsyncConnection.connect(conninfo, autocommit=True) as connection:
         await connection.execute("SELECT pg_sleep(60)")
@@ -173,7 +173,7 @@ class TransactionPooler(Fault):
 
     @asynccontextmanager
     async def inject(self, system: System, load: Load) -> AsyncIterator[None]:
-        """``RECONNECT`` closes each server connection as soon as its transaction is over."""
+        """Reconnect: PgBouncer closes each server connection when its transaction ends."""
         host = {"host": str(system.relay.target.parent), "port": system.relay.target.suffix[1:]}
         admin = make_conninfo(dbname="pgbouncer", user="postgres", **host)
 
@@ -232,7 +232,7 @@ class PowerCut(AnsweredOr503):
 
 @asynccontextmanager
 async def background(work: Coroutine[Any, Any, None], *, endless: bool = False) -> AsyncIterator[None]:
-    """Do it beside the block, which waits for its end, or ends it if it is endless; raise what it raises."""
+    """Run work concurrently with the block, then await it (or cancel endless work)."""
     task = asyncio.create_task(work)
     try:
         yield

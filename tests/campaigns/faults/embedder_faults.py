@@ -1,4 +1,4 @@
-"""Rows 13, 30 and 48: what an embedder does."""
+"""Rows 13, 30 and 48: faults of an embedder."""
 
 import math
 from collections.abc import AsyncIterator, Sequence
@@ -62,7 +62,7 @@ class MalformedVectors(ZeroVectors):
 
 @asynccontextmanager
 async def embedder_says(system: System, replies: Sequence[Reply], load: Load) -> AsyncIterator[None]:
-    """The embedder gives these replies in turn, and to nobody the vectors it should."""
+    """Let the embedder return these replies in turn instead of vectors."""
     embeddings = system.surroundings.embeddings
     several = 10 * load.requests // len(replies) + 20
     embeddings.replies = list(replies) * several

@@ -17,11 +17,11 @@ from tests.support.vendors.fake_vendor import Reply
 from tests.support.vendors.vendor_behaviour import Behaviour
 
 _MARGIN_S = 2
-"""What a question keeps back of the invocation's time."""
+"""Part of the invocation's time that a query reserves."""
 
 
 class FunctionFault(Fault):
-    """The query function answers, several processes of it, each one question at a time."""
+    """The query function answers, in several processes with one query at a time each."""
 
     timeout_s: ClassVar[float] = 30.0
     concurrency: ClassVar[int] = 4
@@ -38,8 +38,8 @@ class FunctionFault(Fault):
         )
         async with (
             LambdaFunction(configuration, concurrency=self.concurrency, on_log=on_log) as function,
-            FunctionUrl(function) as door,
-            system.surroundings.client(door.url, timeout=None) as client,
+            FunctionUrl(function) as front_door,
+            system.surroundings.client(front_door.url, timeout=None) as client,
         ):
             yield client
 

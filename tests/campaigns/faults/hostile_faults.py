@@ -1,4 +1,4 @@
-"""Row 50: a model whose answers are made of what the filters stop at, while another tenant asks."""
+"""Row 50: a model whose answers trigger the filters, while another tenant queries."""
 
 import hashlib
 import json
@@ -35,7 +35,7 @@ class RepeatedTriggers(Fault):
     def __init__(self) -> None:
         self._statuses: list[int] = []
         self.p95_s = 0.0
-        """Of the load's answers; set by ``audit``."""
+        """Figure of the load's answers; set by ``audit``."""
 
     @asynccontextmanager
     async def serve(self, system: System) -> AsyncIterator[httpx2.AsyncClient]:

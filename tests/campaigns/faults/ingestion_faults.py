@@ -1,4 +1,4 @@
-"""Rows 35 to 37 and 43: what happens to documents on their way in, beside the questions."""
+"""Rows 35 to 37 and 43: faults during ingestion, concurrent with queries."""
 
 import asyncio
 import io
@@ -30,21 +30,21 @@ WHERE d.tenant_id = %s AND d.source LIKE %s GROUP BY d.source
 
 
 async def collection_for(client: httpx2.AsyncClient, name: str) -> str:
-    """A new collection; its id."""
+    """Create a collection, and return its id."""
     response = await client.post("/v1/collections", json={"name": name})
     response.raise_for_status()
     return str(response.json()["id"])
 
 
 async def submit(client: httpx2.AsyncClient, collection: str, documents: Sequence[dict[str, Any]]) -> str:
-    """Hand documents over; the job's id."""
+    """Submit documents, and return the job's id."""
     response = await client.post(f"/v1/collections/{collection}/documents", json={"documents": documents})
     response.raise_for_status()
     return str(response.json()["id"])
 
 
 async def ended(client: httpx2.AsyncClient, job: str) -> dict[str, Any]:
-    """The job, once it is over; the service may be gone for a while meanwhile."""
+    """Wait until the job is finished, and return it; the service may be unavailable meanwhile."""
     async with asyncio.timeout(_JOB_TIMEOUT_S):
         while True:
             try:

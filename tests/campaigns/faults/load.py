@@ -1,4 +1,4 @@
-"""Asks the service many questions, and notes what each client saw."""
+"""Load of many queries that records the result of each client."""
 
 import asyncio
 import contextlib
@@ -15,56 +15,56 @@ from tests.support.http.event_stream import read_events
 
 TERMINAL = ("done", "error")
 _PATIENCE_S = 60.0
-"""Longest wait of a client for anything: a request that is open for so long hangs."""
+"""Longest wait of a client: a request that is open for longer hangs."""
 
 _PAUSE_S = 1.0
-"""Of a client that could not be served, before it tries again."""
+"""Delay before a client that could not be served retries."""
 
 
 @dataclass(slots=True)
 class Answer:
-    """A question and what its client saw."""
+    """A query and its client's result."""
 
     question: str
     streamed: bool
     status: int | None = None
-    """None: the connection ended before a status."""
+    """Status, or None if the connection ended before it."""
     headers: Mapping[str, str] = field(default_factory=dict)
     body: Any = None
-    """Of an answer that is no stream, when it is JSON."""
+    """Body of a buffered answer, if it is JSON."""
     events: list[tuple[str, Any]] = field(default_factory=list)
-    """Names and data of the events that arrived whole."""
+    """Names and data of the completely received events."""
     cut: bool = False
-    """The connection broke, and the client knows it."""
+    """The connection broke, visibly for the client."""
     left: bool = False
-    """The client itself went away."""
+    """The client itself disconnected."""
     unreadable: bool = False
-    """Called JSON, and is none."""
+    """The body is declared as JSON, but invalid."""
     hung: bool = False
-    """Nothing came for longer than any client waits."""
+    """Nothing arrived for longer than clients wait."""
     seconds: float = 0.0
-    """From the request to its end."""
+    """Seconds from the request to its end."""
 
     @property
     def terminal(self) -> list[str]:
-        """The events of a stream that end one."""
+        """Return the events of a stream that end a stream."""
         return [name for name, _ in self.events if name in TERMINAL]
 
     @property
     def degraded(self) -> list[str]:
-        """The steps down from a full answer that it names."""
+        """Return the degradation steps that it names."""
         last = self.body if not self.streamed else self.events[-1][1] if self.events else None
         found = last.get("degraded") if isinstance(last, dict) else None
         return list(found or [])
 
     @property
     def is_answer(self) -> bool:
-        """Whether the client has an answer, degraded or not."""
+        """Return whether the client has an answer, degraded or not."""
         return self.status == 200 and (not self.streamed or self.terminal == ["done"])
 
     @property
     def problem(self) -> dict[str, Any] | None:
-        """The problem details: of an error status, or of the event that ends a stream."""
+        """Return the problem details of an error status or of the event that ends a stream."""
         if self.streamed and self.status == 200:
             return next((data for name, data in self.events if name == "error"), None)
         is_problem = self.headers.get("content-type", "").startswith("application/problem+json")
@@ -73,15 +73,15 @@ class Answer:
 
 @dataclass(slots=True)
 class Load:
-    """The questions of one row.
+    """The queries of one row.
 
     Args:
-        client: With the tenant's key.
-        row: What they begin with.
-        requests: How many.
-        streams: Which of them are streamed.
-        at_once: How many are open at the same time.
-        fields: Fields of a request's body, by its number.
+        client: Client with the tenant's key.
+        row: Prefix of the query texts.
+        requests: Number of queries.
+        streams: Selects the queries that are streamed.
+        at_once: Maximum number of concurrent requests.
+        fields: Returns further fields of a request's body, by its number.
     """
 
     client: httpx2.AsyncClient
@@ -91,20 +91,20 @@ class Load:
     streams: Callable[[int], bool] = lambda number: number % 2 == 1
     fields: Callable[[int], Mapping[str, Any]] = lambda _: {}
     leaves: Callable[[int], bool] = lambda _: False
-    """Whether the client of a streamed answer goes away after its first token."""
+    """Selects the clients that disconnect after the first token of their stream."""
     on_answer: Callable[[Answer], None] = lambda _: None
     asking: "Callable[[Load, int], Awaitable[Answer]]" = lambda load, number: load.ask(number)
-    """What a client does with its question, by number; its last answer counts."""
+    """Sends a client's query, by number; its last answer counts."""
     asked: int = 0
     answers: list[Answer] = field(default_factory=list)
     _progress: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     def question(self, number: int) -> str:
-        """The text of a question; no other has it."""
+        """Return the unique text of a query."""
         return f"Fault {self.row}, request {number}: how long does a refund take?"
 
     async def run(self) -> list[Answer]:
-        """Ask them all."""
+        """Send all queries."""
         numbers = iter(range(self.requests))
 
         async def one_after_another() -> None:
@@ -128,12 +128,12 @@ class Load:
         return self.answers
 
     async def until(self, share: float) -> None:
-        """Wait until this share of the questions has been asked."""
+        """Wait until this share of the queries has been sent."""
         async with self._progress:
             await self._progress.wait_for(lambda: self.asked >= share * self.requests)
 
     async def until_ended(self, share: float) -> None:
-        """Wait until this share of the questions has come to its end, good or bad."""
+        """Wait until this share of the queries has ended, successfully or not."""
         async with self._progress:
             await self._progress.wait_for(lambda: len(self.answers) >= share * self.requests)
 
@@ -145,13 +145,13 @@ class Load:
         headers: Mapping[str, str] | None = None,
         leaves: bool | None = None,
     ) -> Answer:
-        """Send a question once.
+        """Send a query once.
 
         Args:
-            number: Of the question.
-            client: Another one.
-            headers: Of the request, beside the usual ones.
-            leaves: Whether the client goes away after the first token; None: as ``self.leaves`` says.
+            number: Number of the query.
+            client: Client to use instead of the load's.
+            headers: Additional headers of the request.
+            leaves: Whether the client disconnects after the first token; by default as ``self.leaves``.
         """
         answer = Answer(self.question(number), streamed=self.streams(number))
         body = {"query": answer.question, "stream": answer.streamed, **self.fields(number)}
@@ -168,7 +168,7 @@ class Load:
         return answer
 
     async def _until_reachable(self) -> None:
-        """Wait, as long as clients wait for anything, until somebody listens again."""
+        """Wait until the service accepts connections, at most as long as clients wait."""
         give_up_at = time.monotonic() + _PATIENCE_S
         while time.monotonic() < give_up_at:
             await asyncio.sleep(_PAUSE_S)
@@ -185,7 +185,7 @@ class Load:
         *,
         leaves: bool,
     ) -> None:
-        content = json.dumps(body).encode()  # ASCII: halves of surrogate pairs go as they are
+        content = json.dumps(body).encode()  # ASCII: transmits unpaired surrogates unchanged
         headers = {"content-type": "application/json", **more}
         async with client.stream("POST", QUERY_PATH, content=content, headers=headers) as response:
             answer.status = response.status_code
@@ -211,7 +211,7 @@ class Load:
 
 
 def _refuse(constant: str) -> None:
-    """NaN and the infinities, which are no JSON.
+    """Reject NaN and the infinities, which are invalid in JSON.
 
     Raises:
         ValueError: Always.

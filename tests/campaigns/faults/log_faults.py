@@ -1,4 +1,4 @@
-"""Rows 38 to 41: the way of the query log."""
+"""Rows 38 to 41: faults of the query log's delivery."""
 
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""All rows of the fault matrix: those that the campaign runs, and what is said of the others."""
+"""All rows of the fault matrix: those that the campaign runs, and notes on the others."""
 
 from collections.abc import Mapping
 
@@ -35,7 +35,7 @@ _ALL = (
     *HOSTILE_FAULTS,
 )
 FAULTS: tuple[type[Fault], ...] = tuple(sorted(_ALL, key=lambda kind: kind.number))
-"""The rows that are run, by number."""
+"""The rows that the campaign runs, by number."""
 
 NOT_COVERED: Mapping[int, str] = {}
-"""Rows that this campaign does not run, with what they are and where another test has a part of them."""
+"""Rows that this campaign does not run, with a description and the tests that cover parts of them."""

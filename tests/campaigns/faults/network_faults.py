@@ -1,4 +1,4 @@
-"""Row 25: packets to the database are lost on their way."""
+"""Row 25: packets to the database are lost."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -49,7 +49,7 @@ class DroppedPackets(AnsweredOr503):
             drops.__exit__(None, None, None)
 
     async def audit(self, system: System, answers: Sequence[Answer]) -> list[str]:
-        """Whoever asks when the packets come through again is answered."""
+        """Check that queries are answered once packets pass again."""
         after = [one for one in answers if request_number(one.question) >= self._asked_before]
         failed = sum(not one.is_answer for one in after)
         return [f"{failed} of {len(after)} questions not answered after it healed"] if failed else []

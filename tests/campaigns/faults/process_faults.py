@@ -1,4 +1,4 @@
-"""Rows 15, 21, 34, 45 and 47: what happens to the service's process, and what its clients do."""
+"""Rows 15, 21, 34, 45 and 47: faults of the service's process and of its clients."""
 
 import asyncio
 import json
@@ -24,8 +24,8 @@ _PATIENCE_S = 20
 _SLOW = Reply(texts=("It takes five days [Source 1]. ", *("and so on " * 10,) * 40), pause_s=0.05)
 
 _SLOW_READERS = 4
-"""Each gets four megabytes, the longest answer a request may ask for, and more than the buffers of its
-connection hold. Masking what the log keeps of it takes a while: twenty of them starve the others."""
+"""Each gets four megabytes: the longest answer that a request may set, and more than the buffers of its
+connection hold. Masking its text in the log takes a while: twenty of them starve the others."""
 _LARGE = Reply(texts=("It takes five days [Source 1]. ", *("\U0001f600" * 9_999 + " ",) * 104))
 
 
@@ -45,14 +45,14 @@ class LeavingClients(VendorFault):
         return "" if answer.left or answer.is_answer else "no answer"
 
     async def audit(self, system: System, answers: Sequence[Answer]) -> list[str]:
-        asked = system.surroundings.vendor.requests
-        left = [one for one in asked if request_number(one.body) % 2]
+        vendor_requests = system.surroundings.vendor.requests
+        left = [one for one in vendor_requests if request_number(one.body) % 2]
         open_ones = len(left) - await _closed(left)
         return [f"{open_ones} streams of the vendor were not closed"] if open_ones else []
 
 
 async def _closed(requests: Sequence[RecordedRequest]) -> int:
-    """How many the client closes before the patience ends."""
+    """Count the requests that the client closes before the patience ends."""
     waits = [asyncio.create_task(one.client_closed.wait()) for one in requests]
     if not waits:
         return 0
@@ -75,8 +75,8 @@ class OddTexts(Fault):
 
     def request(self, number: int) -> Mapping[str, Any]:
         odd = ("\0", "\ud800", "\udc00\ud800", "\u202e", "\ufeff", "a\0\0b")[number % 6]
-        asked = {"query": f"Fault 34, request {number}: how long does a refund take? {odd}"}
-        return asked | ({"filters": {"metadata.kind": odd}} if number % 3 == 2 else {})
+        vendor_requests = {"query": f"Fault 34, request {number}: how long does a refund take? {odd}"}
+        return vendor_requests | ({"filters": {"metadata.kind": odd}} if number % 3 == 2 else {})
 
     def wrong(self, answer: Answer) -> str:
         ended = answer.is_answer or is_refused(answer, 400, 422)
@@ -121,9 +121,9 @@ class SlowReaders(VendorFault):
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(super().inject(system, load))
             system.surroundings.vendor.script(*[_LARGE] * readers)
-            asked = [_ask(system.service.url, f"Slow reader {number}") for number in range(readers)]
-            sockets = [stack.enter_context(one) for one in asked]
-            async with asyncio.timeout(3 * _PATIENCE_S):  # each is sent megabytes before the next one's turn
+            vendor_requests = [_ask(system.service.url, f"Slow reader {number}") for number in range(readers)]
+            sockets = [stack.enter_context(one) for one in vendor_requests]
+            async with asyncio.timeout(3 * _PATIENCE_S):  # each is sent megabytes before the next one
                 while len(system.surroundings.vendor.requests) < readers:  # noqa: ASYNC110 - a list of the fake
                     await asyncio.sleep(0.05)
             async with background(_sip(sockets), endless=True):
@@ -132,14 +132,14 @@ class SlowReaders(VendorFault):
             self._open = readers - len(self._took_s)
 
     async def _ended(self, system: System, readers: int) -> list[float]:
-        """How long the slow questions took that have ended, as the log has it."""
+        """Return the durations of the finished slow queries, as logged."""
         give_up_at = time.monotonic() + DEADLINE_S + _PATIENCE_S
         query = """
         SELECT latency_ms FROM vectorforge.query_logs
         WHERE tenant_id = %s AND query_text LIKE 'Slow reader%%' AND outcome <> 'started'
         """
         while True:
-            await system.drain()  # what the queue did not take in time was printed
+            await system.drain()  # records that the queue did not accept in time were printed
             rows = await system.fetch(query, (TENANT,))
             if len(rows) >= readers or time.monotonic() > give_up_at:
                 return [row["latency_ms"] / 1000 for row in rows]
@@ -153,7 +153,7 @@ class SlowReaders(VendorFault):
 
 
 def _ask(url: str, question: str) -> socket.socket:
-    """A streamed question over a connection with the smallest buffer; nothing is read yet."""
+    """Send a streamed query over a connection with the smallest buffer, without reading."""
     address = urlsplit(url)
     body = json.dumps({"query": question, "stream": True, "max_tokens": 16_384}).encode()
     head = (

@@ -1,4 +1,4 @@
-"""Row 44: clients that give up and send their question again, at two processes of the service."""
+"""Row 44: clients that time out and retry, against two processes of the service."""
 
 import asyncio
 from collections import Counter
@@ -18,7 +18,7 @@ from tests.support.vendors.vendor_behaviour import Behaviour
 
 _POSTS = 5
 _PATIENCE_S = 0.15
-"""Of a client that gives up: the vendor takes longer."""
+"""Timeout of an impatient client: the vendor takes longer."""
 _SLOW = Reply(texts=("It takes ", "five days ", "[Source 1]."), pause_s=0.1)
 
 
@@ -43,7 +43,7 @@ class RepeatedQuestions(VendorFault):
             yield
 
     async def ask(self, load: Load, number: int) -> Answer:
-        """Give up up to four times, one after the other; then ask as often as is left, all at once."""
+        """Time out up to four times in sequence; then send the remaining repetitions concurrently."""
         headers = {"Idempotency-Key": f"fault-44-{id(self)}-{number}"}
         clients = [self._clients[(number + post) % 2] for post in range(_POSTS)]
         impatient = number % _POSTS
@@ -53,15 +53,15 @@ class RepeatedQuestions(VendorFault):
                     await load.ask(number, client=client, headers=headers, leaves=True)
             except TimeoutError:
                 continue
-        asking = (load.ask(number, client=client, headers=headers) for client in clients[impatient:])
-        self._seen[number] = await asyncio.gather(*asking)
+        attempts = (load.ask(number, client=client, headers=headers) for client in clients[impatient:])
+        self._seen[number] = await asyncio.gather(*attempts)
         return self._seen[number][-1]
 
     async def audit(self, system: System, answers: Sequence[Answer]) -> list[str]:
-        asked = Counter(request_number(one.body) for one in system.surroundings.vendor.requests)
+        calls = Counter(request_number(one.body) for one in system.surroundings.vendor.requests)
         wrong = {
             "keys with other than one call of the vendor": sum(
-                asked[number] != 1 for number in range(len(answers))
+                calls[number] != 1 for number in range(len(answers))
             ),
             "keys with answers that differ": sum(
                 any(_content(one) != _content(seen[0]) for one in seen) for seen in self._seen.values()

@@ -1,4 +1,4 @@
-"""The matrix as a table, on paper and in docs/results/reliability.md."""
+"""The matrix as a table, in the terminal and in docs/results/reliability.md."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +10,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "results" / "reliability.md"
 
 
 def table(results: Sequence[RowResult]) -> str:
-    """All 50 rows in Markdown: those that were run, and of the others that they were not."""
+    """Return all 50 rows in Markdown; rows that were not run are marked."""
     found = {one.number: one for one in results}
     names = {kind.number: kind.name for kind in FAULTS} | dict(NOT_COVERED)
     lines = [f"| {' | '.join(COLUMNS)} |", f"|{' --- |' * len(COLUMNS)}"]
@@ -28,7 +28,7 @@ def table(results: Sequence[RowResult]) -> str:
 
 
 def totals(results: Sequence[RowResult]) -> str:
-    """One paragraph of sums."""
+    """Return one paragraph of totals."""
     not_covered = len(NOT_COVERED) + sum(bool(one.missing) for one in results)
     results = [one for one in results if not one.missing]
     answers = [answer for one in results for answer in one.answers]
@@ -49,12 +49,12 @@ def totals(results: Sequence[RowResult]) -> str:
 
 
 def write_section(name: str, text: str, page: Path = PAGE) -> None:
-    """Replace what stands between the section's markers in the page.
+    """Replace the text between the section's markers in the page.
 
     Args:
-        name: As in ``<!-- campaign:name -->``, which a line ``<!-- /campaign:name -->`` ends.
+        name: Name in the markers ``<!-- campaign:name -->`` and ``<!-- /campaign:name -->``.
         text: Markdown.
-        page: With the markers.
+        page: Page with the markers.
 
     Raises:
         ValueError: The page has no such markers.

@@ -1,4 +1,4 @@
-"""Runs rows of the fault matrix one after another, each with a new process of the service."""
+"""Run rows of the fault matrix in sequence, each with a new process of the service."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +13,7 @@ from tests.campaigns.faults.system import System
 
 _ROW_TIMEOUT_S = 900
 _FIRST = 4
-"""Questions before the fault, so that it meets a pool with connections and modules that are loaded."""
+"""Queries before the fault, so that the pool has connections and the modules are loaded."""
 
 
 async def run_faults(
@@ -29,10 +29,10 @@ async def run_faults(
     """Inject each fault into the running system under load, and audit.
 
     Args:
-        system: Running.
-        faults: Rows, in this order.
-        requests: Of each row.
-        settings: Of one service for all rows, instead of a new one for each with the row's own.
+        system: The running system.
+        faults: Rows, in order.
+        requests: Number of requests per row.
+        settings: Settings of one service for all rows, instead of a new one for each with the row's own.
         on_row: Called before each row.
         on_answer: Called after each request.
         on_result: Called after each row.
@@ -74,7 +74,7 @@ async def _run(
             on_answer=on_answer,
             asking=fault.ask,
         )
-        await Load(client, 0, _FIRST).run()  # a process that has answered before
+        await Load(client, 0, _FIRST).run()  # a warm process
         async with fault.inject(system, load):
             await load.run()
         await system.drain()

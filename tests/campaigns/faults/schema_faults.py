@@ -1,4 +1,4 @@
-"""Rows 32 and 33: work on the schema while questions are asked."""
+"""Rows 32 and 33: schema changes during queries."""
 
 import asyncio
 import os
@@ -52,7 +52,7 @@ class KilledIndexBuild(Fault):
     async def inject(self, system: System, load: Load) -> AsyncIterator[None]:
         async def build_and_kill() -> None:
             async with await psycopg.AsyncConnection.connect(system.admin_url) as writer:
-                await writer.execute(_LOCK_AS_A_WRITER)  # whose end the build waits for
+                await writer.execute(_LOCK_AS_A_WRITER)  # the build waits for its end
                 building = asyncio.create_task(
                     build_indexes(system.admin_url, larger_than=0, spaces=[_SPACE])
                 )
@@ -67,7 +67,7 @@ class KilledIndexBuild(Fault):
             yield
 
     async def end(self, system: System, pid: int) -> None:
-        """End the process that builds; PostgreSQL then ends all others, and recovers."""
+        """Kill the building process; PostgreSQL then ends all others, and recovers."""
         os.kill(pid, signal.SIGKILL)
 
     async def audit(self, system: System, answers: Sequence[Answer]) -> list[str]:
@@ -87,7 +87,7 @@ class KilledIndexBuild(Fault):
         return found if built.state is IndexState.READY else [*found, f"built again, it is {built.state}"]
 
     async def _builder(self, system: System) -> int:
-        """The process that builds, once it waits."""
+        """Return the building process once it waits."""
         async with asyncio.timeout(_PATIENCE_S):
             while not (rows := await system.fetch(_BUILDERS)):  # noqa: ASYNC110 - a server's
                 await asyncio.sleep(_LOOK_EVERY_S)
@@ -138,7 +138,7 @@ class QueuedMigration(Fault):
                 await asyncio.sleep(_LOOK_EVERY_S)
 
     async def _watch(self, system: System) -> None:
-        """Note how long the app's statements wait for locks."""
+        """Record how long the app's statements wait for locks."""
         while True:
             (row,) = await system.fetch(_STALLED)
             self._longest_s = max(self._longest_s, row["longest_s"] or 0.0)

@@ -1,4 +1,4 @@
-"""Rows 29 and 31: what a search has to find among many tenants, and while its model is changed."""
+"""Rows 29 and 31: search among many tenants, and during a change of its model."""
 
 import asyncio
 import random
@@ -30,14 +30,14 @@ from vectorforge.vectorstore.pgvector import PgVectorStore
 
 _TENANTS = 200
 _LARGEST = 2_000
-"""Passages of the first tenant; the n-th has an n-th of them."""
+"""Chunks of the first tenant; the n-th tenant has an n-th of them."""
 _SMALL = 24
-"""Dimensions: a partition of their own, so that no other row meets its index."""
+"""Dimensions: in a separate partition, so that no other row uses its index."""
 _SHARES = {"": 1, "half": 2, "hundredth": 100}
-"""Of a tenant's passages, by metadata key: every n-th has it."""
+"""Metadata keys: every n-th chunk of a tenant has the key."""
 _WANTED = 10
 _EXACT = 20
-"""Vectors that are compared instead of asking the index, far fewer than by default: so it is asked."""
+"""Maximum vectors of an exact search, far fewer than by default, so that the index is used."""
 _SEARCHES_AT_ONCE = 4
 
 
@@ -50,7 +50,7 @@ class FilteredSearches(Fault):
     async def inject(self, system: System, load: Load) -> AsyncIterator[None]:
         self._short: list[str] = []
         self._ways: Counter[str] = Counter()
-        # From here on a new connection takes an ordered index wherever one fits.
+        # From here on new connections use an ordered index wherever one fits.
         _execute(system, "ALTER ROLE vectorforge_app SET enable_sort = off")
         try:
             async with Database(system.postgres.app_url, pool_size=_SEARCHES_AT_ONCE) as database:
@@ -74,7 +74,7 @@ class FilteredSearches(Fault):
         return store, collection, count
 
     async def _search_all(self, stores: Sequence[tuple[PgVectorStore, UUID, int]]) -> None:
-        """Each tenant with each filter, twice: the second time its collection is known."""
+        """Search as each tenant with each filter, twice: the second time the collection is cached."""
         waiting = iter([(*store, name) for _ in range(2) for store in stores for name in _SHARES])
         generator = random.Random(29)
 
@@ -118,7 +118,7 @@ class ChangedModel(VendorFault):
         return {"collection": "fault-31"}
 
     def behaviour(self, number: int, attempt: int) -> Behaviour:
-        return Reply(pause_s=0.2)  # the load goes on before, during and after the change
+        return Reply(pause_s=0.2)  # the load continues before, during and after the change
 
     @asynccontextmanager
     async def serve(self, system: System) -> AsyncIterator[httpx2.AsyncClient]:
@@ -171,7 +171,7 @@ class ChangedModel(VendorFault):
         return str((await client.get(f"{self._path}/embedding-switch")).json()["state"])
 
     async def _ask_by(self, client: httpx2.AsyncClient, provider: str) -> None:
-        """Ask with a vector of a model that the collection is not embedded by now."""
+        """Search with a vector of a model other than the collection's current one."""
         body = {"query": "How long?", "embedding_provider": provider, "search_mode": "dense"}
         response = await client.post(f"{self._path}/query", json=body)
         self._refusals.append((response.status_code, response.json().get("code", "")))
@@ -188,7 +188,7 @@ class ChangedModel(VendorFault):
 
 
 def _questions(server: FakeEmbeddingsServer) -> int:
-    """Questions of the load that a model was asked to embed."""
+    """Return the load's queries that a model was requested to embed."""
     texts = [text for request in server.requests for text in request["input"]]
     return sum(text.startswith("Fault 31, request") for text in texts)
 

@@ -1,4 +1,4 @@
-"""Row 42: secrets are exchanged while the service runs."""
+"""Row 42: secrets are rotated while the service runs."""
 
 import asyncio
 import tempfile
@@ -30,7 +30,7 @@ class RotatedSecrets(Fault):
 
     @asynccontextmanager
     async def serve(self, system: System) -> AsyncIterator[httpx2.AsyncClient]:
-        """Behind a PgBouncer of its own, which asks for the password that the role has."""
+        """Serve behind a separate PgBouncer that checks the role's current password."""
         with tempfile.TemporaryDirectory(prefix="vf-") as folder, FaultyAws() as self._aws:
             place = Path(folder)
             _open_to_all(place)
@@ -62,7 +62,7 @@ class RotatedSecrets(Fault):
             await load.until_ended(0.3)
             await self._exchange(system)
             self._relay.cut()
-            if load.asked < load.requests:  # else nobody needs the new ones
+            if load.asked < load.requests:  # otherwise the new ones are never needed
                 self._expected += 2
 
         async with background(rotate()):
@@ -74,7 +74,7 @@ class RotatedSecrets(Fault):
         return [] if read == self._expected else [f"secrets were read {read} times, not {self._expected}"]
 
     async def _exchange(self, system: System) -> None:
-        """New values for both secrets, for the role and for the vendor; nobody takes the old ones now."""
+        """Rotate both secrets, the role's and the vendor's; the old ones become invalid."""
         password, key = f"password-{uuid.uuid4().hex}", f"sk-{uuid.uuid4().hex}"
         login = {"username": _ROLE, "password": password}
         await asyncio.to_thread(self._aws.put_secret, _LOGIN, login)
@@ -84,7 +84,7 @@ class RotatedSecrets(Fault):
 
 
 def _open_to_all(place: Path) -> None:
-    """Let PgBouncer's account pass, and make the folders of both sockets."""
+    """Make the folders of both sockets, and let PgBouncer's account traverse them."""
     place.chmod(0o755)
     for name in ("bouncer", "network"):
         (place / name).mkdir()

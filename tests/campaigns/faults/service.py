@@ -1,6 +1,7 @@
-"""The service as a process of its own, which a campaign may stop, continue and kill.
+"""The service as a separate process, which a campaign may stop, continue and kill.
 
-``python -m tests.campaigns.faults.service`` serves what the environment says, and prints its address.
+``python -m tests.campaigns.faults.service`` serves with the settings of the environment, and prints its
+address.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Self
 
 RECORD_LINE = '{"type":"vectorforge.query_log"'
-"""What a printed record of the query log begins with."""
+"""Prefix of a printed record of the query log."""
 _PORT = "CAMPAIGN_PORT"
 _START_TIMEOUT_S = 60
 _ROOT = Path(__file__).parents[3]
@@ -23,16 +24,16 @@ class ServiceProcess:
     """Runs while it is an entered context manager.
 
     Args:
-        environment: All of it, beside PATH.
-        printed: Gets the records of the query log that it prints, because the queue did not take them.
+        environment: All variables except PATH.
+        printed: Receives the records of the query log that it prints, because the queue rejected them.
     """
 
     def __init__(self, environment: Mapping[str, str], printed: list[str]) -> None:
         self.url = ""
-        """Set when it serves."""
+        """Set once it serves."""
         self._printed = printed
         self.output: list[str] = []
-        """Every other line that it wrote."""
+        """Every other line of its output."""
         self._environment = {
             "PATH": os.environ.get("PATH", os.defpath),
             "PYTHONPATH": os.pathsep.join((str(_ROOT / "shared"), str(_ROOT))),
@@ -50,10 +51,10 @@ class ServiceProcess:
         await self.end()
 
     async def start(self) -> None:
-        """Start it, and wait until it serves; also after ``kill``.
+        """Start the process, and wait until it serves; also after ``kill``.
 
         Raises:
-            RuntimeError: It ended instead; its last lines are the text.
+            RuntimeError: It exited instead; the text has its last lines.
         """
         pipe = asyncio.subprocess.PIPE
         self._process = process = await asyncio.create_subprocess_exec(
@@ -73,23 +74,23 @@ class ServiceProcess:
             await asyncio.gather(*self._readers)
             raise RuntimeError("\n".join([address, *self.output[-20:]]))
         self.url = address
-        self._environment[_PORT] = address.rpartition(":")[2]  # the next one takes the same
+        self._environment[_PORT] = address.rpartition(":")[2]  # reused by the next process
         self._readers.append(asyncio.create_task(self._read(process.stdout)))
 
     def freeze(self) -> None:
-        """SIGSTOP."""
+        """Send SIGSTOP."""
         self._signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
         self._signal(signal.SIGCONT)
 
     async def kill(self) -> None:
-        """SIGKILL, and wait for the end."""
+        """Send SIGKILL, and wait for the exit."""
         await self._end(signal.SIGKILL)
 
     async def end(self) -> None:
-        """SIGTERM, after ten seconds SIGKILL."""
+        """Send SIGTERM, after ten seconds SIGKILL."""
         await self._end(signal.SIGTERM)
 
     async def _end(self, number: signal.Signals) -> None:
@@ -118,10 +119,10 @@ class ServiceProcess:
 
 
 async def main() -> None:
-    """Serve until SIGTERM, by the server of ``vectorforge up``."""
+    """Serve until SIGTERM, with the server of ``vectorforge up``."""
     from vectorforge.api.app import create_app
     from vectorforge.bootstrap import Application
-    from vectorforge.cli.commands.addresses import bind
+    from vectorforge.cli.commands.serve import bind
     from vectorforge.cli.commands.server import serve
     from vectorforge.config import VectorForgeConfig
 

@@ -29,41 +29,41 @@ from vectorforge.local.postgres import EmbeddedPostgres
 
 TENANT = "campaign"
 DEADLINE_S = 6.0
-"""Of every question."""
+"""Deadline of every query."""
 VISIBILITY_S = 5
 POOL_SIZE = 8
-"""Connections of the service to PgBouncer, and of PgBouncer to the server for the app's role."""
+"""Pool sizes: from the service to PgBouncer, and from PgBouncer to the server for the app's role."""
 _DRAIN_TIMEOUT_S = 300.0
 _LONGEST_HIDDEN_S = 30.0
-"""Of a message after an outage: what waits for 18 minutes, as deployed, would have every row wait for it."""
+"""Longest hiding of a message after an outage: 18 minutes, as deployed, would delay every row."""
 
 
 @dataclass(slots=True)
 class System:
-    """All of it, from PostgreSQL to the log writer."""
+    """The whole system, from PostgreSQL to the log writer."""
 
     postgres: EmbeddedPostgres
     server_socket: Path
-    """Of PostgreSQL."""
+    """Socket of PostgreSQL."""
     relay: FaultyRelay
-    """Between the service and PgBouncer."""
+    """Relay between the service and PgBouncer."""
     surroundings: QuerySurroundings
     other_vendor: FakeAnthropic
-    """Who may be asked when the first one does not answer."""
+    """Second vendor, the fallback of the first."""
     sqs: FakeSqs
     queue: LogQueue
     service: ServiceProcess = field(init=False)
-    """Of the row that is being run."""
+    """Service of the current row."""
     printed: list[str] = field(default_factory=list)
-    """Records of the query log that were printed, because the queue did not take them in time."""
+    """Records of the query log that were printed, because the queue did not accept them in time."""
 
     @property
     def admin_url(self) -> str:
-        """PostgreSQL as a superuser, past relay and PgBouncer."""
+        """Connection string of a superuser that bypasses relay and PgBouncer."""
         return self.postgres.migrator_url
 
     def environment(self, **more: str) -> dict[str, str]:
-        """Variables of the service; ``more`` as ``QuerySurroundings.environment``."""
+        """Return the variables of the service; ``more`` as in ``QuerySurroundings.environment``."""
         settings = {
             "database_pool_size": str(POOL_SIZE),
             "query_timeout_s": str(DEADLINE_S),
@@ -79,11 +79,11 @@ class System:
     async def serving(
         self, settings: Mapping[str, str], variables: Mapping[str, str] | None = None
     ) -> AsyncIterator[httpx2.AsyncClient]:
-        """A new process of the service, and a client with the tenant's key.
+        """Start a new process of the service; yield a client with the tenant's key.
 
         Args:
-            settings: As ``environment`` takes them; an empty one is not set.
-            variables: Others of its environment.
+            settings: Settings as for ``environment``; an empty one is not set.
+            variables: Other environment variables.
         """
         environment = {name: value for name, value in self.environment(**settings).items() if value}
         async with ServiceProcess(environment | dict(variables or {}), self.printed) as self.service:
@@ -92,29 +92,29 @@ class System:
                 yield client
 
     async def fetch(self, query: str, params: Any = None) -> list[dict[str, Any]]:
-        """Rows, as a superuser sees them."""
+        """Return rows as a superuser."""
         async with await psycopg.AsyncConnection.connect(
             self.admin_url, autocommit=True, row_factory=dict_row
         ) as connection:
             return await (await connection.execute(query, params)).fetchall()
 
     async def fetch_nothing(self, statements: str) -> None:
-        """Run what gives no rows, as a superuser: one statement, or several without parameters."""
+        """Execute one statement, or several without parameters, as a superuser."""
         async with await psycopg.AsyncConnection.connect(self.admin_url, autocommit=True) as connection:
             await connection.execute(statements.encode())
 
     async def terminate_backends(self) -> int:
-        """End every connection of the app's role, as a failover does; how many."""
+        """Terminate every connection of the app's role, as a failover does; return their number."""
         rows = await self.fetch(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'vectorforge_app'"
         )
         return len(rows)
 
     async def drain(self, timeout_s: float = _DRAIN_TIMEOUT_S) -> None:
-        """Wait until the log writer has stored what the queue holds, then replay what was printed.
+        """Wait until the log writer has emptied the queue, then replay the printed records.
 
         Raises:
-            TimeoutError: The queue still holds something after this many seconds.
+            TimeoutError: The queue is not empty after this many seconds.
         """
         await self.queue.empty(timeout_s)
         printed = self.printed[:]
@@ -124,7 +124,7 @@ class System:
 
 
 async def replay(printed: list[str], log_writer_url: str) -> None:
-    """Store the records that were printed instead of sent, as an operator would.
+    """Store the printed records as an operator would.
 
     Raises:
         RuntimeError: The command failed.
@@ -145,12 +145,12 @@ async def replay(printed: list[str], log_writer_url: str) -> None:
 async def running_system(
     folder: Path, *, server: EmbeddedPostgres | None = None, socket: Path | None = None
 ) -> AsyncIterator[System]:
-    """Start all but the service; the tenant's default collection holds one passage.
+    """Start all but the service; the tenant's default collection has one chunk.
 
     Args:
-        folder: Of its own, with a short path that other accounts may pass.
-        server: A migrated one that is running; None starts one that syncs its files, as on AWS.
-        socket: Its own one, if its connection strings lead elsewhere.
+        folder: Its own folder, with a short path that other accounts may traverse.
+        server: A running, migrated server; None starts one that syncs its files, as on AWS.
+        socket: The server's own socket, if its connection strings lead elsewhere.
     """
     postgres = server or EmbeddedPostgres(folder / "postgres", settings={"max_connections": "300"})
     if server is None:
@@ -180,7 +180,7 @@ async def running_system(
 
 
 async def _warm(*vendors: FakeVendor) -> None:
-    """Have the fakes load the types that they check requests against, which takes them seconds."""
+    """Load the types that the fakes check requests against, which takes seconds."""
     async with httpx2.AsyncClient(timeout=60) as client:
         for vendor in vendors:
             headers = {"Authorization": f"Bearer {vendor.api_key}", "x-api-key": vendor.api_key}

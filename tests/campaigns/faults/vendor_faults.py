@@ -1,4 +1,4 @@
-"""Rows 1 to 10, 12 and 14: what the vendors of models do."""
+"""Rows 1 to 10, 12 and 14: faults of model vendors."""
 
 import json
 import re
@@ -23,16 +23,16 @@ _NO_BREAKER = {"llm_circuit_failures": "0"}
 
 
 def request_number(body: Any) -> int:
-    """Which question a vendor was asked, by the request's body."""
+    """Return the number of the query in a request's body."""
     found = _NUMBER.findall(json.dumps(body))
     return int(found[-1]) if found else 0
 
 
 class VendorFault(Fault):
-    """The first vendor behaves as ``behaviour`` says; the second one is well."""
+    """A first vendor that behaves as defined by ``behaviour``; the second one works."""
 
     def behaviour(self, number: int, attempt: int) -> Behaviour:
-        """What it does with an attempt, from 0, at a question."""
+        """Return the reaction to an attempt, from 0, at a query."""
         raise NotImplementedError
 
     @asynccontextmanager
@@ -63,7 +63,7 @@ def _row(
     settings: Mapping[str, str] = {},
     at_once: int = VendorFault.at_once,
 ) -> type[VendorFault]:
-    """A row that says nothing else than what the vendor does and which answers are right."""
+    """Define a row by the vendor's behavior and the permitted answers."""
 
     class Row(VendorFault):
         def behaviour(self, number: int, attempt: int) -> Behaviour:
@@ -86,7 +86,7 @@ def _is_the_fallbacks(answer: Answer) -> bool:
 
 
 def _is_cut_stream(answer: Answer) -> bool:
-    """A stream that ends without its vendor's last word; a buffered answer may be degraded."""
+    """Return whether a stream was cut before the vendor's last event; a buffered answer may be degraded."""
     return is_refused(answer, 502) if answer.streamed else True
 
 

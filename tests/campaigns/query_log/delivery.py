@@ -1,4 +1,4 @@
-"""The queue and the log writer behind it, both as unreliable as they may be."""
+"""The queue and the log writer behind it, both as unreliable as permitted."""
 
 import asyncio
 import json
@@ -21,12 +21,12 @@ from tests.support.aws.sqs_events import Queue
 
 MAX_RECEIVE_COUNT = 5
 _LAST_DISTURBED_RECEIVE = 2
-"""A message is left alone from its third receive on, so that none reaches the dead-letter queue by chance."""
+"""Only the first two receives of a message are disturbed, so that none becomes a dead letter by chance."""
 
 
 @asynccontextmanager
 async def sqs_server() -> AsyncIterator[str]:
-    """SQS by moto, in a process of its own; its address."""
+    """Run moto's SQS in a separate process; yield its address."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-c",
@@ -60,14 +60,14 @@ class LogQueue:
     """A queue with its dead-letter queue.
 
     Args:
-        endpoint: Of SQS.
-        visibility_s: After so many seconds a message that was not deleted comes again.
+        endpoint: Endpoint of SQS.
+        visibility_s: Seconds after which a message that was not deleted is visible again.
     """
 
     def __init__(self, endpoint: str, *, visibility_s: int) -> None:
         self.endpoint = endpoint
         self.poison: list[str] = []
-        """Bodies of the messages that nobody can store."""
+        """Bodies of the messages that cannot be stored."""
         self._queue = Queue(
             aws_client("sqs", endpoint),
             "query-logs",
@@ -77,17 +77,17 @@ class LogQueue:
         self.url = self._queue.url
 
     async def add_poison(self, kind: int) -> None:
-        """Send a message that can never be stored; eight kinds."""
+        """Send a message of one of the eight kinds that can never be stored."""
         number = len(self.poison)
         body = _POISON[kind % len(_POISON)].replace("NUMBER", f"{number:012}")
         self.poison.append(body)
         await asyncio.to_thread(self._queue.send, body)
 
     async def empty(self, timeout_s: float = 120.0) -> None:
-        """Wait until nothing is left: visible, in work or delayed.
+        """Wait until no message is left: visible, in flight or delayed.
 
         Raises:
-            TimeoutError: It was not in time.
+            TimeoutError: Messages are left after the timeout.
         """
         quiet = 0
         async with asyncio.timeout(timeout_s):
@@ -97,13 +97,13 @@ class LogQueue:
                 quiet = 0 if any(counts) else quiet + 1
 
     async def dead(self) -> list[str]:
-        """Take everything out of the dead-letter queue."""
+        """Take all messages from the dead-letter queue."""
         return await asyncio.to_thread(self._queue.bodies, dead=True)
 
 
 @dataclass(slots=True)
 class Deliveries:
-    """What happened between the queue and the table."""
+    """Counts of events between the queue and the table."""
 
     batches: int = 0
     messages: int = 0
@@ -112,12 +112,12 @@ class Deliveries:
     refused: int = 0
     """Messages that stayed in the queue."""
     throttled: int = 0
-    """Batches that found no free log writer, and were tried again."""
+    """Batches without a free log writer, which were retried."""
     killed: dict[str, int] = field(default_factory=dict)
-    """Log writers killed, by the moment."""
+    """Log writers killed, by moment."""
 
     async def count(self, result: BatchResult) -> None:
-        """Take note of a batch."""
+        """Count a batch."""
         self.batches += 1
         self.messages += len(result.records)
         self.redelivered += sum(_receives(one) > 1 for one in result.records)
@@ -135,17 +135,18 @@ async def log_writer(
     batch_size: int = 10,
     holds: bool = False,
 ) -> AsyncIterator[Deliveries]:
-    """The real log writer under an event source that doubles and shuffles; some get killed.
+    """Run the real log writer under an event source that duplicates and shuffles; some writers are killed.
 
     Args:
-        queue: What it reads.
-        log_writer_url: PostgreSQL, as the log writer's role.
-        rng: Decides about all of it.
-        killed: Share of the batches whose writer is killed before it began, and as many after it has stored.
-        concurrency: Writers at one time; the event source has up to two batches.
-        batch_size: Most messages of one.
-        holds: Whether the writer lets messages wait that it could not store, as deployed. An outage costs
-            them none of their deliveries then, and their next one comes after half a minute.
+        queue: Queue that it reads.
+        log_writer_url: Connection string of the log writer's role.
+        rng: Random source of the faults.
+        killed: Share of the batches whose writer is killed before it starts; the same share after it has
+            stored.
+        concurrency: Concurrent writers; the event source has up to two batches.
+        batch_size: Maximum number of messages per batch.
+        holds: Whether the writer delays messages that it could not store, as deployed. An outage then does
+            not use up their deliveries, and the next one follows after half a minute.
     """
     deliveries = Deliveries()
 

@@ -1,4 +1,4 @@
-"""Where and how the campaign stops and kills the query function, from outside of its process."""
+"""Points and ways of stopping and killing the query function from outside its process."""
 
 import asyncio
 import random
@@ -10,7 +10,7 @@ from infra.emulator.lambda_service.function_process import FunctionProcess
 
 
 class Point(StrEnum):
-    """A moment of a query, in order; nothing of it goes on before the disturbance is over."""
+    """A moment of a query, in order; the query does not continue before the disturbance ends."""
 
     EVENT = "event handed out"
     START_SENT = "start record before the queue"
@@ -27,7 +27,7 @@ class Point(StrEnum):
 
 
 class Action(StrEnum):
-    """What is done to the process there."""
+    """Action on the process at a point."""
 
     NONE = "none"
     STOP = "SIGSTOP, SIGCONT"
@@ -36,30 +36,30 @@ class Action(StrEnum):
 
     @property
     def is_deadly(self) -> bool:
-        """Whether the process is gone afterwards."""
+        """Return whether the process has exited afterwards."""
         return self in (Action.KILL, Action.STOP_AND_KILL)
 
 
 @dataclass(slots=True)
 class Disturbance:
-    """One query's: happens once, when its point is reached."""
+    """Disturbance of one query: happens once, when its point is reached."""
 
     point: Point
     action: Action
     stopped_s: float
-    """How long the process stands still. Longer than 250 ms: what it waits for has timed out meanwhile."""
+    """Seconds for which the process is stopped: longer than its timeout of 250 ms."""
     happened: bool = False
-    """Whether it has begun."""
+    """True once it has begun."""
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def reach(self, point: Point, function: FunctionProcess) -> None:
-        """The query is at ``point``."""
+        """Apply the disturbance if the query is at ``point``."""
         if point is not self.point or self.happened or self.action is Action.NONE:
             return
         self.happened = True
         try:
             await self._act(function)
-        finally:  # cancelled, where the point lies in a vendor that notices the death of its client
+        finally:  # canceled if the point is in a vendor that detects the disconnect of its client
             self.over.set()
 
     async def _act(self, function: FunctionProcess) -> None:
@@ -73,7 +73,7 @@ class Disturbance:
 
 
 def plan(queries: int, seed: int) -> Sequence[Disturbance]:
-    """All points equally often, at each all actions equally often, in an order that the seed decides."""
+    """Return all points equally often, each with all actions equally often, in an order set by the seed."""
     rng = random.Random(seed)
     actions, points = list(Action), list(Point)
     planned = [

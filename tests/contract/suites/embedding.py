@@ -1,4 +1,4 @@
-"""What every embedding provider does; a test class inherits it and says which provider."""
+"""Contract of every embedding provider; a test class inherits it and sets the provider."""
 
 import math
 
@@ -21,9 +21,9 @@ _TEXTS = [
 
 
 class EmbeddingProviderContract:
-    """Inherit, and give a fixture ``provider``: batches of 2, metrics in memory, registered health probe.
+    """Inherit, and define a fixture ``provider``: batches of 2, metrics in memory, registered health probe.
 
-    The fixture ``health_checker`` must give the checker the provider was registered with.
+    The fixture ``health_checker`` must return the checker that the provider was registered with.
     """
 
     async def test_embed_documents_returns_one_vector_per_text_in_order(
@@ -39,7 +39,7 @@ class EmbeddingProviderContract:
         vectors = await provider.embed_documents(_TEXTS)
         assert {len(vector) for vector in vectors} == {provider.dimension()}
         assert all(math.isfinite(value) for vector in vectors for value in vector)
-        assert type(vectors[0][0]) is float  # what JSON and the database driver take
+        assert type(vectors[0][0]) is float  # accepted by JSON and the database driver
         assert all(any(vector) for vector in vectors)
 
     async def test_embed_query_returns_one_vector(self, provider: EmbeddingProvider) -> None:

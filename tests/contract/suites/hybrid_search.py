@@ -1,4 +1,4 @@
-"""What every vector store's search by words, and by words and vectors, must do."""
+"""Contract of every vector store's lexical and hybrid search."""
 
 import math
 import random
@@ -16,13 +16,13 @@ from vectorforge.vectorstore.base import NearestChunks, VectorStore
 from vectorforge.vectorstore.memory import InMemoryVectorStore
 
 COSINE = DistanceMetric.COSINE
-# Words that no language's stemming changes and no list of stop words has.
+# Words that are unchanged by stemming and in no list of stop words.
 WORDS = ("quartz", "basalt", "granit", "feldspar", "gneiss", "obsidian", "pumic", "marbl", "topaz", "jasper")
 QUESTIONS = ("quartz", "basalt quartz", "topaz and jasper, gneiss?", "granit granit marbl", "nothing of it")
 
 
 def passages(generator: random.Random, count: int) -> list[str]:
-    """Different texts of 1 to 12 of the words; the first words are common, the last ones rare."""
+    """Return distinct texts of 1 to 12 of the words; the first words are common, the last ones rare."""
     weights = [2.0**-rank for rank in range(len(WORDS))]
     return [
         " ".join([*generator.choices(WORDS, weights, k=generator.randint(1, 12)), f"n{number}"])
@@ -31,7 +31,7 @@ def passages(generator: random.Random, count: int) -> list[str]:
 
 
 class HybridContract:
-    """Search by words and vectors: the same result as the oracle's, for every metric, weight and filter."""
+    """Hybrid search: the same result as the oracle's, for every metric, weight and filter."""
 
     @staticmethod
     async def _filled(
@@ -58,7 +58,7 @@ class HybridContract:
         oracle = await self._filled(store, collection_id, passages(generator, 60))
         for question in QUESTIONS:
             for filters in (None, {"third": True}, {"number": {"$lt": 2}}, {"number": -1}):
-                asked: dict[str, Any] = {
+                options: dict[str, Any] = {
                     "query_vector": random_vector(generator, 8) if mode is SearchMode.HYBRID else None,
                     "query_text": question,
                     "top_k": generator.choice([1, 7, 60]),
@@ -67,7 +67,7 @@ class HybridContract:
                     "filters": filters,
                     "dense_weight": generator.choice([0.0, 0.3, 0.5, 1.0]),
                 }
-                same(await store.search(**asked), await oracle.search(**asked))
+                same(await store.search(**options), await oracle.search(**options))
 
     async def test_hybrid_search_finds_lexical_match_far_from_vector(
         self, store: VectorStore, make_collection: MakeCollection
@@ -86,15 +86,17 @@ class HybridContract:
             top_k=5,
             collection_id=collection_id,
             metric=COSINE,
-            dense_weight=0.4,
+            dense_weight=0.3,
         )
         (first, second, *_) = hybrid
         assert first.chunk.text == "the obsidian one"
-        assert first.score == pytest.approx(0, abs=1e-6)  # its own cosine, although only words found it
+        assert first.score == pytest.approx(0, abs=1e-6)  # its own cosine, although found by words only
         assert (second.chunk.text, second.lexical_score) == ("basalt n0", 0)
         assert first.relevance is not None
         assert second.relevance is not None
-        assert first.relevance - second.relevance == pytest.approx(0.8 * (0.6 - 0.4))  # of one document
+        assert first.relevance - second.relevance == pytest.approx(
+            0.8 * (0.7 * 2 / 3 - 0.3)
+        )  # of one document
         assert len(hybrid) == 5
 
     async def test_lexical_search_scores_between_0_and_1(
@@ -119,11 +121,11 @@ class HybridContract:
     ) -> None:
         collection_id = await make_collection(8, COSINE)
         await self._filled(store, collection_id, ["quartz", "basalt", "topaz"])
-        asked: dict[str, Any] = {"top_k": 2, "collection_id": collection_id, "metric": COSINE}
-        assert await store.search(query_vector=None, query_text=question, **asked) == []
+        options: dict[str, Any] = {"top_k": 2, "collection_id": collection_id, "metric": COSINE}
+        assert await store.search(query_vector=None, query_text=question, **options) == []
         vector = [1.0] * 8
-        hybrid = await store.search(query_vector=vector, query_text=question, **asked)
-        dense = await store.search(query_vector=vector, **asked)
+        hybrid = await store.search(query_vector=vector, query_text=question, **options)
+        dense = await store.search(query_vector=vector, **options)
         assert texts_of(hybrid) == texts_of(dense)
         assert all(found.relevance is not None and 0 < found.relevance <= 0.5 for found in hybrid)
 
@@ -134,18 +136,18 @@ class HybridContract:
         for texts in (["quartz", "basalt"], ["topaz", "basalt"]):
             chunks = chunk_drafts(texts, [[1, 0], [0, 1]])
             await store.replace_document(collection_id, document_draft(chunks), chunks)
-        asked: dict[str, Any] = {"top_k": 5, "collection_id": collection_id, "metric": COSINE}
-        assert await store.search(query_vector=None, query_text="quartz", **asked) == []
-        found = await store.search(query_vector=None, query_text="topaz basalt", **asked)
+        options: dict[str, Any] = {"top_k": 5, "collection_id": collection_id, "metric": COSINE}
+        assert await store.search(query_vector=None, query_text="quartz", **options) == []
+        found = await store.search(query_vector=None, query_text="topaz basalt", **options)
         assert sorted(texts_of(found)) == ["basalt", "topaz"]
         await store.delete_document(found[0].chunk.document_id)
-        assert await store.search(query_vector=None, query_text="topaz basalt", **asked) == []
+        assert await store.search(query_vector=None, query_text="topaz basalt", **options) == []
 
     async def test_invalid_query_text_and_weight_are_rejected(
         self, store: VectorStore, make_collection: MakeCollection
     ) -> None:
         collection_id = await make_collection(2, COSINE)
-        asked: dict[str, Any] = {"top_k": 5, "collection_id": collection_id, "metric": COSINE}
+        options: dict[str, Any] = {"top_k": 5, "collection_id": collection_id, "metric": COSINE}
         refused: list[tuple[str, dict[str, Any]]] = [
             ("query_vector", {"query_vector": None}),
             ("query_text", {"query_vector": None, "query_text": "a\0b"}),
@@ -157,12 +159,12 @@ class HybridContract:
         ]
         for field, arguments in refused:
             with pytest.raises(InvalidInputError) as raised:
-                await store.search(**asked, **arguments)
+                await store.search(**options, **arguments)
             assert raised.value.field == field
 
 
 def same(found: NearestChunks, expected: NearestChunks) -> None:
-    """Check a result against the oracle's: the same scores of the same passages, ties aside."""
+    """Check a result against the oracle's: the same scores of the same chunks, except for ties."""
     assert len(found) == len(expected)
     assert [result.relevance for result in found] == [
         pytest.approx(result.relevance, rel=1e-4, abs=1e-5) for result in expected

@@ -1,4 +1,4 @@
-"""What every LLM provider must do. Inherit in a test module and say how the provider is made."""
+"""Contract of every LLM provider. Inherit it in a test module that creates the provider."""
 
 from collections.abc import Sequence
 from contextlib import aclosing
@@ -25,15 +25,15 @@ STREAM = {"llm.streaming.chunks", "llm.streaming.first_token_ms"}
 async def collect(
     provider: BaseLLMProvider, *, into: list[LLMStreamEvent] | None = None, **kwargs: Any
 ) -> list[LLMStreamEvent]:
-    """All events of a streamed answer to ``MESSAGES``; those before an error are found in ``into``."""
+    """Return all events of a streamed answer to ``MESSAGES``; events before an error are in ``into``."""
     events = [] if into is None else into
     async for event in provider.stream_events(MESSAGES, sources=SOURCES, **kwargs):
-        events.append(event)  # kept even if the next one raises
+        events.append(event)  # retained even if the next one raises
     return events
 
 
 def said(events: Sequence[LLMStreamEvent]) -> str:
-    """The text of events that are all texts; pieces that arrived together may be one of them."""
+    """Return the text of events that are all texts, some of which may be joined."""
     assert all(isinstance(event, TextDelta) for event in events)
     return "".join(event.text for event in events if isinstance(event, TextDelta))
 
@@ -46,16 +46,16 @@ def measured_once(metrics: InMemoryMetrics, names: set[str]) -> None:
 
 
 class LLMProviderContract:
-    """Holds for every provider, models or none. The fixture ``provider`` measures into ``metrics``."""
+    """Applies to every provider. The fixture ``provider`` measures into ``metrics``."""
 
     @pytest.fixture
     def metrics(self) -> InMemoryMetrics:
-        """Where the provider measures."""
+        """Return the provider's metrics."""
         return InMemoryMetrics()
 
     # A-059 A-062 A-067 A-071 A-074
     async def test_generate_returns_complete_response(self, provider: BaseLLMProvider) -> None:
-        """Every field of the answer is there and consistent."""
+        """Every field of the answer is set and consistent."""
         response = await provider.generate(MESSAGES, sources=SOURCES)
         assert response.content
         assert response.provider == provider.name == provider.provider_name()
@@ -66,7 +66,7 @@ class LLMProviderContract:
 
     # A-063 A-072 A-156
     async def test_stream_emits_deltas_then_one_end(self, provider: BaseLLMProvider) -> None:
-        """The end holds what was streamed, and the token counts."""
+        """The final event has the streamed text, and the token counts."""
         *deltas, end = await collect(provider)
         assert isinstance(end, StreamEnd)
         assert all(isinstance(delta, TextDelta) and delta.text for delta in deltas)
@@ -148,6 +148,6 @@ class LLMProviderContract:
 
     # A-151 A-152
     async def test_health_probe_is_healthy(self, provider: BaseLLMProvider) -> None:
-        """What the probe that every provider registers finds."""
+        """The health probe of every provider returns its state."""
         health = await provider._health_probe()
         assert (health.name, health.healthy) == (f"llm.{provider.name}", True)

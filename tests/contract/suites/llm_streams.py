@@ -1,4 +1,4 @@
-"""How a vendor's stream may end: complete, or with an error; never anything between."""
+"""Contract for the ends of a vendor's stream: complete, or with an error."""
 
 import asyncio
 from contextlib import aclosing
@@ -20,7 +20,7 @@ class LLMStreamContract(LLMVendorContract):
     """Everything of ``LLMVendorContract``, and streams that break."""
 
     async def test_pings_do_not_prevent_token_gap_timeout(self, server: FakeVendor) -> None:
-        """A stream that only pings after its first texts ends with a timeout and is not tried again."""
+        """A stream that only pings after its first texts ends with a timeout and is not retried."""
         provider = self.make_provider(server.api_key, server.base_url, timeout_s=30.0, token_gap_s=1.0)
         await provider.preload()
         server.script(Reply(ending="stall"))
@@ -34,7 +34,7 @@ class LLMStreamContract(LLMVendorContract):
         await provider.aclose()
 
     async def test_deadline_ends_flowing_stream(self, server: FakeVendor, provider: BaseLLMProvider) -> None:
-        """Texts that keep coming do not move the deadline."""
+        """Continuing texts do not extend the deadline."""
         await provider.list_models()
         server.script(Reply(texts=("x",) * 100, pause_s=0.05))
         with pytest.raises(LLMTimeoutError):
@@ -53,7 +53,7 @@ class LLMStreamContract(LLMVendorContract):
         ending: Any,
         error: type[LLMError],
     ) -> None:
-        """Both SDKs report the first of these as a complete answer. None is tried again."""
+        """Both SDKs report the first of these as a complete answer. None is retried."""
         server.script(Reply(ending=ending))
         seen: list[LLMStreamEvent] = []
         with pytest.raises(error) as caught:
@@ -68,7 +68,7 @@ class LLMStreamContract(LLMVendorContract):
     async def test_stream_broken_before_first_text_is_retried(
         self, server: FakeVendor, provider: BaseLLMProvider, ending: Any
     ) -> None:
-        """Nobody has seen anything yet."""
+        """Before the first text, the request is retried."""
         server.script(Reply(texts=(), ending=ending))
         *_, end = await collect(provider)
         assert isinstance(end, StreamEnd)
@@ -78,7 +78,7 @@ class LLMStreamContract(LLMVendorContract):
     async def test_disconnect_closes_vendor_connection(
         self, server: FakeVendor, provider: BaseLLMProvider
     ) -> None:
-        """Nobody pays for tokens that nobody reads."""
+        """A disconnect stops the generation."""
         server.script(Reply(texts=("x",) * 10_000, pause_s=0.01))
         async with aclosing(provider.generate_stream(MESSAGES)) as texts:
             assert set(await anext(texts)) == {"x"}  # texts that arrive together are one

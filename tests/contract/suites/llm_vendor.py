@@ -1,4 +1,4 @@
-"""What every LLM provider that calls a vendor must do, shown against the vendor's fake."""
+"""Contract of every LLM provider with a vendor, tested against the vendor's fake."""
 
 import asyncio
 import traceback
@@ -32,25 +32,25 @@ from vectorforge.telemetry import InMemoryMetrics
 
 
 class LLMVendorContract(LLMProviderContract, ABC):
-    """Holds for every provider that calls a vendor, here a fake one on a real socket."""
+    """Applies to every provider with a vendor, here a fake one on a real socket."""
 
     @abstractmethod
     def make_server(self, **kwargs: Any) -> FakeVendor:
-        """The vendor's fake."""
+        """Create the vendor's fake."""
 
     @abstractmethod
     def make_provider(self, credentials: str, base_url: str, **kwargs: Any) -> BaseLLMProvider:
-        """The provider, with keyword arguments of ``BaseLLMProvider``."""
+        """Create the provider with keyword arguments of ``BaseLLMProvider``."""
 
     @pytest.fixture
     async def server(self) -> AsyncIterator[FakeVendor]:
-        """A fake that replies."""
+        """Start a fake that replies."""
         async with self.make_server() as server:
             yield server
 
     @pytest.fixture
     async def provider(self, server: FakeVendor, metrics: InMemoryMetrics) -> AsyncIterator[BaseLLMProvider]:
-        """A provider of that fake, with all the patience that a busy machine may need."""
+        """Create a provider of that fake, with timeouts for a busy machine."""
         provider = self.make_provider(server.api_key, server.base_url, metrics=metrics, timeout_s=30.0)
         yield provider
         await provider.aclose()
@@ -102,7 +102,7 @@ class LLMVendorContract(LLMProviderContract, ABC):
     async def test_retry_after_beyond_deadline_raises_immediately(
         self, server: FakeVendor, provider: BaseLLMProvider, retry_after: str
     ) -> None:
-        """The error comes at once and says how long to wait."""
+        """The error is raised immediately, with the time to wait."""
         server.script(Failure(429, retry_after=retry_after))
         with pytest.raises(LLMRateLimitError) as caught:
             await provider.generate(MESSAGES, deadline=Deadline.after(5))
@@ -115,7 +115,7 @@ class LLMVendorContract(LLMProviderContract, ABC):
     async def test_rejected_credentials_are_not_retried(
         self, server: FakeVendor, provider: BaseLLMProvider, status: int, stream: bool
     ) -> None:
-        """One request, and the text of the design."""
+        """One request, and the error text of the design."""
         server.script(Failure(status))
         with pytest.raises(LLMAuthenticationError, match=f"^Invalid credentials for {provider.name}$"):
             await (collect(provider) if stream else provider.generate(MESSAGES))
@@ -125,7 +125,7 @@ class LLMVendorContract(LLMProviderContract, ABC):
     async def test_api_key_is_hidden_from_errors_logs_and_repr(
         self, server: FakeVendor, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """A vendor that quotes the key it refuses does not get it into errors, logs or health."""
+        """A rejected key that the vendor quotes is in no error, log or health report."""
         caplog.set_level("DEBUG")
         key = "sk-secret-that-must-not-be-seen"
         health = HealthChecker()
@@ -144,7 +144,7 @@ class LLMVendorContract(LLMProviderContract, ABC):
     async def test_unresponsive_vendor_raises_timeout_after_retries(
         self, server: FakeVendor, stream: bool
     ) -> None:
-        """Each attempt ends after the timeout; after the last one the design's text is raised."""
+        """Each attempt ends after the timeout; after the last one the design's error is raised."""
         provider = self.make_provider(server.api_key, server.base_url, retries=1, timeout_s=0.5)
         await provider.preload()  # builds the client, which may take longer than the timeout
         server.script(*[Reply(texts=(), ending="stall")] * 2)
@@ -164,7 +164,7 @@ class LLMVendorContract(LLMProviderContract, ABC):
         assert len(server.requests) == 1
 
     async def test_truncated_response_is_retried(self, server: FakeVendor, provider: BaseLLMProvider) -> None:
-        """Half a JSON body is no answer."""
+        """Half a JSON body is not an answer."""
         server.script(Reply(ending="cut"))
         response = await provider.generate(MESSAGES)
         assert response.content == "".join(Reply().texts)
@@ -172,7 +172,7 @@ class LLMVendorContract(LLMProviderContract, ABC):
 
     # C23
     async def test_unreachable_vendor_is_retried_then_raised(self) -> None:
-        """A refused connection is tried again, then raised as what it is."""
+        """A refused connection is retried, then raised as such."""
         server = self.make_server()
         async with server:
             url = server.base_url
@@ -195,19 +195,19 @@ class LLMVendorContract(LLMProviderContract, ABC):
         assert "prompt" not in caught.value.message
         assert len(server.requests) == 1
 
-    # Fault 11: in each vendor's own words
+    # Fault 11: with each vendor's own error text
     @pytest.mark.parametrize("stream", [False, True])
     @pytest.mark.parametrize("limit", [20, 1040])
     async def test_context_overflow_raises_without_retry(
         self, server: FakeVendor, provider: BaseLLMProvider, stream: bool, limit: int
     ) -> None:
-        """Not tried again as it is, and told from other refusals; the prompt alone, or with its answer."""
+        """Not retried, and distinguished from other rejections, for the prompt alone or with its answer."""
         server.script(SmallContext(limit))
         with pytest.raises(LLMContextOverflowError) as caught:
             await (collect(provider) if stream else provider.generate(MESSAGES))
         [body] = server.bodies
-        asked = (caught.value.prompt_tokens, caught.value.limit_tokens)
-        assert asked in ((server.count_tokens(body), limit), (None, None))
+        figures = (caught.value.prompt_tokens, caught.value.limit_tokens)
+        assert figures in ((server.count_tokens(body), limit), (None, None))
         server.script(SmallContext(9_000))
         assert (await provider.generate(MESSAGES)).content == "".join(Reply().texts)
 
@@ -218,7 +218,7 @@ class LLMVendorContract(LLMProviderContract, ABC):
     async def test_finish_reasons_map_to_common_values(
         self, server: FakeVendor, provider: BaseLLMProvider, finish: Any, expected: str
     ) -> None:
-        """In our words, the same for both kinds of call."""
+        """Our own error text, the same for both kinds of call."""
         server.script(Reply(finish=finish), Reply(finish=finish))
         response = await provider.generate(MESSAGES)
         *_, end = await collect(provider)
@@ -240,7 +240,7 @@ class LLMVendorContract(LLMProviderContract, ABC):
     async def test_missing_usage_is_estimated_and_marked(
         self, server: FakeVendor, provider: BaseLLMProvider
     ) -> None:
-        """And said to be."""
+        """The answer is marked as such."""
         server.script(Reply(usage=None))
         response = await provider.generate(MESSAGES)
         assert response.completion_tokens > 0
@@ -274,7 +274,7 @@ class LLMVendorContract(LLMProviderContract, ABC):
 
     # C12 C38
     async def test_rejected_temperature_is_dropped_once_known(self, metrics: InMemoryMetrics) -> None:
-        """One refusal, then the model's requests go without, and the answers say so. No retry is spent."""
+        """After one rejection requests omit the parameter, and answers report it, without using a retry."""
         async with self.make_server(refused={"temperature": "`temperature` is not supported"}) as server:
             provider = self.make_provider(server.api_key, server.base_url, metrics=metrics)
             first = await provider.generate(MESSAGES)

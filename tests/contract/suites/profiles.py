@@ -1,4 +1,4 @@
-"""What every vector store must do with profiles: keep them apart, and change each in one step."""
+"""Contract of every vector store for profiles: isolation, and atomic changes."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,7 +22,7 @@ def profile_draft(
     vectors: Sequence[Vector | None] | None = None,
     parent: str | None = "rows",
 ) -> Drafts:
-    """A document with one chunk for each text; any vector will do."""
+    """Return a document with one chunk for each text and arbitrary vectors."""
     chunks = chunk_drafts(texts, vectors or [[1, number] for number in range(len(texts))])
     return replace(document_draft(chunks, source=source), parent_source=parent), chunks
 
@@ -38,7 +38,7 @@ class ProfileContract:
         assert len(set(texts)) == len(texts)
         return set(texts)
 
-    # C-003 C-019 C17; a profile that has nothing finds nothing, also where others have the best passages
+    # C-003 C-019 C17; an empty profile finds nothing, even if others have the best chunks
     async def test_search_returns_chunks_of_its_profile_only(
         self, store: VectorStore, make_profile_collection: MakeCollection
     ) -> None:
@@ -52,7 +52,7 @@ class ProfileContract:
         assert await self._texts(store, collection_id, 2**63 - 1) == {"last"}
         assert await self._texts(store, collection_id, 3) == set()
 
-    # C17; a filter narrows a profile and cannot widen it
+    # C17; a filter restricts a profile and cannot extend it
     @pytest.mark.parametrize(
         ("filters", "expected"),
         [
@@ -84,7 +84,7 @@ class ProfileContract:
         )
         assert texts_of(found) == expected
 
-    # C17 C18; a deletion stays in the profile, too, and there is none of all profiles at once
+    # C17 C18; a deletion is limited to the profile, and cannot cover all profiles
     async def test_delete_by_filter_affects_one_profile_only(
         self, store: VectorStore, make_profile_collection: MakeCollection
     ) -> None:
@@ -102,7 +102,7 @@ class ProfileContract:
         with pytest.raises(InvalidInputError, match="profile_id"):
             await store.delete_documents(collection_id, filters, profile_id=-1)
 
-    # C-010 C-020 C19; what is not given goes only where its parent is named
+    # C-010 C-020 C19; omitted documents are deleted only for the given parents
     async def test_profile_documents_are_replaced_together(
         self, store: VectorStore, make_profile_collection: MakeCollection
     ) -> None:
@@ -111,9 +111,9 @@ class ProfileContract:
         first = [profile_draft("p1/a", ["a1", "a2"]), profile_draft("p1/b", ["b1"]), cv]
         await store.replace_profile(collection_id, 1, first)
         await store.replace_profile(collection_id, 2, [profile_draft("p2/b", ["other"])])
-        kept = profile_draft("p1/a", ["a1", "a3"], vectors=[None, [1, 1]])
+        retained = profile_draft("p1/a", ["a1", "a3"], vectors=[None, [1, 1]])
         done = await store.replace_profile(
-            collection_id, 1, [profile_draft("p1/c", ["c1"]), kept], removing=["rows"]
+            collection_id, 1, [profile_draft("p1/c", ["c1"]), retained], removing=["rows"]
         )
         assert [(d.chunks_added, d.chunks_kept, d.chunks_removed) for d in done.stored] == [
             (1, 0, 0),

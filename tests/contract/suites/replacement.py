@@ -1,4 +1,4 @@
-"""What every vector store's ``replace_document`` and ``delete_document`` must do."""
+"""Contract of every vector store's ``replace_document`` and ``delete_document``."""
 
 import math
 from dataclasses import replace
@@ -78,10 +78,10 @@ class ReplaceContract:
         for text in ("a", "c"):
             assert after[text].chunk.id == before[text].chunk.id
             assert after[text].distance == before[text].distance
-        kept = after["a"]
-        assert (kept.chunk.index, kept.chunk.heading) == (2, "Heading 2")
-        assert draft.text[kept.chunk.start_offset : kept.chunk.end_offset] == "a"
-        assert kept.chunk.metadata == {"v": 2, "seen": True, "edition": 2}
+        retained = after["a"]
+        assert (retained.chunk.index, retained.chunk.heading) == (2, "Heading 2")
+        assert draft.text[retained.chunk.start_offset : retained.chunk.end_offset] == "a"
+        assert retained.chunk.metadata == {"v": 2, "seen": True, "edition": 2}
         assert {result.document_title for result in after.values()} == {"Guide, second edition"}
 
     async def test_equal_texts_preserve_ids_in_order(

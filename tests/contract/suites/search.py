@@ -1,4 +1,4 @@
-"""What every vector store's ``search`` must do."""
+"""Contract of every vector store's ``search``."""
 
 import math
 import random
@@ -23,11 +23,11 @@ from vectorforge.vectorstore.base import VectorStore
 COSINE = DistanceMetric.COSINE
 
 MakeCollection: TypeAlias = Callable[[int, DistanceMetric], Awaitable[UUID]]
-"""``await make_collection(dimension, metric)`` makes an empty collection and returns its id."""
+"""``await make_collection(dimension, metric)`` creates an empty collection and returns its id."""
 
 
 class SearchContract:
-    """Search: order, number, scores, filters, refusals."""
+    """Search: order, number, scores, filters, rejections."""
 
     # A-017 A-022 C16
     @pytest.mark.parametrize("metric", list(DistanceMetric))
@@ -139,26 +139,26 @@ class SearchContract:
         )
         counted = nearest.matched or 0
         assert counted <= len(expected)
-        assert nearest.matched_is_at_least or counted == len(expected)  # an index does not count them all
+        assert nearest.matched_is_at_least or counted == len(expected)  # an index does not return all of them
 
-    # C18: the same language selects documents, by their own metadata
+    # C18: the same filters select documents, by their own metadata
     async def test_delete_by_filter_removes_matching_documents_only(
         self, store: VectorStore, make_collection: MakeCollection
     ) -> None:
-        kept, other = await make_collection(2, COSINE), await make_collection(2, COSINE)
-        for collection_id in (kept, other):
+        searched, other = await make_collection(2, COSINE), await make_collection(2, COSINE)
+        for collection_id in (searched, other):
             for number in range(5):
                 chunks = chunk_drafts([f"t{number}"], [[1, number]], [{"of": "passage"}])
                 document = document_draft(chunks, source=f"{number}.md", metadata={"n": number})
                 await store.replace_document(collection_id, document, chunks)
         for unmatched in ("n", 9), ("of", "passage"), ("n", "1"):
-            assert await store.count_documents(kept, dict([unmatched])) == 0
-            assert await store.delete_documents(kept, dict([unmatched])) == 0
+            assert await store.count_documents(searched, dict([unmatched])) == 0
+            assert await store.delete_documents(searched, dict([unmatched])) == 0
         filters = {"$or": [{"n": {"$lt": 2}}, {"n": {"$in": [4]}}]}
-        assert await store.count_documents(kept, filters) == 3
-        assert await store.delete_documents(kept, filters) == 3
-        assert await store.delete_documents(kept, filters) == 0
-        for collection_id, expected in ((kept, ["t2", "t3"]), (other, [f"t{n}" for n in range(5)])):
+        assert await store.count_documents(searched, filters) == 3
+        assert await store.delete_documents(searched, filters) == 3
+        assert await store.delete_documents(searched, filters) == 0
+        for collection_id, expected in ((searched, ["t2", "t3"]), (other, [f"t{n}" for n in range(5)])):
             found = await store.search(
                 query_vector=[1, 0], top_k=10, collection_id=collection_id, metric=COSINE
             )
@@ -200,8 +200,8 @@ class SearchContract:
         self, store: VectorStore, make_collection: MakeCollection
     ) -> None:
         collection_id = await make_collection(2, COSINE)
-        for asked in (collection_id, uuid4()):
-            assert await store.search(query_vector=[1, 0], top_k=3, collection_id=asked, metric=COSINE) == []
+        for wanted in (collection_id, uuid4()):
+            assert await store.search(query_vector=[1, 0], top_k=3, collection_id=wanted, metric=COSINE) == []
 
     # C14
     async def test_query_vector_of_wrong_dimension_is_rejected(

@@ -1,6 +1,6 @@
 """The contract suites: tests to inherit, one class for each abstract adapter.
 
-A subclass of ``VectorStoreContract`` brings three fixtures::
+A subclass of ``VectorStoreContract`` defines three fixtures::
 
     class TestMyStore(VectorStoreContract):
         @pytest.fixture
@@ -10,7 +10,7 @@ A subclass of ``VectorStoreContract`` brings three fixtures::
         def make_collection(self) -> MakeCollection: ...  # await make_collection(dimension, metric)
 
         @pytest.fixture
-        def make_profile_collection(self) -> MakeCollection: ...  # the same, made for profiles
+        def make_profile_collection(self) -> MakeCollection: ...  # the same, for profiles
 
 Expected distances are computed in plain Python; a store may round to single precision.
 """
@@ -24,4 +24,4 @@ __all__ = ["MakeCollection", "VectorStoreContract"]
 
 
 class VectorStoreContract(SearchContract, HybridContract, ReplaceContract, ProfileContract):
-    """Every promise of ``vectorstore.base.VectorStore``."""
+    """The whole contract of ``vectorstore.base.VectorStore``."""

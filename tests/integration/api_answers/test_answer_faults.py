@@ -26,7 +26,7 @@ from vectorforge.llm.providers.openai import OpenAIProvider
 async def strict_client(
     model_client: httpx2.AsyncClient, model_api: LiveApi, tenant: str, openai: FakeOpenAI
 ) -> AsyncIterator[httpx2.AsyncClient]:
-    """The same documents behind a server that says what failed instead of degrading the answer."""
+    """The same documents behind a server that reports failures instead of degrading the answer."""
     config = model_api.application.config
     strict = config.model_copy(update={"query": QuerySettings(degraded_answers=False)})
     provider = OpenAIProvider(SecretStr(openai.api_key), base_url=openai.base_url, retries=0)
@@ -35,7 +35,7 @@ async def strict_client(
 
 
 async def logged(client: httpx2.AsyncClient, query_id: str) -> dict[str, Any]:
-    """The log record, which is written when the server has noticed that the client is gone."""
+    """Return the log record, which is written when the server has noticed the disconnect."""
     for _ in range(250):
         response = await client.get(f"/v1/queries/{query_id}")
         if response.status_code == 200:
@@ -117,11 +117,11 @@ async def test_client_disconnect_without_streaming_stops_the_model(
     model_client: httpx2.AsyncClient, openai: FakeOpenAI
 ) -> None:
     openai.script(Reply(pause_s=60))
-    asked = asyncio.create_task(model_client.post(RAG, json={"query": "dough?"}))
+    query_task = asyncio.create_task(model_client.post(RAG, json={"query": "dough?"}))
     async with asyncio.timeout(20):
         while not openai.requests:  # noqa: ASYNC110 - the fake has no event for it
             await asyncio.sleep(0.01)
-        asked.cancel()
+        query_task.cancel()
         await openai.requests[-1].client_closed.wait()
     with pytest.raises(asyncio.CancelledError):
-        await asked
+        await query_task

@@ -1,4 +1,4 @@
-"""Questions over HTTP: cited answers, whole and streamed, from both doors."""
+"""Queries over HTTP: cited answers, buffered and streamed, from both API surfaces."""
 
 import time
 from typing import Any
@@ -26,9 +26,9 @@ async def guides(client: httpx2.AsyncClient) -> str:
 
 # B-002, B-013, B-014, B-015, B-016, B-017, B-018, B-019, B-020, B-022, B-038, B-044, C09, C10
 async def test_query_without_options_returns_cited_answer(client: httpx2.AsyncClient, guides: str) -> None:
-    asked_at = int(time.time())
+    sent_at = int(time.time())
     answer = await ask(client)
-    assert asked_at <= answer["created"] <= time.time()
+    assert sent_at <= answer["created"] <= time.time()
     assert "two hours" in answer["response"]
     assert answer["id"].startswith("ragq_")
     assert answer["object"] == "rag.query.completion"

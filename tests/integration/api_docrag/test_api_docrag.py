@@ -1,4 +1,4 @@
-"""``/v1/docrag/query`` over real sockets: JSON from the model, readable text for who asks."""
+"""``/v1/docrag/query`` over real sockets: JSON from the model, readable text for the client."""
 
 import json
 from dataclasses import replace
@@ -43,12 +43,12 @@ async def test_docrag_query_returns_answer_with_examples_and_sources(
     assert "top_p" not in body
     assert body["response_format"]["type"] == "json_schema"
     assert [m["role"] for m in body["messages"]] == ["system", "user"]
-    asked = unfenced(body["messages"][1]["content"])
-    assert asked.startswith(
+    prompt = unfenced(body["messages"][1]["content"])
+    assert prompt.startswith(
         "Context from documentation:\n\n--- RELEVANT DOCUMENTATION ---\n\n"
         f"Source: {URL} - Bread\nContent: {TEXT}\n---"
     )
-    assert asked.endswith(
+    assert prompt.endswith(
         f"\n\nUser question: {QUESTION}\n\nPlease provide a helpful answer based on the context above."
     )
 
@@ -145,7 +145,7 @@ async def test_docrag_query_with_high_min_score_returns_empty_answer(
     assert openai.bodies == []
 
 
-# D-039: the design's names beside ours, whole and streamed
+# D-039: the design's names next to ours, buffered and streamed
 async def test_docrag_quality_uses_documented_field_names(
     client: httpx2.AsyncClient, openai: FakeOpenAI
 ) -> None:

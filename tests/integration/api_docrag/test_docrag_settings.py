@@ -52,7 +52,7 @@ async def test_query_with_other_case_and_whitespace_hits_cache(
     for query in (QUESTION, QUESTION.upper()):
         body = {"query": query, "temperature": 0.3, "top_p": None, "max_tokens": 1000}
         answer = (await client.post("/v1/rag/query", json=body)).json()
-        assert answer["cached"] is False  # only DocRag's key is so made
+        assert answer["cached"] is False  # only DocRag's key is computed like this
 
 
 async def test_docrag_collection_takes_precedence_over_default(
@@ -74,8 +74,8 @@ async def test_stored_conversation_is_placed_in_the_context(
     conversation = (await client.post("/v1/conversations", json={})).json()["id"]
     await ask(client, conversation_id=conversation)
     await ask(client, conversation_id=conversation)
-    asked = openai.bodies[1]["messages"][1]["content"]
-    assert f"Previous Q: {QUESTION}\nPrevious A: Let the dough rise for two hours....\n" in asked
+    prompt = openai.bodies[1]["messages"][1]["content"]
+    assert f"Previous Q: {QUESTION}\nPrevious A: Let the dough rise for two hours....\n" in prompt
 
 
 async def test_model_outage_returns_extractive_answer(

@@ -1,4 +1,4 @@
-"""Every kind of error is a problem document that names field and limit and gives nothing away."""
+"""Every kind of error is a problem document that names field and limit and discloses nothing."""
 
 import json
 from typing import Any
@@ -115,7 +115,7 @@ async def test_malformed_json_is_rejected(
 async def test_request_without_json_content_type_returns_415(
     client: httpx2.AsyncClient, content_type: str | None
 ) -> None:
-    # A page of another site can send the first two without asking the browser's permission.
+    # A page of another site can send the first two without a preflight.
     headers = {"content-type": content_type} if content_type else {}
     response = await client.post(RAG, content=b'{"query": "x"}', headers=headers)
     check_problem(response, 415, "unsupported_media_type")

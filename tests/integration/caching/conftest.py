@@ -1,4 +1,4 @@
-"""Servers over one database that keep answers and vectors."""
+"""Servers over one database that cache answers and vectors."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
@@ -65,7 +65,7 @@ def tenants(make_tenant: Callable[[], str]) -> tuple[str, str]:
 
 @pytest.fixture
 async def start(postgres_server: EmbeddedPostgres, tenants: tuple[str, str]) -> AsyncIterator[Start]:
-    """Starts a server: another process of the same deployment, but for the settings of caches given."""
+    """Start a server: another process of the same deployment, except for the given cache settings."""
     async with AsyncExitStack() as stack:
         openai = await stack.enter_async_context(FakeOpenAI())
         openai.unscripted = Reply(texts=(LONG,))

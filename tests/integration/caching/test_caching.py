@@ -1,4 +1,4 @@
-"""Cached answers and vectors on a real database: when they are found, when not, and what that costs."""
+"""Cached answers and vectors on a real database: hits, misses and their cost."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from tests.support.vendors.fake_vendor import Reply
 from tests.support.vendors.vendor_behaviour import Failure
 
 SHORT = "Let the dough rise for two hours."
-"""Answers that the checks find well supported: a poor one is not kept."""
+"""Answers that pass the quality checks: others are not cached."""
 
 
 async def test_repeated_query_is_served_from_cache_without_model_call(
@@ -113,7 +113,7 @@ async def test_query_vector_is_shared_across_processes_within_tenant(
     async with second.client(tenants[1]) as stranger:
         await new_collection(stranger)
         await ask(stranger)
-        assert len(process.embedder.requests) == before + 2  # a tenant's questions are its own
+        assert len(process.embedder.requests) == before + 2  # each tenant has its own entries
 
 
 @pytest.mark.parametrize(
@@ -176,8 +176,8 @@ async def test_cache_control_no_cache_regenerates_and_stores_answer(
     process.openai.script(Reply(texts=(LONG,)), Reply(texts=(SHORT,)))
     assert (await ask(client))["response"] == LONG
     embedded = len(process.embedder.requests)
-    anew = await ask(client, headers={"Cache-Control": header})
-    assert (anew["response"], anew["cached"]) == (SHORT, False)
+    regenerated = await ask(client, headers={"Cache-Control": header})
+    assert (regenerated["response"], regenerated["cached"]) == (SHORT, False)
     assert len(process.embedder.requests) == embedded + 1
     again = await ask(client)
     assert (again["response"], again["cached"]) == (SHORT, True)

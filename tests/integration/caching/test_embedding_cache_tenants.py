@@ -1,4 +1,4 @@
-"""The embedding cache of a process: each tenant has its own entries and a share of the room."""
+"""The embedding cache of a process: each tenant has its own entries and a share of the capacity."""
 
 from collections.abc import AsyncIterator
 
@@ -80,5 +80,5 @@ async def test_flood_of_one_tenant_does_not_evict_entries_of_another(
     await embed(other, *(f"flood {number}" for number in range(5 * ENTRIES)))
     await search(client, "How hot is the oven?")
     assert embedded(process).count("How hot is the oven?") == 1
-    await embed(other, f"flood {5 * ENTRIES - 1}")  # what it embedded last is still in its own share
+    await embed(other, f"flood {5 * ENTRIES - 1}")  # its latest text is still in its own share
     assert embedded(process).count(f"flood {5 * ENTRIES - 1}") == 1

@@ -1,4 +1,4 @@
-"""When cached answers and vectors end, are stale, or cannot be had."""
+"""Cached answers and vectors that expire, are stale or are unavailable."""
 
 import asyncio
 from typing import Any
@@ -49,13 +49,13 @@ async def test_write_during_generation_prevents_stale_cached_answer(
         await may_end.wait()
 
     process.openai.script(Reply(texts=(LONG,), gate=gate))
-    asking = asyncio.create_task(ask_streaming(client, RAG, QUESTION))
-    await searched.wait()  # the search is over
+    query_task = asyncio.create_task(ask_streaming(client, RAG, QUESTION))
+    await searched.wait()  # the search has finished
     await add_documents(
         client, collection["id"], rye="# Rye\n\nThe dough of rye must rise for three hours.\n"
     )
     may_end.set()
-    assert named(await asking, "done")[0]["outcome"] == "answered"
+    assert named(await query_task, "done")[0]["outcome"] == "answered"
     assert (await ask(client))["cached"] is False
 
 
@@ -76,7 +76,7 @@ async def test_expired_answer_is_served_when_model_is_unavailable(
     process = await start(answer_cache_ttl_s=0.2, embedding_cache_ttl_s=0)
     async with process.client(tenants[0]) as client:
         await add_documents(client, await new_collection(client), **GUIDES)
-        dense: dict[str, Any] = {"search_mode": "dense"}  # without the embedder, nothing can be found
+        dense: dict[str, Any] = {"search_mode": "dense"}  # without the embedder, search is impossible
         fresh = await ask(client, **dense)
         await asyncio.sleep(0.3)
         process.openai.unscripted = Failure(500)
@@ -149,7 +149,7 @@ async def test_locked_cache_table_does_not_block_queries(
         answer = await ask(client)
         assert (answer["response"], answer["cached"]) == (LONG, False)
         assert (await row_of(client, answer))["generated_response"] == LONG  # C01
-    assert (await ask(client))["cached"] is True  # from memory: it was not kept elsewhere
+    assert (await ask(client))["cached"] is True  # from memory: it was not stored elsewhere
     found = (await client.get("/v1/cache")).json()
     assert found["fresh"] == 0
 

@@ -1,4 +1,4 @@
-"""What cached answers cost in round trips to the database."""
+"""Round trips to the database for cached answers."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -23,7 +23,7 @@ async def ask_query(client: httpx2.AsyncClient, query: str) -> Any:
 async def round_trips(
     detector: PinDetector, client: httpx2.AsyncClient, questions: list[str], ask: Ask = ask_query
 ) -> int:
-    """Transactions of one question; the fewest, for workers look for jobs meanwhile."""
+    """Return the fewest transactions of one query, since workers poll for jobs meanwhile."""
 
     def count() -> int:
         return detector.messages["Sync"]  # each is one pipeline, which ends with it
@@ -56,12 +56,12 @@ async def test_query_round_trips_match_cache_configuration(
             again[name] = await round_trips(pin_detector, client, questions)
     # look-up, row of the start (N7), search, log
     assert miss["off"] == again["off"] == 4
-    assert miss["vectors"] == again["vectors"] == 4  # found with the collection, kept with the log
+    assert miss["vectors"] == again["vectors"] == 4  # read with the collection, stored with the log
     assert miss["both"] == 4  # so are answers
     assert again["both"] == 2  # look-up, log
 
 
-OTHER_DOORS: dict[str, tuple[str, Callable[[str], dict[str, Any]]]] = {
+OTHER_SURFACES: dict[str, tuple[str, Callable[[str], dict[str, Any]]]] = {
     "chat": (
         "/v1/chat/completions",
         lambda query: {"model": "vectorforge", "messages": [{"role": "user", "content": query}]},
@@ -83,8 +83,8 @@ OTHER_DOORS: dict[str, tuple[str, Callable[[str], dict[str, Any]]]] = {
 }
 
 
-async def ask_door(name: str, client: httpx2.AsyncClient, query: str) -> None:
-    path, body_of = OTHER_DOORS[name]
+async def ask_surface(name: str, client: httpx2.AsyncClient, query: str) -> None:
+    path, body_of = OTHER_SURFACES[name]
     response = await client.post(path, json=body_of(query))
     assert response.status_code == 200, response.text
     assert LONG in response.text
@@ -95,9 +95,9 @@ async def test_query_on_each_api_surface_takes_four_round_trips(
 ) -> None:
     (await client.put("/v1/profiles/1", json={"profile_summary": GUIDES["bread"]})).raise_for_status()
     found: dict[str, int] = {}
-    for name in OTHER_DOORS:
-        ask_it = partial(ask_door, name)
+    for name in OTHER_SURFACES:
+        ask_it = partial(ask_surface, name)
         await ask_it(client, f"Warm up {name}")
         questions = [f"Dough {name} {number}?" for number in range(4)]
         found[name] = await round_trips(pin_detector, client, questions, ask_it)
-    assert found == dict.fromkeys(OTHER_DOORS, 4)  # look-up, start, search, log
+    assert found == dict.fromkeys(OTHER_SURFACES, 4)  # look-up, start, search, log

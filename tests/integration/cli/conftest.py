@@ -23,7 +23,7 @@ Everybody has thirty days of paid holidays a year, and the office closes between
 
 @pytest.fixture(scope="module")
 def vectorforge(private_dir: Callable[[str], Path]) -> Iterator[CommandLine]:
-    """Commands that find the embedded server running, as beside ``vectorforge up``."""
+    """Run commands against a running embedded server, as during ``vectorforge up``."""
     folder = private_dir("cli")
     (folder / "handbook.md").write_text(HANDBOOK)
     server = EmbeddedPostgres(folder / "data" / "postgres", settings={"fsync": "off"})
@@ -36,7 +36,7 @@ def vectorforge(private_dir: Callable[[str], Path]) -> Iterator[CommandLine]:
 
 @pytest.fixture(scope="module")
 def handbook(vectorforge: CommandLine) -> CommandLine:
-    """With the handbook in a collection of its own."""
+    """Ingest the handbook into a separate collection."""
     first = vectorforge.json("ingest", "handbook.md", "-c", "handbook", "-m", "team=hr")
     assert (first["succeeded"], first["failed"]) == (1, 0)
     assert first["chunks_added"] > 0

@@ -1,10 +1,11 @@
-"""Questions asked on the command line: search, ask, conversations, and models behind a key."""
+"""Queries on the command line: ``search``, ``ask``, conversations, and models with a key."""
 
 import asyncio
 import json
 import re
 
 from tests.support.command_line import VECTORFORGE, CommandLine
+from tests.support.formats.located import price_list, three_slides, two_pages
 from tests.support.vendors.fake_openai import FakeOpenAI
 from tests.support.vendors.fake_vendor import Reply
 from tests.support.vendors.vendor_behaviour import Failure
@@ -29,6 +30,26 @@ def test_ask_and_search_in_pipe_print_plain_text(handbook: CommandLine) -> None:
     lines = handbook("search", "refund", "-c", "handbook").stdout.splitlines()
     assert lines[0].split("\t") == ["rank", "score", "source", "heading", "passage"]
     assert all(line.count("\t") == 4 for line in lines)
+
+
+def test_ask_and_search_print_the_place_beside_the_source(vectorforge: CommandLine) -> None:
+    for file in (two_pages(), three_slides(), price_list()):
+        name, collection = file.made.source, file.made.source.partition(".")[0]
+        (vectorforge.folder / name).write_bytes(file.made.content)
+        vectorforge("ingest", name, "-c", collection)
+        answer = vectorforge.json("ask", file.question, "-c", collection)
+        places = {citation["location_text"] for citation in answer["citations"]}
+        assert file.text in places
+        [line] = [
+            line
+            for line in vectorforge("ask", file.question, "-c", collection).stdout.splitlines()
+            if f"] ./{name}" in line
+        ]
+        assert (f", {file.text}  (" in line) is (places == {file.text})
+        found = vectorforge.json("search", file.question, "-c", collection)
+        assert found["results"][0]["locations"] == answer["sources"][0]["locations"]
+        rows = vectorforge("search", file.question, "-c", collection).stdout.splitlines()
+        assert rows[1].split("\t")[2] == f"./{name}, {file.chunk_text}"
 
 
 def test_search_and_ask_without_results_exit_with_1(vectorforge: CommandLine) -> None:

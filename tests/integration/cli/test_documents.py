@@ -29,7 +29,7 @@ def test_documents_with_filter_are_listed_and_deleted(vectorforge: CommandLine) 
 def test_delete_without_selection_is_rejected(vectorforge: CommandLine) -> None:
     (vectorforge.folder / "only.md").write_text("The only one.")
     vectorforge("ingest", "only.md", "-c", "single")
-    for arguments, said in (
+    for arguments, message in (
         ([], "SOURCE"),
         (["./only.md", "--filter", "{}"], "SOURCE"),
         (["--filter", "{}"], "must have a condition"),
@@ -37,7 +37,7 @@ def test_delete_without_selection_is_rejected(vectorforge: CommandLine) -> None:
         (["--filter", "team=hr"], "--filter"),
     ):
         refused = vectorforge("documents", "delete", *arguments, "-c", "single", "--yes", code=2)
-        assert said in refused.stderr
+        assert message in refused.stderr
     assert vectorforge.json("documents", "list", "-c", "single")["total"] == 1
 
 
@@ -83,7 +83,7 @@ def test_stats_without_queries_prints_notice(vectorforge: CommandLine) -> None:
     assert "days" in vectorforge("stats", "--days", "0", code=2).stderr
 
 
-def test_keys_are_created_rotated_and_revoked(vectorforge: CommandLine) -> None:  # issue 8, point 1
+def test_keys_are_created_rotated_and_revoked(vectorforge: CommandLine) -> None:
     made = vectorforge("keys", "create", "web page", "--tenant", "acme", "--days", "30")
     assert re.fullmatch(r"vf_[0-9a-f]{16}_[A-Za-z0-9_-]{43}\n", made.stdout)  # alone, to be piped
     assert made.stdout.strip() not in made.stderr

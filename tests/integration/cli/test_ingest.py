@@ -55,11 +55,10 @@ def test_ingest_from_other_directory_updates_the_same_document(vectorforge: Comm
     assert sources == {str((cli.folder / "README.md").resolve()) for cli in (a, b)}
 
 
-# issue 16, point 15
 def test_ingest_of_folder_reports_skipped_files_and_titles_documents(vectorforge: CommandLine) -> None:
     folder = vectorforge.folder / "mixed"
     (folder / "guide").mkdir(parents=True)
-    for name in ("guide/setup.txt", "slides.pptx", "photo.PNG", ".hidden.md"):
+    for name in ("guide/setup.txt", "slides.ppt", "photo.PNG", ".hidden.md"):
         (folder / name).write_text("Press the green button.")
     (folder / "corpus.jsonl").write_text('{"id": "1", "text": "A line."}')
     (folder / "venv").mkdir()
@@ -71,14 +70,14 @@ def test_ingest_of_folder_reports_skipped_files_and_titles_documents(vectorforge
     assert skipped == {
         ".hidden.md": "hidden",
         "photo.PNG": ".png files cannot be read.",
-        "slides.pptx": ".pptx files cannot be read. Export it as PDF.",
+        "slides.ppt": ".ppt files cannot be read. Save it as .pptx.",
         "venv": "folder of installed or compiled code",
     }
     assert (summary["succeeded"], summary["failed"]) == (2, 0)
     listed = vectorforge.json("documents", "list", "-c", "skips")["documents"]
     assert {d["title"] for d in listed} == {"guide/setup.txt", None}
-    said = vectorforge("ingest", "mixed", "-c", "skips").stderr
-    assert "skipped ./mixed/slides.pptx: .pptx files cannot be read. Export it as PDF." in said
+    output = vectorforge("ingest", "mixed", "-c", "skips").stderr
+    assert "skipped ./mixed/slides.ppt: .ppt files cannot be read. Save it as .pptx." in output
     nothing = vectorforge("ingest", "mixed/venv", "-c", "skips", code=2).stderr
     assert "nothing to read" in nothing
 

@@ -1,4 +1,4 @@
-"""``vectorforge up`` as a user runs it, beside other commands."""
+"""``vectorforge up`` as a user runs it, next to other commands."""
 
 import json
 import signal
@@ -18,7 +18,7 @@ from vectorforge.local.postgres import EmbeddedPostgres
 
 @pytest.fixture(scope="module")
 def vectorforge(private_dir: Callable[[str], Path]) -> Iterator[CommandLine]:
-    """Commands whose embedded server is started and stopped by the commands themselves."""
+    """Run commands that start and stop the embedded server themselves."""
     folder = private_dir("up")
     yield CommandLine(folder, folder / "data")
     EmbeddedPostgres(folder / "data" / "postgres").stop(force=True)
@@ -26,7 +26,7 @@ def vectorforge(private_dir: Callable[[str], Path]) -> Iterator[CommandLine]:
 
 @pytest.fixture(scope="module")
 def served(vectorforge: CommandLine) -> Iterator[dict[str, Any]]:
-    """``vectorforge up --json`` in the background: what it printed when it and the sample were ready."""
+    """Run ``vectorforge up --json`` in the background; return its output once the sample is ready."""
     process = subprocess.Popen(
         [VECTORFORGE, "up", "--port", "0", "--json"],
         cwd=vectorforge.folder, env=vectorforge.environment, text=True,

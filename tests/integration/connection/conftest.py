@@ -1,4 +1,4 @@
-"""A network between the driver and PostgreSQL that can swallow and cut."""
+"""A network between the driver and PostgreSQL that can drop data and close connections."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ from vectorforge.local.postgres import EmbeddedPostgres
 
 
 class Proxy:
-    """A network between driver and server that can start to swallow everything."""
+    """A network between driver and server that can start to drop all data."""
 
     def __init__(self, server: EmbeddedPostgres, directory: Path) -> None:
         self.directory = directory
@@ -24,7 +24,7 @@ class Proxy:
         self.round_trips = 0
         self.passes_cancel_requests = True
         self.cuts = 0
-        """Connections still to be cut when their client sends something."""
+        """Number of connections to close when their client sends data."""
         self._turn = "server"
         self._writers: list[asyncio.StreamWriter] = []
 

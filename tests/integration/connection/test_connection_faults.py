@@ -1,4 +1,4 @@
-"""Errors of callers when connections are lost, swallowed, frozen or all in use."""
+"""Errors of callers when connections are lost, silent, frozen or all in use."""
 
 import asyncio
 from collections.abc import Callable
@@ -21,7 +21,7 @@ async def test_network_that_swallows_packets_raises_unavailable_in_time(proxy: P
         tenant = database.for_tenant("a")
         await tenant.fetch_one("SELECT 1")
         proxy.open.clear()
-        async with asyncio.timeout(5):  # it times out by itself, long before
+        async with asyncio.timeout(5):  # it times out long before
             with pytest.raises(DatabaseUnavailableError):
                 await tenant.fetch_one("SELECT 1")
         proxy.open.set()
@@ -31,7 +31,7 @@ async def test_network_that_swallows_packets_raises_unavailable_in_time(proxy: P
         assert await tenant.fetch_one("SELECT 1 AS n") == {"n": 1}
 
 
-# The driver alone returns ten seconds after the caller gave up (psycopg/psycopg#1371)
+# The driver alone returns ten seconds after the caller's timeout (psycopg/psycopg#1371)
 async def test_cancelled_caller_returns_at_once(proxy: Proxy) -> None:
     async with Database(proxy.conninfo, pool_size=1, timeout_s=30) as database:
         tenant = database.for_tenant("a")
@@ -48,7 +48,7 @@ async def test_cancelled_caller_returns_at_once(proxy: Proxy) -> None:
         proxy.open.set()
 
 
-# The pool's own queue keeps callers that were cancelled, and is full of them after an outage.
+# The pool's own queue retains canceled callers, and is full of them after an outage.
 async def test_cancelled_callers_leave_the_queue(proxy: Proxy) -> None:
     async with Database(proxy.conninfo, pool_size=1, timeout_s=30) as database:
         tenant = database.for_tenant("a")
@@ -66,7 +66,7 @@ async def test_cancelled_callers_leave_the_queue(proxy: Proxy) -> None:
         held, released = asyncio.Event(), asyncio.Event()
         holding = asyncio.create_task(hold())
         await held.wait()
-        for _ in range(2):  # each time as many as may wait
+        for _ in range(2):  # each time the maximum number of waiting callers
             gone = await asyncio.gather(*(ask(0.3) for _ in range(20)), return_exceptions=True)
             assert {type(one) for one in gone} == {TimeoutError}
         waiting = [asyncio.create_task(ask(20)) for _ in range(20)]
@@ -165,6 +165,22 @@ async def test_exhausted_pool_raises_retryable_unavailable(app_url: str) -> None
             with pytest.raises(DatabaseUnavailableError, match="Timed out waiting") as caught:
                 await tenant.fetch_one("SELECT 1")
         assert caught.value.retryable
+        assert await tenant.fetch_one("SELECT 1 AS n") == {"n": 1}
+
+
+# The pool alone gives some of them their connection, and they go on (psycopg/psycopg#1345).
+async def test_cancellation_as_the_pool_assigns_a_connection_is_raised(direct_database: Database) -> None:
+    async with Database(direct_database._conninfo, pool_size=1, timeout_s=5) as database:
+        tenant = database.for_tenant("a")
+        for steps in range(40):  # of the event loop, until the caller has its answer
+            async with tenant.transaction():
+                waiting = asyncio.create_task(tenant.fetch_one("SELECT 1 AS n"))
+                await asyncio.sleep(0.01)
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            is_cancelled = waiting.cancel()
+            await asyncio.wait([waiting])
+            assert waiting.cancelled() == is_cancelled, steps
         assert await tenant.fetch_one("SELECT 1 AS n") == {"n": 1}
 
 

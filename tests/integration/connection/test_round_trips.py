@@ -41,7 +41,7 @@ async def test_repeatable_statement_on_dead_connection_is_retried(proxy: Proxy) 
         assert proxy.cuts == 0
 
 
-# A statement that used up its time is not started again.
+# A statement that used up its time is not retried.
 async def test_repeatable_statement_after_timeout_is_not_retried(proxy: Proxy) -> None:
     async with Database(proxy.conninfo, pool_size=2, timeout_s=0.5) as database:
         tenant = database.for_tenant("a")
@@ -91,6 +91,6 @@ async def test_closed_idle_connection_wakes_event_loop_once(proxy: Proxy) -> Non
         await tenant.fetch_one("SELECT 1", repeatable=True)
         await proxy.stop()
         await asyncio.sleep(0.1)
-        # a socket that is watched and not read would wake the event loop in every iteration
+        # a watched socket that is not read would wake the event loop in every iteration
         assert asyncio.get_running_loop()._selector.select(0) == []  # type: ignore[attr-defined]
         assert await tenant.fetch_one("SELECT 1 AS n", repeatable=True) == {"n": 1}

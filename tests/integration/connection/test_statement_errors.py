@@ -1,4 +1,4 @@
-"""Errors of statements: their texts, and what a failed transaction leaves."""
+"""Errors of statements: their texts, and the state after a failed transaction."""
 
 import contextlib
 from typing import Any
@@ -44,9 +44,9 @@ class TestStatementErrors:
         good, bad = (insert, (tenant_db.tenant_id, 1)), (insert, (tenant_db.tenant_id, None))
         for calls in ([good, bad], [bad, good]):
             with pytest.raises(RefusedRowError):
-                await tenant_db.execute_all(calls)
+                await tenant_db.run(calls)
             assert await tenant_db.fetch_all("SELECT id FROM vectorforge.query_logs") == []
-        assert await tenant_db.execute_all([good, good]) == [1, 1]
+        assert [count for _, count in await tenant_db.run([good, good])] == [1, 1]
         assert len(await tenant_db.fetch_all("SELECT id FROM vectorforge.query_logs")) == 2
 
     # A deferred constraint fails at the commit.
@@ -59,7 +59,7 @@ class TestStatementErrors:
             ("INSERT INTO late VALUES (%s)", (1,)),
         ]
         with pytest.raises(RefusedRowError):
-            await tenant.execute_all(calls)
+            await tenant.run(calls)
         assert await tenant.fetch_one("SELECT 1 AS n") == {"n": 1}
 
     async def test_unopened_database_raises_unavailable(self) -> None:

@@ -69,5 +69,5 @@ async def ask(client: Any, query: str, conversation_id: str | None, **body: Any)
 
 
 def sent(openai: FakeOpenAI, number: int = -1) -> list[tuple[str, str]]:
-    """Roles and contents that the vendor got after the system message."""
+    """Return roles and contents that the vendor received after the system message."""
     return [(m["role"], m["content"]) for m in openai.requests[number].body["messages"][1:]]

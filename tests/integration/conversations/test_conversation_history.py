@@ -27,7 +27,7 @@ from vectorforge.local.postgres import EmbeddedPostgres
 
 
 class DigestLLM(BaseLLMProvider):
-    """Answers with a digest of everything it was sent."""
+    """Answers with a digest of all messages."""
 
     def __init__(self) -> None:
         super().__init__(default_model="digest-1")
@@ -61,30 +61,30 @@ async def test_history_over_budget_drops_oldest_exchanges_and_no_chunk(
         await add_documents(client, collection, **GUIDES)
         path, question = f"/v1/collections/{collection}/query", "How long does the kettle take?"
         alone = (await client.post(path, json={"query": question})).json()
-        said_before: dict[str, Any] = {"conversation_id": await begin(client)}
+        history: dict[str, Any] = {"conversation_id": await begin(client)}
         for number in range(4):
-            await client.post(path, json={"query": f"kettle {number}", **said_before})
+            await client.post(path, json={"query": f"kettle {number}", **history})
         if not stored:
-            messages = (await client.get(f"/v1/conversations/{said_before['conversation_id']}")).json()[
+            messages = (await client.get(f"/v1/conversations/{history['conversation_id']}")).json()[
                 "messages"
             ]
-            said_before = {"messages": [{k: m[k] for k in ("role", "content")} for m in messages]}
-        answer = (await client.post(path, json={"query": question, **said_before})).json()
+            history = {"messages": [{k: m[k] for k in ("role", "content")} for m in messages]}
+        answer = (await client.post(path, json={"query": question, **history})).json()
     earlier = [content for role, content in sent(openai)[:-1] if role == "user"]
-    assert earlier == ["kettle 2", "kettle 3"]  # whole exchanges, the oldest went
+    assert earlier == ["kettle 2", "kettle 3"]  # whole exchanges, the oldest dropped
     assert [s["chunk_id"] for s in answer["sources"]] == [s["chunk_id"] for s in alone["sources"]]
 
 
-@pytest.mark.parametrize("door", ["rag", "collection"])
+@pytest.mark.parametrize("surface", ["rag", "collection"])
 async def test_conversations_differing_in_third_last_turn_get_different_answers(
-    postgres_server: EmbeddedPostgres, tenant: str, door: str
+    postgres_server: EmbeddedPostgres, tenant: str, surface: str
 ) -> None:  # C20
     digests = live_api(settings_for(postgres_server.app_url, [tenant]), DigestLLM())
     async with digests as api, api.client(tenant) as client:
         collection = await new_collection(client)
         await add_documents(client, collection, **GUIDES)
         path, field = (
-            (RAG, "response") if door == "rag" else (f"/v1/collections/{collection}/query", "answer")
+            (RAG, "response") if surface == "rag" else (f"/v1/collections/{collection}/query", "answer")
         )
         answers = []
         for third_last in ("the kettle", "the bread", "the kettle"):
@@ -117,11 +117,11 @@ FOLLOW_UPS = {
     ),
     "sauna": ("Tell me of the sauna", "How long is that?", "How long is the sauna heated with wood?"),
 }
-"""Guide -> first question, follow-up, and what a model makes of that."""
+"""Guide -> first query, follow-up, and its rewrite."""
 
 
 async def recall(api: LiveApi, tenant: str, openai: FakeOpenAI, *, rewrite: bool) -> float:
-    """Share of the follow-ups whose guide is the first passage."""
+    """Return the share of follow-ups whose guide is the first chunk."""
     found = 0
     async with api.client(tenant) as client:
         for guide, (first, follow_up, alone) in FOLLOW_UPS.items():
@@ -173,4 +173,4 @@ async def test_rewrite_is_reported_in_stream_and_falls_back_on_failure(
 
         before = len(openai.requests)
         await ask(client, "How long does the kettle take?", None, rewrite=True)
-        assert len(openai.requests) - before == 1  # nothing was said before
+        assert len(openai.requests) - before == 1  # no earlier messages

@@ -1,4 +1,4 @@
-"""Stored conversations over HTTP: resumed, kept apart, never half, trimmed, and rewritten questions."""
+"""Stored conversations over HTTP: resuming, isolation, atomicity, trimming, and rewritten queries."""
 
 import asyncio
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from tests.support.vendors.vendor_behaviour import Failure
 from vectorforge.local.postgres import EmbeddedPostgres
 
 
-async def said(client: Any, conversation_id: str) -> list[tuple[str, str]]:
+async def stored_texts(client: Any, conversation_id: str) -> list[tuple[str, str]]:
     conversation = (await client.get(f"/v1/conversations/{conversation_id}")).json()
     assert conversation["message_count"] == len(conversation["messages"])
     return [(message["role"], message["content"]) for message in conversation["messages"]]
@@ -40,9 +40,9 @@ async def test_conversation_is_resumed_by_id_after_restart(
         events = await ask_streaming(
             client, RAG, {"query": "And the bread?", "conversation_id": conversation}
         )
-        messages = await said(client, conversation)
+        messages = await stored_texts(client, conversation)
         listed = (await client.get("/v1/conversations")).json()["conversations"]
-    # The label is gone: it named a passage of the first question.
+    # The label is gone: it named a chunk of the first query.
     assert sent(openai) == [
         ("user", "How long does the kettle take?"),
         ("assistant", "It takes three minutes."),
@@ -50,7 +50,7 @@ async def test_conversation_is_resumed_by_id_after_restart(
     ]
     assert events[0].data["conversation_id"] == events[-1].data["conversation_id"] == conversation
     assert [role for role, _ in messages] == ["user", "assistant"] * 2
-    assert messages[1] == ("assistant", "It takes three minutes [Context 1].")  # as it was given
+    assert messages[1] == ("assistant", "It takes three minutes [Context 1].")  # as submitted
     assert messages[2] == ("user", "And the bread?")
     assert [(one["id"], one["title"]) for one in listed] == [(conversation, "How long does the kettle take?")]
 
@@ -93,7 +93,7 @@ async def test_conversation_of_other_tenant_is_inaccessible(
             assert [answer.status_code for answer in answers] == [404, 404, 404]
             assert (await client.get("/v1/conversations")).json()["conversations"] == []
         async with api.client(mine) as client:
-            assert len(await said(client, conversation)) == 2
+            assert len(await stored_texts(client, conversation)) == 2
 
 
 async def test_concurrent_queries_of_one_conversation_are_serialized(
@@ -103,14 +103,16 @@ async def test_concurrent_queries_of_one_conversation_are_serialized(
     async with api.client(tenant) as client:
         conversation = await begin(client)
         answers = await asyncio.gather(*(ask(client, question, conversation) for question in questions))
-        shown = (await client.get(f"/v1/conversations/{conversation}")).json()
+        response = await client.get(f"/v1/conversations/{conversation}")
+    assert response.status_code == 200, response.text
+    shown = response.json()
     messages = shown["messages"]
     assert shown["message_count"] == len(messages) == 24
     pairs = list(zip(messages[::2], messages[1::2], strict=True))
     assert all((one["role"], two["role"]) == ("user", "assistant") for one, two in pairs)
     assert all(one["query_id"] == two["query_id"] for one, two in pairs)
-    asked = {f"ragq_{one['query_id']}": one["content"] for one, _ in pairs}
-    assert asked == {answer["id"]: question for answer, question in zip(answers, questions, strict=True)}
+    contents = {f"ragq_{one['query_id']}": one["content"] for one, _ in pairs}
+    assert contents == {answer["id"]: question for answer, question in zip(answers, questions, strict=True)}
 
 
 async def test_completed_exchanges_alone_are_stored(api: LiveApi, tenant: str, openai: FakeOpenAI) -> None:
@@ -132,9 +134,9 @@ async def test_completed_exchanges_alone_are_stored(api: LiveApi, tenant: str, o
                 if first_text.is_set():
                     break
         await asyncio.wait_for(openai.requests[-1].client_closed.wait(), 10)
-        assert await said(client, conversation) == []
+        assert await stored_texts(client, conversation) == []
         await ask(client, "How long does the kettle take?", conversation)
-        assert len(await said(client, conversation)) == 2
+        assert len(await stored_texts(client, conversation)) == 2
 
 
 async def test_conversation_count_and_message_limits_are_enforced(api: LiveApi, tenant: str) -> None:
@@ -148,7 +150,7 @@ async def test_conversation_count_and_message_limits_are_enforced(api: LiveApi, 
             await ask(client, f"How long does the kettle take, {number}?", conversation)
         full = await client.post(RAG, json={"query": "And?", "conversation_id": conversation})
         assert (full.status_code, "40 messages" in full.json()["detail"]) == (409, True)
-        assert len(await said(client, conversation)) == 40
+        assert len(await stored_texts(client, conversation)) == 40
 
 
 async def test_unknown_conversation_returns_404_without_model_call(

@@ -44,12 +44,12 @@ BROKEN: list[Behaviour] = [
     Failure(429, retry_after="3600"),
     Reply(texts=(), ending="cut"),
 ]
-"""What happens before the first token; faults 2, 3, 7, 8 and 12."""
+"""Failures before the first token; faults 2, 3, 7, 8 and 12."""
 
 
 @dataclass
 class Surroundings:
-    """Two vendors and a server that asks the first one."""
+    """Two vendors and a server that uses the first one."""
 
     first: FakeOpenAI
     second: FakeAnthropic
@@ -100,7 +100,7 @@ async def start(
     make_tenant: Callable[[], str],
     vendors: tuple[FakeOpenAI, FakeAnthropic, FakeEmbeddingsServer],
 ) -> AsyncIterator[Start]:
-    """Starts a server; ``fallbacks`` and settings of questions may be given."""
+    """Start a server, optionally with ``fallbacks`` and settings of queries."""
     first, second, embedder = vendors
     async with AsyncExitStack() as stack:
 

@@ -1,4 +1,4 @@
-"""The degradation ladder on real parts: each step is reached by switching something off, and says so."""
+"""The degradation ladder on real parts: each step is reached by an outage, and reported."""
 
 import asyncio
 from collections.abc import Callable
@@ -119,12 +119,12 @@ async def test_query_without_embedder_falls_back_to_lexical_search(start: Start)
     assert [e.data["step"] for e in events if e.name == "degraded"] == ["lexical", "provider"]
     row = await here.row(events[0].data["request_id"])
     assert (row["degraded"], row["provider"]) == (["lexical", "provider"], "anthropic")
-    nothing = await here.client.post(RAG, json={**QUESTION, "query": "xylophone"})  # no passage has the word
+    nothing = await here.client.post(RAG, json={**QUESTION, "query": "xylophone"})  # no chunk has the word
     assert nothing.status_code == 503
 
 
 def searches(here: Surroundings, query: str, mode: str = "hybrid") -> list[Any]:
-    """The doors that only search."""
+    """Query the API surfaces that only search."""
     body = {"query": query, "search_mode": mode}
     return [
         here.client.post("/v1/search", json=body),
@@ -200,9 +200,9 @@ async def test_unavailable_database_returns_503_until_it_recovers(
     response = await here.client.post(RAG, json={**QUESTION, "allow_ungrounded": True})
     assert (response.status_code, response.json()["code"]) == (503, "database_unavailable")
     assert int(response.headers["retry-after"]) >= 1
-    assert len(here.first.requests) == 1  # whose question it is cannot be known: no model is asked
+    assert len(here.first.requests) == 1  # the tenant cannot be determined: no model is called
     with bouncer:
-        async with asyncio.timeout(30):  # the pool tries at growing intervals
+        async with asyncio.timeout(30):  # the pool retries at growing intervals
             while (await here.client.get("/v1/collections")).status_code != 200:  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
         answer = await here.ask(query="And what of the chain?")

@@ -68,7 +68,7 @@ async def test_requested_provider_is_not_replaced(start: Start) -> None:
     here = await start(("anthropic",))
     here.first.unscripted = Failure(500)
     answer = await here.ask(provider="openai")
-    assert answer["degraded"] == ["passages"]  # its documents' text goes to no other vendor
+    assert answer["degraded"] == ["passages"]  # its documents' text is sent to no other vendor
     assert here.second.requests == []
 
 

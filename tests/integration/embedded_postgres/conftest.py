@@ -11,7 +11,7 @@ from tests.support.postgres.embedded import kill_below
 
 @pytest.fixture
 def place(private_dir: Callable[[str], Path]) -> Iterator[Path]:
-    """A directory for a data directory; servers that run in it are killed at the end."""
+    """Return a directory for a data directory; servers in it are killed at the end."""
     directory = private_dir("own")
     yield directory
     kill_below(directory)

@@ -51,7 +51,7 @@ def test_server_after_kill_9_starts_with_its_data(place: Path) -> None:
 
 
 def test_server_with_stale_pid_file_starts(place: Path) -> None:
-    """Power cut: the file is left, and its number is nobody's or, after the reboot, somebody else's."""
+    """After a power cut the pid file is left, and its number is unused or another process's."""
     server = EmbeddedPostgres(place / "data")
     server.start()
     pid_file = server.data_dir / "postmaster.pid"
@@ -125,7 +125,7 @@ async def test_app_role_reconnects_after_kill_9(place: Path) -> None:
 
 
 def test_server_is_stopped_by_its_last_user(place: Path) -> None:
-    """Also after a kill -9, when nobody is connected and a short command has started it again."""
+    """Also after a kill -9, without clients, once a short command has restarted it."""
     with leased(EmbeddedPostgres(place / "data")):
         first = EmbeddedPostgres(place / "data")
         first.start()

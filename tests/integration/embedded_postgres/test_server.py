@@ -44,14 +44,14 @@ def test_stop_with_other_client_connected_is_rejected(place: Path) -> None:
         assert not server.stop()
         assert connection.execute("SELECT 1").fetchone() == (1,)
     assert server.stop()
-    assert server.stop()  # nothing runs: that is stopped
+    assert server.stop()  # no server runs: it counts as stopped
 
 
 @pytest.mark.parametrize(
     "files",
     [
         {"thesis.txt": "three years of work"},
-        {"PG_VERSION": "18\n"},  # an initialisation that was cut off, or a copy that is not complete
+        {"PG_VERSION": "18\n"},  # an interrupted initialization, or an incomplete copy
         {"PG_VERSION": "18\n", "base/1/1259": "rows", "global/1260": "roles"},
     ],
 )
@@ -133,7 +133,7 @@ def test_start_below_a_closed_directory_is_rejected(place: Path) -> None:
 
 @ONLY_ROOT
 def test_programs_below_a_closed_directory_are_linked_next_to_the_data(place: Path) -> None:
-    """As in a virtual environment below root's home."""
+    """As for a virtual environment below root's home."""
     home = place / "home"
     home.mkdir(mode=0o700)
     package = binaries(18).parents[1]
@@ -161,5 +161,5 @@ def test_default_folder_of_root_is_accessible_to_its_server(
     assert default_data_dir() == Path("/var/lib/vectorforge")
     home.chmod(0o711)
     assert default_data_dir() == home / ".local" / "share" / "vectorforge"
-    EmbeddedPostgres(default_data_dir() / "postgres").start()  # below folders that it makes itself
+    EmbeddedPostgres(default_data_dir() / "postgres").start()  # below folders that it creates itself
     assert home.stat().st_mode & 0o777 == 0o711

@@ -1,4 +1,4 @@
-"""A collection that changes its embedding model, and several workers for it."""
+"""A collection whose embedding model changes, and several workers for it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,8 +14,7 @@ from vectorforge.db.repositories.document_repo import DocumentRepository
 from vectorforge.db.repositories.embedding_space_repo import EmbeddingModelRepository
 from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
-from vectorforge.embedding_switch.repo import EmbeddingSwitchRepository
-from vectorforge.embedding_switch.types import EmbeddingSwitch, SwitchState
+from vectorforge.embedding_switch.repo import EmbeddingSwitch, EmbeddingSwitchRepository, SwitchState
 from vectorforge.errors import (
     EmbeddingRateLimitError,
 )
@@ -32,7 +31,7 @@ SETTINGS = IngestionSettings(chunk_size_chars=100, chunk_overlap_chars=0)
 
 
 class FailingEmbedder(HashingEmbedder):
-    """Refuses while ``fails`` is set."""
+    """Fails while ``fails`` is set."""
 
     fails = False
 
@@ -44,7 +43,7 @@ class FailingEmbedder(HashingEmbedder):
 
 @dataclass
 class Room:
-    """A tenant with a collection embedded by "old", and a "new" embedder to change to."""
+    """A tenant with a collection embedded by "old", and the next embedder "new"."""
 
     database: Database
     db: TenantDatabase
@@ -96,7 +95,7 @@ class Room:
         )
 
     async def fill(self) -> None:
-        """Work for this collection only: the database is shared with the tests beside."""
+        """Work for this collection only: other tests share the database."""
         for _ in range(200):
             found = await self.switches.find(self.collection.id)
             if found is None or (found.state is not SwitchState.REMOVING and found.complete):
@@ -105,7 +104,7 @@ class Room:
         raise AssertionError("the backfill comes to no end")
 
     async def vectors(self, space: str) -> set[UUID]:
-        """Passages with a vector in a space."""
+        """Return the chunks that have a vector in a space."""
         rows = await self.db.fetch_all(
             "SELECT chunk_id FROM vectorforge.embeddings WHERE tenant_id = %s AND space = %s",
             (self.db.tenant_id, space),

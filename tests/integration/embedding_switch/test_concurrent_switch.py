@@ -18,7 +18,7 @@ from tests.integration.embedding_switch.conftest import (
 from tests.support.vendors.hashing_embedder import HashingEmbedder
 from vectorforge.db.connection import Database
 from vectorforge.db.tenant_database import TenantDatabase
-from vectorforge.embedding_switch.types import SwitchState
+from vectorforge.embedding_switch.repo import SwitchState
 from vectorforge.errors import (
     ConflictError,
 )
@@ -44,7 +44,7 @@ async def test_query_in_flight_during_switch_is_reembedded(room: Room) -> None:
 async def test_document_in_flight_during_switch_is_reembedded(
     tenant_db: TenantDatabase, database: Database
 ) -> None:
-    """Embedded by the old model alone, stored after the exchange: equal lengths would hide it."""
+    """Embedded by the old model, stored after the switch: equal lengths would hide it."""
     room = await make_room(tenant_db, database, new_dimension=OLD)
     await room.ingest("0.txt", "the boiler of house 0")
 
@@ -67,7 +67,7 @@ async def test_document_in_flight_during_switch_is_reembedded(
 
 
 async def test_vectors_of_outdated_writers_are_repaired_before_switch(room: Room) -> None:
-    """The version before retires passages without a look at it, and adds them with one vector."""
+    """The previous version retires chunks without regard to the switch, and adds them with one vector."""
     other = (await room.start()).other.space
     await room.fill()
     retired = (await room.passages()).pop()
@@ -136,12 +136,12 @@ async def test_locked_document_is_deferred_to_the_next_pass(room: Room) -> None:
 
 
 async def test_rate_limit_applies_across_processes(room: Room) -> None:
-    """Eight passages, then nobody takes the change up for the rest of their time."""
+    """Eight chunks, then no worker continues for the rest of the time."""
     await room.start()
     limited = EmbeddingBackfill(room.database, room.registry, batch=8, per_minute=60)
     await limited.work_for(room.db.tenant_id, room.collection.id)
     pause_s = limited.take_pause_s()
-    assert pause_s == pytest.approx(8, abs=2)  # less what the embedding took
+    assert pause_s == pytest.approx(8, abs=2)  # minus the duration of the embedding
     assert limited.take_pause_s() is None
     held = await room.db.fetch_one(
         "SELECT extract(epoch FROM leased_until - now())::float8 AS s FROM vectorforge.embedding_switches"
@@ -154,7 +154,7 @@ async def test_rate_limit_applies_across_processes(room: Room) -> None:
 
     slow = EmbeddingBackfill(room.database, room.registry, batch=8, per_minute=3)
     await slow.work_for(room.db.tenant_id, room.collection.id)
-    assert (await room.switches.get(room.collection.id)).vectors == 11  # never more than a minute's
+    assert (await room.switches.get(room.collection.id)).vectors == 11  # at most one minute's budget
 
 
 async def test_rate_limit_delays_no_other_work(make_database: Callable[..., str]) -> None:

@@ -1,4 +1,4 @@
-"""A collection's embedding model is changed while it is asked and written, and nobody notices."""
+"""A collection's embedding model changes during queries and writes, unnoticed by clients."""
 
 import psycopg
 import pytest
@@ -7,7 +7,7 @@ from tests.integration.embedding_switch.conftest import MILL, NEW, OLD, Room, ma
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.tenant_database import TenantDatabase
-from vectorforge.embedding_switch.types import SwitchState
+from vectorforge.embedding_switch.repo import SwitchState
 from vectorforge.errors import (
     ConflictError,
     EmbeddingModelChangedError,
@@ -27,7 +27,7 @@ async def test_embedding_model_is_switched_and_rolled_back(room: Room) -> None:
     await room.fill()
     ready = await room.switches.get(room.collection.id)
     assert (ready.state, ready.vectors) == (SwitchState.READY, 20)
-    asked_of_old = len(room.old.texts)
+    calls_of_old = len(room.old.texts)
 
     switched = await room.switches.switch(room.collection.id)
     assert switched.state is SwitchState.SWITCHED
@@ -35,13 +35,13 @@ async def test_embedding_model_is_switched_and_rolled_back(room: Room) -> None:
     current = await room.current()
     assert (current.embedding_provider, current.dimension) == ("new", NEW)
     assert current.space == started.other.space
-    assert current.data_version > room.collection.data_version  # answers of the old model are not repeated
+    assert current.data_version > room.collection.data_version  # answers of the old model are not reused
     assert await room.ask() == MILL
-    assert len(room.old.texts) == asked_of_old
+    assert len(room.old.texts) == calls_of_old
 
     await room.switches.rollback(room.collection.id)  # nothing is embedded for it
     assert await room.ask() == MILL
-    assert len(room.old.texts) == asked_of_old + 1
+    assert len(room.old.texts) == calls_of_old + 1
     assert (await room.current()).space == before
     await room.switches.switch(room.collection.id)
     await room.switches.finish(room.collection.id)
@@ -55,11 +55,11 @@ async def test_embedding_model_is_switched_and_rolled_back(room: Room) -> None:
 async def test_writers_store_vectors_of_both_models(room: Room) -> None:
     other = (await room.start()).other.space
     await room.fill()
-    asked_of_new = len(room.new.texts)
+    calls_of_new = len(room.new.texts)
     await room.ingest("new.txt", "the boiler of house 100")
-    await room.ingest("3.txt", "the chimney of house 3")  # replaces a passage
+    await room.ingest("3.txt", "the chimney of house 3")  # replaces a chunk
     await room.ingest("4.txt", "the boiler of house 4")  # changes nothing
-    assert len(room.new.texts) == asked_of_new + 2
+    assert len(room.new.texts) == calls_of_new + 2
     found = await room.switches.get(room.collection.id)
     assert found.state is SwitchState.READY
     passages = await room.passages()
@@ -97,7 +97,7 @@ async def test_other_model_of_same_dimension_uses_its_own_space(
     first = await room.start()
     assert first.other.space == f"{room.collection.space}_alt"
     await room.fill()
-    with psycopg.connect(postgres_server.migrator_url) as connection:  # who builds indexes sees it coming
+    with psycopg.connect(postgres_server.migrator_url) as connection:  # visible to index builders in advance
         sizes = connection.execute(
             "SELECT largest FROM vectorforge.embedding_space_sizes() WHERE space = %s", (first.other.space,)
         )

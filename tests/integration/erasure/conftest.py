@@ -1,6 +1,7 @@
-"""A tenant with documents, queries, a conversation and a stream, and what erases them."""
+"""A tenant with documents, queries, a conversation and a stream, and their eraser."""
 
-from collections.abc import AsyncIterator, Callable
+import hashlib
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -58,7 +59,7 @@ async def log_writer(postgres_server: EmbeddedPostgres) -> AsyncIterator[QueryLo
 
 
 async def fill(client: httpx2.AsyncClient) -> tuple[str, str, str]:
-    """Add documents, queries, a conversation and a stream; ids of collection, document, conversation."""
+    """Add documents, queries, a conversation and a stream; return collection, document, conversation."""
     collection = await new_collection(client)
     job = await add_documents(client, collection, bread=BREAD, bike=BIKE)
     conversation = (await client.post("/v1/conversations", json={"title": f"About {CANARY}"})).json()["id"]
@@ -108,3 +109,11 @@ def rows_with(superuser: psycopg.Connection[Any], tenant: str, text: str) -> dic
         if counted and counted[0]:
             found[table] = counted[0]
     return found
+
+
+def digest_of_ids(ids: Sequence[object]) -> str:
+    """Return the XOR of the SHA-256 of ids, in hex, as certificates have it for deleted rows."""
+    digest = 0
+    for row_id in ids:
+        digest ^= int.from_bytes(hashlib.sha256(str(row_id).encode()).digest())
+    return f"{digest:064x}"

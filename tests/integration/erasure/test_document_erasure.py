@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 import httpx2
 import pytest
 
-from tests.integration.erasure.conftest import BREAD, CANARY, RAG, erase, fill, rows_with
+from tests.integration.erasure.conftest import BREAD, CANARY, RAG, digest_of_ids, erase, fill, rows_with
 from tests.support.http.live_api import (
     LiveApi,
     finished_job,
@@ -15,7 +15,6 @@ from tests.support.http.live_api import (
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.conversation_repo import ConversationRepository
 from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogRepository, QueryLogWriter
-from vectorforge.erasure.certificate import digest_of_ids
 from vectorforge.erasure.repo import (
     LogPolicy,
     Subject,
@@ -35,7 +34,7 @@ class TestDocument:
     ) -> None:
         _, document, conversation = await fill(client)
         bike = {"query": "How often must I oil the chain?", "filters": {"kind": "bike"}}
-        kept = (await client.post(RAG, json=bike)).json()
+        unaffected = (await client.post(RAG, json=bike)).json()
         done = await erase(direct_database, tenants[0], Subject("document", document_id=UUID(document)), logs)
         assert done.counts["documents"] == 1
         assert done.counts["chunks"] == done.counts["embeddings"] == 1
@@ -48,7 +47,7 @@ class TestDocument:
         messages = (await client.get(f"/v1/conversations/{conversation}")).json()["messages"]
         assert [message["content"] for message in messages] == ["[erased]", "[erased]"]
         # the other document still answers
-        assert (await client.post(RAG, json=bike)).json()["response"] == kept["response"]
+        assert (await client.post(RAG, json=bike)).json()["response"] == unaffected["response"]
         assert (await client.get(f"/v1/documents/{document}")).status_code == 404
 
     async def test_answer_of_erased_document_is_not_served_from_cache(

@@ -1,4 +1,4 @@
-"""Writes during and after an erasure bring nothing back, at any moment."""
+"""Writes during and after an erasure restore no data, at any moment."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -12,6 +12,7 @@ from psycopg.conninfo import make_conninfo
 from tests.integration.erasure.conftest import (
     BREAD,
     CANARY,
+    digest_of_ids,
     erase,
     eraser_for,
     fill,
@@ -24,7 +25,6 @@ from vectorforge.db.repositories.answer_cache_repo import AnswerCacheRepository
 from vectorforge.db.repositories.conversation_repo import ConversationRepository
 from vectorforge.db.repositories.job_repo import JobDispatcher
 from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogRepository, QueryLogWriter
-from vectorforge.erasure.certificate import digest_of_ids
 from vectorforge.erasure.repo import LogPolicy, Subject
 from vectorforge.local.postgres import EmbeddedPostgres
 
@@ -62,7 +62,7 @@ async def test_erasure_with_running_ingestion_waits_for_it(
     again = {"source": "bread.md", "text": BREAD + "More.", "media_type": "text/markdown"}
     path = f"/v1/collections/{collection}/documents"
     job = (await client.post(path, json={"documents": [again]})).json()["id"]
-    # as the dispatcher returns it
+    # as returned by the dispatcher
     superuser.execute(
         "UPDATE vectorforge.ingestion_job_items SET status = 'running' WHERE job_id = %s", (job,)
     )
@@ -104,18 +104,18 @@ async def test_job_of_erased_subject_is_not_claimed(
 async def test_erasure_with_open_log_transaction_waits_for_it(
     client: httpx2.AsyncClient, direct_database: Database, superuser: Any, tenants: tuple[str, str]
 ) -> None:
-    """Its transaction began before the chunk's tombstone, and commits after it."""
+    """Its transaction begins before the chunk's tombstone, and commits after it."""
     collection, document, _ = await fill(client)
-    beside = log_of(collection, await first_chunk(client, document))
+    concurrent = log_of(collection, await first_chunk(client, document))
     insert = (
         "INSERT INTO vectorforge.query_logs (tenant_id, id, collection_id, query_text, retrieved_chunk_ids,"
         " generated_response, outcome, latency_ms) VALUES (%s, %s, %s, %s, to_jsonb(%s::uuid[]), %s,"
         " 'answered', 1)"
     )
-    values = (beside.query_text, list(beside.retrieved_chunk_ids), beside.generated_response)
+    values = (concurrent.query_text, list(concurrent.retrieved_chunk_ids), concurrent.generated_response)
     eraser = eraser_for(direct_database, tenants[0])
     async with direct_database.for_tenant(tenants[0]).transaction() as connection:
-        await connection.execute(insert, (tenants[0], beside.id, beside.collection_id, *values))
+        await connection.execute(insert, (tenants[0], concurrent.id, concurrent.collection_id, *values))
         subject = Subject("document", document_id=UUID(document))
         erasure_id = await eraser.begin(subject, logs="text", requested_by="test")
         await stages(eraser, erasure_id, "caches")
@@ -123,7 +123,7 @@ async def test_erasure_with_open_log_transaction_waits_for_it(
         assert (step.stage, step.waits) == ("caches", True)
     await eraser.run(erasure_id)
     assert rows_with(superuser, tenants[0], CANARY) == {}
-    found = await QueryLogRepository(direct_database.for_tenant(tenants[0])).find_by_id(beside.id)
+    found = await QueryLogRepository(direct_database.for_tenant(tenants[0])).find_by_id(concurrent.id)
     assert found is not None
     assert (found.query_text, found.generated_response) == ("", "")
 
@@ -149,15 +149,16 @@ async def test_late_answer_of_erased_document_is_not_cached(
     client: httpx2.AsyncClient, direct_database: Database, superuser: Any, tenants: tuple[str, str]
 ) -> None:
     collection, document, _ = await fill(client)
-    answers = AnswerCacheRepository(direct_database.for_tenant(tenants[0]), ttl_s=60, stale_s=60)
+    db = direct_database.for_tenant(tenants[0])
+    answers = AnswerCacheRepository(db, ttl_s=60, stale_s=60)
     found = await answers.find(bytes(32), UUID(collection))
     assert found is not None
     await erase(direct_database, tenants[0], Subject("document", document_id=UUID(document)))
     answer = f'{{"answer": "{CANARY}"}}'
-    await answers.keep(bytes(32), UUID(collection), found.data_version, answer)
+    await db.execute(*answers.end_write(bytes(32), UUID(collection), found.data_version, answer))
     assert rows_with(superuser, tenants[0], CANARY) == {}
-    await answers.keep(bytes(32), UUID(collection), found.data_version + 1, answer)
-    assert rows_with(superuser, tenants[0], CANARY) == {"cached_answers": 1}  # made after it
+    await db.execute(*answers.end_write(bytes(32), UUID(collection), found.data_version + 1, answer))
+    assert rows_with(superuser, tenants[0], CANARY) == {"cached_answers": 1}  # created after it
 
 
 @pytest.mark.parametrize("logs", ["text", "rows"])
@@ -173,8 +174,8 @@ async def test_late_record_of_erased_collection_is_emptied(
     elsewhere = replace(late, id=uuid4(), collection_id=UUID(other))
     await log_writer.write([(tenants[0], late), (tenants[0], elsewhere)])
     assert rows_with(superuser, tenants[0], CANARY) == {"query_logs": 1}
-    kept = {row.id for row in await QueryLogRepository(direct_database.for_tenant(tenants[0])).list()}
-    assert kept == ({elsewhere.id} if logs == "rows" else {late.id, elsewhere.id})
+    retained = {row.id for row in await QueryLogRepository(direct_database.for_tenant(tenants[0])).list()}
+    assert retained == ({elsewhere.id} if logs == "rows" else {late.id, elsewhere.id})
 
 
 async def test_tombstones_are_retained_longer_than_messages(
@@ -186,10 +187,10 @@ async def test_tombstones_are_retained_longer_than_messages(
     ageing = (
         "UPDATE vectorforge.tombstones SET erased_at = now() - make_interval(days => %s) WHERE tenant_id = %s"
     )
-    for days, are_kept in ((59, True), (61, False)):
+    for days, are_retained in ((59, True), (61, False)):
         superuser.execute(ageing, (days, tenants[0]))
         await JobDispatcher(direct_database).erase_old_log_texts(30)
-        assert (superuser.execute(count, (tenants[0],)).fetchone()[0] > 0) == are_kept
+        assert (superuser.execute(count, (tenants[0],)).fetchone()[0] > 0) == are_retained
 
 
 async def test_certificate_counts_match_rows_over_steps_and_crashes(

@@ -1,4 +1,4 @@
-"""Erasure of a tenant: nothing is left, nothing brings it back, and a certificate says so."""
+"""Erasure of a tenant: no data is left or restored, and a certificate confirms it."""
 
 import asyncio
 from collections.abc import Callable
@@ -23,9 +23,9 @@ from tests.support.postgres.tenant_dump import dump_database
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogRepository, QueryLogWriter
 from vectorforge.deadline import Deadline
-from vectorforge.erasure.certificate import sha256_of
 from vectorforge.erasure.repo import (
     Subject,
+    sha256_of,
 )
 from vectorforge.errors import TenantBeingErasedError
 from vectorforge.local.postgres import EmbeddedPostgres
@@ -71,7 +71,7 @@ class TestTenant:
             await add_documents(client, await new_collection(client), bike=BIKE)
         dump = dump_database(url)
         assert dump.count(CANARY.encode()) == 0
-        assert dump.count(b"Oil the chain") >= 2  # the dump shows what is there
+        assert dump.count(b"Oil the chain") >= 2  # the dump shows existing data
 
     async def test_erasure_without_confirmation_is_rejected(
         self, client: httpx2.AsyncClient, tenants: Any
@@ -149,7 +149,7 @@ class TestTenant:
         left = "UPDATE vectorforge.erasures SET lease_expires_at = now() - interval '1 s' WHERE id = %s"
         superuser.execute(left, (erasure_id,))
         while not (found := await eraser.erasures.find_by_id(erasure_id)) or not found.is_done:
-            await api.application.background.resume_erasure()  # other tests' erasures may come first
+            await api.application.background.resume_erasure()  # other tests' erasures may be first
         assert found.certificate is not None
 
     async def test_late_log_records_of_erased_tenant_are_dropped(

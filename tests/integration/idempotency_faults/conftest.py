@@ -20,7 +20,7 @@ BOTH = pytest.mark.parametrize("body", [QUESTION, STREAM], ids=["json", "stream"
 
 @pytest.fixture
 def app_url(postgres_server: EmbeddedPostgres) -> str:
-    """Directly: ``test_idempotency`` goes through PgBouncer as well."""
+    """Connect directly: ``test_idempotency`` also covers PgBouncer."""
     return postgres_server.app_url
 
 
@@ -42,7 +42,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 def gated() -> tuple[list[ScriptedLLM], asyncio.Semaphore]:
-    """Models that go on after their first piece when the gate is opened."""
+    """Create models that continue after their first piece once the gate is opened."""
     gate = asyncio.Semaphore(0)
     return [ScriptedLLM(PIECES, gate=gate) for _ in range(2)], gate
 

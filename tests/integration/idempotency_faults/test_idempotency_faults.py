@@ -1,4 +1,4 @@
-"""An Idempotency-Key when something goes wrong: clients that leave, workers that die, answers that fail."""
+"""Idempotency-Key with faults: clients that disconnect, workers that die, answers that fail."""
 
 import asyncio
 import os
@@ -42,10 +42,10 @@ class TestDisconnectedClients:
     ) -> None:
         key, llms = new_key(), [ScriptedLLM(delay_s=0.5) for _ in range(2)]
         async with keyed_servers(app_url, tenants, llms=llms) as servers:
-            asking = asyncio.create_task(servers.ask(0, key))
+            query_task = asyncio.create_task(servers.ask(0, key))
             await until(lambda: servers.generations == 1)
-            asking.cancel()
-            await asyncio.wait({asking})
+            query_task.cancel()
+            await asyncio.wait({query_task})
             again = await servers.ask(1, key)
             assert (again.status_code, again.headers[REPLAYED]) == (200, "true")
             (log,) = await servers.logs()
@@ -55,11 +55,11 @@ class TestDisconnectedClients:
         self, app_url: str, tenants: tuple[str, str]
     ) -> None:
         key, (llms, gate) = new_key(), gated()
-        settings = StreamSettings(resume_grace_s=0)  # nobody is expected back, but for the key
+        settings = StreamSettings(resume_grace_s=0)  # without the key, no client would return
         async with keyed_servers(app_url, tenants, llms=llms, streams=settings) as servers:
             await cut_after_first_token(servers.clients[0], key)
             again = asyncio.create_task(servers.ask(1, key, STREAM))
-            await asyncio.sleep(0.7)  # the server notices that its client has gone, and says that it goes on
+            await asyncio.sleep(0.7)  # the server notices the disconnect, and logs that it continues
             assert not again.done()
             open_gate(gate)
             answer = await again
@@ -110,17 +110,17 @@ class TestDisconnectedClients:
             done = [response for response in answers if response.status_code == 200]
             assert len(done) == MAX_WAITING
             assert {response.content for response in done} == {(await first).content}
-            assert (await servers.ask(1, key, STREAM)).status_code == 200  # nobody waits any more
+            assert (await servers.ask(1, key, STREAM)).status_code == 200  # no client waits any more
 
 
 class TestCrashedWorkers:
-    """Two processes; PostgreSQL knows what they share."""
+    """Two processes that share state in PostgreSQL."""
 
     @BOTH
     async def test_concurrent_requests_to_two_processes_share_one_answer(
         self, app_url: str, tenants: tuple[str, str], body: Any
     ) -> None:
-        key, asked = new_key(), {**body, "query": REFUND}
+        key, request = new_key(), {**body, "query": REFUND}
         async with (
             query_surroundings(app_url, tenants[0]) as surroundings,
             server_process(surroundings) as (_, url),
@@ -130,7 +130,7 @@ class TestCrashedWorkers:
         ):
             surroundings.vendor.unscripted = Reply(texts=("It takes ", "five days."), pause_s=0.2)
             requests = [
-                one.post(RAG, json=asked, headers=key) for one in (client, other, client, other, other)
+                one.post(RAG, json=request, headers=key) for one in (client, other, client, other, other)
             ]
             responses = await asyncio.gather(*requests)
             assert [response.status_code for response in responses] == [200] * 5
@@ -141,7 +141,7 @@ class TestCrashedWorkers:
     async def test_key_of_killed_worker_is_taken_over(
         self, app_url: str, tenants: tuple[str, str], direct_database: Database
     ) -> None:
-        key, asked, gate = new_key(), {**STREAM, "query": REFUND}, LockStep(free=1)
+        key, request, gate = new_key(), {**STREAM, "query": REFUND}, LockStep(free=1)
         async with (
             query_surroundings(app_url, tenants[0]) as surroundings,
             server_process(surroundings) as (pid, url),
@@ -152,26 +152,26 @@ class TestCrashedWorkers:
             surroundings.vendor.script(
                 Reply(texts=("It ", "takes "), gate=gate), Reply(texts=("Five days.",))
             )
-            first = asyncio.create_task(client.post(RAG, json=asked, headers=key))
+            first = asyncio.create_task(client.post(RAG, json=request, headers=key))
             await gate.waiting.wait()
-            again = asyncio.create_task(other.post(RAG, json=asked, headers=key))
+            again = asyncio.create_task(other.post(RAG, json=request, headers=key))
             os.kill(pid, signal.SIGKILL)
             with pytest.raises(httpx2.TransportError):
                 await first
             await asyncio.sleep(1)
-            assert not again.done()  # the dead one might only be slow
+            assert not again.done()  # the dead process might only be slow
             await direct_database.for_tenant(tenants[0]).execute(
                 f"UPDATE vectorforge.answer_streams SET {SILENT} WHERE tenant_id = %s", (tenants[0],)
             )
             answer = await again
             assert (answer.status_code, REPLAYED in answer.headers) == (200, False)
             assert "Five days." in answer.text
-            third = await other.post(RAG, json=asked, headers=key)
+            third = await other.post(RAG, json=request, headers=key)
             assert (third.content, third.headers[REPLAYED]) == (answer.content, "true")
             assert len(surroundings.vendor.requests) == 2
 
     async def test_active_worker_retains_its_key(self, app_url: str, tenants: tuple[str, str]) -> None:
-        """It says so before there is anything to keep, too: the model has said nothing yet."""
+        """The conflict is also reported before the model's first token."""
         key, llms = new_key(), [ScriptedLLM(delay_s=2) for _ in range(2)]
         async with keyed_servers(app_url, tenants, llms=llms) as servers:
             first = asyncio.create_task(servers.ask(0, key))

@@ -22,12 +22,12 @@ from vectorforge.config import QuerySettings, StreamSettings
 from vectorforge.db.connection import Database
 from vectorforge.errors import LLMError
 from vectorforge.ingestion.pipeline import IngestionPipeline
-from vectorforge.ingestion.worker.worker import IngestionWorker
+from vectorforge.ingestion.worker import IngestionWorker
 from vectorforge.limits.settings import Limits, TenantLimits
 
 
 class TestFailures:
-    """They are not kept: the client may try again under the same key."""
+    """Failures are not stored: the client may retry with the same key."""
 
     @BOTH
     async def test_failed_model_releases_the_key(
@@ -71,7 +71,7 @@ class TestFailures:
         wrong = {**QUESTION, "provider": "nobody"}
         assert (await servers.ask(0, key, wrong)).status_code == 422
         assert (await servers.ask(1, key, {**QUESTION, "k": 0})).status_code == 422
-        assert (await servers.ask(1, key)).status_code == 200  # put right, under the same key
+        assert (await servers.ask(1, key)).status_code == 200  # corrected, under the same key
 
     async def test_rate_limited_request_releases_the_key(
         self, app_url: str, tenants: tuple[str, str], direct_database: Database
@@ -83,7 +83,7 @@ class TestFailures:
                 pass
             assert (await servers.ask(0, key)).status_code == 429
             await limits.change(Limits(requests_per_minute=1000))
-            answer = await servers.ask(1, key)  # where nobody has been refused yet
+            answer = await servers.ask(1, key)  # for a tenant without earlier rejections
             assert (answer.status_code, REPLAYED in answer.headers) == (200, False)
 
     @BOTH
@@ -97,7 +97,7 @@ class TestFailures:
             again = await servers.ask(1, key, body)
             assert (again.status_code, again.json()["code"]) == (409, "idempotent_answer_too_long")
             assert "retry-after" not in again.headers
-            assert servers.generations == 1  # it is not paid for twice, either
+            assert servers.generations == 1  # nor is it charged twice
 
 
 class TestExpiry:

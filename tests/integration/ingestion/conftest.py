@@ -18,7 +18,7 @@ from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import EmbeddingRateLimitError
 from vectorforge.ingestion.pipeline import IngestionPipeline
 from vectorforge.ingestion.types import DocumentResult
-from vectorforge.ingestion.worker.worker import IngestionWorker
+from vectorforge.ingestion.worker import IngestionWorker
 from vectorforge.types import Collection, DistanceMetric, RetrievedChunk, Vector
 from vectorforge.vectorstore.pgvector import PgVectorStore
 
@@ -44,7 +44,7 @@ class LimitedEmbedder(HashingEmbedder):
 
 @dataclass
 class Room:
-    """One tenant's collection and what ingests into it."""
+    """One tenant's collection and its ingestion."""
 
     db: TenantDatabase
     database: Database
@@ -101,7 +101,7 @@ async def room(direct_database: Database, make_tenant: Callable[[], str]) -> Roo
 
 @pytest.fixture
 async def own_database(fresh_database_url: str) -> AsyncIterator[Database]:
-    """Workers claim jobs of every tenant, so each such test has a database of its own."""
+    """Create a separate database, since workers claim jobs of every tenant."""
     async with Database(fresh_database_url, pool_size=5) as opened:
         yield opened
 

@@ -1,4 +1,4 @@
-"""Documents into a real PostgreSQL: results one by one, nothing embedded twice, replaced in one step."""
+"""Ingestion into a real PostgreSQL: separate results, no repeated embedding, atomic replacement."""
 
 import asyncio
 import json
@@ -19,12 +19,12 @@ from tests.integration.ingestion.conftest import (
 from tests.support.vendors.hashing_embedder import HashingEmbedder
 from vectorforge.db.repositories.job_types import NewJobItem
 from vectorforge.ingestion.extract import media
-from vectorforge.ingestion.types import DocumentStatus, ExtractedDocument, IngestionStage
+from vectorforge.ingestion.types import DocumentStatus, ExtractedDocument, IngestionStage, TextSpan
 from vectorforge.types import Vector
 
 
 class OvertakenEmbedder(HashingEmbedder):
-    """While it embeds for the first time, something else happens."""
+    """Runs a concurrent action during its first call."""
 
     def __init__(self, meanwhile: Callable[[], Awaitable[object]]) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class OvertakenEmbedder(HashingEmbedder):
 
 
 class BrokenEmbedder(HashingEmbedder):
-    """Has a bug, and the bug has a secret."""
+    """Has a bug whose exception contains a secret."""
 
     async def _call_api(self, texts: Sequence[str], model: str) -> Sequence[Vector]:
         raise RuntimeError("postgresql://admin:hunter2@10.0.0.1/prod")
@@ -72,7 +72,7 @@ class TestPipeline:
         assert total == 9
         assert {document.metadata["lang"] for document in documents} == {"en"}
 
-    # C19: what a file no longer holds goes, and a line that stays keeps its document
+    # C19: removed lines are deleted, and unchanged lines retain their document
     @pytest.mark.parametrize("by", ["pipeline", "job"])
     async def test_jsonl_file_replaces_its_previous_version(self, job_room: Room, by: str) -> None:
         async def ingest(*records: dict[str, Any] | str, source: str = "f.jsonl") -> None:
@@ -100,8 +100,8 @@ class TestPipeline:
         assert set(after) == {"beside", "other file", "C", "D"}
         documents, total = await job_room.documents.list(job_room.collection.id)
         assert total == 4
-        [kept] = [d for d in documents if (d.id, d.version) == after["C"]]
-        assert kept.version == 1
+        [unchanged] = [d for d in documents if (d.id, d.version) == after["C"]]
+        assert unchanged.version == 1
 
     async def test_encrypted_empty_and_oversize_documents_return_specific_errors(self, room: Room) -> None:
         encrypted = await room.ingest(ENCRYPTED_PDF.read_bytes(), "secret.pdf")
@@ -140,7 +140,7 @@ class TestPipeline:
         await room.pipeline.ingest_bytes(room.collection, text.encode(), "guide.md", None, "Manual")
         assert room.embedder.texts[-1].startswith("passage: Manual\nGuide > Install\n")
 
-    # C19: only the titles have changed, and the words are another passage's now
+    # C19: only the titles have changed, and the words belong to another chunk now
     async def test_changed_title_reembeds_all_chunks(self, room: Room) -> None:
         await room.pipeline.ingest_bytes(room.collection, text_of().encode(), "a.txt", None, "Old")
         room.embedder.texts.clear()
@@ -214,7 +214,7 @@ class TestPipeline:
         assert len(chunks) == 6
 
     async def test_document_changed_during_embedding_is_compared_again(self, room: Room) -> None:
-        """Chunks counted on as stored vanish before the write: they are embedded after all."""
+        """Chunks that were found stored vanish before the write: they are embedded after all."""
         await room.ingest(text_of("one"))
 
         document = ExtractedDocument("a.txt", text_of("one") + "\n\n" + paragraph(9), media.PLAIN)
@@ -223,12 +223,19 @@ class TestPipeline:
         assert (stored.chunks_added, stored.chunks_removed) == (7, 1)
 
     async def test_pdf_pages_are_stored_as_chunk_metadata(self, room: Room) -> None:
-        document = ExtractedDocument(
-            "r.pdf", paragraph(1) + "\n\n" + paragraph(2), media.PDF, page_starts=(0, len(paragraph(1)) + 2)
+        first, second = paragraph(1), paragraph(2)
+        spans = (
+            TextSpan(0, len(first), location={"page": 1, "rect": [0.1, 0.2, 0.9, 0.3]}),
+            TextSpan(len(first) + 2, len(first) + 2 + len(second), location={"page": 2}),
         )
+        document = ExtractedDocument("r.pdf", f"{first}\n\n{second}", media.PDF, spans=spans)
         stored = await room.pipeline.ingest_document(room.collection, document)
         chunks = await room.documents.chunks(stored.document_id)
         assert [chunk.metadata for chunk in chunks] == [{"page": 1}, {"page": 2}]
+        expected = [[{"page": 1, "rects": [[0.1, 0.2, 0.9, 0.3]]}], [{"page": 2}]]
+        assert [chunk.locations for chunk in chunks] == expected
+        found = {result.chunk.id: result.chunk.locations for result in await room.search("paragraph")}
+        assert [found[chunk.id] for chunk in chunks] == expected
 
     async def test_provider_outage_fails_document_and_retains_old_version(self, room: Room) -> None:
         await room.ingest(text_of("old"))

@@ -1,4 +1,4 @@
-"""Ingestion jobs on a real PostgreSQL: counted once, taken up where they were left, told when they fail."""
+"""Ingestion jobs on a real PostgreSQL: counted once, resumed, and reported when they fail."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -22,12 +22,12 @@ from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import ConfigurationError
 from vectorforge.ingestion.pipeline import IngestionPipeline
 from vectorforge.ingestion.types import DocumentPart
-from vectorforge.ingestion.worker.worker import MAX_CLAIMS, IngestionWorker
+from vectorforge.ingestion.worker import MAX_CLAIMS, IngestionWorker
 from vectorforge.vectorstore.pgvector import PgVectorStore
 
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    """Wait for something to become true in the database."""
+    """Wait until a condition holds in the database."""
     async with asyncio.timeout(30):
         while not await condition():  # noqa: ASYNC110 - the database has no events
             await asyncio.sleep(0.02)
@@ -61,7 +61,7 @@ class TestWorker:
 
         await job_room.jobs.create(
             job_room.collection.id,
-            [NewJobItem(source="a.txt", title=None, media_type="text/plain", metadata={}, content=b"text")],
+            [NewJobItem(source="a.html", title=None, media_type="text/html", metadata={}, content=b"text")],
         )
         async with IngestionWorker(job_room.database, make_pipeline), asyncio.timeout(10):
             while not caplog.records:  # noqa: ASYNC110 - a log announces nothing
@@ -120,7 +120,7 @@ class TestWorker:
         worker = job_room.worker(poll_s=3600)
         worker.start()
         await asyncio.sleep(0.05)
-        items = [NewJobItem(f"{n}.txt", None, paragraph(n).encode()) for n in range(5)]
+        items = [NewJobItem(f"{n}.html", None, paragraph(n).encode()) for n in range(5)]
         job = await job_room.jobs.create(job_room.collection.id, items)
         worker.wake()
 
@@ -177,11 +177,10 @@ class TestWorker:
             job_room.collection.id,
             [NewJobItem("poison.txt", None, b"text"), NewJobItem("good.txt", None, b"text")],
         )
-        for _ in range(3):  # what a killed worker leaves behind: a begun item and a lease that runs out
+        for _ in range(3):  # the state after a killed worker: a begun item and a lease that expires
             claimed = await JobDispatcher(job_room.database).claim(0.05)
             assert claimed is not None
-            item = await job_room.jobs.next_item(job.id)
-            assert item is not None
+            [item] = await job_room.jobs.next_items(job.id)
             assert item.source == "poison.txt"
             await asyncio.sleep(0.1)
         await job_room.worker().run_until_idle()
@@ -221,10 +220,10 @@ class TestWorker:
         assert (job.status, job.error.code) == ("failed", "job_crashes")
 
     async def test_long_queue_of_one_tenant_does_not_starve_another(self, job_room: Room) -> None:
-        """One worker, one job at a time: the other tenant's document does not wait for all."""
+        """One worker, one job at a time: the other tenant's document does not wait for all jobs."""
         job_room.embedder = HashingEmbedder(delay_s=0.05)
         other = await make_room(job_room.database, "other", job_room.embedder)
-        items = [NewJobItem(f"{n}.txt", None, paragraph(n).encode()) for n in range(30)]
+        items = [NewJobItem(f"{n}.html", None, paragraph(n).encode()) for n in range(30)]
         slow = await job_room.jobs.create(job_room.collection.id, items)
         rooms = {"tenant": job_room, "other": other}
         worker = IngestionWorker(
@@ -283,8 +282,8 @@ class TestWorker:
         await job_room.worker(kept_log_days=7).run_until_idle()
         assert {job.id for job in await job_room.jobs.list()} == set(jobs[1:])
         assert await job_room.jobs.items(jobs[0]) == []
-        kept = await job_room.db.fetch_all("SELECT query_text FROM vectorforge.query_logs")
-        assert [row["query_text"] for row in kept] == ["new"]
+        retained = await job_room.db.fetch_all("SELECT query_text FROM vectorforge.query_logs")
+        assert [row["query_text"] for row in retained] == ["new"]
 
     async def test_collection_deleted_during_job_ends_the_job(self, job_room: Room) -> None:
         job_room.embedder = HashingEmbedder(delay_s=1.0)

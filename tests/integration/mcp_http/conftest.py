@@ -64,7 +64,7 @@ async def call(client: Client, name: str, **arguments: Any) -> CallToolResult:
 
 
 async def checked_call(client: Client, name: str, **arguments: Any) -> dict[str, Any]:
-    """The result's object, held to the schema that the server advertises."""
+    """Return the result's object after checking it against the server's schema."""
     schema = {tool.name: tool.output_schema for tool in (await client.list_tools()).tools}[name]
     result = await call(client, name, **arguments)
     assert not result.is_error, text_of(result)

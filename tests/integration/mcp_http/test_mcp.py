@@ -1,4 +1,4 @@
-"""``/mcp`` as the official client sees it: tools, results that fit their schemas, errors, tenants."""
+"""``/mcp`` as the official client sees it: tools, results that match their schemas, errors, tenants."""
 
 import asyncio
 from typing import Any

@@ -33,8 +33,8 @@ async def aborted(api: LiveApi, tenant: str) -> dict[str, Any]:
             await asyncio.sleep(0.02)
 
 
-async def asked(openai: FakeOpenAI) -> asyncio.Event:
-    """Set when the model's client has gone."""
+async def disconnected(openai: FakeOpenAI) -> asyncio.Event:
+    """Return the event that is set when the model's client has disconnected."""
     while not openai.requests:  # noqa: ASYNC110 - the fake has no event for it
         await asyncio.sleep(0.01)
     return openai.requests[-1].client_closed
@@ -49,14 +49,14 @@ async def test_client_disconnect_stops_the_model_and_is_logged(
             await client.call_tool("ask", QUESTION)
 
     openai.script(Reply(pause_s=60))
-    asking = asyncio.create_task(ask_and_wait())
+    call_task = asyncio.create_task(ask_and_wait())
     async with asyncio.timeout(20):
-        closed = await asked(openai)
-        asking.cancel()
+        closed = await disconnected(openai)
+        call_task.cancel()
         await closed.wait()
         assert (await aborted(api, tenant))["query_text"] == QUESTION["query"]
     with pytest.raises(asyncio.CancelledError):
-        await asking
+        await call_task
 
 
 async def test_cancelled_call_stops_the_model_and_client_continues(
@@ -65,7 +65,7 @@ async def test_cancelled_call_stops_the_model_and_client_continues(
     openai.script(Reply(pause_s=60))
     async with mcp_client(api.url, tenant) as client, asyncio.timeout(20):
         call_of_ask = asyncio.create_task(client.call_tool("ask", QUESTION))
-        closed = await asked(openai)
+        closed = await disconnected(openai)
         call_of_ask.cancel()
         await closed.wait()
         assert (await aborted(api, tenant))["query_text"] == QUESTION["query"]
@@ -97,7 +97,7 @@ async def test_mcp_path_with_or_without_slash_is_served_without_redirect(api: Li
             assert response.headers["cache-control"] == "no-store"
             done = {"jsonrpc": "2.0", "method": "notifications/initialized"}
             assert (await http.post(path, json=done)).status_code == 202
-            for method in ("GET", "DELETE"):  # no stream of its own, no session to end
+            for method in ("GET", "DELETE"):  # no stream of the server, no session to end
                 refused = await http.request(method, path, headers={"accept": "text/event-stream"})
                 assert (refused.status_code, refused.headers["allow"]) == (405, "POST")
 

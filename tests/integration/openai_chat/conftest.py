@@ -74,7 +74,7 @@ async def streamed(client: AsyncOpenAI, **options: Any) -> list[ChatCompletionCh
 
 
 async def logged(native: httpx2.AsyncClient, query_id: str) -> dict[str, Any]:
-    while True:  # until the server has noticed that the client is gone
+    while True:  # until the server has noticed the disconnect
         row: dict[str, Any] = (await native.get(f"/v1/queries/{query_id}")).json()
         if row.get("outcome", "started") != "started":
             return row

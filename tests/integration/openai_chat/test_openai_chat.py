@@ -16,7 +16,7 @@ from tests.support.vendors.fake_vendor import Reply
 
 
 def cited(content: str, annotations: Any) -> list[tuple[str, str]]:
-    """(label, title) of annotations as the package gives them: objects, or dictionaries of a delta."""
+    """Return (label, title) of the package's annotations: objects, or dictionaries of a delta."""
     found = [a if isinstance(a, dict) else a.to_dict() for a in annotations]
     assert {a["type"] for a in found} == {"url_citation"}
     places = [a["url_citation"] for a in found]
@@ -39,11 +39,14 @@ async def test_chat_answer_is_cited_in_text_and_annotations(
     assert completion.usage is not None
     assert (completion.usage.prompt_tokens, completion.usage.total_tokens) == (11, 18)
 
-    # Annotations of documents without a web address lead to their text on this server.
+    # Annotations of documents without a web address link to the page of this server that shows them.
     assert choice.message.annotations
     url = choice.message.annotations[0].url_citation.url
     async with api.client(tenant) as native:
-        assert "two hours" in (await native.get(url)).json()["text"]
+        page = await native.get(url)
+        assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
+        chunk = await native.get(f"/v1/chunks/{url.partition('chunk=')[2]}")
+        assert "two hours" in chunk.json()["text"]
         logged = await native.get(f"/v1/queries/{completion.id.removeprefix('chatcmpl-')}")
         assert logged.json()["query_text"] == ASKED[0]["content"]
     own = completion.to_dict()["vectorforge"]
@@ -117,7 +120,7 @@ async def test_append_sources_adds_source_list_to_the_text(client: AsyncOpenAI, 
     own = await client.chat.completions.create(model=MODEL, **body)
     assert own.choices[0].message.content == "Two hours [1].\n\n**Sources**\n\n- [1] Bread (bread.md)"
 
-    # What the client sends back next time goes to the model without its sources and labels.
+    # Answers in the history are sent to the model without sources and labels.
     turns: Any = [*ASKED, {"role": "assistant", "content": text}, {"role": "user", "content": "And then?"}]
     await client.chat.completions.create(model=MODEL, messages=turns)
     assert [m["content"] for m in vendor.bodies[-1]["messages"][1:]] == [
@@ -147,19 +150,19 @@ async def test_request_parameters_control_search_and_generation(
     body = vendor.bodies[-1]
     assert (body["temperature"], body["top_p"]) == (0.1, 0.5)
     assert body.get("max_completion_tokens", body.get("max_tokens")) == 77
-    prompt, kept, question = body["messages"]
-    assert "100 degrees" in prompt["content"]  # our grounding prompt stays
-    assert (kept["content"], question["content"]) == (system["content"], ASKED[0]["content"])
+    prompt, history, question = body["messages"]
+    assert "100 degrees" in prompt["content"]  # our grounding prompt is still there
+    assert (history["content"], question["content"]) == (system["content"], ASKED[0]["content"])
 
 
 async def test_docrag_model_sources_are_numbered(client: AsyncOpenAI, vendor: FakeOpenAI) -> None:
-    said = {
+    answer_message = {
         "answer": "Two hours. Source: bread.md - Bread",
         "examples": [],
         "sources": [],
         "confidence": "low",
     }
-    vendor.script(*[Reply(texts=tuple(json.dumps(said)), pause_s=0.002)] * 2)
+    vendor.script(*[Reply(texts=tuple(json.dumps(answer_message)), pause_s=0.002)] * 2)
     options: Any = {"model": "docrag/handbook", "messages": ASKED, "extra_body": {"min_score": -1}}
     whole = await client.chat.completions.create(**options)
     fresh = {"Cache-Control": "no-cache"}

@@ -72,13 +72,13 @@ async def client(api: LiveApi, tenant: str) -> AsyncIterator[AsyncOpenAI]:
 
 
 def valid(response: Response) -> Response:
-    """The response, held to the package's own types, which the package itself does not do."""
+    """Return the response, validated against the package's types, which the package itself does not do."""
     Response.model_validate(response.to_dict())
     return response
 
 
 async def events_of(client: AsyncOpenAI, asked: Any = ASKED, **options: Any) -> Events:
-    """All events of a stream, each of a type that the package knows, whole and in order."""
+    """Return all events of a stream after checking their types and order."""
     stream = await client.responses.create(model=MODEL, input=asked, stream=True, **options)
     events = [event async for event in stream]
     for event in events:
@@ -93,7 +93,7 @@ def annotations_of(response: Response) -> list[dict[str, Any]]:
 
 
 def cited(response: Response) -> list[tuple[str, str]]:
-    """(label, file) of each annotation."""
+    """Return (label, file) of each annotation."""
     text = response.output_text
     return [(text[a["index"] : a["end_index"]], a["filename"]) for a in annotations_of(response)]
 
@@ -103,7 +103,7 @@ def search_of(vector_store: str, **options: Any) -> Any:
 
 
 async def logged(native: httpx2.AsyncClient, query_id: str) -> dict[str, Any]:
-    while True:  # until the server has noticed that the client is gone
+    while True:  # until the server has noticed the disconnect
         row: dict[str, Any] = (await native.get(f"/v1/queries/{query_id}")).json()
         if row.get("outcome", "started") != "started":
             return row

@@ -50,12 +50,12 @@ async def test_input_items_of_earlier_response_are_sent_as_conversation(
     )
     body = vendor.bodies[-1]
     grounding, *rest = body["messages"]
-    assert "two hours" in grounding["content"]  # our grounding prompt stays
+    assert "two hours" in grounding["content"]  # our grounding prompt is still there
     assert [(m["role"], m["content"]) for m in rest] == [
         ("system", "Answer like a pirate."),
         ("system", "Be brief."),
         ("user", ASKED),
-        ("assistant", "The answer is 42."),  # without labels, which named other passages
+        ("assistant", "The answer is 42."),  # without labels, which named other chunks
         ("user", "And then?"),
     ]
     assert body["temperature"] == 0.1
@@ -112,13 +112,13 @@ async def test_response_and_store_of_other_tenant_are_inaccessible(
         AsyncOpenAI(base_url=f"{other.url}/v1", api_key=key_of(bob), max_retries=0) as as_bob,
     ):
         await as_bob.vector_stores.create(name="default")
-        asked: list[dict[str, Any]] = [
+        items: list[dict[str, Any]] = [
             {"model": MODEL},
             {"model": f"vectorforge/{store}"},
             {"model": "vectorforge", "tools": search_of(store)},
             {"model": "vectorforge", "conversation": mine.conversation.id if mine.conversation else ""},
         ]
-        for options in asked:
+        for options in items:
             for stream in (False, True):
                 with pytest.raises(openai.NotFoundError):
                     await as_bob.responses.create(input=ASKED, stream=stream, **options)

@@ -76,7 +76,7 @@ async def test_response_without_include_omits_search_results(client: AsyncOpenAI
 async def test_response_stream_has_openai_event_order(client: AsyncOpenAI, vendor: FakeOpenAI) -> None:
     vendor.script(Reply(texts=("Two hours [Sour", "ce 1]. ", "Then bake.")))
     events = await events_of(client, include=["file_search_call.results"])
-    # one after another of the same kind count as one: pieces may come together
+    # repeated events of one kind count as one, since pieces may be joined
     assert [name.removeprefix("response.") for name, _ in groupby(event.type for event in events)] == [
         "created",
         "in_progress",
@@ -160,7 +160,7 @@ async def test_file_search_tool_selects_collection_filters_and_result_count(
     tool: Any = response.tools[0]
     assert (tool.vector_store_ids, tool.max_num_results, tool.filters.to_dict()) == ([store], 7, filters)
     assert vendor.bodies[-1]["messages"][0]["content"].count("100 degrees") == 1
-    assert "two hours" not in str(vendor.bodies[-1])  # the filter holds in the prompt, too
+    assert "two hours" not in str(vendor.bodies[-1])  # the filter also applies to the prompt
 
     one: Any = (
         await client.responses.create(
@@ -175,7 +175,7 @@ async def test_file_search_tool_selects_collection_filters_and_result_count(
         model=MODEL,
         input=ASKED,
         tools=search_of(store, filters=filters),
-        extra_body={"filters": {"kind": "bread"}},  # both hold
+        extra_body={"filters": {"kind": "bread"}},  # both filters apply
     )
     own: Any = none.to_dict()["vectorforge"]
     assert (own["sources"], own["outcome"]) == ([], "empty")

@@ -1,4 +1,4 @@
-"""What Responses refuses, ignores or breaks off, as the openai package sees it."""
+"""Rejected, ignored and aborted requests of Responses, as the openai package sees them."""
 
 import asyncio
 from typing import Any
@@ -185,7 +185,7 @@ async def test_truncated_answer_has_incomplete_status(client: AsyncOpenAI, vendo
     whole: Any = valid(await client.responses.create(model=MODEL, input=ASKED))
     last = (await events_of(client, extra_headers=FRESH))[-1]
     assert last.type == "response.incomplete"
-    assert annotations_of(last.response) == annotations_of(whole)  # also of a label that was held back
+    assert annotations_of(last.response) == annotations_of(whole)  # also of a label that was withheld
     for response in (whole, last.response):
         assert (response.status, response.incomplete_details.reason) == ("incomplete", "max_output_tokens")
         assert (response.output_text, cited(response)) == ("Two hours [1]", [("[1]", "bread.md")])

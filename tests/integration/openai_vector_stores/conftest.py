@@ -36,7 +36,7 @@ def client_of(api: LiveApi, tenant: str) -> AsyncOpenAI:
 
 
 async def fill(api: LiveApi, tenant: str, name: str) -> str:
-    """Make the handbook, each document in a job of its own, so that their times differ."""
+    """Ingest the handbook, each document in a separate job, so that their times differ."""
     async with api.client(tenant) as client:
         store = await new_collection(client, name)
         for source, metadata in HANDBOOK.items():
@@ -55,6 +55,6 @@ async def door(app_url: str, make_tenant: Callable[[], str]) -> AsyncIterator[Do
 
 
 def valid(found: OpenAIModel) -> Any:
-    """The object again, held to the package's own types, which the package itself does not do."""
+    """Return the object, validated against the package's types, which the package itself does not do."""
     type(found).model_validate(found.to_dict())
     return found

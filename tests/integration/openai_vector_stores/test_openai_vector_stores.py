@@ -1,4 +1,4 @@
-"""Vector stores, their search and their files, asked for by the unmodified ``openai`` package."""
+"""Vector stores, their search and their files with the unmodified ``openai`` package."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ async def test_vector_store_shows_its_collection(door: Door) -> None:
     counts = store.file_counts
     assert (counts.completed, counts.in_progress, counts.failed, counts.total) == (3, 0, 0, 3)
     assert store.created_at > 1_700_000_000
-    assert (await door.client.vector_stores.retrieve("handbook")).id == door.store  # names are known, too
+    assert (await door.client.vector_stores.retrieve("handbook")).id == door.store  # names work, too
 
 
 async def test_file_counts_include_documents_in_progress(door: Door) -> None:
@@ -142,7 +142,7 @@ async def test_document_is_listed_retrieved_and_deleted_as_file(door: Door) -> N
     assert (await door.client.vector_stores.retrieve(door.store)).file_counts.completed == 2
 
 
-# The package sends what it does not know as it is; OpenAI's own ``filter`` is the status
+# The package sends unknown fields unchanged; OpenAI's own ``filter`` is the status
 async def test_files_are_filtered_by_attributes(door: Door) -> None:
     files = door.client.vector_stores.files
 
@@ -168,14 +168,17 @@ async def test_attaching_file_of_other_collection_is_rejected(door: Door) -> Non
     attached = valid(await files.create(door.store, file_id=file.id, chunking_strategy={"type": "auto"}))
     assert attached == file
     other = await door.client.vector_stores.create(name="other")
-    for store, file_id, said in ((other.id, file.id, "another vector store"), (other.id, "file-1", "file-1")):
-        with pytest.raises(openai.BadRequestError, match=said) as caught:
+    for store, file_id, message in (
+        (other.id, file.id, "another vector store"),
+        (other.id, "file-1", "file-1"),
+    ):
+        with pytest.raises(openai.BadRequestError, match=message) as caught:
             await files.create(store, file_id=file_id)
         assert caught.value.param == "file_id"
     with pytest.raises(openai.BadRequestError) as caught:
         await files.create(door.store, file_id=file.id, attributes={"year": 1})
     assert caught.value.param == "attributes"
-    with pytest.raises(openai.NotFoundError):  # a document is of its own vector store only
+    with pytest.raises(openai.NotFoundError):  # a document belongs to its own vector store only
         await files.retrieve(file.id, vector_store_id=other.id)
 
 
@@ -194,7 +197,7 @@ async def test_vector_store_of_other_tenant_is_inaccessible(
             assert (await as_bob.vector_stores.search("handbook", query="pump")).data == []
             with pytest.raises(openai.BadRequestError, match="does not exist"):
                 await as_bob.vector_stores.files.create(own.id, file_id=file.id)
-            with pytest.raises(openai.BadRequestError):  # not even as a place in a list
+            with pytest.raises(openai.BadRequestError):  # not even as a cursor in a list
                 await as_bob.vector_stores.files.list(own.id, after=file.id)
             assert len((await as_alice.vector_stores.files.list(store)).data) == 3
 

@@ -24,8 +24,8 @@ async def test_search_returns_best_chunks_first(door: Door) -> None:
     assert (chunk["text"], chunk["document"]["id"]) == (TEXTS["pump.md"], found[0].file_id)
     assert len(await search(door, max_num_results=2)) == 2
     lowest = found[1].score
-    kept = await search(door, "The pump needs oil", ranking_options={"score_threshold": lowest})
-    assert [result.file_id for result in kept] == [result.file_id for result in found[:2]]
+    above_threshold = await search(door, "The pump needs oil", ranking_options={"score_threshold": lowest})
+    assert [result.file_id for result in above_threshold] == [result.file_id for result in found[:2]]
 
 
 async def test_multiple_queries_are_merged(door: Door) -> None:
@@ -33,7 +33,7 @@ async def test_multiple_queries_are_merged(door: Door) -> None:
     page = await door.client.vector_stores.search(door.store, query=queries, max_num_results=2)
     assert page.to_dict()["search_query"] == queries
     assert {result.filename for result in page.data} == {"pump.md", "valve.md"}
-    assert all(result.score == pytest.approx(1.0) for result in page.data)  # each by its own question
+    assert all(result.score == pytest.approx(1.0) for result in page.data)  # each by its own query
 
 
 def eq(type_: str, key: str, value: Any) -> dict[str, Any]:
@@ -101,8 +101,10 @@ async def test_invalid_search_is_rejected(door: Door, subtests: pytest.Subtests)
 async def test_search_with_profile_id_returns_own_profile_only(door: Door) -> None:
     async with door.api.client(None) as client:
         client.headers["Authorization"] = f"Bearer {door.client.api_key}"
-        for number, said in ((7, "Sailed around the world."), (8, "Sailed to the island.")):
-            (await client.put(f"/v1/profiles/{number}", json={"profile_summary": said})).raise_for_status()
+        for number, expected_text in ((7, "Sailed around the world."), (8, "Sailed to the island.")):
+            (
+                await client.put(f"/v1/profiles/{number}", json={"profile_summary": expected_text})
+            ).raise_for_status()
     store = (await door.client.vector_stores.list()).data[0].id
     with pytest.raises(openai.BadRequestError) as unnamed:
         await door.client.vector_stores.search(store, query="Who sailed?")
@@ -110,6 +112,6 @@ async def test_search_with_profile_id_returns_own_profile_only(door: Door) -> No
     only = {"profile_id": 7}
     page = await door.client.vector_stores.search(store, query="Who sailed?", extra_body=only)
     assert ["world" in result.content[0].text for result in page.data] == [True]
-    filters: Any = eq("eq", "profile_id", 8)  # can only narrow it
+    filters: Any = eq("eq", "profile_id", 8)  # can only restrict it
     page = await door.client.vector_stores.search(store, query="sailed", filters=filters, extra_body=only)
     assert page.data == []

@@ -1,4 +1,4 @@
-"""Profiles under concurrent access, apart from each other and from ordinary collections."""
+"""Profiles under concurrent access, isolated from each other and from ordinary collections."""
 
 import asyncio
 from typing import Any
@@ -87,7 +87,7 @@ async def test_profiles_and_tenants_are_isolated(profiles: Profiles, other_tenan
     assert (await profiles.texts(7), await profiles.texts(8)) == ([], ["The neighbour summary."])
 
 
-# C17: nothing gets into such a collection, or out of it, without a profile
+# C17: such a collection can be neither written nor read without a profile
 async def test_profile_collection_rejects_other_documents(profiles: Profiles) -> None:
     await profiles.ingestion.reingest_profile(7, "Mine.", [], [])
     registry = EmbeddingProviderRegistry()
@@ -115,7 +115,7 @@ async def test_ordinary_collection_rejects_profiles(tenant_db: TenantDatabase) -
         await Profiles.of(tenant_db, by_profile=False)
 
 
-# C-004 C-006 C-023: the provider is the collection's, or it is refused
+# C-004 C-006 C-023: the provider must be the collection's
 async def test_mismatched_embedding_provider_is_rejected(profiles: Profiles) -> None:
     stranger = HashingEmbedder(name="other")
     with pytest.raises(ConfigurationError, match="'hashing', not by 'other'"):

@@ -1,4 +1,4 @@
-"""Profiles through the library: rows and documents in, passages of one profile out."""
+"""Profiles through the library: rows and documents in, chunks of one profile out."""
 
 import subprocess
 import sys
@@ -41,7 +41,7 @@ SKILLS: list[Mapping[str, Any] | str] = [
 EDUCATION = [{"id": 5, "degree": "MSc", "institution": "TU Graz", "end_date": date(2019, 6, 30)}]
 
 
-# C-001 C-002 C-007 C-008 C-012 C-013 C-021: from rows to passages that know where they come from
+# C-001 C-002 C-007 C-008 C-012 C-013 C-021: from rows to chunks with their sources
 async def test_profile_rows_become_chunks_with_source_types(profiles: Profiles) -> None:
     done = await profiles.ingestion.ingest_profile_data(
         7, "Likes data and bread.", EXPERIENCES, PROJECTS, SKILLS, EDUCATION
@@ -67,7 +67,7 @@ async def test_profile_rows_become_chunks_with_source_types(profiles: Profiles) 
     }
 
 
-# C-009: documents beside the rows; the same id again replaces
+# C-009: documents in addition to rows; the same id replaces
 async def test_profile_documents_are_stored_and_replaced(profiles: Profiles) -> None:
     cv = "Curriculum vitae. " + "Sailed around the world in a small boat. " * 40
     done = await profiles.ingestion.ingest_document(
@@ -78,7 +78,7 @@ async def test_profile_documents_are_stored_and_replaced(profiles: Profiles) -> 
     chunks = await profiles.retrieval.retrieve("boat", 7, 100, {"language": "en"})
     assert len(chunks) == done.chunks_added
     assert {(c.profile_id, c.source_type, c.source_id, c.metadata.title) for c in chunks} == {
-        (7, SourceType.CV, "1", "CV 2026")  # what a caller calls profile_id does not count
+        (7, SourceType.CV, "1", "CV 2026")  # a caller's own profile_id is ignored
     }
     await profiles.ingestion.ingest_document(7, "Dear Sirs", SourceType.DOCUMENT, source_id="letter")
     await profiles.ingestion.ingest_document(7, "A short life.", SourceType.CV)
@@ -87,7 +87,7 @@ async def test_profile_documents_are_stored_and_replaced(profiles: Profiles) -> 
         await profiles.ingestion.ingest_document(7, " \n", SourceType.CV)
 
 
-# C-010 C-020 C19: idempotent, and what has not changed is not embedded again
+# C-010 C-020 C19: idempotent, and unchanged rows are not embedded again
 async def test_reingestion_removes_missing_rows(profiles: Profiles) -> None:
     await profiles.ingestion.reingest_profile(7, "Old summary.", EXPERIENCES, PROJECTS, SKILLS, EDUCATION)
     await profiles.ingestion.ingest_document(7, "The CV.", SourceType.CV)
@@ -104,9 +104,9 @@ async def test_reingestion_removes_missing_rows(profiles: Profiles) -> None:
     assert (done.documents_removed, done.chunks_added) == (4, 1)
     assert profiles.embedder.texts == ["New summary."]
     after = {chunk.text: chunk.id for chunk in await profiles.retrieval.retrieve("x", 7, 100)}
-    kept = [text for text in after if text.startswith("# Data engineer")]
-    assert sorted(after) == sorted(["New summary.", "The CV.", *kept])
-    assert after[kept[0]] == ids[kept[0]]
+    unchanged = [text for text in after if text.startswith("# Data engineer")]
+    assert sorted(after) == sorted(["New summary.", "The CV.", *unchanged])
+    assert after[unchanged[0]] == ids[unchanged[0]]
 
     letter = ProfileDocument(SourceType.DOCUMENT, "letter", "Dear Sirs")
     await profiles.ingestion.reingest_profile(7, "", [], [], documents=[letter])
@@ -153,7 +153,7 @@ async def test_invalid_profile_input_is_rejected_without_writes(profiles: Profil
 # C-015 C-025 C32: retrieval and tools load neither a model's SDK nor a driver of databases
 def test_retrieval_import_loads_no_model_or_database_driver() -> None:
     code = (
-        "import sys, vectorforge.pipeline.profile, vectorforge.tools.toolbox\n"
+        "import sys, vectorforge.pipeline.profile, vectorforge.tools.semantic_search_tools\n"
         "loaded = {name.partition('.')[0] for name in sys.modules}\n"
         "assert not loaded & {'openai', 'anthropic', 'psycopg', 'boto3'}, loaded\n"
         "assert not [name for name in sys.modules if name.startswith('vectorforge.llm.providers')]"

@@ -17,7 +17,7 @@ OLD, NEW = "sk-old-canary-0123456789", "sk-new-canary-0123456789"
 
 @pytest.fixture
 def secret_id(aws: FaultyAws) -> str:
-    """Of a secret with the key of every vendor."""
+    """Create a secret with the key of every vendor; return its id."""
     name = f"vectorforge/{uuid.uuid4().hex[:8]}"
     aws.put_secret(name, {f"{vendor}_api_key": OLD for vendor in VENDORS})
     return name
@@ -31,7 +31,7 @@ async def build(
     embedding: dict[str, Any] | None = None,
     **llm: Any,
 ) -> Application:
-    """As a function does it; off the loop, where the fakes are. Connects to no database."""
+    """Build the application as a function does, off the event loop of the fakes, without a database."""
     config = settings_for(
         "postgresql://nobody@127.0.0.1:1/nothing",
         llm=LLMSettings(llm_max_retries=0, **llm),

@@ -1,4 +1,4 @@
-"""Providers' keys from Secrets Manager and SSM, over HTTP, exchanged while the process lives."""
+"""Providers' keys from Secrets Manager and SSM, over HTTP, rotated while the process runs."""
 
 import asyncio
 import traceback
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.filterwarnings(
 
 
 def rotate(aws: FaultyAws, secret_id: str, *vendors: FakeVendor) -> None:
-    """The vendor and the secret take the new key."""
+    """Rotate the key of the vendor and the secret."""
     aws.put_secret(secret_id, {f"{vendor}_api_key": NEW for vendor in VENDORS})
     for vendor in vendors:
         vendor.api_key = NEW
@@ -44,7 +44,7 @@ def sent_keys(vendor: FakeVendor) -> list[str]:
 async def provider_of(
     secret_id: str, name: str, base_url: str, *, max_age_s: int = 300
 ) -> AsyncIterator[BaseLLMProvider]:
-    """A discovered provider whose key is in the secret."""
+    """Return a discovered provider whose key is in the secret."""
     address: dict[str, Any] = {f"{name}_base_url": base_url}
     application = await build(secret_id=secret_id, max_age_s=max_age_s, **address)
     try:
@@ -54,7 +54,7 @@ async def provider_of(
 
 
 class AcceptingBoth(FakeOpenAI):
-    """The vendor while the old key is still good beside the new one."""
+    """A vendor that accepts both the old and the new key."""
 
     refusals = 0
 
@@ -66,7 +66,7 @@ class AcceptingBoth(FakeOpenAI):
 
 
 class RefusingAsGoogle(FakeOpenAI):
-    """Google's answer to a key that was deleted."""
+    """Google's response to a deleted key."""
 
     def _wrong_key(self, request: web.Request) -> web.Response:
         message = "API key not valid. Please pass a valid API key."

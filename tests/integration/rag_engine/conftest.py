@@ -44,7 +44,7 @@ QUESTION = "How do I install the tool?"
 
 
 class FailingEmbedder(HashingEmbedder):
-    """Fails as long as it is told to."""
+    """Fails while its flag is set."""
 
     failing = False
 

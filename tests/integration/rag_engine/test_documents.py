@@ -1,4 +1,4 @@
-"""The DocRag engine's documents: added, added again, refused, removed."""
+"""The DocRag engine's documents: added, replaced, rejected, removed."""
 
 import logging
 import threading
@@ -20,7 +20,7 @@ def test_repeated_document_is_unchanged_or_replaced(
     assert unchanged["status"] == "unchanged"
     assert "Skipping duplicate document: Install" in caplog.messages
     (elsewhere,) = filled.add_documents([{**same, "source_url": "https://docs.example/copy"}])
-    assert (elsewhere["status"], elsewhere["chunks_added"]) == ("succeeded", 1)  # its filters find it, too
+    assert (elsewhere["status"], elsewhere["chunks_added"]) == ("succeeded", 1)  # filters find it, too
     (replaced,) = filled.add_documents([{**same, "content": RUN_TEXT}])
     assert (replaced["chunks_added"], replaced["chunks_removed"]) == (1, 1)
 
@@ -42,8 +42,12 @@ def test_prechunked_document_is_stored_and_updated_by_chunk(engine: RAGEngine) -
     (again, *_) = engine.add_documents(chunks)
     assert again["status"] == "unchanged"
     changed = [*chunks[:3], {**chunks[3], "content": "Another end of this page, long enough to be kept."}]
-    (kept, *_) = engine.add_documents(changed)
-    assert (kept["chunks_kept"], kept["chunks_added"], kept["chunks_removed"]) == (3, 1, 1)
+    (unchanged_result, *_) = engine.add_documents(changed)
+    assert (
+        unchanged_result["chunks_kept"],
+        unchanged_result["chunks_added"],
+        unchanged_result["chunks_removed"],
+    ) == (3, 1, 1)
 
 
 def test_one_invalid_document_of_ten_leaves_nine_ingested(

@@ -1,4 +1,4 @@
-"""``query_with_fallback`` while one part after another fails (D-038)."""
+"""``query_with_fallback`` while its parts fail, one at a time (D-038)."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -25,7 +25,7 @@ UNKNOWN = "Something that nobody has asked before?"
 def searchless(
     make_database: Callable[..., str], tenant: str, llm: ScriptedLLM
 ) -> Iterator[tuple[RAGEngine, ScriptedLLM]]:
-    """An engine whose search has failed since its documents were added: their vectors cannot be read."""
+    """Return an engine whose search fails after its documents were added: their vectors cannot be read."""
     owner_url = make_database()
     url = make_conninfo(owner_url, user="vectorforge_app")
     with RAGEngine(application=build(url, tenant, llm)) as engine:

@@ -1,4 +1,4 @@
-"""What the engine tells of itself: its cache, its statistics, the quality of its answers."""
+"""The engine's own figures: cache, statistics and answer quality."""
 
 import json
 from typing import Any
@@ -26,7 +26,7 @@ def test_cache_statistics_count_query_hits_and_misses(filled: RAGEngine, llm: Sc
     assert filled.cache.get_stats() == {"entries": 2, "hits": 2, "misses": 2, "hit_rate": 0.5}
     assert len(llm.calls) == 2
     filled.add_documents([{"content": RUN_TEXT + " Then it ends.", "source_url": URL + "/new"}])
-    assert filled.cache.get_stats()["entries"] == 0  # made of older documents
+    assert filled.cache.get_stats()["entries"] == 0  # from older documents
     filled.cache.set("own", 1)
     assert filled.cache.get("own") == 1
     assert filled.cache.get_stats() == {"entries": 1, "hits": 3, "misses": 2, "hit_rate": 0.6}
@@ -41,7 +41,7 @@ def test_cache_statistics_count_own_collection_only(postgres_server: EmbeddedPos
             assert engine.cache.get_stats()["entries"] == 1
 
 
-# D-033: the key is of the query in lower case and without the blanks around it
+# D-033: the key is computed from the query in lower case, stripped
 @pytest.mark.parametrize("same", [QUESTION.upper(), f"  {QUESTION.lower()}\n", QUESTION.replace(" ", " \t ")])
 def test_query_with_other_case_and_whitespace_hits_cache(
     filled: RAGEngine, llm: ScriptedLLM, same: str
@@ -52,7 +52,7 @@ def test_query_with_other_case_and_whitespace_hits_cache(
     assert len(llm.calls) == 2
 
 
-# D-041: no two numbers are the same, so none can stand for another
+# D-041: all numbers differ, so that none can be mistaken for another
 def test_performance_stats_count_collections_documents_and_queries(
     postgres_server: EmbeddedPostgres, tenant: str
 ) -> None:

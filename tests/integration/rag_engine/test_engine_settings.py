@@ -1,4 +1,4 @@
-"""The engine with the settings of an environment: who embeds, who answers, and what ``Config`` takes."""
+"""The engine with settings from the environment: embedder, model, and the fields of ``Config``."""
 
 import asyncio
 import logging
@@ -27,7 +27,7 @@ KEYS = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "DEFAULT_EMBEDDING_PROVIDER", "ANTH
 def environment(
     postgres_server: EmbeddedPostgres, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> pytest.MonkeyPatch:
-    """The environment of a laptop without any key, whose tenant and database are the test's."""
+    """Set up the environment of a laptop without any key, with the test's tenant and database."""
     for name in KEYS:
         monkeypatch.delenv(f"VECTORFORGE_{name}", raising=False)
     monkeypatch.setenv("VECTORFORGE_DATABASE_URL", postgres_server.app_url)
@@ -66,7 +66,7 @@ def test_threshold_is_applied_exactly(postgres_server: EmbeddedPostgres, tenant:
         assert found == expected, threshold
 
 
-# D-003: as design D's Config holds them, read from an environment or a file of settings
+# D-003: the fields of design D's Config, from the environment or a settings file
 def test_config_parses_plain_strings() -> None:
     read: dict[str, Any] = {
         "OPENAI_API_KEY": "sk-secret", "CHROMA_DB_PATH": "~/docs", "CHUNK_SIZE": "400", "CHUNK_OVERLAP": "40",
@@ -117,7 +117,7 @@ async def test_openai_key_in_environment_selects_openai_embeddings(
     assert not [message for message in caplog.messages if "embeds with" in message]
 
 
-# D-009: another model than the settings name is never taken in silence
+# D-009: another model than the configured one is never used silently
 async def test_collection_of_other_embedding_model_logs_warning(
     environment: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

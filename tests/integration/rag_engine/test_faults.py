@@ -34,15 +34,15 @@ def test_embedding_provider_outage_raises_embedding_error(
         filled.query("Something never asked before?")
     response = filled.query_with_fallback("Something never asked before?")
     assert (response["error"], response["degraded"]) == ("service_unavailable", ["template"])
-    assert llm.calls == []  # no model writes without passages
+    assert llm.calls == []  # no model is called without chunks
     allowed = filled.query_with_fallback("Something never asked before?", allow_ungrounded=True)
     assert (allowed["answer"], allowed["degraded"]) == ("With pip.", ["ungrounded"])
     assert (allowed["sources"], allowed["dropped_sources"]) == ([], 2)
     messages = llm.calls[0][0]
     assert [message["role"] for message in messages] == ["system", "user"]
-    assert "JSON" in messages[0]["content"]  # or OpenAI refuses json_object
+    assert "JSON" in messages[0]["content"]  # otherwise OpenAI rejects json_object
     embedder.failing = False
-    assert filled.retrieve_relevant_chunks(RUN_TEXT, 1)[0]["content"] == RUN_TEXT  # as it was
+    assert filled.retrieve_relevant_chunks(RUN_TEXT, 1)[0]["content"] == RUN_TEXT  # unchanged
 
 
 def test_model_outage_raises_generation_error(
@@ -95,7 +95,7 @@ def test_pipeline_error_is_mapped_to_engine_error() -> None:  # D-010, D-029, D-
     assert type(rag_error(errors.LLMTimeoutError("late"))) is GenerationError
     assert type(rag_error(errors.EmbeddingRateLimitError("slowly", retry_after_s=7))) is EmbeddingError
     wrong = InvalidInputError("Query cannot be empty", field="query")
-    assert rag_error(wrong) is wrong  # the caller has to change something
+    assert rag_error(wrong) is wrong  # the caller has to change the request
 
 
 def test_success_rate_includes_failed_queries(

@@ -1,4 +1,4 @@
-"""The DocRag engine: documents in, answers out, from synchronous code over the one pipeline."""
+"""The DocRag engine: documents in, answers out, from synchronous code over the shared pipeline."""
 
 import asyncio
 import hashlib
@@ -139,8 +139,8 @@ def test_repeated_query_is_served_from_cache_until_a_write(
     with caplog.at_level(logging.INFO):
         again = filled.query(QUESTION)
     assert (first["cached"], again["cached"]) == (False, True)
-    kept = ("answer", "examples", "sources", "confidence", "dropped_sources")
-    assert {name: again[name] for name in kept} == {name: first[name] for name in kept}
+    fields = ("answer", "examples", "sources", "confidence", "dropped_sources")
+    assert {name: again[name] for name in fields} == {name: first[name] for name in fields}
     assert f"Cache hit for query: {QUESTION[:50]}..." in caplog.messages
     assert len(llm.calls) == 1
     assert filled.query_with_variants(QUESTION, "precise")["cached"] is False

@@ -40,7 +40,7 @@ def build(url: str, tenant: str, embedder: Any, llm: BaseLLMProvider | None = No
 
 
 def fill(application: Application, tenant: str) -> None:
-    """Ingest the documents the asynchronous way, in a loop and an application of their own."""
+    """Ingest the documents asynchronously, in a separate event loop and application."""
 
     async def ingest() -> None:
         async with application:

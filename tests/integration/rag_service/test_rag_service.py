@@ -1,4 +1,4 @@
-"""The synchronous door: the same service from any thread, over one event loop of its own."""
+"""The synchronous client: the same service from any thread, over its own event loop."""
 
 import os
 import subprocess
@@ -133,11 +133,11 @@ def test_service_without_a_database_url_uses_the_embedded_database(
         "    service.storage.create_collection(service.embedder.dimension)\n"
         "    print(service.search_documents('cats', search_mode='hybrid'))\n"
     )
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("VECTORFORGE_")}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("VECTORFORGE_")}
     try:
         done = subprocess.run(
             [sys.executable, "-c", script],
-            env={**kept, "VECTORFORGE_DATA_DIR": str(folder)},
+            env={**inherited, "VECTORFORGE_DATA_DIR": str(folder)},
             cwd=folder,
             capture_output=True,
             text=True,

@@ -23,7 +23,7 @@ def test_calls_from_many_threads_run_concurrently(
     fill(build(postgres_server.app_url, tenant, HashingEmbedder()), tenant)
 
     class Together(HashingEmbedder):
-        """Answers when four calls are waiting; one after the other they would wait for ever."""
+        """Answers when four calls are waiting; sequential calls would wait forever."""
 
         barrier = asyncio.Barrier(4)
 
@@ -99,7 +99,7 @@ def test_call_from_service_thread_raises_runtime_error(
 
     class Reentrant(HashingEmbedder):
         async def _call_api(self, texts: Any, model: str) -> Any:
-            reentered.search_documents("cats")  # would wait for itself for ever
+            reentered.search_documents("cats")  # would wait for itself forever
 
     with (
         RAGService(build(postgres_server.app_url, tenant, Reentrant())) as reentered,
@@ -109,7 +109,7 @@ def test_call_from_service_thread_raises_runtime_error(
 
 
 class SlowOnce(HashingEmbedder):
-    """Its first call ends only when it is cancelled."""
+    """Its first call ends only when canceled."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -29,7 +29,7 @@ QUESTION = {"query": "How long does the kettle take?", "stream": True, "resumabl
 
 @dataclass
 class Instances:
-    """Two servers on one database; the model writes at the first one."""
+    """Two servers on one database; the model streams at the first one."""
 
     first: LiveApi
     second: LiveApi
@@ -40,20 +40,20 @@ class Instances:
     collection_id: str
 
     def let_through(self, pieces: int) -> None:
-        """Let the model say so many pieces more."""
+        """Let the model emit further pieces."""
         for _ in range(pieces):
             self.gate.release()
 
     async def ask(
         self, client: httpx2.AsyncClient, *, until: int, path: str = "/v1/rag/query"
     ) -> "list[ReceivedEvent]":
-        """The first events of a new answer; then the connection is cut."""
+        """Start a new answer, cut the connection, and return the first events."""
         async with client.stream("POST", path, json=QUESTION) as response:
             response.raise_for_status()
             return await first_events(response, until)
 
     async def logged(self, query_id: str) -> dict[str, Any]:
-        """The record of the query's end."""
+        """Return the record of the query's end."""
         async with self.second.client(self.tenant) as client, asyncio.timeout(20):
             while True:
                 response = await client.get(f"/v1/queries/{query_id}")
@@ -76,7 +76,7 @@ async def first_events(response: httpx2.Response, count: int) -> list[ReceivedEv
 async def resume(
     client: httpx2.AsyncClient, query_id: str, after: int, *, until: int = -1
 ) -> list[ReceivedEvent]:
-    """The events after one, as an ``EventSource`` asks for them."""
+    """Return the events after one, requested as by an ``EventSource``."""
     headers = {"Last-Event-ID": str(after)}
     async with client.stream("GET", f"/v1/queries/{query_id}/events", headers=headers) as response:
         response.raise_for_status()
@@ -91,12 +91,12 @@ def text_of(events: Sequence[ReceivedEvent]) -> str:
 
 MakeInstances = Callable[..., Any]
 DIRECTLY = pytest.mark.parametrize("app_url", ["direct"], indirect=True)
-"""Without PgBouncer: the others have been through it."""
+"""Connect directly: other tests cover PgBouncer."""
 
 
 @pytest.fixture
 async def make_instances(app_url: str, make_tenant: Callable[[], str]) -> AsyncIterator[MakeInstances]:
-    """Starts both, with these settings of streams."""
+    """Start both servers with these settings of streams."""
     async with AsyncExitStack() as stack:
 
         async def make(*, open_gate: bool = True, **settings: Any) -> Instances:

@@ -1,4 +1,4 @@
-"""A stream that is cut anywhere goes on at any instance: nothing is missing, nothing comes twice."""
+"""A stream cut anywhere continues at any instance, without missing or repeated events."""
 
 import asyncio
 import socket

@@ -33,13 +33,13 @@ async def test_answer_is_stopped_from_other_instance(make_instances: MakeInstanc
         check_order(events)
         usage, done = events[-2:]
         assert (done.name, done.data["finish_reason"], done.data["outcome"]) == ("done", "stopped", "aborted")
-        said = "".join(PIECES[:4])
-        assert done.data["answer"] == text_of(events) == said
-        assert [event.name for event in events].count("citation") == 2  # what was cited so far
+        text = "".join(PIECES[:4])
+        assert done.data["answer"] == text_of(events) == text
+        assert [event.name for event in events].count("citation") == 2  # the citations so far
         assert (usage.name, usage.data["estimated"]) == ("usage", True)
-        assert servers.llm.closed_early == 1  # nobody pays for the rest
+        assert servers.llm.closed_early == 1  # the rest is not charged
         log = await servers.logged(query_id)
-        assert (log["outcome"], log["generated_response"], log["error_code"]) == ("aborted", said, None)
+        assert (log["outcome"], log["generated_response"], log["error_code"]) == ("aborted", text, None)
         response_again = await other.post(stop)
         assert (response_again.status_code, response_again.content) == (204, b"")
         assert (await client.post(f"/v1/queries/{servers.collection_id}/stop")).status_code == 404
@@ -71,15 +71,15 @@ async def test_abandoned_answer_is_stopped_after_grace_period(make_instances: Ma
     async with servers.first.client(servers.tenant) as client, servers.second.client(servers.tenant) as other:
         query_id = (await servers.ask(client, until=3))[0].data["request_id"]
         reading = asyncio.create_task(resume(other, query_id, 3, until=1))
-        await asyncio.sleep(3)  # twice as long as it may be without a reader, but it has one
+        await asyncio.sleep(3)  # twice as long as permitted without a reader, but it has one
         assert servers.llm.closed_early == 0
         servers.let_through(1)
         (token,) = await reading
         assert token.name == "token"
-        log = await servers.logged(query_id)  # without anybody it ends by itself
+        log = await servers.logged(query_id)  # without readers it ends
         assert (log["outcome"], log["generated_response"]) == ("aborted", "".join(PIECES[:2]))
         assert servers.llm.closed_early == 1
-        late = await resume(other, query_id, 4)  # who comes back after that gets what there is, and the end
+        late = await resume(other, query_id, 4)  # the stored events and the end
         assert (late[-1].name, late[-1].data["finish_reason"]) == ("done", "stopped")
 
 
@@ -108,16 +108,16 @@ async def test_oversize_answer_is_not_buffered_to_its_end(make_instances: MakeIn
     async with servers.first.client(servers.tenant) as client, servers.second.client(servers.tenant) as other:
         servers.let_through(len(PIECES))
         whole = await servers.ask(client, until=-1)
-        check_order(whole)  # its own client gets all of it
+        check_order(whole)  # its own client receives all of it
         assert text_of(whole) == ANSWER
         query_id = whole[0].data["request_id"]
-        kept = await resume(other, query_id, 0)
-        check_order(kept)
-        assert kept[:-1] == whole[: len(kept) - 1]
-        assert (kept[-1].name, kept[-1].data["code"]) == ("error", "stream_too_long")
-        assert await resume(other, query_id, len(kept)) == []
+        stored = await resume(other, query_id, 0)
+        check_order(stored)
+        assert stored[:-1] == whole[: len(stored) - 1]
+        assert (stored[-1].name, stored[-1].data["code"]) == ("error", "stream_too_long")
+        assert await resume(other, query_id, len(stored)) == []
 
-        # Once its client has gone, nobody can read such an answer any more, so it ends.
+        # After the disconnect such an answer has no possible reader, so it ends.
         pieces, gate = ["word " * 1000, "more"], asyncio.Semaphore(0)
         long = ScriptedLLM(pieces, gate=gate)
         async with (

@@ -135,8 +135,8 @@ class TestRoles:
     async def test_eraser_deletes_rows_of_one_tenant_only(
         self, postgres_server: EmbeddedPostgres, direct_database: Database, make_tenant: Callable[[], str]
     ) -> None:
-        erased, kept = (direct_database.for_tenant(make_tenant()) for _ in range(2))
-        for db in (erased, kept):
+        erased, retained = (direct_database.for_tenant(make_tenant()) for _ in range(2))
+        for db in (erased, retained):
             await fill(db)
         eraser_url = make_conninfo(postgres_server.app_url, user="vectorforge_eraser")
         async with Database(eraser_url, pool_size=1) as database:
@@ -145,4 +145,4 @@ class TestRoles:
                 await eraser.execute(f"DELETE FROM vectorforge.{table}")
         for table in TABLES:
             assert await erased.fetch_all(f"SELECT FROM vectorforge.{table}") == []
-            assert len(await kept.fetch_all(f"SELECT FROM vectorforge.{table}")) == 1
+            assert len(await retained.fetch_all(f"SELECT FROM vectorforge.{table}")) == 1

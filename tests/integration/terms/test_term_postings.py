@@ -63,8 +63,10 @@ class TestIsolation:
             "UPDATE vectorforge.grouped_postings SET postings = '{}'",
             "DELETE FROM vectorforge.grouped_postings",
             "DELETE FROM vectorforge.chunk_terms",
+            "INSERT INTO vectorforge.pending_changes (tenant_id) VALUES ('tenant')",
+            "SELECT vectorforge.settle_changes()",
             "UPDATE vectorforge.chunk_terms SET length = 1",
-            "SELECT vectorforge.add_terms('x', '{}')",
+            "SELECT vectorforge.add_terms('x', gen_random_uuid(), '{}')",
             "UPDATE vectorforge.collections SET term_scope = 1",
         ],
     )

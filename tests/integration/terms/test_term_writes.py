@@ -126,12 +126,12 @@ class TestWrites:
         other = Store(other_tenant_db, await insert_collection(other_tenant_db, 2, COSINE))
         for written in (store, other):
             await written.put(["cats and dogs", "birds"])
-        kept = await check(other.db)
+        postings = await check(other.db)
         conninfo = make_conninfo(postgres_server.app_url, user="vectorforge_eraser")
         async with Database(conninfo, pool_size=1) as database:
             await database.for_tenant(store.db.tenant_id).execute("DELETE FROM vectorforge.collections")
         assert await check(store.db) == 0
-        assert await check(other.db) == kept
+        assert await check(other.db) == postings
 
     async def test_random_changes_match_their_terms(self, store: Store, check: Check) -> None:
         generator = random.Random(7)

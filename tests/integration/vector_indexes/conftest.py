@@ -1,4 +1,4 @@
-"""Collections with vectors in a database of the test's own, and the indexes of their spaces."""
+"""Collections with vectors in a separate database, and the indexes of their spaces."""
 
 import asyncio
 from collections.abc import Callable
@@ -20,7 +20,7 @@ COSINE = DistanceMetric.COSINE
 
 @pytest.fixture
 def owner_url(make_database: Callable[..., str]) -> str:
-    """A migrated database of this test alone; its superuser's connection string."""
+    """Create a separate migrated database; return its superuser's connection string."""
     return make_database()
 
 

@@ -1,4 +1,4 @@
-"""Every kind of HNSW index has a space and a type of its own, and finds the nearest vectors."""
+"""Every kind of HNSW index has its own space and type, and finds the nearest vectors."""
 
 import random
 from functools import partial

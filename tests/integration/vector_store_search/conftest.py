@@ -29,7 +29,7 @@ async def fill(
     metric: DistanceMetric = COSINE,
     seed: int = 1,
 ) -> tuple[UUID, list[list[float]]]:
-    """One document with a random vector for each metadata; the chunks' texts are their positions."""
+    """Create a document with a random vector for each metadata; the chunks' texts are their positions."""
     generator = random.Random(seed)
     collection_id = await insert_collection(db, dimension, metric)
     vectors = [random_vector(generator, dimension) for _ in metadata]
@@ -43,7 +43,7 @@ def texts(found: Sequence[RetrievedChunk]) -> list[str]:
 
 
 def app_url_with(settings: list[LiteralString], admin_url: str) -> str:
-    """The app's URL of a database that has these settings. In a URL they would not pass RDS Proxy."""
+    """Set these settings on a database, and return the app's URL. RDS Proxy rejects them in a URL."""
     with psycopg.connect(admin_url, autocommit=True) as connection:
         name = sql.Identifier(connection.info.dbname)
         for setting in settings:
@@ -53,7 +53,7 @@ def app_url_with(settings: list[LiteralString], admin_url: str) -> str:
 
 @pytest.fixture
 async def indexed_database(make_database: Callable[..., str]) -> AsyncIterator[Database]:
-    """A database whose planner takes an ordered index wherever one fits, though the tables are small."""
+    """Create a database whose planner uses an ordered index wherever one fits, although tables are small."""
     index_new_spaces(superuser := make_database())
     url = app_url_with(["enable_sort = off"], superuser)
     async with Database(url, pool_size=5, timeout_s=10) as opened:

@@ -123,7 +123,7 @@ class TestReferenceFilters:
         await self.compare(stored, {"$or": [{"a": {"$eq": number}} for number in range(99)]}, seed)
         await self.compare(stored, {".".join(["a"] * 10): {"$exists": False}}, seed)
 
-    # C34: a statement over 16 KB pins a connection of RDS Proxy, so none may come of a filter
+    # C34: a statement over 16 KB pins a connection of RDS Proxy, so no filter may cause one
     async def test_longest_filter_matches_the_reference_within_statement_limit(
         self,
         stored: tuple[PgVectorStore, UUID, list[dict[str, Any]]],

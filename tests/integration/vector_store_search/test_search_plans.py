@@ -13,13 +13,15 @@ from vectorforge.db.connection import Database
 from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.types import DistanceMetric, SearchMode
 from vectorforge.vectorstore.filters.parse import parse
-from vectorforge.vectorstore.search import statement as search_sql
-from vectorforge.vectorstore.search.branches import SearchPlan
+from vectorforge.vectorstore.filters.sql import SearchFilter
+from vectorforge.vectorstore.search.matches import SearchPlan, SearchShape
+from vectorforge.vectorstore.search.statement import search_sql
+from vectorforge.vectorstore.search.vectors import index_kind
 from vectorforge.vectorstore.validation import single_precision, wire_vector
 
 
 async def explain(db: TenantDatabase, statement: str, params: dict[str, Any]) -> str:
-    """The plan of a statement after entering a search, as the store would run it."""
+    """Return the plan of a statement after entering a search, as the store runs it."""
     async with db.transaction() as connection:
         await connection.execute("SELECT vectorforge.enter_tenant(%s)", (db.tenant_id,))
         rows = await (await connection.execute(f"EXPLAIN {statement}".encode(), params)).fetchall()
@@ -27,10 +29,10 @@ async def explain(db: TenantDatabase, statement: str, params: dict[str, Any]) ->
 
 
 def search_params(
-    db: TenantDatabase, collection_id: UUID, query: list[float], statement: search_sql.SearchStatement
+    db: TenantDatabase, collection_id: UUID, query: list[float], condition: SearchFilter | None
 ) -> dict[str, Any]:
     return {
-        **statement.filter_params,
+        **(condition.params if condition else {}),
         "tenant": db.tenant_id,
         "collection": collection_id,
         "space": f"cosine_{len(query)}",
@@ -40,12 +42,26 @@ def search_params(
         "query": wire_vector(single_precision(query, field="query_vector")),
         "top_k": 10,
         "depth": 10,
-        "candidates": 10 * statement.candidates_per_row,
+        "candidates": 10 * index_kind(f"cosine_{len(query)}", len(query)).candidates_per_row,
         "limit": 10_000,
         "query_text": "text",
         "lexical_limit": 10,
         "dense_weight": 0.5,
     }
+
+
+def sql(
+    mode: SearchMode,
+    metric: DistanceMetric,
+    dimension: int,
+    condition: SearchFilter | None,
+    *,
+    plan: SearchPlan = SearchPlan.CHOSEN,
+    of_profile: bool = False,
+) -> str:
+    kind = index_kind(f"{metric.value}_{dimension}", dimension)
+    shape = SearchShape(mode, metric, dimension, kind, condition is not None, of_profile, narrowed=False)
+    return search_sql(shape, plan, condition.sql if condition else "TRUE")
 
 
 # C14 C34 D2
@@ -65,21 +81,21 @@ async def test_search_plan_uses_expected_index(
 ) -> None:
     db = indexed_database.for_tenant(make_tenant())
     collection_id, vectors = await fill(db, dimension, [{"kind": "rare"}] * 3, metric=metric)
-    condition = search_sql.compile_filter(parse(filters))
-    statement = search_sql.build(mode, metric, dimension, condition, plan=way)
+    condition = SearchFilter.of(parse(filters), collection_id) if filters else None
+    statement = sql(mode, metric, dimension, condition, plan=way)
     partition = f"embeddings_{metric.value}_{dimension}"
     params = {
-        **search_params(db, collection_id, vectors[0], statement),
+        **search_params(db, collection_id, vectors[0], condition),
         "space": f"{metric.value}_{dimension}",
         "partition": f"vectorforge.{partition}",
     }
-    plan = await explain(db, statement.sql, params)
+    plan = await explain(db, statement, params)
     parts = {part.split("\n")[0]: part for part in plan.split("\n  CTE ")}
-    for name, part in parts.items():  # one partition, and its index only where it is asked
+    for name, part in parts.items():  # one partition, and its index only where it is used
         assert "embeddings_" not in part.replace(partition, ""), plan
         assert (f"Index Scan using {partition}_hnsw" in part) == (name == "near"), plan
     assert ("near" in parts) == (way is not SearchPlan.COMPARED)
-    # a way not taken is not begun, and the settings of an index scan are made before it begins
+    # unused branches are not executed, and an index scan's settings precede it
     if way is not SearchPlan.COMPARED:
         assert re.search(r"One-Time Filter: \(*InitPlan \d+\)\.col1", parts["near"]), plan
     if way is SearchPlan.CHOSEN:
@@ -95,10 +111,10 @@ async def test_profile_search_plan_restricts_embeddings_by_document_index(
 ) -> None:
     db = indexed_database.for_tenant(make_tenant())
     collection_id = await insert_collection(db, 4, DistanceMetric.COSINE, by_profile=True)
-    condition = search_sql.compile_filter(parse(filters))
-    statement = search_sql.build(SearchMode.HYBRID, DistanceMetric.COSINE, 4, condition, of_profile=True)
-    params = {**search_params(db, collection_id, [1, 0, 0, 0], statement), "profile": 7}
-    plan = await explain(db, statement.sql, params)
+    condition = SearchFilter.of(parse(filters), collection_id) if filters else None
+    statement = sql(SearchMode.HYBRID, DistanceMetric.COSINE, 4, condition, of_profile=True)
+    params = {**search_params(db, collection_id, [1, 0, 0, 0], condition), "profile": 7}
+    plan = await explain(db, statement, params)
     assert "Index Cond: ((tenant_id = " in plan
     assert "(document_id = ANY (" in plan
     assert "Join Filter: (p.document_id" not in plan

@@ -23,7 +23,7 @@ def nearest(vectors: list[list[float]], query: list[float], metric: DistanceMetr
 
 @pytest.fixture
 async def impatient_database(make_database: Callable[..., str]) -> AsyncIterator[Database]:
-    """The same, where index scans give up after their first candidates (as large ones do after 20,000)."""
+    """Create the same database, with index scans that stop after few candidates (20,000 by default)."""
     index_new_spaces(superuser := make_database())
     url = app_url_with(["enable_sort = off", "hnsw.max_scan_tuples = 1"], superuser)
     async with Database(url, pool_size=5, timeout_s=10) as opened:
@@ -108,8 +108,8 @@ class TestIndexSearch:
         assert await count(kind="rare") == (30, False)
         assert await count(kind="none") == (0, False)
         assert await count() == (300, False)  # the collection's own count
-        assert await count(kind="common") == (100, True)  # where counting stops
-        assert await count(280, kind="common") == (270, False)  # the index gave too few: all were compared
+        assert await count(kind="common") == (100, True)  # the limit of counting
+        assert await count(280, kind="common") == (270, False)  # too few: all compared
 
     # C14: HNSW on vector(3072) is impossible; half precision finds, full precision ranks
     @pytest.mark.parametrize("metric", list(DistanceMetric))
@@ -146,7 +146,7 @@ async def test_search_with_other_metric_raises_conflict(tenant_db: TenantDatabas
         )
 
 
-# D11: the same ids asked for by another tenant
+# D11: the same ids requested by another tenant
 async def test_collection_of_other_tenant_is_neither_readable_nor_writable(
     tenant_db: TenantDatabase, other_tenant_db: TenantDatabase
 ) -> None:

@@ -1,1 +1,1 @@
-"""AWS on sockets, what its emulators lack, and what functions get from it and print for it."""
+"""AWS services on sockets, features that its emulators lack, and the events and output of functions."""

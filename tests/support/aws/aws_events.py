@@ -1,4 +1,4 @@
-"""Encodes what AWS's SDKs decode as an event stream.
+"""Encode event streams as AWS's SDKs decode them.
 
 Format: https://smithy.io/2.0/aws/amazon-eventstream.html. All numbers are big-endian.
 """

@@ -1,4 +1,4 @@
-"""Checks the signature of a request as AWS does: Signature Version 4."""
+"""Check the signature of a request as AWS does (Signature Version 4)."""
 
 import hmac
 import re
@@ -12,7 +12,7 @@ _AUTHORIZATION = re.compile(
 
 
 def is_signed(request: web.Request, data: bytes, *, secret: str, service: str) -> bool:
-    """Whether a request was signed with this secret access key for this service, and not changed since.
+    """Return whether a request is unchanged and signed with this secret access key for this service.
 
     https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv.html
     """

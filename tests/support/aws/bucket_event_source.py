@@ -21,11 +21,12 @@ def object_created_event(
     """The notification of a PUT, as S3 sends it to a function or a queue.
 
     Args:
-        bucket: Its name.
-        key: As it is; the event has it form-encoded, as S3 does ("a b/ü.txt" -> "a+b/%C3%BC.txt").
+        bucket: Name of the bucket.
+        key: Key of the object, unencoded; the event has it form-encoded, as S3 does ("a b/ü.txt" ->
+            "a+b/%C3%BC.txt").
         size: Bytes.
         etag: Without quotes.
-        region: Of the bucket.
+        region: Region of the bucket.
     """
     number = next(_sequence)
     return {
@@ -60,14 +61,14 @@ def object_created_event(
 
 
 class BucketEventSource:
-    """Invokes a function when an object was created; the caller says when.
+    """Invokes a function for objects that the caller reports as created.
 
-    S3 invokes asynchronously and tries a failed event twice more, after a minute or two; here it is tried
-    once.
+    S3 invokes asynchronously and retries a failed event twice, after a minute or two; here it is not
+    retried.
 
     Args:
-        function: Gets the events.
-        region: Of the buckets.
+        function: Function that receives the events.
+        region: Region of the buckets.
     """
 
     def __init__(self, function: Function, *, region: str = "us-east-1") -> None:

@@ -1,4 +1,4 @@
-"""Where a Lambda function with SnapStart finds its credentials: an address that gives new ones each time.
+"""Credentials endpoint of a Lambda function with SnapStart: every request returns new credentials.
 
 https://docs.aws.amazon.com/sdkref/latest/guide/feature-container-credentials.html
 """
@@ -17,7 +17,7 @@ class CredentialsEndpoint:
 
     def __init__(self) -> None:
         self.keys: dict[str, AwsKeys] = {}
-        """What was given out, by access key: AKIA0, AKIA1, ..."""
+        """Credentials issued so far, by access key: AKIA0, AKIA1, ..."""
         given = self.keys
 
         class Handler(BaseHTTPRequestHandler):
@@ -54,7 +54,7 @@ class CredentialsEndpoint:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables that lead a process here; an empty one counts as none."""
+        """Environment variables that point a process here; an empty value counts as unset."""
         return {
             "AWS_ACCESS_KEY_ID": "",
             "AWS_SECRET_ACCESS_KEY": "",

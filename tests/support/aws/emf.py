@@ -1,4 +1,4 @@
-"""Reads what a function printed as CloudWatch does, and holds it to the embedded metric format.
+"""Read a function's output as CloudWatch does, and check it against the embedded metric format.
 
 Limits: https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html
 and, for what the values of dimensions may be,
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 MAX_EVENT_BYTES = 256 * 1024
-"""Of one log event; 1 MB by now, and older agents still cut here."""
+"""Maximum size of a log event; now 1 MB, but older agents still cut here."""
 MAX_DIMENSIONS = 30
 MAX_METRICS = 100
 MAX_VALUES = 100
@@ -33,7 +33,7 @@ def read_emf(lines: Iterable[str]) -> Measured:
     """The values that CloudWatch would extract from these lines of a log.
 
     Raises:
-        AssertionError: A line is a metric document and breaks the format.
+        AssertionError: A line is a metric document that violates the format.
     """
     measured: Measured = defaultdict(list)
     for line in lines:
@@ -53,7 +53,7 @@ def read_emf(lines: Iterable[str]) -> Measured:
 
 
 def read_fields(lines: Iterable[str]) -> Measured:
-    """The measurements in these lines of a log that Logs Insights finds and that are no metrics.
+    """Return the measurements in these log lines that Logs Insights finds and that are not metrics.
 
     Their names have dots; of their tags, ``service`` is one.
     """
@@ -85,10 +85,10 @@ def units_of(lines: Iterable[str]) -> dict[str, str]:
 
 
 def check_emf(document: Mapping[str, Any]) -> None:
-    """Hold one document to the format.
+    """Check one document against the format.
 
     Raises:
-        AssertionError: It breaks it.
+        AssertionError: The document violates the format.
     """
     metadata = document["_aws"]
     assert isinstance(metadata["Timestamp"], int)

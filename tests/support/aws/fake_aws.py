@@ -1,4 +1,4 @@
-"""AWS services as moto answers them, over HTTP: what boto3 sends goes through a real socket."""
+"""AWS services emulated by moto over HTTP, so that boto3's requests use a real socket."""
 
 import uuid
 from functools import cached_property
@@ -6,12 +6,12 @@ from typing import Any, Self
 from urllib.request import Request, urlopen
 
 REGION = "eu-central-1"
-"""Not boto3's or the emulator's default: a region that the code took from nowhere shows."""
+"""Differs from the defaults of boto3 and the emulator, so that a region not taken from the settings shows."""
 _CREDENTIALS = {"aws_access_key_id": "testing", "aws_secret_access_key": "testing"}  # moto takes any
 
 
 def aws_environment(endpoint: str) -> dict[str, str]:
-    """Variables that lead boto3 to an address, in this process or another.
+    """Environment variables that point boto3 to an address, in this process or another.
 
     Args:
         endpoint: Base URL of all services.
@@ -21,12 +21,12 @@ def aws_environment(endpoint: str) -> dict[str, str]:
         "AWS_REGION": REGION,
         "AWS_DEFAULT_REGION": REGION,
         **{name.upper(): value for name, value in _CREDENTIALS.items()},
-        "AWS_EC2_METADATA_DISABLED": "true",  # else boto3 looks there when a test takes the keys away
+        "AWS_EC2_METADATA_DISABLED": "true",  # otherwise boto3 looks there when a test removes the keys
     }
 
 
 def aws_client(service: str, endpoint: str) -> Any:
-    """A boto3 client of an address, whatever the environment says."""
+    """Return a boto3 client of an address, regardless of the environment."""
     import boto3
 
     return boto3.session.Session(region_name=REGION, **_CREDENTIALS).client(service, endpoint_url=endpoint)
@@ -35,7 +35,8 @@ def aws_client(service: str, endpoint: str) -> Any:
 class FakeAws:
     """One moto server, empty at first; use it as a context manager.
 
-    Servers of one process share what they hold, as moto keeps it in the process: a new one empties them all.
+    All servers of a process share their data, which moto stores in the process: a new server empties them
+    all.
     """
 
     def __init__(self) -> None:
@@ -62,11 +63,11 @@ class FakeAws:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables that lead boto3 here, in this process or another."""
+        """Environment variables that point boto3 here, in this process or another."""
         return aws_environment(self.url)
 
     def reset(self) -> None:
-        """Forget everything."""
+        """Delete all data."""
         with urlopen(Request(f"{self.url}/moto-api/reset", method="POST")):  # noqa: S310 - our own server
             pass
 
@@ -77,7 +78,7 @@ class FakeAws:
         return self._clients[service]
 
     def create_bucket(self, name: str | None = None) -> str:
-        """A new bucket; its name, which is a new one too if none is given."""
+        """Create a bucket and return its name, which is generated if none is given."""
         name = name or f"test-{uuid.uuid4().hex[:12]}"
         location = {"LocationConstraint": REGION}
         self.client("s3").create_bucket(Bucket=name, CreateBucketConfiguration=location)

@@ -16,7 +16,7 @@ _TARGETS = {"secretsmanager": "secretsmanager", "ssm": "AmazonSSM"}
 
 @dataclass(frozen=True, slots=True)
 class AwsFailure:
-    """What a service answers instead of doing its work."""
+    """An error that a service returns instead of doing its work."""
 
     status: int
     code: str
@@ -25,23 +25,23 @@ class AwsFailure:
 
 
 class FaultyAws(FakeAws):
-    """Secrets Manager and SSM as ``environment`` leads boto3 to them: through the proxy.
+    """Secrets Manager and SSM behind the proxy to which ``environment`` points boto3.
 
-    What ``call`` and ``client`` do goes past it: is not counted, and does not fail.
+    Requests of ``call`` and ``client`` bypass the proxy: they are not counted and do not fail.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.calls: list[str] = []
-        """Names of the operations asked for through the proxy, e.g. "GetSecretValue", in order."""
+        """Names of the operations requested through the proxy, e.g. "GetSecretValue", in order."""
         self.failure: AwsFailure | None = None
-        """While set, every call through the proxy gets it."""
+        """While set, every call through the proxy fails with it."""
         self._proxy = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._thread = threading.Thread(target=self._proxy.serve_forever, kwargs={"poll_interval": 0.02})
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables that lead boto3 to the proxy."""
+        """Environment variables that point boto3 to the proxy."""
         return aws_environment(f"http://127.0.0.1:{self._proxy.server_port}")
 
     def __enter__(self) -> Self:
@@ -56,12 +56,12 @@ class FaultyAws(FakeAws):
         super().__exit__(*exception)
 
     def recover(self) -> None:
-        """No failure any more, and no call noted."""
+        """Clear the failure and the recorded calls."""
         self.calls.clear()
         self.failure = None
 
     def call(self, service: str, operation: str, **body: Any) -> dict[str, Any]:
-        """One call of a service, past the proxy and without the SDK, whose logs would show the body.
+        """Call a service past the proxy and without the SDK, whose logs would show the body.
 
         Args:
             service: "secretsmanager" or "ssm".
@@ -79,7 +79,7 @@ class FaultyAws(FakeAws):
         return dict(json.loads(answer))
 
     def put_secret(self, name: str, fields: Mapping[str, Any] | str) -> None:
-        """Make a secret, or give it a new version."""
+        """Create a secret, or add a new version."""
         text = fields if isinstance(fields, str) else json.dumps(fields)
         names = [secret["Name"] for secret in self.call("secretsmanager", "ListSecrets")["SecretList"]]
         if name in names:
@@ -88,7 +88,7 @@ class FaultyAws(FakeAws):
             self.call("secretsmanager", "CreateSecret", Name=name, SecretString=text)
 
     def put_parameter(self, name: str, value: str) -> None:
-        """Make a SecureString, or overwrite it."""
+        """Create a SecureString, or overwrite it."""
         self.call("ssm", "PutParameter", Name=name, Value=value, Type="SecureString", Overwrite=True)
 
     def _forward(self, headers: Mapping[str, str], body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
@@ -126,6 +126,6 @@ class FaultyAws(FakeAws):
                 self.wfile.write(content)
 
             def log_message(self, *_: object) -> None:
-                """Not on stderr."""
+                """Print nothing."""
 
         return Handler

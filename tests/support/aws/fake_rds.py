@@ -1,4 +1,4 @@
-"""RDS as a client sees it: an endpoint that wants TLS, and tokens of IAM from those who have ``rds_iam``."""
+"""RDS as a client sees it: the endpoint requires TLS, and roles with ``rds_iam`` log in with IAM tokens."""
 
 import asyncio
 import struct
@@ -22,7 +22,7 @@ _TLS_REQUEST, _GSS_REQUEST, _CANCEL_REQUEST = 80877103, 80877104, 80877102
 _ASK_FOR_PASSWORD = b"R" + struct.pack("!ii", 8, 3)
 
 # As pg_hba.conf understands "+rds_iam": any membership counts, of whatever kind and through whatever roles.
-# RDS lets rds_superuser grant rds_iam without having it; PostgreSQL cannot say that, so that way is left out.
+# RDS lets rds_superuser grant rds_iam without having it, which PostgreSQL cannot express: not emulated.
 _HAS_RDS_IAM = """
 WITH RECURSIVE held (oid) AS (
     SELECT oid FROM pg_roles WHERE rolname = %s
@@ -41,18 +41,18 @@ class Login:
     user: str
     password: str
     refused: str | None
-    """Why; None: it was let in."""
+    """Reason for the rejection, or None if the login succeeded."""
 
 
 @dataclass
 class FakeRds:
-    """Listens on 127.0.0.1 while it is an entered context manager; who is let in talks to the real server.
+    """Listens on 127.0.0.1 as a context manager, and relays accepted logins to the real server.
 
     Args:
-        superuser_url: Connection string of the real server, over a Unix socket where nobody needs a password.
+        superuser_url: Connection string of the real server, over a Unix socket that needs no password.
         authority: Signs the endpoint's certificate.
-        keys: Credentials that IAM knows, by access key; may be changed while it runs.
-        passwords: Of roles that have no ``rds_iam``; may be changed while it runs.
+        keys: Credentials valid in IAM, by access key; may change while it runs.
+        passwords: Passwords of roles without ``rds_iam``; may change while it runs.
     """
 
     superuser_url: str
@@ -60,11 +60,11 @@ class FakeRds:
     keys: dict[str, AwsKeys] = field(default_factory=dict)
     passwords: dict[str, str] = field(default_factory=dict)
     logins: list[Login] = field(default_factory=list)
-    """In the order in which they came."""
+    """Logins in order of arrival."""
     refuse_next: int = 0
-    """So many of the next logins are refused whatever they bring."""
+    """Number of next logins to reject regardless of their credentials."""
     port: int = 0
-    """Set when it listens."""
+    """Set once it listens."""
 
     async def __aenter__(self) -> Self:
         tls = SSLContext(PROTOCOL_TLS_SERVER)
@@ -86,9 +86,9 @@ class FakeRds:
 
         Args:
             root: File of root certificates.
-            user: Role; none when empty.
+            user: Role; omitted when empty.
             database: Default: that of ``superuser_url``.
-            parameters: More of libpq's, or others than the usual ones.
+            parameters: Further libpq parameters; they override the usual ones.
         """
         database = database or str(conninfo_to_dict(self.superuser_url)["dbname"])
         usual = {"hostaddr": "127.0.0.1", "sslmode": "verify-full", "sslrootcert": str(root)}
@@ -102,7 +102,7 @@ class FakeRds:
         try:
             await self._talk(reader, writer)
         except (ConnectionError, asyncio.IncompleteReadError, OSError):
-            pass  # the client is gone, as those who trust nobody are
+            pass  # the client disconnected, as those that do not trust the certificate do
         finally:
             self._connections.discard(connection)
             writer.close()
@@ -176,7 +176,7 @@ class FakeRds:
 
 
 async def _packet(reader: asyncio.StreamReader) -> bytes:
-    """What follows a length, which counts itself."""
+    """Read the bytes after a length that includes itself."""
     (length,) = struct.unpack("!i", await reader.readexactly(4))
     return await reader.readexactly(length - 4)
 
@@ -195,6 +195,6 @@ def _fatal(sqlstate: str, message: str) -> bytes:
 
 
 def keys_in(environment: Mapping[str, str]) -> dict[str, AwsKeys]:
-    """The credentials that a process with these variables signs with, as IAM knows them."""
+    """Return the credentials that a process with these environment variables signs with."""
     keys = AwsKeys(environment["AWS_SECRET_ACCESS_KEY"], environment.get("AWS_SESSION_TOKEN"))
     return {environment["AWS_ACCESS_KEY_ID"]: keys}

@@ -2,7 +2,8 @@
 
 https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-making-api-requests-json.html
 
-moto is the judge of what boto3's calls mean; it takes a hundred messages a second, this one some thousand.
+moto is the reference for the meaning of boto3's calls; it handles a hundred messages per second, this one
+some thousand.
 """
 
 import asyncio
@@ -56,7 +57,7 @@ class _Queue:
         self.arrived.set()
 
     def take(self) -> _Message | None:
-        """The next message that can be seen, out of sight from now on."""
+        """Return the next visible message and hide it."""
         now = time.monotonic()
         while self._heap and self._heap[0][0] <= now:
             at, _, message = heapq.heappop(self._heap)
@@ -94,10 +95,9 @@ class FakeSqs:
     """Listens on 127.0.0.1 while it is an entered context manager.
 
     Args:
-        duplicated: Share of messages that are put into the queue twice: "at least once".
-        random: Decides which.
-        longest_hidden_s: A message that is to stay hidden for longer comes after so many seconds, as if the
-            rest of them had passed already.
+        duplicated: Share of messages that are enqueued twice ("at least once").
+        random: Selects these messages.
+        longest_hidden_s: Upper bound of the time for which a message stays hidden, which saves waiting.
     """
 
     def __init__(
@@ -108,10 +108,10 @@ class FakeSqs:
         longest_hidden_s: float = float("inf"),
     ) -> None:
         self.url = ""
-        """Set when it listens."""
+        """Set once it listens."""
         self.duplicated = duplicated
         self.doubled = 0
-        """Messages put twice so far."""
+        """Number of messages enqueued twice so far."""
         self._random = random or Random()
         self._longest_hidden_s = longest_hidden_s
         self._queues: dict[str, _Queue] = {}
@@ -137,7 +137,7 @@ class FakeSqs:
         await self.close_port()
 
     async def open_port(self) -> None:
-        """Listen, at the same address as before if there was one; the queues have kept what they held."""
+        """Listen, at the same address as before if there was one; the queues retain their messages."""
         app = web.Application(client_max_size=16 * 1024 * 1024)
         app.router.add_post("/{path:.*}", self._answer)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
@@ -213,13 +213,13 @@ class FakeSqs:
             left_s = give_up_at - time.monotonic()
             if taken or left_s <= 0:
                 return {"Messages": [_shown(one) for one in taken]}
-            try:  # a hidden one that comes back rings no bell
+            try:  # no event signals that a hidden message is visible again
                 await asyncio.wait_for(queue.arrived.wait(), min(left_s, 0.2))
             except TimeoutError:
                 continue
 
     def _visible(self, queue: _Queue) -> Iterator[_Message]:
-        """Takes messages; those that came too often go to the dead-letter queue."""
+        """Take visible messages; those received too often go to the dead-letter queue."""
         while (message := queue.take()) is not None:
             if queue.max_receives and message.receives > queue.max_receives:
                 queue.delete(message)

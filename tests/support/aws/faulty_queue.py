@@ -33,13 +33,13 @@ class FaultyQueueEventSource(QueueEventSource):
         self._faults = faults
 
     async def _gather(self) -> list[Message]:
-        kept = []
+        remaining = []
         for message in await super()._gather():
             if self._is_hit(message["Attributes"], self._faults.postponed):
                 await self._show(message["ReceiptHandle"])
             else:
-                kept.append(message)
-        return kept
+                remaining.append(message)
+        return remaining
 
     async def _deliver(self, records: list[dict[str, Any]]) -> None:
         if self._faults.shuffled:

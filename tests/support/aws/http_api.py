@@ -32,5 +32,5 @@ class HttpApi(FrontDoor):
         return payload_2(request, api_id="local", stage=self.stage)
 
     def read_json(self, answer: Any) -> HttpAnswer:
-        """Without a status it is a body itself."""
+        """Treat an answer without a status as a body."""
         return infer_answer(answer)

@@ -1,4 +1,4 @@
-"""A token of IAM as RDS checks it; written from the specification, with nothing of the AWS SDK.
+"""An IAM token as RDS checks it; implemented from the specification, without the AWS SDK.
 
 https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html
 """
@@ -16,7 +16,7 @@ _LONGEST_S = 900
 
 @dataclass(frozen=True, slots=True)
 class AwsKeys:
-    """Credentials that IAM has given out."""
+    """Credentials issued by IAM."""
 
     secret_key: str
     session_token: str | None = None
@@ -24,7 +24,7 @@ class AwsKeys:
 
 @dataclass(frozen=True, slots=True)
 class IamToken:
-    """What a token says."""
+    """Contents of a token."""
 
     address: str
     """host:port"""
@@ -32,22 +32,22 @@ class IamToken:
 
     @classmethod
     def of(cls, text: str) -> "IamToken":
-        """From what a client sends as its password."""
+        """Parse a token from the password that a client sends."""
         parts = urlsplit(f"https://{text}")
         return cls(parts.netloc, dict(parse_qsl(parts.query, keep_blank_values=True)))
 
     @property
     def access_key(self) -> str:
-        """Whose credentials it was signed with."""
+        """Access key of the credentials that signed the token."""
         return self.query.get("X-Amz-Credential", "").split("/")[0]
 
     def fault(self, *, address: str, user: str, region: str, keys: Mapping[str, AwsKeys]) -> str | None:
-        """Why it does not let this role in; None when it does.
+        """Return the reason to reject this role, or None.
 
         Args:
-            address: host:port of the endpoint that the client asked for.
+            address: host:port of the endpoint that the client connected to.
             user: Role in the database.
-            region: Of the endpoint.
+            region: Region of the endpoint.
             keys: Credentials by access key.
         """
         known = keys.get(self.access_key)
@@ -65,7 +65,7 @@ class IamToken:
         return None
 
     def _age_s(self) -> float | None:
-        """Seconds since it was signed; None when it is not good now."""
+        """Return the seconds since it was signed, or None if it is not valid now."""
         signed = datetime.strptime(self.query["X-Amz-Date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
         age = datetime.now(UTC) - signed
         longest = timedelta(seconds=min(int(self.query["X-Amz-Expires"]), _LONGEST_S))

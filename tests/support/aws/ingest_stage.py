@@ -18,7 +18,7 @@ from vectorforge.db.repositories.job_types import IngestionJob, NewJobItem
 from vectorforge.deadline import Deadline
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import EmbeddingRateLimitError
-from vectorforge.ingestion.embedding_prefetch import SMALL_BYTES
+from vectorforge.ingestion.group import SMALL_BYTES
 from vectorforge.llm.providers.extractive import ExtractiveProvider
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.types import Vector
@@ -43,7 +43,7 @@ class Stage:
         return self.application.for_tenant(TENANT)
 
     async def job(self, *texts: str, collection: str = "default", tenant: str = TENANT) -> UUID:
-        """A job that was stored and announced, as an upload over HTTP does."""
+        """Store and enqueue a job as an upload over HTTP does."""
         services = self.application.for_tenant(tenant)
         found = await services.collections.find_by_name(collection)
         found = found or await services.create_collection(collection)
@@ -53,7 +53,7 @@ class Stage:
         return job.id
 
     async def deliver(self, *, seconds: float = 60.0, most: int = 10) -> tuple[int, list[str]]:
-        """One invocation with the messages that can be seen; how many, and the ids of those that failed."""
+        """Invoke the function with the visible messages; return their number and the failed ids."""
         records = self.queue.receive(most=most)
         if not records:
             return 0, []
@@ -94,7 +94,7 @@ def event(name: str) -> dict[str, Any]:
 
 
 class FailingOnce(HashingEmbedder):
-    """Refuses its first call."""
+    """Fails its first call."""
 
     calls = 0
 

@@ -7,7 +7,7 @@ from tests.support.aws.fake_aws import REGION
 
 @dataclass(frozen=True, slots=True)
 class LambdaContext:
-    """What a function is told about its invocation."""
+    """Invocation data passed to a handler."""
 
     function_name: str = "test"
     memory_limit_in_mb: int = 128

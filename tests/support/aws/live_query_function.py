@@ -1,4 +1,4 @@
-"""What the query function needs around it: a filled database, a language model and an embedder on sockets."""
+"""Surroundings of the query function: a filled database, a language model and an embedder on sockets."""
 
 import asyncio
 import hashlib
@@ -21,21 +21,23 @@ QUERY_HANDLER = "functions.query.handler.handler"
 QUERY_PATH = "/v1/rag/query"
 EMBEDDING_KEY = "key-of-the-embedder"
 DIMENSION = 64
+INIT_TIMEOUT_S = 60.0
+"""AWS allows 10 s; a busy machine may import more slowly than Lambda."""
 PASSAGE = "How long does a refund take? A refund does take five days."
 
 
 @dataclass(frozen=True, slots=True)
 class QuerySurroundings:
-    """One tenant's document and the vendors of one query function."""
+    """One tenant's document and the vendors that one query function uses."""
 
     app_url: str
-    """PostgreSQL, as the app role."""
+    """Connection string of the app role."""
     tenant: str
     vendor: FakeOpenAI
     embeddings: FakeEmbeddingsServer
 
     def environment(self, **more: str) -> dict[str, str]:
-        """Variables of the function; ``more`` without the prefix VECTORFORGE_, in any case."""
+        """Environment variables of the function; ``more`` in any case, without the prefix VECTORFORGE_."""
         key = hashlib.sha256(key_of(self.tenant).encode()).hexdigest()
         settings = {
             "database_url": self.app_url,
@@ -49,7 +51,7 @@ class QuerySurroundings:
             "openai_base_url": self.vendor.base_url,
             "openai_api_key": self.vendor.api_key,
             "response_mode": "stream",
-            "answer_cache": "false",  # tests ask the same again and again, and mean the model
+            "answer_cache": "false",  # tests repeat queries and expect the model to answer
             **more,
         }
         return {f"VECTORFORGE_{name.upper()}": value for name, value in settings.items()}
@@ -58,14 +60,14 @@ class QuerySurroundings:
         """The query function with these surroundings.
 
         Args:
-            environment: ``environment()`` when there is nothing to add.
+            environment: Environment variables; by default ``environment()``.
             **options: Other fields of the configuration.
         """
-        named = {"handler": QUERY_HANDLER, "name": "query", **options}
+        named = {"handler": QUERY_HANDLER, "name": "query", "init_timeout_s": INIT_TIMEOUT_S, **options}
         return FunctionConfiguration(environment=environment or self.environment(), **named)
 
     def client(self, url: str, **options: Any) -> httpx2.AsyncClient:
-        """A client with the tenant's key. To be used as a context manager."""
+        """Return a client with the tenant's key, to be used as a context manager."""
         headers = {"Authorization": f"Bearer {key_of(self.tenant)}", **options.pop("headers", {})}
         return httpx2.AsyncClient(base_url=url, headers=headers, **{"timeout": 30, **options})
 
@@ -74,7 +76,7 @@ class QuerySurroundings:
 async def query_surroundings(
     app_url: str, tenant: str, *, fill: bool = True
 ) -> AsyncIterator[QuerySurroundings]:
-    """Start both vendors; with ``fill`` also put ``PASSAGE`` into the tenant's default collection."""
+    """Start both vendors; with ``fill`` also add ``PASSAGE`` to the tenant's default collection."""
     async with (
         FakeOpenAI() as vendor,
         FakeEmbeddingsServer(dimension=DIMENSION, api_key=EMBEDDING_KEY) as embeddings,
@@ -85,7 +87,7 @@ async def query_surroundings(
 
 
 async def add_passage(app_url: str, tenant: str, text: str = PASSAGE) -> None:
-    """Make the tenant's default collection with one passage, embedded as the fake server embeds."""
+    """Create the tenant's default collection with one chunk, embedded as the fake server embeds."""
     application = build_application(settings_for(app_url))
     async with application:
         services = application.for_tenant(tenant)
@@ -111,12 +113,12 @@ async def add_passage(app_url: str, tenant: str, text: str = PASSAGE) -> None:
 
 
 class LockStep:
-    """The gate of a reply (``Reply.gate``) that lets one text through for each ``release``."""
+    """The gate of a reply (``Reply.gate``): each ``release`` lets one text pass."""
 
     def __init__(self, *, free: int = 1) -> None:
-        """Starts with ``free`` texts let through."""
+        """Let ``free`` texts pass."""
         self.waiting = asyncio.Event()
-        """Set once the vendor waits for a release."""
+        """Set while the vendor waits for a release."""
         self._tickets = asyncio.Semaphore(free)
 
     async def __call__(self, number: int) -> None:
@@ -126,6 +128,6 @@ class LockStep:
         await self._tickets.acquire()
 
     def release(self, texts: int = 1) -> None:
-        """Let so many more through."""
+        """Let further texts pass."""
         for _ in range(texts):
             self._tickets.release()

@@ -1,4 +1,4 @@
-"""The events of ``events/query_*.json`` for a process of the query function, and what it answers to them."""
+"""The events of ``events/query_*.json`` for a process of the query function, and its responses to them."""
 
 import json
 from collections.abc import Collection, Mapping
@@ -21,12 +21,12 @@ Mode: TypeAlias = Literal["buffered", "stream"]
 
 
 def load_event(name: str, *, body: Mapping[str, Any] | None = None, **headers: str) -> Event:
-    """An event of ``events/``.
+    """Load an event from ``events/``.
 
     Args:
         name: File name without ``.json``.
         body: Replaces the body.
-        **headers: Replaced or added; underscores stand for hyphens.
+        ***headers: Headers to replace or add; underscores stand for hyphens.
     """
     event: Event = json.loads((ROOT / "events" / f"{name}.json").read_text())
     if body is not None:
@@ -48,13 +48,13 @@ def query_function(
     without: Collection[str] = (),
     **options: Any,
 ) -> FunctionConfiguration:
-    """The query function: streaming under our runtime, buffered under AWS's own. Warnings are errors in it.
+    """Build the query function: streaming under our runtime, buffered under AWS's. Warnings are errors in it.
 
     Args:
         surroundings: Database and vendors.
-        mode: Its VECTORFORGE_RESPONSE_MODE.
-        variables: Added to its environment.
-        without: Names of variables that are taken out of it.
+        mode: Value of VECTORFORGE_RESPONSE_MODE.
+        variables: Additional environment variables.
+        without: Names of environment variables to remove.
         **options: Other fields of the configuration.
     """
     environment = {**surroundings.environment(response_mode=mode), "PYTHONWARNINGS": "error"}

@@ -1,7 +1,7 @@
 """Fake AWS for code that looks at an account: moto, and in front of it answers that moto does not have.
 
 Answers and failures go over the wire as each service writes them
-(https://smithy.io/2.0/aws/protocols/index.html), so that the SDK reads them as it reads AWS's.
+(https://smithy.io/2.0/aws/protocols/index.html), so that the SDK reads them like AWS's.
 """
 
 import http.client
@@ -41,12 +41,12 @@ _EC2_ERROR = """\
 <RequestID>0</RequestID></Response>"""
 
 CANARY = "AKIASECRETCANARY"
-"""In the text of every failure: AWS quotes what was signed, and none of it may be shown."""
+"""Part of every failure's text: AWS quotes signed data, which must not be shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a service answers."""
+    """A scripted response of a service."""
 
     status: int
     content: str
@@ -55,7 +55,7 @@ class Answer:
 
 
 class ScriptedAws(FakeAws):
-    """moto behind a proxy; use it as a context manager. ``client`` goes past the proxy."""
+    """moto behind a proxy; use it as a context manager. ``client`` bypasses the proxy."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class ScriptedAws(FakeAws):
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables that lead boto3 to the proxy."""
+        """Environment variables that point boto3 to the proxy."""
         return aws_environment(f"http://127.0.0.1:{self._proxy.server_port}")
 
     def __enter__(self) -> Self:
@@ -83,7 +83,7 @@ class ScriptedAws(FakeAws):
         super().__exit__(*exception)
 
     def recover(self) -> None:
-        """An account like most: every answer that moto lacks, no failure, no call noted."""
+        """Restore a typical account: default answers where moto has none, no failures or calls."""
         self.calls.clear()
         self._answers.clear()
         self.allow_concurrency(1000, 1000)
@@ -92,28 +92,28 @@ class ScriptedAws(FakeAws):
         self.offer_databases(multi_az=True)
 
     def allow_concurrency(self, limit: int, unreserved: int) -> None:
-        """Lambda's concurrent executions."""
+        """Set the limits of Lambda's concurrent executions."""
         limits = {"ConcurrentExecutions": limit, "UnreservedConcurrentExecutions": unreserved}
         self.answer("lambda", "GetAccountSettings", json.dumps({"AccountLimit": limits}))
 
     def allow_quota(self, service: str, code: str, limit: int) -> None:
-        """One quota of Service Quotas; it is the only one that is answered by this and not by moto."""
+        """Set one quota of Service Quotas, the only one that is not answered by moto."""
         quota = {"ServiceCode": service, "QuotaCode": code, "Value": float(limit)}
         self.answer("servicequotas", f"GetServiceQuota {code}", json.dumps({"Quota": quota}))
 
     def allow_database_instances(self, *, used: int, limit: int) -> None:
-        """RDS instances."""
+        """Set the quota of RDS instances."""
         content = _ACCOUNT_ATTRIBUTES.format(used=used, limit=limit)
         self.answer("rds", "DescribeAccountAttributes", content, kind="text/xml")
 
     def offer_databases(
         self, *, multi_az: bool, versions: Sequence[str] = ("16.13", "17.9", "17.10", "18.2")
     ) -> None:
-        """Offer the instance class that is asked for.
+        """Offer the requested instance class.
 
         Args:
-            multi_az: Whether it can stand in two zones.
-            versions: Of PostgreSQL that run on it; none: it is not offered.
+            multi_az: Whether it is available in two zones.
+            versions: Versions of PostgreSQL for it; without any, it is not offered.
         """
         offers = (_OFFER.format(version=version, multi_az=str(multi_az).lower()) for version in versions)
         content = _OFFERS.format(offers="".join(offers))
@@ -129,15 +129,15 @@ class ScriptedAws(FakeAws):
         """Fail an operation (``EVERY``: all of them) from now on.
 
         Args:
-            service: As in the signature, e.g. "ec2".
+            service: Name in the signature, e.g. "ec2".
             operation: E.g. "DescribeVpcs".
             code: E.g. "UnauthorizedOperation".
-            status: Of HTTP.
+            status: HTTP status.
         """
         self._answers[service, operation] = Answer(status, code, "error")
 
     def delay(self, seconds: float) -> None:
-        """Answer nothing for so long, then close the connection."""
+        """Close every connection after a delay, without a response."""
         self._answers[EVERY] = Answer(0, "", delay_s=seconds)
 
     def _scripted(self, service: str, operation: str, body: bytes) -> Answer | None:
@@ -203,13 +203,13 @@ class ScriptedAws(FakeAws):
             do_GET = do_POST = do_PUT = do_DELETE = do_HEAD = _do  # noqa: N815 - http.server's names
 
             def log_message(self, *_: object) -> None:
-                """Not on stderr."""
+                """Print nothing."""
 
         return Handler
 
 
 def _called(method: str, path: str, headers: Mapping[str, str], body: bytes) -> tuple[str, str]:
-    """Service and operation of a request."""
+    """Return the service and operation of a request."""
     scope = re.search(r"Credential=[^/]+/\d+/[^/]+/([^/]+)/", headers.get("Authorization", ""))
     service = scope[1] if scope else ""
     if "X-Amz-Target" in headers:

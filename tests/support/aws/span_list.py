@@ -1,4 +1,4 @@
-"""A tracer that keeps its spans in a list."""
+"""A tracer that records its spans in a list."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ class SpanList:
 
     @contextmanager
     def span(self, name: str) -> Iterator[None]:
-        """A span; what is no ``Exception`` (a cancellation, a closed generator) ends it regularly."""
+        """Record a span, ended regularly by cancellation and generator close, else by its error."""
         self.seen.append((name, "begin"))
         end = "end"
         try:
@@ -25,10 +25,10 @@ class SpanList:
             self.seen.append((name, end))
 
     def ended(self) -> list[tuple[str, str]]:
-        """(name, how it ended) in the order of their ends; none may still be open.
+        """Return (name, ending) in the order of the endings; no span may be open.
 
         Raises:
-            AssertionError: One is open.
+            AssertionError: A span is open.
         """
         begun = [name for name, what in self.seen if what == "begin"]
         ended = [(name, what) for name, what in self.seen if what != "begin"]

@@ -1,6 +1,6 @@
-"""A queue of SQS, and what Lambda's event source makes of it, step by step in the hands of a test.
+"""An SQS queue and Lambda's event source, which a test drives step by step.
 
-The event source that runs by itself is ``infra.emulator.lambda_service.queue_event_source``.
+For an event source that runs on its own, see ``infra.emulator.lambda_service.queue_event_source``.
 """
 
 import json
@@ -27,9 +27,9 @@ class Queue:
 
     Args:
         sqs: A boto3 client, e.g. ``FakeAws.client("sqs")``.
-        name: What its name begins with.
+        name: Prefix of the queue's name.
         max_receive_count: Deliveries before a message goes to the dead-letter queue.
-        visibility_s: Seconds after which a message that was not deleted comes again.
+        visibility_s: Seconds after which a message that was not deleted is visible again.
     """
 
     def __init__(
@@ -55,8 +55,8 @@ class Queue:
         """Put messages into the queue.
 
         Args:
-            *bodies: One for each message.
-            trace: X-Ray header of whoever sends them.
+            **bodies: Body of each message.
+            trace: X-Ray header of the sender.
         """
         header = {"AWSTraceHeader": {"DataType": "String", "StringValue": trace}} if trace else {}
         for body in bodies:
@@ -84,11 +84,11 @@ class Queue:
         return found
 
     def receive(self, *, most: int = _RECEIVE_LIMIT) -> list[dict[str, Any]]:
-        """The next messages as records of an event; ten at most."""
+        """Receive the next messages as records of an event, at most ten."""
         return self._receive(self.url, most)
 
     def event(self, *, batch_size: int = _RECEIVE_LIMIT) -> dict[str, Any] | None:
-        """The next messages as an event, a multiple of ten at most; None when there are none."""
+        """Receive up to a multiple of ten messages as an event, or return None if the queue is empty."""
         records: list[dict[str, Any]] = []
         while len(records) < batch_size and (more := self.receive()):
             records += more
@@ -99,21 +99,21 @@ class Queue:
         self._delete(self.url, records)
 
     def show(self, records: Sequence[Mapping[str, Any]]) -> None:
-        """Let the messages of these records come again at once."""
+        """Make the messages of these records visible immediately."""
         for one in records:
             self._sqs.change_message_visibility(
                 QueueUrl=self.url, ReceiptHandle=one["receiptHandle"], VisibilityTimeout=0
             )
 
     def settle(self, event: Mapping[str, Any], answer: Mapping[str, Any] | None) -> None:
-        """Delete what the function stored, show the rest again; no answer: the function failed altogether."""
+        """Delete the stored messages and show the others: all, if the function did not answer."""
         records = event["Records"]
         failed = {one["messageId"] for one in records} if answer is None else failed_ids(answer)
         self.delete([one for one in records if one["messageId"] not in failed])
         self.show([one for one in records if one["messageId"] in failed])
 
     def deliver(self, handler: Handler, *, rounds: int = 100) -> int:
-        """Invoke the function until the queue is empty; how many events it got."""
+        """Invoke the function until the queue is empty; return the number of events."""
         for number in range(rounds):
             event = self.event()
             if event is None:
@@ -143,5 +143,5 @@ class Queue:
 
 
 def failed_ids(answer: Mapping[str, Any]) -> set[str]:
-    """Ids of the messages that a function could not work off, by its answer."""
+    """Return the ids of the messages that a function reported as failed."""
     return {item["itemIdentifier"] for item in answer["batchItemFailures"]}

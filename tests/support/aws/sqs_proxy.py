@@ -1,6 +1,6 @@
-"""A proxy before SQS that delivers twice, late and out of order, and can hold a message on its way.
+"""A proxy of SQS that delivers twice, late and out of order, and can hold a message in transit.
 
-It also keeps the sender's trace with the message, as SQS does and moto does not.
+It also stores the sender's trace with the message, as SQS does and moto does not.
 """
 
 import json
@@ -10,9 +10,9 @@ from typing import Any, Literal, Self, TypeAlias
 from aiohttp import ClientSession, web
 
 SendingPoint: TypeAlias = Literal["before the queue", "in the queue"]
-"""Where a message on its way is: not there yet, or there while its sender has no answer."""
+"""Position of a message in transit: not received yet, or received while the sender has no response."""
 SendingHook: TypeAlias = Callable[[SendingPoint, str], Awaitable[None]]
-"""Called at both points with the message's body; the message waits for it."""
+"""Called at both points with the message's body; the message waits until it returns."""
 
 _SEND = "AmazonSQS.SendMessage"
 _NOT_PASSED_ON = {"host", "content-length", "connection"}
@@ -20,14 +20,15 @@ _PASSED_BACK = {"content-type", "x-amzn-requestid", "x-amzn-query-error"}
 
 
 class SqsProxy:
-    """Listens on 127.0.0.1 while it is an entered context manager; passes every call on.
+    """Listens on 127.0.0.1 while it is an entered context manager; relays every call.
 
     Args:
         upstream: Base URL of the real endpoint.
         hook: Called for each SendMessage.
-        delays: Called for each SendMessage: one delivery each after so many whole seconds. SQS's standard
-            queues promise neither order nor a single delivery.
-        keeps_orphans: Called for a message whose sender died while it was on its way: whether it arrives.
+        delays: Called for each SendMessage; returns the delay of each delivery in whole seconds. SQS's
+            standard queues guarantee neither order nor a single delivery.
+        delivers_orphans: Called for a message whose sender died during the request; returns whether it
+            arrives.
     """
 
     def __init__(
@@ -36,18 +37,18 @@ class SqsProxy:
         *,
         hook: SendingHook | None = None,
         delays: Callable[[], Sequence[int]] = lambda: (0,),
-        keeps_orphans: Callable[[], bool] = lambda: True,
+        delivers_orphans: Callable[[], bool] = lambda: True,
     ) -> None:
         self.url = ""
-        """Set when it listens."""
+        """Set once it listens."""
         self.sent = 0
-        """Messages that were to be sent."""
+        """Number of messages that clients sent."""
         self.delivered = 0
-        """Messages that the queue took, doubled ones twice."""
+        """Number of messages that the queue accepted, duplicates included."""
         self._upstream = upstream
         self._hook = hook
         self._delays = delays
-        self._keeps_orphans = keeps_orphans
+        self._delivers_orphans = delivers_orphans
         self._runner: web.AppRunner | None = None
         self._session: ClientSession | None = None
 
@@ -80,7 +81,7 @@ class SqsProxy:
             header = {"DataType": "String", "StringValue": trace}
             call = {**call, "MessageSystemAttributes": {"AWSTraceHeader": header}}
         await self._reach("before the queue", message)
-        if request.transport is None and not self._keeps_orphans():
+        if request.transport is None and not self._delivers_orphans():
             return web.Response(status=503)
         answers = [
             await self._call(request, json.dumps({**call, "DelaySeconds": delay}).encode())

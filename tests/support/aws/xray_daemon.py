@@ -1,4 +1,4 @@
-"""The X-Ray daemon's side of the wire: a UDP port that takes segment documents.
+"""The X-Ray daemon: a UDP port that receives segment documents.
 
 https://docs.aws.amazon.com/xray/latest/devguide/xray-api-sendingdata.html
 """
@@ -26,12 +26,12 @@ class XRayDaemon:
 
     @property
     def address(self) -> str:
-        """For ``AWS_XRAY_DAEMON_ADDRESS``."""
+        """Value for ``AWS_XRAY_DAEMON_ADDRESS``."""
         host, port = self._socket.getsockname()
         return f"{host}:{port}"
 
     def received(self) -> list[dict[str, Any]]:
-        """The documents that have come in since the last time, oldest first.
+        """Return the documents received since the last call, oldest first.
 
         Raises:
             AssertionError: A datagram is not a segment document.

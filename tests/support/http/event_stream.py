@@ -28,12 +28,12 @@ async def read_events(lines: AsyncIterator[str]) -> AsyncIterator[ReceivedEvent]
         elif "data" in fields:
             yield ReceivedEvent(fields.get("event", "message"), json.loads(fields["data"]), fields.get("id"))
             fields = {}
-        else:  # without data it is no event, such as a lone ``retry``
+        else:  # a block without data is not an event, such as a lone ``retry``
             fields = {}
 
 
 def check_order(events: Sequence[ReceivedEvent]) -> None:
-    """Hold a complete stream to the order that the API promises.
+    """Check a complete stream against the order that the API guarantees.
 
     Raises:
         AssertionError: Anything else than meta, sources, degraded*, (token | citation)*, usage, done, with an

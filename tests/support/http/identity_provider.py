@@ -25,7 +25,7 @@ AUDIENCE = "vectorforge"
 
 @cache
 def _keys() -> Mapping[str, Any]:
-    """Made once: an RSA key takes a tenth of a second."""
+    """Generate the keys once: an RSA key takes 0.1 s."""
     return {
         "rsa": rsa.generate_private_key(public_exponent=65537, key_size=2048),
         "ec": ec.generate_private_key(ec.SECP256R1()),
@@ -39,19 +39,19 @@ class IdentityProvider:
     def __init__(self) -> None:
         self.url = ""
         self.fetched = 0
-        """How often somebody asked for the keys."""
+        """Number of requests for the keys."""
         self.private = dict(_keys())
-        """By id; what stands before a "-" is its kind."""
+        """Keys by id; the part before a "-" is the kind."""
         self.answer: Response | None = None
-        """What is answered instead of the keys."""
+        """Response to return instead of the keys."""
         self.gate: asyncio.Event | None = None
-        """What every answer waits for."""
+        """Event that every response waits for."""
         self.asked = asyncio.Event()
-        """Set when somebody asks for the keys."""
+        """Set on a request for the keys."""
 
     @property
     def settings(self) -> IdentitySettings:
-        """Settings of a service that takes its tokens."""
+        """Settings of a service that accepts its tokens."""
         return IdentitySettings(
             jwt_issuer=ISSUER, jwt_audience=AUDIENCE, jwt_jwks_url=f"{self.url}/jwks.json"
         )
@@ -74,7 +74,7 @@ class IdentityProvider:
         key: Any = None,
         **claims: Any,
     ) -> str:
-        """A token that is good, but for what is given; a claim that is None is left out."""
+        """Sign a token that is valid except for the given claims; a claim that is None is omitted."""
         now = int(time.time())
         standard = {"iss": ISSUER, "aud": AUDIENCE, "sub": "ada", "iat": now, "exp": now + 300}
         body = {name: value for name, value in {**standard, **claims}.items() if value is not None}

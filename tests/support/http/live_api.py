@@ -52,8 +52,8 @@ def settings_for(
     """Settings with these tenants' keys.
 
     Args:
-        database_url: Of the app role.
-        tenants: Who has a key.
+        database_url: Connection string of the app role.
+        tenants: Tenants that have a key.
         pool_size: Connections; twenty times as many requests may wait for one.
         server: Other settings of the server.
         **sections: Other sections.
@@ -67,7 +67,7 @@ def settings_for(
 
 
 def build_application(config: VectorForgeConfig, *providers: BaseLLMProvider) -> Application:
-    """An application whose vectors count words; the first provider is the default, without any it quotes."""
+    """Build an application with lexical vectors; the first provider is the default, else extractive."""
     embedder = HashingEmbedder()
     embedding_registry = EmbeddingProviderRegistry()
     embedding_registry.register(embedder)
@@ -104,7 +104,7 @@ async def add_documents(client: httpx2.AsyncClient, collection_id: str, **texts:
 
 
 async def finished_job(client: httpx2.AsyncClient, job_id: str) -> dict[str, Any]:
-    """The job, once it is over."""
+    """Wait until the job is finished, and return it."""
     async with asyncio.timeout(30):
         while True:
             job: dict[str, Any] = (await client.get(f"/v1/jobs/{job_id}")).json()
@@ -121,7 +121,7 @@ async def new_collection(client: httpx2.AsyncClient, name: str = "default") -> s
 
 
 async def ask_streaming(client: httpx2.AsyncClient, path: str, body: dict[str, Any]) -> list[ReceivedEvent]:
-    """All events of a streamed answer, whose order is checked."""
+    """Query with streaming; return all events after checking their order."""
     async with client.stream("POST", path, json={**body, "stream": True}) as response:
         response.raise_for_status()
         events = [event async for event in read_events(response.aiter_lines())]

@@ -10,7 +10,7 @@ from mcp.client.streamable_http import streamable_http_client
 from tests.support.http.live_api import key_of
 
 MODES = {"auto": "2026-07-28", "legacy": "2025-11-25"}
-"""Modes of ``mcp.Client``, and the protocol that each comes to: without a handshake, and with one."""
+"""Modes of ``mcp.Client`` and their protocol versions: without and with a handshake."""
 
 
 @asynccontextmanager
@@ -18,8 +18,8 @@ async def mcp_client(url: str, tenant: str | None, *, mode: str = "auto") -> Asy
     """A connected client.
 
     Args:
-        url: The server's, without ``/mcp``.
-        tenant: Whose key is sent; None sends none.
+        url: Base URL of the server, without ``/mcp``.
+        tenant: Tenant whose key is sent, or None for no key.
         mode: One of ``MODES``.
     """
     headers = {} if tenant is None else {"Authorization": f"Bearer {key_of(tenant)}"}

@@ -1,4 +1,4 @@
-"""Databases that one test, or one module, has for itself."""
+"""Databases used by a single test or module."""
 
 import uuid
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Statements on an embedded server, and its violent end."""
+"""Statements on an embedded server, and its abrupt end."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ def run(server: EmbeddedPostgres, statement: str) -> list[tuple[object, ...]]:
 
 
 def kill(server: EmbeddedPostgres) -> None:
-    """kill -9 of the server's first process, as by the kernel when memory runs out."""
+    """Kill the server's main process with SIGKILL, as the kernel does when memory runs out."""
     os.kill(server.pid, signal.SIGKILL)
 
 
@@ -27,4 +27,4 @@ def kill_below(directory: Path) -> None:
             if process.name() == "postgres" and Path(process.cwd()).is_relative_to(directory):
                 process.kill()
         except psutil.Error:
-            pass  # gone meanwhile, or another user's
+            pass  # ended meanwhile, or owned by another user

@@ -1,4 +1,4 @@
-"""Relays between clients and a server on a Unix socket that break as networks break."""
+"""Relays between clients and a server on a Unix socket that fail as networks fail."""
 
 import asyncio
 import contextlib
@@ -9,10 +9,10 @@ _READ_BYTES = 65536
 
 
 class FaultyRelay:
-    """Passes bytes on while it is an entered context manager; belongs to one event loop.
+    """Relays bytes while it is an entered context manager; belongs to one event loop.
 
     Args:
-        path: Where it listens.
+        path: Path of its own socket.
         target: The server's socket.
     """
 
@@ -40,21 +40,21 @@ class FaultyRelay:
         await asyncio.gather(*self._pumps, return_exceptions=True)
 
     def swallow(self) -> None:
-        """Accept everything and answer nothing, on old connections and new ones, until ``heal``."""
+        """Accept data and connections without answering, until ``heal``."""
         self._flows.clear()
 
     def refuse(self) -> None:
-        """Cut every connection, and new ones at once, until ``heal``."""
+        """Close every connection, and new ones immediately, until ``heal``."""
         self._refuses = True
         self.cut()
 
     def cut(self) -> None:
-        """Cut every connection without a word; new ones are served."""
+        """Close every connection without notice; new ones are served."""
         for writer in tuple(self._writers):
             writer.transport.abort()
 
     def heal(self) -> None:
-        """All is well again, for new connections; what was swallowed is lost with the old ones."""
+        """Serve new connections normally; swallowed data is lost with the old connections."""
         self._refuses = False
         self.cut()
         self._flows.set()
@@ -101,7 +101,7 @@ class FaultyRelay:
 
 
 class TcpRelay(FaultyRelay):
-    """The same, but its clients come over TCP, where the kernel can lose packets (``packet_drops``).
+    """The same over TCP, where the kernel can drop packets (``packet_drops``).
 
     Args:
         host: Address that it listens at; the kernel chooses the port.
@@ -113,7 +113,7 @@ class TcpRelay(FaultyRelay):
         self.host = host
         """Address that it listens at."""
         self.port = 0
-        """Set when it listens."""
+        """Set once it listens."""
 
     async def _listen(self) -> asyncio.Server:
         server = await asyncio.start_server(self._serve, self.host, 0, backlog=500)

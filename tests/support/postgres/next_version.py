@@ -1,4 +1,4 @@
-"""A next version of the schema: the baseline with migrations of the kinds that a release adds."""
+"""A next version of the schema: the baseline with the kinds of migrations that a release adds."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Packets that the kernel drops without a word, as a network does that has lost its way. Linux, as root."""
+"""Silent packet loss in the kernel, as in a broken network. Linux only, as root."""
 
 import os
 import shutil
@@ -13,10 +13,10 @@ _TIMEOUT_S = 10
 class PacketDrops:
     """Drops every packet to and from an address of the loopback network, as an entered context manager.
 
-    Nobody hears of it: no RST, no ICMP. Packets that are sent again afterwards arrive.
+    No RST or ICMP packet reports the loss. Packets that are sent again afterwards arrive.
 
     Args:
-        address: One that nobody else uses, such as 127.25.25.25: a rule that is left behind harms nobody.
+        address: An otherwise unused one, such as 127.25.25.25, so that a leftover rule does no harm.
     """
 
     def __init__(self, address: str) -> None:
@@ -24,7 +24,7 @@ class PacketDrops:
 
     @staticmethod
     def missing() -> str:
-        """Why it cannot be done here; empty: it can."""
+        """Return the reason why this machine cannot drop packets, or an empty string."""
         if not sys.platform.startswith("linux"):
             return "only Linux has iptables"
         if os.geteuid() != 0:

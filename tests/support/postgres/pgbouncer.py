@@ -1,4 +1,4 @@
-"""PgBouncer in transaction mode before a PostgreSQL server: a stricter stand-in for RDS Proxy."""
+"""PgBouncer in transaction mode in front of a PostgreSQL server, as a stricter stand-in for RDS Proxy."""
 
 import os
 import pwd
@@ -21,22 +21,22 @@ ADMINISTRATOR = "postgres"
 _PORT = 6432
 _START_TIMEOUT_S = 10
 _MOST_CRASHES = 100
-"""Then it is left alone: it cannot run here."""
+"""Maximum number of restarts; after that it cannot run here."""
 
 
 class PgBouncer:
     """Runs while it is an entered context manager; listens on a Unix socket.
 
-    It is started again when it ends by itself, as by systemd: version 1.18 ends now and then when clients are
-    cut off that have asked it to cancel a statement (https://github.com/pgbouncer/pgbouncer/issues/801).
+    It is restarted when it exits, as by systemd: version 1.18 exits now and then when clients disconnect
+    that have sent a cancel request (https://github.com/pgbouncer/pgbouncer/issues/801).
 
     Args:
-        directory: Of its own, with a short path that other accounts may pass. As root, it runs as the account
-            that the server runs as.
+        directory: Its own directory, with a short path that other accounts may traverse. As root, it runs as
+            the account of the server.
         server: The server's Unix socket.
         pool_size: Server connections for each database and role.
-        asks_for_passwords: Whether a role needs the password that the server has for it now. Else it believes
-            everybody, and so it does the server's superuser.
+        asks_for_passwords: Whether a role needs its current password on the server. Otherwise every client is
+            trusted, the server's superuser included.
     """
 
     def __init__(
@@ -44,25 +44,25 @@ class PgBouncer:
     ) -> None:
         self.socket = directory / f".s.PGSQL.{_PORT}"
         self.host = directory
-        """Where clients look for its socket: another directory if a relay is between."""
+        """Directory of the socket that clients use: a relay's, if there is one."""
         self._directory = directory
         self._server = server
         self._pool_size = pool_size
         self._asks = asks_for_passwords
         self.crashes: list[str] = []
-        """Its last words, for each time that it ended by itself."""
+        """Last output of each exit."""
         self._lock = threading.Lock()
         self._is_over = False
 
     def route(self, conninfo: str) -> str:
-        """The same role and database, through PgBouncer."""
+        """Return the connection string of the same role and database through PgBouncer."""
         return make_conninfo(conninfo, host=str(self.host), port=_PORT)
 
     def __enter__(self) -> Self:
         directory, log = self._directory, self._directory / "log"
         believed = (ADMINISTRATOR,) if self._asks else (*LOGIN_ROLES, ADMINISTRATOR)
         users = "".join(f'"{role}" ""\n' for role in believed)
-        # without a query of its own it asks pg_shadow, at every login
+        # by default it queries pg_shadow, at every login
         authentication = f"scram-sha-256\nauth_user = {ADMINISTRATOR}" if self._asks else "trust"
         (directory / "users.txt").write_text(users)
         (directory / "pgbouncer.ini").write_text(
@@ -71,7 +71,7 @@ class PgBouncer:
             f"auth_file = {directory}/users.txt\n"
             f"listen_addr =\nlisten_port = {_PORT}\nunix_socket_dir = {directory}\nlogfile = {log}\n"
             f"max_client_conn = 500\ndefault_pool_size = {self._pool_size}\nadmin_users = {ADMINISTRATOR}\n"
-            "server_login_retry = 1\n"  # after a failed login nobody is let in for so long; 15 s by default
+            "server_login_retry = 1\n"  # after a failed login all logins wait this long; 15 s by default
         )
         command = [PGBOUNCER, str(directory / "pgbouncer.ini")]
         if os.geteuid() == 0:

@@ -1,4 +1,4 @@
-"""Stands between clients and PostgreSQL and notes what would pin a connection behind RDS Proxy."""
+"""Relay between clients and PostgreSQL that records what would pin a connection behind RDS Proxy."""
 
 import os
 import threading
@@ -22,14 +22,14 @@ _SHOWN = 200
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """Something that was sent and would have pinned its connection, or have had it refused."""
+    """A message that would have pinned its connection, or caused its rejection."""
 
     rule: PinRule
     sent: str
-    """Text of the statement or name of what it makes, shortened."""
+    """Text of the statement or name of the object that it creates, shortened."""
     role: str
     opened_during: str
-    """What was under way when the connection was opened."""
+    """Test that ran when the connection was opened."""
 
     def __str__(self) -> str:
         return f"{self.rule}: {self.sent} (as {self.role}, connected during {self.opened_during})"
@@ -38,10 +38,10 @@ class Pin:
 class PinDetector:
     """Listens on Unix sockets while it is an entered context manager, in a thread of its own.
 
-    A statement is judged before it is passed on, so whoever has its answer finds its pins in ``take``.
+    A statement is judged before it is relayed, so a client that has its result finds its pins in ``take``.
 
     Args:
-        directory: Where its sockets are: the ``host`` of the connection strings that lead through it.
+        directory: Directory of its sockets: the ``host`` of the connection strings that use it.
         unjudged: Roles whose connections are relayed unread, because they do not come through RDS Proxy.
     """
 
@@ -56,7 +56,7 @@ class PinDetector:
         self.longest_statement = 0
         """Bytes of the longest text judged."""
         self.cancel_requests = 0
-        """Of any role, for they do not say whose. RDS Proxy ignores them.
+        """Cancel requests of all roles, since they do not name one. RDS Proxy ignores them.
         https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/rds-proxy.html#rds-proxy.limitations-pg"""
         self._pins: list[Pin] = []
         self._lock = threading.Lock()
@@ -65,7 +65,7 @@ class PinDetector:
 
     @property
     def statements(self) -> int:
-        """How many statements were judged."""
+        """Number of statements judged."""
         return self.messages["Query"] + self.messages["Parse"]
 
     def listen(self, target: Path) -> None:
@@ -74,7 +74,7 @@ class PinDetector:
         self._thread.run(lambda: self._relay.listen(self.directory / target.name, target))
 
     def take(self) -> list[Pin]:
-        """The pins since the last call, in the order of their sending. From any thread."""
+        """Return the pins since the last call, in the order of sending. Safe from any thread."""
         with self._lock:
             taken, self._pins = self._pins, []
         return taken

@@ -1,7 +1,7 @@
-"""A plugin for pytest that fails a test which sent what would have pinned a connection of RDS Proxy.
+"""A pytest plugin that fails tests whose statements would have pinned a connection of RDS Proxy.
 
-A test that does so on purpose says by what: ``@pytest.mark.pins(PinRule.SETTING)``. It fails as well when it
-did not. Workers of pytest-xdist have a detector each; the process that started them adds up their counts.
+A test that pins on purpose declares the rule: ``@pytest.mark.pins(PinRule.SETTING)``. It also fails if it
+did not pin. Workers of pytest-xdist have a detector each; the process that started them adds up their counts.
 """
 
 import tempfile
@@ -31,7 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Remember that the test did all it wanted to."""
+    """Record that the test's body ended without an error."""
     report = yield
     item.stash[_PASSED] = call.when == "call" and report.passed
     return report
@@ -39,7 +39,7 @@ def pytest_runtest_makereport(
 
 @pytest.fixture(scope="session")
 def pin_detector(pytestconfig: pytest.Config) -> Iterator[PinDetector]:
-    """What stands between the tests and their database. The migrator goes to the instance, not the proxy."""
+    """Start the pin detector between the tests and their database. The migrator bypasses RDS Proxy."""
     with (
         tempfile.TemporaryDirectory(prefix="vf-pins-") as folder,
         PinDetector(Path(folder), unjudged=[SUPERUSER]) as detector,
@@ -50,7 +50,7 @@ def pin_detector(pytestconfig: pytest.Config) -> Iterator[PinDetector]:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
-    """Judge the test when its fixtures are gone, and with the last test all that is left of the session."""
+    """Judge the test after its fixtures are torn down, and with the last test the rest of the session."""
     try:
         return (yield)
     finally:
@@ -60,23 +60,23 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Tell the process that started this one what was counted here."""
-    told: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
-    if told is not None:
-        told[_REPORT] = dict(_counts(session.config))
+    """Report the counts of this process to the process that started it."""
+    output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output[_REPORT] = dict(_counts(session.config))
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any, error: object) -> None:
     """Add what a worker counted (https://pytest-xdist.readthedocs.io/en/stable/how-to.html)."""
-    told = getattr(node, "workeroutput", {})  # none of one that crashed
+    output = getattr(node, "workeroutput", {})  # a crashed worker has none
     config: pytest.Config = node.config
     counts = config.stash[_PINS]
-    counts.update(told.get(_REPORT, {}))
+    counts.update(output.get(_REPORT, {}))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Say how much was judged: without it, no pins would mean nothing."""
+    """Print how much was judged: no pins among no statements would mean nothing."""
     counts = _counts(config)
     if not counts["connections"]:
         return

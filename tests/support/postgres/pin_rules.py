@@ -1,9 +1,10 @@
-"""What makes RDS Proxy pin a client to one database connection: AWS's list for PostgreSQL, taken strictly.
+"""Rules by which RDS Proxy pins a client to a database connection: AWS's list for PostgreSQL, taken strictly.
 
 https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/rds-proxy-pinning.html
 
 The list counts ``SET`` and ``set_config`` without an exception for ``SET LOCAL``, so every one counts here.
-What stored functions do is not seen: "calling stored procedures and stored functions doesn't cause pinning".
+Statements in stored functions are not seen: "calling stored procedures and stored functions doesn't cause
+pinning".
 """
 
 import re
@@ -14,20 +15,20 @@ from functools import lru_cache
 from tests.support.postgres.sql_skeleton import skeletons
 
 MAX_STATEMENT_BYTES = 16 * 1024
-"""Longest statement text that does not pin, whatever it says; parameters do not count.
+"""Longest statement text that does not pin, regardless of its content; parameters do not count.
 https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/rds-proxy.html#rds-proxy.limitations"""
 
 ACCEPTED_PARAMETERS = frozenset({"user", "database", "application_name", "client_encoding"})
-"""Startup parameters that clients are known to connect with. AWS publishes no list; of the others it refuses
-``options``, ``statement_timeout`` and more, with "RDS Proxy currently doesn't support the option ...".
+"""Startup parameters that clients are known to use. AWS publishes no list; it rejects others, such as
+``options`` and ``statement_timeout``, with "RDS Proxy currently doesn't support the option ...".
 https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/rds-proxy.troubleshooting.html"""
 
 PROTOCOL = (3, 0)
-"""The only version that RDS Proxy speaks; from the same page."""
+"""The only protocol version that RDS Proxy supports; from the same page."""
 
 
 class PinRule(StrEnum):
-    """Why a connection would be pinned, or refused; the values are for people."""
+    """Reason why a connection would be pinned or rejected; the values are readable text."""
 
     LONG_STATEMENT = "statement text over 16 KB"
     SETTING = "SET or RESET"
@@ -47,7 +48,7 @@ class PinRule(StrEnum):
 _START = r"^(?:explain (?:\( [^)]* \) )?(?:(?:analy[sz]e|verbose) )*)?"
 """EXPLAIN EXECUTE is an EXECUTE, too."""
 _NOT_A_TABLE = r"(?!(?:from|where|group|having|order|limit|union)\b)"
-"""TEMP is no reserved word: in SELECT 1 INTO temp FROM t it is the name of an ordinary table."""
+"""TEMP is not a reserved word: in SELECT 1 INTO temp FROM t it is the name of an ordinary table."""
 
 
 def _call_of(*functions: str) -> str:
@@ -82,12 +83,12 @@ _PATTERNS = {
         (PinRule.OPAQUE, r"^do\b"),
     )
 }
-"""Of statements as ``sql_skeleton`` writes them."""
+"""Patterns of statements as ``sql_skeleton`` writes them."""
 
 
-@lru_cache(maxsize=4096)  # a program has few texts and sends them often
+@lru_cache(maxsize=4096)  # a program sends few texts, and sends them often
 def rules_of_text(text: bytes) -> frozenset[PinRule]:
-    """The rules that a statement's text breaks, or the text of several in one simple query."""
+    """Return the rules that the text of a statement breaks, or of several in one simple query."""
     found = {
         rule
         for skeleton in skeletons(text.decode(errors="replace"))
@@ -98,6 +99,6 @@ def rules_of_text(text: bytes) -> frozenset[PinRule]:
 
 
 def refused_at_startup(version: tuple[int, int], parameters: Mapping[str, str]) -> list[str]:
-    """What of a startup message RDS Proxy would refuse, as ``name=value``; empty if it would take it."""
+    """Return the parts of a startup message that RDS Proxy would reject, as ``name=value``."""
     refused = [f"{name}={value}" for name, value in parameters.items() if name not in ACCEPTED_PARAMETERS]
     return refused if version == PROTOCOL else ["protocol={}.{}".format(*version), *refused]

@@ -1,4 +1,4 @@
-"""What a PostgreSQL client sends, read from its bytes as they come.
+"""Incremental parser of the messages of a PostgreSQL client.
 
 https://www.postgresql.org/docs/current/protocol-message-formats.html
 """
@@ -10,7 +10,7 @@ SSL_REQUEST = 80877103
 GSS_ENCRYPTION_REQUEST = 80877104
 CANCEL_REQUEST = 80877102
 MAX_STARTUP_BYTES = 10_000
-"""PostgreSQL's own limit for a startup packet, its length included; what is longer is no packet."""
+"""PostgreSQL's own limit for a startup packet, its length included."""
 
 MessageKind: TypeAlias = Literal["Query", "Parse", "Bind", "FunctionCall", "Sync", "other"]
 
@@ -23,7 +23,7 @@ _KINDS: dict[int, MessageKind] = {
 }
 _HEADER_BYTES = 5
 _READ_BYTES: dict[MessageKind, int] = {
-    "Query": 64 * 1024,  # texts far above any limit may be cut off
+    "Query": 64 * 1024,  # texts far above any limit may be truncated
     "Parse": 64 * 1024,
     "Bind": 256,
     "FunctionCall": 0,
@@ -56,16 +56,16 @@ class Message:
 
     kind: MessageKind
     name: str = ""
-    """Of the prepared statement (Parse) or the portal (Bind) that it makes; empty: the unnamed one."""
+    """Name of the prepared statement (Parse) or portal (Bind) that it creates; empty for the unnamed one."""
     text: bytes = b""
     """The statement's (Query, Parse), without its terminating zero."""
 
 
 def read_startup(data: bytes) -> StartupPacket | None:
-    """The packet at the start of what has come so far; None if it is not all there.
+    """Return the packet at the start of the data received so far, or None if it is incomplete.
 
     Raises:
-        ValueError: This is no such packet, but TLS without asking, for instance.
+        ValueError: The data is not such a packet, e.g. TLS without negotiation.
     """
     if len(data) < 4:
         return None
@@ -83,14 +83,14 @@ def read_startup(data: bytes) -> StartupPacket | None:
 
 
 class MessageReader:
-    """Cuts a stream into messages; keeps only the beginning of those it reads, and nothing of the others."""
+    """Splits a stream into messages; stores only the beginning of those it reads, and drops the others."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
         self._skip = 0
 
     def feed(self, data: bytes) -> list[Message]:
-        """The messages that are complete with this data, as far as they are read."""
+        """Return the messages that this data completes, of the kinds that are read."""
         self._buffer += data
         found: list[Message] = []
         while self._skipped() and len(self._buffer) >= _HEADER_BYTES:
@@ -104,7 +104,7 @@ class MessageReader:
         return found
 
     def _skipped(self) -> bool:
-        """Whether a message begins at the start of the buffer, after dropping what is left of the last."""
+        """Drop the rest of the last message; return whether the buffer starts with a new one."""
         gone = min(self._skip, len(self._buffer))
         del self._buffer[:gone]
         self._skip -= gone

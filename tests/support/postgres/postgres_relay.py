@@ -1,4 +1,4 @@
-"""A relay for PostgreSQL connections that shows what the clients send."""
+"""A relay for PostgreSQL connections that exposes the clients' messages."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,16 +17,16 @@ from tests.support.postgres.postgres_messages import (
 MessageObserver: TypeAlias = Callable[[Message], None]
 """Called for each message of a connection, before its last byte is passed on."""
 StartupObserver: TypeAlias = Callable[[StartupPacket], MessageObserver | None]
-"""Called for each connection; gives None if its messages need not be read."""
+"""Called for each connection; returns None if its messages need not be read."""
 
 _ENCRYPTION_REQUESTS = (SSL_REQUEST, GSS_ENCRYPTION_REQUEST)
 
 
 class PostgresRelay:
-    """Passes bytes on between clients and servers on Unix sockets, unchanged, no faster than they are read.
+    """Relays bytes between clients and servers on Unix sockets, unchanged, no faster than they are read.
 
-    Where one end closes or breaks, the other is closed after what was on its way. Encryption is declined, as
-    a server without TLS declines it: what is encrypted cannot be read. Belongs to one event loop.
+    If one end closes or fails, the other is closed after the data in transit. Encryption is declined, as by a
+    server without TLS, since encrypted data cannot be read. Belongs to one event loop.
 
     Args:
         opened: Sees the startup packet of each connection, a cancel request's too.
@@ -45,7 +45,7 @@ class PostgresRelay:
         self._listeners.append(listener)
 
     async def close(self) -> None:
-        """Stop listening and cut what is open."""
+        """Stop listening and close all connections."""
         # asyncio loses a connection that it has accepted when the listener is closed before the task that
         # hands it over has run (an AssertionError in Server._attach)
         while beginning := asyncio.all_tasks() - {asyncio.current_task()}:
@@ -56,7 +56,7 @@ class PostgresRelay:
 
 
 class _End(asyncio.Protocol):
-    """One end of a relayed connection: what comes in here goes out at the other."""
+    """One end of a relayed connection: data received here is sent at the other end."""
 
     other: "_End | None" = None
 
@@ -117,7 +117,7 @@ class _ClientEnd(_End):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self._clients.add(self)
-        self.transport.pause_reading()  # until there is a server
+        self.transport.pause_reading()  # until the server is connected
         self._connecting = asyncio.create_task(self._connect())
 
     async def _connect(self) -> None:
@@ -138,7 +138,7 @@ class _ClientEnd(_End):
     def eof_received(self) -> bool:
         if self.other is not None:
             self.other.transport.write_eof()
-        return True  # the server's last words may still come
+        return True  # the server's last messages may still arrive
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
@@ -151,7 +151,7 @@ class _ClientEnd(_End):
             await self.other.abort()
 
     def _start(self, data: bytes) -> bytes:
-        """What of these bytes goes to the server; nothing before the startup packet is complete."""
+        """Return the bytes to forward to the server; none before the startup packet is complete."""
         self._head += data
         try:
             packet = read_startup(self._head)

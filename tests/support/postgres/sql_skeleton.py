@@ -1,4 +1,4 @@
-"""SQL without what is not code: comments go, literals become ``?``, words are set in lower case.
+"""SQL reduced to code: comments are removed, literals become ``?``, words are lower-case.
 
 https://www.postgresql.org/docs/current/sql-syntax-lexical.html, with ``standard_conforming_strings`` on.
 """
@@ -27,10 +27,10 @@ _PLAIN_NAME = re.compile(r"\w+")
 
 
 def skeletons(sql: str) -> Iterator[str]:
-    """The skeleton of each statement: its words, names, ``?`` and symbols with one space between them.
+    """Return the skeleton of each statement: words, names, ``?`` and symbols, separated by one space.
 
-    ``SET a='x;y'; SELECT "f"(1) -- done`` gives ``set a = ?`` and ``select "f" ( ? )``. What is not closed
-    ends with the text.
+    ``SET a='x;y'; SELECT "f"(1) -- done`` gives ``set a = ?`` and ``select "f" ( ? )``. An unclosed
+    literal or comment ends with the text.
     """
     pieces: list[str] = []
     for piece in _pieces(sql):
@@ -52,14 +52,14 @@ def _pieces(sql: str) -> Iterator[str]:
                 position = _end_of_comment(sql, position)
             case "literal":
                 yield "?"
-            case "quoted":  # a name of more than one word could be taken for code
+            case "quoted":  # a name of more than one word could be mistaken for code
                 yield f'"{match["quoted"]}"' if _PLAIN_NAME.fullmatch(match["quoted"]) else '"?"'
             case "word" | "symbol":
                 yield match[0].lower()
 
 
 def _end_of_comment(sql: str, position: int) -> int:
-    """Comments nest in PostgreSQL."""
+    """Return the end of a comment; comments nest in PostgreSQL."""
     depth = 1
     while depth and (edge := _COMMENT_EDGE.search(sql, position)):
         depth += 1 if edge[0] == "/*" else -1

@@ -1,4 +1,4 @@
-"""A full dump of a database, to search it for what must be gone."""
+"""A full dump of a database, to be searched for erased data."""
 
 import os
 import subprocess
@@ -14,10 +14,10 @@ _PASSED_ON = ("dbname", "host", "hostaddr", "port", "user", "password", "sslmode
 
 
 def dump_database(conninfo: str) -> bytes:
-    """Everything that a database holds, as ``pg_dump`` writes it; bytea values stand in it as text, too.
+    """Return a dump by ``pg_dump``, with bytea values also decoded as text.
 
     Args:
-        conninfo: Of a superuser: row-level security would hide rows.
+        conninfo: Connection string of a superuser: row-level security would hide rows.
     """
     given = {name: value for name, value in conninfo_to_dict(conninfo).items() if name in _PASSED_ON}
     environment = os.environ | {f"PG{_VARIABLES[name]}": str(value) for name, value in given.items()}
@@ -38,7 +38,7 @@ _VARIABLES = {
 
 
 def _decoded(conninfo: str) -> bytes:
-    """All values of type bytea, which a dump writes in hex."""
+    """Return all bytea values, which a dump writes in hex."""
     columns = (
         "SELECT c.relname, a.attname FROM pg_attribute AS a JOIN pg_class AS c ON c.oid = a.attrelid"
         " WHERE c.relnamespace = 'vectorforge'::regnamespace AND c.relkind = 'r'"

@@ -1,4 +1,4 @@
-"""Whether the words that PostgreSQL keeps are those of the passages that are there."""
+"""Comparison of the stored lexical terms with the text of the stored chunks."""
 
 import hashlib
 from uuid import UUID
@@ -8,7 +8,7 @@ import psycopg
 from vectorforge.db.tenant_database import TenantDatabase
 
 _PASSAGES = """
-SELECT c.id, c.document_id, c.collection_id, w.lexeme, cardinality(w.positions) AS frequency
+SELECT c.id, c.collection_id, w.lexeme, cardinality(w.positions) AS frequency
 FROM vectorforge.chunks AS c
 JOIN vectorforge.documents AS d ON d.tenant_id = c.tenant_id AND d.id = c.document_id
 JOIN vectorforge.collections AS l ON l.tenant_id = c.tenant_id AND l.id = c.collection_id
@@ -31,7 +31,7 @@ JOIN vectorforge.chunk_terms AS t
     ON (p.batch IS NULL OR p.batch = t.batch) AND t.scope = p.scope AND t.number = p.posting >> 23
 WHERE t.tenant_id = %s
 """
-# Other tenants' collections are left out, for there may be many; scopes of no collection are not.
+# Excludes other tenants' collections, which may be many; includes scopes without a collection.
 _ORPHANS = """
 WITH others AS (
     SELECT term_scope AS scope FROM vectorforge.collections WHERE tenant_id <> %s
@@ -53,47 +53,46 @@ SELECT (
     ))
 )
 """
-_COUNTS = (
-    "SELECT id, term_count, chunk_count FROM vectorforge.documents",
-    "SELECT id, term_count, chunk_count FROM vectorforge.collections",
-)
+_UNSETTLED = "SELECT count(*) FROM vectorforge.pending_changes WHERE tenant_id = %s"
+_COUNTS = "SELECT id, term_count, chunk_count FROM vectorforge.collections"
 
 
 def term_hash(lexeme: str) -> int:
-    """The first four bytes of the MD5 sum, as a signed number."""
+    """Return the first four bytes of the MD5 sum as a signed number."""
     return int.from_bytes(hashlib.md5(lexeme.encode(), usedforsecurity=False).digest()[:4], signed=True)
 
 
 async def check_terms(conninfo: str, db: TenantDatabase) -> int:
-    """Compare the postings and counts of a tenant with its passages, read again.
+    """Compare the postings and counts of a tenant with those recomputed from its chunks.
 
     Args:
-        conninfo: Of a superuser.
+        conninfo: Connection string of a superuser.
         db: The tenant's.
 
     Returns:
-        How many postings the tenant has.
+        Number of the tenant's postings.
 
     Raises:
-        AssertionError: They differ, or somebody has postings without a passage.
+        AssertionError: They differ, or a tenant has postings without a chunk.
     """
     async with await psycopg.AsyncConnection.connect(conninfo) as connection:
         words = await (await connection.execute(_PASSAGES, (db.tenant_id,))).fetchall()
         found = await (await connection.execute(_POSTINGS, (db.tenant_id,))).fetchall()
         orphans = await (await connection.execute(_ORPHANS, (db.tenant_id,))).fetchone()
+        unsettled = await (await connection.execute(_UNSETTLED, (db.tenant_id,))).fetchone()
     assert orphans == (0,)
+    assert unsettled == (0,)
     lengths: dict[UUID, int] = {}
-    counted: dict[UUID, int] = {}  # of documents and collections
-    for chunk, document, collection, lexeme, frequency in words:
-        for owner, totals in ((chunk, lengths), (document, counted), (collection, counted)):
+    counted: dict[UUID, int] = {}  # of collections
+    for chunk, collection, lexeme, frequency in words:
+        for owner, totals in ((chunk, lengths), (collection, counted)):
             totals[owner] = totals.get(owner, 0) + (frequency if lexeme else 0)
     assert sorted(found) == sorted(
         (collection, chunk, term_hash(lexeme), frequency, lengths[chunk])
-        for chunk, _, collection, lexeme, frequency in words
+        for chunk, collection, lexeme, frequency in words
         if lexeme
     )
-    for statement in _COUNTS:
-        rows = await db.fetch_all(statement)
-        assert all(row["term_count"] == counted.get(row["id"], 0) for row in rows), statement
-        assert sum(row["chunk_count"] for row in rows) == len(lengths)
+    rows = await db.fetch_all(_COUNTS)
+    assert all(row["term_count"] == counted.get(row["id"], 0) for row in rows)
+    assert sum(row["chunk_count"] for row in rows) == len(lengths)
     return len(found)

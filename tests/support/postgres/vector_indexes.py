@@ -1,4 +1,4 @@
-"""Partitions with an HNSW index although they are small, for tests of searches through one."""
+"""HNSW indexes on small partitions, for tests of index searches."""
 
 import psycopg
 
@@ -22,21 +22,21 @@ CREATE EVENT TRIGGER index_new_space ON ddl_command_end
 
 
 def index_new_spaces(conninfo: str) -> None:
-    """Give every partition that is made in this database from now on its index.
+    """Create the index of every partition that is created in this database from now on.
 
     Args:
-        conninfo: Of a superuser; nothing else may create tables in the database meanwhile.
+        conninfo: Connection string of a superuser; nothing else may create tables in the database meanwhile.
     """
     with psycopg.connect(conninfo, autocommit=True) as connection:
         connection.execute(_INDEX_NEW_SPACES)
 
 
 def index_space(conninfo: str, space: str) -> None:
-    """Give one partition its index, if it has none.
+    """Create the index of one partition unless it exists.
 
     Args:
-        conninfo: Of a superuser.
-        space: Such as ``cosine_384``.
+        conninfo: Connection string of a superuser.
+        space: Vector space, e.g. ``cosine_384``.
     """
     with psycopg.connect(conninfo, autocommit=True) as connection:
         made = connection.execute("SELECT vectorforge.vector_index_statement(%s, false)", (space,)).fetchone()

@@ -21,7 +21,7 @@ class Trace:
     """Calls of the project's functions during one recording."""
 
     calls: dict[str, int]
-    """By file, relative to the repository's root."""
+    """Calls by file, relative to the repository's root."""
 
     @property
     def files(self) -> list[str]:
@@ -42,7 +42,7 @@ class Trace:
 def common(traces: Sequence[Trace]) -> Trace:
     """Return the files that all traces have in common, with their fewest calls.
 
-    What only some traces have is background work that happened to run at the same time.
+    Files in only some of the traces belong to background work that happened to run at the same time.
     """
     files = set.intersection(*(set(trace.calls) for trace in traces))
     return Trace({file: min(trace.calls[file] for trace in traces) for file in files})
@@ -69,7 +69,7 @@ class Tracer:
         """Record the calls that the traced process makes during the block, into the yielded list.
 
         Raises:
-            TimeoutError: The traced process does not react.
+            TimeoutError: The traced process does not respond.
         """
         switch, result = self._folder / "record", self._folder / "calls.json"
         result.unlink(missing_ok=True)

@@ -1,11 +1,11 @@
-"""Passages for tests that need no database."""
+"""Chunks for tests that need no database."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID, uuid4
 
 from vectorforge.tokens import estimate_tokens
-from vectorforge.types import Chunk, RetrievedChunk
+from vectorforge.types import Chunk, Location, RetrievedChunk
 
 
 def make_chunk(
@@ -18,8 +18,9 @@ def make_chunk(
     document_id: UUID | None = None,
     metadata: Mapping[str, Any] | None = None,
     title: str | None = None,
+    locations: Sequence[Location] = (),
 ) -> RetrievedChunk:
-    """A passage with this text, found with this score (cosine)."""
+    """Return a retrieved chunk with this text and score (cosine)."""
     chunk = Chunk(
         id=uuid4(),
         document_id=document_id or uuid4(),
@@ -29,5 +30,6 @@ def make_chunk(
         end_offset=start_offset + len(text),
         token_count=estimate_tokens(text),
         metadata=metadata or {},
+        locations=locations,
     )
     return RetrievedChunk(chunk, score, distance=1 - score, document_source=source, document_title=title)

@@ -1,4 +1,4 @@
-"""Collections in PostgreSQL, for tests of what stands on them."""
+"""Collections in PostgreSQL, for tests of the layers above them."""
 
 from uuid import UUID, uuid4
 
@@ -10,7 +10,7 @@ from vectorforge.types import DistanceMetric
 async def insert_collection(
     db: TenantDatabase, dimension: int, metric: DistanceMetric, *, by_profile: bool = False
 ) -> UUID:
-    """Make an empty collection of the tenant, with any name, and return its id."""
+    """Create an empty collection of the tenant with a random name, and return its id."""
     collection = await CollectionRepository(db).create(
         f"collection {uuid4()}",
         embedding_provider="local",

@@ -1,4 +1,4 @@
-"""Prompts as they would be without the fence around their passages."""
+"""Prompts without the fence around their chunks."""
 
 import json
 import re
@@ -17,7 +17,7 @@ def _pattern() -> re.Pattern[str]:
 
 
 def unfenced(prompt: str) -> str:
-    """The prompt with the fenced context alone; there must be one fence, closed by its own number."""
+    """Return the prompt with the bare context; it must have one fence, closed by its own number."""
     found = _pattern().search(prompt)
     assert found is not None, prompt
     assert prompt.count(found["nonce"]) == 3
@@ -25,5 +25,5 @@ def unfenced(prompt: str) -> str:
 
 
 def without_number(request: Any) -> Any:
-    """A request to a model, with zeros for the number of its fence: everything else is the same each time."""
+    """Replace the number of the fence in a request by zeros: the rest is the same each time."""
     return json.loads(without_fence_number(json.dumps(request)))

@@ -1,4 +1,4 @@
-"""Query logs for tests of their way."""
+"""Query log records for tests."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -10,7 +10,7 @@ from vectorforge.db.repositories.query_log_repo import QueryLog
 
 
 def make_log(**changes: Any) -> QueryLog:
-    """The record of an answered query, with every field filled."""
+    """Return the record of an answered query with every field set."""
     log = QueryLog(
         id=uuid4(),
         collection_id=uuid4(),
@@ -40,10 +40,10 @@ def make_log(**changes: Any) -> QueryLog:
 
 
 def started(log: QueryLog) -> QueryLog:
-    """The record of the same query's start."""
+    """Return the start record of the same query."""
     return replace(log, outcome="started", generated_response="", retrieved_chunk_ids=[], used_chunk_ids=[])
 
 
 def message(tenant: str, log: QueryLog) -> str:
-    """The record as it goes through the queue."""
+    """Return the record as its queue message."""
     return to_json(record_fields(tenant, log))

@@ -8,7 +8,7 @@ from vectorforge.types import Collection
 
 
 class OneCollection:
-    """Knows one collection."""
+    """A repository of one collection."""
 
     def __init__(self, collection: Collection) -> None:
         self.collection = collection
@@ -22,7 +22,7 @@ class LogList:
     """A query log in a list.
 
     Args:
-        error: Raised instead of keeping a record.
+        error: Raised instead of storing a record.
     """
 
     def __init__(self, error: Exception | None = None) -> None:
@@ -30,19 +30,19 @@ class LogList:
         self.started: list[QueryLog] = []
         self.error = error
         self.delay_s = 0.0
-        """Seconds that each record of an end takes."""
+        """Seconds that storing each final record takes."""
         self.start_error: Exception | None = None
         self.start_delay_s = 0.0
 
     async def start(self, query_log: QueryLog) -> None:
-        """Keep the record apart from those of the ends."""
+        """Store the record separately from the final records."""
         await asyncio.sleep(self.start_delay_s)
         if self.start_error is not None:
             raise self.start_error
         self.started.append(query_log)
 
     async def create(self, query_log: QueryLog) -> None:
-        """Keep the record."""
+        """Store the record."""
         await asyncio.sleep(self.delay_s)
         if self.error is not None:
             raise self.error

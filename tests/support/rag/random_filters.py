@@ -1,4 +1,4 @@
-"""Random metadata and random filters on it, for comparing what evaluates filters."""
+"""Random metadata and filters, for comparing implementations of filters."""
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,10 +11,10 @@ POOL: Final[Sequence[Any]] = [
     *("2024", "1", "true", "null", "a", "b", "ab", "A", "B", "\u00e4", "", " ", "0"),
     *('"', "\\", "{}", "\U0001f98a", "' OR true --", "%(tenant)s", "$1"),
 ]
-"""Few values, so that filters meet metadata often; each a trap for typing, collation, escaping or numbers."""
+"""Few values, so that filters often match; each tests typing, collation, escaping or numbers."""
 NAMES: Final[Sequence[str]] = ["a", "b", "0", "\u00e4 b", "k\\", "' OR true --", "%s"]
 UNREACHABLE_NAMES: Final[Sequence[str]] = ["a.b", "$eq", ""]
-"""Names that metadata may have and no filter can address."""
+"""Valid metadata names that no filter can address."""
 _MAX_DEPTH: Final = 3
 _ORDER: Final = ["$gt", "$gte", "$lt", "$lte"]
 
@@ -38,11 +38,11 @@ def _value(generator: random.Random, depth: int) -> Any:
 class RandomFilters:
     """Makes filters for given metadata.
 
-    Most keys and operands are drawn from what is stored, so that conditions hold for some of it; the rest
-    from ``POOL``, or of other lengths and types.
+    Most keys and operands come from the stored metadata, so that conditions match some of it; the others
+    from ``POOL``, or with other lengths and types.
 
     Args:
-        generator: The source of chance; equal seeds make equal filters.
+        generator: Random source; equal seeds make equal filters.
         stored: The metadata to be filtered.
     """
 
@@ -51,7 +51,7 @@ class RandomFilters:
         self._found = [pair for entry in stored for pair in _paths(entry)]
 
     def make(self, depth: int = 1) -> dict[str, Any]:
-        """A valid filter of one to about twenty conditions, at most four deep."""
+        """Return a valid filter of one to about twenty conditions, at most four deep."""
         chance = self._generator
         conditions: dict[str, Any] = {}
         for _ in range(chance.choice([1, 1, 1, 1, 2])):
@@ -67,7 +67,7 @@ class RandomFilters:
         return conditions
 
     def _place(self) -> tuple[str, Any]:
-        """A key, and a value stored there by some of the metadata."""
+        """Return a key and a value stored there in some of the metadata."""
         if self._generator.random() < 0.9 and self._found:
             return self._generator.choice(self._found)
         names = [self._generator.choice([*NAMES, "missing"]) for _ in range(self._generator.randint(1, 3))]
@@ -105,7 +105,7 @@ class RandomFilters:
         return self._operand(stored)
 
     def _operand(self, stored: Any) -> Any:
-        """A scalar or a list of scalars, where possible the stored value itself or an element of it."""
+        """Return a scalar or a list of scalars, if possible the stored value or an element of it."""
         chance = self._generator
         if isinstance(stored, list) and not any(isinstance(part, list | dict) for part in stored):
             whole = list(stored)
@@ -121,7 +121,7 @@ class RandomFilters:
         return stored
 
     def _part(self, stored: Any) -> Any:
-        """A substring of a string, an element of a list."""
+        """Return a substring of a string, or an element of a list."""
         if isinstance(stored, str) and self._generator.random() < 0.8:
             start = self._generator.randint(0, len(stored))
             return stored[start : self._generator.randint(start, len(stored))]
@@ -129,7 +129,7 @@ class RandomFilters:
 
 
 def _paths(metadata: Metadata, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every key that a filter can address, with the value stored there."""
+    """Yield every key that a filter can address, with the value stored there."""
     for name, value in metadata.items():
         if name and "." not in name and not f"{prefix}{name}".startswith("$"):
             yield f"{prefix}{name}", value

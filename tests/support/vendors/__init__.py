@@ -1,1 +1,1 @@
-"""LLM and embedding vendors on sockets, speaking their real protocols; and providers that follow a script."""
+"""Fake LLM and embedding vendors with their real protocols on sockets, and scripted providers."""

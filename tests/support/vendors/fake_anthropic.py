@@ -25,7 +25,7 @@ _ERROR_TYPES = {
     529: "overloaded_error",
 }
 _EXTRA = frozenset({"temperature", "top_p", "top_k"})
-"""No longer in the SDK's types; the API takes them for older models. ``refused`` says which it does not."""
+"""No longer in the SDK's types; the API accepts them for older models except those in ``refused``."""
 
 
 class FakeAnthropic(FakeVendor):
@@ -36,13 +36,13 @@ class FakeAnthropic(FakeVendor):
     ping = sse({"type": "ping"}, "ping")
 
     def check(self, request: web.Request, body: Any) -> None:
-        """Refuse a request without version header, and what the SDK's own types do not know."""
+        """Reject a request without version header, or with fields that the SDK's types lack."""
         if "anthropic-version" not in request.headers:
             raise ValueError("anthropic-version: header is required")
         self.check_message(body)
 
     def check_message(self, body: Any) -> None:
-        """Refuse a body that the SDK's own types do not know."""
+        """Reject a body with fields that the SDK's types lack."""
         parameters, messages, tools, names = _types()
         if unknown := set(body) - names - _EXTRA:
             raise ValueError(f"{sorted(unknown)}: Extra inputs are not permitted")
@@ -99,7 +99,7 @@ class FakeAnthropic(FakeVendor):
         return {"type": "error", "error": error, "request_id": "req_1"}
 
     def overflow(self, prompt: int, completion: int, limit: int) -> Refusal:
-        """The prompt alone, or it and the answer, are too long."""
+        """Return the error for a prompt that is too long, alone or with the answer."""
         if prompt > limit:
             return Refusal(f"prompt is too long: {prompt} tokens > {limit} maximum")
         return Refusal(
@@ -148,7 +148,7 @@ def _streamed_tool_use(index: int, block: Mapping[str, Any]) -> Iterator[bytes]:
 
 
 def _check_tool_results(messages: list[Any]) -> None:
-    """The message after one that calls tools begins with all their results."""
+    """Check that the message after tool calls begins with all their results."""
     waiting: set[str] = set()
     for message in messages:
         blocks = message["content"] if isinstance(message["content"], list) else []

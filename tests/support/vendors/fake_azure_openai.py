@@ -19,11 +19,11 @@ class FakeAzureOpenAI(FakeOpenAI):
     models_paths = ("/openai/models",)
 
     def __init__(self, *, token: str = "", api_version: str = "2024-10-21", **options: Any) -> None:
-        """Start nothing yet.
+        """Configure the server.
 
         Args:
-            token: Taken as ``Authorization``, beside the key as ``api-key``; empty: none is.
-            api_version: The only one that there is.
+            token: Accepted in ``Authorization``, in addition to the key in ``api-key``; empty accepts none.
+            api_version: The only supported version.
             **options: See ``FakeVendor``.
         """
         super().__init__(**options)
@@ -31,12 +31,12 @@ class FakeAzureOpenAI(FakeOpenAI):
         self.api_version = api_version
 
     def accepts(self, request: web.Request, data: bytes) -> bool:
-        """Whether the request has the key, or the token, and not both."""
+        """Return whether the request has either the key or the token."""
         sent = (request.headers.get("api-key"), request.headers.get("Authorization"))
         return sent == (None, f"Bearer {self.token}") if self.token else sent == (self.api_key, None)
 
     def check(self, request: web.Request, body: Any) -> None:
-        """Refuse another version, and a deployment that the body does not name."""
+        """Reject other versions, and a deployment that differs from the body's."""
         if request.query.get("api-version") != self.api_version:
             raise ValueError("API version not supported")
         if request.match_info["deployment"] != body["model"]:
@@ -46,5 +46,5 @@ class FakeAzureOpenAI(FakeOpenAI):
     def error_body(
         self, status: int, message: str, param: str | None = None, code: str | None = None
     ) -> Mapping[str, Any]:
-        """As OpenAI's; a wrong key has the status as its code."""
+        """Return OpenAI's error; a wrong key has the status as its code."""
         return super().error_body(status, message, param, code or (str(status) if status == 401 else None))

@@ -32,7 +32,7 @@ _ERROR_TYPES = {
 class FakeBedrock(FakeVendor):
     """``Converse``, ``ConverseStream``, ``ListFoundationModels`` and ``ListInferenceProfiles`` of one region.
 
-    ``api_key`` is the secret access key that requests must be signed with.
+    Requests must be signed with ``api_key`` as the secret access key.
     """
 
     base_path = ""
@@ -42,19 +42,19 @@ class FakeBedrock(FakeVendor):
     ping = aws_event("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"text": ""}})
 
     def accepts(self, request: web.Request, data: bytes) -> bool:
-        """Whether the request was signed with the secret access key."""
+        """Return whether the request was signed with the secret access key."""
         return is_signed(request, data, secret=self.api_key, service="bedrock")
 
     def wants_stream(self, path: str, body: Any) -> bool:
-        """There is an operation for it."""
+        """Return whether the operation streams."""
         return path.endswith("/converse-stream")
 
     def sampling(self, body: Any) -> Mapping[str, Any]:
-        """In an object of their own, but for the form of the answer."""
+        """Return the object of the sampling parameters; the response format is elsewhere."""
         return {**body.get("inferenceConfig", {}), **{k: v for k, v in body.items() if k == "outputConfig"}}
 
     def check(self, request: web.Request, body: Any) -> None:
-        """Refuse what the service model does not know or allow, and conversations that do not alternate."""
+        """Reject fields and values outside the service model, and conversations that do not alternate."""
         name = "ConverseStream" if self.wants_stream(request.path, body) else "Converse"
         check_input("bedrock-runtime", name, {**body, "modelId": request.match_info["model"]})
         roles = [message["role"] for message in body["messages"]]
@@ -74,7 +74,7 @@ class FakeBedrock(FakeVendor):
         }
 
     def before_texts(self, reply: Reply, body: Any) -> Iterator[bytes]:
-        """Start of the message; blocks of text need not be announced, and some models do not."""
+        """Return the start of the message; models need not announce blocks of text, and some do not."""
         yield aws_event("messageStart", {"role": "assistant"})
 
     def text_event(self, text: str, reply: Reply, body: Any) -> bytes:
@@ -91,7 +91,7 @@ class FakeBedrock(FakeVendor):
             yield aws_event("metadata", {"usage": _usage(reply.usage), "metrics": {"latencyMs": 5}})
 
     def error_event(self) -> bytes:
-        """The model failed in the middle."""
+        """Return the error of a model that fails midway."""
         return aws_exception("modelStreamErrorException", "The model failed; the prompt was: secret")
 
     def error_body(
@@ -105,11 +105,11 @@ class FakeBedrock(FakeVendor):
         return {"x-amzn-ErrorType": _ERROR_TYPES.get(status, "InternalServerException")}
 
     def overflow(self, prompt: int, completion: int, limit: int) -> Refusal:
-        """Without any number, as of most models."""
+        """Return an error without numbers, as most models do."""
         return Refusal("Input is too long for requested model.")
 
     def longest_answer(self, body: Any) -> int:
-        """In an object of its own."""
+        """Read the limit from its own object."""
         return int(body.get("inferenceConfig", {}).get("maxTokens") or 0)
 
     def models_body(self, path: str) -> Mapping[str, Any]:
@@ -147,7 +147,7 @@ def _streamed_tool_use(index: int, use: Mapping[str, Any]) -> Iterator[bytes]:
 
 
 def _check_tool_results(messages: list[Any]) -> None:
-    """The turn after one that calls tools has all their results."""
+    """Check that the turn after tool calls has all their results."""
     waiting: set[str] = set()
     for message in messages:
         found = {b["toolResult"]["toolUseId"] for b in message["content"] if "toolResult" in b}

@@ -1,4 +1,4 @@
-"""Embedding models on Amazon Bedrock: ``InvokeModel``, with bodies held to what AWS publishes of each."""
+"""Embedding models on Amazon Bedrock: ``InvokeModel``, with bodies checked against AWS's documentation."""
 
 import asyncio
 from collections import deque
@@ -12,7 +12,7 @@ from tests.support.vendors.hashing_embedder import hashed_vector
 
 
 class _Titan(BaseModel):
-    """https://docs.aws.amazon.com/bedrock/latest/userguide/model-parameters-titan-embed-text.html."""
+    """Titan: https://docs.aws.amazon.com/bedrock/latest/userguide/model-parameters-titan-embed-text.html."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -31,7 +31,7 @@ class _Titan(BaseModel):
 
 
 class _CohereV3(BaseModel):
-    """https://docs.aws.amazon.com/bedrock/latest/userguide/model-parameters-embed-v3.html."""
+    """Cohere v3: https://docs.aws.amazon.com/bedrock/latest/userguide/model-parameters-embed-v3.html."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -45,7 +45,7 @@ class _CohereV3(BaseModel):
         return 1024
 
     def answer(self) -> dict[str, Any]:
-        """A question's words are mixed with one of its own, so that its vector differs from a passage's."""
+        """Return vectors; a query has an extra word, so that its vector differs from a document's."""
         prefix = "question " if self.input_type == "search_query" else ""
         vectors = [hashed_vector(prefix + text, self.dimension) for text in self.texts]
         return {
@@ -57,7 +57,7 @@ class _CohereV3(BaseModel):
 
 
 class _CohereV4(_CohereV3):
-    """https://docs.aws.amazon.com/bedrock/latest/userguide/model-parameters-embed-v4.html."""
+    """Cohere v4: https://docs.aws.amazon.com/bedrock/latest/userguide/model-parameters-embed-v4.html."""
 
     truncate: Literal["NONE", "LEFT", "RIGHT"] = "NONE"  # type: ignore[assignment]  # other words than V3
     output_dimension: Literal[256, 512, 1024, 1536] = 1536
@@ -81,16 +81,16 @@ class FakeBedrockEmbeddings:
     def __init__(self, *, secret: str = "the-roles-secret") -> None:  # noqa: S107 - of this server
         self.secret = secret
         self.base_url = ""
-        """Set when the server is running."""
+        """Set once the server runs."""
         self.requests: list[tuple[str, Any]] = []
-        """(model, body) of each request that was let in, in the order of arrival."""
+        """(model, body) of each authenticated request, in the order of arrival."""
         self.failures: deque[tuple[int, str, dict[str, str]]] = deque()
         """(status, error type, headers) for the next requests, one each; then they are answered."""
         self.cuts_off = 0
-        """How many of the next answers end in their middle."""
+        """Number of next responses that end midway."""
         self.delay_s = 0.0
         self.most_at_once = 0
-        """Requests that were being answered at the same time, at most."""
+        """Highest number of concurrent requests."""
         self._now = 0
         self._runner: web.AppRunner | None = None
 
@@ -143,7 +143,7 @@ async def _cut_off(request: web.Request, answer: web.Response) -> web.StreamResp
     response.content_length = len(data)
     await response.prepare(request)
     await response.write(data[: len(data) // 2])
-    await asyncio.sleep(0.02)  # what was written gets out first
+    await asyncio.sleep(0.02)  # written data is sent first
     if request.transport is not None:
         request.transport.abort()
     return response

@@ -25,7 +25,7 @@ class FakeCompletions(FakeOpenAI):
     generation_paths = ("/v1/completions",)
 
     def check(self, request: web.Request, body: Any) -> None:
-        """Refuse what the SDK's own types do not know, and nulls."""
+        """Reject nulls, and fields that the SDK's types lack."""
         parameters, names = _types()
         if unknown := set(body) - names:
             raise ValueError(f"Unrecognized request arguments: {sorted(unknown)}")
@@ -40,7 +40,7 @@ class FakeCompletions(FakeOpenAI):
         return {**_head(body), "choices": [] if reply.without_choices else [choice], **usage}
 
     def before_texts(self, reply: Reply, body: Any) -> Iterator[bytes]:
-        """Nothing; a chunk without choices when the reply is to have none."""
+        """Return nothing, or a chunk without choices if the reply has none."""
         if reply.without_choices:
             yield sse({**_head(body), "choices": []})
 
@@ -49,7 +49,7 @@ class FakeCompletions(FakeOpenAI):
         return sse({**_head(body), "choices": [_choice(text, None)]})
 
     def after_texts(self, reply: Reply, body: Any) -> Iterator[bytes]:
-        """The finish reason, the usage if it was asked for, and ``[DONE]``."""
+        """Return the finish reason, the usage if requested, and ``[DONE]``."""
         yield sse({**_head(body), "choices": [_choice("", _FINISH[reply.finish])]})
         if reply.usage and body.get("stream_options", {}).get("include_usage"):
             yield sse({**_head(body), "choices": [], "usage": _usage(reply.usage)})

@@ -1,4 +1,4 @@
-"""A server that speaks OpenAI's embeddings protocol and needs no model."""
+"""A server with OpenAI's embeddings protocol that needs no model."""
 
 import asyncio
 import base64
@@ -17,17 +17,17 @@ from tests.support.vendors.hashing_embedder import hashed_vector
 
 @dataclass(slots=True)
 class Reply:
-    """What the server does with one request instead of answering it."""
+    """Scripted reaction to one request."""
 
     status: int = 200
     body: str | Mapping[str, Any] | None = None
-    """Sent as it is; None: an error of the status, in OpenAI's shape."""
+    """Body to send, or None for an error of the status in OpenAI's format."""
     headers: Mapping[str, str] = field(default_factory=dict)
     delay_s: float = 0.0
     gate: Callable[[], Awaitable[None]] | None = None
     """Awaited before the answer."""
     hangs_up: bool = False
-    """Close the connection without a word."""
+    """Close the connection without a response."""
     change: Callable[[list[dict[str, Any]]], list[Any]] | None = None
     """Answer, but with the items of ``data`` changed."""
 
@@ -38,11 +38,11 @@ class FakeEmbeddingsServer:
     https://platform.openai.com/docs/api-reference/embeddings/create
 
     Args:
-        dimension: Length of the vectors, unless the request says ``dimensions``.
-        api_key: What the Authorization header must hold; None accepts any.
-        knows_base64: False answers with floats whatever was asked for, as some servers do.
-        fields: Types of the vendor's own request fields; those of OpenAI are its SDK's. Others are refused.
-        path: Where texts are posted to.
+        dimension: Length of the vectors, unless the request has ``dimensions``.
+        api_key: Key required in the Authorization header; None accepts any.
+        knows_base64: False always returns floats, as some servers do.
+        fields: Types of the vendor's own request fields; OpenAI's are its SDK's. Others are rejected.
+        path: Path of the endpoint.
         key_header: Header of the key; only that of Authorization begins with "Bearer".
     """
 
@@ -64,11 +64,11 @@ class FakeEmbeddingsServer:
         self._fields = {name: TypeAdapter(kind) for name, kind in (fields or {}).items()}
         self._runner: web.AppRunner | None = None
         self.base_url = ""
-        """With the version; set when the server is running."""
+        """Base URL with the version; set once the server runs."""
         self.requests: list[dict[str, Any]] = []
         """Bodies of all requests, in the order of arrival."""
         self.replies: list[Reply] = []
-        """Used up from the front, one a request; then requests are answered."""
+        """Scripted reactions, one for each request; then requests succeed."""
         self.refused_text: str | None = None
         """A request holding a text that contains this gets status 400."""
 
@@ -88,7 +88,7 @@ class FakeEmbeddingsServer:
             await self._runner.cleanup()
 
     def drop_connections(self) -> None:
-        """Cut every connection, as a load balancer does with idle ones."""
+        """Close every connection, as a load balancer does with idle ones."""
         assert self._runner is not None
         assert self._runner.server is not None
         for connection in self._runner.server.connections:

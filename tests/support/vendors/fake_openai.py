@@ -22,7 +22,7 @@ _FINISH: Mapping[FinishWord, str] = {
 class FakeOpenAI(FakeVendor):
     """``POST /v1/chat/completions`` and ``GET /v1/models``.
 
-    A reply that is refused has its texts in ``refusal`` instead of ``content``, as OpenAI has it.
+    A refusal has its texts in ``refusal`` instead of ``content``, as OpenAI's.
     """
 
     base_path = "/v1"
@@ -30,7 +30,7 @@ class FakeOpenAI(FakeVendor):
     ping = b": ping\n\n"
 
     def check(self, request: web.Request, body: Any) -> None:
-        """Refuse what the SDK's own types do not know, and nulls."""
+        """Reject nulls, and fields that the SDK's types lack."""
         parameters, messages, tools, names = _types()
         if unknown := set(body) - names:
             raise ValueError(f"Unrecognized request arguments: {sorted(unknown)}")
@@ -61,7 +61,7 @@ class FakeOpenAI(FakeVendor):
         }
 
     def before_texts(self, reply: Reply, body: Any) -> Iterator[bytes]:
-        """The role; with Azure's first chunk without choices when the reply is to have none."""
+        """Return the role, after Azure's first chunk without choices if the reply has none."""
         if reply.without_choices:
             yield self._chunk(body, [])
         yield self._chunk(body, [_delta({"role": "assistant", "content": ""})])
@@ -71,7 +71,7 @@ class FakeOpenAI(FakeVendor):
         return self._chunk(body, [_delta({"refusal" if reply.finish == "refusal" else "content": text})])
 
     def after_texts(self, reply: Reply, body: Any) -> Iterator[bytes]:
-        """Calls of tools, the finish reason, the usage if it was asked for, and ``[DONE]``."""
+        """Return tool calls, the finish reason, the usage if requested, and ``[DONE]``."""
         for number, call in enumerate(_tool_calls(reply)):
             arguments = call["function"]["arguments"]
             begun = {**call, "index": number, "function": {**call["function"], "arguments": ""}}
@@ -97,7 +97,7 @@ class FakeOpenAI(FakeVendor):
         return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
     def overflow(self, prompt: int, completion: int, limit: int) -> Refusal:
-        """The messages alone, or they and the answer, are too long."""
+        """Return the error for messages that are too long, alone or with the answer."""
         had = f"your messages resulted in {prompt} tokens. Please reduce the length of the messages."
         if prompt <= limit:
             had = (
@@ -130,7 +130,7 @@ def _tool_calls(reply: Reply) -> list[dict[str, Any]]:
 
 
 def _check_tool_results(messages: list[Any]) -> None:
-    """Every call of a tool wants its result before the conversation goes on."""
+    """Check that every tool call has its result before the conversation continues."""
     waiting: set[str] = set()
     for message in messages:
         if message["role"] == "tool":

@@ -17,8 +17,8 @@ class FakeReranker:
     https://huggingface.github.io/text-embeddings-inference/#/Text%20Embeddings%20Inference/rerank
 
     Args:
-        api_key: What the Authorization header must hold.
-        largest_batch: Texts that TEI takes at once.
+        api_key: Key required in the Authorization header.
+        largest_batch: Maximum number of texts per request of TEI.
     """
 
     def __init__(self, *, api_key: str = "rerank-key-0123456789", largest_batch: int = 32) -> None:
@@ -27,9 +27,9 @@ class FakeReranker:
         self._runner: web.AppRunner | None = None
         self.origin = ""
         self.bodies: list[dict[str, Any]] = []
-        """Of all requests, in the order of arrival."""
+        """Bodies of all requests, in the order of arrival."""
         self.replies: deque[web.Response | None] = deque()
-        """What the next requests get, one each; None closes the connection without a word."""
+        """Responses to the next requests; None closes the connection without a response."""
         self.delay_s = 0.0
 
     async def __aenter__(self) -> Self:
@@ -81,7 +81,7 @@ class FakeReranker:
 
 
 def _scores(query: str, texts: list[str]) -> list[tuple[int, float]]:
-    """Share of the question's words that each text holds, best first, as both servers answer."""
+    """Return the share of the query's words in each text, best first, as both servers do."""
     wanted = set(_WORD.findall(query.lower()))
     scores = [
         (n, len(wanted & set(_WORD.findall(text.lower()))) / len(wanted)) for n, text in enumerate(texts)

@@ -1,4 +1,4 @@
-"""A vendor's HTTP API on a real socket, with scripted behaviour. Needs aiohttp (a development dependency)."""
+"""A vendor's HTTP API on a real socket, with scripted behavior. Needs aiohttp (a development dependency)."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ from tests.support.vendors.vendor_behaviour import ToolCall as ToolCall
 
 @dataclass(slots=True)
 class RecordedRequest:
-    """What a client sent."""
+    """A request of a client."""
 
     path: str
     headers: Mapping[str, str]
@@ -29,13 +29,13 @@ class RecordedRequest:
     connection: int
     """Number of its connection, from 0."""
     client_closed: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the client closed the connection before the answer was complete."""
+    """Set if the client closed the connection before the response was complete."""
 
 
 class FakeVendor(ABC):
-    """Serves scripted behaviours in order, then plain replies; refuses requests the real API would refuse.
+    """Serves scripted behaviors in order, then plain replies; rejects requests as the real API would.
 
-    Use as ``async with FakeOpenAI() as server``; ``server.base_url`` is what the SDK wants.
+    Use as ``async with FakeOpenAI() as server``; pass ``server.base_url`` to the SDK.
     """
 
     def __init__(
@@ -45,27 +45,27 @@ class FakeVendor(ABC):
         refused: Mapping[str, str] | None = None,
         port: int = 0,
     ) -> None:
-        """Starts nothing yet.
+        """Configure the server.
 
         Args:
-            api_key: The only key that is accepted; a wrong one is quoted back, as vendors do.
-            refused: Parameters that the model does not take: name -> the vendor's text.
-            port: Where to listen; 0: at any free one.
+            api_key: The only accepted key; a wrong one is quoted in the error, as vendors do.
+            refused: Unsupported parameters of the model: name -> the vendor's text.
+            port: Port to listen on; 0 for any free one.
         """
         self.api_key = api_key
         self.refused = dict(refused or {})
         self._port = port
         self.requests: list[RecordedRequest] = []
-        """Every generation request, the refused ones too, in order."""
+        """Every generation request, rejected ones included, in order."""
         self.unscripted: Behaviour | Callable[[Any], Behaviour] = Reply()
-        """What a request gets when the script is at its end; a function decides by the request's body."""
+        """Reply after the end of the script; a function computes it from the request's body."""
         self._script: deque[Behaviour] = deque()
         self._connections: dict[object, int] = {}
         self._runner: web.AppRunner | None = None
         self._origin = ""
 
     def script(self, *behaviours: Behaviour) -> None:
-        """What the next requests get, one each; plain replies after that."""
+        """Script the replies to the next requests; plain replies follow."""
         self._script.extend(behaviours)
 
     @property
@@ -96,7 +96,7 @@ class FakeVendor(ABC):
             await self._runner.cleanup()
 
     def drop_connections(self) -> None:
-        """Cut every connection, as a load balancer does with idle ones."""
+        """Close every connection, as a load balancer does with idle ones."""
         assert self._runner is not None
         assert self._runner.server is not None
         for connection in self._runner.server.connections:
@@ -109,11 +109,11 @@ class FakeVendor(ABC):
     models_paths: tuple[str, ...] = ("/v1/models",)
     stream_type = "text/event-stream"
     ping: bytes
-    """What keeps a stalled stream busy."""
+    """Event that a stalled stream repeats."""
 
     @abstractmethod
     def check(self, request: web.Request, body: Any) -> None:
-        """Raise ``ValueError`` when the real API would refuse the request."""
+        """Raise ``ValueError`` if the real API would reject the request."""
 
     @abstractmethod
     def answer(self, reply: Reply, body: Any) -> Mapping[str, Any]:
@@ -143,14 +143,14 @@ class FakeVendor(ABC):
 
     @abstractmethod
     def overflow(self, prompt: int, completion: int, limit: int) -> Refusal:
-        """What the vendor says of a request that is longer than the model's context, in tokens."""
+        """Return the vendor's error for a request longer than the model's context, in tokens."""
 
     def longest_answer(self, body: Any) -> int:
-        """Tokens that the answer to a request may have."""
+        """Return the maximum tokens of the answer to a request."""
         return int(body.get("max_tokens") or body.get("max_completion_tokens") or 0)
 
     def count_tokens(self, body: Any) -> int:
-        """Tokens of a prompt: three characters each, of all that the model is to read."""
+        """Count the tokens of a prompt: three characters each, of all that the model reads."""
         read = [body.get(name) for name in ("messages", "system", "prompt")]
         return len(json.dumps(read, ensure_ascii=False)) // 3
 
@@ -159,12 +159,12 @@ class FakeVendor(ABC):
         """Body of the list of models at one of ``models_paths``."""
 
     def sampling(self, body: Any) -> Mapping[str, Any]:
-        """Where a request has its sampling parameters."""
+        """Return the object with a request's sampling parameters."""
         found: Mapping[str, Any] = body
         return found
 
     def wants_stream(self, path: str, body: Any) -> bool:
-        """Whether a request asks for a stream."""
+        """Return whether a request is for a stream."""
         return bool(body.get("stream"))
 
     def error_headers(self, status: int) -> Mapping[str, str]:
@@ -172,7 +172,7 @@ class FakeVendor(ABC):
         return {}
 
     def accepts(self, request: web.Request, data: bytes) -> bool:
-        """Whether a request with this body has the right key."""
+        """Return whether a request with this body has the right key."""
         return request.headers.get("Authorization") == f"Bearer {self.api_key}"
 
     async def _models(self, request: web.Request) -> web.StreamResponse:
@@ -213,8 +213,8 @@ class FakeVendor(ABC):
         prompt, completion = self.count_tokens(body), self.longest_answer(body)
         if prompt + completion <= context.tokens:
             return None
-        said = self.overflow(prompt, completion, context.tokens)
-        return self._error(400, said.message, said.param, said.code)
+        error = self.overflow(prompt, completion, context.tokens)
+        return self._error(400, error.message, error.param, error.code)
 
     def _error(
         self, status: int, message: str, param: str | None = None, code: str | None = None, **headers: str
@@ -278,7 +278,7 @@ class FakeVendor(ABC):
         return response
 
     async def _abort(self, request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
-        await asyncio.sleep(0.02)  # what was written gets out first
+        await asyncio.sleep(0.02)  # written data is sent first
         if request.transport is not None:
             request.transport.abort()
         return response

@@ -31,7 +31,7 @@ class FakeVertex(FakeAnthropic):
         return web.json_response({"input_tokens": 8})
 
     def check(self, request: web.Request, body: Any) -> None:
-        """Refuse a body with a model or without a version, and a stream at the wrong address."""
+        """Reject a body with a model or without a version, and a stream at the wrong address."""
         if not body.get("anthropic_version"):
             raise ValueError("anthropic_version: Field required")
         if "model" in body:

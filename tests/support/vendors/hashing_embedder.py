@@ -1,4 +1,4 @@
-"""An embedder without a model: words are hashed into a vector. For tests only; it knows no meaning."""
+"""An embedder without a model: words are hashed into a vector. For tests only."""
 
 import asyncio
 import math
@@ -16,9 +16,9 @@ _WORD = re.compile(r"\w+")
 
 
 def hashed_vector(text: str, dimension: int = DIMENSION) -> list[float]:
-    """Counts of the text's words, each at a place and with a sign given by its CRC-32; L2 norm 1.
+    """Return word counts, at positions and with signs given by each word's CRC-32; L2 norm 1.
 
-    Texts that share words are similar. The same on every machine. Not zero for any text.
+    Texts that share words are similar. The result is the same on every machine and never zero.
     """
     counts = [0.0] * dimension
     for word in _WORD.findall(text.lower()) or [text]:
@@ -31,7 +31,7 @@ def hashed_vector(text: str, dimension: int = DIMENSION) -> list[float]:
 
 
 class HashingEmbedder(EmbeddingProvider):
-    """Embeds by ``hashed_vector``: instant, deterministic, lexical; retries nothing unless told to.
+    """Embeds by ``hashed_vector``: instant, deterministic, lexical; no retries by default.
 
     Args:
         name: Name of the provider.
@@ -52,10 +52,10 @@ class HashingEmbedder(EmbeddingProvider):
         self.texts: list[str] = []
         """Every text embedded so far, in order."""
         self.requests: list[int] = []
-        """How many texts each call had."""
+        """Number of texts in each call."""
 
     def provider_name(self) -> str:
-        """The name given."""
+        """The configured name."""
         return self._name
 
     @property
@@ -64,7 +64,7 @@ class HashingEmbedder(EmbeddingProvider):
         return "hashing-v1"
 
     def dimension(self, model: str | None = None) -> int | None:
-        """As given."""
+        """The configured dimension."""
         return self._dimension
 
     async def _call_api(self, texts: Sequence[str], model: str) -> Sequence[Vector]:

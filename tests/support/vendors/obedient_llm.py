@@ -1,4 +1,4 @@
-"""A model that does whatever a document says: the worst case of an injected prompt."""
+"""A model that obeys its documents: the worst case of prompt injection."""
 
 import json
 import random
@@ -12,19 +12,19 @@ from tests.support.vendors.fake_openai import FakeOpenAI
 from tests.support.vendors.fake_vendor import Reply
 
 ORDER = re.compile(r"«(.*?)»", re.DOTALL)
-"""What a document wants written stands between these."""
+"""Delimiters of a document's order to the model."""
 SECRET = re.compile(r"CANARY[A-Z]*-[0-9a-f]{8,}")
-"""What it would like to have."""
+"""Secrets that it looks for in the prompt."""
 
 
 class ObedientOpenAI(FakeOpenAI):
-    """Writes what the documents in its prompt want written, with what else it has read there.
+    """Writes what the documents in its prompt order, with the secrets found there.
 
     ``{secrets}`` in an order becomes all secrets of the prompt, ``{prompt}`` the whole prompt, both fit for
-    an address; ``{words}`` the secrets as words. The answer comes in pieces of random lengths.
+    an address; ``{words}`` the secrets as words. The answer is streamed in pieces of random lengths.
 
     Args:
-        seed: Of the pieces' lengths.
+        seed: Seed of the pieces' lengths.
     """
 
     def __init__(self, *, seed: int = 0, **options: Any) -> None:
@@ -32,12 +32,12 @@ class ObedientOpenAI(FakeOpenAI):
         self._random = random.Random(seed)
 
     def check(self, request: web.Request, body: Any) -> None:
-        """As OpenAI; and the answer follows from what was asked."""
+        """Check as OpenAI does, and derive the answer from the messages."""
         super().check(request, body)
         text = answer_to([message["content"] for message in body["messages"]])
         if body.get("response_format"):
-            said = {"answer": text, "examples": [text], "sources": re.findall(r"https?://\S+", text)}
-            text = json.dumps({**said, "confidence": "high"}, ensure_ascii=False)
+            structured = {"answer": text, "examples": [text], "sources": re.findall(r"https?://\S+", text)}
+            text = json.dumps({**structured, "confidence": "high"}, ensure_ascii=False)
         self.unscripted = Reply(texts=tuple(self._pieces(text)))
 
     def _pieces(self, text: str) -> list[str]:
@@ -50,7 +50,7 @@ class ObedientOpenAI(FakeOpenAI):
 
 
 def answer_to(messages: list[str]) -> str:
-    """What the model writes after these messages: plain words, then what it was ordered to write."""
+    """Return the model's answer to these messages: plain words, then the ordered text."""
     prompt = "\n".join(messages)
     secrets = sorted(set(SECRET.findall(prompt)))
     values = {

@@ -1,4 +1,4 @@
-"""A language model that says what a test tells it to, in the pieces the test chooses."""
+"""A language model whose answer and pieces are set by the test."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -17,9 +17,9 @@ class ScriptedLLM(BaseLLMProvider):
         error: Raised after the pieces, in place of a regular end.
         first_errors: Raised by the first calls, one each, before any piece; retryable ones are retried.
         delay_s: Seconds before the first piece.
-        gate: Waited for before each piece after the first.
+        gate: Awaited before each piece after the first.
         name: The provider's name.
-        metrics: Where ``llm.*`` goes.
+        metrics: Sink of the ``llm.*`` metrics.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class ScriptedLLM(BaseLLMProvider):
         """Streams that the caller closed before their end."""
 
     def provider_name(self) -> str:
-        """The name given."""
+        """The configured name."""
         return self._name
 
     async def _list_models(self) -> list[str]:

@@ -9,7 +9,7 @@ class HashingSentenceEncoder:
     """Encodes by ``hashed_vector``.
 
     Args:
-        model_name: As the real one takes it.
+        model_name: Name of the model, as for the real class.
         dimension: Length of the vectors.
     """
 
@@ -20,7 +20,7 @@ class HashingSentenceEncoder:
         """Every text encoded so far, in order."""
 
     def encode(self, sentences: list[str], *, show_progress_bar: bool, normalize_embeddings: bool) -> Any:
-        """A float32 array of one row a text; of length 1 only when it is asked for."""
+        """Return a float32 array with a row per text; normalized only on request."""
         import numpy as np
 
         self.sentences.extend(sentences)

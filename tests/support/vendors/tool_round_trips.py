@@ -1,7 +1,7 @@
-"""A conversation in which a model calls tools, over each vendor's own SDK: ask, run the calls, ask again.
+"""Conversations with tool calls over each vendor's SDK: query, run the calls, send the results.
 
-The tools come as the vendor wants them described, so any schema will do. Each function returns the model's
-last text, and lets the SDK's errors pass.
+Tools are described in the vendor's format, with any schema. Each function returns the model's last text, and
+raises the SDK's errors.
 """
 
 import asyncio
@@ -22,9 +22,9 @@ async def openai_round_trip(client: Any, tools: Tools, question: str, run: RunTo
     Args:
         client: ``openai.AsyncOpenAI``.
         tools: ``[{"type": "function", "function": {...}}]``.
-        question: What the model is asked.
+        question: Question to the model.
         run: Runs a tool.
-        stream: Whether answers come as events.
+        stream: Whether to stream the answers.
     """
     messages: list[Any] = [{"role": "user", "content": question}]
     while True:
@@ -52,7 +52,7 @@ async def _openai_whole(client: Any, request: Mapping[str, Any]) -> tuple[str, l
 
 
 async def _openai_streamed(client: Any, request: Mapping[str, Any]) -> tuple[str, list[dict[str, Any]]]:
-    """The SDK's own joining of pieces wants strict schemas, which not every tool has."""
+    """Join the pieces; the SDK's helper requires strict schemas, which not every tool has."""
     text, calls = "", dict[int, dict[str, Any]]()
     async for chunk in await client.chat.completions.create(**request, stream=True):
         for choice in chunk.choices:
@@ -73,9 +73,9 @@ async def anthropic_round_trip(
     Args:
         client: ``anthropic.AsyncAnthropic``.
         tools: ``[{"name": ..., "description": ..., "input_schema": {...}}]``.
-        question: What the model is asked.
+        question: Question to the model.
         run: Runs a tool.
-        stream: Whether answers come as events.
+        stream: Whether to stream the answers.
     """
     messages: list[Any] = [{"role": "user", "content": question}]
     while True:
@@ -106,9 +106,9 @@ async def bedrock_round_trip(client: Any, tools: Tools, question: str, run: RunT
     Args:
         client: boto3's client of "bedrock-runtime"; it is called in threads.
         tools: ``[{"toolSpec": {"name": ..., "description": ..., "inputSchema": {"json": {...}}}}]``.
-        question: What the model is asked.
+        question: Question to the model.
         run: Runs a tool.
-        stream: Whether answers come as events.
+        stream: Whether to stream the answers.
     """
     messages: list[Any] = [{"role": "user", "content": [{"text": question}]}]
     ask = _streamed_blocks if stream else _whole_blocks
@@ -139,7 +139,7 @@ def _whole_blocks(client: Any, request: Mapping[str, Any]) -> list[Any]:
 
 
 def _streamed_blocks(client: Any, request: Mapping[str, Any]) -> list[Any]:
-    """The blocks of a streamed message; arguments come in pieces of a JSON text."""
+    """Return the blocks of a streamed message; arguments arrive in pieces of JSON."""
     texts: dict[int, str] = {}
     uses: dict[int, dict[str, Any]] = {}
     for event in client.converse_stream(**request)["stream"]:

@@ -1,4 +1,4 @@
-"""What a vendor's fake does with a request: answers, fails, or finds it too long."""
+"""Scripted reactions of a fake vendor: a reply, an error, or a context overflow."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ FinishWord: TypeAlias = Literal["stop", "length", "refusal", "tool"]
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call of a tool that a model wants made."""
+    """A tool call of a model."""
 
     name: str
     arguments: Mapping[str, Any]
@@ -20,23 +20,23 @@ class Reply:
     """An answer with status 200."""
 
     texts: tuple[str, ...] = ("The answer", " is ", "42 [Source 1].")
-    """Its pieces; one event each in a stream."""
+    """Pieces of the text, one event each in a stream."""
     finish: FinishWord = "stop"
-    """Why it ends; each fake has its vendor's word for it."""
+    """Finish reason; each fake translates it into its vendor's term."""
     tool_calls: tuple[ToolCall, ...] = ()
     """Calls after the texts; ``finish`` should be "tool" then."""
     usage: tuple[int, int] | None = (11, 7)
-    """Prompt and completion tokens; None: the vendor does not say."""
+    """Prompt and completion tokens, or None if the vendor does not report them."""
     ending: Literal["complete", "eof", "cut", "stall", "error"] = "complete"
-    """What happens after the last text: all is well; the body ends in good order, but without the vendor's
-    last event; the connection breaks within an event; nothing but pings, for ever; an error event."""
+    """Ending after the last text: regular; the body ends without the vendor's last event; the connection
+    breaks within an event; endless pings; an error event."""
     without_choices: bool = False
-    """Whether the list that should hold the answer is empty."""
+    """True for an empty list in place of the answer."""
     pause_s: float = 0.0
-    """Before each text."""
+    """Seconds before each text."""
     gate: Callable[[int], Awaitable[None]] | None = None
-    """Awaited in a stream before text n, from 0, and before its ending with the number of texts: so a test
-    decides when the stream goes on."""
+    """Awaited in a stream before text n, from 0, and before its ending with the number of texts, so that a
+    test decides when the stream continues."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +50,17 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class SmallContext:
-    """A model whose context is small: what is longer is refused in the vendor's own words."""
+    """A model with a small context: longer requests are rejected with the vendor's error."""
 
     tokens: int
-    """Of prompt and longest answer together, as ``FakeVendor.count_tokens`` counts."""
+    """Maximum tokens of prompt and longest answer together, as counted by ``FakeVendor.count_tokens``."""
     reply: Reply = Reply()
-    """To a request that fits."""
+    """Reply to a request that fits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A vendor's words for a request that it does not take."""
+    """A vendor's error for a rejected request."""
 
     message: str
     param: str | None = None

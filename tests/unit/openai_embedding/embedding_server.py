@@ -1,4 +1,4 @@
-"""A fake embeddings server and an OpenAI-shaped provider connected to it."""
+"""A fake embeddings server and an OpenAI-compatible provider connected to it."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,14 +10,14 @@ from tests.support.vendors.fake_embeddings import FakeEmbeddingsServer
 from vectorforge.embedding.providers.openai import (
     OpenAIEmbeddingProvider,
 )
-from vectorforge.vendors.sdk_clients import ClientKind
+from vectorforge.vendors.accounts import ClientKind
 
 KEY = "sk-secret-1234567890"
 
 
 class Server(FakeEmbeddingsServer):
     client: ClientKind = "http"
-    """What it is asked over."""
+    """Kind of client used."""
 
 
 @asynccontextmanager

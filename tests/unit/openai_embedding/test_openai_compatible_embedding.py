@@ -1,4 +1,4 @@
-"""Cohere's and Google's embeddings through the OpenAI-shaped provider."""
+"""Cohere's and Google's embeddings through the OpenAI-compatible provider."""
 
 from typing import Literal
 
@@ -20,7 +20,7 @@ from vectorforge.errors import (
 
 
 async def test_cohere_request_sets_input_type_for_query_and_document() -> None:
-    # the body as Cohere documents it, and no field that OpenAI's SDK or Cohere does not have
+    # the body as Cohere documents it, without fields unknown to OpenAI's SDK or Cohere
     fields = {
         "input_type": Literal["search_document", "search_query"],
         "output_dimension": Literal[256, 512, 1024, 1536],

@@ -1,4 +1,4 @@
-"""The OpenAI-shaped embedding provider, over a real socket."""
+"""The OpenAI-compatible embedding provider, over a real socket."""
 
 import json
 import time
@@ -57,7 +57,7 @@ async def test_vectors_are_ordered_by_index(server: FakeEmbeddingsServer) -> Non
 
 
 async def test_missing_index_falls_back_to_list_position(server: FakeEmbeddingsServer) -> None:
-    # Gemini leaves out the index 0: https://github.com/samfoy/pi-session-search/issues/13
+    # Gemini omits the index 0: https://github.com/samfoy/pi-session-search/issues/13
     def without_zero(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
         del items[0]["index"]
         return items
@@ -82,7 +82,7 @@ async def test_single_vector_is_validated_as_strictly_as_many(
 
 
 def changed(key: str, value: Any) -> Reply:
-    """An answer whose every item has this value, or what the value makes of the old one."""
+    """Return a response whose every item has this value, or the result of applying it to the old one."""
 
     def change(items: list[dict[str, Any]]) -> list[Any]:
         return [{**item, key: value(item[key]) if callable(value) else value} for item in items]
@@ -211,7 +211,7 @@ async def test_overlong_text_is_rejected_before_sending(server: FakeEmbeddingsSe
 
 
 async def test_text_rejected_by_server_is_identified(server: FakeEmbeddingsServer) -> None:
-    # fault 35: the siblings of the refused text are embedded
+    # fault 35: the siblings of the rejected text are embedded
     server.refused_text = "forbidden"
     texts = ["a", "b", "c", "forbidden fruit", "e"]
     async with connected(server, cache=InMemoryEmbeddingCache()) as provider:

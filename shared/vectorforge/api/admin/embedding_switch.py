@@ -8,10 +8,10 @@ from uuid import UUID
 from fastapi import APIRouter, Depends
 from pydantic import BaseModel, BeforeValidator, Field
 
-from vectorforge.api.dependencies import AdmittedTenant, ApplicationDep, Tenant, check_provider
-from vectorforge.api.schemas import Body, ModelName, ProviderName, RequestBody, problems
-from vectorforge.embedding_switch.types import EmbeddingSwitch, SwitchState
-from vectorforge.errors import NotFoundError
+from vectorforge.api.dependencies import AdmittedTenant, ApplicationDep, Tenant, check_provider, existing
+from vectorforge.api.error_schemas import problems
+from vectorforge.api.schemas import Body, ModelName, ProviderName, RequestBody
+from vectorforge.embedding_switch.repo import EmbeddingSwitch, SwitchState
 from vectorforge.evaluation.embedding_gate import MAX_NDCG_LOSS, MAX_QUESTIONS, EmbeddingGate, GateThresholds
 from vectorforge.evaluation.questions import Question, Relevant
 from vectorforge.types import Collection
@@ -44,27 +44,23 @@ class JudgedQuestion(RequestBody):
 class ComparisonRequest(RequestBody):
     """Queries and thresholds for the comparison of the two models."""
 
-    questions: list[JudgedQuestion] | None = Field(
-        default=None,
-        min_length=1,
-        max_length=MAX_QUESTIONS,
-        description="Left out: the 100 questions that the collection was asked last.",
+    questions: Annotated[list[JudgedQuestion], Field(min_length=1, max_length=MAX_QUESTIONS)] | None = Field(
+        default=None, description="Default: the last 100 queries to the collection."
     )
     k: int = Field(default=10, ge=1, le=100, description="Ranks that are compared.")
     min_overlap: float | None = Field(
         default=None,
         ge=0,
         le=1,
-        description="Mean share of the old model's first k that the new one's must hold. Left out: 0.4, or 0 "
-        "where questions are judged.",
+        description="Minimum mean overlap of the first k; default: 0.4, or 0 with judged queries.",
     )
     max_ndcg_loss: float = Field(
-        default=MAX_NDCG_LOSS, ge=0, le=1, description="How much nDCG@k may fall on judged questions."
+        default=MAX_NDCG_LOSS, ge=0, le=1, description="Of nDCG@k on judged queries."
     )
     dry_run: bool = Field(default=False, description="True: only compare; the old model goes on answering.")
     skip_comparison: bool = Field(default=False, description="True: let the new model answer unseen.")
 
-    def asked(self) -> list[Question] | None:
+    def gate_questions(self) -> list[Question] | None:
         """Return the queries for the gate."""
         if self.questions is None:
             return None
@@ -135,10 +131,7 @@ _STEP_PROBLEMS = problems(404, 409)
 
 
 async def _collection(collection_id: UUID, tenant: Tenant) -> Collection:
-    collection = await tenant.collections.find_by_id(collection_id)
-    if collection is None:
-        raise NotFoundError(f"Collection {collection_id} not found")
-    return collection
+    return existing(await tenant.collections.find_by_id(collection_id), "Collection", collection_id)
 
 
 CollectionInPath = Annotated[Collection, Depends(_collection)]
@@ -179,11 +172,11 @@ async def switch_model(
     """Compare the models, and switch to the new one if its results are similar enough."""
     gate, stored = EmbeddingGate(tenant, collection), tenant.model_changes.stored
     if body.dry_run:
-        await gate.measure(body.asked(), body.thresholds())
+        await gate.measure(body.gate_questions(), body.thresholds())
         return SwitchBody.of(await stored.get(collection.id))
     if body.skip_comparison:
         return SwitchBody.of(await stored.switch(collection.id))
-    switched, _ = await gate.switch(body.asked(), body.thresholds())
+    switched, _ = await gate.switch(body.gate_questions(), body.thresholds())
     return SwitchBody.of(switched)
 
 
@@ -197,21 +190,21 @@ async def roll_back(collection: CollectionInPath, tenant: Tenant) -> SwitchBody:
 async def finish_switch(collection: CollectionInPath, tenant: Tenant) -> SwitchBody:
     """Finish a switched change; the previous model's vectors are deleted in the background."""
     stored = tenant.model_changes.stored
-    found = await stored.get(collection.id)
+    change = await stored.get(collection.id)
     await stored.finish(collection.id)
-    return await _removing(found, tenant)
+    return await _removing(change, tenant)
 
 
 @router.post("/cancel", status_code=202, responses=_STEP_PROBLEMS)
 async def cancel_switch(collection: CollectionInPath, tenant: Tenant) -> SwitchBody:
     """Cancel a change before its switch; the new model's vectors are deleted in the background."""
     stored = tenant.model_changes.stored
-    found = await stored.get(collection.id)
+    change = await stored.get(collection.id)
     await stored.cancel(collection.id)
-    return await _removing(found, tenant)
+    return await _removing(change, tenant)
 
 
-async def _removing(found: EmbeddingSwitch, tenant: Tenant) -> SwitchBody:
+async def _removing(change: EmbeddingSwitch, tenant: Tenant) -> SwitchBody:
     """Return the change as ending, since it may be deleted before it can be read again."""
     await tenant.model_changes.announce()
-    return SwitchBody.of(replace(found, state=SwitchState.REMOVING))
+    return SwitchBody.of(replace(change, state=SwitchState.REMOVING))

@@ -14,12 +14,19 @@ from uuid import UUID
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
 
-from vectorforge.api.dependencies import ApplicationDep, Limit, Tenant, deadline_of
-from vectorforge.api.request_state import RequestState
-from vectorforge.api.schemas import Body, problems
-from vectorforge.bootstrap import Application, TenantServices
+from vectorforge.api.dependencies import (
+    Limit,
+    Tenant,
+    application_of,
+    deadline_of,
+    existing,
+    principal_of,
+    tenant_services_of,
+)
+from vectorforge.api.error_schemas import problems
+from vectorforge.api.schemas import Body
 from vectorforge.erasure.repo import Erasure, Kind, Subject
-from vectorforge.errors import InvalidInputError, NotFoundError, ObjectStoreError
+from vectorforge.errors import InvalidInputError, ObjectStoreError
 
 
 class ErasureBody(Body):
@@ -29,18 +36,14 @@ class ErasureBody(Body):
     kind: Kind
     status: Literal["running", "done"]
     stage: str = Field(description="What is being done: waiting, jobs, documents and so on, done.")
-    erased: Mapping[str, int] = Field(
-        description="Rows that have gone, by table; and texts that were emptied."
-    )
+    erased: Mapping[str, int] = Field(description="Erased rows by table, and emptied texts.")
     requested_by: str = Field(description="Id of the credential that asked for it.")
     begun_at: datetime
     finished_at: datetime | None
     certificate: Mapping[str, Any] | None = Field(
-        description="What was erased, without content; null until it is done."
+        description="Erased objects, without content; null until done."
     )
-    sha256: str | None = Field(
-        description="Of the certificate in its canonical form (RFC 8785), in hex; null until it is done."
-    )
+    sha256: str | None = Field(description="Of the certificate's canonical form (RFC 8785), in hex.")
 
     @classmethod
     def of(cls, source: Any, /, **given: Any) -> Self:
@@ -72,34 +75,30 @@ ERASURE_RESPONSES = {
 }
 
 
-async def erase(
-    request: Request, response: Response, application: Application, tenant: TenantServices, subject: Subject
-) -> ErasureBody:
+async def erase(request: Request, response: Response, subject: Subject) -> ErasureBody:
     """Erase, and return the certificate, or 202 with its future location.
 
     Raises:
         NotFoundError: The subject does not exist.
     """
-    done = await erase_in_time(request, application, tenant, subject)
+    done = await erase_in_time(request, subject)
     response.headers["Location"] = f"/v1/erasures/{done.id}"
     if not done.is_done:
         response.status_code = 202
     return ErasureBody.of(done)
 
 
-async def erase_in_time(
-    request: Request, application: Application, tenant: TenantServices, subject: Subject
-) -> Erasure:
+async def erase_in_time(request: Request, subject: Subject) -> Erasure:
     """Erase as much as the request's time allows; a worker does the rest.
 
     Raises:
         NotFoundError: The subject does not exist.
     """
-    eraser = tenant.eraser
+    application, eraser = application_of(request), tenant_services_of(request).eraser
     logs = application.config.database.erased_logs
-    erasure_id = await eraser.begin(subject, logs=logs, requested_by=requester_of(request))
+    erasure_id = await eraser.begin(subject, logs=logs, requested_by=principal_of(request).credential)
     try:
-        done = await eraser.run(erasure_id, deadline_of(request, application))
+        done = await eraser.run(erasure_id, deadline_of(request))
     except ObjectStoreError as exc:  # a worker tries again
         logger.warning("Uploaded files are still to be erased: %s", exc.message)
         done = await eraser.find(erasure_id)
@@ -108,36 +107,28 @@ async def erase_in_time(
     return done
 
 
-def requester_of(request: Request) -> str:
-    """Return the id of the request's credential, never the credential itself."""
-    principal = RequestState.of(request.scope).principal
-    return "api" if principal is None else principal.credential
-
-
 router = APIRouter(prefix="/v1", tags=["erasures"])
 
 
 @router.get("/erasures", responses=problems())
 async def list_erasures(tenant: Tenant, limit: Limit = 50) -> ErasureList:
     """List the tenant's erasures, newest first, including those from before an erasure of the tenant."""
-    found = await tenant.eraser.erasures.list(limit)
-    return ErasureList(erasures=[ErasureBody.of(erasure) for erasure in found])
+    erasures = await tenant.eraser.erasures.list(limit)
+    return ErasureList(erasures=[ErasureBody.of(erasure) for erasure in erasures])
 
 
 @router.get("/erasures/{erasure_id}", responses=problems(404))
 async def show_erasure(erasure_id: UUID, tenant: Tenant) -> ErasureBody:
     """Return the progress of an erasure and its certificate; works while the tenant is being erased."""
-    found = await tenant.eraser.erasures.find_by_id(erasure_id)
-    if found is None:
-        raise NotFoundError(f"Erasure {erasure_id} not found")
-    return ErasureBody.of(found)
+    return ErasureBody.of(
+        existing(await tenant.eraser.erasures.find_by_id(erasure_id), "Erasure", erasure_id)
+    )
 
 
 @router.delete("/tenant", responses=ERASURE_RESPONSES)
 async def erase_tenant(
     request: Request,
     response: Response,
-    application: ApplicationDep,
     tenant: Tenant,
     confirm: Annotated[str, Query(description="The tenant's name, so that nobody does this by mistake.")],
 ) -> ErasureBody:
@@ -147,4 +138,4 @@ async def erase_tenant(
     """
     if confirm != tenant.tenant_id:
         raise InvalidInputError("`confirm` must be the name of the tenant of this key.", field="confirm")
-    return await erase(request, response, application, tenant, Subject("tenant"))
+    return await erase(request, response, Subject("tenant"))

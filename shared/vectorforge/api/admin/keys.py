@@ -7,8 +7,9 @@ from fastapi import APIRouter, Path, Request
 from pydantic import BaseModel, Field
 
 from vectorforge.api.dependencies import Limit, Offset, Tenant
+from vectorforge.api.error_schemas import problems
 from vectorforge.api.identity.issued_keys import IssuedKeys
-from vectorforge.api.schemas import MAX_PAGE, Body, RequestBody, problems
+from vectorforge.api.schemas import MAX_PAGE, Body, RequestBody
 from vectorforge.db.repositories.api_key_repo import (
     DEFAULT_OVERLAP,
     MAX_KEY_NAME_CHARS,
@@ -25,10 +26,7 @@ class KeyRequest(RequestBody):
     """A key to be made."""
 
     name: str = Field(min_length=1, max_length=MAX_KEY_NAME_CHARS, description="What it is for.")
-    scope: Scope = Field(
-        default=Scope.READ,
-        description="read: ask, search; write: also change documents; admin: also keys, logs, costs.",
-    )
+    scope: Scope = Field(default=Scope.READ, description="write includes read, and admin includes write.")
     expires_in_days: int | None = Field(
         default=None, ge=1, le=MAX_LIFETIME.days, description="Without it the key does not end by itself."
     )
@@ -82,8 +80,8 @@ KeyId = Annotated[str, Path(max_length=64, description="16 hex digits: the part 
 @router.get("", responses=problems())
 async def list_keys(tenant: Tenant, limit: Limit = MAX_PAGE, offset: Offset = 0) -> KeyList:
     """List the keys, newest first; keys are deleted 90 days after they end."""
-    found = await tenant.api_keys.list(limit=limit, offset=offset)
-    return KeyList(keys=[KeyBody.of(key) for key in found], limit=limit, offset=offset)
+    keys = await tenant.api_keys.list(limit=limit, offset=offset)
+    return KeyList(keys=[KeyBody.of(key) for key in keys], limit=limit, offset=offset)
 
 
 @router.post("", status_code=201, responses=problems(409, 413, 415))

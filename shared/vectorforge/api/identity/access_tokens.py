@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 from unicodedata import is_normalized
 
 from vectorforge.config import IdentitySettings
-from vectorforge.db.types import MAX_TENANT_BYTES, checked_tenant
+from vectorforge.db.tenant_database import MAX_TENANT_BYTES, checked_tenant
 from vectorforge.errors import AuthenticationError, IdentityProviderUnavailableError, InvalidInputError
 from vectorforge.types import Principal, Scope
-from vectorforge.vendors.failures import VendorConnectionError, VendorStatusError, VendorTimeoutError
+from vectorforge.vendors.response import VendorConnectionError, VendorStatusError, VendorTimeoutError
 
 if TYPE_CHECKING:
     from jwt import PyJWK
@@ -142,18 +142,18 @@ def read_keys(document: Any) -> dict[str, VerificationKey]:
     from jwt.exceptions import PyJWTError
 
     listed = document.get("keys") if isinstance(document, dict) else None
-    found: dict[str, VerificationKey] = {}
+    usable: dict[str, VerificationKey] = {}
     for entry in listed[:MAX_KEYS] if isinstance(listed, list) else []:
         algorithm = _algorithm(entry)
-        if algorithm is None or entry["kid"] in found:
+        if algorithm is None or entry["kid"] in usable:
             continue
         try:
             key = PyJWK.from_dict(entry, algorithm)
         except (PyJWTError, ValueError, TypeError, KeyError):
             continue
         if algorithm != "RS256" or key.key.key_size >= MIN_RSA_BITS:
-            found[entry["kid"]] = VerificationKey(key, algorithm)
-    return found
+            usable[entry["kid"]] = VerificationKey(key, algorithm)
+    return usable
 
 
 def _algorithm(entry: Any) -> str | None:

@@ -13,6 +13,8 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Send
+from starlette.types import Scope as AsgiScope
 
 from vectorforge.api.identity.front_doors import (
     API_KEY_ID,
@@ -21,10 +23,20 @@ from vectorforge.api.identity.front_doors import (
     StoredGatewayKeys,
 )
 from vectorforge.api.identity.issued_keys import IssuedKeys
+from vectorforge.api.problems import error_response
+from vectorforge.api.request_state import PUBLIC_PATHS, RequestState, required_scope, route_path
 from vectorforge.config import ServerSettings
 from vectorforge.db.errors import WRONG_KEY
-from vectorforge.db.types import checked_tenant
-from vectorforge.errors import AuthenticationError, ConfigurationError, InvalidInputError
+from vectorforge.db.tenant_database import KEY_CHECK, KeyCheck, checked_tenant
+from vectorforge.embedding.cache import CACHE_TENANT
+from vectorforge.errors import (
+    AuthenticationError,
+    ConfigurationError,
+    InsufficientScopeError,
+    InvalidInputError,
+    VectorForgeError,
+)
+from vectorforge.telemetry import CREDENTIAL
 from vectorforge.types import Principal, Scope
 
 if TYPE_CHECKING:  # needed with an identity provider only
@@ -103,13 +115,13 @@ class Authenticator:
         if self._local is not None:
             return self._local
         caller = FrontDoorCaller.of(event)
-        found = [*await self._of_keys(headers, caller), *await self._front_doors.of(caller)]
-        if len(found) == 1:
-            return found[0]
-        if not found:
+        principals = [*await self._of_keys(headers, caller), *await self._front_doors.of(caller)]
+        if len(principals) == 1:
+            return principals[0]
+        if not principals:
             known = caller != FrontDoorCaller()
             raise AuthenticationError(_NO_TENANT if known else _NO_CREDENTIAL, presented=known)
-        return _together(found)
+        return _together(principals)
 
     def forget(self, key_id: str) -> None:
         """Drop a key from the cache, since it was found to be revoked."""
@@ -120,12 +132,12 @@ class Authenticator:
         """Return the principals of our keys and of the access token."""
         checked = caller.api_key_id is not None
         bearer, key = _bearer_key(headers), headers.get("x-api-key", "").strip()
-        found: list[Principal | None] = []
+        principals: list[Principal | None] = []
         if bearer is not None:
-            found.append(await self._of_bearer(bearer, required=not checked))
+            principals.append(await self._of_bearer(bearer, required=not checked))
         if key:
-            found.append(await self._of_key(key, required=not checked and bearer is None))
-        return [principal for principal in found if principal is not None]
+            principals.append(await self._of_key(key, required=not checked and bearer is None))
+        return [principal for principal in principals if principal is not None]
 
     async def _of_bearer(self, bearer: str, *, required: bool) -> Principal | None:
         if self._tokens is not None:
@@ -136,22 +148,22 @@ class Authenticator:
         return await self._of_key(bearer, required=required)
 
     async def _of_key(self, key: str, *, required: bool) -> Principal | None:
-        found = self._find_configured(key)
-        if found is None and self._issued is not None:
-            found = await self._issued.find(key)
-        if found is None and required:
+        principal = self._find_configured(key)
+        if principal is None and self._issued is not None:
+            principal = await self._issued.find(key)
+        if principal is None and required:
             raise AuthenticationError(WRONG_KEY if key else _NO_CREDENTIAL, presented=bool(key))
-        return found
+        return principal
 
     def _find_configured(self, key: str) -> Principal | None:
         if len(key) > MAX_KEY_CHARS:
             return None
         digest = hashlib.sha256(key.encode("utf-8", "replace")).hexdigest().encode()
-        found: Principal | None = None
+        match: Principal | None = None
         for known, principal in self._configured:  # all of them, so that the time reveals nothing
             if hmac.compare_digest(known, digest):
-                found = principal
-        return found
+                match = principal
+        return match
 
 
 def check_credential_headers(headers: Headers) -> None:
@@ -169,18 +181,20 @@ def check_credential_headers(headers: Headers) -> None:
             )
 
 
-def _together(found: Collection[Principal]) -> Principal:
+def _together(principals: Collection[Principal]) -> Principal:
     """Return one principal with the scopes that all of them have.
 
     Raises:
         AuthenticationError: They belong to different tenants.
     """
-    if len({principal.tenant for principal in found}) > 1:
+    if len({principal.tenant for principal in principals}) > 1:
         raise AuthenticationError(_SEVERAL, presented=True)
-    first, *others = found
+    first, *others = principals
     scopes = first.scopes.intersection(*(other.scopes for other in others))
-    remembered = frozenset().union(*(principal.remembered_keys for principal in found))
-    return Principal(first.tenant, scopes, "+".join(principal.credential for principal in found), remembered)
+    remembered = frozenset().union(*(principal.remembered_keys for principal in principals))
+    return Principal(
+        first.tenant, scopes, "+".join(principal.credential for principal in principals), remembered
+    )
 
 
 def _check_tenants(settings: ServerSettings) -> None:
@@ -219,3 +233,45 @@ def _bearer_key(headers: Mapping[str, str]) -> str | None:
     """Return the Bearer credential, or None; an AWS signature (SigV4) does not count."""
     scheme, _, key = headers.get("authorization", "").partition(" ")
     return key.strip() if scheme.lower() == "bearer" else None
+
+
+class Authentication:
+    """Authenticates the request and checks its scope before the body is read."""
+
+    def __init__(self, app: ASGIApp, *, authenticator: Authenticator) -> None:
+        self.app = app
+        self._authenticator = authenticator
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        principal = None
+        try:
+            principal = await self._authenticate(scope)
+        except VectorForgeError as exc:
+            # Public paths need no credential, and work while the database is unavailable.
+            if route_path(scope) not in PUBLIC_PATHS:
+                await error_response(RequestState.of(scope), exc)(scope, receive, send)
+                return
+        remembered = principal.remembered_keys if principal is not None else None
+        check = KEY_CHECK.set(KeyCheck(remembered, self._authenticator.forget) if remembered else None)
+        credential = CREDENTIAL.set(principal.credential if principal is not None else None)
+        tenant = CACHE_TENANT.set(principal.tenant if principal is not None else "")
+        try:
+            await self.app(scope, receive, send)
+        finally:
+            CACHE_TENANT.reset(tenant)
+            CREDENTIAL.reset(credential)
+            KEY_CHECK.reset(check)
+
+    async def _authenticate(self, scope: AsgiScope) -> Principal:
+        headers = Headers(scope=scope)
+        check_credential_headers(headers)
+        principal = await self._authenticator.authenticate(headers, scope.get("aws.event"))
+        RequestState.of(scope).principal = principal
+        required = required_scope(scope["method"], route_path(scope))
+        if required is not None and not principal.allows(required):
+            raise InsufficientScopeError(required=required)
+        return principal

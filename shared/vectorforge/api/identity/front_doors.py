@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from vectorforge.config import ServerSettings
-from vectorforge.db.types import MAX_TENANT_BYTES, checked_tenant
+from vectorforge.db.tenant_database import MAX_TENANT_BYTES, checked_tenant
 from vectorforge.errors import (
     ConfigurationError,
     GatewayKeysUnavailableError,
@@ -163,8 +163,8 @@ class IamPrincipal:
     @classmethod
     def named(cls, arn: str) -> Self | None:
         """Return the role or user of an IAM ARN, or None for other ARNs."""
-        found = _STORED.fullmatch(arn)
-        return cls(**found.groupdict()) if found else None
+        match = _STORED.fullmatch(arn)
+        return cls(**match.groupdict()) if match else None
 
     @classmethod
     def calling(cls, arn: object) -> Self | None:
@@ -258,13 +258,13 @@ class FrontDoorIdentities:
         return [principal for principal in named if principal is not None]
 
     async def _of_key(self, key_id: str) -> Principal | None:
-        found = self._by_key_id.get(key_id)
-        if found is None and self._stored is not None:
-            found = await self._stored.find(key_id)
-        return found
+        principal = self._by_key_id.get(key_id)
+        if principal is None and self._stored is not None:
+            principal = await self._stored.find(key_id)
+        return principal
 
 
 def _part(whole: object, name: str) -> Mapping[str, Any]:
     """Return an object inside a JSON object, or an empty one."""
-    found = whole.get(name) if isinstance(whole, Mapping) else None
-    return found if isinstance(found, Mapping) else {}
+    part = whole.get(name) if isinstance(whole, Mapping) else None
+    return part if isinstance(part, Mapping) else {}

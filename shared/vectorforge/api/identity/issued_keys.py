@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from vectorforge.db.repositories.api_key_repo import FoundApiKey, digest_of, is_issued_key
+from vectorforge.db.repositories.api_key_repo import ActiveApiKey, digest_of, is_issued_key
 from vectorforge.errors import DatabaseUnavailableError
 from vectorforge.types import Principal
 
@@ -37,7 +37,7 @@ class IssuedKeys:
 
     def __init__(
         self,
-        look_up: Callable[[bytes], Awaitable[FoundApiKey | None]],
+        look_up: Callable[[bytes], Awaitable[ActiveApiKey | None]],
         *,
         clock: Callable[[], float] = time.monotonic,
         max_wait_s: float = 5.0,
@@ -73,25 +73,25 @@ class IssuedKeys:
     def forget(self, key_id: str) -> None:
         """Drop a revoked or rotated key from the cache."""
         name = credential_of(key_id)
-        found = [digest for digest, (_, whose) in self._good.items() if whose.credential == name]
-        for digest in found:
+        digests = [digest for digest, (_, whose) in self._good.items() if whose.credential == name]
+        for digest in digests:
             del self._good[digest]
 
     def _remembered(self, digest: bytes) -> tuple[bool, Principal | None]:
         now = self._clock()
-        if (found := self._good.get(digest)) is not None and now < found[0]:
-            return True, found[1]
+        if (cached := self._good.get(digest)) is not None and now < cached[0]:
+            return True, cached[1]
         return now < self._wrong.get(digest, 0.0), None
 
-    def _remember(self, digest: bytes, found: FoundApiKey | None) -> Principal | None:
+    def _remember(self, digest: bytes, stored: ActiveApiKey | None) -> Principal | None:
         # An index compares byte by byte; this does not, though what is compared is a hash.
-        if found is None or not hmac.compare_digest(found.digest, digest):
+        if stored is None or not hmac.compare_digest(stored.digest, digest):
             self._good.pop(digest, None)
             _put(self._wrong, digest, self._clock() + REMEMBERED_S, MAX_WRONG_KEYS)
             return None
-        left_s = REMEMBERED_S if found.seconds_left is None else min(REMEMBERED_S, found.seconds_left)
-        principal = Principal(found.tenant_id, found.scope.included, credential_of(found.id))
-        remembered = replace(principal, remembered_keys=frozenset({found.id}))
+        left_s = REMEMBERED_S if stored.seconds_left is None else min(REMEMBERED_S, stored.seconds_left)
+        principal = Principal(stored.tenant_id, stored.scope.included, credential_of(stored.id))
+        remembered = replace(principal, remembered_keys=frozenset({stored.id}))
         self._wrong.pop(digest, None)
         _put(self._good, digest, (self._clock() + left_s, remembered), MAX_KEYS)
         return principal

@@ -11,15 +11,24 @@ from uuid import UUID
 from pydantic import BaseModel, BeforeValidator, Field
 from pydantic.json_schema import SkipJsonSchema
 
-from vectorforge.api.answers import CitationBody, Usage
+from vectorforge.api.answers import CitationBody, Usage, link_to
 from vectorforge.api.native.search import SEARCH_DEGRADED
-from vectorforge.api.schemas import Body, CollectionReference, Filters, ProfileId, RequestBody, SearchModeName
+from vectorforge.api.schemas import (
+    Body,
+    CollectionReference,
+    Filters,
+    Locations,
+    LocationText,
+    ProfileId,
+    RequestBody,
+    SearchModeName,
+)
 from vectorforge.pipeline.citations.labels import neutralise_labels
 from vectorforge.pipeline.context import ContextFormat, ContextPayload, cite
 from vectorforge.pipeline.presets import MIN_CONTEXT_CHARS
-from vectorforge.pipeline.types import QueryResult
+from vectorforge.pipeline.types import QueryResult, cited_locations
 from vectorforge.tools.schemas import MAX_CONTEXT_CHARS, MAX_QUERY_CHARS, MAX_TOP_K
-from vectorforge.types import Collection, RetrievedChunk
+from vectorforge.types import Collection, RetrievedChunk, location_text
 
 CONTEXT_CHARS = 6_000
 """Default characters of a context: about 1,500 tokens."""
@@ -113,7 +122,8 @@ class NamedPassages(ContextFormat):
 
     def write(self, number: int, chunk: RetrievedChunk, *, include_score: bool) -> str:
         """Return the chunk with neutralized labels."""
-        origin = _origin(chunk.document_source, chunk.chunk.heading or chunk.document_title)
+        heading = chunk.chunk.heading or chunk.document_title
+        origin = _origin(chunk.document_source, heading, location_text(chunk.chunk.locations))
         relevance = f" (score {chunk.score:.2f})" if include_score else ""
         head = f"{self.label_of(number)} {neutralise_labels(origin)}{relevance}"
         return f"{head}\n{neutralise_labels(chunk.chunk.text)}"
@@ -130,11 +140,14 @@ class FoundSource(Body):
     score: float = Field(description="Nearness to the question; higher is nearer.")
     document_id: UUID
     chunk_id: UUID
+    locations: Locations
+    location_text: LocationText
 
     @classmethod
     def of(cls, source: Any, /, **given: Any) -> Self:
         """Return the body of a ``SourceCitation``, whose number is given."""
-        return super().of(source, source=source.document_source, url=source.source_url, **given)
+        url = link_to(source, source.locations)
+        return super().of(source, source=source.document_source, url=url, **given)
 
 
 class FoundPassage(FoundSource):
@@ -158,13 +171,13 @@ class SearchResult(BaseModel):
     degraded: list[str] = Field(description=SEARCH_DEGRADED)
 
     @classmethod
-    def of(cls, collection: Collection, found: Sequence[RetrievedChunk], degraded: list[str]) -> Self:
+    def of(cls, collection: Collection, chunks: Sequence[RetrievedChunk], degraded: list[str]) -> Self:
         """Return the result for these chunks, best first."""
-        chunks = [
+        passages = [
             FoundPassage.of(cite(chunk), number=number, metadata=chunk.chunk.metadata)
-            for number, chunk in enumerate(found, start=1)
+            for number, chunk in enumerate(chunks, start=1)
         ]
-        return cls(collection=collection.name, passages=chunks, degraded=degraded)
+        return cls(collection=collection.name, passages=passages, degraded=degraded)
 
 
 class ContextResult(BaseModel):
@@ -177,15 +190,16 @@ class ContextResult(BaseModel):
     degraded: list[str] = Field(description=SEARCH_DEGRADED)
 
     @classmethod
-    def of(cls, collection: Collection, found: ContextPayload, degraded: list[str]) -> Self:
+    def of(cls, collection: Collection, context: ContextPayload, degraded: list[str]) -> Self:
         """Return the result for a context within ``max_length``."""
         return cls(
             collection=collection.name,
-            context=found.assembled_context if found.used else "",
+            context=context.assembled_context if context.used else "",
             sources=[
-                FoundSource.of(source, number=number) for number, source in enumerate(found.sources, start=1)
+                FoundSource.of(source, number=number)
+                for number, source in enumerate(context.sources, start=1)
             ],
-            left_out=found.chunks_truncated,
+            left_out=context.chunks_truncated,
             degraded=degraded,
         )
 
@@ -230,7 +244,7 @@ def answer_text(result: AskResult) -> str:
     parts = [result.answer]
     if shown:
         parts.append("Sources:" if cited else "Passages read, none of them cited:")
-        parts.append("\n".join(_source_line(source) for source in shown))
+        parts.append("\n".join(_source_line(source, result.citations) for source in shown))
     parts += _cautions(result)
     return "\n\n".join(parts)
 
@@ -248,12 +262,14 @@ def _cautions(result: AskResult) -> Sequence[str]:
     return cautions
 
 
-def _source_line(source: FoundSource) -> str:
-    origin = _origin(source.source, source.heading or source.title)
+def _source_line(source: FoundSource, citations: Sequence[CitationBody]) -> str:
+    place = location_text(cited_locations(source.number, source.locations, citations))
+    origin = _origin(source.source, source.heading or source.title, place)
     return f"[Source {source.number}] {neutralise_labels(origin)}"
 
 
-def _origin(source: str, heading: str | None) -> str:
-    """Return source and heading for a headline; a long one keeps its end."""
-    origin = f"{source} › {heading}" if heading else source
+def _origin(source: str, heading: str | None, place: str) -> str:
+    """Return source, heading and place for a headline; a long one keeps its end."""
+    origin = " › ".join(filter(None, [source, heading]))
+    origin = f"{origin}, {place}" if place else origin
     return origin if len(origin) <= _LONGEST_ORIGIN else f"…{origin[1 - _LONGEST_ORIGIN :]}"

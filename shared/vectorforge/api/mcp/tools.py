@@ -8,6 +8,7 @@ from uuid import UUID, uuid4
 from fastapi import Request
 from pydantic import BaseModel
 
+from vectorforge.api.answers import is_extractive
 from vectorforge.api.dependencies import application_of, check_at_most, deadline_of, tenant_services_of
 from vectorforge.api.mcp.schemas import (
     BY_WORDS_ONLY,
@@ -21,7 +22,7 @@ from vectorforge.api.mcp.schemas import (
     SearchResult,
     answer_text,
 )
-from vectorforge.api.querying import check_config, is_extractive, query_time_limit
+from vectorforge.api.querying import check_config, query_time_limit
 from vectorforge.api.request_state import RequestState
 from vectorforge.api.schemas import RequestBody
 from vectorforge.bootstrap import Application, TenantServices
@@ -63,7 +64,7 @@ class Caller:
         return cls(
             application,
             tenant_services_of(request),
-            deadline_of(request, application),
+            deadline_of(request),
             state.query_id,
             state.request_id,
         )
@@ -157,24 +158,24 @@ class ToolDefinition(Generic[_A]):
 
 
 async def _search(caller: Caller, requested: SearchArguments) -> Answered:
-    collection, found = await _find(caller, requested)
+    collection, chunks = await _find(caller, requested)
     written = NamedPassages()
-    texts = [written.write(number, chunk, include_score=True) for number, chunk in enumerate(found, start=1)]
-    notes = [BY_WORDS_ONLY] if found.degraded else []
-    result = SearchResult.of(collection, found, found.degraded)
+    texts = [written.write(number, chunk, include_score=True) for number, chunk in enumerate(chunks, start=1)]
+    notes = [BY_WORDS_ONLY] if chunks.degraded else []
+    result = SearchResult.of(collection, chunks, chunks.degraded)
     return Answered(result, "\n\n".join([*notes, *texts]) or NOTHING_FOUND)
 
 
 async def _search_with_context(caller: Caller, requested: ContextArguments) -> Answered:
-    collection, found = await _find(caller, requested)
+    collection, chunks = await _find(caller, requested)
     config = ContextConfig(
         system_prompt_template="{context}",
         max_context_chars=requested.max_length,
         chunk_separator="\n\n",
         format=NamedPassages(),
     )
-    context = ContextBuilder().build(requested.query, found, config)
-    result = ContextResult.of(collection, context, found.degraded)
+    context = ContextBuilder().build(requested.query, chunks, config)
+    result = ContextResult.of(collection, context, chunks.degraded)
     return Answered(result, result.context or NOTHING_FOUND)
 
 
@@ -198,7 +199,7 @@ async def _find(caller: Caller, requested: SearchArguments) -> tuple[Collection,
     async with query_time_limit(caller.application, caller.deadline):
         collection = await caller.collection(requested.collection, profile_id=requested.profile_id)
         await caller.tenant.limits.admit()
-    found = await caller.tenant.retriever.retrieve(
+    chunks = await caller.tenant.retriever.retrieve(
         requested.query,
         collection.id,
         requested.top_k,
@@ -209,7 +210,7 @@ async def _find(caller: Caller, requested: SearchArguments) -> tuple[Collection,
         search_mode=requested.search_mode,
         allow_lexical_fallback=caller.application.config.query.degraded_answers,
     )
-    return collection, found
+    return collection, chunks
 
 
 _DEFINITIONS: Final[tuple[ToolDefinition[Any], ...]] = (

@@ -1,20 +1,31 @@
-"""Request state, response headers, error responses, access log and HTTP metrics.
+"""Request state, headers, error responses, access log, metrics, time limit, and start on demand.
 
 The RateLimit header fields follow IETF's HTTPAPI working group
 (https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-10): ``q`` is a quota, ``w`` its
 window, ``r`` the remainder and ``t`` the time until more is available, in seconds.
 """
 
+import asyncio
 import logging
 import math
 import time
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from starlette.requests import ClientDisconnect
+from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from vectorforge.api.problems import error_response
-from vectorforge.api.request_state import RequestState
+from vectorforge.api.problems import error_response, route_not_found
+from vectorforge.api.request_state import (
+    PUBLIC_PATHS,
+    RequestState,
+    invocation_time_s,
+    required_scope,
+    route_path,
+)
+from vectorforge.api.routers import Routers
+from vectorforge.errors import DeadlineExceededError, VectorForgeError
 from vectorforge.limits.settings import LimitState
 from vectorforge.telemetry import REQUEST_ID, MetricsCollector
 
@@ -27,6 +38,8 @@ _INTERNAL_ERROR: Final = 500
 _HEADERS: Final = ((b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer"))
 """Headers of every response; no route sets them itself."""
 _MINUTE_S, _DAY_S = 60, 86_400
+_ERROR_MARGIN_S = 1.0
+"""Seconds reserved for the error response."""
 
 
 class RequestMetrics:
@@ -167,6 +180,118 @@ def _service_limit(name: str, left: int | None, reset_s: float | None) -> str:
 
 
 def _route_of(scope: Scope) -> str:
-    """Return the template of the matched route, such as "/v1/jobs/{job_id}"."""
-    path: str = getattr(scope.get("route"), "path", _NO_ROUTE)
-    return path
+    template: str = getattr(scope.get("route"), "path", _NO_ROUTE)
+    return template
+
+
+class TimeLimit:
+    """Ends a request one second before Lambda's timeout: with 504, or by cutting a response that has started.
+
+    Queries end earlier by their own deadline; this covers everything before a query, such as an unresponsive
+    database, and all other routes.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        time_s = invocation_time_s(scope) if scope["type"] == "http" else None
+        if time_s is None:
+            await self.app(scope, receive, send)
+            return
+        limit = asyncio.timeout(time_s - _ERROR_MARGIN_S)
+        has_begun = is_complete = False
+
+        async def limited_send(message: Message) -> None:
+            nonlocal has_begun, is_complete
+            if limit.expired():  # too late: the response is sent below
+                return
+            has_begun = True
+            await send(message)
+            is_complete = message["type"] == "http.response.body" and not message.get("more_body", False)
+
+        failure: Exception | None = None
+        try:
+            async with limit:
+                await self.app(scope, receive, limited_send)
+        except Exception as exc:
+            if not limit.expired():
+                raise
+            failure = exc
+        if not limit.expired() or is_complete:  # a complete response may leave a background task
+            return
+        if has_begun:  # its status is sent; the server cuts the connection
+            raise DeadlineExceededError from failure
+        await error_response(RequestState.of(scope), DeadlineExceededError())(scope, receive, send)
+
+
+class LazyStartup:
+    """Opens the application with the first request, instead of the lifespan on Lambda.
+
+    Args:
+        open_application: Opens the application; does nothing if it is open.
+    """
+
+    def __init__(self, app: ASGIApp, *, open_application: Callable[[], Awaitable[None]]) -> None:
+        self.app = app
+        self._open_application = open_application
+        self._opening = asyncio.Lock()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request; 503 while the database cannot be reached."""
+        if scope["type"] == "http":
+            try:
+                async with self._opening:
+                    await self._open_application()
+            except VectorForgeError as exc:
+                if route_path(scope) != "/health":  # which reports the same in more detail
+                    await error_response(RequestState.of(scope), exc)(scope, receive, send)
+                    return
+        await self.app(scope, receive, send)
+
+
+class RoutersOnDemand:
+    """Includes routers for authenticated requests, as the innermost ASGI middleware.
+
+    A function that answers queries starts with 0.10 s of CPU for its router instead of 0.97 s for all.
+
+    Args:
+        routers: Routers of the FastAPI app behind it.
+    """
+
+    def __init__(self, app: ASGIApp, *, routers: Routers) -> None:
+        self.app = app
+        self._routers = routers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] == "http":
+            path = route_path(scope)
+            if path not in self._routers.seen_paths:
+                self._routers.include_for(path)
+        await self.app(scope, receive, send)
+
+
+class ScopeGuard:
+    """Rejects (404) requests to routes that ``request_state.ROUTES`` does not declare.
+
+    The two match paths in their own ways, and a difference would be a route that needs no scope.
+
+    Args:
+        routes: Its routes, including later ones.
+    """
+
+    def __init__(self, app: ASGIApp, *, routes: Sequence[BaseRoute]) -> None:
+        self.app = app
+        self._routes = routes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] == "http":
+            path = route_path(scope)
+            is_declared = path in PUBLIC_PATHS or required_scope(scope["method"], path) is not None
+            if not is_declared and any(route.matches(scope)[0] is Match.FULL for route in self._routes):
+                await route_not_found(RequestState.of(scope))(scope, receive, send)
+                return
+        await self.app(scope, receive, send)

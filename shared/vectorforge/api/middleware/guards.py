@@ -1,79 +1,38 @@
-"""Checks before the body is read: host, origin of the page, size of the body, and credential.
+"""Guards against clients: host, origin of the page, size of the body, and slow readers.
 
 Origins: https://fetch.spec.whatwg.org/#http-cors-protocol
 """
 
 import asyncio
+import logging
+import math
 import re
 from collections.abc import Collection, Sequence
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from vectorforge.api.identity.authenticator import Authenticator, check_credential_headers
-from vectorforge.api.identity.route_scopes import PUBLIC_PATHS, required_scope
-from vectorforge.api.problems import error_response, http_problem
-from vectorforge.api.request_state import RequestState, route_path
-from vectorforge.config import ServerSettings
-from vectorforge.config.access import ANY_ORIGIN, origins_pattern
-from vectorforge.db.tenant_database import KEY_CHECK, KeyCheck
-from vectorforge.embedding.cache import CACHE_TENANT
-from vectorforge.errors import ConfigurationError, InsufficientScopeError, VectorForgeError
-from vectorforge.telemetry import CREDENTIAL
-from vectorforge.types import Principal
+from vectorforge.api.problems import http_problem
+from vectorforge.api.request_state import RequestState
+from vectorforge.config.access import origins_pattern
+
+logger = logging.getLogger(__name__)
 
 JSON_BODY_BYTES: Final = 16 * 1024 * 1024
 """Largest body of a route without document uploads: 100 messages of 100,000 characters, and margin."""
 
 _SLOWEST_BYTES_PER_S: Final = 16 * 1024
+PART_BYTES: Final = 64 * 1024
+"""Bytes of one message to the server, which buffers a whole message for a slow client."""
+_STALL_S: Final = 10.0
+_READS_TOO_SLOWLY: Final = "the client reads its response too slowly"
 _TOO_SLOW: Final = "Timed out reading the request body."
 _WRONG_HOST: Final = "Host not allowed."
 _CROSS_SITE: Final = "Origin not allowed; add it to VECTORFORGE_CORS_ORIGINS."
-_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
-_EXPOSED: Final = (
-    "X-Request-Id",
-    "Retry-After",
-    "RateLimit",
-    "RateLimit-Policy",
-    "Idempotent-Replayed",
-    "Location",
-    "WWW-Authenticate",
-)
-"""Response headers that scripts may read in addition to those of the standard."""
-_PREFLIGHT_AGE_S: Final = 7200
-"""Seconds for which a browser may reuse a preflight response; Chromium's maximum."""
-
-
-def cors_options(server: ServerSettings) -> dict[str, Any]:
-    """Return the arguments of Starlette's ``CORSMiddleware``; empty without ``VECTORFORGE_CORS_ORIGINS``.
-
-    Any request header is allowed, since SDKs send their own. Only listed origins may send credentials.
-
-    Raises:
-        ConfigurationError: All origins are allowed on a server without authentication.
-    """
-    origins = server.cors_origins
-    if not origins:
-        return {}
-    any_origin = ANY_ORIGIN in origins
-    if any_origin and server.auth == "local":
-        raise ConfigurationError(
-            "VECTORFORGE_CORS_ORIGINS=* needs VECTORFORGE_AUTH=api_key: without a login every web page could "
-            "read and change the documents. List the origins of your pages instead."
-        )
-    return {
-        "allow_origins": (ANY_ORIGIN,) if any_origin else (),
-        "allow_origin_regex": None if any_origin else origins_pattern(origins),
-        "allow_credentials": not any_origin,
-        "allow_methods": _METHODS,
-        "allow_headers": ("*",),
-        "allow_private_network": True,
-        "expose_headers": _EXPOSED,
-        "max_age": _PREFLIGHT_AGE_S,
-    }
 
 
 class OriginCheck:
@@ -111,7 +70,6 @@ class LocalGuard:
     """Rejects unknown host names (DNS rebinding) and, in local mode, requests of pages of other origins.
 
     Args:
-        app: The next app.
         allowed_hosts: Host names of this server; empty allows any.
         origins: Check of the pages that send requests; None allows all.
     """
@@ -150,7 +108,6 @@ class BodyLimit:
     """Counts the body while it arrives, and stops reading at the limit (413) or when it is too slow (408).
 
     Args:
-        app: The next app.
         max_bytes: Largest body.
         timeout_s: Seconds a body may take, plus one for every 16 KiB.
     """
@@ -198,43 +155,96 @@ class BodyLimit:
         await self.app(scope, counting_receive, send)
 
 
-class Authentication:
-    """Authenticates the request and checks its scope before the body is read."""
+class ReadingPace:
+    """Sends large bodies in parts, and ends the response if the client does not read a part in time.
 
-    def __init__(self, app: ASGIApp, *, authenticator: Authenticator) -> None:
+    Args:
+        stall_s: Seconds a client has for a part of any size; detection takes up to as long again.
+        slowest_bytes_per_s: Minimum rate at which it must read a larger part.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        stall_s: float = _STALL_S,
+        slowest_bytes_per_s: float = _SLOWEST_BYTES_PER_S,
+    ) -> None:
         self.app = app
-        self._authenticator = authenticator
+        self._stall_s = stall_s
+        self._slowest_bytes_per_s = slowest_bytes_per_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        principal = None
+        watch = _Watch(send, self._stall_s, self._slowest_bytes_per_s)
         try:
-            principal = await self._authenticate(scope)
-        except VectorForgeError as exc:
-            # Public paths need no credential, and work while the database is unavailable.
-            if route_path(scope) not in PUBLIC_PATHS:
-                await error_response(RequestState.of(scope), exc)(scope, receive, send)
-                return
-        remembered = principal.remembered_keys if principal is not None else None
-        check = KEY_CHECK.set(KeyCheck(remembered, self._authenticator.forget) if remembered else None)
-        credential = CREDENTIAL.set(principal.credential if principal is not None else None)
-        tenant = CACHE_TENANT.set(principal.tenant if principal is not None else "")
-        try:
-            await self.app(scope, receive, send)
+            await self.app(scope, receive, watch.send)
+        except (OSError, ClientDisconnect):
+            if not watch.has_gone:
+                raise
+            logger.info("Disconnected a client that read its response too slowly.")
         finally:
-            CACHE_TENANT.reset(tenant)
-            CREDENTIAL.reset(credential)
-            KEY_CHECK.reset(check)
+            watch.end()
 
-    async def _authenticate(self, scope: Scope) -> Principal:
-        headers = Headers(scope=scope)
-        check_credential_headers(headers)
-        principal = await self._authenticator.authenticate(headers, scope.get("aws.event"))
-        RequestState.of(scope).principal = principal
-        required = required_scope(scope["method"], route_path(scope))
-        if required is not None and not principal.allows(required):
-            raise InsufficientScopeError(required=required)
-        return principal
+
+class _Watch:
+    """Supervision of one response.
+
+    One timer per response checks progress: ``asyncio.timeout`` around each message would cost a stream as
+    much as the message itself.
+    """
+
+    def __init__(self, send: Send, stall_s: float, slowest_bytes_per_s: float) -> None:
+        self.has_gone = False
+        self._send = send
+        self._stall_s = stall_s
+        self._slowest_bytes_per_s = slowest_bytes_per_s
+        self._due = math.inf
+        self._sending: asyncio.Task[object] | None = None
+        """Task that sends, which is not always the request's own."""
+        self._loop = asyncio.get_running_loop()
+        self._timer = self._loop.call_later(stall_s, self._check)
+
+    async def send(self, message: Message) -> None:
+        """Send a message, a large body in parts.
+
+        Raises:
+            OSError: The client does not read it.
+        """
+        if self.has_gone:
+            raise OSError(_READS_TOO_SLOWLY)
+        body = message.get("body", b"")
+        rest = max(0, (len(body) - 1) // PART_BYTES * PART_BYTES)
+        for start in range(0, rest, PART_BYTES):
+            part = bytes(body[start : start + PART_BYTES])
+            await self._send_part({"type": message["type"], "body": part, "more_body": True})
+        await self._send_part({**message, "body": body[rest:]} if rest else message)
+
+    async def _send_part(self, message: Message) -> None:
+        self._sending = task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - a coroutine runs in a task
+        cancelled_before = task.cancelling()
+        size = len(message.get("body", b""))
+        self._due = self._loop.time() + self._stall_s + size / self._slowest_bytes_per_s
+        try:
+            await self._send(message)
+        except asyncio.CancelledError:
+            # Tell this cancellation from others as asyncio.timeout does.
+            if not self.has_gone or task.uncancel() > cancelled_before:
+                raise
+            raise OSError(_READS_TOO_SLOWLY) from None  # as servers report a disconnect
+        finally:
+            self._due = math.inf
+
+    def _check(self) -> None:
+        if self._due > self._loop.time():
+            self._timer = self._loop.call_later(self._stall_s, self._check)
+        elif self._sending is not None:
+            self.has_gone = self._sending.cancel()
+
+    def end(self) -> None:
+        """Stop the supervision."""
+        self._timer.cancel()

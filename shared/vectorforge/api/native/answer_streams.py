@@ -11,8 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import APIRouter, Header, Query, Request, Response
@@ -20,18 +19,16 @@ from fastapi.sse import EventSourceResponse, format_sse_event
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
-from vectorforge.api.dependencies import ApplicationDep, Tenant
-from vectorforge.api.middleware.limits import LAMBDA_MARGIN_S, invocation_time_s
-from vectorforge.api.request_state import RequestState
-from vectorforge.api.schemas import problems
-from vectorforge.api.streaming.client_stream import (
-    PING_INTERVAL_S,
+from vectorforge.api.dependencies import LAMBDA_MARGIN_S, ApplicationDep, Tenant
+from vectorforge.api.error_schemas import problems
+from vectorforge.api.request_state import RequestState, invocation_time_s
+from vectorforge.api.streaming.sse import EventEncoder, event_stream_content
+from vectorforge.api.streaming.stream import (
     STREAM_HEADERS,
     ClientStream,
     cancelled_on_disconnect,
 )
-from vectorforge.api.streaming.sse import EventEncoder, event_stream_content
-from vectorforge.db.repositories.answer_stream_repo import StoredStream
+from vectorforge.db.repositories.answer_stream_repo import AnswerStreamRepository, StoredStream
 from vectorforge.deadline import Deadline
 from vectorforge.errors import (
     AnswerStreamLostError,
@@ -58,29 +55,13 @@ _NOTE_READER_S = 5.0
 _BLANK_LINE = b"\n\n"
 
 
-class StoredStreams(Protocol):
-    """Store of a tenant's streams (``AnswerStreamRepository``)."""
-
-    async def read(self, query_id: UUID, after: int) -> StoredStream | None:
-        """Read a stream and its first batches with events after this id."""
-        ...
-
-    async def note_reader(self, query_id: UUID) -> None:
-        """Record that a client reads the stream."""
-        ...
-
-    async def give_up(self, query_id: UUID, *, silent_since: datetime) -> bool:
-        """Mark the stream as lost, if its writer stayed silent."""
-        ...
-
-
 class ReplayResponse(EventSourceResponse):
     """Replays the events of a stored stream and follows it to its end.
 
     Args:
         streams: Store of the stream.
         query_id: Id of the stream.
-        found: Its first batches after the event.
+        stored: Its first batches after the event.
         after: Id of the last event that the client has; 0 for none.
         request_id: Id for the problem document of an error.
         deadline: End of the response, even if the stream continues.
@@ -90,20 +71,20 @@ class ReplayResponse(EventSourceResponse):
 
     def __init__(
         self,
-        streams: StoredStreams,
+        streams: AnswerStreamRepository,
         query_id: UUID,
-        found: StoredStream,
+        stored: StoredStream,
         *,
         after: int,
         request_id: str,
         deadline: Deadline,
         note_reader_s: float,
-        ping_interval_s: float = PING_INTERVAL_S,
+        ping_interval_s: float,
     ) -> None:
         super().__init__((), headers=STREAM_HEADERS)
         self._streams = streams
         self._query_id = query_id
-        self._found = found
+        self._found = stored
         self._after = after
         self._request_id = request_id
         self._deadline = deadline
@@ -150,14 +131,14 @@ class ReplayResponse(EventSourceResponse):
             if time.monotonic() - self._noted_at >= self._note_reader_s:
                 await self._streams.note_reader(self._query_id)
                 self._noted_at = time.monotonic()
-            found = await self._streams.read(self._query_id, self._after)
-            if found is None:  # it has expired
-                found = StoredStream("lost", before.last_id, before.written_at, ())
-            self._found = found
-            if found.written_at != before.written_at:
+            stored = await self._streams.read(self._query_id, self._after)
+            if stored is None:  # it has expired
+                stored = StoredStream("lost", before.last_id, before.written_at, ())
+            self._found = stored
+            if stored.written_at != before.written_at:
                 self._written_seen_at = time.monotonic()
-            elif found.state == "running" and time.monotonic() - self._written_seen_at >= SILENCE_S:
-                await self._streams.give_up(self._query_id, silent_since=found.written_at)
+            elif stored.state == "running" and time.monotonic() - self._written_seen_at >= SILENCE_S:
+                await self._streams.give_up(self._query_id, silent_since=stored.written_at)
         except VectorForgeError as exc:
             logger.warning("Failed to read stream %s, retrying: %s", self._query_id, exc.message)
             self._found = replace(before, batches=())
@@ -172,22 +153,22 @@ class ReplayResponse(EventSourceResponse):
         return encoder.encode(ErrorEvent(error, "generate"))
 
 
-def has_nothing_after(found: StoredStream, after: int) -> bool:
+def has_nothing_after(stored: StoredStream, after: int) -> bool:
     """Return True if a client with this event has received the end, too."""
-    if found.state == "running":
+    if stored.state == "running":
         return False
-    return after >= found.last_id if found.state == "ended" else after > found.last_id
+    return after >= stored.last_id if stored.state == "ended" else after > stored.last_id
 
 
-def _events_after(found: StoredStream, after: int) -> Iterator[bytes]:
-    for first_id, events in found.batches:
+def _events_after(stored: StoredStream, after: int) -> Iterator[bytes]:
+    for first_id, events in stored.batches:
         for number, event in enumerate(_split(events), start=first_id):
             if number > after:
                 yield event
 
 
-def _last_id(found: StoredStream) -> int:
-    first_id, events = found.batches[-1]
+def _last_id(stored: StoredStream) -> int:
+    first_id, events = stored.batches[-1]
     return first_id + len(_split(events)) - 1
 
 
@@ -231,16 +212,16 @@ async def follow_answer(
     """Stream the stored events of an answer requested with `resumable: true`, from any event on."""
     # An EventSource that reconnects sends the header, and the parameter of its first request as well.
     after = _event_id(header or last_event_id or "0")
-    found = await tenant.answer_streams.read(query_id, after)
-    if found is None:
+    stored = await tenant.answer_streams.read(query_id, after)
+    if stored is None:
         raise _no_such_stream(query_id)
-    if has_nothing_after(found, after):
+    if has_nothing_after(stored, after):
         return Response(status_code=204)
     time_s = invocation_time_s(request.scope)
     return ReplayResponse(
         tenant.answer_streams,
         query_id,
-        found,
+        stored,
         after=after,
         request_id=RequestState.of(request.scope).request_id,
         deadline=Deadline.never() if time_s is None else Deadline.after(time_s - LAMBDA_MARGIN_S),

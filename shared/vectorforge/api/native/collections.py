@@ -9,18 +9,18 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field, StringConstraints, model_validator
 
 from vectorforge.api.admin.erasures import ERASURE_RESPONSES, ErasureBody, erase
-from vectorforge.api.dependencies import AdmittedTenant, ApplicationDep, Limit, Offset, Tenant, check_provider
-from vectorforge.api.schemas import (
-    MAX_NAME_CHARS,
-    MAX_PAGE,
-    Body,
-    ModelName,
-    ProviderName,
-    RequestBody,
-    problems,
+from vectorforge.api.dependencies import (
+    AdmittedTenant,
+    ApplicationDep,
+    Limit,
+    Offset,
+    Tenant,
+    check_provider,
+    existing,
 )
+from vectorforge.api.error_schemas import problems
+from vectorforge.api.schemas import MAX_NAME_CHARS, MAX_PAGE, Body, ModelName, ProviderName, RequestBody
 from vectorforge.erasure.repo import Subject
-from vectorforge.errors import NotFoundError
 from vectorforge.types import DistanceMetric, SearchMode, SearchSettings, VectorIndex
 
 
@@ -32,13 +32,14 @@ class SearchSettingsFields(RequestBody):
         default=None,
         ge=0,
         le=1,
-        description="Weight of the score by vector in a hybrid search; the score by words has the rest.",
+        description="Weight of the vector score in a hybrid search; words have the rest.",
     )
     language: str | None = Field(
         default=None,
         min_length=1,
         max_length=63,
-        description="Text search configuration of PostgreSQL: english ...; simple takes words as they are.",
+        description="Text search configuration of PostgreSQL for every document, or `auto`, the default: "
+        "that of each document's detected language.",
     )
 
     def search_settings(self) -> SearchSettings:
@@ -49,10 +50,15 @@ class SearchSettingsFields(RequestBody):
 class CollectionChange(SearchSettingsFields):
     """Changes of a collection; omitted fields stay unchanged."""
 
+    keep_originals: bool | None = Field(
+        default=None,
+        description="False also deletes the files that are kept. True keeps those ingested from now on.",
+    )
+
     @model_validator(mode="after")
     def _something(self) -> Self:
-        if self.search_settings() == SearchSettings():
-            raise ValueError("one of search_mode, dense_weight and language is required")
+        if self.search_settings() == SearchSettings() and self.keep_originals is None:
+            raise ValueError("one of search_mode, dense_weight, language and keep_originals is required")
         return self
 
 
@@ -69,14 +75,15 @@ class CollectionRequest(SearchSettingsFields):
     document_prefix: str | None = Field(default=None, max_length=500)
     vector_index: VectorIndex = Field(
         default=VectorIndex.FULL,
-        description="What the index of the vectors is made of, once there are more than 10,000: the "
-        "vectors, the vectors in half precision, or their signs. What it finds is ranked by the full ones.",
+        description="Precision of the index above 10,000 vectors; results are ranked by the full vectors.",
     )
     keeps_words: bool = Field(
         default=True,
-        description="False: words of passages are not indexed, so that storing them takes a fraction of the "
-        "time and space; the collection is searched by vectors only. Setting its search_mode to hybrid or "
-        "lexical later has them indexed.",
+        description="False: no lexical index, so storing is faster and only vector search is possible, until "
+        "`search_mode` is set to hybrid or lexical.",
+    )
+    keep_originals: bool = Field(
+        default=True, description="Keep the files of documents, for download and page images."
     )
 
     def search_settings(self) -> SearchSettings:
@@ -95,17 +102,19 @@ class CollectionBody(Body):
     dimension: int
     distance_metric: DistanceMetric
     vector_index: VectorIndex
-    by_profile: bool = Field(
-        description="True: every document belongs to a profile, and every query names one."
-    )
+    by_profile: bool = Field(description="True: every document and every query has a profile.")
     search_mode: SearchMode
     dense_weight: float
-    language: str
-    keeps_words: bool = Field(description="False: it can be searched by vectors only.")
-    terms_complete: bool = Field(
-        description="False: words of some passages are still to be read, or to be read anew by another "
-        "language; searches by words may miss them."
+    language: str = Field(description="Text search configuration of PostgreSQL.")
+    detect_language: bool = Field(
+        description="True: `language` applies only to documents whose own language is unknown."
     )
+    languages: list[str] = Field(
+        description="Text search configurations of the stored chunks; a query is searched by each of them."
+    )
+    keeps_words: bool = Field(description="False: it can be searched by vectors only.")
+    keep_originals: bool = Field(description="True: the files of documents are kept.")
+    terms_complete: bool = Field(description="False: the lexical index is being built; words may be missing.")
     document_count: int
     chunk_count: int
     created_at: datetime | None
@@ -125,8 +134,8 @@ router = APIRouter(prefix="/v1/collections", tags=["collections"])
 @router.get("", responses=problems())
 async def list_collections(tenant: Tenant, limit: Limit = MAX_PAGE, offset: Offset = 0) -> CollectionList:
     """List the collections by name."""
-    found = await tenant.collections.list(limit=limit, offset=offset)
-    bodies = [CollectionBody.of(collection) for collection in found]
+    collections = await tenant.collections.list(limit=limit, offset=offset)
+    bodies = [CollectionBody.of(collection) for collection in collections]
     return CollectionList(collections=bodies, limit=limit, offset=offset)
 
 
@@ -147,28 +156,33 @@ async def create_collection(
 @router.get("/{collection_id}", responses=problems(404))
 async def show_collection(collection_id: UUID, tenant: Tenant) -> CollectionBody:
     """Return one collection."""
-    collection = await tenant.collections.find_by_id(collection_id)
-    if collection is None:
-        raise NotFoundError(f"Collection {collection_id} not found")
-    return CollectionBody.of(collection)
+    return CollectionBody.of(
+        existing(await tenant.collections.find_by_id(collection_id), "Collection", collection_id)
+    )
 
 
 @router.patch("/{collection_id}", responses=problems(404, 413, 415))
 async def change_collection(collection_id: UUID, body: CollectionChange, tenant: Tenant) -> CollectionBody:
-    """Change the search settings of a collection.
+    """Change the search settings of a collection, and whether the files of its documents are kept.
 
     After a change of the language, the chunks are indexed again in the background.
     """
-    collection = await tenant.collections.set_search(collection_id, body.search_settings())
-    if collection is None:
-        raise NotFoundError(f"Collection {collection_id} not found")
-    return CollectionBody.of(collection)
+    repo, settings = tenant.collections, body.search_settings()
+    if body.keep_originals is not None:
+        await repo.set_keep_originals(collection_id, keep=body.keep_originals)
+    if body.keep_originals is False:
+        await tenant.originals.delete_of_collection(collection_id)
+    if settings == SearchSettings():
+        changed = await repo.find_by_id(collection_id)
+    else:
+        changed = await repo.set_search(collection_id, settings)
+    return CollectionBody.of(existing(changed, "Collection", collection_id))
 
 
 @router.delete("/{collection_id}", responses=ERASURE_RESPONSES)
 async def delete_collection(
-    request: Request, response: Response, collection_id: UUID, application: ApplicationDep, tenant: Tenant
+    request: Request, response: Response, collection_id: UUID, tenant: Tenant
 ) -> ErasureBody:
     """Erase a collection with its documents and all traces of them."""
     subject = Subject("collection", collection_id)
-    return await erase(request, response, application, tenant, subject)
+    return await erase(request, response, subject)

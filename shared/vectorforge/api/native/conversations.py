@@ -7,8 +7,9 @@ from uuid import UUID
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
-from vectorforge.api.dependencies import Limit, Offset, PartsLimit, Tenant, principal_of
-from vectorforge.api.schemas import Body, RequestBody, problems
+from vectorforge.api.dependencies import Limit, Offset, PartsLimit, Tenant, existing, principal_of
+from vectorforge.api.error_schemas import problems
+from vectorforge.api.schemas import Body, RequestBody
 from vectorforge.db.repositories.conversation_repo import MAX_TITLE_CHARS
 from vectorforge.errors import NotFoundError
 
@@ -16,9 +17,7 @@ from vectorforge.errors import NotFoundError
 class ConversationRequest(RequestBody):
     """A new conversation."""
 
-    title: str = Field(
-        default="", max_length=MAX_TITLE_CHARS, description="Empty: the start of the first query."
-    )
+    title: str = Field(default="", max_length=MAX_TITLE_CHARS, description="Empty: start of the first query.")
 
 
 class ConversationBody(Body):
@@ -72,8 +71,8 @@ async def create_conversation(
 @router.get("", responses=problems())
 async def list_conversations(tenant: Tenant, limit: Limit = 50, offset: Offset = 0) -> ConversationList:
     """List the conversations, most recently used first."""
-    found = await tenant.conversations.list(limit=limit, offset=offset)
-    bodies = [ConversationBody.of(conversation) for conversation in found]
+    conversations = await tenant.conversations.list(limit=limit, offset=offset)
+    bodies = [ConversationBody.of(conversation) for conversation in conversations]
     return ConversationList(conversations=bodies, limit=limit, offset=offset)
 
 
@@ -82,9 +81,9 @@ async def show_conversation(
     conversation_id: UUID, tenant: Tenant, limit: PartsLimit = 100
 ) -> ConversationWithMessages:
     """Return one conversation with its last messages."""
-    conversation = await tenant.conversations.find_by_id(conversation_id)
-    if conversation is None:
-        raise _not_found(conversation_id)
+    conversation = existing(
+        await tenant.conversations.find_by_id(conversation_id), "Conversation", conversation_id
+    )
     messages = await tenant.conversations.last_messages(conversation_id, limit)
     return ConversationWithMessages.of(conversation, messages=messages)
 
@@ -93,8 +92,4 @@ async def show_conversation(
 async def delete_conversation(conversation_id: UUID, tenant: Tenant) -> None:
     """Delete a conversation with its messages; its queries stay in the query log."""
     if not await tenant.conversations.delete(conversation_id):
-        raise _not_found(conversation_id)
-
-
-def _not_found(conversation_id: UUID) -> NotFoundError:
-    return NotFoundError(f"Conversation {conversation_id} not found")
+        raise NotFoundError(f"Conversation {conversation_id} not found")

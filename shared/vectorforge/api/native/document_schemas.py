@@ -6,7 +6,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field, StringConstraints
 
-from vectorforge.api.schemas import Body, Filters, Metadata, ProfileId, RequestBody
+from vectorforge.api.schemas import Body, Filters, Locations, Metadata, ProfileId, RequestBody
 from vectorforge.db.repositories.document_repo import CitedChunk, Document
 
 MAX_SOURCE_CHARS = 2000
@@ -47,10 +47,7 @@ class DeletedDocuments(BaseModel):
 
     matched: int = Field(description="Documents that matched before.")
     deleted: int = Field(description="Documents deleted, with their passages; in a dry run none.")
-    remaining: int = Field(
-        description="Documents that match still: in a dry run all, else those there was no time for; "
-        "send the request again."
-    )
+    remaining: int = Field(description="Documents that still match; above 0, send the request again.")
 
 
 class DocumentBody(Body):
@@ -98,6 +95,7 @@ class ChunkBody(Body):
     end_offset: int
     heading: str | None
     token_count: int
+    locations: Locations
     metadata: dict[str, Any]
 
 
@@ -121,10 +119,7 @@ class ChunkDocument(Body):
 class ChunkWithDocument(ChunkBody):
     """A chunk and where it is from."""
 
-    retired: bool = Field(
-        description="Whether the document has changed since and no longer holds the passage; then the "
-        "offsets do not count in its current text."
-    )
+    retired: bool = Field(description="True: from an earlier version, in whose text the offsets are.")
     document_version: int = Field(description="Version of the document whose text the offsets count in.")
     document: ChunkDocument
 

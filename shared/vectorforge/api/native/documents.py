@@ -15,7 +15,9 @@ from vectorforge.api.dependencies import (
     PartsLimit,
     Tenant,
     deadline_of,
+    existing,
 )
+from vectorforge.api.error_schemas import problems
 from vectorforge.api.native.document_schemas import (
     ChunkBody,
     ChunkList,
@@ -28,12 +30,11 @@ from vectorforge.api.native.document_schemas import (
 )
 from vectorforge.api.native.document_uploads import REQUEST_BODY, read_job_items
 from vectorforge.api.native.jobs import JobWithDocuments
-from vectorforge.api.schemas import MAX_FILTERS_BYTES, MAX_PARTS, parse_query_filters, problems
+from vectorforge.api.schemas import MAX_FILTERS_BYTES, MAX_PARTS, parse_query_filters
 from vectorforge.bootstrap import TenantServices
 from vectorforge.db.repositories.document_repo import Document
 from vectorforge.db.repositories.paging import SqlCondition
 from vectorforge.erasure.repo import Subject
-from vectorforge.errors import NotFoundError
 from vectorforge.vectorstore.filters.documents import condition_on_documents
 
 router = APIRouter(prefix="/v1", tags=["documents"])
@@ -59,15 +60,11 @@ FilteredDocuments = Annotated[SqlCondition, Depends(_read_filters)]
 
 
 async def _find_document(tenant: TenantServices, document_id: UUID) -> Document:
-    document = await tenant.documents.find_by_id(document_id)
-    if document is None:
-        raise NotFoundError(f"Document {document_id} not found")
-    return document
+    return existing(await tenant.documents.find_by_id(document_id), "Document", document_id)
 
 
 async def _require_collection(tenant: TenantServices, collection_id: UUID) -> None:
-    if await tenant.collections.find_by_id(collection_id) is None:
-        raise NotFoundError(f"Collection {collection_id} not found")
+    existing(await tenant.collections.find_by_id(collection_id), "Collection", collection_id)
 
 
 @router.get("/collections/{collection_id}/documents", responses=problems(404))
@@ -80,9 +77,14 @@ async def list_documents(
 ) -> DocumentList:
     """List the documents of a collection."""
     await _require_collection(tenant, collection_id)
-    found, total = await tenant.documents.list(collection_id, limit=limit, offset=offset, condition=filtered)
+    documents, total = await tenant.documents.list(
+        collection_id, limit=limit, offset=offset, condition=filtered
+    )
     return DocumentList(
-        documents=[DocumentBody.of(document) for document in found], total=total, limit=limit, offset=offset
+        documents=[DocumentBody.of(document) for document in documents],
+        total=total,
+        limit=limit,
+        offset=offset,
     )
 
 
@@ -118,7 +120,7 @@ async def delete_documents(
     tenant: Tenant,
 ) -> DeletedDocuments:
     """Delete the documents whose metadata matches, or count them. Large deletions need several requests."""
-    deadline = deadline_of(request, application)
+    deadline = deadline_of(request)
     store, chosen = tenant.vector_store, (collection_id, body.filters)
     matched = await store.count_documents(*chosen, profile_id=body.profile_id)
     if body.dry_run:
@@ -140,20 +142,18 @@ async def show_document(document_id: UUID, tenant: Tenant) -> DocumentBody:
 
 @router.delete("/documents/{document_id}", responses=ERASURE_RESPONSES)
 async def delete_document(
-    request: Request, response: Response, document_id: UUID, application: ApplicationDep, tenant: Tenant
+    request: Request, response: Response, document_id: UUID, tenant: Tenant
 ) -> ErasureBody:
     """Erase a document with all traces: chunks, vectors, answers made of it, its uploaded file."""
     subject = Subject("document", document_id=document_id)
-    return await erase(request, response, application, tenant, subject)
+    return await erase(request, response, subject)
 
 
 @router.get("/documents/{document_id}/text", responses=problems(404))
 async def show_text(document_id: UUID, tenant: Tenant) -> DocumentText:
     """Return the document's extracted text."""
     document = await _find_document(tenant, document_id)
-    text = await tenant.documents.text(document_id)
-    if text is None:
-        raise NotFoundError(f"Document {document_id} not found")
+    text = existing(await tenant.documents.text(document_id), "Document", document_id)
     return DocumentText(
         id=document.id,
         source=document.source,
@@ -169,9 +169,9 @@ async def list_chunks(
 ) -> ChunkList:
     """List the document's chunks in order."""
     document = await _find_document(tenant, document_id)
-    found = await tenant.documents.chunks(document_id, limit=limit, offset=offset)
+    chunks = await tenant.documents.chunks(document_id, limit=limit, offset=offset)
     return ChunkList(
-        chunks=[ChunkBody.of(chunk) for chunk in found],
+        chunks=[ChunkBody.of(chunk) for chunk in chunks],
         total=document.chunk_count,
         limit=limit,
         offset=offset,
@@ -181,7 +181,5 @@ async def list_chunks(
 @router.get("/chunks/{chunk_id}", responses=problems(404))
 async def show_chunk(chunk_id: UUID, tenant: Tenant) -> ChunkWithDocument:
     """Return one chunk and its document, including chunks of earlier versions (`retired`)."""
-    cited = await tenant.documents.chunk(chunk_id)
-    if cited is None:
-        raise NotFoundError(f"Chunk {chunk_id} not found")
+    cited = existing(await tenant.documents.chunk(chunk_id), "Chunk", chunk_id)
     return ChunkWithDocument.of_document(cited, await _find_document(tenant, cited.chunk.document_id))

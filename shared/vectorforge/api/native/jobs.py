@@ -16,12 +16,14 @@ from vectorforge.api.dependencies import (
     PartsLimit,
     Tenant,
     check_at_most,
+    existing,
 )
+from vectorforge.api.error_schemas import problems
 from vectorforge.api.native.document_schemas import MAX_SOURCE_CHARS
-from vectorforge.api.schemas import MAX_PARTS, Body, RequestBody, problems, storable
+from vectorforge.api.schemas import MAX_PARTS, Body, RequestBody, storable
 from vectorforge.aws.uploads import UploadKey, source_of
 from vectorforge.db.repositories.job_types import IngestionJob, IngestionJobItem
-from vectorforge.errors import ConfigurationError, NotFoundError
+from vectorforge.errors import ConfigurationError
 
 
 class JobError(Body):
@@ -110,8 +112,8 @@ async def list_jobs(
     offset: Offset = 0,
 ) -> JobList:
     """List ingestion jobs, newest first; all, or those of a collection or a document."""
-    found = await tenant.jobs.list(collection_id, source=source, limit=limit, offset=offset)
-    return JobList(jobs=[JobBody.of(job) for job in found], limit=limit, offset=offset)
+    jobs = await tenant.jobs.list(collection_id, source=source, limit=limit, offset=offset)
+    return JobList(jobs=[JobBody.of(job) for job in jobs], limit=limit, offset=offset)
 
 
 @router.get("/v1/jobs/{job_id}", responses=problems(404))
@@ -119,9 +121,7 @@ async def show_job(
     job_id: UUID, tenant: Tenant, documents_limit: PartsLimit = MAX_PARTS, documents_offset: Offset = 0
 ) -> JobWithDocuments:
     """Return one job with a page of its documents."""
-    job = await tenant.jobs.find_by_id(job_id)
-    if job is None:
-        raise NotFoundError(f"Job {job_id} not found")
+    job = existing(await tenant.jobs.find_by_id(job_id), "Job", job_id)
     items = await tenant.jobs.items(job_id, limit=documents_limit, offset=documents_offset)
     return JobWithDocuments.with_items(job, items, limit=documents_limit, offset=documents_offset)
 
@@ -135,17 +135,12 @@ class UploadRequest(RequestBody):
     """A file to be uploaded."""
 
     path: str = Field(
-        min_length=1,
-        max_length=1000,
-        description="The file's name below the collection, e.g. handbook.pdf or policies/refunds.md. "
-        "Uploaded again, it is a new version.",
+        min_length=1, max_length=1000, description="File name below the collection, e.g. policies/refunds.md."
     )
     content_type: Annotated[str, StringConstraints(max_length=200, pattern=_MEDIA_TYPE)] | None = Field(
-        default=None, description="Media type; without it the format is told by the name, or by the content."
+        default=None, description="Media type; default: by file name or content."
     )
-    size_bytes: int | None = Field(
-        default=None, ge=1, description="The file's size, if it is known; then S3 takes no other."
-    )
+    size_bytes: int | None = Field(default=None, ge=1, description="Exact size; S3 rejects any other.")
 
 
 class UploadFormBody(BaseModel):
@@ -157,9 +152,7 @@ class UploadFormBody(BaseModel):
     expires_at: datetime = Field(description="S3 refuses the form after this time, or before.")
     max_bytes: int = Field(description="S3 refuses a larger file.")
     key: str
-    source: str = Field(
-        description="The document's name in its collection; `GET /v1/jobs?source=` finds its jobs."
-    )
+    source: str = Field(description="The document's source; `GET /v1/jobs?source=` finds its jobs.")
 
 
 @router.post("/v1/collections/{collection_id}/uploads", responses=problems(404, 409, 413, 415, 429))
@@ -176,9 +169,7 @@ async def prepare_upload(
             "Direct uploads are not configured (VECTORFORGE_UPLOADS_BUCKET); send documents to "
             "/v1/collections/{id}/documents."
         )
-    collection = await tenant.collections.find_by_id(collection_id)
-    if collection is None:
-        raise NotFoundError(f"Collection {collection_id} not found")
+    collection = existing(await tenant.collections.find_by_id(collection_id), "Collection", collection_id)
     limit = application.config.ingestion.max_document_bytes
     check_at_most("size_bytes", body.size_bytes or 0, limit)
     key = UploadKey.make(tenant.tenant_id, collection.name, body.path).key

@@ -14,19 +14,12 @@ from pydantic import (
     Field,
 )
 
-from vectorforge.api.dependencies import Tenant
-from vectorforge.api.schemas import (
-    MAX_OFFSET,
-    MAX_PAGE,
-    Body,
-    ModelName,
-    ProviderName,
-    problems,
-    storable,
-)
+from vectorforge.api.dependencies import Tenant, existing
+from vectorforge.api.error_schemas import problems
+from vectorforge.api.schemas import MAX_OFFSET, MAX_PAGE, Body, ModelName, ProviderName, storable
 from vectorforge.db.repositories.paging import QueryFilter
 from vectorforge.db.repositories.query_log_repo import QueryLog
-from vectorforge.errors import InvalidInputError, NotFoundError
+from vectorforge.errors import InvalidInputError
 from vectorforge.pipeline.types import LoggedOutcome
 
 
@@ -70,8 +63,7 @@ class LogParameters(RangeParameters):
     """Filters of the query log."""
 
     outcome: LoggedOutcome | None = Field(
-        default=None,
-        description='How the query ended; "started": it is still running, or was killed before its end.',
+        default=None, description='"started": the query is still running, or its process was killed.'
     )
     cached: bool | None = Field(default=None, description="Whether the answer came from the cache.")
     degraded: bool | None = Field(default=None, description="Whether the answer came down any step.")
@@ -122,9 +114,7 @@ class QueryLogList(BaseModel):
     queries: list[QueryLogBody]
     limit: int
     offset: int
-    next: str | None = Field(
-        description="Send it as `after` for the page behind this one; null: this one was not full."
-    )
+    next: str | None = Field(description="`after` of the next page; null: this one was not full.")
 
 
 def cursor_after(log: QueryLog) -> str:
@@ -159,11 +149,9 @@ class PageParameters(LogParameters):
         default=0,
         ge=0,
         le=MAX_OFFSET,
-        description="Rows to skip; while queries come in, rows come twice. Use `after` instead.",
+        description="Rows to skip; prefer `after`, which new rows do not shift.",
     )
-    after: str | None = Field(
-        default=None, max_length=200, description="`next` of the page before: the rows behind its last one."
-    )
+    after: str | None = Field(default=None, max_length=200, description="`next` of the previous page.")
 
 
 @router.get("", responses=problems())
@@ -171,24 +159,21 @@ async def list_queries(tenant: Tenant, parameters: Annotated[PageParameters, Que
     """List the query log, newest first."""
     if parameters.after is not None and parameters.offset:
         raise InvalidInputError("`after` and `offset` cannot be combined.", field="offset")
-    found = await tenant.query_logs.find(
+    logs = await tenant.query_logs.find(
         parameters.matching(),
         limit=parameters.limit,
         offset=parameters.offset,
         after=None if parameters.after is None else read_cursor(parameters.after),
     )
     return QueryLogList(
-        queries=[QueryLogBody.of(log) for log in found],
+        queries=[QueryLogBody.of(log) for log in logs],
         limit=parameters.limit,
         offset=parameters.offset,
-        next=cursor_after(found[-1]) if len(found) == parameters.limit else None,
+        next=cursor_after(logs[-1]) if len(logs) == parameters.limit else None,
     )
 
 
 @router.get("/{query_id}", responses=problems(404))
 async def show_query(query_id: UUID, tenant: Tenant) -> QueryLogBody:
     """Return one query and its answer."""
-    log = await tenant.query_logs.find_by_id(query_id)
-    if log is None:
-        raise NotFoundError(f"Query {query_id} not found")
-    return QueryLogBody.of(log)
+    return QueryLogBody.of(existing(await tenant.query_logs.find_by_id(query_id), "Query", query_id))

@@ -11,6 +11,7 @@ from vectorforge.api.answers import (
     AnswerDetails,
     CitationBody,
     ContextEntry,
+    DryRunResponse,
     Latency,
     RetrievalStats,
     SourceBody,
@@ -18,41 +19,30 @@ from vectorforge.api.answers import (
     numbered_sources,
 )
 from vectorforge.api.dependencies import ApplicationDep, Tenant
-from vectorforge.api.query_bodies import (
+from vectorforge.api.error_schemas import ANSWER_PROBLEMS
+from vectorforge.api.querying import QueryRoute, SurfaceQuery, check_config, requested_collection
+from vectorforge.api.request_state import RequestState
+from vectorforge.api.schemas import (
     ALLOW_UNGROUNDED,
+    MAX_QUERY_CHARS,
     NO_SETTINGS,
+    CollectionReference,
     ConversationReference,
     DryRunFlag,
-    DryRunResponse,
+    Filters,
     Messages,
+    ModelName,
+    ProfileId,
+    ProviderName,
+    RequestBody,
     ResumableFlag,
     Rewrite,
+    SearchModeName,
     SystemPrompt,
     Temperature,
     VariantReference,
     given,
     history,
-)
-from vectorforge.api.query_route import QueryRoute
-from vectorforge.api.querying import (
-    answer_as_stream,
-    answer_dry,
-    answer_whole,
-    check_config,
-    is_extractive,
-    requested_collection,
-)
-from vectorforge.api.request_state import RequestState
-from vectorforge.api.schemas import (
-    ANSWER_PROBLEMS,
-    MAX_QUERY_CHARS,
-    CollectionReference,
-    Filters,
-    ModelName,
-    ProfileId,
-    ProviderName,
-    RequestBody,
-    SearchModeName,
 )
 from vectorforge.api.streaming.sse import event_stream_content
 from vectorforge.pipeline.presets import RAG_QUERY, VECTORFORGE
@@ -95,11 +85,6 @@ class RAGQueryRequest(RequestBody):
             explicit.pop("max_tokens", None)
         return RAG_QUERY.config(variant, **explicit, history=history(self.messages))
 
-    @property
-    def wants_context(self) -> bool:
-        """True to return the chunks; null selects the default, True."""
-        return self.include_context is not False
-
 
 class RAGQueryResponse(AnswerDetails):
     """The answer and the retrieved chunks."""
@@ -126,7 +111,12 @@ class RAGQueryResponse(AnswerDetails):
         context = [
             ContextEntry.of(chunk, label=labels.get(chunk.chunk.id)) for chunk in source.retrieved_chunks
         ]
-        own = {"id": f"ragq_{source.request_id}", "context": context, "response": source.answer}
+        own = {
+            "id": f"ragq_{source.request_id}",
+            "created": int(time.time()),
+            "context": context,
+            "response": source.answer,
+        }
         return super().of(source, **{**own, **given})
 
 
@@ -148,9 +138,7 @@ class CollectionQueryRequest(RequestBody):
     stream: bool = Field(default=False, description="Stream the answer as server-sent events.")
     resumable: ResumableFlag = False
     messages: Messages | None = Field(default=None, description="The conversation so far, oldest first.")
-    system_prompt: SystemPrompt | None = Field(
-        default=None, description="Template of the system message; must contain {context}."
-    )
+    system_prompt: SystemPrompt | None = Field(default=None, description="Template; must contain {context}.")
     variant: VariantReference | None = None
     conversation_id: ConversationReference | None = None
     rewrite: Rewrite = False
@@ -168,9 +156,7 @@ class CollectionQueryResponse(AnswerDetails):
     id: UUID
     query: str
     answer: str
-    sources: list[SourceBody] = Field(
-        description="In the order of the labels; empty without include_sources."
-    )
+    sources: list[SourceBody] = Field(description="By label; empty without include_sources.")
     citations: list[CitationBody]
     provider: str | None
     model: str | None
@@ -211,23 +197,16 @@ async def rag_query(
     config = body.config(tenant.choose_variant(body.variant, body.conversation_id))
     check_config(application, config, {"top_k": "k", "llm_provider": "provider"})
     collection = requested_collection(application, body.collection)
+    query = SurfaceQuery(request, body.query, collection, config)
     if body.dry_run:
-        return await answer_dry(request, application, tenant, body.query, collection, config)
-    if body.stream:
-        return await answer_as_stream(
-            request,
-            application,
-            tenant,
-            body.query,
-            collection,
-            config,
-            with_sources=body.wants_context,
-            resumable=body.resumable,
-        )
-    result = await answer_whole(request, application, tenant, body.query, collection, config)
-    without_context = {} if body.wants_context else {"context": None}
-    return RAGQueryResponse.of(
-        result, created=int(time.time()), extractive=is_extractive(result), **without_context
+        return await query.dry_run()
+    wants_context = body.include_context is not False  # null selects the default, True
+    without_context = {} if wants_context else {"context": None}
+    return await query.answer(
+        lambda result: RAGQueryResponse.of(result, **without_context),
+        stream=body.stream,
+        with_sources=wants_context,
+        resumable=body.resumable,
     )
 
 
@@ -246,12 +225,7 @@ async def collection_query(
     """Answer a query from this collection, with sources and citations."""
     config = body.config(tenant.choose_variant(body.variant, body.conversation_id))
     check_config(application, config, {})
-    collection = CollectionChoice((str(collection_id),))
+    query = SurfaceQuery(request, body.query, CollectionChoice((str(collection_id),)), config)
     if body.dry_run:
-        return await answer_dry(request, application, tenant, body.query, collection, config)
-    if body.stream:
-        return await answer_as_stream(
-            request, application, tenant, body.query, collection, config, resumable=body.resumable
-        )
-    result = await answer_whole(request, application, tenant, body.query, collection, config)
-    return CollectionQueryResponse.of(result, extractive=is_extractive(result))
+        return await query.dry_run()
+    return await query.answer(CollectionQueryResponse.of, stream=body.stream, resumable=body.resumable)

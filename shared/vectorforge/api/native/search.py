@@ -9,16 +9,17 @@ from pydantic import BaseModel, Field
 
 from vectorforge.api.answers import RELEVANCE, SCAN, SCAN_REASON, retrieved_fields
 from vectorforge.api.dependencies import AdmittedTenant, ApplicationDep, check_at_most, deadline_of
-from vectorforge.api.querying import find_requested_collection
+from vectorforge.api.error_schemas import problems
+from vectorforge.api.querying import find_collection, requested_collection
 from vectorforge.api.schemas import (
     MAX_QUERY_CHARS,
     Body,
     CollectionReference,
     Filters,
+    Locations,
     ProfileId,
     RequestBody,
     SearchModeName,
-    problems,
 )
 from vectorforge.retriever.base import RetrievedChunks
 from vectorforge.types import ScanReason, SearchMode
@@ -54,6 +55,7 @@ class SearchResult(Body):
     lexical_score: float | None = Field(description="BM25; null without a lexical search.")
     start_offset: int
     end_offset: int
+    locations: Locations
     metadata: dict[str, Any]
 
     @classmethod
@@ -78,18 +80,18 @@ class SearchResponse(BaseModel):
     latency_ms: float
 
     @classmethod
-    def of(cls, query: str, collection_id: UUID, found: RetrievedChunks, latency_ms: float) -> Self:
+    def of(cls, query: str, collection_id: UUID, retrieved: RetrievedChunks, latency_ms: float) -> Self:
         """Return the body of retrieved chunks."""
         return cls(
             query=query,
             collection_id=collection_id,
-            results=[SearchResult.of(chunk) for chunk in found],
-            search_mode=found.search_mode,
-            degraded=found.degraded,
-            scan=found.scan.method if found.scan else None,
-            scan_reason=found.scan.reason if found.scan else None,
-            matched=found.matched,
-            matched_is_at_least=found.matched_is_at_least,
+            results=[SearchResult.of(chunk) for chunk in retrieved],
+            search_mode=retrieved.search_mode,
+            degraded=retrieved.degraded,
+            scan=retrieved.scan.method if retrieved.scan else None,
+            scan_reason=retrieved.scan.reason if retrieved.scan else None,
+            matched=retrieved.matched,
+            matched_is_at_least=retrieved.matched_is_at_least,
             latency_ms=latency_ms,
         )
 
@@ -104,17 +106,18 @@ async def search(
     """Return the best chunks for a query, best first."""
     check_at_most("top_k", body.top_k, application.config.query.max_top_k)
     parse(body.filters)  # before the embedding is paid for
-    collection = await find_requested_collection(application, tenant, body.collection)
+    choice = requested_collection(application, body.collection)
+    collection = await find_collection(application, tenant, choice)
     started = time.perf_counter()
-    found = await tenant.retriever.retrieve(
+    retrieved = await tenant.retriever.retrieve(
         body.query,
         collection.id,
         body.top_k,
         body.filters,
         body.min_score,
         profile_id=body.profile_id,
-        deadline=deadline_of(request, application),
+        deadline=deadline_of(request),
         search_mode=body.search_mode,
         allow_lexical_fallback=application.config.query.degraded_answers,
     )
-    return SearchResponse.of(body.query, collection.id, found, (time.perf_counter() - started) * 1000)
+    return SearchResponse.of(body.query, collection.id, retrieved, (time.perf_counter() - started) * 1000)

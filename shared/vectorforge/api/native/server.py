@@ -17,8 +17,8 @@ from pydantic import BaseModel, Field
 
 from vectorforge import __version__
 from vectorforge.api.dependencies import ApplicationDep, Tenant
+from vectorforge.api.error_schemas import problems
 from vectorforge.api.request_state import RequestState
-from vectorforge.api.schemas import problems
 from vectorforge.embedding.base import EmbeddingProvider
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import AuthenticationError, NotFoundError
@@ -44,11 +44,18 @@ def page_response(name: str) -> HTMLResponse:
     )
 
 
+_ANY_TEXT = 'accept="text/*"'
+"""The page's attribute that lists the extensions of all supported types when it is served."""
+
+
 @lru_cache
 def _page(name: str) -> tuple[str, str]:
     """Return the page and a policy that allows exactly its own script and style."""
+    from vectorforge.ingestion.extract import media  # not needed to serve queries
+
     folder = files("vectorforge.api").joinpath("page")
     html = _with_its_files(folder.joinpath(name).read_text(encoding="utf-8"), folder)
+    html = html.replace(_ANY_TEXT, f'accept="{",".join([*media.EXTENSIONS, "text/*"])}"')
     hashes: dict[str, list[str]] = {"script": [], "style": []}
     for kind, text in _INLINE.findall(html):
         digest = b64encode(hashlib.sha256(text.encode()).digest()).decode()
@@ -199,14 +206,14 @@ async def health(
         )
     database = HealthChecker(timeout_s=DATABASE_TIMEOUT_S)
     database.register("database", application.database.health)
-    found = await database.check()
-    if not found[0].healthy:
+    probes = await database.check()
+    if not probes[0].healthy:
         response.status_code = 503
     if deep:
-        found.append(application.database.transaction_health())
-        found += [probe for probe in await application.health_checker.check() if probe.name != "database"]
+        probes.append(application.database.transaction_health())
+        probes += [probe for probe in await application.health_checker.check() if probe.name != "database"]
     components = [
-        Component(name=c.name, healthy=c.healthy, detail=c.detail, latency_ms=c.latency_ms) for c in found
+        Component(name=c.name, healthy=c.healthy, detail=c.detail, latency_ms=c.latency_ms) for c in probes
     ]
     healthy = all(component.healthy for component in components)
     return HealthResponse(status="ok" if healthy else "degraded", version=__version__, components=components)
@@ -274,6 +281,13 @@ async def root(request: Request) -> Response | RootResponse:
     return RootResponse(
         name="VectorForge", version=__version__, documentation="/openapi.json", endpoints=ENDPOINTS
     )
+
+
+@router.head("/source", include_in_schema=False)
+@router.get("/source", include_in_schema=False)
+async def source_page() -> HTMLResponse:
+    """Return the page of a cited document, which has no data and prompts for a key."""
+    return page_response("source.html")
 
 
 @router.head("/statistics", include_in_schema=False)

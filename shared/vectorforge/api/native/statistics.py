@@ -14,9 +14,10 @@ from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, Field
 
 from vectorforge.api.dependencies import ApplicationDep, Tenant
+from vectorforge.api.error_schemas import problems
 from vectorforge.api.native.queries import RangeParameters
-from vectorforge.api.schemas import Body, problems
-from vectorforge.db.repositories.statistics_types import Bucket
+from vectorforge.api.schemas import Body
+from vectorforge.db.repositories.statistics_repo import Bucket
 from vectorforge.errors import NotFoundError
 from vectorforge.telemetry import METRICS, InMemoryMetrics, Series
 
@@ -47,9 +48,8 @@ class ActivityBody(UsageBody):
     """Usage, and how long the queries took."""
 
     latency_ms: dict[str, PercentilesBody] = Field(
-        description="By stage: total, retrieval, context, generation, first_token (from the question to the "
-        "first token); those that were measured. Of models, variants and collections only total and "
-        "first_token."
+        description="By stage: total, retrieval, context, generation, first_token; of models, variants and "
+        "collections total and first_token only."
     )
 
 
@@ -157,8 +157,8 @@ async def show_statistics(
     length of the intervals in `series`: hours for up to two days, else days, unless given (hours: at most
     31 days).
     """
-    found = await tenant.statistics.collect(parameters.matching(), parameters.bucket)
-    return StatisticsBody.model_validate(found)
+    statistics = await tenant.statistics.collect(parameters.matching(), parameters.bucket)
+    return StatisticsBody.model_validate(statistics)
 
 
 @router.get("/v1/stats/usage", tags=["statistics"], responses=problems())
@@ -171,8 +171,8 @@ async def list_usage(tenant: Tenant, parameters: Annotated[RangeParameters, Quer
 async def show_cache(application: ApplicationDep, tenant: Tenant) -> CacheBody:
     """Return the contents of the caches and their hits of the last 24 hours."""
     settings = application.config.cache
-    found = await tenant.caches.shared_answers.statistics()
-    return CacheBody.of(found, enabled=settings.answer_cache, ttl_s=settings.answer_cache_ttl_s)
+    statistics = await tenant.caches.shared_answers.statistics()
+    return CacheBody.of(statistics, enabled=settings.answer_cache, ttl_s=settings.answer_cache_ttl_s)
 
 
 @router.delete("/v1/cache", tags=["cache"], responses=problems())
@@ -191,10 +191,10 @@ def exposition(metrics: InMemoryMetrics) -> str:
     Counters end in ``_total``. Histograms become summaries: count and sum are of all values, the quantiles of
     the latest 1,000.
     """
-    found: dict[str, list[tuple[dict[str, str], Series]]] = {}
+    families: dict[str, list[tuple[dict[str, str], Series]]] = {}
     for name, tags, series in metrics.items():
-        found.setdefault(name, []).append((tags, series))
-    return "".join(line + "\n" for name in sorted(found) for line in _family(name, found[name]))
+        families.setdefault(name, []).append((tags, series))
+    return "".join(line + "\n" for name in sorted(families) for line in _family(name, families[name]))
 
 
 def _family(name: str, measured: Sequence[tuple[dict[str, str], Series]]) -> Iterator[str]:

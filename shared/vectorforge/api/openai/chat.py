@@ -1,7 +1,7 @@
 """``/v1/chat/completions``: OpenAI's chat completions as queries to a collection, whole and in chunks."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 from uuid import UUID
@@ -10,11 +10,14 @@ from fastapi import APIRouter, Request, Response
 
 from vectorforge.api.answers import Usage, numbered_sources
 from vectorforge.api.dependencies import ApplicationDep, Tenant
+from vectorforge.api.error_schemas import openai_error, openai_problems
 from vectorforge.api.openai.labels import LabelRewriter, rewrite_labels, sources_footer
 from vectorforge.api.openai.models import (
     Conversation,
+    RefusedOptions,
     RequestedModel,
     answering_collection,
+    reject_options,
     url_citations,
 )
 from vectorforge.api.openai.request_schemas import (
@@ -24,14 +27,11 @@ from vectorforge.api.openai.request_schemas import (
     ChatCompletionRequest,
     OwnDetails,
 )
-from vectorforge.api.openai_errors import openai_error, openai_problems
 from vectorforge.api.problems import problem_of
-from vectorforge.api.query_route import QueryRoute
-from vectorforge.api.querying import answer_as_stream, answer_whole, check_config, is_extractive
+from vectorforge.api.querying import QueryRoute, SurfaceQuery, check_config
 from vectorforge.api.request_state import RequestState
 from vectorforge.api.schemas import nameless_events_content
 from vectorforge.api.streaming.sse import encode_json, json_event
-from vectorforge.errors import InvalidInputError
 from vectorforge.pipeline.types import (
     Citation,
     DoneEvent,
@@ -43,7 +43,6 @@ from vectorforge.pipeline.types import (
     TokenEvent,
     UsageEvent,
 )
-from vectorforge.threads import off_event_loop
 
 router = APIRouter(prefix="/v1", tags=["openai"], route_class=QueryRoute)
 
@@ -62,7 +61,7 @@ async def create_chat_completion(
     request: Request, body: ChatCompletionRequest, application: ApplicationDep, tenant: Tenant
 ) -> Response | ChatCompletion:
     """Answer the last message from a collection, with citations as `[n]` and as annotations."""
-    reject_unsupported(body)
+    reject_options(body, REFUSED)
     requested = RequestedModel.parse(body.model)
     conversation = Conversation.of(body.messages)
     config = requested.preset.config(
@@ -71,21 +70,18 @@ async def create_chat_completion(
         history=conversation.history,
     )
     check_config(application, config, {"max_tokens": body.limit_field})
-    query = conversation.question
     collection = answering_collection(application, requested)
+    query = SurfaceQuery(request, conversation.question, collection, config)
     wanted = ChatFormat(
         model=requested.name,
         base_url=str(request.base_url).rstrip("/"),
         append_sources=bool(body.append_sources),
         include_usage=bool(body.stream_options and body.stream_options.include_usage),
     )
-    if body.stream:
-        encoder = ChatChunkEncoder(wanted, request_id=RequestState.of(request.scope).request_id)
-        return await answer_as_stream(
-            request, application, tenant, query, collection, config, encoder=encoder
-        )
-    result = await answer_whole(request, application, tenant, query, collection, config)
-    return await off_event_loop(len(result.answer), lambda: chat_completion(result, wanted))
+    encoder = ChatChunkEncoder(wanted, request_id=RequestState.of(request.scope).request_id)
+    return await query.answer(
+        lambda result: chat_completion(result, wanted), stream=body.stream, encoder=encoder
+    )
 
 
 _NO_TOOLS = "Tool calls are not supported; omit this field, or use `auto` or `none`."
@@ -99,7 +95,7 @@ def _is_structured(response_format: Any) -> bool:
     return response_format is not None and response_format != {"type": "text"}
 
 
-_REFUSED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+REFUSED: RefusedOptions = {
     "n": (lambda n: n not in (None, 1), "Only n=1 is supported."),
     "tool_choice": (_forces_a_tool, _NO_TOOLS),
     "function_call": (_forces_a_tool, _NO_TOOLS),
@@ -112,17 +108,6 @@ _REFUSED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "stop": (bool, "Stop sequences are not supported."),
     "web_search_options": (bool, "Web search is not supported."),
 }
-
-
-def reject_unsupported(body: ChatCompletionRequest) -> None:
-    """Reject unsupported options that would change the answer.
-
-    Raises:
-        InvalidInputError: The request has one; the error has its field.
-    """
-    for field, (is_refused, reason) in _REFUSED.items():
-        if is_refused(getattr(body, field)):
-            raise InvalidInputError(reason, field=field)
 
 
 FinishReason = Literal["stop", "length", "content_filter"]
@@ -206,20 +191,17 @@ class ChatChunkEncoder:
             case _:
                 return b""
 
-    def encode_failure(self, error: Exception, partial_answer: str) -> bytes:
-        """Encode the end of a stream after an unexpected exception, without its message."""
-        return self._failure(error)
-
     def _end(self, result: QueryResult) -> Iterator[bytes]:
         rest = self._rewriter.finish()
         citations = [self._rewriter.locate(citation) for citation in result.citations]
         yield self._content(rest + self._footer(citations, result))
         annotations = url_citations(citations, result.sources, self._wanted.base_url)
-        said = {"annotations": [a.model_dump(mode="json") for a in annotations]}
-        yield self._delta(said, vectorforge=own_details(result).model_dump(mode="json"))
+        delta = {"annotations": [a.model_dump(mode="json") for a in annotations]}
+        yield self._delta(delta, vectorforge=own_details(result).model_dump(mode="json"))
         yield self._delta({}, finish_reason=_finish_reason(result))
         if self._wanted.include_usage:
-            yield self._chunk([], usage=self._used())
+            usage = Usage.model_validate(self._usage) if self._usage else Usage()
+            yield self._chunk([], usage=usage.model_dump())
         yield _END
 
     def _footer(self, citations: Sequence[Citation], result: QueryResult) -> str:
@@ -251,14 +233,6 @@ class ChatChunkEncoder:
             }
         )
 
-    def _used(self) -> dict[str, int]:
-        used = self._usage or UsageEvent(0, 0, 0)
-        return Usage(
-            prompt_tokens=used.prompt_tokens,
-            completion_tokens=used.completion_tokens,
-            total_tokens=used.total_tokens,
-        ).model_dump()
-
 
 def _event(data: Mapping[str, Any]) -> bytes:
     return json_event(encode_json(data))
@@ -278,6 +252,5 @@ def own_details(result: QueryResult) -> OwnDetails:
         result,
         query_id=result.request_id,
         llm_model=result.llm_response and result.llm_response.model,
-        extractive=is_extractive(result),
         sources=numbered_sources(result.sources),
     )

@@ -14,9 +14,9 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, BeforeValidator, Field
 
 from vectorforge.api.dependencies import ApplicationDep, Tenant, deadline_of
+from vectorforge.api.error_schemas import openai_problems
 from vectorforge.api.openai.request_schemas import OpenAIBody
-from vectorforge.api.openai_errors import openai_problems
-from vectorforge.api.streaming.client_stream import cancelled_on_disconnect
+from vectorforge.api.streaming.stream import cancelled_on_disconnect
 from vectorforge.deadline import Deadline
 from vectorforge.embedding.base import EmbeddingProvider
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
@@ -67,13 +67,9 @@ class EmbeddingsRequest(OpenAIBody):
         Field(min_length=1, max_length=MAX_INPUTS, description="A text, or texts. Not tokens."),
     ]
     encoding_format: Literal["float", "base64"] | None = Field(
-        default=None,
-        description="Numbers (the default), or their little-endian float32 bytes, which is what OpenAI's "
-        "packages ask for.",
+        default=None, description="Numbers (the default), or base64 of their little-endian float32 bytes."
     )
-    dimensions: Annotated[int, Field(ge=1)] | None = Field(
-        default=None, description="The model's own number; vectors are not shortened here."
-    )
+    dimensions: Annotated[int, Field(ge=1)] | None = Field(default=None, description="The model's own only.")
 
 
 class EmbeddingBody(BaseModel):
@@ -125,18 +121,6 @@ def find_embedder(registry: EmbeddingProviderRegistry, name: str) -> tuple[Embed
     )
 
 
-def check_size(body: EmbeddingsRequest) -> None:
-    """Check the total length of the inputs.
-
-    Raises:
-        InvalidInputError: It is above the limit.
-    """
-    if sum(map(len, body.input)) > MAX_TOTAL_CHARS:
-        raise InvalidInputError(
-            f"All inputs together must have at most {MAX_TOTAL_CHARS} characters.", field="input"
-        )
-
-
 async def embed(
     provider: EmbeddingProvider, model: str, body: EmbeddingsRequest, deadline: Deadline
 ) -> list[list[float]]:
@@ -169,11 +153,6 @@ def as_base64(vector: Sequence[float]) -> str:
     return base64.b64encode(values.tobytes()).decode()
 
 
-def count_tokens(texts: Sequence[str], model: str) -> int:
-    """Return the estimated number of tokens of all texts."""
-    return sum(estimate_tokens(text, model) for text in texts)
-
-
 def _check_dimensions(requested: int | None, actual: int | None) -> None:
     if requested is not None and actual is not None and requested != actual:
         raise InvalidInputError(f"The model's vectors have {actual} dimensions.", field="dimensions")
@@ -187,13 +166,16 @@ async def create_embeddings(
     request: Request, body: EmbeddingsRequest, application: ApplicationDep, tenant: Tenant
 ) -> EmbeddingList:
     """Embed texts as documents, without the prefix of a collection."""
-    check_size(body)
+    if sum(map(len, body.input)) > MAX_TOTAL_CHARS:
+        raise InvalidInputError(
+            f"All inputs together must have at most {MAX_TOTAL_CHARS} characters.", field="input"
+        )
     provider, model = find_embedder(tenant.embeddings, body.model)
     async with cancelled_on_disconnect(request.receive):
-        tokens = await asyncio.to_thread(count_tokens, body.input, model)
+        tokens = await asyncio.to_thread(lambda: sum(estimate_tokens(text, model) for text in body.input))
         await tenant.limits.admit(Claim(tokens=tokens, field="input"))
         await tenant.confirm_credential()
-        vectors = await embed(provider, model, body, deadline_of(request, application))
+        vectors = await embed(provider, model, body, deadline_of(request))
         tenant.limits.note_used(tokens)
     is_base64 = body.encoding_format == "base64"
     return EmbeddingList(

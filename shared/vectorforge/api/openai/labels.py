@@ -10,9 +10,10 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from vectorforge.api.answers import link_to, title_of
 from vectorforge.pipeline.citations.labels import Label, SourceLabels, find_labels
-from vectorforge.pipeline.types import Citation, SourceCitation
-from vectorforge.types import RetrievedChunk
+from vectorforge.pipeline.types import Citation, SourceCitation, cited_locations
+from vectorforge.types import Location, RetrievedChunk
 
 _HEADING = "**Sources**"
 _FOOTER = re.compile(rf"\n\n{re.escape(_HEADING)}\n\n(?:- \[\d+\] [^\n]*(?:\n|\Z))+\s*\Z")
@@ -27,8 +28,13 @@ def sources_footer(citations: Iterable[Citation], sources: Sequence[SourceCitati
         citations: Citations of the answer.
         sources: In the order of their labels.
     """
-    numbers = sorted({citation.source_number for citation in citations})
-    lines = [f"- [{number}] {_named(sources[number - 1])}" for number in numbers if number <= len(sources)]
+    cited = list(citations)
+    numbers = {citation.source_number for citation in cited}
+    lines = [
+        f"- [{number}] {_named(source, cited_locations(number, source.locations, cited))}"
+        for number, source in enumerate(sources, start=1)
+        if number in numbers
+    ]
     return "\n".join(["", "", _HEADING, "", *lines]) if lines else ""
 
 
@@ -37,10 +43,10 @@ def without_sources_footer(text: str) -> str:
     return _FOOTER.sub("", text)
 
 
-def _named(source: SourceCitation) -> str:
-    title = _plain(source.title or source.document_source)
-    if source.source_url:
-        return f"[{title}]({_plain_address(source.source_url)})"
+def _named(source: SourceCitation, locations: Sequence[Location]) -> str:
+    title = _plain(title_of(source, locations))
+    if url := link_to(source, locations):
+        return f"[{title}]({_plain_address(url)})"
     return title if not source.title else f"{title} ({_plain(source.document_source)})"
 
 
@@ -223,7 +229,7 @@ class _Scan:
     """The end of an answer, looked through for labels and code."""
 
     starts: list[int]
-    """Where its parts without code begin."""
+    """Start of its parts without code."""
     open_code: int
     """Offset of a backtick that a later one may close; the end of the answer if there is none."""
     labels: list[Label] = field(default_factory=list)

@@ -3,30 +3,32 @@
 A model is a preset and, after a slash, a collection. https://platform.openai.com/docs/api-reference/models
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Any, Literal, Self, TypeAlias
 
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
+from vectorforge.api.answers import link_to, title_of
 from vectorforge.api.dependencies import ApplicationDep, Tenant
+from vectorforge.api.error_schemas import openai_problems
 from vectorforge.api.openai.labels import without_sources_footer
 from vectorforge.api.openai.request_schemas import (
     MAX_TEXT_CHARS,
     Annotation,
     ClientMessage,
     ContentPart,
+    OpenAIBody,
     UrlCitation,
 )
-from vectorforge.api.openai_errors import openai_problems
 from vectorforge.api.querying import (
-    find_requested_collection,
+    find_collection,
     requested_collection,
 )
 from vectorforge.api.schemas import MAX_NAME_CHARS
 from vectorforge.bootstrap import Application, TenantServices
-from vectorforge.errors import AnsweringModelNotFoundError, InvalidInputError, NotFoundError
+from vectorforge.errors import AnsweringModelNotFoundError, InvalidInputError
 from vectorforge.pipeline.presets import DEFAULT_COLLECTION, DOCRAG, RAG_QUERY, VECTORFORGE, Preset
 from vectorforge.pipeline.types import Citation, HistoryMessage, SourceCitation
 from vectorforge.retriever.base import CollectionChoice
@@ -88,30 +90,10 @@ class ModelList(BaseModel):
     data: list[ModelBody]
 
 
-async def find_answering_collection(
-    application: Application, tenant: TenantServices, requested: RequestedModel
-) -> Collection:
-    """Return the collection that the model answers from.
-
-    Raises:
-        AnsweringModelNotFoundError: The tenant has no collection of this name.
-        NotFoundError: No collection is named, and the default one does not exist.
-    """
-    if requested.collection is None and requested.preset is DOCRAG:
-        own = await tenant.collections.find_by_name(DEFAULT_COLLECTION)
-        return own or await find_requested_collection(application, tenant, None)
-    try:
-        return await find_requested_collection(application, tenant, requested.collection)
-    except NotFoundError as exc:
-        if requested.collection is None:
-            raise
-        raise AnsweringModelNotFoundError from exc
-
-
 def answering_collection(application: Application, requested: RequestedModel) -> CollectionChoice:
-    """Return the collection that the model answers from, with the errors of ``find_answering_collection``."""
+    """Return the collection that the model answers from."""
     if requested.collection is not None:
-        return CollectionChoice((requested.collection,), AnsweringModelNotFoundError())
+        return CollectionChoice((requested.collection,), AnsweringModelNotFoundError)
     return requested_collection(
         application, None, preferred=DEFAULT_COLLECTION if requested.preset is DOCRAG else None
     )
@@ -131,6 +113,21 @@ async def list_models(tenant: TenantServices) -> list[ModelBody]:
     ]
 
 
+RefusedOptions: TypeAlias = Mapping[str, tuple[Callable[[Any], bool], str]]
+"""Field -> whether its value is rejected, and the reason."""
+
+
+def reject_options(body: OpenAIBody, refused: RefusedOptions) -> None:
+    """Reject unsupported options that would change the answer.
+
+    Raises:
+        InvalidInputError: The request has one; the error has its field.
+    """
+    for field, (is_refused, reason) in refused.items():
+        if is_refused(getattr(body, field)):
+            raise InvalidInputError(reason, field=field)
+
+
 router = APIRouter(prefix="/v1/models", tags=["openai"])
 
 
@@ -144,7 +141,8 @@ async def list_answering_models(tenant: Tenant) -> ModelList:
 async def show_answering_model(model: str, application: ApplicationDep, tenant: Tenant) -> ModelBody:
     """Return one model; the slash in its name need not be encoded."""
     requested = RequestedModel.parse(model)
-    return ModelBody.of(requested.name, await find_answering_collection(application, tenant, requested))
+    choice = answering_collection(application, requested)
+    return ModelBody.of(requested.name, await find_collection(application, tenant, choice))
 
 
 def url_citations(
@@ -152,8 +150,7 @@ def url_citations(
 ) -> list[Annotation]:
     """Return one annotation for each citation, in the order of the answer.
 
-    ``url_citation`` is the only kind that all clients accept. A source without a web address gets the address
-    of its text on this server.
+    ``url_citation`` is the only kind that all clients accept; ``link_to`` chooses its address.
 
     Args:
         citations: Citations with the offsets of ``[n]`` in the sent text.
@@ -167,12 +164,13 @@ def _annotation(citation: Citation, source: SourceCitation, base_url: str) -> An
     cited = UrlCitation(
         start_index=citation.start,
         end_index=citation.end,
-        title=source.title or source.document_source,
-        url=source.source_url or f"{base_url}/v1/documents/{source.document_id}/text",
+        title=title_of(source, citation.locations),
+        url=link_to(source, citation.locations, base_url) or "",
         source_number=citation.source_number,
         document_id=citation.document_id,
         chunk_id=citation.chunk_id,
         verdict=citation.verdict,
+        locations=list(citation.locations),
     )
     return Annotation(url_citation=cited)
 
@@ -207,14 +205,14 @@ class Conversation:
             InvalidInputError: No message of the user holds text, an answer follows the last one, or a
                 message holds what is no text: an image, audio, a file, a tool's result.
         """
-        said = [_read(message, f"{field}.{index}") for index, message in enumerate(messages)]
-        requested = next((i for i in range(len(said) - 1, -1, -1) if said[i].role != "system"), None)
-        if requested is None or said[requested].role != "user":
+        history = [_read(message, f"{field}.{index}") for index, message in enumerate(messages)]
+        requested = next((i for i in range(len(history) - 1, -1, -1) if history[i].role != "system"), None)
+        if requested is None or history[requested].role != "user":
             raise InvalidInputError("The last message must be the user's.", field=field)
-        query = said.pop(requested).content
+        query = history.pop(requested).content
         if not query.strip():
             raise InvalidInputError("The query must not be blank.", field=f"{field}.{requested}.content")
-        return cls(query, tuple(message for message in said if message.content.strip()))
+        return cls(query, tuple(message for message in history if message.content.strip()))
 
 
 def _read(message: ClientMessage, field: str) -> HistoryMessage:

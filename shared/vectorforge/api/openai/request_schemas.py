@@ -9,21 +9,20 @@ from uuid import UUID
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from vectorforge.api.answers import AnswerDetails, SourceBody, Usage
-from vectorforge.api.query_bodies import (
-    ALLOW_UNGROUNDED,
-    ConversationReference,
-    Rewrite,
-    Temperature,
-    VariantReference,
-)
 from vectorforge.api.schemas import (
+    ALLOW_UNGROUNDED,
     MAX_NAME_CHARS,
     MAX_QUERY_CHARS,
+    ConversationReference,
     Filters,
+    Locations,
     ModelName,
     ProfileId,
     ProviderName,
+    Rewrite,
     SearchModeName,
+    Temperature,
+    VariantReference,
     storable,
 )
 from vectorforge.pipeline.types import CitationVerdict
@@ -108,9 +107,7 @@ class AttributeFilter(BaseModel):
     key: Annotated[str, Field(min_length=1, max_length=MAX_KEY_LENGTH)] | None = Field(
         default=None, description="Of a comparison: the attribute; a dot leads into a nested object."
     )
-    value: Any = Field(
-        default=None, description="Of a comparison: string, number or boolean; of in and nin, a list of them."
-    )
+    value: Any = Field(default=None, description="String, number or boolean; a list of them for in and nin.")
     filters: Annotated[list["AttributeFilter"], Field(min_length=1, max_length=MAX_CONDITIONS)] | None = (
         Field(default=None, description="Of and, or: the conditions.")
     )
@@ -184,9 +181,7 @@ class RetrievalOptions(OpenAIBody):
 class StreamOptions(OpenAIBody):
     """Options of a stream."""
 
-    include_usage: bool | None = Field(
-        default=None, description="True: a last chunk without choices has the tokens."
-    )
+    include_usage: bool | None = Field(default=None, description="True: the last chunk has the tokens.")
 
 
 class ChatCompletionRequest(RetrievalOptions):
@@ -203,7 +198,7 @@ class ChatCompletionRequest(RetrievalOptions):
         default=None, description="The older name of max_completion_tokens."
     )
     append_sources: bool | None = Field(
-        default=None, description="True: the cited sources follow the answer as a Markdown list."
+        default=None, description="True: append the cited sources in Markdown."
     )
     # Rejected if set, because the answer would differ from the request: ``api/openai/chat.py``.
     n: int | None = None
@@ -236,16 +231,18 @@ class ChatCompletionRequest(RetrievalOptions):
 class UrlCitation(BaseModel):
     """Position in the answer that cites a source."""
 
-    start_index: int = Field(
-        description="Offset of `[n]` in the content, in characters (Unicode code points)."
-    )
+    start_index: int = Field(description="Offset of `[n]` in the content, in Unicode code points.")
     end_index: int = Field(description="Behind its last character.")
-    title: str
-    url: str = Field(description="The source, when it is a web address; else where the server has its text.")
+    title: str = Field(description="The document's title or source, and the place: `Handbook, p. 12`.")
+    url: str = Field(
+        description="The source, when it is a web address, with the page, `#page=12`; else the page of this "
+        "server that shows it."
+    )
     source_number: int = Field(description="The n of `[n]`.")
     document_id: UUID
     chunk_id: UUID
     verdict: CitationVerdict
+    locations: Locations
 
 
 class Annotation(BaseModel):

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from vectorforge.api.error_schemas import openai_error
 from vectorforge.api.openai.labels import LabelRewriter
 from vectorforge.api.openai.response_objects import ResponseFormat, ResponseParts, file_citation
 from vectorforge.api.openai.response_schemas import (
@@ -17,7 +18,6 @@ from vectorforge.api.openai.response_schemas import (
     OutputText,
     ResponseFailure,
 )
-from vectorforge.api.openai_errors import openai_error
 from vectorforge.api.problems import problem_of
 from vectorforge.api.streaming.sse import encode_json, json_event
 from vectorforge.errors import LLMRateLimitError
@@ -90,10 +90,6 @@ class ResponseEventEncoder:
         """Encode an event as any number of events of a streamed response."""
         return b"".join(self._events(event))
 
-    def encode_failure(self, error: Exception, partial_answer: str) -> bytes:
-        """Encode the end of a stream after an unexpected exception, without its message."""
-        return b"".join(self._failure(error))
-
     def _events(self, event: QueryEvent) -> Iterator[bytes]:
         match event:
             case MetaEvent():
@@ -162,14 +158,14 @@ class ResponseEventEncoder:
 
     def _failure(self, error: Exception) -> Iterator[bytes]:
         yield from self._say(self._rewriter.finish())
-        said = openai_error(problem_of(error, request_id=self.request_id))["error"]
+        body = openai_error(problem_of(error, request_id=self.request_id))["error"]
         # At the top level, as documented, and in `error`, as OpenAI sends them and its clients read them.
-        beside = {name: said[name] for name in ("code", "message", "param")}
-        yield self._event("error", **beside, error=said)
+        top_level = {name: body[name] for name in ("code", "message", "param")}
+        yield self._event("error", **top_level, error=body)
         if self._parts is not None:
             limited = isinstance(error, LLMRateLimitError)
             code = "rate_limit_exceeded" if limited else "server_error"
-            failure = ResponseFailure.model_validate({"code": code, "message": said["message"]})
+            failure = ResponseFailure.model_validate({"code": code, "message": body["message"]})
             yield self._event("response.failed", response=self._parts.failed(failure, self._output_so_far()))
 
     def _output_so_far(self) -> list[FileSearchCall | OutputMessage]:

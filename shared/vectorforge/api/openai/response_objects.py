@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 from uuid import UUID
 
+from vectorforge.api.answers import Usage
 from vectorforge.api.openai.chat import own_details
 from vectorforge.api.openai.labels import rewrite_labels
 from vectorforge.api.openai.response_schemas import (
@@ -22,7 +23,7 @@ from vectorforge.api.openai.response_schemas import (
 )
 from vectorforge.api.openai.vector_store_schemas import FoundPassage, attributes_of
 from vectorforge.errors import InvalidInputError
-from vectorforge.pipeline.types import Citation, QueryResult, SourceCitation, UsageEvent
+from vectorforge.pipeline.types import Citation, QueryResult, SourceCitation
 from vectorforge.types import RetrievedChunk
 
 _INCOMPLETE: Mapping[str, Literal["max_output_tokens", "content_filter"]] = {
@@ -97,7 +98,7 @@ class ResponseParts:
         retrieved: Iterable[RetrievedChunk] = (),
     ) -> FileSearchCall:
         """Return the search item, with results only if requested."""
-        metadata = {found.chunk.id: found.chunk.metadata for found in retrieved}
+        metadata = {chunk.chunk.id: chunk.chunk.metadata for chunk in retrieved}
         results = [_found(source, metadata.get(source.chunk_id, {})) for source in sources]
         return FileSearchCall(
             id=self.search_id,
@@ -176,6 +177,8 @@ def file_citation(citation: Citation, sources: Sequence[SourceCitation]) -> File
         source_number=citation.source_number,
         chunk_id=str(source.chunk_id),
         verdict=citation.verdict,
+        locations=list(citation.locations),
+        location_text=citation.location_text,
     )
 
 
@@ -187,16 +190,12 @@ def _found(source: SourceCitation, metadata: Mapping[str, Any]) -> FoundPassage:
         attributes=attributes_of(metadata),
         text=source.text,
         chunk_id=str(source.chunk_id),
+        locations=list(source.locations),
     )
 
 
 def _usage(result: QueryResult) -> ResponseUsage:
-    response = result.llm_response
-    used = (
-        UsageEvent(response.prompt_tokens, response.completion_tokens, response.total_tokens)
-        if response
-        else UsageEvent(0, 0, 0)
-    )
+    used = Usage.of(result)
     return ResponseUsage(
         input_tokens=used.prompt_tokens,
         output_tokens=used.completion_tokens,

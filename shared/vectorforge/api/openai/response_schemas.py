@@ -21,8 +21,7 @@ from vectorforge.api.openai.request_schemas import (
     RetrievalOptions,
 )
 from vectorforge.api.openai.vector_store_schemas import FoundPassage
-from vectorforge.api.query_bodies import Temperature
-from vectorforge.api.schemas import MAX_NAME_CHARS
+from vectorforge.api.schemas import MAX_NAME_CHARS, Locations, LocationText, Temperature
 from vectorforge.pipeline.types import CitationVerdict
 
 FILE_SEARCH = "file_search"
@@ -92,7 +91,7 @@ class ResponseRequest(RetrievalOptions):
         BeforeValidator(_items, json_schema_input_type=str | list[InputItem]),
     ] = Field(description="The question, or messages, the oldest first.")
     instructions: Annotated[str, Field(max_length=MAX_TEXT_CHARS)] | None = Field(
-        default=None, description="Stand beside the prompt that holds the passages, and do not replace it."
+        default=None, description="In addition to the prompt with the passages."
     )
     stream: bool | None = Field(default=None, description="True: events come as server-sent events.")
     tools: Annotated[list[ResponseTool], Field(max_length=128)] | None = Field(
@@ -107,16 +106,11 @@ class ResponseRequest(RetrievalOptions):
     top_p: Annotated[float, Field(ge=0, le=1)] | None = None
     max_output_tokens: Annotated[int, Field(ge=1)] | None = None
     metadata: _Metadata | None = Field(default=None, description="Repeated in the response; not stored.")
-    store: bool | None = Field(
-        default=None,
-        description="True: store it in a new conversation, which previous_response_id continues.",
-    )
+    store: bool | None = Field(default=None, description="True: store it in a new conversation.")
     previous_response_id: Annotated[str, Field(max_length=200)] | None = Field(
         default=None, description="A stored response, which must be the last one of its conversation."
     )
-    conversation: _Conversation | None = Field(
-        default=None, description="A stored conversation; the same as conversation_id."
-    )
+    conversation: _Conversation | None = Field(default=None, description="As conversation_id.")
     # Refused, because the answer would differ from the request: ``api/openai/responses.py``.
     background: bool | None = None
     prompt: Any = None
@@ -139,11 +133,11 @@ class ResponseRequest(RetrievalOptions):
             "max_tokens": self.max_output_tokens,
         }
         tool = self.file_search
-        found = {**_tool_options(tool), **self.search_options(), **_given(sampling)}
+        options = {**_tool_options(tool), **self.search_options(), **_given(sampling)}
         if tool and tool.filters:
             filters = tool.filters.translated()
-            found["filters"] = {"$and": [self.filters, filters]} if self.filters else filters
-        return found
+            options["filters"] = {"$and": [self.filters, filters]} if self.filters else filters
+        return options
 
 
 def _tool_options(tool: ResponseTool | None) -> dict[str, Any]:
@@ -182,6 +176,8 @@ class FileCitation(BaseModel):
     source_number: int = Field(description="The n.")
     chunk_id: str
     verdict: CitationVerdict
+    locations: Locations
+    location_text: LocationText
 
 
 class OutputText(BaseModel):

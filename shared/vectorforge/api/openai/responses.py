@@ -1,6 +1,6 @@
 """``/v1/responses`` of OpenAI's API: a query, its search and the cited answer."""
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -9,7 +9,14 @@ from uuid import UUID
 from fastapi import APIRouter, Request, Response
 
 from vectorforge.api.dependencies import ApplicationDep, Tenant, principal_of
-from vectorforge.api.openai.models import Conversation, RequestedModel, find_answering_collection
+from vectorforge.api.error_schemas import openai_problems
+from vectorforge.api.openai.models import (
+    Conversation,
+    RefusedOptions,
+    RequestedModel,
+    answering_collection,
+    reject_options,
+)
 from vectorforge.api.openai.request_schemas import ClientMessage
 from vectorforge.api.openai.response_events import EVENT_TYPES, ResponseEventEncoder
 from vectorforge.api.openai.response_objects import ResponseFormat, ResponseIds, whole_response
@@ -21,20 +28,17 @@ from vectorforge.api.openai.response_schemas import (
     ResponseConversation,
     ResponseRequest,
 )
-from vectorforge.api.openai_errors import openai_problems
-from vectorforge.api.query_route import QueryRoute
-from vectorforge.api.querying import answer_as_stream, answer_whole, check_config
+from vectorforge.api.querying import QueryRoute, SurfaceQuery, check_config, find_collection
 from vectorforge.api.request_state import RequestState
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.errors import InvalidInputError
 from vectorforge.pipeline.types import HistoryMessage, QueryConfig
-from vectorforge.threads import off_event_loop
 from vectorforge.types import Collection
 
 _IGNORED_ITEMS = ("file_search_call", "reasoning")
 """Items of an earlier response that are not part of the conversation."""
 
-_REFUSED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+_REFUSED: RefusedOptions = {
     "background": (bool, "`background` is not supported."),
     "prompt": (bool, "Stored prompts are not supported; send `input`."),
     "text": (
@@ -55,9 +59,7 @@ def reject_unsupported(body: ResponseRequest) -> None:
     Raises:
         InvalidInputError: The request has one; the error has its field.
     """
-    for field, (is_refused, reason) in _REFUSED.items():
-        if is_refused(getattr(body, field)):
-            raise InvalidInputError(reason, field=field)
+    reject_options(body, _REFUSED)
     if not _may_choose(body.tool_choice, searches=body.file_search is not None):
         raise InvalidInputError(
             "Only `file_search` is supported, and every query runs it.",
@@ -83,10 +85,12 @@ def read_conversation(body: ResponseRequest) -> Conversation:
         InvalidInputError: The query is missing, or an item is not supported.
     """
     messages = [_message(item, f"input.{index}") for index, item in enumerate(body.input)]
-    said = Conversation.of(messages, field="input")
+    conversation = Conversation.of(messages, field="input")
     if not body.instructions:
-        return said
-    return Conversation(said.question, (HistoryMessage("system", body.instructions), *said.history))
+        return conversation
+    return Conversation(
+        conversation.question, (HistoryMessage("system", body.instructions), *conversation.history)
+    )
 
 
 def _message(item: InputItem, field: str) -> ClientMessage:
@@ -109,22 +113,23 @@ async def find_searched_collection(
         InvalidInputError: They name two different ones.
         NotFoundError: It does not exist.
     """
+    answering = answering_collection(application, requested)
     if body.file_search is None:
-        return await find_answering_collection(application, tenant, requested)
-    found = await tenant.find_collection(body.file_search.vector_store_ids[0])
+        return await find_collection(application, tenant, answering)
+    searched = await tenant.find_collection(body.file_search.vector_store_ids[0])
     if requested.collection is not None:
-        answering = await find_answering_collection(application, tenant, requested)
-        if answering.id != found.id:
+        answered = await find_collection(application, tenant, answering)
+        if answered.id != searched.id:
             raise InvalidInputError(
-                f"The model answers from {answering.name!r}, file_search names {found.name!r}; "
+                f"The model answers from {answered.name!r}, file_search names {searched.name!r}; "
                 f"use model {requested.preset.name!r} to let the tool decide.",
                 field="tools",
             )
-    return found
+    return searched
 
 
 async def find_stored_conversation(
-    tenant: TenantServices, body: ResponseRequest, said: Conversation
+    tenant: TenantServices, body: ResponseRequest, conversation: Conversation
 ) -> UUID | None:
     """Return the id of the stored conversation that the query continues, or None.
 
@@ -138,7 +143,7 @@ async def find_stored_conversation(
         raise InvalidInputError(f"Send {given[0]} or {given[1]}, not both.", field=given[1])
     if not given:
         return None
-    if any(message.role != "system" for message in said.history):
+    if any(message.role != "system" for message in conversation.history):
         raise InvalidInputError(
             f"The conversation is given by {given[0]}; send only the query.", field="input"
         )
@@ -208,30 +213,30 @@ async def create_response(
     """Answer a query from a collection, with citations as `[n]` and as annotations."""
     reject_unsupported(body)
     requested = RequestedModel.parse(body.model)
-    said = read_conversation(body)
-    conversation_id = await find_stored_conversation(tenant, body, said)
+    conversation = read_conversation(body)
+    conversation_id = await find_stored_conversation(tenant, body, conversation)
     config = requested.preset.config(
         tenant.choose_variant(body.variant, conversation_id),
         **{**body.options(), "conversation_id": conversation_id},
-        history=said.history,
+        history=conversation.history,
     )
     check_config(application, config, {"max_tokens": "max_output_tokens", "top_k": _top_k_field(body)})
     collection = await find_searched_collection(application, tenant, requested, body)
     credential = principal_of(request).credential
-    async with conversation_for(tenant, body, conversation_id, credential) as kept_in:
+    async with conversation_for(tenant, body, conversation_id, credential) as stored_in:
         wanted = ResponseFormat(
-            question=said.question,
-            echo=_echo(body, config, kept_in),
-            conversation_id=kept_in,
+            question=conversation.question,
+            echo=_echo(body, config, stored_in),
+            conversation_id=stored_in,
             with_results="file_search_call.results" in (body.include or ()),
         )
-        asking = (request, application, tenant, said.question, collection)
-        config = replace(config, conversation_id=kept_in)
-        if body.stream:
-            encoder = ResponseEventEncoder(wanted, request_id=RequestState.of(request.scope).request_id)
-            return await answer_as_stream(*asking, config, encoder=encoder)
-        result = await answer_whole(*asking, config)
-        return await off_event_loop(len(result.answer), lambda: whole_response(result, wanted))
+        query = SurfaceQuery(
+            request, conversation.question, collection, replace(config, conversation_id=stored_in)
+        )
+        encoder = ResponseEventEncoder(wanted, request_id=RequestState.of(request.scope).request_id)
+        return await query.answer(
+            lambda result: whole_response(result, wanted), stream=body.stream, encoder=encoder
+        )
 
 
 def _top_k_field(body: ResponseRequest) -> str:

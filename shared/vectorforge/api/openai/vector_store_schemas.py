@@ -25,7 +25,7 @@ from vectorforge.api.openai.request_schemas import (
     RankingOptions,
     unsupported,
 )
-from vectorforge.api.schemas import MAX_NAME_CHARS, MAX_QUERY_CHARS, ProfileId, SearchModeName
+from vectorforge.api.schemas import MAX_NAME_CHARS, MAX_QUERY_CHARS, Locations, ProfileId, SearchModeName
 from vectorforge.db.repositories.collection_listing import ListedCollection, ListedDocument
 from vectorforge.types import RetrievedChunk
 
@@ -89,15 +89,15 @@ class VectorStoreFileBody(BaseModel):
     chunking_strategy: OtherStrategy = Field(default_factory=OtherStrategy)
 
     @classmethod
-    def of(cls, found: ListedDocument) -> Self:
+    def of(cls, listed: ListedDocument) -> Self:
         """Return the body of a document."""
-        document = found.document
+        document = listed.document
         return cls(
             id=str(document.id),
             created_at=unix_time(document.created_at),
             vector_store_id=str(document.collection_id),
             filename=document.source,
-            usage_bytes=found.text_bytes,
+            usage_bytes=listed.text_bytes,
             attributes=attributes_of(document.metadata),
         )
 
@@ -141,6 +141,7 @@ class FoundPassage(BaseModel):
     attributes: Attributes
     text: str
     chunk_id: str
+    locations: Locations
 
 
 class SearchResultBody(BaseModel):
@@ -152,18 +153,20 @@ class SearchResultBody(BaseModel):
     attributes: Attributes
     content: list[TextContent]
     chunk_id: str = Field(description="For GET /v1/chunks/{id}. Not in OpenAI's own object.")
+    locations: Locations
 
     @classmethod
-    def of(cls, found: RetrievedChunk) -> Self:
+    def of(cls, retrieved: RetrievedChunk) -> Self:
         """Return the body of a chunk."""
-        chunk = found.chunk
+        chunk = retrieved.chunk
         return cls(
             file_id=str(chunk.document_id),
-            filename=found.document_source,
-            score=found.score,
+            filename=retrieved.document_source,
+            score=retrieved.score,
             attributes=attributes_of(chunk.metadata),
             content=[TextContent(text=chunk.text)],
             chunk_id=str(chunk.id),
+            locations=list(chunk.locations),
         )
 
 
@@ -249,9 +252,7 @@ class VectorStoreBody(BaseModel):
     created_at: int = Field(description="Unix time in seconds.")
     name: str
     description: str
-    status: Literal["in_progress", "completed"] = Field(
-        description="in_progress: documents are on their way."
-    )
+    status: Literal["in_progress", "completed"] = Field(description="in_progress: documents are ingested.")
     usage_bytes: int = Field(description="Of the documents' texts as UTF-8.")
     file_counts: FileCounts
     last_active_at: None = None
@@ -260,9 +261,9 @@ class VectorStoreBody(BaseModel):
     metadata: dict[str, str] = Field(default_factory=dict)
 
     @classmethod
-    def of(cls, found: ListedCollection) -> Self:
+    def of(cls, listed: ListedCollection) -> Self:
         """Return the body of a collection."""
-        collection, waiting = found.collection, found.documents_waiting
+        collection, waiting = listed.collection, listed.documents_waiting
         stored = collection.document_count
         return cls(
             id=str(collection.id),
@@ -270,7 +271,7 @@ class VectorStoreBody(BaseModel):
             name=collection.name,
             description=collection.description,
             status="in_progress" if waiting else "completed",
-            usage_bytes=found.text_bytes,
+            usage_bytes=listed.text_bytes,
             file_counts=FileCounts(in_progress=waiting, completed=stored, total=stored + waiting),
         )
 

@@ -13,7 +13,15 @@ from fastapi import APIRouter, Depends, Query, Request
 from pydantic import TypeAdapter
 
 from vectorforge.api.admin.erasures import erase_in_time
-from vectorforge.api.dependencies import AdmittedTenant, ApplicationDep, Tenant, check_at_most, deadline_of
+from vectorforge.api.dependencies import (
+    AdmittedTenant,
+    ApplicationDep,
+    Tenant,
+    check_at_most,
+    deadline_of,
+    existing,
+)
+from vectorforge.api.error_schemas import openai_problems
 from vectorforge.api.openai.request_schemas import AttributeFilter
 from vectorforge.api.openai.vector_store_schemas import (
     FileContentPage,
@@ -30,7 +38,6 @@ from vectorforge.api.openai.vector_store_schemas import (
     VectorStoreRequest,
     VectorStoreSearchRequest,
 )
-from vectorforge.api.openai_errors import openai_problems
 from vectorforge.api.schemas import MAX_FILTERS_BYTES, parse_query_filters
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.db.repositories.collection_listing import ListedDocument
@@ -117,8 +124,8 @@ router = APIRouter(prefix="/v1/vector_stores", tags=["openai"])
 async def list_vector_stores(tenant: Tenant, requested: Page) -> VectorStoreList:
     """List the collections by creation time."""
     with requested.cursor_errors():
-        found = await tenant.listing.collections(requested.page)
-    return VectorStoreList.of([VectorStoreBody.of(row) for row in found.rows], has_more=found.has_more)
+        page = await tenant.listing.collections(requested.page)
+    return VectorStoreList.of([VectorStoreBody.of(row) for row in page.rows], has_more=page.has_more)
 
 
 @router.post("", responses=openai_problems(409, 413, 415, 429, 502, 504))
@@ -136,12 +143,10 @@ async def retrieve_vector_store(vector_store_id: str, tenant: Tenant) -> VectorS
 
 
 @router.delete("/{vector_store_id}", responses=openai_problems(404))
-async def delete_vector_store(
-    request: Request, vector_store_id: str, application: ApplicationDep, tenant: Tenant
-) -> VectorStoreDeleted:
+async def delete_vector_store(request: Request, vector_store_id: str, tenant: Tenant) -> VectorStoreDeleted:
     """Erase a collection with its documents, as `DELETE /v1/collections/{id}` does."""
     collection = await tenant.find_collection(vector_store_id)
-    await erase_in_time(request, application, tenant, Subject("collection", collection.id))
+    await erase_in_time(request, Subject("collection", collection.id))
     return VectorStoreDeleted(id=str(collection.id))
 
 
@@ -158,8 +163,8 @@ async def search_vector_store(
     if body.filters is not None:
         parse(body.filters.translated())  # before the embedding is paid for
     collection = await tenant.find_collection(vector_store_id)
-    found, degraded = await _search(application, tenant, collection, body, deadline_of(request, application))
-    data = [SearchResultBody.of(chunk) for chunk in found]
+    chunks, degraded = await _search(application, tenant, collection, body, deadline_of(request))
+    data = [SearchResultBody.of(chunk) for chunk in chunks]
     return SearchResultsPage(search_query=body.query, data=data, degraded=degraded)
 
 
@@ -174,7 +179,7 @@ async def _search(
     best: dict[object, RetrievedChunk] = {}
     degraded: list[str] = []
     for query in dict.fromkeys(body.query):
-        found = await tenant.retriever.retrieve(
+        retrieved = await tenant.retriever.retrieve(
             query,
             collection.id,
             body.max_num_results,
@@ -185,8 +190,8 @@ async def _search(
             search_mode=body.search_mode,
             allow_lexical_fallback=application.config.query.degraded_answers,
         )
-        degraded = degraded or found.degraded
-        for chunk in found:
+        degraded = degraded or retrieved.degraded
+        for chunk in retrieved:
             known = best.setdefault(chunk.chunk.id, chunk)
             if _rank(chunk) > _rank(known):
                 best[chunk.chunk.id] = chunk
@@ -199,10 +204,8 @@ def _rank(chunk: RetrievedChunk) -> float:
 
 
 async def _body(tenant: TenantServices, collection: Collection) -> VectorStoreBody:
-    found = await tenant.listing.collection(collection.id)
-    if found is None:  # it was deleted in between
-        raise NotFoundError(f"Collection {collection.id} not found")
-    return VectorStoreBody.of(found)
+    listed = await tenant.listing.collection(collection.id)  # None if it was deleted in between
+    return VectorStoreBody.of(existing(listed, "Collection", collection.id))
 
 
 _Status = Annotated[
@@ -220,10 +223,8 @@ async def list_vector_store_files(
     if status not in (None, "completed"):
         return VectorStoreFileList.of([], has_more=False)
     with requested.cursor_errors():
-        found = await tenant.listing.documents(collection.id, requested.page, condition=filtered)
-    return VectorStoreFileList.of(
-        [VectorStoreFileBody.of(row) for row in found.rows], has_more=found.has_more
-    )
+        page = await tenant.listing.documents(collection.id, requested.page, condition=filtered)
+    return VectorStoreFileList.of([VectorStoreFileBody.of(row) for row in page.rows], has_more=page.has_more)
 
 
 @router.post("/{vector_store_id}/files", responses=openai_problems(404, 413, 415))
@@ -233,13 +234,13 @@ async def create_vector_store_file(
     """Return the document if it belongs to the collection; documents cannot be attached to another one."""
     collection = await tenant.find_collection(vector_store_id)
     requested = _uuid(body.file_id)
-    found = requested and await tenant.listing.document(collection.id, requested)
-    if found:
-        return VectorStoreFileBody.of(found)
+    listed = requested and await tenant.listing.document(collection.id, requested)
+    if listed:
+        return VectorStoreFileBody.of(listed)
     elsewhere = requested and await tenant.documents.find_by_id(requested)
-    said = "belongs to another vector store" if elsewhere else "does not exist"
+    reason = "belongs to another vector store" if elsewhere else "does not exist"
     raise InvalidInputError(
-        f"{body.file_id} {said}; documents are added with POST /v1/collections/{collection.id}/documents.",
+        f"{body.file_id} {reason}; documents are added with POST /v1/collections/{collection.id}/documents.",
         field="file_id",
     )
 
@@ -254,12 +255,12 @@ async def retrieve_vector_store_file(
 
 @router.delete("/{vector_store_id}/files/{file_id}", responses=openai_problems(404))
 async def delete_vector_store_file(
-    request: Request, vector_store_id: str, file_id: str, application: ApplicationDep, tenant: Tenant
+    request: Request, vector_store_id: str, file_id: str, tenant: Tenant
 ) -> VectorStoreFileDeleted:
     """Erase a document with all traces, as `DELETE /v1/documents/{id}` does."""
-    found = await _find(tenant, vector_store_id, file_id)
-    await erase_in_time(request, application, tenant, Subject("document", document_id=found.document.id))
-    return VectorStoreFileDeleted(id=str(found.document.id))
+    listed = await _find(tenant, vector_store_id, file_id)
+    await erase_in_time(request, Subject("document", document_id=listed.document.id))
+    return VectorStoreFileDeleted(id=str(listed.document.id))
 
 
 @router.get("/{vector_store_id}/files/{file_id}/content", responses=openai_problems(404))
@@ -267,20 +268,17 @@ async def retrieve_vector_store_file_content(
     vector_store_id: str, file_id: str, tenant: Tenant
 ) -> FileContentPage:
     """Return the document's extracted text."""
-    found = await _find(tenant, vector_store_id, file_id)
-    text = await tenant.documents.text(found.document.id)
-    if text is None:  # it was deleted in between
-        raise _not_found(file_id)
-    return FileContentPage(data=[TextContent(text=text)])
+    listed = await _find(tenant, vector_store_id, file_id)
+    text = await tenant.documents.text(listed.document.id)  # None if it was deleted in between
+    return FileContentPage(data=[TextContent(text=existing(text, "File", file_id))])
 
 
 async def _find(tenant: TenantServices, vector_store_id: str, file_id: str) -> ListedDocument:
     collection = await tenant.find_collection(vector_store_id)
     requested = _uuid(file_id)
-    found = await tenant.listing.document(collection.id, requested) if requested else None
-    if found is None:
-        raise _not_found(file_id)
-    return found
+    return existing(
+        await tenant.listing.document(collection.id, requested) if requested else None, "File", file_id
+    )
 
 
 def _uuid(file_id: str) -> UUID | None:
@@ -288,7 +286,3 @@ def _uuid(file_id: str) -> UUID | None:
         return UUID(file_id)
     except ValueError:
         return None
-
-
-def _not_found(file_id: str) -> NotFoundError:
-    return NotFoundError(f"File {file_id} not found")

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Protocol, Self
 from uuid import UUID
 
-from vectorforge.api.streaming.client_stream import end
+from vectorforge.api.streaming.stream import end
 from vectorforge.db.repositories.answer_stream_repo import EventBatch, Readership, StreamState
 from vectorforge.deadline import Deadline
 from vectorforge.errors import VectorForgeError, log_unexpected
@@ -83,7 +83,7 @@ class AnswerBuffer:
         self._waiting: deque[bytes] = deque()
         self._next_id = 1  # of the first event that waits
         self._state: StreamState = "running"
-        self._is_kept = True
+        self._is_storing = True
         self._is_complete = False
         self._alone_since: float | None = None
         self._last_read = float("-inf")
@@ -200,11 +200,11 @@ class AnswerBuffer:
         if self._alone_since is None:
             return
         unread_s = time.monotonic() - max(self._alone_since, self._last_read)
-        if unread_s >= self.grace_s or not self._is_kept:
+        if unread_s >= self.grace_s or not self._is_storing:
             self._stop.request()
 
     def _lose_stream(self) -> None:
-        self._is_kept = False
+        self._is_storing = False
         self._stop_if_unread()
 
     async def _give_up(self) -> None:

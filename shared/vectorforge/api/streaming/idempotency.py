@@ -9,12 +9,12 @@ from contextlib import contextmanager
 
 from fastapi import Request, Response
 from starlette.datastructures import Headers
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from vectorforge.api.dependencies import application_of, deadline_of, tenant_services_of
-from vectorforge.api.request_state import STORED_RESPONSE_KEY, RequestState
-from vectorforge.api.streaming.client_stream import cancelled_on_disconnect
+from vectorforge.api.request_state import STORED_RESPONSE_KEY, RequestState, receive_once
 from vectorforge.api.streaming.stored_response import StoredResponse
+from vectorforge.api.streaming.stream import cancelled_on_disconnect
 from vectorforge.db.repositories.idempotent_answer_repo import IdempotentAnswerRepository, KeyedAnswer
 from vectorforge.errors import (
     AnswerStreamLostError,
@@ -87,11 +87,12 @@ class IdempotentResponse(Response):
         self._fingerprint = fingerprint_of(scope["method"], path, body)
         self._request = request
         self._query_id = RequestState.of(scope).query_id
+        self._body = body
         self._answer_request = answer
         self._application = application_of(request)
         self._tenant = tenant_services_of(request)
         self._answers: IdempotentAnswerRepository = self._tenant.idempotent_answers
-        self._deadline = deadline_of(request, self._application)
+        self._deadline = deadline_of(request)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Generate or replay the answer.
@@ -102,37 +103,37 @@ class IdempotentResponse(Response):
             IdempotentAnswerTooLongError: The answer was too long to be stored.
             VectorForgeError: The query failed before its answer began; the key is free again.
         """
-        found = await self._claim()
-        if found is None:
+        answer = await self._claim()
+        if answer is None:
             with self._count_waiting():
-                found = await self._wait(receive)
-        if found.query_id == self._query_id:
+                answer = await self._wait(receive)
+        if answer.query_id == self._query_id:
             await self._answer(scope, receive, send)
         else:
-            await self._replay(found, send)
+            await self._replay(answer, send)
 
     async def _claim(self) -> KeyedAnswer | None:
         """Return the complete answer or this request's claim; None while another request generates it."""
-        found = await self._answers.claim(self._key, self._fingerprint, self._query_id)
-        if found is None:
+        answer = await self._answers.claim(self._key, self._fingerprint, self._query_id)
+        if answer is None:
             return None
-        if not found.is_same:
+        if not answer.is_same:
             raise IdempotencyKeyReusedError(
                 f"This {HEADER} was used with another path or body; use a new one for each request.",
                 field=HEADER,
             )
-        if found.state == "overflowed":
+        if answer.state == "overflowed":
             raise IdempotentAnswerTooLongError
-        is_own = found.query_id == self._query_id
-        return found if is_own or found.state == "ended" else None
+        is_own = answer.query_id == self._query_id
+        return answer if is_own or answer.state == "ended" else None
 
     async def _wait(self, receive: Receive) -> KeyedAnswer:
         pause_s = _SHORTEST_PAUSE_S
         while self._deadline.remaining_s() > pause_s:
             async with cancelled_on_disconnect(receive):
                 await asyncio.sleep(pause_s)
-            if (found := await self._claim()) is not None:
-                return found
+            if (answer := await self._claim()) is not None:
+                return answer
             pause_s = min(pause_s * _PAUSE_GROWTH, _LONGEST_PAUSE_S)
         raise IdempotentAnswerPendingError
 
@@ -162,34 +163,28 @@ class IdempotentResponse(Response):
         )
         scope[STORED_RESPONSE_KEY] = stored
         async with stored.buffer:
-            response = await self._answer_request(Request(scope, _client_stays))
+            response = await self._answer_request(Request(scope, receive_once(self._body)))
             if stored.is_streamed:
                 await response(scope, receive, send)
                 return
             stored.buffer.add(bytes(response.body), last=True)
         await response(scope, receive, send)  # after storing it, so that a client can retry
 
-    async def _replay(self, found: KeyedAnswer, send: Send) -> None:
-        parts = await self._answers.read(found.query_id, 0)
+    async def _replay(self, answer: KeyedAnswer, send: Send) -> None:
+        parts = await self._answers.read(answer.query_id, 0)
         if not parts:
             raise AnswerStreamLostError  # it expired or was erased meanwhile
-        headers = dict([*(found.headers or _JSON).items(), REPLAYED])
-        if parts[-1][0] == found.last_id:
+        headers = dict([*(answer.headers or _JSON).items(), REPLAYED])
+        if parts[-1][0] == answer.last_id:
             headers["content-length"] = str(sum(len(events) for _, events in parts))
         raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
         await send({"type": "http.response.start", "status": 200, "headers": raw})
         while True:
             after = parts[-1][0]
             body = b"".join(events for _, events in parts)
-            await send({"type": "http.response.body", "body": body, "more_body": after < found.last_id})
-            if after >= found.last_id:
+            await send({"type": "http.response.body", "body": body, "more_body": after < answer.last_id})
+            if after >= answer.last_id:
                 return
-            parts = await self._answers.read(found.query_id, after)
+            parts = await self._answers.read(answer.query_id, after)
             if not parts:
                 raise AnswerStreamLostError
-
-
-async def _client_stays() -> Message:
-    """``receive`` of a request that is answered whether its client is there or not."""
-    await asyncio.Event().wait()
-    raise AssertionError("never set")

@@ -13,7 +13,7 @@ https://html.spec.whatwg.org/multipage/server-sent-events.html
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 from uuid import UUID
 
 from pydantic import BaseModel, Field
@@ -29,9 +29,9 @@ from vectorforge.api.answers import (
     Structured,
     numbered_sources,
 )
+from vectorforge.api.error_schemas import Problem
 from vectorforge.api.problems import problem_of
-from vectorforge.api.schemas import Body, Problem
-from vectorforge.errors import VectorForgeError
+from vectorforge.api.schemas import Body
 from vectorforge.pipeline.types import (
     CitationEvent,
     Degradation,
@@ -156,6 +156,21 @@ def json_event(data: str, *, event: str = "", number: int = 0) -> bytes:
     return f"{name}data: {data}\n{identifier}\n".encode()
 
 
+class QueryEventEncoder(Protocol):
+    """Encoder of one stream's events in the wire format of its surface."""
+
+    request_id: str
+    """Id of the request in the logs."""
+    headers: Mapping[str, str]
+    """Headers in addition to those of every event stream."""
+
+    def encode(self, event: QueryEvent) -> bytes:
+        """Encode an event as whole server-sent events; empty if the format has none for it.
+
+        ``DoneEvent`` and ``ErrorEvent`` are last, and also encode the end of the stream.
+        """
+
+
 class EventEncoder:
     """Encodes the events of one stream in the native format, with ids.
 
@@ -182,11 +197,6 @@ class EventEncoder:
             return json_event(f'{{"text": {encode_json(event.text)}}}', event="token", number=self._last_id)
         name, body = self._name_and_body(event)
         return json_event(body.model_dump_json(), event=name, number=self._last_id)
-
-    def encode_failure(self, error: Exception, partial_answer: str) -> bytes:
-        """Encode the final event after an unexpected exception, without its message."""
-        own = error if isinstance(error, VectorForgeError) else VectorForgeError()
-        return self.encode(ErrorEvent(own, "generate", partial_answer))
 
     def _name_and_body(self, event: QueryEvent) -> tuple[str, BaseModel]:
         match event:

@@ -1,18 +1,127 @@
-"""Storage of an answer under an ``Idempotency-Key``, whole or as a stream, independent of its client."""
+"""Answers stored while they are sent: for clients that resume, and under an ``Idempotency-Key``."""
 
+import asyncio
 import math
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from uuid import UUID
 
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope, Send
+
 from vectorforge.api.streaming.answer_buffer import AnswerBuffer
-from vectorforge.api.streaming.stream import OpenedQuery, QueryEventEncoder, ResumableQueryResponse
+from vectorforge.api.streaming.sse import QueryEventEncoder
+from vectorforge.api.streaming.stream import (
+    LATE_S,
+    STALL_S,
+    ClientStream,
+    OpenedQuery,
+    QueryEventResponse,
+    disconnected,
+    end,
+)
 from vectorforge.db.repositories.answer_stream_repo import EventBatch, Readership, StreamState
 from vectorforge.db.repositories.idempotent_answer_repo import IdempotentAnswerRepository, StreamHead
 from vectorforge.deadline import Deadline
 from vectorforge.errors import VectorForgeError
 from vectorforge.pipeline.stopping import StopSignal
 from vectorforge.pipeline.types import ErrorEvent, QueryEvent
+
+
+class ResumableQueryResponse(QueryEventResponse):
+    """Server-sent events of one query, which continues after a disconnect.
+
+    Args:
+        query: Owned by the response from here on.
+        encoder: Encodes each event as at least one.
+        buffer: Stores them; opened.
+        ping_interval_s: Seconds of silence between keep-alive comments.
+    """
+
+    def __init__(
+        self,
+        query: OpenedQuery,
+        encoder: QueryEventEncoder,
+        buffer: AnswerBuffer,
+        *,
+        ping_interval_s: float,
+    ) -> None:
+        super().__init__(query, encoder, ping_interval_s=ping_interval_s)
+        self._buffer = buffer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send and store the events; return when all are stored, even after a disconnect."""
+        client = ClientStream(send, self.raw_headers, ping_interval_s=self._ping_interval_s)
+        delivery = _StoredDelivery(client, self._buffer)
+        listening = asyncio.create_task(delivery.watch(receive))
+        try:
+            with suppress(ClientDisconnect):  # at the very end, when all is stored
+                async with client, self._buffer:
+                    try:
+                        await self._deliver_events(delivery)
+                    finally:
+                        await self._query.rest.aclose()
+        finally:
+            await end(listening)
+            await self._query.rest.aclose()  # of a response that never started
+
+
+class _StoredDelivery:
+    """Delivery to a client while it is connected, and to the buffer always."""
+
+    def __init__(self, client: ClientStream, buffer: AnswerBuffer) -> None:
+        self._client = client
+        self._buffer = buffer
+        self._deadline = buffer.deadline
+        self._stall_s = max(min(buffer.grace_s, STALL_S), 1.0)
+
+    def put(self, data: bytes, *, last: bool = False) -> bool:
+        try:
+            must_flush = self._client.put(data, last=last)
+        except ClientDisconnect:
+            self.lose_client()
+            must_flush = False
+        self._buffer.add(data, last=last)
+        return must_flush
+
+    async def flush(self) -> None:
+        try:
+            async with asyncio.timeout(min(self._stall_s, max(self._deadline.remaining_s(), LATE_S))):
+                await self._client.flush()
+        except (ClientDisconnect, TimeoutError):
+            self.lose_client()
+
+    async def watch(self, receive: Receive) -> None:
+        await disconnected(receive)
+        self.lose_client()
+
+    def lose_client(self) -> None:
+        self._client.has_gone = True
+        self._buffer.lose_client()
+
+
+async def resumable_response(
+    events: AsyncGenerator[QueryEvent, None],
+    encoder: QueryEventEncoder,
+    buffer: AnswerBuffer,
+    *,
+    ping_interval_s: float,
+) -> QueryEventResponse:
+    """Return an answer that a client can resume, or a plain one if it cannot be stored.
+
+    Raises:
+        VectorForgeError: The query failed before its answer began.
+    """
+    opening = asyncio.create_task(buffer.open())  # while the search, whose events stay in this task, runs
+    try:
+        opened = await OpenedQuery.open(events)
+        is_stored = await opening
+    finally:
+        opening.cancel()
+        await asyncio.wait({opening})
+    if is_stored:
+        return ResumableQueryResponse(opened, encoder, buffer, ping_interval_s=ping_interval_s)
+    return QueryEventResponse(opened, encoder, ping_interval_s=ping_interval_s, deadline=buffer.deadline)
 
 
 class StoredResponse:
@@ -86,8 +195,8 @@ class _Storage:
         self, query_id: UUID, batch: EventBatch, state: StreamState = "running"
     ) -> Readership | None:
         head = None if self._has_begun else self.head
-        is_kept = state == "running" or not self._has_failed
-        seen = await self._answers.write(query_id, batch, state, head=head, is_kept=is_kept)
+        retain = state == "running" or not self._has_failed
+        seen = await self._answers.write(query_id, batch, state, head=head, retain=retain)
         self._has_begun = head is not None or self._has_begun
         return seen
 
@@ -99,22 +208,12 @@ class _FailureNoting:
     """Encoder that reports a failure."""
 
     def __init__(self, encoder: QueryEventEncoder, note: Callable[[], None]) -> None:
+        self.request_id = encoder.request_id
+        self.headers = encoder.headers
         self._encoder = encoder
         self._note = note
-
-    @property
-    def request_id(self) -> str:
-        return self._encoder.request_id
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        return self._encoder.headers
 
     def encode(self, event: QueryEvent) -> bytes:
         if type(event) is ErrorEvent:
             self._note()
         return self._encoder.encode(event)
-
-    def encode_failure(self, error: Exception, partial_answer: str) -> bytes:
-        self._note()
-        return self._encoder.encode_failure(error, partial_answer)

@@ -1,72 +1,196 @@
-"""Responses that send a query's events while they arrive.
+"""Responses that send a query's events while they arrive; a disconnect cancels the query.
 
 FastAPI's own server-sent events need a route of their own; these share a path with the JSON answer, so the
-response is built with FastAPI's encoder: same headers, same pings. The query is closed on disconnect, unless
-its events are stored for a client that resumes.
+response is built with FastAPI's encoder: same headers, same pings.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
-from typing import Protocol
+from types import TracebackType
+from typing import Any, Protocol, Self
 
-from fastapi.sse import EventSourceResponse
+from fastapi.sse import KEEPALIVE_COMMENT, EventSourceResponse
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
-from vectorforge.api.streaming.answer_buffer import AnswerBuffer
-from vectorforge.api.streaming.client_stream import (
-    PING_INTERVAL_S,
-    STREAM_HEADERS,
-    ClientStream,
-    cancelled_on_disconnect,
-    disconnected,
-    end,
-)
+from vectorforge.api.streaming.sse import QueryEventEncoder
 from vectorforge.deadline import Deadline
 from vectorforge.errors import VectorForgeError, log_unexpected
 from vectorforge.pipeline.types import DoneEvent, ErrorEvent, QueryEvent, SourcesEvent, TokenEvent
 
 logger = logging.getLogger(__name__)
 
-_STALL_S = 10.0
+STREAM_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+"""Headers of every event stream; the second one disables buffering in nginx."""
+STALL_S = 10.0
 """Seconds after which a client that reads nothing counts as disconnected."""
-_LATE_S = 0.4
+LATE_S = 0.4
 """Seconds that a slow client has for events at or after the deadline."""
+_UNWATCHED_S = 0.05
+"""Seconds before a task starts to watch for the disconnect; faster answers need none."""
+_MOST_WAITING_BYTES = 16 * 1024
+"""Limit above which the sender waits for the client; servers buffer 64 KiB more."""
 
-_LAST_EVENTS = (DoneEvent, ErrorEvent)
+
+async def disconnected(receive: Receive) -> None:
+    """Wait for the disconnect; the request's body must have been read."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+class cancelled_on_disconnect:  # noqa: N801 - read as the statement that it makes with "async with"
+    """Cancels the block on disconnect; the request's body must have been read.
+
+    It cancels the task once, as ``asyncio.timeout`` does, since clean-up code still has to await, for example
+    to log the aborted query.
+
+    Raises:
+        ClientDisconnect: The client disconnected and the block was canceled.
+    """
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._gone = False
+        self._listener: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> None:
+        host = asyncio.current_task()
+        if host is None:
+            raise RuntimeError("needs a running task")
+        self._host = host
+        self._timer = asyncio.get_running_loop().call_later(_UNWATCHED_S, self._start)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        is_own = isinstance(exc, asyncio.CancelledError) and self._gone and self._host.uncancel() == 0
+        self._timer.cancel()
+        if self._listener is not None:
+            self._listener.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._listener
+        if is_own:
+            raise ClientDisconnect from None
+
+    def _start(self) -> None:
+        self._listener = asyncio.create_task(self._listen())
+
+    async def _listen(self) -> None:
+        await disconnected(self._receive)
+        self._gone = True
+        self._host.cancel()
+
+
+class ClientStream:
+    """The body of one response; as a context manager between its headers and its end.
+
+    Events put without a pause are sent as one message: a message for each token would cost the server and the
+    operating system more than everything else about a token.
+
+    Args:
+        send: ``send`` of the ASGI connection.
+        headers: Headers of the response.
+        ping_interval_s: Seconds of silence between keep-alive comments.
+    """
+
+    def __init__(self, send: Send, headers: Sequence[tuple[bytes, bytes]], *, ping_interval_s: float) -> None:
+        self.has_gone = False
+        """True after a disconnect; nothing more is sent."""
+        self._asgi_send = send
+        self._headers = headers
+        self._ping_interval_s = ping_interval_s
+        self._waiting = bytearray()
+        self._news = asyncio.Event()
+        self._writing: asyncio.Task[None] | None = None
+        self._turn = asyncio.Lock()
+
+    async def __aenter__(self) -> Self:
+        await self._send_message("http.response.start", status=200, headers=self._headers)
+        self._writing = asyncio.create_task(self._write())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._writing is not None  # noqa: S101 - entered
+        if exc is not None or self.has_gone:
+            await end(self._writing)
+            return
+        async with self._turn:  # after a send in progress
+            await end(self._writing)
+            await self._send_message("http.response.body", body=bytes(self._waiting), more_body=False)
+
+    async def send(self, data: bytes, *, at_once: bool = False) -> None:
+        """Queue events, and flush them if necessary or requested."""
+        if self.put(data, last=at_once):
+            await self.flush()
+
+    def put(self, data: bytes, *, last: bool = False) -> bool:
+        """Queue events; returns True if the sender must ``flush`` before the next ones.
+
+        Args:
+            data: Whole events.
+            last: True for the final events, which must be flushed.
+
+        Raises:
+            ClientDisconnect: The client disconnected.
+        """
+        if self._writing is not None and self._writing.done():
+            raise ClientDisconnect
+        if not data or self.has_gone:
+            return False
+        if not self._waiting:
+            self._news.set()
+        self._waiting += data
+        return last or len(self._waiting) > _MOST_WAITING_BYTES
+
+    async def _write(self) -> None:
+        """Send queued events whenever the sender pauses, and a comment after each silence."""
+        while True:
+            try:
+                async with asyncio.timeout(self._ping_interval_s):
+                    await self._news.wait()
+            except TimeoutError:
+                self._waiting += KEEPALIVE_COMMENT
+            self._news.clear()
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Send the queued events and wait until the connection accepts them.
+
+        Raises:
+            ClientDisconnect: The client disconnected.
+        """
+        async with self._turn:
+            if self._waiting and not self.has_gone:
+                data = bytes(self._waiting)
+                self._waiting.clear()
+                await self._send_message("http.response.body", body=data, more_body=True)
+
+    async def _send_message(self, kind: str, **fields: Any) -> None:
+        try:
+            await self._asgi_send({"type": kind, **fields})
+        except OSError as exc:  # a disconnect, since ASGI 2.4
+            raise ClientDisconnect from exc
+
+
+async def end(task: asyncio.Task[None]) -> None:
+    """Cancel a task and wait for its end, ignoring a disconnect."""
+    task.cancel()
+    with suppress(asyncio.CancelledError, ClientDisconnect):
+        await task
 
 
 class Delivery(Protocol):
-    """Destination of a stream's events, such as ``ClientStream``."""
+    """Destination of a stream's events: ``ClientStream``, or one that also stores them."""
 
     def put(self, data: bytes, *, last: bool = False) -> bool:
         """Queue whole events; True if ``flush`` must be awaited before the next."""
 
     async def flush(self) -> None:
         """Return after the queued events are accepted."""
-
-
-class QueryEventEncoder(Protocol):
-    """Encoder of one stream's events in the wire format of its surface."""
-
-    @property
-    def request_id(self) -> str:
-        """Id of the request in the logs."""
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """Headers in addition to those of every event stream."""
-
-    def encode(self, event: QueryEvent) -> bytes:
-        """Encode an event as whole server-sent events; empty if the format has none for it.
-
-        ``DoneEvent`` and ``ErrorEvent`` are last, and also encode the end of the stream.
-        """
-
-    def encode_failure(self, error: Exception, partial_answer: str) -> bytes:
-        """Encode the end of a stream after an unexpected exception, without its message."""
 
 
 class OpenedQuery:
@@ -82,7 +206,7 @@ class OpenedQuery:
         self.rest = rest
 
     @classmethod
-    async def open(cls, events: AsyncGenerator[QueryEvent, None]) -> "OpenedQuery":
+    async def open(cls, events: AsyncGenerator[QueryEvent, None]) -> Self:
         """Wait for the search, so that errors until then have their own HTTP status.
 
         Raises:
@@ -115,9 +239,9 @@ class QueryEventResponse(EventSourceResponse):
         query: OpenedQuery,
         encoder: QueryEventEncoder,
         *,
-        ping_interval_s: float = PING_INTERVAL_S,
+        ping_interval_s: float,
         deadline: Deadline | None = None,
-        stall_s: float = _STALL_S,
+        stall_s: float = STALL_S,
     ) -> None:
         super().__init__((), headers={**STREAM_HEADERS, **encoder.headers})
         self._query = query
@@ -144,10 +268,10 @@ class QueryEventResponse(EventSourceResponse):
                 if put(encode(event)):
                     await self._flush(delivery)
             async for event in self._query.rest:
-                last = type(event) in _LAST_EVENTS
+                last = isinstance(event, DoneEvent | ErrorEvent)
                 if put(encode(event), last=last):
                     await self._flush(delivery)
-                if type(event) is TokenEvent:
+                if isinstance(event, TokenEvent):
                     answer.append(event.text)
                 if last:
                     return
@@ -157,87 +281,15 @@ class QueryEventResponse(EventSourceResponse):
         except Exception as exc:  # noqa: BLE001 - after the first byte every failure becomes the one error event
             error = exc
         log_unexpected(logger, f"Request {self._encoder.request_id} failed", error)
-        if put(self._encoder.encode_failure(error, "".join(answer)), last=True):
+        own = error if isinstance(error, VectorForgeError) else VectorForgeError()  # not another's message
+        if put(encode(ErrorEvent(own, "generate", "".join(answer))), last=True):
             await self._flush(delivery)
 
     async def _flush(self, delivery: Delivery) -> None:
         left_s = float("inf") if self._deadline is None else self._deadline.remaining_s()
-        limit_s = self._stall_s if left_s == float("inf") else max(left_s, _LATE_S)
+        limit_s = self._stall_s if left_s == float("inf") else max(left_s, LATE_S)
         try:
             async with asyncio.timeout(limit_s):
                 await delivery.flush()
         except TimeoutError as exc:  # a client that reads a byte now and then would hold its query forever
             raise ClientDisconnect from exc
-
-
-class ResumableQueryResponse(QueryEventResponse):
-    """Server-sent events of one query, which continues after a disconnect.
-
-    Args:
-        query: Owned by the response from here on.
-        encoder: Encodes each event as at least one.
-        buffer: Stores them; opened.
-        ping_interval_s: Seconds of silence between keep-alive comments.
-    """
-
-    def __init__(
-        self,
-        query: OpenedQuery,
-        encoder: QueryEventEncoder,
-        buffer: AnswerBuffer,
-        *,
-        ping_interval_s: float = PING_INTERVAL_S,
-    ) -> None:
-        super().__init__(query, encoder, ping_interval_s=ping_interval_s)
-        self._buffer = buffer
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send and store the events; return when all are stored, even after a disconnect."""
-        client = ClientStream(send, self.raw_headers, ping_interval_s=self._ping_interval_s)
-        delivery = _StoredDelivery(client, self._buffer)
-        listening = asyncio.create_task(_call_on_disconnect(receive, delivery.lose_client))
-        try:
-            with suppress(ClientDisconnect):  # at the very end, when all is stored
-                async with client, self._buffer:
-                    try:
-                        await self._deliver_events(delivery)
-                    finally:
-                        await self._query.rest.aclose()
-        finally:
-            await end(listening)
-            await self._query.rest.aclose()  # of a response that never started
-
-
-class _StoredDelivery:
-    """Delivery to a client while it is connected, and to the buffer always."""
-
-    def __init__(self, client: ClientStream, buffer: AnswerBuffer) -> None:
-        self._client = client
-        self._buffer = buffer
-        self._deadline = buffer.deadline
-        self._stall_s = max(min(buffer.grace_s, _STALL_S), 1.0)
-
-    def put(self, data: bytes, *, last: bool = False) -> bool:
-        try:
-            must_flush = self._client.put(data, last=last)
-        except ClientDisconnect:
-            self.lose_client()
-            must_flush = False
-        self._buffer.add(data, last=last)
-        return must_flush
-
-    async def flush(self) -> None:
-        try:
-            async with asyncio.timeout(min(self._stall_s, max(self._deadline.remaining_s(), _LATE_S))):
-                await self._client.flush()
-        except (ClientDisconnect, TimeoutError):
-            self.lose_client()
-
-    def lose_client(self) -> None:
-        self._client.has_gone = True
-        self._buffer.lose_client()
-
-
-async def _call_on_disconnect(receive: Receive, lose_client: Callable[[], None]) -> None:
-    await disconnected(receive)
-    lose_client()

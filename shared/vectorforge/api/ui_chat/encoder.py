@@ -10,12 +10,11 @@ from typing import Any, TypeAlias
 
 from pydantic.alias_generators import to_camel
 
-from vectorforge.api.answers import AnswerDetails, Latency, RetrievalStats, Structured
+from vectorforge.api.answers import AnswerDetails, Latency, RetrievalStats, Structured, link_to, title_of
+from vectorforge.api.error_schemas import Problem
 from vectorforge.api.openai.labels import LabelRewriter
 from vectorforge.api.problems import problem_of
-from vectorforge.api.schemas import Problem
-from vectorforge.api.streaming.sse import encode_json, json_event
-from vectorforge.errors import VectorForgeError
+from vectorforge.api.streaming.sse import DegradedData, encode_json, json_event
 from vectorforge.pipeline.types import (
     Citation,
     CitationEvent,
@@ -30,6 +29,7 @@ from vectorforge.pipeline.types import (
     TokenEvent,
     UsageEvent,
 )
+from vectorforge.types import Location
 
 Part: TypeAlias = dict[str, Any]
 
@@ -88,7 +88,7 @@ def _source(number: int, chunk: SourceCitation) -> Part:
         number: The n of its label ``[n]``, from 1.
         chunk: The chunk.
     """
-    described = _described(chunk)
+    described = _described(chunk, chunk.locations)
     ours = {
         "number": number,
         "documentId": str(chunk.document_id),
@@ -98,6 +98,8 @@ def _source(number: int, chunk: SourceCitation) -> Part:
         "snippet": chunk.snippet,
         "startOffset": chunk.start_offset,
         "endOffset": chunk.end_offset,
+        "locations": list(chunk.locations),
+        "locationText": chunk.location_text,
     }
     kind = "source-url" if chunk.source_url else "source-document"
     return {
@@ -108,17 +110,28 @@ def _source(number: int, chunk: SourceCitation) -> Part:
     }
 
 
-def _judged(found: Citation) -> Part:
+def _judged(citation: Citation) -> Part:
     """Return a citation for ``onData`` while the text streams; not part of the message."""
-    data = {"number": found.source_number, "sourceId": str(found.chunk_id), "verdict": found.verdict}
+    data = {"sourceId": str(citation.chunk_id), **_cited(citation)}
     return {"type": "data-citation", "data": data, "transient": True}
 
 
-def _citation(found: Citation, chunk: SourceCitation, span: tuple[int, int]) -> Part:
+def _cited(citation: Citation) -> Part:
+    return {
+        "number": citation.source_number,
+        "verdict": citation.verdict,
+        "startOffset": citation.start_offset,
+        "endOffset": citation.end_offset,
+        "locations": list(citation.locations),
+        "locationText": citation.location_text,
+    }
+
+
+def _citation(citation: Citation, chunk: SourceCitation, span: tuple[int, int]) -> Part:
     """Return a member of a text part's ``citations``.
 
     Args:
-        found: The citation.
+        citation: The citation.
         chunk: What it cites.
         span: Where its label is in the text, in UTF-16 code units: as JavaScript counts.
     """
@@ -126,22 +139,15 @@ def _citation(found: Citation, chunk: SourceCitation, span: tuple[int, int]) -> 
         "type": "source",
         "sourceType": "url" if chunk.source_url else "document",
         "id": str(chunk.chunk_id),
-        **_described(chunk),
-        "providerMetadata": {"vectorforge": {"number": found.source_number, "verdict": found.verdict}},
+        **_described(chunk, citation.locations),
+        "providerMetadata": {"vectorforge": _cited(citation)},
     }
     return {"source": cited, "startIndex": span[0], "endIndex": span[1], "citedText": chunk.text}
 
 
 def _degraded(event: DegradedEvent) -> Part:
     """Return a degradation step, which becomes part of the message."""
-    data = {
-        "step": event.step,
-        "reason": event.reason,
-        "provider": event.provider,
-        "model": event.model,
-        "extractive": event.extractive,
-    }
-    return {"type": "data-degraded", "data": data}
+    return {"type": "data-degraded", "data": DegradedData.of(event).model_dump(mode="json")}
 
 
 def _problem_data(problem: Problem, stage: str) -> Part:
@@ -188,10 +194,10 @@ def _usage(event: UsageEvent) -> Part:
     }
 
 
-def _described(chunk: SourceCitation) -> Part:
-    title = chunk.title or chunk.document_source
-    if chunk.source_url:
-        return {"url": chunk.source_url, "title": title}
+def _described(chunk: SourceCitation, locations: Sequence[Location]) -> Part:
+    title = title_of(chunk, locations)
+    if url := link_to(chunk, locations):
+        return {"url": url, "title": title}
     extension = PurePosixPath(chunk.document_source).suffix.lower()
     media_type = _MEDIA_TYPES.get(extension, "text/plain")
     return {"mediaType": media_type, "title": title, "filename": chunk.document_source}
@@ -222,11 +228,6 @@ class UIMessageEncoder:
         encoded = b"".join(_encoded(part) for part in self._parts(event))
         return encoded + _DONE if isinstance(event, DoneEvent | ErrorEvent) else encoded
 
-    def encode_failure(self, error: Exception, partial_answer: str) -> bytes:
-        """Encode the end of a stream after an unexpected exception, without its message."""
-        own = error if isinstance(error, VectorForgeError) else VectorForgeError()
-        return self.encode(ErrorEvent(own, "generate", partial_answer))
-
     def _parts(self, event: QueryEvent) -> Iterator[Part]:
         match event:
             case MetaEvent():
@@ -250,8 +251,8 @@ class UIMessageEncoder:
 
     def _sources_found(self, event: SourcesEvent) -> Iterator[Part]:
         self._sources = event.sources
-        found = {chunk.chunk.id: chunk for chunk in event.retrieved_chunks}
-        self._labels = LabelRewriter([found[s.chunk_id] for s in event.sources if s.chunk_id in found])
+        chunks = {chunk.chunk.id: chunk for chunk in event.retrieved_chunks}
+        self._labels = LabelRewriter([chunks[s.chunk_id] for s in event.sources if s.chunk_id in chunks])
         yield _retrieval(event)
         for number, chunk in enumerate(event.sources, start=1):
             yield _source(number, chunk)
@@ -269,15 +270,15 @@ class UIMessageEncoder:
         if not self._text_sent:
             return
         citations = [
-            _citation(found, self._sources[found.source_number - 1], self._span(found))
-            for found in map(self._labels.locate, self._citations)
+            _citation(citation, self._sources[citation.source_number - 1], self._span(citation))
+            for citation in map(self._labels.locate, self._citations)
         ]
         yield {"type": "text-end", "id": _TEXT_ID, "citations": citations}
 
-    def _span(self, found: Citation) -> tuple[int, int]:
+    def _span(self, citation: Citation) -> tuple[int, int]:
         """Return the position of its label, in UTF-16 code units."""
-        start = _utf16_length(self._text_sent[: found.start])
-        return start, start + _utf16_length(self._text_sent[found.start : found.end])
+        start = _utf16_length(self._text_sent[: citation.start])
+        return start, start + _utf16_length(self._text_sent[citation.start : citation.end])
 
     def _failure(self, event: ErrorEvent) -> Iterator[Part]:
         """``useChat`` reads nothing after ``error``, so the text is ended before it."""

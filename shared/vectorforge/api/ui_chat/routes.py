@@ -7,30 +7,27 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from vectorforge.api.dependencies import ApplicationDep, Tenant
+from vectorforge.api.error_schemas import ANSWER_PROBLEMS
 from vectorforge.api.openai.models import MODEL_PRESETS
-from vectorforge.api.query_bodies import (
-    ALLOW_UNGROUNDED,
-    MAX_MESSAGES,
-    ConversationReference,
-    Rewrite,
-    Temperature,
-    VariantReference,
-    given,
-)
-from vectorforge.api.query_route import QueryRoute
-from vectorforge.api.querying import answer_as_stream, check_config, requested_collection
+from vectorforge.api.querying import QueryRoute, SurfaceQuery, check_config, requested_collection
 from vectorforge.api.request_state import RequestState
 from vectorforge.api.schemas import (
-    ANSWER_PROBLEMS,
+    ALLOW_UNGROUNDED,
+    MAX_MESSAGES,
     MAX_PARTS,
     MAX_QUERY_CHARS,
     CollectionReference,
+    ConversationReference,
     Filters,
     ModelName,
     ProfileId,
     ProviderName,
     RequestBody,
+    Rewrite,
     SearchModeName,
+    Temperature,
+    VariantReference,
+    given,
     nameless_events_content,
 )
 from vectorforge.api.ui_chat.encoder import UIMessageEncoder
@@ -83,12 +80,10 @@ class UIChatRequest(RequestBody):
     messages: list[UIMessage] = Field(
         min_length=1,
         max_length=MAX_CHAT_MESSAGES,
-        description="Oldest first. The last one is the user's query; its text is used, and that of the "
-        "100 messages before it.",
+        description="Oldest first: at most 100 messages with text, and the user's query.",
     )
     trigger: Literal["submit-message", "regenerate-message"] = Field(
-        default="submit-message",
-        description="`regenerate-message` bypasses the answer cache.",
+        default="submit-message", description="`regenerate-message` bypasses the answer cache."
     )
     message_id: str | None = Field(default=None, alias="messageId", max_length=200, description="Not used.")
 
@@ -100,17 +95,14 @@ class UIChatRequest(RequestBody):
     profile_id: ProfileId | None = None
     search_mode: SearchModeName | None = None
     top_k: Annotated[int, Field(ge=1)] | None = None
-    min_score: float | None = Field(
-        default=None, description="Minimum score of a passage; an explicit null keeps all."
-    )
+    min_score: float | None = Field(default=None, description="Minimum score; an explicit null disables it.")
     llm_provider: ProviderName | None = None
     llm_model: ModelName | None = None
     temperature: Temperature | None = None
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     variant: VariantReference | None = None
     conversation_id: ConversationReference | None = Field(
-        default=None,
-        description="A stored conversation, whose messages replace those sent before the query.",
+        default=None, description="A stored conversation, whose messages replace earlier ones of the request."
     )
     rewrite: Rewrite = False
     allow_ungrounded: bool = Field(default=False, description=ALLOW_UNGROUNDED)
@@ -188,4 +180,4 @@ async def ui_chat(
     check_config(application, config, {})
     collection = requested_collection(application, body.collection)
     encoder = UIMessageEncoder(request_id=RequestState.of(request.scope).request_id)
-    return await answer_as_stream(request, application, tenant, query, collection, config, encoder=encoder)
+    return await SurfaceQuery(request, query, collection, config).stream(encoder)

@@ -10,15 +10,12 @@ from typing import Any, ClassVar, Self
 from urllib.parse import unquote_plus
 from uuid import NAMESPACE_URL, UUID, uuid5
 
-from vectorforge.aws.object_store import ObjectStore, StoredObject
 from vectorforge.aws.queues import AnnouncedJob, AnyJob, ReceivedMessage
-from vectorforge.aws.uploads import UploadKey, source_of
+from vectorforge.aws.uploads import ObjectStore, StoredObject, UploadKey, source_of
 from vectorforge.bootstrap import Application, TenantServices
-from vectorforge.db.repositories.job_repo import JobError
-from vectorforge.db.repositories.job_types import NewJobItem
-from vectorforge.db.types import checked_tenant
-from vectorforge.errors import ConflictError, InvalidInputError, ObjectStoreError
-from vectorforge.types import Collection
+from vectorforge.db.repositories.job_types import JobError, NewJobItem
+from vectorforge.db.tenant_database import checked_tenant
+from vectorforge.errors import InvalidInputError, ObjectStoreError
 
 _BUCKET_NAME = re.compile(r"[A-Za-z0-9._-]{1,255}")
 """Those made before 2018 in us-east-1 may be that long and have capitals and underscores.
@@ -27,7 +24,7 @@ https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html"""
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """An object that was written into the bucket of uploads, under ``<tenant>/<collection>/<path>``."""
+    """Object in the bucket of uploads, under ``<tenant>/<collection>/<path>``."""
 
     bucket: str
     key: str
@@ -38,11 +35,11 @@ class Upload:
 
     @property
     def source(self) -> str:
-        """The document's name in its collection."""
+        """Name of the document in its collection."""
         return source_of(self.bucket, self.key)
 
     def job_id(self, existing: StoredObject) -> UUID:
-        """The id of the job that reads this revision because of this event, or because it is there."""
+        """Return the id of the job that reads this revision because of this event, or because it exists."""
         why = self.event_id
         if why is None:  # without versions, the same content may be there again: then it was written later
             why = f"as of {existing.last_modified.isoformat()}"
@@ -85,7 +82,7 @@ class Upload:
 
 
 def read_uploads(event: Mapping[str, Any]) -> list[Upload]:
-    """The objects written, of an S3 notification; none for the one S3 sends to try the connection.
+    """Return the written objects of an S3 notification; none for the test event of S3.
 
     Raises:
         InvalidInputError: A record cannot be understood.
@@ -125,9 +122,9 @@ class Message(ReceivedMessage):
 
 @dataclass(frozen=True, slots=True)
 class ListedObjects:
-    """Objects that lie in a bucket, as a Distributed Map of Step Functions hands them over in batches.
+    """Objects of a bucket in a batch of a Distributed Map of Step Functions.
 
-    Its items are those of ListObjectsV2, of which only the key counts: each object is read as it is now.
+    Its items are those of ListObjectsV2, of which only the key is used: each object is read as it is now.
     https://docs.aws.amazon.com/step-functions/latest/dg/input-output-itemreader.html
     """
 
@@ -140,7 +137,7 @@ class ListedObjects:
 
     @classmethod
     def of(cls, event: Mapping[str, Any]) -> Self:
-        """From ``{"action": "ingest_objects", "bucket": ..., "Items": [{"Key": ...}, ...]}``.
+        """Parse ``{"action": "ingest_objects", "bucket": ..., "Items": [{"Key": ...}, ...]}``.
 
         ``started_at`` (ISO 8601, with an offset) may be left out; other fields are ignored.
 
@@ -150,16 +147,12 @@ class ListedObjects:
         bucket, items, started_at = event.get("bucket"), event.get("Items"), event.get("started_at")
         if not (isinstance(bucket, str) and _BUCKET_NAME.fullmatch(bucket)):
             raise InvalidInputError("bucket must be the name of a bucket.", field="bucket")
-        keys = [item.get("Key") if isinstance(item, Mapping) else None for item in _listed(items)]
+        if not isinstance(items, list):
+            raise InvalidInputError("Items must be a list of objects.", field="Items")
+        keys = [item.get("Key") if isinstance(item, Mapping) else None for item in items]
         if not all(isinstance(key, str) and key for key in keys):
             raise InvalidInputError("Items must be objects with a Key each.", field="Items")
         return cls(bucket, tuple(str(key) for key in keys), _moment(started_at))
-
-
-def _listed(items: object) -> list[Any]:
-    if not isinstance(items, list):
-        raise InvalidInputError("Items must be a list of objects.", field="Items")
-    return items
 
 
 def _moment(text: object) -> datetime | None:
@@ -230,7 +223,7 @@ class UploadInbox:
     async def _make_job(
         self, tenant: TenantServices, upload: Upload, existing: StoredObject, job_id: UUID
     ) -> bool:
-        """False when the object is another one by now."""
+        """Return False if the object was replaced meanwhile."""
         if await tenant.jobs.find_by_id(job_id) is not None:
             return True
         limit = self._application.config.ingestion.max_document_bytes
@@ -239,7 +232,7 @@ class UploadInbox:
             content = await self._store.read(upload.bucket, upload.key, existing)
         if content is None:
             return False
-        collection = await _find_or_create(tenant, upload.collection_name)
+        collection = await tenant.find_or_create_collection(upload.collection_name)
         item, refusal = NewJobItem(upload.source, existing.media_type, content), None
         if existing.size > limit:
             message = f"The file has {existing.size:,} bytes; at most {limit:,} are read."
@@ -249,7 +242,7 @@ class UploadInbox:
 
 
 async def _next_job_id(tenant: TenantServices, first: UUID, again_after: datetime | None) -> UUID:
-    """The first id, unless its job failed, wholly or in part, before the moment."""
+    """Return the first id, unless its job failed, wholly or in part, before the time."""
     if again_after is None:
         return first
     job = await tenant.jobs.find_by_id(first)
@@ -257,16 +250,3 @@ async def _next_job_id(tenant: TenantServices, first: UUID, again_after: datetim
     if job is None or not failed or job.finished_at is None or job.finished_at >= again_after:
         return first
     return uuid5(first, again_after.isoformat())
-
-
-async def _find_or_create(tenant: TenantServices, name: str) -> Collection:
-    existing = await tenant.collections.find_by_name(name)
-    if existing is not None:
-        return existing
-    try:
-        return await tenant.create_collection(name)
-    except ConflictError:  # another upload was faster
-        existing = await tenant.collections.find_by_name(name)
-        if existing is None:
-            raise
-        return existing

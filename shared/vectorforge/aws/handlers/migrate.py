@@ -21,7 +21,7 @@ from typing import Any, Self, TypeVar
 from vectorforge.aws.database_login import as_migrator
 from vectorforge.aws.observability import FunctionTelemetry
 from vectorforge.config import VectorForgeConfig
-from vectorforge.db.login import LOGIN_ROLES, login_passwords
+from vectorforge.db.login import login_passwords
 from vectorforge.db.schema import migrate as migrations
 from vectorforge.deadline import Deadline
 from vectorforge.errors import DeadlineExceededError, InvalidInputError, VectorForgeError, log_unexpected
@@ -213,7 +213,7 @@ async def _migrate(
     async def migrate(conninfo: str) -> dict[str, list[str]]:
         applied = await migrations.migrate(
             conninfo,
-            login_passwords=login_passwords(config.database, LOGIN_ROLES),
+            login_passwords=login_passwords(config.database),
             tokens=config.database.database_auth == "iam",
             on_progress=lambda migration: logger.info("Applying %s", migration.name),
             accept_newer=accept_newer,

@@ -1,23 +1,24 @@
 """The query function: the HTTP API behind API Gateway or a function URL, streamed or buffered."""
 
+import gc
 import math
 import os
 import random
 import re
 import time
 from dataclasses import dataclass
-from typing import Any, Protocol
-
-from fastapi import FastAPI
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from vectorforge.api.app import create_app
-from vectorforge.api.routers import QUERY_ROUTERS, Routers
+from vectorforge.api.routers import QUERY_ROUTERS
 from vectorforge.aws.observability import FunctionTelemetry
 from vectorforge.bootstrap import Application
-from vectorforge.config import VectorForgeConfig
-from vectorforge.config.sources import AwsSettings
+from vectorforge.config import AwsSettings, VectorForgeConfig
 from vectorforge.errors import ConfigurationError, NotConfiguredError
 from vectorforge.runtime import StreamingHandler, can_stream, event_loop, mounted, run_in_loop
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI  # `vectorforge.api` must import it first
 
 _LOOK_AGAIN_S = 30.0
 _TEXT_TYPES = ["text/", "application/json", "application/problem+json"]
@@ -50,14 +51,20 @@ class QueryFunction:
             raise ConfigurationError(_NEEDS_RUNTIME)
         self._started: _Started | None = None
 
-    def startup(self) -> None:
+    def startup(self) -> "_Started":
         """Create the application once: called by our runtime in the init phase, else by the first event.
 
         Raises:
             ConfigurationError: A setting is missing or invalid, or the runtime does not support the
                 configured streaming.
         """
-        self._start()
+        if self._started is None:
+            gc.disable()  # as while the handler is imported
+            try:
+                self._started = self._start()
+            finally:
+                gc.enable()
+        return self._started
 
     def shutdown(self) -> None:
         """Close what was opened; an event after that starts again."""
@@ -69,49 +76,45 @@ class QueryFunction:
         """Answer one event."""
         if self._started is not None and time.monotonic() > self._started.good_until:
             self.shutdown()
-        started = self._start()
+        started = self.startup()
         with started.telemetry.invocation(context):
             return started.adapter(event, context)
 
     def _start(self) -> "_Started":
-        if self._started is None:
-            config = VectorForgeConfig.from_environment()
-            telemetry = FunctionTelemetry("query", config)
-            try:
-                application = Application.build(config, metrics=telemetry.metrics, tracer=telemetry.tracer)
-            except NotConfiguredError:
-                from vectorforge.api.app import create_unconfigured_app
+        config = VectorForgeConfig.from_environment()
+        telemetry = FunctionTelemetry("query", config)
+        try:
+            application = Application.build(config, metrics=telemetry.metrics, tracer=telemetry.tracer)
+        except NotConfiguredError:
+            return self._without_key(telemetry, config.aws)
+        return _Started(telemetry, _prepare(application))
 
-                # A key may come at any time, and this process may live for hours: it looks again.
-                app = create_unconfigured_app(_not_configured(config.aws))
-                adapter = _unconfigured_adapter(app, config.aws)
-                self._started = _Started(telemetry, adapter, time.monotonic() + self._look_again_s)
-                return self._started
-            app = create_app(application, open_on_demand=True)
-            adapter = _make_adapter(app, application)
-            run_in_loop(application.preload())
-            if app.state.gateway_keys is not None:
-                run_in_loop(app.state.gateway_keys.preload())
-            _open_routers(app.state.routers)
-            if os.environ.get("AWS_LAMBDA_INITIALIZATION_TYPE") == "snap-start":
-                _prepare_for_snapshot(application)
-            self._started = _Started(telemetry, adapter)
-        return self._started
+    def _without_key(self, telemetry: FunctionTelemetry, aws: AwsSettings) -> "_Started":
+        from vectorforge.api.app import create_unconfigured_app
+
+        # A key may come at any time, and this process may live for hours: it looks again.
+        adapter = _make_adapter(create_unconfigured_app(_not_configured(aws)), aws)
+        return _Started(telemetry, adapter, time.monotonic() + self._look_again_s)
 
 
-def _open_routers(routers: Routers) -> None:
-    """Include all routers if the init phase can load them, else those of queries."""
-    if os.environ.get("AWS_LAMBDA_INITIALIZATION_TYPE") in ("snap-start", "provisioned-concurrency"):
-        routers.include_all()
+def _prepare(application: Application) -> "_Adapter":
+    """Make the app, and load what its first requests need."""
+    app = create_app(application, open_on_demand=True)
+    adapter = _make_adapter(app, application.config.aws, application)
+    run_in_loop(application.preload())
+    if app.state.gateway_keys is not None:
+        run_in_loop(app.state.gateway_keys.preload())
+    initialization = os.environ.get("AWS_LAMBDA_INITIALIZATION_TYPE")
+    if initialization in ("snap-start", "provisioned-concurrency"):  # the init phase may take its time
+        app.state.routers.include_all()
     else:
-        routers.include(*QUERY_ROUTERS)
+        app.state.routers.include(*QUERY_ROUTERS)
+    if initialization == "snap-start":
+        from snapshot_restore_py import register_after_restore, register_before_snapshot
 
-
-def _prepare_for_snapshot(application: Application) -> None:
-    from snapshot_restore_py import register_after_restore, register_before_snapshot
-
-    register_before_snapshot(application.release)
-    register_after_restore(random.seed)  # or all copies of the snapshot would wait alike before a retry
+        register_before_snapshot(application.release)
+        register_after_restore(random.seed)  # or all copies of the snapshot would wait alike before a retry
+    return adapter
 
 
 class _Adapter(Protocol):
@@ -130,12 +133,13 @@ class _Started:
     """On the monotonic clock; then it is made again."""
 
 
-def _make_adapter(app: FastAPI, application: Application) -> _Adapter:
-    if application.config.aws.response_mode == "buffered":
-        return _BufferedHandler(app, application.config.aws.base_path, application)
+def _make_adapter(app: "FastAPI", aws: AwsSettings, application: Application | None = None) -> _Adapter:
+    if aws.response_mode == "buffered":
+        return _BufferedHandler(app, aws.base_path, application)
     if not can_stream():
         raise ConfigurationError(_NEEDS_RUNTIME)
-    handler = StreamingHandler(app, api_gateway_base_path=application.config.aws.base_path)
+    lifespan: Literal["auto", "off"] = "auto" if application is not None else "off"
+    handler = StreamingHandler(app, lifespan=lifespan, api_gateway_base_path=aws.base_path)
     handler.startup()
     return handler
 
@@ -149,14 +153,6 @@ def _not_configured(aws: AwsSettings) -> NotConfiguredError:
         f"or `aws secretsmanager put-secret-value --secret-id {name} --secret-string file:///dev/stdin` with "
         'the input {"openai_api_key": "..."}. It takes effect within a minute.'
     )
-
-
-def _unconfigured_adapter(app: FastAPI, aws: AwsSettings) -> _Adapter:
-    if aws.response_mode == "stream":
-        if not can_stream():
-            raise ConfigurationError(_NEEDS_RUNTIME)
-        return StreamingHandler(app, lifespan="off", api_gateway_base_path=aws.base_path)
-    return _BufferedHandler(app, aws.base_path)
 
 
 class _BufferedHandler:

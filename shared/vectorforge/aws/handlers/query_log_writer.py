@@ -7,33 +7,150 @@ with backoff.
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
 
 from vectorforge.aws.clients import AwsClients
 from vectorforge.aws.database_login import database_password
-from vectorforge.aws.handlers.query_log_batch import QueryLogBatch, is_poison
 from vectorforge.aws.observability import FunctionTelemetry
 from vectorforge.aws.query_log_queue import QueryLogOverflow
+from vectorforge.aws.query_log_record import MAX_RECORD_BYTES, QueryLogPointer, QueryLogRecord, parse_message
 from vectorforge.aws.queues import ReceivedMessage, RetryWaits, SqsQueue, delay_messages
 from vectorforge.config import VectorForgeConfig
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.query_log_repo import QueryLogWriter
 from vectorforge.deadline import Deadline
-from vectorforge.errors import ConfigurationError, DatabaseError, DeadlineExceededError, VectorForgeError
+from vectorforge.errors import (
+    ConfigurationError,
+    DatabaseError,
+    DatabaseUnavailableError,
+    DeadlineExceededError,
+    InvalidInputError,
+    MigrationError,
+    NotFoundError,
+    RefusedRowError,
+    UnsafeRoleError,
+    VectorForgeError,
+)
 from vectorforge.telemetry import measure
 from vectorforge.threads import LoopThread
-
-if TYPE_CHECKING:
-    from aws_lambda_powertools.utilities.batch.types import PartialItemFailureResponse
 
 logger = logging.getLogger(__name__)
 
 RETRY_WAITS = RetryWaits(first_s=30, factor=6, longest_s=3 * 3600)
 """Half a minute, 3, 18 and 108: with five deliveries, an outage of two hours costs no record."""
-_ANSWER_S = 0.5
-"""Seconds of an invocation that are for its answer alone."""
+_RESPONSE_S = 0.5
+"""Seconds of an invocation that are for its response alone."""
+_SLICE_BYTES = 2 * MAX_RECORD_BYTES
+"""Records of one statement, as JSON: a batch of the largest ones has 800 MiB, the function a part of that."""
+
+
+def is_poison(error: VectorForgeError) -> bool:
+    """Return True if the message itself is invalid, so that a retry does not help."""
+    return isinstance(error, (InvalidInputError, RefusedRowError))
+
+
+@dataclass(slots=True)
+class QueryLogBatch:
+    """One batch, from messages to rows: ``read`` it, ``store`` it, and ``fail_rest`` if that ended early."""
+
+    failures: dict[str, VectorForgeError] = field(default_factory=dict)
+    """By message id: why a message was not stored."""
+    query_ids: dict[str, UUID] = field(default_factory=dict)
+    """By message id: the query of a message that could be understood."""
+    stored: int = 0
+    """Rows that are new or were completed."""
+    already_there: int = 0
+    _inline: dict[str, tuple[QueryLogRecord, int]] = field(default_factory=dict)
+    _pointers: dict[str, QueryLogPointer] = field(default_factory=dict)
+
+    def read(self, messages: Iterable[Mapping[str, Any]]) -> None:
+        """Validate the messages of an SQS event."""
+        for message in messages:
+            message_id, body = message["messageId"], message["body"]
+            try:
+                parsed = parse_message(body)
+            except InvalidInputError as exc:
+                self.failures[message_id] = exc
+                continue
+            self.query_ids[message_id] = parsed.id
+            if isinstance(parsed, QueryLogRecord):
+                self._inline[message_id] = (parsed, len(body))
+            else:
+                self._pointers[message_id] = parsed
+
+    async def store(self, writer: QueryLogWriter, overflow: QueryLogOverflow | None) -> None:
+        """Store the records: first those of the messages, then those in the bucket.
+
+        It may be canceled: what is stored stays stored, and is not failed by ``fail_rest``.
+
+        Raises:
+            VectorForgeError: Something that is not about one record, so the others would meet it, too.
+        """
+        for part in self._slices():
+            await self._write(writer, part)
+        for message_id, pointer in list(self._pointers.items()):
+            if overflow is None:
+                raise ConfigurationError("VECTORFORGE_QUERY_LOG_OVERFLOW_BUCKET is not set.")
+            try:
+                record = await overflow.get(pointer)
+            except (InvalidInputError, NotFoundError) as exc:  # this one alone
+                self._fail(message_id, exc)
+                continue
+            await self._write(writer, {message_id: record})
+            if message_id not in self.failures:  # done once its texts are removed from the object
+                await overflow.empty(pointer, record)
+                del self._pointers[message_id]
+
+    def fail_rest(self, error: VectorForgeError) -> None:
+        """Fail every message that is not stored yet."""
+        self.failures |= dict.fromkeys((*self._inline, *self._pointers), error)
+        self._inline.clear()
+        self._pointers.clear()
+
+    def _slices(self) -> Iterator[dict[str, QueryLogRecord]]:
+        part: dict[str, QueryLogRecord] = {}
+        size = 0
+        for message_id, (record, record_size) in list(self._inline.items()):
+            if part and size + record_size > _SLICE_BYTES:
+                yield part
+                part, size = {}, 0
+            part[message_id] = record
+            size += record_size
+        if part:
+            yield part
+
+    async def _write(self, writer: QueryLogWriter, part: Mapping[str, QueryLogRecord]) -> None:
+        """Write in one statement, or one by one if the database rejects a record.
+
+        Raises:
+            VectorForgeError: The database is unavailable.
+        """
+        try:
+            written = await writer.write([(one.tenant_id, one.query_log()) for one in part.values()])
+        except (DatabaseUnavailableError, MigrationError, UnsafeRoleError):
+            raise
+        except (InvalidInputError, DatabaseError) as exc:
+            if len(part) > 1:
+                for message_id, record in part.items():
+                    await self._write(writer, {message_id: record})
+                return
+            if not (is_poison(exc) or self.stored or self.already_there):
+                raise  # not caused by this record
+            self._fail(next(iter(part)), exc)
+        else:
+            self.stored += written.stored
+            self.already_there += written.already_there
+            for message_id in part:
+                self._inline.pop(message_id, None)
+
+    def _fail(self, message_id: str, error: VectorForgeError) -> None:
+        self.failures[message_id] = error
+        self._inline.pop(message_id, None)
+        self._pointers.pop(message_id, None)
 
 
 class QueryLogWriterFunction:
@@ -42,13 +159,15 @@ class QueryLogWriterFunction:
     def __init__(self) -> None:
         self._started: _Started | None = None
 
-    def startup(self) -> None:
-        """Read the settings and load what is needed, in the init phase; nothing connects before an event.
+    def startup(self) -> "_Started":
+        """Read the settings in the init phase; nothing connects before an event.
 
         Raises:
             ConfigurationError: A setting is missing or wrong.
         """
-        self._start()
+        if self._started is None or self._started.is_stale:
+            self._started = _Started(VectorForgeConfig.from_environment())
+        return self._started
 
     def shutdown(self) -> None:
         """Close what was opened; an event after that starts again."""
@@ -56,27 +175,22 @@ class QueryLogWriterFunction:
         if started is not None:
             started.close()
 
-    def __call__(self, event: dict[str, Any], context: Any) -> "PartialItemFailureResponse":
-        """Store one batch; the answer names the messages that were not stored."""
-        started = self._start()
+    def __call__(self, event: Mapping[str, Any], context: Any) -> dict[str, list[dict[str, str]]]:
+        """Store one batch; the response names the messages that were not stored."""
+        started = self.startup()
         with started.telemetry.invocation(context):
             deadline = Deadline.after(context.get_remaining_time_in_millis() / 1000)
-            batch = started.store(event["Records"], deadline)
-            started.report(batch, event["Records"])
-            return _partial_response(event, batch.failures)
-
-    def _start(self) -> "_Started":
-        if self._started is None or self._started.is_stale:
-            self._started = _Started(VectorForgeConfig.from_environment())
-        return self._started
+            messages = event["Records"]
+            batch = started.store(messages, deadline)
+            started.report(batch, messages)
+            failed = [one["messageId"] for one in messages if one["messageId"] in batch.failures]
+            return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in failed]}
 
 
 class _Started:
     """State of a process between events: one connection, and the AWS clients."""
 
     def __init__(self, config: VectorForgeConfig) -> None:
-        from aws_lambda_powertools.utilities import batch  # noqa: F401 - loaded in the init phase
-
         url = config.database.log_writer_database_url
         if url is None:
             raise ConfigurationError("Set VECTORFORGE_LOG_WRITER_DATABASE_URL to the role that writes logs.")
@@ -89,14 +203,10 @@ class _Started:
         )
         self._loop: LoopThread | None = None
         self._clients = AwsClients(read_timeout_s=3.0)
-        self._queue: SqsQueue | None = None
-        if config.aws.query_log_queue_url:
-            self._queue = SqsQueue(self._clients, config.aws.query_log_queue_url)
-            self._clients.warm("sqs")
-        self._overflow: QueryLogOverflow | None = None
-        if config.aws.query_log_overflow_bucket:
-            self._overflow = QueryLogOverflow(self._clients, config.aws.query_log_overflow_bucket)
-            self._clients.warm("s3")
+        queue_url, bucket = config.aws.query_log_queue_url, config.aws.query_log_overflow_bucket
+        self._queue = SqsQueue(self._clients, queue_url) if queue_url else None
+        self._overflow = QueryLogOverflow(self._clients, bucket) if bucket else None
+        self._clients.warm(*(["sqs"] if queue_url else []), *(["s3"] if bucket else []))
         self.telemetry = FunctionTelemetry("log_writer", config)
 
     @property
@@ -109,7 +219,7 @@ class _Started:
         if self._loop is None:  # not at startup: a snapshot or a fork would lose the thread
             self._loop = LoopThread(AsyncExitStack(), name="query-log-writer")
         remaining_s = deadline.remaining_s()
-        # What is left then is for answering, and for the queue (``_put_off``).
+        # What is left then is for the response, and for the queue (``_delay``).
         storing_s = remaining_s - min(max(remaining_s / 5, 1.0), 6.0)
         batch = QueryLogBatch()
         batch.read(messages)
@@ -118,13 +228,13 @@ class _Started:
                 self._loop.run(lambda: self._store(batch, storing_s))
         except VectorForgeError as exc:
             batch.fail_rest(exc)
-        again = [
+        retried = [
             ReceivedMessage.of(message)
             for message in messages
             if (error := batch.failures.get(message["messageId"])) is not None and not is_poison(error)
         ]
-        if again:
-            self._loop.run(lambda: self._put_off(again, deadline))
+        if retried:
+            self._loop.run(lambda: self._delay(retried, deadline))
         return batch
 
     async def _store(self, batch: QueryLogBatch, seconds: float) -> None:
@@ -138,12 +248,12 @@ class _Started:
             await self._database.close()  # after a failover, only a new connection finds the successor
             raise
 
-    async def _put_off(self, messages: Sequence[ReceivedMessage], deadline: Deadline) -> None:
+    async def _delay(self, messages: Sequence[ReceivedMessage], deadline: Deadline) -> None:
         if self._queue is None:
             logger.warning("VECTORFORGE_QUERY_LOG_QUEUE_URL is not set: messages cannot be put off")
             return
         try:
-            async with asyncio.timeout(deadline.remaining_s() - _ANSWER_S):
+            async with asyncio.timeout(deadline.remaining_s() - _RESPONSE_S):
                 await delay_messages(self._queue, messages, RETRY_WAITS)
         except TimeoutError:
             logger.warning("The queue did not answer in time: not all messages were put off")
@@ -155,8 +265,7 @@ class _Started:
             logger.error("The log writer is not set up: %s", text)
         for message in messages:
             message_id = message["messageId"]
-            error = batch.failures.get(message_id)
-            if error is None:
+            if (error := batch.failures.get(message_id)) is None:
                 continue
             poison = is_poison(error)
             self.telemetry.metrics.increment("query_log.messages_refused", int(poison))
@@ -166,7 +275,7 @@ class _Started:
                 extra={
                     "message_id": message_id,
                     "receive_count": message.get("attributes", {}).get("ApproximateReceiveCount"),
-                    "query_id": str(query_id) if query_id else None,
+                    "query_id": query_id and str(query_id),
                     "error_code": error.code,
                     "reason": error.message,
                 },
@@ -187,19 +296,3 @@ class _Started:
             loop.run(self._database.close)
             loop.close()
         self._clients.close()
-
-
-def _partial_response(
-    event: dict[str, Any], failures: Mapping[str, VectorForgeError]
-) -> "PartialItemFailureResponse":
-    """Report failed messages in the format of Lambda's event source."""
-    from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, process_partial_response
-    from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
-
-    def outcome(record: SQSRecord) -> None:
-        if record.message_id in failures:
-            raise failures[record.message_id]
-
-    # A batch of poison alone is no failure of the function: it is answered like any other.
-    processor = BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failure=False)
-    return process_partial_response(event, outcome, processor)

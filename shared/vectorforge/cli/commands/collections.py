@@ -1,20 +1,23 @@
 """``vectorforge collections``."""
 
 from collections.abc import Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
 from vectorforge.cli.commands import reembed
-from vectorforge.cli.options import LimitOption, OffsetOption, YesOption, confirm
+from vectorforge.cli.options import (
+    EmbeddingModelOption,
+    EmbeddingProviderOption,
+    LimitOption,
+    OffsetOption,
+    YesOption,
+    confirm,
+)
 from vectorforge.cli.session import CommandContext, Session, session_command
 from vectorforge.cli.terminal import Terminal
 from vectorforge.errors import InvalidInputError
 from vectorforge.types import Collection, DistanceMetric, SearchMode, SearchSettings, VectorIndex
-
-if TYPE_CHECKING:  # loaded when there is one to print
-    from vectorforge.api.native.collections import CollectionBody
 
 app = typer.Typer(
     no_args_is_help=True, rich_markup_mode="rich", help="List, create, show, change and delete collections."
@@ -24,13 +27,14 @@ app.add_typer(reembed.app, name="reembed")
 LanguageOption = Annotated[
     str | None,
     typer.Option(
-        help="Language of the texts: english, german, french ...; simple: no stemming.", show_default=False
+        help="Language of the texts: english, german ...; simple: no stemming; auto: each document's own.",
+        show_default=False,
     ),
 ]
 SearchModeOption = Annotated[
-    SearchMode | None,
-    typer.Option(help="Search mode of queries that name none.", show_default=False),
+    SearchMode | None, typer.Option(help="Search mode of queries that name none.", show_default=False)
 ]
+NameArgument = Annotated[str, typer.Argument(help="Name or id.")]
 DenseWeightOption = Annotated[
     float | None,
     typer.Option(
@@ -44,17 +48,14 @@ DenseWeightOption = Annotated[
 
 @app.command("list")
 @session_command
-def list_collections(
-    context: CommandContext,
-    limit: LimitOption = None,
-    offset: OffsetOption = 0,
-) -> None:
+def list_collections(context: CommandContext, limit: LimitOption = None, offset: OffsetOption = 0) -> None:
     """List the collections, by name."""
 
     async def work(session: Session) -> list[Collection]:
         return list(await session.services.collections.list(limit=limit, offset=offset))
 
-    context.show(context.run(work), _as_list, partial(_print_list, offset))
+    create = "There are no collections yet. `vectorforge ingest PATH` creates one."
+    context.show_page(context.run(work), offset, "collections", create, _as_body, _print_list)
 
 
 @app.command()
@@ -63,15 +64,8 @@ def create(
     context: CommandContext,
     name: Annotated[str, typer.Argument(help="Unique name.")],
     description: Annotated[str, typer.Option(help="Description.")] = "",
-    embedding_provider: Annotated[
-        str | None,
-        typer.Option(
-            help="Embedding provider: local, openai, bedrock ...", show_default="the configured one"
-        ),
-    ] = None,
-    embedding_model: Annotated[
-        str | None, typer.Option(help="Model of that provider.", show_default="the provider's")
-    ] = None,
+    embedding_provider: EmbeddingProviderOption = None,
+    embedding_model: EmbeddingModelOption = None,
     metric: Annotated[
         DistanceMetric, typer.Option(help="Distance metric of the vectors.")
     ] = DistanceMetric.COSINE,
@@ -81,10 +75,7 @@ def create(
     vector_index: Annotated[
         VectorIndex, typer.Option(help="Type of the HNSW index, built above 10,000 vectors.")
     ] = VectorIndex.FULL,
-    words: Annotated[
-        bool,
-        typer.Option("--words/--no-words", help="Also index words; without, only vector search works."),
-    ] = True,
+    words: Annotated[bool, typer.Option(help="Also index words; without, only vector search works.")] = True,
 ) -> None:
     """Create an empty collection; `collections reembed` changes its embedding model later.
 
@@ -104,14 +95,20 @@ def create(
             vector_index=vector_index,
         )
 
-    context.show(context.run(work), _as_body, _print_made)
+    context.show(
+        context.run(work),
+        _as_body,
+        lambda terminal, made: terminal.line(
+            f"Created {made.name}: {_model(made)}, {made.dimension} dimensions."
+        ),
+    )
 
 
 @app.command("set")
 @session_command
 def set_collection(
     context: CommandContext,
-    name: Annotated[str, typer.Argument(help="Name or id.")],
+    name: NameArgument,
     language: LanguageOption = None,
     search_mode: SearchModeOption = None,
     dense_weight: DenseWeightOption = None,
@@ -139,10 +136,7 @@ def set_collection(
 
 @app.command()
 @session_command
-def show(
-    context: CommandContext,
-    name: Annotated[str, typer.Argument(help="Name or id.")],
-) -> None:
+def show(context: CommandContext, name: NameArgument) -> None:
     """Show one collection."""
 
     async def work(session: Session) -> Collection:
@@ -150,16 +144,18 @@ def show(
         # Only the list includes counts of documents and chunks.
         return next((c for c in await session.services.collections.list() if c.id == target.id), target)
 
-    context.show(context.run(work), _as_body, _print_all)
+    context.show(
+        context.run(work),
+        _as_body,
+        lambda terminal, collection: terminal.table(
+            ["Setting", "Value"], list(_as_body(collection).model_dump(mode="json").items())
+        ),
+    )
 
 
 @app.command()
 @session_command
-def delete(
-    context: CommandContext,
-    name: Annotated[str, typer.Argument(help="Name or id.")],
-    yes: YesOption = False,
-) -> None:
+def delete(context: CommandContext, name: NameArgument, yes: YesOption = False) -> None:
     """Delete a collection with all its documents. This cannot be undone."""
     confirm(f'Delete the collection "{name}" with all its documents?', yes=yes)
 
@@ -175,41 +171,27 @@ def delete(
     )
 
 
-def _as_body(collection: Collection) -> "CollectionBody":
+def _as_body(collection: Collection) -> Any:
     from vectorforge.api.native.collections import CollectionBody
 
     return CollectionBody.of(collection)
 
 
-def _as_list(found: Sequence[Collection]) -> "dict[str, list[CollectionBody]]":
-    return {"collections": [*map(_as_body, found)]}
-
-
-def _print_list(offset: int, terminal: Terminal, found: Sequence[Collection]) -> None:
-    if not found and offset:
-        terminal.note(f"There are no more than {offset} collections.")
-        return
-    if not found:
-        terminal.note("There are no collections yet. `vectorforge ingest PATH` creates one.")
-        return
-    rows = [(c.name, c.document_count, c.chunk_count, _model(c), c.dimension, c.id) for c in found]
+def _print_list(terminal: Terminal, collections: Sequence[Collection]) -> None:
+    rows = [(c.name, c.document_count, c.chunk_count, _model(c), c.dimension, c.id) for c in collections]
     terminal.table(["Name", "Documents#", "Chunks#", "Embedding", "Dimension#", "Id"], rows)
 
 
-def _print_made(terminal: Terminal, made: Collection) -> None:
-    terminal.line(f"Created {made.name}: {_model(made)}, {made.dimension} dimensions.")
-
-
-def _print_search(terminal: Terminal, found: Collection) -> None:
-    hybrid = found.search_mode == SearchMode.HYBRID
-    weight = f", weight of vectors {found.dense_weight:g}" if hybrid else ""
-    terminal.line(f"{found.name}: {found.search_mode.value} search{weight}, language {found.language}.")
-    if not found.terms_complete:
+def _print_search(terminal: Terminal, collection: Collection) -> None:
+    hybrid = collection.search_mode == SearchMode.HYBRID
+    weight = f", weight of vectors {collection.dense_weight:g}" if hybrid else ""
+    detected = ", or each document's own" if collection.detect_language else ""
+    terminal.line(
+        f"{collection.name}: {collection.search_mode.value} search{weight}, "
+        f"language {collection.language}{detected}."
+    )
+    if not collection.terms_complete:
         terminal.note("The words of its chunks are not indexed yet; a running server indexes them.")
-
-
-def _print_all(terminal: Terminal, found: Collection) -> None:
-    terminal.table(["Setting", "Value"], list(_as_body(found).model_dump(mode="json").items()))
 
 
 def _model(collection: Collection) -> str:

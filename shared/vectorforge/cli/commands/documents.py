@@ -1,12 +1,10 @@
 """``vectorforge documents``."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vectorforge.cli.ingest.files import shown_source, source_name
 from vectorforge.cli.options import (
     CollectionOption,
     FilterOption,
@@ -14,14 +12,16 @@ from vectorforge.cli.options import (
     YesOption,
     confirm,
     parse_filter,
+    shown_source,
 )
 from vectorforge.cli.session import CommandContext, Session, session_command
 from vectorforge.cli.terminal import Terminal
-from vectorforge.errors import InvalidInputError, NotFoundError
+from vectorforge.db.repositories.document_repo import Document
+from vectorforge.errors import InvalidInputError
+from vectorforge.vectorstore.filters.documents import condition_on_documents
 
 if TYPE_CHECKING:  # loaded when a command runs
     from vectorforge.api.native.document_schemas import DeletedDocuments
-    from vectorforge.db.repositories.document_repo import Document
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help="List and delete documents.")
 
@@ -36,21 +36,19 @@ def list_documents(
     offset: Annotated[int, typer.Option(min=0, help="Documents to skip.")] = 0,
 ) -> None:
     """List the documents of a collection."""
-    from vectorforge.vectorstore.filters.documents import condition_on_documents
+    condition = condition_on_documents(parse_filter(where))
 
-    filters = parse_filter(where)
-
-    async def work(session: Session) -> "tuple[Sequence[Document], int]":
+    async def work(session: Session) -> tuple[Sequence[Document], int]:
         target = await session.collection(collection)
         return await session.services.documents.list(
-            target.id, limit=limit, offset=offset, condition=condition_on_documents(filters)
+            target.id, limit=limit, offset=offset, condition=condition
         )
 
-    def as_json(page: "tuple[Sequence[Document], int]") -> object:
+    def as_json(page: tuple[Sequence[Document], int]) -> object:
         from vectorforge.api.native.document_schemas import DocumentBody, DocumentList
 
-        found, total = page
-        bodies = [DocumentBody.of(document) for document in found]
+        documents, total = page
+        bodies = [DocumentBody.of(document) for document in documents]
         return DocumentList(documents=bodies, total=total, limit=limit, offset=offset)
 
     context.show(context.run(work), as_json, _print_list)
@@ -87,25 +85,29 @@ def delete(
         _delete_matching(context, collection, where, profile_id=profile, dry_run=dry_run, yes=yes)
 
 
-def _print_list(terminal: Terminal, page: "tuple[Sequence[Document], int]") -> None:
-    found, total = page
+def _print_list(terminal: Terminal, page: tuple[Sequence[Document], int]) -> None:
+    documents, total = page
     rows = [
-        (shown_source(d.source), d.title, d.media_type, d.version, d.chunk_count, d.size_chars) for d in found
+        (
+            shown_source(d.source),
+            d.title,
+            d.media_type,
+            d.metadata.get("language"),
+            d.version,
+            d.chunk_count,
+            d.size_chars,
+        )
+        for d in documents
     ]
-    terminal.table(["Source", "Title", "Type", "Version#", "Chunks#", "Characters#"], rows)
-    terminal.note(f"{len(found)} of {total} documents")
+    terminal.table(["Source", "Title", "Type", "Language", "Version#", "Chunks#", "Characters#"], rows)
+    terminal.note(f"{len(documents)} of {total} documents")
 
 
 def _delete_one(context: CommandContext, collection: str | None, source: str, *, yes: bool) -> None:
     confirm(f'Delete the document "{source}"?', yes=yes)
 
-    async def work(session: Session) -> "Document":
-        target = await session.collection(collection)
-        documents = session.services.documents
-        document = await documents.find_by_source(target.id, source)
-        document = document or await documents.find_by_source(target.id, source_name(Path(source)))
-        if document is None:
-            raise NotFoundError(f'There is no document "{source}" in the collection "{target.name}".')
+    async def work(session: Session) -> Document:
+        document = await session.document(collection, source)
         await session.services.vector_store.delete_document(document.id)
         return document
 

@@ -3,21 +3,18 @@
 import json
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from getpass import getuser
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from vectorforge.cli.ingest.files import source_name
 from vectorforge.cli.options import CollectionOption, YesOption, confirm
 from vectorforge.cli.session import CommandContext, Session, offline_command, session_command
 from vectorforge.cli.terminal import ExitCode, Terminal
-from vectorforge.errors import InvalidInputError, NotFoundError
-
-if TYPE_CHECKING:
-    from vectorforge.api.admin.erasures import ErasureBody, ErasureList
-    from vectorforge.config import VectorForgeConfig
-    from vectorforge.erasure.repo import Erasure, Subject
+from vectorforge.config import VectorForgeConfig
+from vectorforge.erasure.repo import Erasure, Subject, sha256_of
+from vectorforge.errors import InvalidInputError
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -52,16 +49,8 @@ def document(
     """
     confirm(f'Erase the document "{source}" with all derived data?', yes=yes)
 
-    async def subject(session: Session) -> "Subject":
-        from vectorforge.erasure.repo import Subject
-
-        target = await session.collection(collection)
-        documents = session.services.documents
-        found = await documents.find_by_source(target.id, source)
-        found = found or await documents.find_by_source(target.id, source_name(Path(source)))
-        if found is None:
-            raise NotFoundError(f'There is no document "{source}" in the collection "{target.name}".')
-        return Subject("document", document_id=found.id)
+    async def subject(session: Session) -> Subject:
+        return Subject("document", document_id=(await session.document(collection, source)).id)
 
     _erase(context, tenant, subject)
 
@@ -77,9 +66,7 @@ def profile(
     """Erase a profile with all its documents."""
     confirm(f"Erase the profile {number} with all derived data?", yes=yes)
 
-    async def subject(session: Session) -> "Subject":
-        from vectorforge.erasure.repo import Subject
-
+    async def subject(session: Session) -> Subject:
         collection = await session.services.profiles.collection()
         return Subject("profile", collection.id, profile_id=number)
 
@@ -97,9 +84,7 @@ def collection(
     """Erase a collection with its documents and queries."""
     confirm(f'Erase the collection "{name}" with all derived data?', yes=yes)
 
-    async def subject(session: Session) -> "Subject":
-        from vectorforge.erasure.repo import Subject
-
+    async def subject(session: Session) -> Subject:
         return Subject("collection", (await session.collection(name)).id)
 
     _erase(context, tenant, subject)
@@ -127,9 +112,7 @@ def whole_tenant(
     else:
         confirm(f"Erase the tenant {name}?", yes=yes)
 
-    async def subject(session: Session) -> "Subject":
-        from vectorforge.erasure.repo import Subject
-
+    async def subject(session: Session) -> Subject:
         return Subject("tenant")
 
     _erase(context, name, subject)
@@ -144,10 +127,14 @@ def list_erasures(
 ) -> None:
     """List erasures with their certificates, the newest first."""
 
-    async def work(session: Session) -> list["Erasure"]:
+    async def work(session: Session) -> list[Erasure]:
         return [*await session.services.eraser.erasures.list(limit)]
 
-    context.show(context.run(work, tenant=tenant, config=_as_eraser()), _as_list, _print_list)
+    context.show(
+        context.run(work, tenant=tenant, config=_as_eraser()),
+        lambda erasures: {"erasures": [*map(_as_body, erasures)]},
+        _print_list,
+    )
 
 
 @app.command()
@@ -159,8 +146,6 @@ def verify(
     ],
 ) -> None:
     """Check that a certificate is unchanged by its SHA-256."""
-    from vectorforge.erasure.certificate import sha256_of
-
     try:
         given = json.loads(file.read_text(encoding="utf-8"))
         certificate, expected = given["certificate"], given["sha256"]
@@ -178,13 +163,11 @@ def verify(
 
 
 def _erase(
-    context: CommandContext, tenant: str | None, subject: "Callable[[Session], Awaitable[Subject]]"
+    context: CommandContext, tenant: str | None, subject: Callable[[Session], Awaitable[Subject]]
 ) -> None:
     """Run an erasure with progress on stderr, and print the certificate."""
 
-    async def work(session: Session) -> "Erasure":
-        from getpass import getuser
-
+    async def work(session: Session) -> Erasure:
         eraser = session.application.shared.eraser(session.services.tenant_id)
         logs = session.config.database.erased_logs
         erasure_id = await eraser.begin(await subject(session), logs=logs, requested_by=f"cli: {getuser()}")
@@ -196,18 +179,16 @@ def _erase(
 def _progress(terminal: Terminal) -> Callable[[str, int], None]:
     totals: dict[str, int] = {}
 
-    def tell(stage: str, rows: int) -> None:
+    def show(stage: str, rows: int) -> None:
         if stage not in totals:
             terminal.note(f"{stage} ...")
         totals[stage] = totals.get(stage, 0) + rows
 
-    return tell
+    return show
 
 
-def _as_eraser() -> "VectorForgeConfig":
+def _as_eraser() -> VectorForgeConfig:
     """Return the settings, with the eraser's role if its URL is set."""
-    from vectorforge.config import VectorForgeConfig
-
     config = VectorForgeConfig.from_environment()
     eraser_url = config.database.eraser_database_url
     if eraser_url is None:
@@ -216,28 +197,21 @@ def _as_eraser() -> "VectorForgeConfig":
     return config.model_copy(update={"database": database})
 
 
-def _as_body(done: "Erasure") -> "ErasureBody":
+def _as_body(done: Erasure) -> Any:
     from vectorforge.api.admin.erasures import ErasureBody
 
     return ErasureBody.of(done)
 
 
-def _as_list(found: "Sequence[Erasure]") -> "ErasureList":
-    from vectorforge.api.admin.erasures import ErasureList
-
-    return ErasureList(erasures=[*map(_as_body, found)])
-
-
-def _print(terminal: Terminal, done: "Erasure") -> None:
-    body = _as_body(done)
-    terminal.table(["Erased", "Number#"], sorted(body.erased.items()))
-    terminal.line(f"certificate {body.id}")
-    terminal.line(f"sha256      {body.sha256}")
+def _print(terminal: Terminal, done: Erasure) -> None:
+    terminal.table(["Erased", "Number#"], sorted(done.counts.items()))
+    terminal.line(f"certificate {done.id}")
+    terminal.line(f"sha256      {done.certificate_sha256}")
 
 
-def _print_list(terminal: Terminal, found: "Sequence[Erasure]") -> None:
+def _print_list(terminal: Terminal, erasures: Sequence[Erasure]) -> None:
     rows = [
         (str(e.id), e.kind, e.stage, f"{e.begun_at:%Y-%m-%d %H:%M}", sum(e.counts.values()), e.requested_by)
-        for e in found
+        for e in erasures
     ]
     terminal.table(["Id", "Kind", "Stage", "Begun", "Erased#", "By"], rows)

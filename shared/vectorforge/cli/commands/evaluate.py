@@ -1,21 +1,25 @@
 """``vectorforge eval``."""
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vectorforge.cli.options import CollectionOption
+from vectorforge.cli.options import AnswerTopKOption, CollectionOption
 from vectorforge.cli.session import CommandContext, Session, session_command
 from vectorforge.cli.terminal import ExitCode
 from vectorforge.errors import InvalidInputError
+from vectorforge.evaluation.questions import read_questions, sample
 from vectorforge.types import SearchMode, SearchSettings
 
-if TYPE_CHECKING:  # loaded when the command runs
+if TYPE_CHECKING:  # imports numpy
     from vectorforge.evaluation.run import Outcome, Plan
 
-_COMPARING, _MEASURING, _TUNING = "Comparing", "Measuring", "Tuning"
+_comparing = partial(typer.Option, rich_help_panel="Comparing")
+_measuring = partial(typer.Option, rich_help_panel="Measuring")
+_tuning = partial(typer.Option, rich_help_panel="Tuning")
 
 QuestionsArgument = Annotated[
     Path,
@@ -33,71 +37,38 @@ VariantOption = Annotated[
 RetrievalOnlyOption = Annotated[
     bool, typer.Option("--retrieval-only", help="Only search; calls no model and logs nothing.")
 ]
-EvaluatedTopKOption = Annotated[
-    int | None,
-    typer.Option(
-        "--top-k",
-        "-k",
-        min=1,
-        help="Maximum number of passages to retrieve.",
-        show_default="10, or the variant's",
-    ),
-]
 CutoffOption = Annotated[
     int, typer.Option(min=1, max=1000, help="Ranks that count: the k of recall@k, MRR@k and nDCG@k.")
 ]
 SampleOption = Annotated[
-    int | None,
-    typer.Option(min=1, help="Use a fixed sample of this many questions.", show_default="all"),
+    int | None, typer.Option(min=1, help="Use a fixed sample of this many questions.", show_default="all")
 ]
 EvaluatedModeOption = Annotated[
-    SearchMode | None,
-    typer.Option(help="Search mode.", show_default="the variant's, or the collection's"),
+    SearchMode | None, typer.Option(help="Search mode.", show_default="the variant's, or the collection's")
 ]
 TuneOption = Annotated[
-    bool,
-    typer.Option(
-        "--tune",
-        help="Learn the weight of vectors in a hybrid search; measures nothing else.",
-        rich_help_panel=_TUNING,
-    ),
+    bool, _tuning("--tune", help="Learn the weight of vectors in a hybrid search; measures nothing else.")
 ]
-SaveOption = Annotated[
-    bool,
-    typer.Option("--save", help="Save the best weight if it improves the search.", rich_help_panel=_TUNING),
-]
-BaselineOption = Annotated[
-    Path | None,
-    typer.Option(help="Also compare with this file.", show_default=False, rich_help_panel=_COMPARING),
-]
+SaveOption = Annotated[bool, _tuning("--save", help="Save the best weight if it improves the search.")]
+BaselineOption = Annotated[Path | None, _comparing(help="Also compare with this file.", show_default=False)]
 SaveBaselineOption = Annotated[
-    Path | None,
-    typer.Option(help="Write the scores to this file.", show_default=False, rich_help_panel=_COMPARING),
+    Path | None, _comparing(help="Write the scores to this file.", show_default=False)
 ]
 ToleranceOption = Annotated[
     list[str] | None,
-    typer.Option(
+    _comparing(
         help="Loss that is no regression: [cyan]0.02[/cyan] for every measure of quality, or "
         "[cyan]latency_p95_ms=200[/cyan] for one. May be repeated.",
         show_default="0.01",
-        rich_help_panel=_COMPARING,
     ),
 ]
 ReportOption = Annotated[
-    Path | None,
-    typer.Option(
-        help="Write a page with plots and the worst questions.",
-        show_default=False,
-        rich_help_panel=_COMPARING,
-    ),
+    Path | None, _comparing(help="Write a page with plots and the worst questions.", show_default=False)
 ]
 ResamplesOption = Annotated[
-    int,
-    typer.Option(
-        min=100, max=100_000, help="Bootstrap resamples for each interval.", rich_help_panel=_MEASURING
-    ),
+    int, _measuring(min=100, max=100_000, help="Bootstrap resamples for each interval.")
 ]
-SeedOption = Annotated[int, typer.Option(min=0, help="Seed of the bootstrap.", rich_help_panel=_MEASURING)]
+SeedOption = Annotated[int, _measuring(min=0, help="Seed of the bootstrap.")]
 
 
 @session_command
@@ -107,7 +78,7 @@ def evaluate(
     collection: CollectionOption = None,
     variant: VariantOption = None,
     retrieval_only: RetrievalOnlyOption = False,
-    top_k: EvaluatedTopKOption = None,
+    top_k: AnswerTopKOption = None,
     cutoff: CutoffOption = 10,
     limit: SampleOption = None,
     parallel: Annotated[int, typer.Option(min=1, max=64, help="Concurrent questions.")] = 1,
@@ -137,7 +108,6 @@ def evaluate(
 
         vectorforge eval questions.jsonl --tune --save
     """
-    from vectorforge.evaluation.questions import read_questions, sample
     from vectorforge.evaluation.run import Plan
 
     if save and not tune:
@@ -158,9 +128,8 @@ def evaluate(
         return
     from vectorforge.cli.commands.evaluation_output import print_outcome
     from vectorforge.evaluation.comparison import Baseline, summarize
-    from vectorforge.evaluation.metrics import measures_at, with_tolerances
+    from vectorforge.evaluation.metrics import Bootstrap, measures_at, with_tolerances
     from vectorforge.evaluation.report import write_report
-    from vectorforge.evaluation.resampling import Bootstrap
 
     measures = with_tolerances(measures_at(cutoff), _parse_tolerances(tolerance or []))
     stored = Baseline.read(baseline, plan) if baseline else None
@@ -215,7 +184,7 @@ def _parse_tolerances(given: list[str]) -> dict[str | None, float]:
     Raises:
         InvalidInputError: One is no number of 0 or more.
     """
-    found: dict[str | None, float] = {}
+    tolerances: dict[str | None, float] = {}
     for text in given:
         name, separator, value = text.rpartition("=")
         try:
@@ -227,5 +196,5 @@ def _parse_tolerances(given: list[str]) -> dict[str | None, float]:
                 f"--tolerance must be a number of 0 or more, or MEASURE=NUMBER, not {text!r}.",
                 field="--tolerance",
             )
-        found[name if separator else None] = number
-    return found
+        tolerances[name if separator else None] = number
+    return tolerances

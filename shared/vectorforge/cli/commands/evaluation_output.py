@@ -5,19 +5,11 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from vectorforge.cli.terminal import Terminal
 from vectorforge.evaluation.comparison import Difference, Summary
-from vectorforge.evaluation.metrics import Unit, change, figure
-from vectorforge.evaluation.resampling import Estimate
+from vectorforge.evaluation.metrics import Estimate, Unit, change, figure
 from vectorforge.evaluation.run import Outcome
 
 if TYPE_CHECKING:
@@ -74,9 +66,8 @@ _FEW = 30
 @contextmanager
 def question_progress(terminal: Terminal, total: int) -> Iterator[Callable[[], None]]:
     """Show a bar on stderr; yields the function to call after each answer."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    left = (TextColumn("[dim]left"), TimeRemainingColumn())
-    with terminal.progress(SpinnerColumn(), *columns, *left) as progress:
+    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), "[dim]left")
+    with terminal.progress(SpinnerColumn(), *columns, TimeRemainingColumn()) as progress:
         yield partial(progress.advance, progress.add_task("Answering", total=total))
 
 
@@ -110,22 +101,22 @@ def print_outcome(terminal: Terminal, outcome: Outcome, summary: Summary) -> Non
 def warnings(outcome: Outcome, summary: Summary) -> list[str]:
     """Return the warnings that apply to the figures."""
     questions, missing = outcome.plan.questions, outcome.missing_sources
-    found = []
+    texts = []
     if len(questions.questions) < _FEW:
-        found.append(f"Only {len(questions.questions)} questions: the intervals are unreliable.")
+        texts.append(f"Only {len(questions.questions)} questions: the intervals are unreliable.")
     if questions.unjudged:
-        found.append(f"{questions.unjudged} questions skipped: they have no judgements.")
+        texts.append(f"{questions.unjudged} questions skipped: they have no judgements.")
     if missing:
-        found.append(f"{len(missing)} sources are not in {outcome.collection}, e.g. {missing[0]}.")
+        texts.append(f"{len(missing)} sources are not in {outcome.collection}, e.g. {missing[0]}.")
     if summary.changed_questions:
-        found.append(f"{summary.changed_questions} questions are new or changed since the baseline.")
-    found += [
+        texts.append(f"{summary.changed_questions} questions are new or changed since the baseline.")
+    texts += [
         f"{run.failures} questions failed under {run.variant}, e.g. "
         + next(scored.error for scored in run.scored if scored.error)
         for run in outcome.runs
         if run.failures
     ]
-    return found
+    return texts
 
 
 def as_json(outcome: Outcome, summary: Summary) -> dict[str, Any]:

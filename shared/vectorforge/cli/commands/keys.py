@@ -2,19 +2,15 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from vectorforge.cli.options import LimitOption, OffsetOption, YesOption, confirm
 from vectorforge.cli.session import CommandContext, Session, session_command
 from vectorforge.cli.terminal import Terminal
+from vectorforge.db.repositories.api_key_repo import ApiKey, NewApiKey
 from vectorforge.types import Scope
-
-if TYPE_CHECKING:  # loaded when there is one to print
-    from vectorforge.api.admin.keys import KeyBody
-    from vectorforge.db.repositories.api_key_repo import ApiKey, NewApiKey
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -58,7 +54,7 @@ def create(
         KEY=$(vectorforge keys create ci --tenant acme --json | jq -r .key)
     """
 
-    async def work(session: Session) -> "NewApiKey":
+    async def work(session: Session) -> NewApiKey:
         lifetime = None if days is None else timedelta(days=days)
         return await session.services.api_keys.create(name, scope, lifetime=lifetime)
 
@@ -68,17 +64,15 @@ def create(
 @app.command("list")
 @session_command
 def list_keys(
-    context: CommandContext,
-    tenant: TenantOption = None,
-    limit: LimitOption = None,
-    offset: OffsetOption = 0,
+    context: CommandContext, tenant: TenantOption = None, limit: LimitOption = None, offset: OffsetOption = 0
 ) -> None:
     """List a tenant's keys, newest first; expired keys are removed after 90 days."""
 
-    async def work(session: Session) -> "list[ApiKey]":
+    async def work(session: Session) -> list[ApiKey]:
         return list(await session.services.api_keys.list(limit=limit, offset=offset))
 
-    context.show(context.run(work, tenant=tenant), _as_list, partial(_print_list, offset))
+    create = "There are no keys. `vectorforge keys create NAME` creates one."
+    context.show_page(context.run(work, tenant=tenant), offset, "keys", create, _as_body, _print_list)
 
 
 @app.command()
@@ -101,7 +95,7 @@ def rotate(
         vectorforge keys rotate 0f3a9c4e5d6b7a81 --tenant acme --overlap-hours 48
     """
 
-    async def work(session: Session) -> "NewApiKey":
+    async def work(session: Session) -> NewApiKey:
         keys = session.services.api_keys
         return await keys.rotate(key_id, overlap=timedelta(hours=overlap_hours))
 
@@ -111,15 +105,12 @@ def rotate(
 @app.command()
 @session_command
 def revoke(
-    context: CommandContext,
-    key_id: KeyIdArgument,
-    tenant: TenantOption = None,
-    yes: YesOption = False,
+    context: CommandContext, key_id: KeyIdArgument, tenant: TenantOption = None, yes: YesOption = False
 ) -> None:
     """Revoke a key immediately on every server; running requests continue."""
     confirm(f"Revoke the key {key_id}? Clients that still use it are rejected.", yes=yes)
 
-    async def work(session: Session) -> "ApiKey":
+    async def work(session: Session) -> ApiKey:
         return await session.services.api_keys.revoke(key_id)
 
     context.show(
@@ -129,44 +120,34 @@ def revoke(
     )
 
 
-def _as_body(key: "ApiKey") -> "KeyBody":
+def _as_body(key: ApiKey) -> object:
     from vectorforge.api.admin.keys import KeyBody
 
     return KeyBody.of(key)
 
 
-def _as_new_body(made: "NewApiKey") -> "KeyBody":
+def _as_new_body(made: NewApiKey) -> object:
     from vectorforge.api.admin.keys import NewKeyBody
 
     return NewKeyBody.of_new(made)
 
 
-def _as_list(found: "Sequence[ApiKey]") -> "dict[str, list[KeyBody]]":
-    return {"keys": [*map(_as_body, found)]}
-
-
-def _print_list(offset: int, terminal: Terminal, found: "Sequence[ApiKey]") -> None:
-    if not found and offset:
-        terminal.note(f"There are no more than {offset} keys.")
-        return
-    if not found:
-        terminal.note("There are no keys. `vectorforge keys create NAME` creates one.")
-        return
+def _print_list(terminal: Terminal, keys: Sequence[ApiKey]) -> None:
     rows = [
         (key.id, key.name, key.scope.value, _day(key.created_at), _ends(key), key.last_used_on or "never")
-        for key in found
+        for key in keys
     ]
     terminal.table(["Id", "Name", "Scope", "Created", "Ends", "Last used"], rows)
 
 
-def _print_new(terminal: Terminal, made: "NewApiKey") -> None:
+def _print_new(terminal: Terminal, made: NewApiKey) -> None:
     terminal.note(
         f"{made.key.name}: scope {made.key.scope.value}, expires: {_ends(made.key)}. It is shown only once."
     )
     terminal.line(made.secret, wrapped=False)
 
 
-def _ends(key: "ApiKey") -> str:
+def _ends(key: ApiKey) -> str:
     if key.revoked_at is not None:
         return f"revoked {_day(key.revoked_at)}"
     return "never" if key.expires_at is None else f"{key.expires_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"

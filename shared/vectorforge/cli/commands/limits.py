@@ -2,18 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
 from vectorforge.cli.session import CommandContext, Session, session_command
 from vectorforge.cli.terminal import Terminal
 from vectorforge.errors import InvalidInputError
-
-if TYPE_CHECKING:  # loaded when a command runs
-    from vectorforge.limits.settings import Limits, LimitUsage
+from vectorforge.limits.settings import Limits, LimitUsage
 
 _CENT = Decimal("0.01")
 
@@ -28,6 +26,25 @@ class _Row(NamedTuple):
 
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help="Show and set the limits of tenants.")
+
+
+@dataclass(frozen=True, slots=True)
+class LimitOptions:
+    """Limits of ``vectorforge limits set``: a number, or "default"."""
+
+    requests_per_minute: Annotated[
+        str | None, typer.Option(metavar="N", help="Billable requests in any 60 seconds.")
+    ] = None
+    tokens_per_day: Annotated[
+        str | None, typer.Option(metavar="N", help="Tokens of models and embeddings per UTC day.")
+    ] = None
+    cost_per_month_usd: Annotated[
+        str | None, typer.Option(metavar="USD", help="US dollars for priced models per UTC month.")
+    ] = None
+    concurrent_streams: Annotated[
+        str | None, typer.Option(metavar="N", help="Concurrent streamed answers.")
+    ] = None
+
 
 TenantArgument = Annotated[str, typer.Argument(metavar="TENANT", help="Tenant id, as in credentials.")]
 
@@ -48,11 +65,6 @@ def _limit(name: str, text: str) -> Decimal | int | None:
             return value.quantize(_CENT)
     option = f"--{name.replace('_', '-')}"
     raise InvalidInputError(f"{option} must be a number or 'default'.", field=option)
-
-
-@app.callback()
-def limits() -> None:
-    """Show and set the limits of tenants."""
 
 
 @app.command()
@@ -82,20 +94,7 @@ def show(
 @app.command("set")
 @session_command
 def set_limits(
-    context: CommandContext,
-    tenant: TenantArgument,
-    requests_per_minute: Annotated[
-        str | None, typer.Option(metavar="N", help="Billable requests in any 60 seconds.")
-    ] = None,
-    tokens_per_day: Annotated[
-        str | None, typer.Option(metavar="N", help="Tokens of models and embeddings per UTC day.")
-    ] = None,
-    cost_per_month_usd: Annotated[
-        str | None, typer.Option(metavar="USD", help="US dollars for priced models per UTC month.")
-    ] = None,
-    concurrent_streams: Annotated[
-        str | None, typer.Option(metavar="N", help="Concurrent streamed answers.")
-    ] = None,
+    context: CommandContext, tenant: TenantArgument, options: LimitOptions = LimitOptions()
 ) -> None:
     """Set limits of a tenant; limits that are not given stay.
 
@@ -111,13 +110,7 @@ def set_limits(
 
         vectorforge limits set acme --requests-per-minute default
     """
-    given = {
-        "requests_per_minute": requests_per_minute,
-        "tokens_per_day": tokens_per_day,
-        "cost_per_month_usd": cost_per_month_usd,
-        "concurrent_streams": concurrent_streams,
-    }
-    changes = {name: _limit(name, text) for name, text in given.items() if text is not None}
+    changes = {name: _limit(name, text) for name, text in asdict(options).items() if text is not None}
     if not changes:
         raise InvalidInputError("Give a limit, such as --requests-per-minute 120.")
     _show(context, tenant, changes)
@@ -135,14 +128,17 @@ def _show(context: CommandContext, tenant: str | None, changes: Mapping[str, Any
         rows = _rows(own, session.application.shared.limit_gate.defaults, await limits.usage())
         return tenant or session.config.server.local_tenant, rows
 
-    context.show(
-        context.run(work, tenant=tenant),
-        lambda found: {"tenant": found[0], "limits": [*map(_as_body, found[1])]},
-        _print,
-    )
+    def as_json(shown: tuple[str, list[_Row]]) -> object:
+        limits = [
+            {"name": row.name, "limit": _plain(row.limit), "from": row.source, "used": _plain(row.used)}
+            for row in shown[1]
+        ]
+        return {"tenant": shown[0], "limits": limits}
+
+    context.show(context.run(work, tenant=tenant), as_json, _print)
 
 
-def _rows(own: "Limits", server: "Limits", used: "LimitUsage") -> list[_Row]:
+def _rows(own: Limits, server: Limits, used: LimitUsage) -> list[_Row]:
     usage: dict[str, Decimal | int] = {
         "requests_per_minute": used.requests,
         "tokens_per_day": used.tokens,
@@ -158,12 +154,8 @@ def _rows(own: "Limits", server: "Limits", used: "LimitUsage") -> list[_Row]:
     return rows
 
 
-def _as_body(row: _Row) -> dict[str, object]:
-    return {"name": row.name, "limit": _plain(row.limit), "from": row.source, "used": _plain(row.used)}
-
-
-def _print(terminal: Terminal, found: tuple[str, Sequence[_Row]]) -> None:
-    tenant, rows = found
+def _print(terminal: Terminal, shown: tuple[str, Sequence[_Row]]) -> None:
+    tenant, rows = shown
     terminal.table(
         ["Limit", "Value#", "From", "Used#"],
         [(row.name, "-" if row.limit is None else row.limit, row.source, row.used) for row in rows],

@@ -3,16 +3,19 @@
 import asyncio
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from pydantic import SecretStr
 
+from vectorforge.aws.database_login import as_migrator
 from vectorforge.cli.session import CommandContext, session_command
 from vectorforge.cli.terminal import ExitCode, Terminal
-
-if TYPE_CHECKING:
-    from vectorforge.config import DatabaseSettings
+from vectorforge.config import DatabaseSettings, VectorForgeConfig
+from vectorforge.db.login import login_passwords
+from vectorforge.db.schema import migrate as migrations
+from vectorforge.db.term_reading import read_unread_terms
+from vectorforge.local.laptop import local_setup
 
 
 @session_command
@@ -31,8 +34,7 @@ def migrate(
         bool, typer.Option("--check", help="Change nothing; exit 1 when migrations are pending.")
     ] = False,
     schema_only: Annotated[
-        bool,
-        typer.Option("--schema-only", help="Leave unindexed words to the servers."),
+        bool, typer.Option("--schema-only", help="Leave unindexed words to the servers.")
     ] = False,
 ) -> None:
     """Migrate the database schema; safe to repeat and to run concurrently.
@@ -72,9 +74,6 @@ def _migrate(
     database_url: str | None, data_dir: Path | None, terminal: Terminal | None, *, schema_only: bool
 ) -> tuple[list[str], int]:
     """Return the applied (without a terminal: pending) migrations and the number of indexed chunks."""
-    from vectorforge.config import VectorForgeConfig
-    from vectorforge.local.laptop import local_setup
-
     config = VectorForgeConfig.from_environment()
     if database_url is not None:
         given = {"migrator_database_url": SecretStr(database_url)}
@@ -85,20 +84,14 @@ def _migrate(
 
 
 async def _migrate_database(
-    settings: "DatabaseSettings", terminal: Terminal | None, *, schema_only: bool
+    settings: DatabaseSettings, terminal: Terminal | None, *, schema_only: bool
 ) -> tuple[list[str], int]:
-    from vectorforge.aws.database_login import as_migrator
-    from vectorforge.db.login import LOGIN_ROLES, login_passwords
-    from vectorforge.db.schema import migrate as migrations
-
     async def look(conninfo: str) -> list[str]:
         return [migration.name for migration in await migrations.pending(conninfo)]
 
     async def apply(conninfo: str) -> list[str]:
         applied = await migrations.migrate(
-            conninfo,
-            login_passwords=login_passwords(settings, LOGIN_ROLES),
-            tokens=settings.database_auth == "iam",
+            conninfo, login_passwords=login_passwords(settings), tokens=settings.database_auth == "iam"
         )
         return [migration.name for migration in applied]
 
@@ -113,16 +106,12 @@ async def _migrate_database(
     return names, chunks
 
 
-async def _read_terms(settings: "DatabaseSettings", terminal: Terminal) -> tuple[int, bool]:
+async def _read_terms(settings: DatabaseSettings, terminal: Terminal) -> tuple[int, bool]:
     """Index the words of chunks with a bar on stderr; see ``read_unread_terms``."""
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TimeRemainingColumn
 
-    from vectorforge.aws.database_login import as_migrator
-    from vectorforge.db.term_reading import read_unread_terms
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    left = (TextColumn("documents, [dim]left"), TimeRemainingColumn())
-    with terminal.progress(*columns, *left) as progress:
+    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), "documents, [dim]left")
+    with terminal.progress(*columns, TimeRemainingColumn()) as progress:
         task = progress.add_task("Indexing words", total=None, visible=False)
 
         def show(done: int, total: int) -> None:

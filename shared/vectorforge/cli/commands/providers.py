@@ -1,23 +1,23 @@
 """``vectorforge providers``."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import Annotated, TypeVar
 
 import typer
 
+from vectorforge.bootstrap import credential_store
 from vectorforge.cli.session import CommandContext, offline_command
 from vectorforge.cli.terminal import ExitCode
-from vectorforge.errors import InvalidInputError
-
-if TYPE_CHECKING:  # loaded when a command runs
-    from vectorforge.config import VectorForgeConfig
-    from vectorforge.embedding.base import EmbeddingProvider
-    from vectorforge.embedding.registry import EmbeddingProviderRegistry
-    from vectorforge.llm.base import BaseLLMProvider
-    from vectorforge.llm.registry import LLMProviderRegistry
+from vectorforge.config import VectorForgeConfig
+from vectorforge.deadline import Deadline
+from vectorforge.embedding.base import EmbeddingProvider
+from vectorforge.embedding.registry import EMBEDDING_SPECS, EmbeddingProviderRegistry
+from vectorforge.errors import InvalidInputError, VectorForgeError
+from vectorforge.llm.base import BaseLLMProvider
+from vectorforge.llm.providers.extractive import ExtractiveProvider
+from vectorforge.llm.registry import PROVIDER_SPECS, LLMProviderRegistry
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -34,8 +34,8 @@ _CHECK_TIMEOUT_S = 20.0
 class Providers:
     """Providers that the settings of this machine register; needs no database."""
 
-    llm: "LLMProviderRegistry"
-    embedding: "EmbeddingProviderRegistry"
+    llm: LLMProviderRegistry
+    embedding: EmbeddingProviderRegistry
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +57,18 @@ def list_providers(context: CommandContext) -> None:
     async def work(providers: Providers) -> ProvidersResponse:
         return ProvidersResponse.of(providers.llm, providers.embedding)
 
-    found = _run(work)
-    missing = _missing({row.name for row in found.llm}, {row.name for row in found.embedding})
+    providers = _run(work)
+    missing = _missing({row.name for row in providers.llm}, {row.name for row in providers.embedding})
     if context.terminal.json_output:
-        context.terminal.json({**found.model_dump(mode="json"), "not_registered": missing})
+        context.terminal.json({**providers.model_dump(mode="json"), "not_registered": missing})
         return
     rows = [
         ("answers", row.name, _yes(row.is_default), row.default_model, ", ".join(row.capabilities))
-        for row in found.llm
+        for row in providers.llm
     ]
     rows += [
         ("embeddings", row.name, _yes(row.is_default), row.default_model, f"{row.dimension} dimensions")
-        for row in found.embedding
+        for row in providers.embedding
     ]
     context.terminal.table(["For", "Name", "Default", "Model", "Can"], rows)
     context.terminal.note("Requests that name no provider use the default. More can be registered:")
@@ -95,13 +95,13 @@ def models(
         provider = providers.llm.get(name)
         return provider.default_model, await provider.list_models()
 
-    default, found = _run(work)
+    default, offered = _run(work)
     if context.terminal.json_output:
-        context.terminal.json({"provider": name, "default_model": default, "models": found})
+        context.terminal.json({"provider": name, "default_model": default, "models": offered})
         return
-    for model in found:
+    for model in offered:
         context.terminal.line(f"{model}  (default)" if model == default else model)
-    if default not in found:
+    if default not in offered:
         context.terminal.warn(f"The default model {default} is not in this list.")
 
 
@@ -126,19 +126,17 @@ def check(
             *(_checked_embedder(embedding.get(one)) for one in embedders if name in (None, one)),
         )
 
-    found = _run(work)
+    results = _run(work)
     if context.terminal.json_output:
-        context.terminal.json({"providers": found, "ok": all(one.ok for one in found)})
+        context.terminal.json({"providers": results, "ok": all(one.ok for one in results)})
     else:
-        rows = [(one.kind, one.name, "ok" if one.ok else "fail", one.detail) for one in found]
+        rows = [(one.kind, one.name, "ok" if one.ok else "fail", one.detail) for one in results]
         context.terminal.table(["For", "Name", "Status", "Detail"], rows)
-    if not all(one.ok for one in found):
+    if not all(one.ok for one in results):
         raise typer.Exit(ExitCode.INCOMPLETE)
 
 
-async def _checked(provider: "BaseLLMProvider") -> Checked:
-    from vectorforge.errors import VectorForgeError
-
+async def _checked(provider: BaseLLMProvider) -> Checked:
     try:
         async with asyncio.timeout(_CHECK_TIMEOUT_S):
             if not await provider.validate_credentials():
@@ -153,10 +151,7 @@ async def _checked(provider: "BaseLLMProvider") -> Checked:
     return Checked("answers", provider.name, True, f"{provider.default_model}, {len(offered)} models{detail}")
 
 
-async def _checked_embedder(provider: "EmbeddingProvider") -> Checked:
-    from vectorforge.deadline import Deadline
-    from vectorforge.errors import VectorForgeError
-
+async def _checked_embedder(provider: EmbeddingProvider) -> Checked:
     try:
         vector = await provider.embed_query("Is it ready?", deadline=Deadline.after(_CHECK_TIMEOUT_S))
     except VectorForgeError as exc:
@@ -170,40 +165,25 @@ def _unknown(name: str, names: list[str]) -> InvalidInputError:
 
 
 def _run(work: Callable[[Providers], Awaitable[T]]) -> T:
-    from vectorforge.config import VectorForgeConfig
-
     async def run() -> T:
-        async with _opened(VectorForgeConfig.from_environment()) as providers:
-            return await work(providers)
+        config = VectorForgeConfig.from_environment()
+        store = credential_store(config)
+        llm, embedding = LLMProviderRegistry(), EmbeddingProviderRegistry()
+        try:
+            embedding.auto_discover(config, store=store)
+            llm.auto_discover(config, store=store, fallback=ExtractiveProvider())
+            return await work(Providers(llm, embedding))
+        finally:
+            await llm.aclose()
+            await embedding.aclose()
+            if store is not None:
+                store.close()
 
     return asyncio.run(run())
 
 
-@asynccontextmanager
-async def _opened(config: "VectorForgeConfig") -> AsyncIterator[Providers]:
-    from vectorforge.bootstrap import credential_store
-    from vectorforge.embedding.registry import EmbeddingProviderRegistry
-    from vectorforge.llm.providers.extractive import ExtractiveProvider
-    from vectorforge.llm.registry import LLMProviderRegistry
-
-    store = credential_store(config)
-    llm, embedding = LLMProviderRegistry(), EmbeddingProviderRegistry()
-    try:
-        embedding.auto_discover(config, store=store)
-        llm.auto_discover(config, store=store, fallback=ExtractiveProvider())
-        yield Providers(llm, embedding)
-    finally:
-        await llm.aclose()
-        await embedding.aclose()
-        if store is not None:
-            store.close()
-
-
 def _missing(llm: set[str], embedding: set[str]) -> list[dict[str, str]]:
     """List the providers that are not registered, with the variable that registers each."""
-    from vectorforge.embedding.registry import EMBEDDING_SPECS
-    from vectorforge.llm.registry import PROVIDER_SPECS
-
     rows = [("answers", spec.name, spec.variable, llm) for spec in PROVIDER_SPECS]
     rows += [("embeddings", spec.name, spec.variable, embedding) for spec in EMBEDDING_SPECS]
     return [

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vectorforge.cli.ingest.files import shown_source
 from vectorforge.cli.options import (
+    AnswerTopKOption,
     CollectionOption,
     FilterOption,
     ModeOption,
@@ -17,26 +17,27 @@ from vectorforge.cli.options import (
     conversation_id,
     parse_filter,
     read_question,
+    shown_source,
 )
 from vectorforge.cli.session import CommandContext, Session, session_command
 from vectorforge.cli.terminal import ExitCode, Terminal
 from vectorforge.errors import VectorForgeError
+from vectorforge.pipeline.presets import PROFILE, VECTORFORGE
+from vectorforge.pipeline.types import (
+    DegradedEvent,
+    DoneEvent,
+    ErrorEvent,
+    MetaEvent,
+    QueryEvent,
+    QueryResult,
+    TokenEvent,
+    cited_locations,
+)
+from vectorforge.types import location_text
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # loaded when a command runs
     from vectorforge.api.native.search import SearchResponse
-    from vectorforge.pipeline.types import MetaEvent, QueryEvent, QueryResult
 
-
-AnswerTopKOption = Annotated[
-    int | None,
-    typer.Option(
-        "--top-k",
-        "-k",
-        min=1,
-        help="Maximum number of passages to retrieve.",
-        show_default="10, or the variant's",
-    ),
-]
 ProviderOption = Annotated[
     str | None,
     typer.Option(
@@ -56,13 +57,11 @@ VariantOption = Annotated[
 ConversationOption = Annotated[
     str | None,
     typer.Option(
-        help="Id of a stored conversation to continue; [bold]new[/bold] starts one.",
-        show_default="none",
+        help="Id of a stored conversation to continue; [bold]new[/bold] starts one.", show_default="none"
     ),
 ]
 RewriteOption = Annotated[
-    bool,
-    typer.Option("--rewrite", help="Rewrite follow-up queries to be self-contained before searching."),
+    bool, typer.Option("--rewrite", help="Rewrite follow-up queries to be self-contained before searching.")
 ]
 
 
@@ -107,9 +106,7 @@ def ask(
     }
     explicit = {name: value for name, value in options.items() if value is not None}
 
-    async def work(session: Session) -> "QueryResult":
-        from vectorforge.pipeline.presets import PROFILE, VECTORFORGE
-
+    async def work(session: Session) -> QueryResult:
         services = session.services
         target = await session.collection(collection, profile_id=profile)
         continued = (await services.conversations.create()).id if named == "new" else named
@@ -126,9 +123,8 @@ def ask(
     result = context.run(work)
     if context.terminal.json_output:
         from vectorforge.api.native.rag import CollectionQueryResponse
-        from vectorforge.api.querying import is_extractive
 
-        context.terminal.json(CollectionQueryResponse.of(result, extractive=is_extractive(result)))
+        context.terminal.json(CollectionQueryResponse.of(result))
     if result.outcome == "empty":
         raise typer.Exit(ExitCode.INCOMPLETE)
 
@@ -144,15 +140,13 @@ _DEGRADED = {
 
 
 async def _print_answer(
-    terminal: Terminal, events: "AsyncGenerator[QueryEvent, None]", *, stream: bool
-) -> "QueryResult":
+    terminal: Terminal, events: AsyncGenerator[QueryEvent, None], *, stream: bool
+) -> QueryResult:
     """Print the answer as its events arrive, then its sources; nothing with ``--json``.
 
     Raises:
         VectorForgeError: The query failed.
     """
-    from vectorforge.pipeline.types import DegradedEvent, DoneEvent, ErrorEvent, MetaEvent, TokenEvent
-
     streamed = False
     async with aclosing(events):
         async for event in events:
@@ -175,7 +169,7 @@ async def _print_answer(
     raise VectorForgeError("The answer ended without a result.")
 
 
-def _print_meta(terminal: Terminal, meta: "MetaEvent") -> None:
+def _print_meta(terminal: Terminal, meta: MetaEvent) -> None:
     if meta.query_truncated:
         terminal.warn("The question was too long and was truncated.")
     if meta.extractive:
@@ -191,7 +185,7 @@ def _print_meta(terminal: Terminal, meta: "MetaEvent") -> None:
         terminal.note(f"Conversation {meta.conversation_id}")
 
 
-def _print_sources(terminal: Terminal, result: "QueryResult") -> None:
+def _print_sources(terminal: Terminal, result: QueryResult) -> None:
     cited = {citation.source_number for citation in result.citations}
     shown = [(n, source) for n, source in enumerate(result.sources, start=1) if n in cited or not cited]
     if shown:
@@ -199,8 +193,9 @@ def _print_sources(terminal: Terminal, result: "QueryResult") -> None:
         terminal.line("Sources" if cited else "Retrieved passages (none cited)", style="bold")
     for number, source in shown:
         name, heading = shown_source(source.document_source), source.heading or source.title
-        where = f"{name} › {heading}" if heading else name
-        terminal.line(f"  [{number}] {where}  ({source.score:.2f})")
+        where = " › ".join(filter(None, [name, heading]))
+        place = location_text(cited_locations(number, source.locations, result.citations))
+        terminal.line(f"  [{number}] {', '.join(filter(None, [where, place]))}  ({source.score:.2f})")
     unsupported = [str(c.source_number) for c in result.citations if c.verdict == "unsupported"]
     if unsupported:
         numbers = ", ".join(dict.fromkeys(unsupported))
@@ -246,10 +241,10 @@ def search(
 
         target = await session.collection(collection, profile_id=profile)
         started = time.perf_counter()
-        found = await session.services.retriever.retrieve(
+        chunks = await session.services.retriever.retrieve(
             text, target.id, top_k, filters, min_score, profile_id=profile, search_mode=mode
         )
-        return SearchResponse.of(text, target.id, found, round((time.perf_counter() - started) * 1000, 2))
+        return SearchResponse.of(text, target.id, chunks, round((time.perf_counter() - started) * 1000, 2))
 
     response = context.run(work)
     _print_results(context.terminal, response)
@@ -265,7 +260,7 @@ def _print_results(terminal: Terminal, response: "SearchResponse") -> None:
             (
                 n,
                 f"{hit.score if hit.relevance is None else hit.relevance:.3f}",
-                shown_source(hit.source),
+                ", ".join(filter(None, [shown_source(hit.source), location_text(hit.locations)])),
                 hit.heading or hit.title or "",
                 _snippet(hit.text),
             )

@@ -1,25 +1,25 @@
 """``vectorforge collections reembed``: change a collection's embedding model without downtime."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from vectorforge.cli.options import YesOption, confirm
+from vectorforge.cli.options import EmbeddingModelOption, EmbeddingProviderOption, YesOption, confirm
 from vectorforge.cli.session import CommandContext, Session, session_command
 from vectorforge.cli.terminal import Terminal
+from vectorforge.embedding_switch.repo import EmbeddingSwitch, SwitchState
+from vectorforge.embedding_switch.service import EmbeddingEstimate
+from vectorforge.evaluation.questions import read_questions
+from vectorforge.types import Collection
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from vectorforge.embedding_switch.service import EmbeddingEstimate
-    from vectorforge.embedding_switch.types import EmbeddingSwitch
+if TYPE_CHECKING:  # imports numpy
     from vectorforge.evaluation.embedding_gate import GateResult
-    from vectorforge.types import Collection
 
-    Step = Callable[[Session, Terminal, Collection], Awaitable[EmbeddingSwitch | None]]
+Step: TypeAlias = Callable[[Session, Terminal, Collection], Awaitable[EmbeddingSwitch | None]]
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -38,15 +38,8 @@ _LOOK_S = 0.5
 def start(
     context: CommandContext,
     name: NameArgument,
-    embedding_provider: Annotated[
-        str | None,
-        typer.Option(
-            help="Embedding provider: local, openai, bedrock ...", show_default="the configured one"
-        ),
-    ] = None,
-    embedding_model: Annotated[
-        str | None, typer.Option(help="Model of that provider.", show_default="the provider's")
-    ] = None,
+    embedding_provider: EmbeddingProviderOption = None,
+    embedding_model: EmbeddingModelOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only estimate time and cost.")] = False,
     wait: Annotated[
         bool, typer.Option(help="Embed in this process with progress; otherwise a server's worker does.")
@@ -62,9 +55,7 @@ def start(
         vectorforge collections reembed start handbook --embedding-provider openai
     """
 
-    async def begin(
-        session: Session, terminal: Terminal, collection: "Collection"
-    ) -> "EmbeddingSwitch | None":
+    async def begin(session: Session, terminal: Terminal, collection: Collection) -> EmbeddingSwitch | None:
         changes = session.services.model_changes
         estimate = await changes.estimate(collection, embedding_provider, embedding_model)
         _print_estimate(terminal, estimate)
@@ -79,23 +70,17 @@ def start(
 
 @app.command("wait")
 @session_command
-def wait_until_ready(
-    context: CommandContext,
-    name: NameArgument,
-) -> None:
+def wait_until_ready(context: CommandContext, name: NameArgument) -> None:
     """Embed until every chunk has both vectors, or delete the old ones, for a started model change."""
     _run(context, name, _fill)
 
 
 @app.command()
 @session_command
-def status(
-    context: CommandContext,
-    name: NameArgument,
-) -> None:
+def status(context: CommandContext, name: NameArgument) -> None:
     """Show the progress of a model change."""
 
-    async def look(session: Session, _: Terminal, collection: "Collection") -> "EmbeddingSwitch":
+    async def look(session: Session, _: Terminal, collection: Collection) -> EmbeddingSwitch:
         return await session.services.model_changes.stored.get(collection.id)
 
     _run(context, name, look)
@@ -132,9 +117,8 @@ def switch(
 ) -> None:
     """Compare both models on questions, and switch to the new one if it finds enough of the same chunks."""
 
-    async def compare(session: Session, terminal: Terminal, collection: "Collection") -> "EmbeddingSwitch":
+    async def compare(session: Session, terminal: Terminal, collection: Collection) -> EmbeddingSwitch:
         from vectorforge.evaluation.embedding_gate import EmbeddingGate, GateThresholds
-        from vectorforge.evaluation.questions import read_questions
 
         stored = session.services.model_changes.stored
         if force and not dry_run:
@@ -143,24 +127,21 @@ def switch(
         thresholds = GateThresholds(cutoff, min_overlap, max_ndcg_loss)
         gate = EmbeddingGate(session.services, collection)
         if dry_run:
-            found, result = await stored.get(collection.id), await gate.measure(chosen, thresholds)
+            change, result = await stored.get(collection.id), await gate.measure(chosen, thresholds)
         else:
-            found, result = await gate.switch(chosen, thresholds)
+            change, result = await gate.switch(chosen, thresholds)
         _print_result(terminal, result)
-        return found
+        return change
 
     _run(context, name, compare)
 
 
 @app.command()
 @session_command
-def rollback(
-    context: CommandContext,
-    name: NameArgument,
-) -> None:
+def rollback(context: CommandContext, name: NameArgument) -> None:
     """Switch back to the previous model immediately; the change stays open."""
 
-    async def roll_back(session: Session, _: Terminal, collection: "Collection") -> "EmbeddingSwitch":
+    async def roll_back(session: Session, _: Terminal, collection: Collection) -> EmbeddingSwitch:
         return await session.services.model_changes.stored.rollback(collection.id)
 
     _run(context, name, roll_back)
@@ -168,74 +149,67 @@ def rollback(
 
 @app.command()
 @session_command
-def finish(
-    context: CommandContext,
-    name: NameArgument,
-) -> None:
+def finish(context: CommandContext, name: NameArgument) -> None:
     """Finish a switched change: delete the old model's vectors. No rollback is possible afterwards."""
     _end(context, name, "finish")
 
 
 @app.command()
 @session_command
-def cancel(
-    context: CommandContext,
-    name: NameArgument,
-) -> None:
+def cancel(context: CommandContext, name: NameArgument) -> None:
     """Cancel a change that was not switched: delete the new model's vectors."""
     _end(context, name, "cancel")
 
 
 def _end(context: CommandContext, name: str, step: str) -> None:
-    async def end(session: Session, terminal: Terminal, collection: "Collection") -> None:
+    async def end(session: Session, terminal: Terminal, collection: Collection) -> None:
         stored = session.services.model_changes.stored
         await (stored.finish if step == "finish" else stored.cancel)(collection.id)
         await _fill(session, terminal, collection)
-        if terminal.json_output:
-            terminal.json({"id": collection.id, "name": collection.name, "ended": True})
-        else:
-            terminal.line(f"The model change of {collection.name} has ended.")
+        context.show(
+            collection,
+            lambda changed: {"id": changed.id, "name": changed.name, "ended": True},
+            lambda terminal, changed: terminal.line(f"The model change of {changed.name} has ended."),
+        )
 
     _run(context, name, end)
 
 
-def _run(context: CommandContext, name: str, step: "Step") -> None:
+def _run(context: CommandContext, name: str, step: Step) -> None:
     """Run a step for the collection with this name or id, and print the change that it returns."""
 
-    async def work(session: Session) -> "EmbeddingSwitch | None":
+    async def work(session: Session) -> EmbeddingSwitch | None:
         return await step(session, context.terminal, await session.collection(name))
 
-    found = context.run(work)
-    if found is not None:
-        _print_switch(context.terminal, found)
+    change = context.run(work)
+    if change is not None:
+        context.show(change, asdict, _print_switch)
 
 
-async def _fill(session: Session, terminal: Terminal, collection: "Collection") -> "EmbeddingSwitch | None":
+async def _fill(session: Session, terminal: Terminal, collection: Collection) -> EmbeddingSwitch | None:
     """Process the collection's change until it is complete; returns None if it has ended."""
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TimeRemainingColumn
 
-    from vectorforge.embedding_switch.types import SwitchState
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     backfill = session.application.background.backfill
     last_error: str | None = None
     with terminal.progress(*columns) as progress:
         task = progress.add_task("Embedding", total=None)
-        while (found := await session.services.model_changes.stored.find(collection.id)) is not None:
-            removing = found.state is SwitchState.REMOVING
-            if found.complete and not removing:
-                return found
+        while (change := await session.services.model_changes.stored.find(collection.id)) is not None:
+            removing = change.state is SwitchState.REMOVING
+            if change.complete and not removing:
+                return change
             what = "Vectors left to delete" if removing else "Embedding"
-            progress.update(task, description=what, total=found.passages, completed=found.vectors)
-            if found.error_message and found.error_message != last_error:
-                last_error = found.error_message
+            progress.update(task, description=what, total=change.passages, completed=change.vectors)
+            if change.error_message and change.error_message != last_error:
+                last_error = change.error_message
                 terminal.warn(last_error)
             if not await backfill.step():
                 await asyncio.sleep(_LOOK_S)
     return None
 
 
-def _print_estimate(terminal: Terminal, estimate: "EmbeddingEstimate") -> None:
+def _print_estimate(terminal: Terminal, estimate: EmbeddingEstimate) -> None:
     time = "unknown" if estimate.seconds is None else f"{estimate.seconds:,.0f} s"
     cost = "unknown" if estimate.cost_usd is None else f"{estimate.cost_usd:,.2f} USD"
     terminal.note(
@@ -254,13 +228,10 @@ def _print_result(terminal: Terminal, result: "GateResult") -> None:
     terminal.line(f"{result.questions} questions: overlap@{result.k} {result.overlap:.3f}{ndcg}.{refused}")
 
 
-def _print_switch(terminal: Terminal, found: "EmbeddingSwitch") -> None:
-    if terminal.json_output:
-        terminal.json(asdict(found))
-        return
-    other = f"{found.other.provider}/{found.other.model}"
-    what = "old" if found.state.value == "switched" else "new"
+def _print_switch(terminal: Terminal, change: EmbeddingSwitch) -> None:
+    other = f"{change.other.provider}/{change.other.model}"
+    what = "old" if change.state.value == "switched" else "new"
     terminal.line(
-        f"{found.state.value}: {found.vectors:,} of {found.passages:,} chunks have a vector of the "
-        f"{what} model, {other}, {found.other.dimension} dimensions."
+        f"{change.state.value}: {change.vectors:,} of {change.passages:,} chunks have a vector of the "
+        f"{what} model, {other}, {change.other.dimension} dimensions."
     )

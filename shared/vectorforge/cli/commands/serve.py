@@ -1,19 +1,22 @@
 """``vectorforge up`` and ``vectorforge mcp``: serve over HTTP, or to an agent over stdin and stdout."""
 
+import asyncio
 import gc
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+import ipaddress
+import socket
+from typing import Annotated
 
 import typer
 
-from vectorforge.cli.commands.addresses import LOOPBACK, bind, own_names
 from vectorforge.cli.options import CollectionOption, DataDirOption, DebugOption
-from vectorforge.cli.session import CommandContext, session_command
-from vectorforge.cli.terminal import Terminal, command
+from vectorforge.cli.session import CommandContext, open_session, session_command
+from vectorforge.cli.terminal import command
+from vectorforge.config import VectorForgeConfig
+from vectorforge.errors import ConfigurationError
+from vectorforge.local.laptop import LocalSetup, local_setup
 
-if TYPE_CHECKING:  # loaded when the command runs
-    from vectorforge.config import VectorForgeConfig
-    from vectorforge.local.laptop import LocalSetup
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_WILDCARDS = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
 
 
 @session_command
@@ -43,57 +46,40 @@ def up(
 
         VECTORFORGE_ANTHROPIC_API_KEY=... vectorforge up --port 9000 --no-sample
     """
-    from vectorforge.config import VectorForgeConfig
-
     config = serving_config(VectorForgeConfig.from_environment(), host, insecure=insecure)
     gc.disable()  # until serve_laptop has loaded everything
     try:
-        _serve(context.terminal, config, (host, port), context.data_dir, sample=sample)
+        _serve(context, config, (host, port), sample=sample)
     finally:
         gc.enable()
 
 
 def _serve(
-    terminal: Terminal,
-    config: "VectorForgeConfig",
-    address: tuple[str, int],
-    data_dir: Path | None,
-    *,
-    sample: bool,
+    context: CommandContext, config: VectorForgeConfig, address: tuple[str, int], *, sample: bool
 ) -> None:
-    import asyncio
-
     from vectorforge.cli.commands.server import new_event_loop, stop_on_sigterm
-    from vectorforge.local.laptop import local_setup
 
-    host, port = address
-    with bind(host, port) as bound, stop_on_sigterm():
+    host, terminal = address[0], context.terminal
+    with bind(*address) as bound, stop_on_sigterm():
         if host not in LOOPBACK and config.server.auth == "local":
             terminal.warn(
                 f"Every client that reaches {host} can read and change the documents without a login."
             )
         terminal.note("Starting the database ...")
-        with local_setup(config, data_dir=data_dir, supervised=True) as setup:
+        with local_setup(config, data_dir=context.data_dir, supervised=True) as setup:
             from vectorforge.cli.commands.startup import serve_laptop  # imports take a second
 
             with asyncio.Runner(loop_factory=new_event_loop) as runner:
-                runner.run(serve_laptop(terminal, setup, bound, sample=sample))
+                runner.run(serve_laptop(terminal, setup, bound, reachable_url(bound), sample=sample))
         terminal.note("Stopped.")
 
 
-def serving_config(config: "VectorForgeConfig", host: str, *, insecure: bool = False) -> "VectorForgeConfig":
+def serving_config(config: VectorForgeConfig, host: str, *, insecure: bool = False) -> VectorForgeConfig:
     """Return the settings of a laptop: its own names as allowed hosts; no login, unless one is configured.
-
-    Args:
-        config: As read from the environment; its ``VECTORFORGE_AUTH`` and ``VECTORFORGE_API_KEYS`` are kept.
-        host: Where to listen.
-        insecure: Serve other machines without a login too.
 
     Raises:
         ConfigurationError: Other machines would be served without a login.
     """
-    from vectorforge.errors import ConfigurationError
-
     server = config.server
     chosen = "auth" in server.model_fields_set or bool(server.api_keys)
     auth = server.auth if chosen else "local"
@@ -131,30 +117,82 @@ def mcp(
     Provider keys go into "env", next to "args".
     """
     with command(json_output=False, debug=debug) as terminal:
+        from vectorforge.api.mcp.server import serve_stdio
         from vectorforge.cli.commands.server import stop_on_sigterm
-        from vectorforge.config import VectorForgeConfig
-        from vectorforge.local.laptop import local_setup
 
-        config = _with_default_collection(VectorForgeConfig.from_environment(), collection)
+        config = VectorForgeConfig.from_environment()
+        if collection is not None:
+            query = config.query.model_copy(update={"default_collection": collection})
+            config = config.model_copy(update={"query": query})
+
+        async def serve(setup: LocalSetup) -> None:
+            async with open_session(setup, terminal) as session:
+                await serve_stdio(session.application, session.services)
+
         with stop_on_sigterm(), local_setup(config, data_dir=data_dir, supervised=True) as setup:
-            _serve_stdio(terminal, setup)
+            asyncio.run(serve(setup))
 
 
-def _with_default_collection(config: "VectorForgeConfig", collection: str | None) -> "VectorForgeConfig":
-    if collection is None:
-        return config
-    query = config.query.model_copy(update={"default_collection": collection})
-    return config.model_copy(update={"query": query})
+def own_names(host: str) -> list[str]:
+    """Return the names and addresses of a server that listens on ``host``, without port.
+
+    A wildcard stands for every address of every interface.
+    """
+    if host in LOOPBACK:
+        return [host]
+    names = [host, socket.gethostname(), socket.getfqdn()]
+    return names + _interface_addresses() if host in _WILDCARDS else names
 
 
-def _serve_stdio(terminal: Terminal, setup: "LocalSetup") -> None:
-    import asyncio
+def reachable_url(bound: socket.socket) -> str:
+    """An address that a browser can open; for a wildcard the one of the first outward interface."""
+    host, port = bound.getsockname()[:2]
+    if host in LOOPBACK:
+        host = "localhost"
+    elif host in _WILDCARDS:
+        host = next((name for name in _interface_addresses() if _is_outward(name)), "localhost")
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
-    from vectorforge.api.mcp.server import serve_stdio
-    from vectorforge.cli.session import open_session
 
-    async def serve() -> None:
-        async with open_session(setup, terminal) as session:
-            await serve_stdio(session.application, session.services)
+def _interface_addresses() -> list[str]:
+    """IPv4 before IPv6, in the order of the interfaces; none where psutil is not installed."""
+    try:
+        import psutil
+    except ModuleNotFoundError:  # of the extra "local"
+        return []
+    entries = [entry for entries in psutil.net_if_addrs().values() for entry in entries]
+    return [
+        entry.address.partition("%")[0]  # without the zone of a link-local address
+        for family in (socket.AF_INET, socket.AF_INET6)
+        for entry in entries
+        if entry.family == family
+    ]
 
-    asyncio.run(serve())
+
+def _is_outward(address: str) -> bool:
+    parsed = ipaddress.ip_address(address)
+    return not (parsed.is_loopback or parsed.is_link_local)
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Bind a socket to this address, and reserve it until the server starts.
+
+    Raises:
+        ConfigurationError: The port is in use, the host is not of this machine, or binding is not allowed.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        bound = socket.socket(family, kind, protocol)
+    except OSError as exc:
+        raise ConfigurationError(f"--host {host} is not a name or address of this machine.") from exc
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+        bound.listen(128)  # otherwise a second process could bind, too, because of SO_REUSEADDR
+    except OSError as exc:
+        bound.close()
+        raise ConfigurationError(
+            f"Port {port} on {host} cannot be opened: {(exc.strerror or 'refused').lower()}. "
+            "Choose another with --port."
+        ) from exc
+    return bound

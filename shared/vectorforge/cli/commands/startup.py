@@ -16,7 +16,6 @@ from vectorforge.api.app import create_app
 from vectorforge.api.middleware import context as access_log
 from vectorforge.api.routers import QUERY_ROUTERS
 from vectorforge.bootstrap import Application
-from vectorforge.cli.commands.addresses import reachable_url
 from vectorforge.cli.commands.server import serve
 from vectorforge.cli.ingest.files import SourceFile
 from vectorforge.cli.session import Session, open_session
@@ -34,7 +33,9 @@ _MAX_SAMPLE_DOCUMENTS = 100
 """Collections with more documents are not checked for the sample."""
 
 
-async def serve_laptop(terminal: Terminal, setup: LocalSetup, bound: socket.socket, *, sample: bool) -> None:
+async def serve_laptop(
+    terminal: Terminal, setup: LocalSetup, bound: socket.socket, url: str, *, sample: bool
+) -> None:
     """Prepare the default collection, serve until a signal, close everything."""
     server = setup.config.server
     async with open_session(setup, terminal) as session:
@@ -46,15 +47,19 @@ async def serve_laptop(terminal: Terminal, setup: LocalSetup, bound: socket.sock
         app = create_app(session.application)
         await load_ahead(session.application, app)
         files = await _sample_to_ingest(session, collection) if sample and collection is not None else []
-        url, started = reachable_url(bound), asyncio.Event()
+        started = asyncio.Event()
 
         async def announce() -> None:
             logging.getLogger().setLevel(logging.WARNING)
             if server.auth == "api_key":  # several clients may send requests
                 access_log.logger.setLevel(logging.INFO)
-            found = await session.services.collections.list()  # with its counts
-            chosen = next((c for c in found if collection is not None and c.id == collection.id), collection)
-            _announce(terminal, setup, url, chosen, answering_provider(session), sample_files=len(files))
+            collections = await session.services.collections.list()  # with its counts
+            chosen = next(
+                (c for c in collections if collection is not None and c.id == collection.id), collection
+            )
+            infos = session.application.llm_registry.infos()
+            provider = next((info for info in infos if info.is_default), None)
+            _announce(terminal, setup, url, chosen, provider, sample_files=len(files))
             started.set()
 
         async def ingest_sample() -> None:
@@ -82,14 +87,10 @@ async def _in_background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]
 
 
 async def load_ahead(application: Application, app: FastAPI) -> None:
-    """Load what the first query needs, and enable garbage collection from then on.
+    """Load the drivers, default clients and query routers, and enable garbage collection from then on.
 
     Objects that live as long as the process are not scanned again
     (https://docs.python.org/3/library/gc.html#gc.freeze).
-
-    Args:
-        application: Its driver and its default providers' clients are imported.
-        app: The API of the application; the query routers are loaded into it.
     """
     await application.preload()
     app.state.routers.include(*QUERY_ROUTERS)
@@ -100,8 +101,8 @@ async def load_ahead(application: Application, app: FastAPI) -> None:
 async def _sample_to_ingest(session: Session, collection: Collection) -> list[SourceFile]:
     """Return the project's own documents; none if the collection has any others."""
     files = [SourceFile(source, path) for source, path in sample_documents()]
-    found, total = await session.services.documents.list(collection.id, limit=_MAX_SAMPLE_DOCUMENTS)
-    return [] if total > len(found) or not all(map(_is_sample, found)) else files
+    documents, total = await session.services.documents.list(collection.id, limit=_MAX_SAMPLE_DOCUMENTS)
+    return [] if total > len(documents) or not all(map(_is_sample, documents)) else files
 
 
 async def _ingest_sample(
@@ -127,11 +128,6 @@ def _is_sample(document: Document) -> bool:
     """Return True if ``up`` wrote it; the metadata tell it from a user's folder of the same name."""
     marked = all(document.metadata.get(name) == value for name, value in _SAMPLE_METADATA.items())
     return marked and document.source.startswith(SAMPLE_PREFIX)
-
-
-def answering_provider(session: Session) -> ProviderInfo | None:
-    """Return the default provider for answers; None if there is none."""
-    return next((info for info in session.application.llm_registry.infos() if info.is_default), None)
 
 
 def _announce(

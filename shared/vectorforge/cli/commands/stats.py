@@ -1,15 +1,14 @@
 """``vectorforge stats``."""
 
-from typing import TYPE_CHECKING, Annotated
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
 
 import typer
 
 from vectorforge.cli.session import CommandContext, Session, session_command
 from vectorforge.cli.terminal import Terminal
-
-if TYPE_CHECKING:  # loaded when the command runs
-    from vectorforge.api.native.statistics import StatisticsBody
-    from vectorforge.db.repositories.statistics_types import Activity, Percentiles, Statistics
+from vectorforge.db.repositories.paging import QueryFilter
+from vectorforge.db.repositories.statistics_repo import Activity, Percentiles, Statistics
 
 _STAGES = {
     "retrieval": "search",
@@ -39,56 +38,48 @@ def stats(
 
         vectorforge stats -c handbook --json | jq .totals.cost_usd
     """
+    until = datetime.now(UTC)
+    first_day = (until - timedelta(days=days - 1)).replace(hour=0, minute=0, second=0, microsecond=0)
 
-    async def work(session: Session) -> "Statistics":
-        return await _collect(session, days, collection)
+    async def work(session: Session) -> Statistics:
+        chosen = None if collection is None else (await session.collection(collection)).id
+        requested = QueryFilter(since=first_day, until=until, collection_id=chosen)
+        return await session.services.statistics.collect(requested, "day")
 
     context.show(context.run(work), _as_body, _print)
 
 
-async def _collect(session: Session, days: int, collection: str | None) -> "Statistics":
-    from datetime import UTC, datetime, timedelta
-
-    from vectorforge.db.repositories.paging import QueryFilter
-
-    until = datetime.now(UTC)
-    first_day = (until - timedelta(days=days - 1)).replace(hour=0, minute=0, second=0, microsecond=0)
-    chosen = None if collection is None else (await session.collection(collection)).id
-    return await session.services.statistics.collect(
-        QueryFilter(since=first_day, until=until, collection_id=chosen), "day"
-    )
-
-
-def _as_body(found: "Statistics") -> "StatisticsBody":
+def _as_body(statistics: Statistics) -> object:
     from vectorforge.api.native.statistics import StatisticsBody
 
-    return StatisticsBody.model_validate(found)
+    return StatisticsBody.model_validate(statistics)
 
 
-def _print(terminal: Terminal, found: "Statistics") -> None:
-    terminal.table(["Number", "Value#"], _totals(found), title="Totals")
-    if not found.totals.queries:
+def _print(terminal: Terminal, statistics: Statistics) -> None:
+    terminal.table(["Number", "Value#"], _totals(statistics), title="Totals")
+    if not statistics.totals.queries:
         terminal.note("No queries in this period.")
         return
-    latency = [(shown, *_times(found.totals.latency_ms.get(stage))) for stage, shown in _STAGES.items()]
+    latency = [(shown, *_times(statistics.totals.latency_ms.get(stage))) for stage, shown in _STAGES.items()]
     times = ["Half#", "95 %#", "99 %#"]
     terminal.line()
     terminal.table(["Stage", *times], latency, title="Latency percentiles")
     columns = ["Questions#", "Failed#", *times, "Tokens#", "Cost#"]
-    by_day = [(interval.start.date(), *_row(interval)) for interval in found.series]
+    by_day = [(interval.start.date(), *_row(interval)) for interval in statistics.series]
     terminal.line()
     terminal.table(["Day", *columns], by_day, title="Days")
     models = [
-        (f"{entry.provider} {entry.model}" if entry.model else "none", *_row(entry)) for entry in found.models
+        (f"{entry.provider} {entry.model}" if entry.model else "none", *_row(entry))
+        for entry in statistics.models
     ]
     terminal.line()
     terminal.table(["Model", *columns], models, title="Models")
-    if found.totals.unpriced:
-        terminal.note(f"{found.totals.unpriced} queries used a model without a known price.")
+    if statistics.totals.unpriced:
+        terminal.note(f"{statistics.totals.unpriced} queries used a model without a known price.")
 
 
-def _totals(found: "Statistics") -> list[tuple[str, object]]:
-    totals = found.totals
+def _totals(statistics: Statistics) -> list[tuple[str, object]]:
+    totals = statistics.totals
     return [
         ("questions", totals.queries),
         *((f"  {outcome}", count) for outcome, count in totals.outcomes.items()),
@@ -98,12 +89,12 @@ def _totals(found: "Statistics") -> list[tuple[str, object]]:
         ("tokens read", totals.prompt_tokens),
         ("tokens written", totals.completion_tokens),
         ("cost in US dollars", _dollars(totals.cost_usd)),
-        ("documents", found.content.documents),
-        ("passages", found.content.chunks),
+        ("documents", statistics.content.documents),
+        ("passages", statistics.content.chunks),
     ]
 
 
-def _row(activity: "Activity") -> tuple[object, ...]:
+def _row(activity: Activity) -> tuple[object, ...]:
     return (
         activity.queries,
         activity.outcomes.get("error", 0),
@@ -113,7 +104,7 @@ def _row(activity: "Activity") -> tuple[object, ...]:
     )
 
 
-def _times(measured: "Percentiles | None") -> tuple[str, str, str]:
+def _times(measured: Percentiles | None) -> tuple[str, str, str]:
     if measured is None:
         return "", "", ""
     p50, p95, p99 = (

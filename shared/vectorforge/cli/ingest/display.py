@@ -8,6 +8,7 @@ from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
+    ProgressColumn,
     SpinnerColumn,
     TextColumn,
     TimeElapsedColumn,
@@ -18,29 +19,13 @@ from vectorforge.cli.terminal import Terminal, printable
 _LINE_EVERY_S = 5.0
 
 
-class IngestDisplay:
-    """Bars on stderr for files read, chunks embedded and documents done; in a pipe, a line every 5 s."""
+class _Bars:
+    """Bars on stderr, each with a description and a count."""
 
-    def __init__(self, terminal: Terminal, files: int) -> None:
-        self._terminal = terminal
-        self._lines = not terminal.err.is_terminal
-        self._last_line = time.monotonic()
-        self._finished, self._files = 0, files
-        columns = (
-            TextColumn("{task.description:<9}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-        )
-        detail = TextColumn("[dim]{task.fields[detail]}")
-        self._progress = terminal.progress(
-            SpinnerColumn(), TextColumn("{task.description:<9}"), *columns, detail
-        )
-        self._read = self._progress.add_task("Read", total=files, detail="")
-        self._embedded = self._progress.add_task("Embedded", total=0, detail="passages")
-        self._done = self._progress.add_task("Done", total=0, detail="documents")
-        self._passages = 0
-        self._documents = 0
+    def __init__(self, terminal: Terminal, *details: ProgressColumn) -> None:
+        description = TextColumn("{task.description:<9}")
+        columns = (SpinnerColumn(), description, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        self._progress = terminal.progress(*columns, *details)
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -48,6 +33,22 @@ class IngestDisplay:
 
     def __exit__(self, *_: object) -> None:
         self._progress.stop()
+
+
+class IngestDisplay(_Bars):
+    """Bars on stderr for files read, chunks embedded and documents done; in a pipe, a line every 5 s."""
+
+    def __init__(self, terminal: Terminal, files: int) -> None:
+        super().__init__(terminal, TextColumn("[dim]{task.fields[detail]}"))
+        self._terminal = terminal
+        self._lines = not terminal.err.is_terminal
+        self._last_line = time.monotonic()
+        self._finished, self._files = 0, files
+        self._read = self._progress.add_task("Read", total=files, detail="")
+        self._embedded = self._progress.add_task("Embedded", total=0, detail="passages")
+        self._done = self._progress.add_task("Done", total=0, detail="documents")
+        self._passages = 0
+        self._documents = 0
 
     def read(self, source: str, documents: int) -> None:
         """Count a file that was read, and the documents in it."""
@@ -76,26 +77,13 @@ class IngestDisplay:
         return follow
 
 
-class RowBars:
+class RowBars(_Bars):
     """Bars on stderr: rows compared, rows ingested. Silent off a terminal."""
 
     def __init__(self, terminal: Terminal) -> None:
-        columns = (
-            TextColumn("{task.description:<9}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-        )
-        self._progress = terminal.progress(SpinnerColumn(), TextColumn("{task.description:<9}"), *columns)
+        super().__init__(terminal)
         self._compared = self._progress.add_task("Compared", total=None)
         self._done = self._progress.add_task("Ingested", total=0)
-
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
 
     def compared(self) -> None:
         """Count a key that was read."""

@@ -3,21 +3,12 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatch
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import NamedTuple
 
+from vectorforge.cli.options import source_name
 from vectorforge.errors import InvalidInputError
-
-_UNREADABLE = frozenset({
-    ".7z", ".a", ".avi", ".bin", ".bmp", ".bz2", ".class", ".db", ".dll", ".dylib", ".ear", ".eot",
-    ".exe", ".flac", ".gif", ".gz", ".ico", ".iso", ".jar", ".jpeg", ".jpg", ".lock", ".mkv", ".mo",
-    ".mov", ".mp3", ".mp4", ".mpeg", ".npy", ".npz", ".o", ".obj", ".ogg",
-    ".onnx", ".otf", ".parquet", ".pickle", ".pkl", ".png", ".pyc", ".pyd", ".rar",
-    ".safetensors", ".so", ".sqlite", ".sqlite3", ".svg", ".tar", ".tgz", ".tif", ".tiff", ".ttf",
-    ".wasm", ".wav", ".webm", ".webp", ".whl", ".woff", ".woff2", ".xz", ".zip",
-    ".zst",
-})  # fmt: skip
-"""Extensions of files without text; skipped in folders, with those of ``media.REFUSED``."""
+from vectorforge.ingestion.extract import media
 
 _NEVER_ENTERED = frozenset({"__pycache__", "node_modules", "venv"})
 
@@ -61,7 +52,7 @@ def find_files(paths: Iterable[Path], *, glob: str | None = None) -> FoundFiles:
     Raises:
         InvalidInputError: A path does not exist.
     """
-    found: dict[str, SourceFile] = {}
+    files: dict[str, SourceFile] = {}
     skipped: dict[Path, str] = {}
     for path in paths:
         if path.is_dir():
@@ -71,13 +62,13 @@ def find_files(paths: Iterable[Path], *, glob: str | None = None) -> FoundFiles:
                 if reason:
                     skipped[entry.absolute()] = reason
                 elif glob is None or fnmatch(entry.name, glob) or fnmatch(name, glob):
-                    found.setdefault(source_name(entry), SourceFile(source_name(entry), entry, name))
+                    files.setdefault(source_name(entry), SourceFile(source_name(entry), entry, name))
         elif path.is_file():
-            found.setdefault(source_name(path), SourceFile(source_name(path), path, path.name))
+            files.setdefault(source_name(path), SourceFile(source_name(path), path, path.name))
         else:
             raise InvalidInputError(f"{path} does not exist or is not a file or folder.", field="PATH")
     left_out = [SkippedFile(entry.as_posix(), reason) for entry, reason in skipped.items()]
-    return FoundFiles([*found.values()], [file for file in left_out if file.source not in found])
+    return FoundFiles([*files.values()], [file for file in left_out if file.source not in files])
 
 
 def _walk(folder: Path) -> Iterator[tuple[Path, str]]:
@@ -104,26 +95,7 @@ def _walk(folder: Path) -> Iterator[tuple[Path, str]]:
 
 def _unwanted(file: Path, glob: str | None) -> str:
     """Return why a file of a folder is skipped; empty if it is read, as every match of a pattern is."""
-    from vectorforge.ingestion.extract import media
-
     extension = file.suffix.lower()
-    if glob is not None or extension not in media.REFUSED.keys() | _UNREADABLE:
+    if glob is not None or extension not in media.REFUSED.keys() | media.UNREADABLE:
         return ""
     return f"{extension} files cannot be read. {media.REFUSED.get(extension, '')}".rstrip()
-
-
-def source_name(file: Path) -> str:
-    """Return the source of a file: its absolute path, without symbolic links.
-
-    So the same file is replaced when it is ingested again from elsewhere, and two files of the same name in
-    different folders never replace each other.
-    """
-    return file.resolve().as_posix()
-
-
-def shown_source(source: str) -> str:
-    """Shorten a source for display: files below the working directory as ``./docs/x.md``."""
-    try:
-        return f"./{PurePath(source).relative_to(Path.cwd()).as_posix()}"
-    except ValueError:
-        return source

@@ -16,7 +16,7 @@ from vectorforge.cli.terminal import Terminal
 from vectorforge.db.source_rows import SourceRows
 from vectorforge.errors import InvalidInputError, VectorForgeError
 from vectorforge.ingestion.extract import PartReader
-from vectorforge.ingestion.profile import RAGIngestionPipeline
+from vectorforge.ingestion.profile import IngestedProfile, RAGIngestionPipeline
 from vectorforge.ingestion.types import DocumentPart, DocumentResult, DocumentStatus, ExtractionLimits
 from vectorforge.profile_types import SourceType
 from vectorforge.vectorstore.validation import checked_profile
@@ -32,12 +32,7 @@ async def ingest_profile_files(
 ) -> IngestSummary:
     """Add files to a profile, one after the other; one that fails does not stop the others.
 
-    Args:
-        session: Of the profile's tenant.
-        profile_id: The profile.
-        files: A source is the ``source_id``, so the same file again replaces its document.
-        source_type: What all of them are.
-        metadata: For every document.
+    A file's source is the ``source_id``, so the same file again replaces its document.
     """
     services, reader = session.services, PartReader(ExtractionLimits.from_settings(session.config.ingestion))
     pipeline = await services.profiles.ingestion()
@@ -67,7 +62,7 @@ async def _ingest(
     metadata: Mapping[str, Any],
 ) -> DocumentResult:
     try:
-        document = await reader.read(part, None, metadata)
+        document = await reader.read(part, metadata)
         done = await pipeline.ingest_document(
             profile_id,
             document.text,
@@ -76,18 +71,11 @@ async def _ingest(
             title=document.title or Path(part.source).name,
             media_type=document.media_type,
             metadata=document.metadata,
-            page_starts=document.page_starts,
+            spans=document.spans,
         )
     except VectorForgeError as exc:
         return DocumentResult.of_failure(part.source, exc)
-    return DocumentResult(
-        source=part.source,
-        status=DocumentStatus.UNCHANGED if done.documents_unchanged else DocumentStatus.SUCCEEDED,
-        chunks_added=done.chunks_added,
-        chunks_kept=done.chunks_kept,
-        chunks_removed=done.chunks_removed,
-        warnings=document.warnings,
-    )
+    return replace(_result(part.source, done), warnings=document.warnings)
 
 
 _PROFILE = "profile_id"
@@ -119,19 +107,19 @@ class ProfileQueries:
             InvalidInputError: It cannot be read, has no ``summary``, or something that is no query.
         """
         try:
-            found = tomllib.loads(file.read_text("utf-8"))
+            queries = tomllib.loads(file.read_text("utf-8"))
         except (OSError, ValueError) as exc:
             raise InvalidInputError(
                 f"The file cannot be read as TOML ({type(exc).__name__}).", field="--profiles"
             ) from exc
         allowed = (_SUMMARY, *_ROWS)
-        wrong = [name for name, query in found.items() if name not in allowed or not isinstance(query, str)]
-        if wrong or _SUMMARY not in found:
+        wrong = [name for name, query in queries.items() if name not in allowed or not isinstance(query, str)]
+        if wrong or _SUMMARY not in queries:
             raise InvalidInputError(
                 f"The file must have the query {_SUMMARY!r}, may have {', '.join(_ROWS)}, and nothing else.",
                 field="--profiles",
             )
-        return cls(found.pop(_SUMMARY), found)
+        return cls(queries.pop(_SUMMARY), queries)
 
 
 async def ingest_profile_rows(
@@ -189,15 +177,15 @@ async def _profile_ids(summaries: SourceRows, bars: RowBars) -> list[int]:
 async def _read(
     summaries: SourceRows, parts: Mapping[str, SourceRows], profile_ids: Sequence[int]
 ) -> dict[int, ProfileRows]:
-    found: dict[int, ProfileRows] = {
+    profiles: dict[int, ProfileRows] = {
         row[_PROFILE]: defaultdict(list, {_SUMMARY: [row]})
         for row in await summaries.rows(_PROFILE, profile_ids)
     }
     for name, rows in parts.items():
         for row in sorted(await rows.rows(_PROFILE, profile_ids), key=_order):
-            if row[_PROFILE] in found:  # not deleted since
-                found[row[_PROFILE]][name].append(row)
-    return found
+            if row[_PROFILE] in profiles:  # not deleted since
+                profiles[row[_PROFILE]][name].append(row)
+    return profiles
 
 
 def _order(row: Mapping[str, Any]) -> tuple[int, str]:
@@ -219,6 +207,10 @@ async def _ingest_rows(pipeline: RAGIngestionPipeline, profile_id: int, rows: Pr
         )
     except VectorForgeError as exc:
         return DocumentResult.of_failure(source, exc)
+    return _result(source, done)
+
+
+def _result(source: str, done: IngestedProfile) -> DocumentResult:
     unchanged = done.documents_unchanged == done.documents and not done.documents_removed
     return DocumentResult(
         source=source,

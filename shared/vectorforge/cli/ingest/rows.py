@@ -1,6 +1,5 @@
 """Ingestion of rows from another PostgreSQL database, with progress."""
 
-import asyncio
 import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,10 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from vectorforge.cli.ingest.display import RowBars
-from vectorforge.cli.ingest.run import PARALLEL_DOCUMENTS, IngestSummary
+from vectorforge.cli.ingest.run import IngestSummary
+from vectorforge.cli.options import RowOptions
 from vectorforge.cli.session import Session
 from vectorforge.cli.terminal import Terminal
-from vectorforge.db.source_rows import RowKey, SourceRows, table_query
+from vectorforge.db.source_rows import SourceRows, table_query
 from vectorforge.errors import InvalidInputError
 from vectorforge.ingestion.rows import ROW_VERSION, RowIngestion, RowMapping
 from vectorforge.types import Collection
@@ -35,34 +35,26 @@ class RowsToIngest:
     """Also read rows that have not changed since the last run."""
 
     @classmethod
-    def of_options(
-        cls,
-        dsn: str,
-        *,
-        query: str | None,
-        table: str | None,
-        name: str | None,
-        key: str,
-        text: Sequence[str],
-        updated: str | None,
-        title: str | None,
-        metadata: Sequence[str],
-        delete: bool,
-        everything: bool,
-    ) -> Self:
+    def of_options(cls, dsn: str, options: RowOptions) -> Self:
         """Check the options of the command line.
 
         Raises:
             InvalidInputError: An option is missing, or two exclude each other.
         """
+        query, table = options.query, options.table
         if (query is None) == (table is None):
             raise InvalidInputError("Name either --query or --table.", field="--query")
         statement = table_query(table) if table is not None else str(query)
         digest = hashlib.sha256(statement.encode()).hexdigest()[:8]
         mapping = RowMapping(
-            name or table or f"query-{digest}", key, tuple(text), updated, title, tuple(metadata)
+            options.source_name or table or f"query-{digest}",
+            options.key,
+            tuple(options.text or ()),
+            options.updated,
+            options.title,
+            tuple(options.metadata_column or ()),
         )
-        return cls(resolved_dsn(dsn), statement, mapping, delete, everything)
+        return cls(resolved_dsn(dsn), statement, mapping, options.delete, options.everything)
 
 
 def resolved_dsn(dsn: str) -> str:
@@ -83,7 +75,7 @@ def resolved_dsn(dsn: str) -> str:
 
 
 @dataclass(slots=True)
-class _Found:
+class _ComparedRows:
     """Result of the first pass over the keys."""
 
     sources: set[str] = field(default_factory=set)
@@ -144,16 +136,16 @@ async def ingest_rows(
             session.services.ingestion, collection, mapping, session.config.ingestion, labels
         )
         with RowBars(terminal) as bars:
-            found = await _changed_rows(session, collection, rows, ingestion, options, bars)
-            summary.skipped = found.unchanged
-            bars.total(len(found.changed))
-            for start in range(0, len(found.changed), _BATCH):
+            compared = await _changed_rows(session, collection, rows, ingestion, options, bars)
+            summary.skipped = compared.unchanged
+            bars.total(len(compared.changed))
+            for start in range(0, len(compared.changed), _BATCH):
                 if summary.stopped_by:
                     break
-                batch = await rows.rows(mapping.key, found.changed[start : start + _BATCH])
-                await _ingest_batch(ingestion, batch, summary, found, bars)
+                batch = await rows.rows(mapping.key, compared.changed[start : start + _BATCH])
+                await _ingest_batch(ingestion, batch, summary, compared, bars)
     if options.delete and not summary.stopped_by:
-        summary.deleted = await ingestion.keep_only(sorted(found.sources))
+        summary.deleted = await ingestion.keep_only(sorted(compared.sources))
     return summary
 
 
@@ -164,54 +156,46 @@ async def _changed_rows(
     ingestion: RowIngestion,
     options: RowsToIngest,
     bars: RowBars,
-) -> _Found:
-    mapping, found = options.mapping, _Found()
+) -> _ComparedRows:
+    mapping, compared = options.mapping, _ComparedRows()
     stored = await session.services.documents.metadata_of_parent(collection.id, mapping.name, ROW_VERSION)
     async with aclosing(rows.keys(mapping.key, mapping.updated)) as keys:
         async for row in keys:
             source = mapping.source_of(row.key)
-            if source in found.sources:
+            if source in compared.sources:
                 raise InvalidInputError(
                     f"The column {mapping.key!r} is not unique: several rows have the same value.",
                     field="--key",
                 )
-            found.sources.add(source)
-            if not options.everything and _is_stored(ingestion, row, stored.get(source)):
-                found.unchanged += 1
+            compared.sources.add(source)
+            version = stored.get(source)
+            known = version is not None and version == ingestion.version_of(row.updated)
+            if known and not options.everything:
+                compared.unchanged += 1
             else:
-                found.changed.append(row.key)
+                compared.changed.append(row.key)
             bars.compared()
-    return found
-
-
-def _is_stored(ingestion: RowIngestion, row: RowKey, stored_version: str | None) -> bool:
-    return stored_version is not None and stored_version == ingestion.version_of(row.updated)
+    return compared
 
 
 async def _ingest_batch(
     ingestion: RowIngestion,
     batch: Sequence[Mapping[str, Any]],
     summary: RowsSummary,
-    found: _Found,
+    compared: _ComparedRows,
     bars: RowBars,
 ) -> None:
-    """Ingest some rows side by side; after a stop, leave the rest."""
-    remaining = iter(batch)
-    prefetched = await ingestion.embedding_prefetch(batch)
-
-    async def work() -> None:
-        for row in remaining:  # shared by the workers
+    """Ingest some rows; after a stop, leave the rest."""
+    async with aclosing(ingestion.ingest(batch)) as ingested:
+        async for results in ingested:
+            for place, result in results:
+                if result is None:
+                    summary.without_text += 1
+                    key = batch[place][ingestion.mapping.key]
+                    compared.sources.discard(ingestion.mapping.source_of(key))
+                else:
+                    summary.add(result)
+                    summary.stop_if_useless(result.error)
+                bars.done()
             if summary.stopped_by:
                 return
-            result = await ingestion.ingest(row, prefetched)
-            if result is None:
-                summary.without_text += 1
-                found.sources.discard(ingestion.mapping.source_of(row[ingestion.mapping.key]))
-            else:
-                summary.add(result)
-                summary.stop_if_useless(result.error)
-            bars.done()
-
-    async with asyncio.TaskGroup() as group:
-        for _ in range(PARALLEL_DOCUMENTS):
-            group.create_task(work())

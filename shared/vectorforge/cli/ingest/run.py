@@ -3,12 +3,14 @@
 import asyncio
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from vectorforge.cli.ingest.display import IngestDisplay
-from vectorforge.cli.ingest.files import SkippedFile, SourceFile, shown_source
+from vectorforge.cli.ingest.files import SkippedFile, SourceFile
+from vectorforge.cli.options import shown_source
 from vectorforge.cli.session import Session
 from vectorforge.cli.terminal import Terminal
 from vectorforge.errors import (
@@ -17,7 +19,7 @@ from vectorforge.errors import (
     ExtractionError,
     VectorForgeError,
 )
-from vectorforge.ingestion.embedding_prefetch import AT_A_TIME, PrefetchItem, is_small
+from vectorforge.ingestion.group import GROUP_SIZE, DocumentItem, is_small
 from vectorforge.ingestion.types import DocumentPart, DocumentResult, DocumentStatus, IngestionError
 from vectorforge.types import Collection
 
@@ -72,16 +74,18 @@ class IngestSummary:
 
     def row(self) -> tuple[str | int, ...]:
         """Collection, documents, stored, unchanged, failed, chunks added, kept and removed."""
-        return (
-            self.collection.name,
-            self.counts.total(),
-            self.counts[DocumentStatus.SUCCEEDED],
-            self.counts[DocumentStatus.UNCHANGED],
-            self.failed,
-            self.chunks_added,
-            self.chunks_kept,
-            self.chunks_removed,
-        )
+        return (self.collection.name, *self._numbers().values())
+
+    def _numbers(self) -> dict[str, int]:
+        return {
+            "documents": self.counts.total(),
+            "succeeded": self.counts[DocumentStatus.SUCCEEDED],
+            "unchanged": self.counts[DocumentStatus.UNCHANGED],
+            "failed": self.failed,
+            "chunks_added": self.chunks_added,
+            "chunks_kept": self.chunks_kept,
+            "chunks_removed": self.chunks_removed,
+        }
 
     def notes(self) -> Iterator[str]:
         """Yield remarks on what was ingested; none for files."""
@@ -89,19 +93,10 @@ class IngestSummary:
 
     def as_json(self) -> dict[str, Any]:
         """Return the summary for programs, with the failures."""
-        names = (
-            "documents",
-            "succeeded",
-            "unchanged",
-            "failed",
-            "chunks_added",
-            "chunks_kept",
-            "chunks_removed",
-        )
         return {
             "collection": self.collection.name,
             "collection_id": self.collection.id,
-            **dict(zip(names, self.row()[1:], strict=True)),
+            **self._numbers(),
             "stopped_by": self.stopped_by,
             "failures": [{"source": f.source, "error": f.error} for f in self.failures],
             "skipped_files": [file._asdict() for file in self.skipped_files],
@@ -132,7 +127,7 @@ class _Run:
 
     async def read(self, files: Sequence[SourceFile]) -> None:
         """Put the documents of every file into the queue, and at its end a None for each worker."""
-        small: list[tuple[DocumentPart, _File]] = []
+        small: dict[str, tuple[DocumentPart, _File]] = {}
         for source, file, name in files:
             if self.summary.stopped_by:
                 break
@@ -147,15 +142,15 @@ class _Run:
             self.display.read(source, len(parts))
             opened = _File(parts)
             for part in parts:
-                if is_small(part):
-                    small.append((part, opened))
-                else:
+                if not is_small(part):
                     await self.queue.put([(part, opened)])
-                if len(small) == AT_A_TIME:
-                    await self.queue.put(small)
-                    small = []
+                    continue
+                if len(small) == GROUP_SIZE or part.source in small:
+                    await self.queue.put(list(small.values()))
+                    small = {}
+                small[part.source] = (part, opened)
         if small:
-            await self.queue.put(small)
+            await self.queue.put(list(small.values()))
         for _ in range(PARALLEL_DOCUMENTS):
             await self.queue.put(None)
 
@@ -163,26 +158,19 @@ class _Run:
         """Ingest documents from the queue until it ends; after a stop, only drain the queue."""
         ingestion = self.session.services.ingestion
         while (group := await self.queue.get()) is not None:
-            upcoming = [PrefetchItem(part, None, self.metadata) for part, _ in group]
-            prefetched = (
-                {}
-                if self.summary.stopped_by
-                else await ingestion.embedding_prefetch(self.collection, upcoming)
-            )
-            for part, file in group:
-                if self.summary.stopped_by:
-                    break
-                result = await ingestion.ingest_part(
-                    self.collection,
-                    part,
-                    metadata=self.metadata,
-                    on_progress=self.display.embedding(),
-                    prefetched=prefetched,
-                )
-                self.summary.add(result)
-                self.display.done()
-                self.summary.stop_if_useless(result.error)
-                await self._finish(file, result)
+            if self.summary.stopped_by:
+                continue
+            items = [DocumentItem(part, None, self.metadata) for part, _ in group]
+            ingested = ingestion.ingest_parts(self.collection, items, on_progress=self.display.embedding())
+            async with aclosing(ingested) as batches:
+                async for results in batches:
+                    for place, result in results:
+                        self.summary.add(result)
+                        self.display.done()
+                        self.summary.stop_if_useless(result.error)
+                        await self._finish(group[place][1], result)
+                    if self.summary.stopped_by:
+                        break
 
     async def _finish(self, file: "_File", result: DocumentResult) -> None:
         """After the last document of a file, delete the documents that the file no longer contains."""

@@ -25,7 +25,6 @@ CREATE TABLE vectorforge.documents (
     content_hash bytea NOT NULL CHECK (octet_length(content_hash) = 32),
     version int NOT NULL DEFAULT 1 CHECK (version >= 1),
     chunk_count int NOT NULL DEFAULT 0 CHECK (chunk_count >= 0),
-    term_count bigint NOT NULL DEFAULT 0,
     created_at timestamptz NOT NULL DEFAULT now(),
     updated_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (tenant_id, id),
@@ -50,30 +49,115 @@ BEGIN
 END
 $$;
 
--- Maintain a collection's counts and data_version for every writer. Deferred to the commit, so that writers of one
--- collection wait for each other only there. As the owner, because the eraser may not update. A change of only the
--- number of words is not a change of the documents.
-CREATE FUNCTION vectorforge.count_document() RETURNS trigger
+-- What the statements of a transaction have changed, until its commit settles it: rows of other transactions are never
+-- visible here. So writers of one collection, or of documents that share postings, wait for each other only at the
+-- commit, and in one order: postings by key, then collections. A row for each statement instead of one update of the
+-- collection for each document: 200 documents of one statement took 0.3 ms of the server each for that.
+CREATE TABLE vectorforge.pending_changes (
+    transaction xid8 NOT NULL DEFAULT pg_current_xact_id(),
+    tenant_id text NOT NULL CHECK (octet_length(tenant_id) BETWEEN 1 AND 128),
+    -- the one row of a transaction that has it settled
+    leads boolean NOT NULL DEFAULT false,
+    -- changes of a collection's counts
+    collection_id uuid,
+    data_version bigint NOT NULL DEFAULT 0,
+    document_count bigint NOT NULL DEFAULT 0,
+    chunk_count bigint NOT NULL DEFAULT 0,
+    term_count bigint NOT NULL DEFAULT 0,
+    -- a chunk whose terms were deleted, as in chunk_terms
+    scope int,
+    number bigint,
+    batch bigint,
+    terms int[],
+    -- a document with a new title, and the version from which on chunks have it
+    retitled uuid,
+    titled_version int
+);
+CREATE INDEX pending_changes_by_transaction ON vectorforge.pending_changes (transaction);
+CREATE UNIQUE INDEX pending_changes_leading ON vectorforge.pending_changes (transaction) WHERE leads;
+SELECT vectorforge.enable_tenant_isolation('pending_changes');
+-- Only triggers write, as the owner.
+CREATE POLICY keeper ON vectorforge.pending_changes TO vectorforge_migrator USING (true);
+
+-- Apply the pending changes of this transaction. retitle_terms() and delete_postings() are in 0006.
+CREATE FUNCTION vectorforge.settle_changes() RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM vectorforge.retitle_terms();
+    PERFORM vectorforge.delete_postings();
+    UPDATE vectorforge.collections AS c
+    SET data_version = c.data_version + change.data_version,
+        document_count = c.document_count + change.document_count,
+        chunk_count = c.chunk_count + change.chunk_count,
+        term_count = c.term_count + change.term_count
+    FROM (
+        SELECT p.tenant_id, p.collection_id, sum(p.data_version) AS data_version,
+               sum(p.document_count) AS document_count, sum(p.chunk_count) AS chunk_count,
+               sum(p.term_count) AS term_count
+        FROM vectorforge.pending_changes AS p WHERE p.transaction = pg_current_xact_id()
+        GROUP BY 1, 2 ORDER BY 1, 2
+    ) AS change
+    WHERE c.tenant_id = change.tenant_id AND c.id = change.collection_id;
+    DELETE FROM vectorforge.pending_changes WHERE transaction = pg_current_xact_id();
+END
+$$;
+
+CREATE FUNCTION vectorforge.settle_at_commit() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    UPDATE vectorforge.collections
-    SET data_version = data_version + CASE
-            WHEN TG_OP = 'UPDATE' AND NEW.version = OLD.version AND NEW.term_count <> OLD.term_count THEN 0 ELSE 1
-        END,
-        document_count = document_count + CASE TG_OP WHEN 'INSERT' THEN 1 WHEN 'DELETE' THEN -1 ELSE 0 END,
-        chunk_count = chunk_count
-            + CASE TG_OP WHEN 'DELETE' THEN 0 ELSE NEW.chunk_count END
-            - CASE TG_OP WHEN 'INSERT' THEN 0 ELSE OLD.chunk_count END,
-        term_count = term_count
-            + CASE TG_OP WHEN 'DELETE' THEN 0 ELSE NEW.term_count END
-            - CASE TG_OP WHEN 'INSERT' THEN 0 ELSE OLD.term_count END
-    WHERE tenant_id = CASE TG_OP WHEN 'DELETE' THEN OLD.tenant_id ELSE NEW.tenant_id END
-      AND id = CASE TG_OP WHEN 'DELETE' THEN OLD.collection_id ELSE NEW.collection_id END;
+    PERFORM vectorforge.settle_changes();
     RETURN NULL;
 END
 $$;
-CREATE CONSTRAINT TRIGGER count_document AFTER INSERT OR UPDATE OR DELETE ON vectorforge.documents
-    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION vectorforge.count_document();
+CREATE CONSTRAINT TRIGGER settle AFTER INSERT ON vectorforge.pending_changes
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.leads)
+    EXECUTE FUNCTION vectorforge.settle_at_commit();
+
+-- Have the pending changes settled at the commit.
+CREATE FUNCTION vectorforge.settle_later(tenant text) RETURNS void
+LANGUAGE sql
+SET search_path = pg_catalog, pg_temp
+BEGIN ATOMIC
+    INSERT INTO vectorforge.pending_changes (tenant_id, leads) VALUES (tenant, true)
+    ON CONFLICT (transaction) WHERE leads DO NOTHING;
+END;
+
+-- Maintain a collection's counts and data_version for every writer. As the owner, because the eraser may not update.
+CREATE FUNCTION vectorforge.count_documents() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF TG_OP = 'INSERT' THEN
+        INSERT INTO vectorforge.pending_changes (tenant_id, collection_id, data_version, document_count, chunk_count)
+        SELECT tenant_id, collection_id, count(*), count(*), sum(chunk_count) FROM added GROUP BY 1, 2;
+    ELSIF TG_OP = 'DELETE' THEN
+        INSERT INTO vectorforge.pending_changes (tenant_id, collection_id, data_version, document_count, chunk_count)
+        SELECT tenant_id, collection_id, count(*), -count(*), -sum(chunk_count) FROM removed GROUP BY 1, 2;
+    ELSE
+        INSERT INTO vectorforge.pending_changes (tenant_id, collection_id, data_version, document_count, chunk_count)
+        SELECT tenant_id, collection_id, count(*) FILTER (WHERE sign = 1), sum(sign), sum(sign * chunk_count) FROM (
+            SELECT tenant_id, collection_id, chunk_count, 1 AS sign FROM added
+            UNION ALL
+            SELECT tenant_id, collection_id, chunk_count, -1 FROM removed
+        ) AS changed
+        GROUP BY 1, 2;
+        INSERT INTO vectorforge.pending_changes (tenant_id, retitled, titled_version)
+        SELECT added.tenant_id, added.id, CASE WHEN added.version <> removed.version THEN added.version END
+        FROM added JOIN removed ON removed.tenant_id = added.tenant_id AND removed.id = added.id
+        WHERE added.title IS DISTINCT FROM removed.title;
+    END IF;
+    PERFORM vectorforge.settle_later(p.tenant_id) FROM vectorforge.pending_changes AS p
+    WHERE p.transaction = pg_current_xact_id() LIMIT 1;
+    RETURN NULL;
+END
+$$;
+CREATE TRIGGER count_added AFTER INSERT ON vectorforge.documents
+    REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION vectorforge.count_documents();
+CREATE TRIGGER count_changed AFTER UPDATE ON vectorforge.documents
+    REFERENCING OLD TABLE AS removed NEW TABLE AS added
+    FOR EACH STATEMENT EXECUTE FUNCTION vectorforge.count_documents();
+CREATE TRIGGER count_removed AFTER DELETE ON vectorforge.documents
+    REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION vectorforge.count_documents();
 
 -- The searchable parts of documents. A chunk is current from the version that added it (from_version) until the one
 -- that retired it (to_version).

@@ -63,7 +63,9 @@ BEGIN
     passages := coalesce(cardinality(unread), 0);
     IF passages > 0 THEN
         DELETE FROM vectorforge.chunk_terms WHERE tenant_id = tenant AND chunk_id = ANY (unread);
-        PERFORM vectorforge.add_terms(tenant, unread);
+        PERFORM vectorforge.add_terms(tenant, collection, unread);
+        -- before the collection is locked, as at every commit
+        PERFORM vectorforge.settle_changes();
     END IF;
     -- the last document may have more chunks
     IF passages = most THEN

@@ -13,7 +13,7 @@ AS $$
                bool_or(a.attname = 'id' AND a.atttypid = 'uuid'::regtype) AS has_id
         FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
         WHERE c.relnamespace = 'vectorforge'::regnamespace AND c.relkind = 'r'
-            AND c.relname NOT IN ('erasures', 'closed_tenants')
+            AND c.relname NOT IN ('erasures', 'closed_tenants', 'pending_changes')
         GROUP BY 1, 2
     ), concerned AS (
         SELECT t.*, 'tenant_id' = ANY (t.columns) AS of_tenant FROM tables AS t

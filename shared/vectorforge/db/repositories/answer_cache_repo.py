@@ -5,8 +5,7 @@ from datetime import datetime
 from typing import Literal, TypeAlias
 from uuid import UUID
 
-from vectorforge.db.tenant_database import TenantDatabase
-from vectorforge.db.types import Params
+from vectorforge.db.tenant_database import Params, TenantDatabase
 
 CacheTier: TypeAlias = Literal["memory", "database"]
 
@@ -22,7 +21,7 @@ WHERE c.tenant_id = %(tenant_id)s AND c.id = %(collection_id)s
 """
 # Deletes some answers from older documents as well, which no look-up returns any more, except those that
 # another process is deleting. An answer never replaces one from newer documents.
-_KEEP = """
+_STORE = """
 WITH outdated AS (
     DELETE FROM vectorforge.cached_answers WHERE tenant_id = %(tenant_id)s AND key IN (
         SELECT old.key FROM vectorforge.cached_answers AS old
@@ -62,20 +61,15 @@ JOIN vectorforge.collections AS c ON c.tenant_id = a.tenant_id AND c.id = a.coll
 WHERE a.tenant_id = %(tenant_id)s
     AND (%(collection_id)s::uuid IS NULL OR a.collection_id = %(collection_id)s)
 """
-_DELETE_ANSWERS = """
-DELETE FROM vectorforge.cached_answers WHERE tenant_id = %(tenant_id)s AND key IN (
-    SELECT key FROM vectorforge.cached_answers WHERE tenant_id = %(tenant_id)s LIMIT 1000
-)
-"""
-_DELETE_EMBEDDINGS = """
-DELETE FROM vectorforge.cached_embeddings WHERE tenant_id = %(tenant_id)s AND key IN (
-    SELECT key FROM vectorforge.cached_embeddings WHERE tenant_id = %(tenant_id)s LIMIT 1000
+_DELETE = """
+DELETE FROM vectorforge.{table} WHERE tenant_id = %(tenant_id)s AND key IN (
+    SELECT key FROM vectorforge.{table} WHERE tenant_id = %(tenant_id)s LIMIT 1000
 )
 """
 
 
 @dataclass(frozen=True, slots=True)
-class FoundAnswer:
+class CachedAnswer:
     """Result of a look-up by key."""
 
     data_version: int
@@ -124,52 +118,20 @@ class AnswerCacheRepository:
         self._ttl_s = ttl_s
         self._stale_s = stale_s
 
-    async def find(
-        self,
-        key: bytes,
-        collection_id: UUID,
-        data_version: int | None = None,
-        known: FoundAnswer | None = None,
-    ) -> FoundAnswer | None:
-        """Return the collection's present version, and the answer of this key, fresh or expired.
-
-        Args:
-            key: 32 bytes.
-            collection_id: A collection of the tenant.
-            data_version: Not needed here; the version is read with the answer.
-            known: Result that was read before; it is returned.
-
-        Returns:
-            None when there is no such collection.
-        """
-        if known is not None:
-            return known
-        values = {
-            "tenant_id": self._db.tenant_id,
-            "key": key,
-            "collection_id": collection_id,
-            "stale_s": self._stale_s,
-        }
+    async def find(self, key: bytes, collection_id: UUID) -> CachedAnswer | None:
+        """Return a collection's version and its answer of this key of 32 bytes, fresh or expired; or None."""
+        values = {"key": key, "collection_id": collection_id, "stale_s": self._stale_s}
         row = await self._db.fetch_one(_FIND, values, repeatable=True)
-        return FoundAnswer(**row) if row else None
-
-    async def keep(self, key: bytes, collection_id: UUID, data_version: int, answer: str) -> None:
-        """Store an answer, replacing an earlier one.
-
-        Args:
-            key: 32 bytes.
-            collection_id: A collection of the tenant.
-            data_version: Version of the collection, read before the search for the answer.
-            answer: A JSON object.
-        """
-        await self._db.execute(*self.end_write(key, collection_id, data_version, answer), repeatable=True)
+        return CachedAnswer(**row) if row else None
 
     def end_write(
         self, key: bytes, collection_id: UUID, data_version: int, answer: str
     ) -> tuple[str, Params]:
-        """Return the statement of ``keep`` and its parameters; running it twice has the effect of once."""
-        return _KEEP, {
-            "tenant_id": self._db.tenant_id,
+        """Return the statement that stores an answer, a JSON object, and its parameters; it may run twice.
+
+        ``data_version`` is the collection's version read before the search for the answer.
+        """
+        return _STORE, {
             "key": key,
             "collection_id": collection_id,
             "data_version": data_version,
@@ -178,20 +140,15 @@ class AnswerCacheRepository:
         }
 
     async def statistics(self, collection_id: UUID | None = None) -> CacheStatistics:
-        """Count what is cached, and how often it was used.
-
-        Args:
-            collection_id: Count one collection only, except for ``embeddings``; None counts all.
-        """
-        values = {"tenant_id": self._db.tenant_id, "collection_id": collection_id}
-        row = await self._db.fetch_one(_STATISTICS, values)
+        """Count what is cached and its hits, of one collection (except for ``embeddings``) or of all."""
+        row = await self._db.fetch_one(_STATISTICS, {"collection_id": collection_id})
         assert row is not None  # noqa: S101 - an aggregate has one row
         return CacheStatistics(**row)
 
     async def clear(self) -> int:
         """Delete the tenant's answers and vectors, a thousand at a time; how many there were."""
         deleted = 0
-        for statement in (_DELETE_ANSWERS, _DELETE_EMBEDDINGS):
-            while count := await self._db.execute(statement, {"tenant_id": self._db.tenant_id}):
+        for table in ("cached_answers", "cached_embeddings"):
+            while count := await self._db.execute(_DELETE.format(table=table), {}):
                 deleted += count
         return deleted

@@ -3,21 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 from uuid import UUID
 
-from vectorforge.db.tenant_database import TenantDatabase
-from vectorforge.db.types import Params
-
-if TYPE_CHECKING:
-    from psycopg.rows import DictRow
+from vectorforge.db.tenant_database import Params, TenantDatabase
 
 StreamState: TypeAlias = Literal["running", "ended", "overflowed", "lost"]
 """ended: the last event is stored; overflowed: too long to store; lost: its writer is gone."""
 
 _OPEN = """
 INSERT INTO vectorforge.answer_streams (tenant_id, query_id, expires_at)
-VALUES (%(tenant_id)s, %(query_id)s, clock_timestamp() + make_interval(secs => %(kept_s)s))
+VALUES (%(tenant_id)s, %(query_id)s, clock_timestamp() + make_interval(secs => %(retention_s)s))
 """
 # A batch whose commit was not confirmed is sent again, maybe with more events, and replaces itself.
 _WRITE = """
@@ -26,7 +22,7 @@ WITH stream AS (
     SET last_id = greatest(last_id, %(last_id)s), state = %(state)s, written_at = clock_timestamp(),
         stored_bytes = stored_bytes + octet_length(%(events)s::bytea),
         expires_at = CASE WHEN %(state)s = 'running' THEN expires_at
-                          ELSE clock_timestamp() + make_interval(secs => %(kept_s)s) END
+                          ELSE clock_timestamp() + make_interval(secs => %(retention_s)s) END
     WHERE tenant_id = %(tenant_id)s AND query_id = %(query_id)s AND state IN ('running', %(state)s)
     RETURNING stop_requested, extract(epoch FROM clock_timestamp() - read_at)::float8 AS unread_s
 ), batch AS (
@@ -103,37 +99,24 @@ class AnswerStreamRepository:
 
     Args:
         db: Bound to the tenant.
-        kept_s: Retention of a stream after its end, seconds.
+        retention_s: Retention of a stream after its end, seconds.
         longest_s: Maximum duration of a stream, seconds.
     """
 
-    def __init__(self, db: TenantDatabase, *, kept_s: float, longest_s: float) -> None:
+    def __init__(self, db: TenantDatabase, *, retention_s: float, longest_s: float) -> None:
         self._db = db
-        self._kept_s = kept_s
+        self._retention_s = retention_s
         self._longest_s = longest_s
 
     async def open(self, query_id: UUID) -> None:
-        """Begin a stream, which has no events yet.
-
-        Raises:
-            DatabaseError: It could not be stored.
-        """
-        values = {
-            "tenant_id": self._db.tenant_id,
-            "query_id": query_id,
-            "kept_s": self._longest_s + self._kept_s,
-        }
+        """Begin a stream, which has no events yet."""
+        values = {"query_id": query_id, "retention_s": self._longest_s + self._retention_s}
         await self._db.execute(_OPEN, values)
 
     async def write(
         self, query_id: UUID, batch: EventBatch, state: StreamState = "running"
     ) -> Readership | None:
-        """Add events in one round trip; an empty batch is a heartbeat.
-
-        Args:
-            query_id: Id of the stream.
-            batch: Next batch; the same ``first_id`` again replaces a batch.
-            state: New state of the stream.
+        """Add events in one round trip; an empty batch is a heartbeat, an equal ``first_id`` replaces one.
 
         Returns:
             None if the stream accepts no more events, since it was declared lost or deleted.
@@ -147,61 +130,31 @@ class AnswerStreamRepository:
     def writing(self, query_id: UUID, batch: EventBatch, state: StreamState) -> tuple[str, Params]:
         """Return the statement that ``write`` runs, and its values."""
         return _WRITE, {
-            "tenant_id": self._db.tenant_id,
             "query_id": query_id,
             "first_id": batch.first_id,
             "last_id": batch.first_id + batch.count - 1,
             "events": batch.events,
             "state": state,
-            "kept_s": self._kept_s,
+            "retention_s": self._retention_s,
         }
 
     async def read(self, query_id: UUID, after: int, *, limit: int = 16) -> StoredStream | None:
-        """Return a stream and its first batches that have events after this id.
-
-        Args:
-            query_id: Id of the stream.
-            after: Id of an event; 0: from the start.
-            limit: Batches at most.
-
-        Returns:
-            None when there is no such stream (any more).
-        """
-        values = {"tenant_id": self._db.tenant_id, "query_id": query_id, "after": after, "limit": limit}
-        rows = await self._db.fetch_all(_READ, values)
-        return _stored_stream(rows) if rows else None
+        """Return a stream, or None, with at most ``limit`` batches of events after an id (0: the start)."""
+        rows = await self._db.fetch_all(_READ, {"query_id": query_id, "after": after, "limit": limit})
+        if not rows:
+            return None
+        batches = [(row["first_id"], bytes(row["events"])) for row in rows if row["first_id"] is not None]
+        return StoredStream(rows[0]["state"], rows[0]["last_id"], rows[0]["written_at"], batches)
 
     async def note_reader(self, query_id: UUID) -> None:
         """Note a reader, so that generation continues."""
         await self._db.execute(_NOTE_READER, (self._db.tenant_id, query_id))
 
     async def request_stop(self, query_id: UUID) -> StreamState | None:
-        """Ask the writer, in any process, to end the answer.
-
-        Returns:
-            The stream's state; None when there is no such stream.
-        """
+        """Ask the writer, in any process, to end the answer; return the stream's state, or None."""
         row = await self._db.fetch_one(_REQUEST_STOP, (self._db.tenant_id, query_id))
         return row["state"] if row else None
 
     async def give_up(self, query_id: UUID, *, silent_since: datetime | None = None) -> bool:
-        """Mark a running stream as lost.
-
-        Args:
-            query_id: Id of the stream.
-            silent_since: Only if nothing was heard of the writer after this; None: in any case.
-
-        Returns:
-            Whether it was so.
-        """
+        """Mark a running stream as lost, unless it was written to since a time; return True if it was."""
         return await self._db.execute(_GIVE_UP, (self._db.tenant_id, query_id, silent_since)) == 1
-
-
-def _stored_stream(rows: "list[DictRow]") -> StoredStream:
-    first = rows[0]
-    return StoredStream(
-        state=first["state"],
-        last_id=first["last_id"],
-        written_at=first["written_at"],
-        batches=[(row["first_id"], bytes(row["events"])) for row in rows if row["first_id"] is not None],
-    )

@@ -101,7 +101,7 @@ class NewApiKey:
 
 
 @dataclass(frozen=True, slots=True)
-class FoundApiKey:
+class ActiveApiKey:
     """A key that is in use, found by its digest."""
 
     tenant_id: str
@@ -128,22 +128,13 @@ def is_issued_key(text: str) -> bool:
 
 
 class ApiKeyRepository:
-    """The keys of one tenant.
-
-    Args:
-        db: Bound to the tenant.
-    """
+    """The keys of one tenant."""
 
     def __init__(self, db: "TenantDatabase") -> None:
         self._db = db
 
     async def create(self, name: str, scope: Scope, *, lifetime: timedelta | None = None) -> NewApiKey:
-        """Make a key.
-
-        Args:
-            name: Purpose, 1 to 100 characters.
-            scope: Permissions of the key.
-            lifetime: After which it ends, 1 s to 3,650 days; None: it does not.
+        """Make a key; its name has 1 to 100 characters, its lifetime is 1 s to 3,650 days, or None: no end.
 
         Raises:
             InvalidInputError: The name or the lifetime is out of range, or the name has a NUL.
@@ -157,10 +148,8 @@ class ApiKeyRepository:
                 field="expires_in_days",
             )
         secret, values = self._new_key()
-        row = await self._db.fetch_one(
-            _CREATE,
-            {**values, "name": name, "scope": scope.value, "lifetime": lifetime, "limit": MAX_KEYS},
-        )
+        values |= {"name": name, "scope": scope.value, "lifetime": lifetime, "limit": MAX_KEYS}
+        row = await self._db.fetch_one(_CREATE, values)
         if row is None:
             raise ConflictError(
                 f"The limit of {MAX_KEYS} keys is reached; keys are deleted 90 days after they expire."
@@ -175,9 +164,7 @@ class ApiKeyRepository:
     async def rotate(self, key_id: str, *, overlap: timedelta = DEFAULT_OVERLAP) -> NewApiKey:
         """Create a key that replaces another, with the same name, scope and lifetime.
 
-        Args:
-            key_id: Id of the old key.
-            overlap: For how long the old one is good for still, 0 to 30 days; never longer than before.
+        The old key remains valid for ``overlap``, 0 to 30 days, and never longer than before.
 
         Raises:
             InvalidInputError: The overlap is out of range.
@@ -204,13 +191,14 @@ class ApiKeyRepository:
             raise NotFoundError("No active key has this id.")
         return _key(row)
 
-    def _new_key(self) -> "tuple[str, dict[str, object]]":
+    @staticmethod
+    def _new_key() -> "tuple[str, dict[str, object]]":
         key_id = secrets.token_hex(8)
         secret = f"vf_{key_id}_{secrets.token_urlsafe(_SECRET_BYTES)}"
-        return secret, {"tenant_id": self._db.tenant_id, "id": key_id, "digest": digest_of(secret)}
+        return secret, {"id": key_id, "digest": digest_of(secret)}
 
 
-async def find_api_key(database: "Database", digest: bytes) -> FoundApiKey | None:
+async def find_api_key(database: "Database", digest: bytes) -> ActiveApiKey | None:
     """Return the active key of any tenant with this SHA-256, or None.
 
     It also notes the day on which the key was used.
@@ -219,7 +207,7 @@ async def find_api_key(database: "Database", digest: bytes) -> FoundApiKey | Non
         DatabaseUnavailableError: The database does not answer.
     """
     row = await database.fetch_untenanted(_FIND, (digest,))
-    return None if row is None else FoundApiKey(**{**row, "scope": Scope(row["scope"])})
+    return None if row is None else ActiveApiKey(**{**row, "scope": Scope(row["scope"])})
 
 
 def _known_form(key_id: str) -> str:

@@ -1,15 +1,15 @@
 """Pages of collections and documents, with their sizes and pending ingestion."""
 
 # ruff: noqa: S608
-# (Statements are put together from constants of this room only; values are bound.)
+# (Statements are put together from constants of these modules only; values are bound.)
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from vectorforge.db.repositories.collection_repo import COLUMNS, make_collection
+from vectorforge.db.repositories.collection_repo import COLUMNS
 from vectorforge.db.repositories.document_repo import DOCUMENT_COLUMNS, Document
-from vectorforge.db.repositories.paging import CursorPage, FoundPage, SqlCondition
+from vectorforge.db.repositories.paging import CursorPage, Page, SqlCondition
 from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.errors import NotFoundError
 from vectorforge.types import Collection
@@ -71,60 +71,53 @@ class CollectionListing:
 
     async def collection(self, collection_id: UUID) -> ListedCollection | None:
         """Return the collection, or None."""
-        values = self._of(collection_id=collection_id)
-        row = await self._db.fetch_one(f"{_COLLECTIONS} AND id = %(collection_id)s", values)
+        statement = f"{_COLLECTIONS} AND id = %(collection_id)s"
+        row = await self._db.fetch_one(statement, {"collection_id": collection_id})
         return _collection(row) if row else None
 
-    async def collections(self, page: CursorPage) -> FoundPage[ListedCollection]:
+    async def collections(self, page: CursorPage) -> Page[ListedCollection]:
         """Return a page of the tenant's collections.
 
         Raises:
             NotFoundError: The cursor is no collection (any more).
         """
-        found = await self._page(_COLLECTIONS, _COLLECTION_TIME, page, self._of())
-        return found.map(_collection)
+        rows = await self._rows(_COLLECTIONS, _COLLECTION_TIME, page, {})
+        return page.cut([_collection(row) for row in rows])
 
     async def document(self, collection_id: UUID, document_id: UUID) -> ListedDocument | None:
         """Return the document, or None if it is not in the collection."""
-        values = self._of(collection_id=collection_id, document_id=document_id)
+        values = {"collection_id": collection_id, "document_id": document_id}
         row = await self._db.fetch_one(f"{_DOCUMENTS} AND id = %(document_id)s", values)
         return _document(row) if row else None
 
     async def documents(
         self, collection_id: UUID, page: CursorPage, *, condition: SqlCondition = _EVERY_DOCUMENT
-    ) -> FoundPage[ListedDocument]:
-        """Return a page of the collection's documents; empty for an unknown collection.
-
-        Args:
-            collection_id: The collection.
-            page: Page to return.
-            condition: Filter of the listing, from ``vectorstore.filters.documents``.
+    ) -> Page[ListedDocument]:
+        """Return a page of a collection's documents; ``condition`` is from ``vectorstore.filters.documents``.
 
         Raises:
             NotFoundError: The cursor is no document of the collection (any more).
         """
-        values = {**condition.params, **self._of(collection_id=collection_id)}
+        values = {**condition.params, "collection_id": collection_id}
         statement = f"{_DOCUMENTS} AND {condition.text}"
-        return (await self._page(statement, _DOCUMENT_TIME, page, values)).map(_document)
+        rows = await self._rows(statement, _DOCUMENT_TIME, page, values)
+        return page.cut([_document(row) for row in rows])
 
-    def _of(self, **values: Any) -> dict[str, Any]:
-        return {"tenant_id": self._db.tenant_id, **values}
-
-    async def _page(
+    async def _rows(
         self, statement: str, time_of_cursor: str, page: CursorPage, values: dict[str, Any]
-    ) -> "FoundPage[DictRow]":
+    ) -> "list[DictRow]":
         if page.cursor is not None:
             values = {**values, "cursor": page.cursor}
             row = await self._db.fetch_one(time_of_cursor, values)
             if row is None:
                 raise NotFoundError(f"{page.cursor} not found.")
             values["cursor_time"] = row["created_at"]
-        return page.cut(await self._db.fetch_all(f"{statement} AND {page.condition} {page.ordering}", values))
+        return await self._db.fetch_all(f"{statement} AND {page.condition} {page.ordering}", values)
 
 
 def _collection(row: "DictRow") -> ListedCollection:
     text_bytes, waiting = row.pop("text_bytes"), row.pop("documents_waiting")
-    return ListedCollection(make_collection(row), text_bytes, waiting)
+    return ListedCollection(Collection.of_row(row), text_bytes, waiting)
 
 
 def _document(row: "DictRow") -> ListedDocument:

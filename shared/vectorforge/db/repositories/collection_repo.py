@@ -3,46 +3,44 @@
 # ruff: noqa: S608
 # (Statements are put together from constants of this module only; values are bound.)
 
-import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID, uuid4
 
-from vectorforge.db.repositories.settings_repo import SET_SEARCH, checked_settings
+from vectorforge.db.repositories.embedding_space_repo import ENSURE_SPACE, MAX_HALF_DIMENSION, ensured_space
 from vectorforge.db.tenant_database import TenantDatabase
-from vectorforge.errors import ConflictError, DatabaseError, DatabaseUnavailableError, InvalidInputError
+from vectorforge.errors import ConflictError, InvalidInputError
 from vectorforge.types import Collection, DistanceMetric, SearchMode, SearchSettings, VectorIndex
-
-if TYPE_CHECKING:
-    from psycopg.rows import DictRow
 
 MAX_NAME_CHARS = 200
 MAX_DIMENSION = 16_000
 """Limit of pgvector's ``vector`` type."""
-MAX_HALF_DIMENSION = 4_000
-"""Limit of an HNSW index on ``halfvec``: https://github.com/pgvector/pgvector#hnsw."""
 
+DETECTED = "auto"
+"""The ``language`` of a collection whose documents each have their own."""
+DEFAULT_LANGUAGE = "english"
 _DELETE_BATCH = 200
-_SPACE_ATTEMPTS = 3
 _AS_BY_DEFAULT = SearchSettings()
 
 COLUMNS = """
 id, name, description, embedding_provider, embedding_model, dimension, distance_metric, query_prefix,
 document_prefix, by_profile, data_version, document_count, chunk_count, search_mode, dense_weight, language,
-terms_complete, keeps_words, coalesce(space, distance_metric || '_' || dimension) AS space, created_at
+coalesce(detect_language, language = 'english') AS detect_language,
+coalesce(languages, ARRAY[]::text[]) AS languages, terms_complete, keeps_words, keep_originals,
+coalesce(space, distance_metric || '_' || dimension) AS space, created_at
 """
-
-_ENSURE_SPACE = "SELECT vectorforge.ensure_embedding_space(%(distance_metric)s, %(dimension)s, %(kind)s)"
 
 _CREATE = f"""
 INSERT INTO vectorforge.collections (
     tenant_id, id, name, description, embedding_provider, embedding_model, dimension, distance_metric,
-    query_prefix, document_prefix, by_profile, space, search_mode, dense_weight, language, keeps_words
+    query_prefix, document_prefix, by_profile, space, search_mode, dense_weight, language, keeps_words,
+    detect_language, keep_originals
 )
 SELECT
     %(tenant_id)s, %(id)s, %(name)s, %(description)s, %(embedding_provider)s, %(embedding_model)s,
     %(dimension)s, %(distance_metric)s, %(query_prefix)s, %(document_prefix)s, %(by_profile)s, %(space)s,
     coalesce(%(search_mode)s, CASE WHEN %(by_profile)s OR NOT %(keeps_words)s THEN 'dense' ELSE 'hybrid' END),
-    coalesce(%(dense_weight)s, 0.5), coalesce(%(language)s, 'english'), coalesce(%(keeps_words)s, true)
+    coalesce(%(dense_weight)s, 0.5), coalesce(%(language)s, 'english'), coalesce(%(keeps_words)s, true),
+    coalesce(%(detect_language)s, true), %(keep_originals)s
 WHERE %(limit)s::bigint IS NULL
     OR (SELECT count(*) FROM vectorforge.collections WHERE tenant_id = %(tenant_id)s) < %(limit)s
 ON CONFLICT (tenant_id, name) DO NOTHING
@@ -63,6 +61,44 @@ WHERE tenant_id = %(tenant_id)s AND id IN (
 )
 """
 _DELETE = "DELETE FROM vectorforge.collections WHERE tenant_id = %s AND id = %s"
+
+
+# FOR UPDATE, which waits for writers of documents: they have read words by the language of before, and none
+# may come to light after a worker has read everything by the new one.
+_SET_SEARCH = f"""
+WITH held AS (
+    SELECT id, keeps_words OR coalesce(%(keeps_words)s, false)
+        OR coalesce(%(search_mode)s, search_mode) <> 'dense' AS keeps_words,
+        CASE
+            WHEN %(language)s::text IS NULL THEN true
+            WHEN %(detect_language)s THEN coalesce(detect_language, language = 'english')
+            ELSE coalesce(languages, ARRAY[language]) <@ ARRAY[%(language)s]
+        END AS same_words
+    FROM vectorforge.collections
+    WHERE tenant_id = %(tenant_id)s AND id = %(id)s FOR UPDATE
+), changed AS (
+    UPDATE vectorforge.collections AS c
+    SET search_mode = coalesce(%(search_mode)s, c.search_mode),
+        dense_weight = coalesce(%(dense_weight)s, c.dense_weight),
+        language = coalesce(%(language)s, c.language),
+        detect_language = coalesce(%(detect_language)s, c.detect_language),
+        languages = CASE WHEN NOT %(detect_language)s THEN ARRAY[%(language)s] ELSE c.languages END,
+        keeps_words = held.keeps_words,
+        terms_complete = NOT held.keeps_words OR c.terms_complete AND c.keeps_words AND held.same_words,
+        terms_cursor = CASE WHEN c.keeps_words AND held.same_words THEN c.terms_cursor END,
+        data_version = c.data_version + 1
+    FROM held WHERE c.tenant_id = %(tenant_id)s AND c.id = held.id
+    RETURNING c.*
+)
+SELECT {COLUMNS} FROM changed
+"""
+_SET_KEEP_ORIGINALS = """
+UPDATE vectorforge.collections SET keep_originals = %(keep)s WHERE tenant_id = %(tenant_id)s AND id = %(id)s
+"""
+_LANGUAGES = """
+SELECT cfgname::text AS name FROM pg_catalog.pg_ts_config
+WHERE cfgnamespace = 'pg_catalog'::regnamespace ORDER BY 1
+"""
 
 
 class CollectionRepository:
@@ -92,6 +128,7 @@ class CollectionRepository:
         by_profile: bool = False,
         search: SearchSettings = _AS_BY_DEFAULT,
         vector_index: VectorIndex = VectorIndex.FULL,
+        keep_originals: bool = True,
     ) -> Collection:
         """Make an empty collection.
 
@@ -108,6 +145,7 @@ class CollectionRepository:
             by_profile: Every document must belong to a profile.
             search: Search settings.
             vector_index: Kind of the vector index, built once there are enough vectors.
+            keep_originals: Keep the files of its documents.
 
         Raises:
             ConflictError: The name is taken, or the tenant's limit is reached.
@@ -119,8 +157,7 @@ class CollectionRepository:
         _check_index(vector_index, distance_metric, dimension)
         _check_words(search, by_profile=by_profile)
         values = {
-            **await checked_settings(self._db, search),
-            "tenant_id": self._db.tenant_id,
+            **await self._checked(search),
             "id": uuid4(),
             "name": name,
             "description": description,
@@ -132,13 +169,14 @@ class CollectionRepository:
             "document_prefix": document_prefix,
             "by_profile": by_profile,
             "kind": vector_index.value,
+            "keep_originals": keep_originals,
             "limit": self._max_collections,
             # NULL is the partition that versions before this one know
             "space": None
             if vector_index is VectorIndex.FULL
             else f"{distance_metric.value}_{dimension}_{vector_index.value}",
         }
-        await self._ensure_space(values)
+        await ensured_space(self._db, ENSURE_SPACE, values, tables=f"{dimension} dimensions")
         row = await self._db.fetch_one(_CREATE, values)
         if row is None and await self.find_by_name(name) is None:
             raise ConflictError(
@@ -146,22 +184,22 @@ class CollectionRepository:
             )
         if row is None:
             raise ConflictError(f"A collection named {name!r} already exists.")
-        return make_collection(row)
+        return Collection.of_row(row)
 
     async def find_by_id(self, collection_id: UUID) -> Collection | None:
         """Return the collection, or None."""
         row = await self._db.fetch_one(_BY_ID, (self._db.tenant_id, collection_id), repeatable=True)
-        return make_collection(row) if row else None
+        return Collection.of_row(row) if row else None
 
     async def find_by_name(self, name: str) -> Collection | None:
         """Return the collection of exactly this name, or None."""
         row = await self._db.fetch_one(_BY_NAME, (self._db.tenant_id, name), repeatable=True)
-        return make_collection(row) if row else None
+        return Collection.of_row(row) if row else None
 
     async def list(self, *, limit: int | None = None, offset: int = 0) -> list[Collection]:
         """Return a page of the tenant's collections, by name; without a limit all from ``offset`` on."""
         rows = await self._db.fetch_all(_LIST, (self._db.tenant_id, limit, offset))
-        return [make_collection(row) for row in rows]
+        return [Collection.of_row(row) for row in rows]
 
     async def set_search(self, collection_id: UUID, settings: SearchSettings) -> Collection | None:
         """Change how a collection is searched; its cached answers expire.
@@ -181,12 +219,13 @@ class CollectionRepository:
                 "keeps_words cannot be disabled on an existing collection; create a new one.",
                 field="keeps_words",
             )
-        values = await checked_settings(self._db, settings)
-        row = await self._db.fetch_one(
-            SET_SEARCH.format(columns=COLUMNS),
-            {**values, "tenant_id": self._db.tenant_id, "id": collection_id},
-        )
-        return make_collection(row) if row else None
+        values = {**await self._checked(settings), "id": collection_id}
+        row = await self._db.fetch_one(_SET_SEARCH, values)
+        return Collection.of_row(row) if row else None
+
+    async def set_keep_originals(self, collection_id: UUID, *, keep: bool) -> None:
+        """Set whether the files of documents are kept from now on."""
+        await self._db.execute(_SET_KEEP_ORIGINALS, {"id": collection_id, "keep": keep})
 
     async def delete(self, collection_id: UUID) -> bool:
         """Remove a collection with its documents, chunks, vectors and jobs; its query logs stay.
@@ -197,30 +236,31 @@ class CollectionRepository:
         Returns:
             False when there was no such collection.
         """
-        values = {"tenant_id": self._db.tenant_id, "id": collection_id, "batch": _DELETE_BATCH}
+        values = {"id": collection_id, "batch": _DELETE_BATCH}
         while await self._db.execute(_DELETE_DOCUMENTS, values) == _DELETE_BATCH:
             pass
         return await self._db.execute(_DELETE, (self._db.tenant_id, collection_id)) == 1
 
-    async def _ensure_space(self, values: dict[str, Any]) -> None:
-        # In a transaction of its own: attaching a partition briefly locks out writers of documents.
-        from psycopg import errors
-
-        for attempt in range(1, _SPACE_ATTEMPTS + 1):
-            try:
-                await self._db.execute(_ENSURE_SPACE, values)
-            except DatabaseError as exc:
-                if isinstance(exc.__cause__, errors.ConfigurationLimitExceeded):
-                    raise ConflictError("Too many combinations of metric and dimension are in use.") from exc
-                if not isinstance(exc.__cause__, errors.LockNotAvailable):
-                    raise
-                if attempt == _SPACE_ATTEMPTS:
-                    raise DatabaseUnavailableError(
-                        f"The tables for {values['dimension']} dimensions could not be created; try again."
-                    ) from exc
-                await asyncio.sleep(0.2 * attempt)
-            else:
-                return
+    async def _checked(self, settings: SearchSettings) -> dict[str, Any]:
+        """Return the settings by name, None where one is not to be set."""
+        weight, language = settings.dense_weight, settings.language
+        if weight is not None and not 0 <= weight <= 1:
+            raise InvalidInputError("dense_weight must be between 0 and 1.", field="dense_weight")
+        if language == DETECTED:
+            language = DEFAULT_LANGUAGE
+        elif language is not None:
+            known = [row["name"] for row in await self._db.fetch_all(_LANGUAGES)]
+            if language not in known:
+                raise InvalidInputError(
+                    f"language must be one of: {DETECTED}, {', '.join(known)}.", field="language"
+                )
+        return {
+            "search_mode": settings.search_mode and settings.search_mode.value,
+            "dense_weight": weight,
+            "language": language,
+            "detect_language": None if language is None else settings.language == DETECTED,
+            "keeps_words": settings.keeps_words,
+        }
 
 
 def _check(name: str, dimension: int) -> None:
@@ -252,9 +292,3 @@ def _check_words(search: SearchSettings, *, by_profile: bool) -> None:
         raise InvalidInputError(
             f"search_mode {search.search_mode} needs words: keeps_words cannot be false.", field="keeps_words"
         )
-
-
-def make_collection(row: "DictRow") -> Collection:
-    """Return the collection of a row with ``COLUMNS``."""
-    metric, mode = DistanceMetric(row["distance_metric"]), SearchMode(row["search_mode"])
-    return Collection(**{**row, "distance_metric": metric, "search_mode": mode})

@@ -6,15 +6,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 from uuid import UUID, uuid4
 
 from vectorforge.db.repositories.query_log_repo import storable
 from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.errors import ConflictError, InvalidInputError
-
-if TYPE_CHECKING:
-    from psycopg.rows import DictRow
 
 MAX_TITLE_CHARS = 200
 MAX_CREDENTIAL_CHARS = 512
@@ -31,7 +28,7 @@ FROM (
 WHERE counted.all_of_them < %(limit)s AND counted.own < %(limit_per_key)s
 RETURNING {_COLUMNS}
 """
-_COUNT = "SELECT count(*) AS found FROM vectorforge.conversations WHERE tenant_id = %s"
+_COUNT = "SELECT count(*) AS total FROM vectorforge.conversations WHERE tenant_id = %s"
 _BY_ID = f"SELECT {_COLUMNS} FROM vectorforge.conversations WHERE tenant_id = %s AND id = %s"
 _LIST = f"""
 SELECT {_COLUMNS} FROM vectorforge.conversations WHERE tenant_id = %s
@@ -108,11 +105,7 @@ class ConversationRepository:
         self.max_messages = max_messages
 
     async def create(self, title: str = "", *, credential: str | None = None) -> Conversation:
-        """Begin a conversation.
-
-        Args:
-            title: At most 200 characters.
-            credential: Name of the credential with a limit of its own; None for the tenant's limit only.
+        """Begin a conversation; ``credential`` names one with a limit of its own, None has the tenant's only.
 
         Raises:
             InvalidInputError: The title is longer than 200 characters.
@@ -121,7 +114,6 @@ class ConversationRepository:
         if len(title) > MAX_TITLE_CHARS:
             raise InvalidInputError(f"title must have at most {MAX_TITLE_CHARS} characters.", field="title")
         values = {
-            "tenant_id": self._db.tenant_id,
             "id": uuid4(),
             "title": storable(title),
             "credential": credential and storable(credential)[:MAX_CREDENTIAL_CHARS],
@@ -135,7 +127,7 @@ class ConversationRepository:
 
     async def _refusal(self) -> ConflictError:
         row = await self._db.fetch_one(_COUNT, (self._db.tenant_id,))
-        if row is None or row["found"] >= self._max_conversations:
+        if row is None or row["total"] >= self._max_conversations:
             return ConflictError(
                 f"The limit of {self._max_conversations} conversations is reached; delete one first."
             )
@@ -156,16 +148,11 @@ class ConversationRepository:
     async def last_messages(self, conversation_id: UUID, limit: int) -> Sequence[ConversationMessage]:
         """Return the last messages, oldest first; empty for an unknown conversation."""
         rows = await self._db.fetch_all(_MESSAGES, (self._db.tenant_id, conversation_id, limit))
-        return [_message(row) for row in reversed(rows)]
+        return [ConversationMessage(**row) for row in reversed(rows)]
 
     async def append(self, conversation_id: UUID, question: str, answer: str, query_id: UUID) -> bool:
-        """Add a finished exchange, atomically; concurrent ones follow each other as wholes.
-
-        Returns:
-            False when there is no such conversation (any more), or no room in it.
-        """
+        """Add a finished exchange atomically; return False if the conversation does not exist, or is full."""
         values = {
-            "tenant_id": self._db.tenant_id,
             "id": conversation_id,
             "question": storable(question),
             "answer": storable(answer),
@@ -177,7 +164,3 @@ class ConversationRepository:
     async def delete(self, conversation_id: UUID) -> bool:
         """Delete a conversation and its messages, but no query log; return False if there was none."""
         return await self._db.execute(_DELETE, (self._db.tenant_id, conversation_id)) == 1
-
-
-def _message(row: "DictRow") -> ConversationMessage:
-    return ConversationMessage(**row)

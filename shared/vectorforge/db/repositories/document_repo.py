@@ -11,14 +11,15 @@ from uuid import UUID
 
 from vectorforge.db.repositories.paging import SqlCondition, checked_page
 from vectorforge.db.tenant_database import TenantDatabase
-from vectorforge.types import Chunk
+from vectorforge.types import Chunk, StoredDocument
 
 DOCUMENT_COLUMNS = """
 id, collection_id, source, title, media_type, metadata, version, chunk_count, size_chars,
 created_at, updated_at
 """
 _CHUNK_COLUMNS = """
-id, document_id, ordinal AS index, text, start_offset, end_offset, token_count, heading, metadata
+id, document_id, ordinal AS index, text, start_offset, end_offset, token_count, heading, metadata,
+locations
 """
 
 _BY_ID = f"SELECT {DOCUMENT_COLUMNS} FROM vectorforge.documents WHERE tenant_id = %s AND id = %s"
@@ -99,6 +100,11 @@ class CurrentDocument:
     chunk_hashes: frozenset[bytes]
     """Hashes of the current chunks; a chunk with one of these is not embedded again."""
 
+    def unchanged(self) -> StoredDocument:
+        """Return the result of storing the document again as it is."""
+        kept = len(self.chunk_hashes)
+        return StoredDocument(self.document_id, self.version, 0, kept, 0, unchanged=True)
+
 
 @dataclass(frozen=True, slots=True)
 class CitedChunk:
@@ -130,23 +136,9 @@ class DocumentRepository:
     async def chunks(
         self, document_id: UUID, *, limit: int | None = None, offset: int = 0
     ) -> Sequence[Chunk]:
-        """Return the current chunks, in order; empty for an unknown document.
-
-        Args:
-            document_id: The document; its ``chunk_count`` counts all.
-            limit: Chunks of the page, 1 to 1,000; None: all.
-            offset: Chunks before the page.
-
-        Raises:
-            InvalidInputError: ``limit`` or ``offset`` is out of range.
-        """
+        """Return a page of the current chunks, in order; no limit: all. ``checked_page`` has the bounds."""
         checked_page(limit or 1, offset)
-        values = {
-            "tenant_id": self._db.tenant_id,
-            "document_id": document_id,
-            "limit": limit,
-            "offset": offset,
-        }
+        values = {"document_id": document_id, "limit": limit, "offset": offset}
         return [Chunk(**row) for row in await self._db.fetch_all(_CHUNKS, values)]
 
     async def list(
@@ -159,28 +151,13 @@ class DocumentRepository:
     ) -> tuple[list[Document], int]:
         """Return a page of a collection's documents, the latest change first, and how many there are in all.
 
-        Args:
-            collection_id: The collection; one that does not exist has no documents.
-            limit: Documents of the page, 1 to 1,000.
-            offset: Documents before the page.
-            condition: Filter of the listing and its count, from ``vectorstore.filters.documents``.
-
-        Raises:
-            InvalidInputError: ``limit`` or ``offset`` is out of range.
+        ``condition`` is from ``vectorstore.filters.documents``; ``checked_page`` has the bounds.
         """
         checked_page(limit, offset)
-        values = {
-            **condition.params,
-            "tenant_id": self._db.tenant_id,
-            "collection_id": collection_id,
-            "limit": limit,
-            "offset": offset,
-        }
-        async with self._db.transaction() as connection:
-            listed, counted = (text.format(condition=condition.text).encode() for text in (_LIST, _COUNT))
-            rows = await (await connection.execute(listed, values)).fetchall()
-            total = await (await connection.execute(counted, values)).fetchone()
-        return [Document(**row) for row in rows], total["total"] if total else 0
+        values = {**condition.params, "collection_id": collection_id, "limit": limit, "offset": offset}
+        calls = [(text.format(condition=condition.text), values) for text in (_LIST, _COUNT)]
+        (rows, _), (counts, _) = await self._db.run(calls)
+        return [Document(**row) for row in rows], counts[0]["total"]
 
     async def text(self, document_id: UUID) -> str | None:
         """Return the whole extracted text, or None; offsets of its chunks count its characters."""
@@ -198,19 +175,8 @@ class DocumentRepository:
     async def metadata_of_parent(
         self, collection_id: UUID, parent_source: str, name: str
     ) -> dict[str, str | None]:
-        """One metadata value, as text, of each document of a file or table, by source.
-
-        Args:
-            collection_id: The collection.
-            parent_source: As ``DocumentDraft.parent_source``.
-            name: The metadata's name; None is the value where it is missing.
-        """
-        values = {
-            "tenant_id": self._db.tenant_id,
-            "collection_id": collection_id,
-            "parent_source": parent_source,
-            "name": name,
-        }
+        """Return one metadata value, as text, of each document of a file or table, by source."""
+        values = {"collection_id": collection_id, "parent_source": parent_source, "name": name}
         rows = await self._db.fetch_all(_METADATA_OF_PARENT, values)
         return {row["source"]: row["value"] for row in rows}
 

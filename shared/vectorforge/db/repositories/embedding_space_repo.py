@@ -18,11 +18,11 @@ _MODELS = """
 SELECT c.embedding_provider AS provider, c.embedding_model AS model, c.dimension, c.query_prefix,
        c.document_prefix, coalesce(c.space, c.distance_metric || '_' || c.dimension) AS space,
        0 AS place
-FROM vectorforge.collections AS c WHERE c.tenant_id = %(tenant)s AND c.id = %(collection)s
+FROM vectorforge.collections AS c WHERE c.tenant_id = %(tenant_id)s AND c.id = %(collection)s
 UNION ALL
 SELECT s.embedding_provider, s.embedding_model, s.dimension, s.query_prefix, s.document_prefix, s.space, 1
 FROM vectorforge.embedding_switches AS s
-WHERE s.tenant_id = %(tenant)s AND s.collection_id = %(collection)s AND s.state <> 'removing'
+WHERE s.tenant_id = %(tenant_id)s AND s.collection_id = %(collection)s AND s.state <> 'removing'
 ORDER BY place
 """
 
@@ -65,8 +65,7 @@ class EmbeddingModelRepository:
         Raises:
             NotFoundError: There is no such collection.
         """
-        params = {"tenant": self._db.tenant_id, "collection": collection_id}
-        rows = await self._db.fetch_all(_MODELS, params)
+        rows = await self._db.fetch_all(_MODELS, {"collection": collection_id})
         if not rows:
             raise NotFoundError("No collection has this id.")
         for row in rows:
@@ -75,9 +74,11 @@ class EmbeddingModelRepository:
 
 
 _ATTEMPTS: Final = 3
-_MAX_HALF_DIMENSION: Final = 4_000
-"""Limit of an HNSW index over halfvec: https://github.com/pgvector/pgvector#hnsw"""
-_SPACE = "SELECT vectorforge.ensure_embedding_space(%(metric)s, %(dimension)s, %(kind)s) AS space"
+MAX_HALF_DIMENSION: Final = 4_000
+"""Limit of an HNSW index on ``halfvec``: https://github.com/pgvector/pgvector#hnsw."""
+ENSURE_SPACE = """
+SELECT vectorforge.ensure_embedding_space(%(distance_metric)s, %(dimension)s, %(kind)s) AS space
+"""
 _ALTERNATE = "SELECT vectorforge.ensure_alternate_space(%(space)s) AS space"
 
 
@@ -97,13 +98,20 @@ async def second_space(db: TenantDatabase, space: str, metric: str, dimension: i
         ConflictError: There are too many partitions.
         DatabaseUnavailableError: It could not be created now.
     """
-    wanted = {"metric": metric, "dimension": dimension, "kind": _kind(space, dimension)}
-    found = await _ensured(db, _SPACE, wanted)
-    return found if found != space else await _ensured(db, _ALTERNATE, {"space": found})
+    values = {"distance_metric": metric, "dimension": dimension, "kind": _kind(space, dimension)}
+    ensured = await ensured_space(db, ENSURE_SPACE, values)
+    return ensured if ensured != space else await ensured_space(db, _ALTERNATE, {"space": ensured})
 
 
-async def _ensured(db: TenantDatabase, statement: str, values: Mapping[str, Any]) -> str:
-    """Return a partition; in a transaction of its own, because attaching one briefly locks out writers."""
+async def ensured_space(
+    db: TenantDatabase, statement: str, values: Mapping[str, Any], *, tables: str = "this dimension"
+) -> str:
+    """Return the partition that a statement ensures, in a transaction: attaching one locks out writers.
+
+    Raises:
+        ConflictError: There are too many partitions.
+        DatabaseUnavailableError: It could not be created now; the text names ``tables``.
+    """
     from psycopg import errors
 
     for attempt in range(1, _ATTEMPTS + 1):
@@ -116,7 +124,7 @@ async def _ensured(db: TenantDatabase, statement: str, values: Mapping[str, Any]
                 raise
             if attempt == _ATTEMPTS:
                 raise DatabaseUnavailableError(
-                    "The tables for this dimension could not be created; try again."
+                    f"The tables for {tables} could not be created; try again."
                 ) from exc
             await asyncio.sleep(0.2 * attempt)
         else:
@@ -127,6 +135,6 @@ async def _ensured(db: TenantDatabase, statement: str, values: Mapping[str, Any]
 def _kind(space: str, dimension: int) -> str:
     """Return the kind of the new partition: the current one, but half precision only if it can be indexed."""
     kind = space.rsplit("_", 1)[-1]
-    if kind == "binary" or (kind == "half" and dimension <= _MAX_HALF_DIMENSION):
+    if kind == "binary" or (kind == "half" and dimension <= MAX_HALF_DIMENSION):
         return kind
     return "full"

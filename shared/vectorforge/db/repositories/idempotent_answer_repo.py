@@ -15,7 +15,7 @@ from vectorforge.db.repositories.answer_stream_repo import (
 from vectorforge.db.tenant_database import TenantDatabase
 
 if TYPE_CHECKING:
-    from vectorforge.db.types import Call
+    from vectorforge.db.tenant_database import Call
 
 LEASE_S = 15.0
 """Silence of a writer after which another may take over; writers report twice a second."""
@@ -44,7 +44,8 @@ UPDATE vectorforge.answer_streams SET response_headers = %(headers)s::jsonb, is_
 WHERE tenant_id = %(tenant_id)s AND query_id = %(query_id)s AND state = 'running'
 """
 _RELEASE = """
-UPDATE vectorforge.answer_streams SET idempotency_key = NULL WHERE tenant_id = %s AND query_id = %s
+UPDATE vectorforge.answer_streams SET idempotency_key = NULL
+WHERE tenant_id = %(tenant_id)s AND query_id = %(query_id)s
 """
 _FORGET_OLDEST = """
 DELETE FROM vectorforge.answer_streams WHERE tenant_id = %(tenant_id)s AND query_id IN (
@@ -109,35 +110,31 @@ class IdempotentAnswerRepository:
 
     Args:
         db: Bound to the tenant.
-        kept_s: Retention of an answer after its end, seconds.
+        retention_s: Retention of an answer after its end, seconds.
         longest_s: Maximum duration of an answer, seconds.
         max_keys: Maximum number of answers; the oldest are deleted.
         max_bytes: Maximum size of all together; the oldest are dropped, and their keys are rejected then.
     """
 
     def __init__(
-        self, db: TenantDatabase, *, kept_s: float, longest_s: float, max_keys: int, max_bytes: int
+        self, db: TenantDatabase, *, retention_s: float, longest_s: float, max_keys: int, max_bytes: int
     ) -> None:
         self._db = db
         self._longest_s = longest_s
         self._max_keys = max_keys
         self._max_bytes = max_bytes
-        self._streams = AnswerStreamRepository(db, kept_s=kept_s, longest_s=longest_s)
+        self._streams = AnswerStreamRepository(db, retention_s=retention_s, longest_s=longest_s)
 
     async def claim(self, key: bytes, fingerprint: bytes, query_id: UUID) -> KeyedAnswer | None:
         """Begin the answer under a key, unless another request does. In one round trip.
 
-        Args:
-            key: 32 bytes.
-            fingerprint: Digest of the request, 32 bytes.
-            query_id: Id of the query.
+        Key and fingerprint, which is a digest of the request, have 32 bytes.
 
         Returns:
             The answer under the key, which the caller must make if it has the caller's ``query_id``; None if
             it was deleted meanwhile.
         """
         values = {
-            "tenant_id": self._db.tenant_id,
             "key": key,
             "fingerprint": fingerprint,
             "query_id": query_id,
@@ -155,25 +152,21 @@ class IdempotentAnswerRepository:
         state: StreamState,
         *,
         head: StreamHead | None = None,
-        is_kept: bool = True,
+        retain: bool = True,
     ) -> Readership | None:
-        """As ``AnswerStreamRepository.write``.
+        """Store a part of an answer as ``AnswerStreamRepository.write``.
 
-        Args:
-            query_id: Id of the query.
-            batch: As there.
-            state: As there.
-            head: Head of a streamed response; may be given more than once.
-            is_kept: False, with the last part, releases the key.
+        ``head`` is the head of a streamed response and may be repeated. ``retain=False``, with the last
+        part, releases the key.
         """
-        values = {"tenant_id": self._db.tenant_id, "query_id": query_id}
+        values = {"query_id": query_id}
         calls: list[Call] = [self._streams.writing(query_id, batch, state)]
         if head is not None:
             headers = json.dumps(dict(head.headers))
             begin = (_BEGIN_STREAM, values | {"headers": headers, "is_resumable": head.is_resumable})
             calls.insert(0, begin)
-        if not is_kept:
-            calls.append((_RELEASE, (self._db.tenant_id, query_id)))
+        if not retain:
+            calls.append((_RELEASE, values))
         elif state != "running":
             calls.append((_FORGET_OLDEST, values | {"max_keys": self._max_keys}))
             calls.append((_DROP_OVER_QUOTA, values | {"max_bytes": self._max_bytes}))
@@ -186,11 +179,6 @@ class IdempotentAnswerRepository:
         return await self._streams.give_up(query_id)
 
     async def read(self, query_id: UUID, after: int) -> Sequence[tuple[int, bytes]]:
-        """Parts of a whole answer, in order: the id of each one's last event, and its bytes.
-
-        Args:
-            query_id: Id of the answer's query.
-            after: Id of the last event read; 0: from the start.
-        """
+        """Return the parts of an answer after an event (0: from the start): last event's id, and bytes."""
         rows = await self._db.fetch_all(_READ, (self._db.tenant_id, query_id, after), repeatable=True)
         return [(row["last_id"], bytes(row["events"])) for row in rows]

@@ -3,12 +3,16 @@
 An ingestion job holds accepted documents until they are stored, and the outcome of each.
 """
 
+# ruff: noqa: S608
+# (Statements are put together from constants of this module only; values are bound.)
+
 from collections.abc import Sequence
 from typing import NamedTuple
 from uuid import UUID, uuid4
 
 from vectorforge.db.connection import Database
-from vectorforge.db.repositories.job_progress import JobProgress
+from vectorforge.db.repositories.job_items import append_items
+from vectorforge.db.repositories.job_progress import FINISH, JobProgress, finish_values
 from vectorforge.db.repositories.job_types import (
     ITEM_COLUMNS,
     JOB_COLUMNS,
@@ -21,26 +25,15 @@ from vectorforge.db.repositories.job_types import (
 from vectorforge.db.repositories.paging import MAX_PAGE, checked_page
 from vectorforge.errors import InvalidInputError, NotFoundError
 
-__all__ = [
-    "IngestionJob",
-    "IngestionJobItem",
-    "JobDispatcher",
-    "JobError",
-    "JobOutcome",
-    "JobRepository",
-    "NewJobItem",
-]
-
-
 _CLAIM = """
 SELECT claimed_tenant_id, claimed_job_id, claims_without_progress
 FROM vectorforge.claim_ingestion_job(make_interval(secs => %s))
 """
-_DELETE_OLD_LOGS = "SELECT vectorforge.delete_old_logs(make_interval(days => %s)) AS deleted"
-_DELETE_EXPIRED_CACHES = "SELECT vectorforge.delete_expired_caches(make_interval(secs => %s)) AS deleted"
-_DELETE_EXPIRED_STREAMS = "SELECT vectorforge.delete_expired_streams() AS deleted"
-_ERASE_OLD_TEXTS = "SELECT vectorforge.erase_old_log_texts(make_interval(days => %s)) AS erased"
-_OTHERS_WAIT = "SELECT vectorforge.other_tenants_wait(%s) AS found"
+_DELETE_OLD_LOGS = "SELECT vectorforge.delete_old_logs(make_interval(days => %s)) AS rows"
+_DELETE_EXPIRED_CACHES = "SELECT vectorforge.delete_expired_caches(make_interval(secs => %s)) AS rows"
+_DELETE_EXPIRED_STREAMS = "SELECT vectorforge.delete_expired_streams() AS rows"
+_ERASE_OLD_TEXTS = "SELECT vectorforge.erase_old_log_texts(make_interval(days => %s)) AS rows"
+_OTHERS_WAIT = "SELECT vectorforge.other_tenants_wait(%s) AS waits"
 
 
 class ClaimedJob(NamedTuple):
@@ -59,7 +52,7 @@ class JobDispatcher:
         self._database = database
 
     async def claim(self, lease_s: float = 60.0) -> ClaimedJob | None:
-        """Claim the next job for the time of its lease; ``JobRepository.heartbeat`` extends it.
+        """Claim the next job, or None, for the time of its lease; ``JobRepository.heartbeat`` extends it.
 
         A job whose lease has run out (its worker was killed) is claimed again, with the items it had begun.
         Tenants with fewer running jobs come first, then those whose last turn is longer ago, then older jobs.
@@ -68,40 +61,32 @@ class JobDispatcher:
 
         Args:
             lease_s: Seconds until another worker may claim it, more than 0 and at most 86,400.
-
-        Returns:
-            The job, now running; None when no job waits.
         """
         row = await self._database.fetch_untenanted(_CLAIM, (lease_s,))
         return ClaimedJob(*row.values()) if row else None
 
     async def delete_old_logs(self, kept_days: int) -> None:
         """Delete queries and ended jobs older than this many days, at least 1, of all tenants."""
-        while (row := await self._database.fetch_untenanted(_DELETE_OLD_LOGS, (kept_days,))) and row[
-            "deleted"
-        ]:
-            pass
+        await self._until_done(_DELETE_OLD_LOGS, kept_days)
 
     async def erase_old_log_texts(self, kept_days: int) -> None:
         """Empty the texts of queries and answers older than this many days, at least 1, of all tenants.
 
         Deletes tombstones of erased chunks that are too old to be of use as well.
         """
-        while (row := await self._database.fetch_untenanted(_ERASE_OLD_TEXTS, (kept_days,))) and row[
-            "erased"
-        ]:
-            pass
+        await self._until_done(_ERASE_OLD_TEXTS, kept_days)
 
     async def delete_expired_caches(self, stale_s: float) -> None:
         """Delete vectors that have expired, and answers that have for this long, of all tenants."""
-        while (row := await self._database.fetch_untenanted(_DELETE_EXPIRED_CACHES, (stale_s,))) and row[
-            "deleted"
-        ]:
-            pass
+        await self._until_done(_DELETE_EXPIRED_CACHES, stale_s)
 
     async def delete_expired_streams(self) -> None:
         """Delete expired streamed answers of all tenants."""
-        while (row := await self._database.fetch_untenanted(_DELETE_EXPIRED_STREAMS)) and row["deleted"]:
+        await self._until_done(_DELETE_EXPIRED_STREAMS)
+
+    async def _until_done(self, statement: str, *params: float) -> None:
+        """Repeat a statement, which handles some rows, until it counts none."""
+        while (row := await self._database.fetch_untenanted(statement, params)) and row["rows"]:
             pass
 
     async def any_waits(self) -> bool:
@@ -111,11 +96,7 @@ class JobDispatcher:
     async def others_wait(self, tenant_id: str) -> bool:
         """Return True if a job of another tenant can be claimed now."""
         row = await self._database.fetch_untenanted(_OTHERS_WAIT, (tenant_id,))
-        return bool(row and row["found"])
-
-
-# ruff: noqa: S608
-# (Statements are put together from constants of this module only; values are bound.)
+        return bool(row and row["waits"])
 
 
 MAX_ITEMS = 10_000
@@ -124,16 +105,11 @@ MAX_ITEMS = 10_000
 
 _CREATE = f"""
 INSERT INTO vectorforge.ingestion_jobs (tenant_id, id, collection_id, documents_total, source_key)
-SELECT tenant_id, %(id)s, id, %(total)s, vectorforge.source_key(%(only_source)s::text)
+SELECT tenant_id, %(job_id)s, id, %(total)s, vectorforge.source_key(%(only_source)s::text)
 FROM vectorforge.collections
 WHERE tenant_id = %(tenant_id)s AND id = %(collection_id)s
 ON CONFLICT (tenant_id, id) DO NOTHING
 RETURNING {JOB_COLUMNS}
-"""
-_ADD_ITEM = """
-INSERT INTO vectorforge.ingestion_job_items
-    (tenant_id, job_id, ordinal, source, parent_source, media_type, title, metadata, content)
-VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %b)
 """
 _BY_ID = f"SELECT {JOB_COLUMNS} FROM vectorforge.ingestion_jobs WHERE tenant_id = %s AND id = %s"
 _LIST = f"""
@@ -168,7 +144,7 @@ WHERE job.tenant_id = %s AND job.id = ANY(%s::uuid[])
 GROUP BY job.tenant_id, job.id
 """
 _WAITS_BEHIND = """
-SELECT vectorforge.waits_behind_another(tenant_id, collection_id, source_key, created_at, id) AS found
+SELECT vectorforge.waits_behind_another(tenant_id, collection_id, source_key, created_at, id) AS waits
 FROM vectorforge.ingestion_jobs WHERE tenant_id = %s AND id = %s
 """
 
@@ -191,8 +167,7 @@ class JobRepository(JobProgress):
             collection_id: Collection that they are stored in.
             items: 1 to 10,000 documents, in the order they will be read.
             job_id: Id for a sender that may retry: an existing job with this id is returned.
-            refusal: Why the documents are not read: then the job has failed, which is how its tenant hears
-                of it, and no worker ever sees it.
+            refusal: Reason why the documents are not read: the job has failed then, and no worker sees it.
             side_by_side: For a single document: the job need not wait for older ones of other documents.
                 Else a job begins when every older one of its collection has ended.
 
@@ -200,36 +175,26 @@ class JobRepository(JobProgress):
             NotFoundError: There is no such collection.
             InvalidInputError: Too many documents or none, or a value that cannot be stored.
         """
-        from psycopg.types.json import Jsonb
-
         if not 1 <= len(items) <= MAX_ITEMS:
             raise InvalidInputError(f"A job must have 1 to {MAX_ITEMS} documents.", field="documents")
         only_source = items[0].source if side_by_side and len(items) == 1 else None
-        values = self._of(
-            job_id or uuid4(), collection_id=collection_id, total=len(items), only_source=only_source
+        new_id = job_id or uuid4()
+        values = self._db.named(
+            job_id=new_id, collection_id=collection_id, total=len(items), only_source=only_source
         )
         async with self._db.transaction() as connection:
-            row = await (await connection.execute(_CREATE, {**values, "id": values["job_id"]})).fetchone()
+            row = await (await connection.execute(_CREATE, values)).fetchone()
             if row is not None:
-                rows = (
-                    (
-                        *(self._db.tenant_id, values["job_id"], ordinal, item.source, item.parent_source),
-                        *(item.media_type, item.title, Jsonb(dict(item.metadata)), item.content),
-                    )
-                    for ordinal, item in enumerate(items)
-                )
-                await connection.cursor().executemany(_ADD_ITEM, rows)
+                await append_items(connection, self._db.tenant_id, new_id, items)
                 if refusal is not None:
-                    refused = await self._finish(connection, values["job_id"], refusal)
-        if row is not None and refusal is not None and refused is not None:
-            return refused
-        return IngestionJob.of(row) if row else await self._existing(job_id, collection_id)
-
-    async def _existing(self, job_id: UUID | None, collection_id: UUID) -> IngestionJob:
-        found = await self.find_by_id(job_id) if job_id is not None else None
-        if found is None:
+                    finished = await connection.execute(FINISH, {**values, **finish_values(refusal)})
+                    row = await finished.fetchone() or row
+        if row is not None:
+            return IngestionJob.of(row)
+        existing = await self.find_by_id(job_id) if job_id is not None else None
+        if existing is None:
             raise NotFoundError(f"Collection {collection_id} not found")
-        return found
+        return existing
 
     async def find_by_id(self, job_id: UUID) -> IngestionJob | None:
         """Return the job, or None."""
@@ -249,21 +214,12 @@ class JobRepository(JobProgress):
     async def waits_behind_another(self, job_id: UUID) -> bool:
         """Return True if an older job of the collection must end before this one can begin."""
         row = await self._db.fetch_one(_WAITS_BEHIND, (self._db.tenant_id, job_id))
-        return bool(row and row["found"])
+        return bool(row and row["waits"])
 
     async def items(
         self, job_id: UUID, *, limit: int = MAX_PAGE, offset: int = 0
     ) -> Sequence[IngestionJobItem]:
-        """Return a page of the items of a job, in order, without the content; ``documents_total`` counts all.
-
-        Args:
-            job_id: The job; one that does not exist has no items.
-            limit: Items of the page, 1 to 1,000.
-            offset: Items before the page.
-
-        Raises:
-            InvalidInputError: ``limit`` or ``offset`` is out of range.
-        """
+        """Return a page of a job's items, in order, without content; ``checked_page`` has the bounds."""
         page = (self._db.tenant_id, job_id, *checked_page(limit, offset))
         return [IngestionJobItem.of(row) for row in await self._db.fetch_all(_ITEMS, page)]
 
@@ -275,23 +231,14 @@ class JobRepository(JobProgress):
         limit: int = 50,
         offset: int = 0,
     ) -> list[IngestionJob]:
-        """Return a page of jobs, newest first.
+        """Return a page of jobs, newest first; ``checked_page`` has the bounds.
 
         Args:
             collection_id: Only jobs of this collection.
             source: Only jobs with this document, or with records of this JSONL file.
-            limit: Jobs of the page, 1 to 1,000.
+            limit: Jobs of the page.
             offset: Jobs before the page.
-
-        Raises:
-            InvalidInputError: ``limit`` or ``offset`` is out of range.
         """
-        limit, offset = checked_page(limit, offset)
-        values = {
-            "tenant_id": self._db.tenant_id,
-            "collection_id": collection_id,
-            "source": source,
-            "limit": limit,
-            "offset": offset,
-        }
+        checked_page(limit, offset)
+        values = {"collection_id": collection_id, "source": source, "limit": limit, "offset": offset}
         return [IngestionJob.of(row) for row in await self._db.fetch_all(_LIST, values)]

@@ -123,7 +123,22 @@ class IngestionJobItem:
         return cls(**_with_error(row))
 
 
+@dataclass(frozen=True, slots=True)
+class StoredItem:
+    """Result of one document of a job that is stored."""
+
+    ordinal: int
+    document_id: UUID | None = None
+    chunks_added: int = 0
+    chunks_kept: int = 0
+    chunks_removed: int = 0
+    unchanged: bool = False
+    """It was stored already."""
+    warnings: Sequence[str] = ()
+
+
 def _with_error(row: Mapping[str, Any]) -> dict[str, Any]:
-    values = {name: value for name, value in row.items() if name not in ("error_code", "error_message")}
-    code, message = row["error_code"], row["error_message"]
-    return {**values, "error": JobError(code, message or "") if code is not None else None}
+    values = dict(row)
+    code, message = values.pop("error_code"), values.pop("error_message")
+    values["error"] = JobError(code, message or "") if code is not None else None
+    return values

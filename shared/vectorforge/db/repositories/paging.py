@@ -3,7 +3,7 @@
 A cursor page begins after a row instead of at a number, so that new rows do not move it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, TypeVar
@@ -29,7 +29,6 @@ def checked_page(limit: int, offset: int) -> tuple[int, int]:
 
 
 Row = TypeVar("Row")
-Other = TypeVar("Other")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,23 +60,19 @@ class CursorPage:
         sign = "<" if self.newest_first is not self.backwards else ">"
         return f"(created_at, id) {sign} (%(cursor_time)s, %(cursor)s)"
 
-    def cut(self, rows: Sequence[Row]) -> "FoundPage[Row]":
+    def cut(self, rows: Sequence[Row]) -> "Page[Row]":
         """Return the page from the rows of the statement."""
         page = list(rows[: self.limit])
-        return FoundPage(page[::-1] if self.backwards else page, has_more=len(rows) > self.limit)
+        return Page(page[::-1] if self.backwards else page, has_more=len(rows) > self.limit)
 
 
 @dataclass(frozen=True, slots=True)
-class FoundPage(Generic[Row]):
+class Page(Generic[Row]):
     """Rows of one page, in the requested order."""
 
     rows: Sequence[Row]
     has_more: bool
     """True if more rows follow in the same direction."""
-
-    def map(self, make: Callable[[Row], Other]) -> "FoundPage[Other]":
-        """Return the page with each row converted by ``make``."""
-        return FoundPage([make(row) for row in self.rows], self.has_more)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The query log: one record per query, and the log writer's batches of many tenants' records."""
+"""The query log: one record per query, the log writer's batches, and a tenant's policy for its texts."""
 
 import asyncio
 import logging
@@ -12,14 +12,13 @@ from pydantic_core import to_json
 
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.paging import CONDITIONS, QueryFilter, checked_page
-from vectorforge.db.tenant_database import TenantDatabase
-from vectorforge.db.types import checked_tenant
+from vectorforge.db.tenant_database import TenantDatabase, checked_tenant
 from vectorforge.errors import DatabaseUnavailableError, VectorForgeError
 
 if TYPE_CHECKING:
     from psycopg.rows import DictRow
 
-    from vectorforge.db.types import Call
+    from vectorforge.db.tenant_database import Call
 
 
 # ruff: noqa: S608
@@ -58,7 +57,7 @@ class QueryLog:
     created_at: datetime | None = None
     """None: now, on the database's clock."""
     preset: str | None = None
-    """The door's; see ``pipeline.presets``."""
+    """Preset of the API surface; see ``pipeline.presets``."""
     variant: str | None = None
     conversation_id: UUID | None = None
     cached: bool = False
@@ -107,7 +106,7 @@ class QueryLogRepository:
 
         Characters that PostgreSQL cannot hold become U+FFFD, so that no record is lost.
         """
-        await self._db.execute_all(self._creating(log), repeatable=True)
+        await self._db.run(self._creating(log), repeatable=True)
 
     async def create_with(self, log: QueryLog, statements: "Sequence[Call]", *, timeout_s: float) -> bool:
         """Store a record and the other writes at a query's end in one transaction.
@@ -122,14 +121,14 @@ class QueryLogRepository:
         creating = self._creating(log)
         try:
             async with asyncio.timeout(timeout_s):
-                await self._db.execute_all([*creating, *statements], repeatable=True)
+                await self._db.run([*creating, *statements], repeatable=True)
             return True
         except DatabaseUnavailableError:
             raise
         except (VectorForgeError, TimeoutError) as exc:
             reason = exc.message if isinstance(exc, VectorForgeError) else type(exc).__name__
             logger.warning("The answer was not cached: %s", reason)
-            await self._db.execute_all(creating, repeatable=True)
+            await self._db.run(creating, repeatable=True)
             return False
 
     def _creating(self, log: QueryLog) -> "list[Call]":
@@ -140,7 +139,6 @@ class QueryLogRepository:
 
         values: dict[str, Any] = {name: getattr(log, name) for name in _FIELDS}
         values |= {
-            "tenant_id": self._db.tenant_id,
             "query_text": storable(log.query_text),
             "generated_response": storable(log.generated_response),
             "retrieved_chunk_ids": Jsonb(list(log.retrieved_chunk_ids), dumps=to_json),
@@ -163,17 +161,7 @@ class QueryLogRepository:
         offset: int = 0,
         outcome: str | None = None,
     ) -> list[QueryLog]:
-        """Return a page of logs, newest first.
-
-        Args:
-            collection_id: Only queries to this collection.
-            limit: Logs of the page, 1 to 1,000.
-            offset: Logs before the page.
-            outcome: Only logs with this outcome.
-
-        Raises:
-            InvalidInputError: ``limit`` or ``offset`` is out of range.
-        """
+        """Return a page of logs, of one collection and outcome if given, newest first; see ``find``."""
         matching = QueryFilter(collection_id=collection_id, outcome=outcome)
         return [*await self.find(matching, limit=limit, offset=offset)]
 
@@ -189,18 +177,15 @@ class QueryLogRepository:
 
         Args:
             matching: The conditions.
-            limit: Logs of the page, 1 to 1,000.
+            limit: Logs of the page; see ``checked_page``.
             offset: Records before the page; they shift as newer queries arrive.
             after: Time and id of the last record of the previous page: no record is repeated or skipped, even
                 if others were added meanwhile.
-
-        Raises:
-            InvalidInputError: ``limit`` or ``offset`` is out of range.
         """
-        limit, offset = checked_page(limit, offset)
+        checked_page(limit, offset)
         after_time, after_id = after or (None, None)
         place = {"limit": limit, "offset": offset, "after_time": after_time, "after_id": after_id}
-        values = {"tenant_id": self._db.tenant_id, **matching.values, **place}
+        values = {**matching.values, **place}
         return [_query_log(row) for row in await self._db.fetch_all(_LIST, values)]
 
 
@@ -216,16 +201,6 @@ def _query_log(row: "DictRow") -> QueryLog:
 
 
 _WRITE = "SELECT stored, already_there FROM vectorforge.write_query_logs(%s)"
-_TEXTS = (
-    "query_text",
-    "generated_response",
-    "provider",
-    "model",
-    "error_code",
-    "error_stage",
-    "preset",
-    "variant",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,14 +239,14 @@ class QueryLogWriter:
         from psycopg.types.json import Jsonb
 
         rows = [_row(tenant_id, log) for tenant_id, log in logs]
-        found = await self._database.fetch_untenanted(_WRITE, (Jsonb(rows),))
-        return WrittenLogs(**found) if found else WrittenLogs(0, 0)
+        row = await self._database.fetch_untenanted(_WRITE, (Jsonb(rows),))
+        return WrittenLogs(**row) if row else WrittenLogs(0, 0)
 
 
 def _row(tenant_id: str, log: QueryLog) -> dict[str, Any]:
     """Return the record as the database function accepts it: JSON types only."""
     row: dict[str, Any] = {name: getattr(log, name) for name in _FIELDS}
-    row |= {name: storable(row[name]) for name in _TEXTS if row[name] is not None}
+    row |= {name: storable(value) for name, value in row.items() if isinstance(value, str)}
     return row | {
         "tenant_id": checked_tenant(tenant_id),
         "id": str(log.id),
@@ -283,3 +258,30 @@ def _row(tenant_id: str, log: QueryLog) -> dict[str, Any]:
         "degraded": list(log.degraded),
         "quality": dict(log.quality) if log.quality else None,
     }
+
+
+_LOG_TEXT = "SELECT log_text FROM vectorforge.tenants WHERE tenant_id = %s"
+_SET_LOG_TEXT = """
+INSERT INTO vectorforge.tenants (tenant_id, log_text) VALUES (%s, %s)
+ON CONFLICT (tenant_id) DO UPDATE SET log_text = EXCLUDED.log_text, updated_at = now()
+"""
+
+
+class TenantSettingsRepository:
+    """The settings of one tenant."""
+
+    def __init__(self, db: TenantDatabase) -> None:
+        self._db = db
+
+    async def log_text(self) -> str | None:
+        """Return the tenant's policy for texts in the query log; None for the server's setting."""
+        row = await self._db.fetch_one(_LOG_TEXT, (self._db.tenant_id,), repeatable=True)
+        return row["log_text"] if row else None
+
+    async def set_log_text(self, policy: str | None) -> None:
+        """Set the policy; None restores the server's setting. Processes apply it within a minute.
+
+        Raises:
+            DatabaseError: There is no such policy.
+        """
+        await self._db.execute(_SET_LOG_TEXT, (self._db.tenant_id, policy), repeatable=True)

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
-from vectorforge.db.repositories.answer_cache_repo import FoundAnswer
-from vectorforge.db.repositories.collection_repo import COLUMNS, make_collection
-from vectorforge.db.tenant_database import TenantDatabase
-from vectorforge.db.types import Call, Outcome, Params
+from vectorforge.db.repositories.answer_cache_repo import CachedAnswer
+from vectorforge.db.repositories.collection_repo import COLUMNS
+from vectorforge.db.tenant_database import Call, Outcome, Params, TenantDatabase
 from vectorforge.types import Collection, Vector
 
 if TYPE_CHECKING:
@@ -25,15 +24,14 @@ sha256(convert_to(
     jsonb_build_array(%(settings)s::text, {provider}, {model}, {prefix} || %(query)s::text)::text, 'UTF8'
 ))
 """
-STORED_KEY = _KEY.format(provider="c.embedding_provider", model="c.embedding_model", prefix="c.query_prefix")
-"""SQL of the cache key from a collection ``c``, ``%(settings)s`` and ``%(query)s``."""
+_STORED_KEY = _KEY.format(provider="c.embedding_provider", model="c.embedding_model", prefix="c.query_prefix")
 _FIND_VECTOR = f"""
 SELECT c.*, e.vector
 FROM (
     SELECT {COLUMNS} FROM vectorforge.collections WHERE tenant_id = %(tenant_id)s AND id = %(collection_id)s
 ) AS c
 LEFT JOIN vectorforge.cached_embeddings AS e
-    ON e.tenant_id = %(tenant_id)s AND e.expires_at > now() AND e.key = {STORED_KEY}
+    ON e.tenant_id = %(tenant_id)s AND e.expires_at > now() AND e.key = {_STORED_KEY}
 """
 _GIVEN = _KEY.format(provider="%(provider)s::text", model="%(model)s::text", prefix="%(prefix)s::text")
 _STORE_VECTOR = f"""
@@ -51,7 +49,7 @@ FROM (
     SELECT {COLUMNS} FROM vectorforge.collections WHERE tenant_id = %(tenant_id)s AND {{condition}}
 ) AS c
 LEFT JOIN vectorforge.cached_embeddings AS e
-    ON e.tenant_id = %(tenant_id)s AND e.expires_at > now() AND e.key = {STORED_KEY}
+    ON e.tenant_id = %(tenant_id)s AND e.expires_at > now() AND e.key = {_STORED_KEY}
 LEFT JOIN vectorforge.cached_answers AS a
     ON a.tenant_id = %(tenant_id)s AND a.key = sha256(%(digest)s::bytea || uuid_send(c.id))
     AND a.collection_id = c.id AND a.data_version = c.data_version
@@ -67,11 +65,9 @@ class PiggybackedStatement(Protocol):
     @property
     def call(self) -> Call:
         """The statement; it may run twice."""
-        ...
 
     def note(self, outcomes: Sequence[Outcome]) -> None:
         """Process its outcome; the look-up raises its errors."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,20 +77,14 @@ class QueryLookupRow:
     collection: Collection
     vector: Vector | None
     """Vector of the query, in the space of the collection's model."""
-    answer: FoundAnswer
+    answer: CachedAnswer
     """Cached answer, fresh or expired, if there is one."""
     log_text: str | None = None
     """The tenant's policy for texts in the query log; None for the server's setting."""
 
 
 class QueryLookupRepository:
-    """Looks up a tenant's queries with their collections.
-
-    Args:
-        db: Database of the tenant.
-        settings: See ``QueryVectorRepository``.
-        stale_s: See ``AnswerCacheRepository``.
-    """
+    """Looks up a tenant's queries; arguments as in ``QueryVectorRepository``, ``AnswerCacheRepository``."""
 
     def __init__(self, db: TenantDatabase, *, settings: str, stale_s: float) -> None:
         self._db = db
@@ -109,19 +99,15 @@ class QueryLookupRepository:
         *,
         piggyback: PiggybackedStatement | None = None,
     ) -> QueryLookupRow | None:
-        """Return the collection of this id, or else this name, and what is cached of the query.
+        """Return the collection of this id, or else this name, and what is cached of the query; or None.
 
         Args:
             name_or_id: Name or id of the collection.
             query: The preprocessed query; None skips the vector.
             digest: Digest of all that decides the answer except the collection; None skips the answer.
             piggyback: Statement to run with the first one, in its transaction.
-
-        Returns:
-            None if there is no such collection.
         """
         values = {
-            "tenant_id": self._db.tenant_id,
             "settings": self._settings,
             "query": query,
             "digest": digest,
@@ -135,15 +121,9 @@ class QueryLookupRepository:
             row = await self._first_row(_BY_NAME, {**values, "name_or_id": name_or_id}, piggyback)
         if row is None:
             return None
-        vector, answer, fresh_for_s = (
-            read_vector(row.pop("vector")),
-            row.pop("answer"),
-            row.pop("fresh_for_s"),
-        )
-        log_text = row.pop("log_text")
-        collection = make_collection(row)
-        cached = FoundAnswer(collection.data_version, answer, fresh_for_s)
-        return QueryLookupRow(collection, vector, cached, log_text)
+        vector, log_text = _read_vector(row.pop("vector")), row.pop("log_text")
+        answer = CachedAnswer(row["data_version"], row.pop("answer"), row.pop("fresh_for_s"))
+        return QueryLookupRow(Collection.of_row(row), vector, answer, log_text)
 
     async def _first_row(
         self, query: str, values: dict[str, Any], piggyback: PiggybackedStatement | None
@@ -172,26 +152,20 @@ class QueryVectorRepository:
 
     async def find(self, collection_id: UUID, query: str) -> tuple[Collection | None, Vector | None]:
         """Return the collection and the query's vector in its model's space, each None if not found."""
-        values = {
-            "tenant_id": self._db.tenant_id,
-            "collection_id": collection_id,
-            "settings": self._settings,
-            "query": query,
-        }
+        values = {"collection_id": collection_id, "settings": self._settings, "query": query}
         row = await self._db.fetch_one(_FIND_VECTOR, values, repeatable=True)
         if row is None:
             return None, None
-        vector = read_vector(row.pop("vector"))
-        return make_collection(row), vector
+        vector = _read_vector(row.pop("vector"))
+        return Collection.of_row(row), vector
 
-    async def keep(self, collection: Collection, query: str, vector: Vector) -> None:
+    async def store(self, collection: Collection, query: str, vector: Vector) -> None:
         """Store the vector of the query with the query prefix, made by the collection's own model."""
         await self._db.execute(*self.end_write(collection, query, vector), repeatable=True)
 
     def end_write(self, collection: Collection, query: str, vector: Vector) -> tuple[str, Params]:
-        """Return the statement of ``keep`` and its parameters; running it twice has the effect of once."""
+        """Return the statement of ``store`` and its parameters; running it twice has the effect of once."""
         return _STORE_VECTOR, {
-            "tenant_id": self._db.tenant_id,
             "settings": self._settings,
             "provider": collection.embedding_provider,
             "model": collection.embedding_model,
@@ -209,8 +183,7 @@ def _bytes(vector: Vector) -> bytes:
     return values.tobytes()
 
 
-def read_vector(stored: bytes | None) -> list[float] | None:
-    """Return a stored vector; None stays None."""
+def _read_vector(stored: bytes | None) -> list[float] | None:
     if stored is None:
         return None
     values = array("f")

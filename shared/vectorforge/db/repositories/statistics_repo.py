@@ -4,24 +4,12 @@
 # (Statements are put together from constants of this module only; values are bound.)
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 from uuid import UUID
 
 from vectorforge.db.repositories.paging import CONDITIONS, QueryFilter
-from vectorforge.db.repositories.statistics_types import (
-    Activity,
-    Bucket,
-    CollectionActivity,
-    Content,
-    DailyUsage,
-    Interval,
-    ModelActivity,
-    Percentiles,
-    Statistics,
-    VariantActivity,
-)
 from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.errors import InvalidInputError
 
@@ -48,21 +36,17 @@ SELECT created_at, collection_id, provider, model, variant, outcome, cached OR o
 FROM vectorforge.query_logs
 WHERE {CONDITIONS}
 """
-_USAGE = (
-    "count(*) AS queries, "
-    + ", ".join(
-        f"count(*) FILTER (WHERE outcome = '{name}') AS {name}" for name in _OUTCOMES if name != "cached"
-    )
-    + """, count(*) FILTER (WHERE outcome = 'cached') AS cached_outcome,
-       count(*) FILTER (WHERE cached) AS cached,
-       count(*) FILTER (WHERE degraded) AS degraded,
-       count(*) FILTER (WHERE low_quality) AS low_quality,
-       sum(prompt_tokens) AS prompt_tokens, sum(completion_tokens) AS completion_tokens,
-       coalesce(sum(cost_usd), 0) AS cost_usd,
-       count(*) FILTER (
-           WHERE cost_usd IS NULL AND NOT cached AND prompt_tokens + completion_tokens > 0
-       ) AS unpriced"""
+_OUTCOME_COUNTS = ", ".join(
+    f"'{name}', nullif(count(*) FILTER (WHERE outcome = '{name}'), 0)" for name in _OUTCOMES
 )
+_USAGE = f"""
+count(*) AS queries, json_strip_nulls(json_build_object({_OUTCOME_COUNTS})) AS outcomes,
+count(*) FILTER (WHERE cached) AS cached, count(*) FILTER (WHERE degraded) AS degraded,
+count(*) FILTER (WHERE low_quality) AS low_quality, coalesce(sum(prompt_tokens), 0) AS prompt_tokens,
+coalesce(sum(completion_tokens), 0) AS completion_tokens, coalesce(sum(cost_usd), 0) AS cost_usd,
+count(*) FILTER (WHERE cost_usd IS NULL AND NOT cached AND prompt_tokens + completion_tokens > 0) AS unpriced
+"""
+"""Columns as the fields of ``Usage``; ``json``, not ``jsonb``, which would sort the outcomes."""
 
 
 def _latency(*stages: str) -> str:
@@ -75,25 +59,25 @@ def _latency(*stages: str) -> str:
 def _grouped(columns: str) -> str:
     """Return the groups with the most queries, as a JSON array."""
     return f"""(
-        SELECT coalesce(jsonb_agg(to_jsonb(found)), '[]') FROM (
+        SELECT coalesce(json_agg(grouped), '[]') FROM (
             SELECT {columns}, {_USAGE}, {_latency(*_GROUP_STAGES)} FROM log
             GROUP BY {columns} ORDER BY count(*) DESC, {columns} LIMIT {MAX_GROUPS}
-        ) AS found
+        ) AS grouped
     )"""
 
 
 _COLLECT = f"""
 WITH log AS MATERIALIZED ({_LOG})
 SELECT
-    (SELECT to_jsonb(found) FROM (SELECT {_USAGE}, {_latency(*_STAGES)} FROM log) AS found) AS totals,
+    (SELECT row_to_json(usage) FROM (SELECT {_USAGE}, {_latency(*_STAGES)} FROM log) AS usage) AS totals,
     (SELECT coalesce(jsonb_object_agg(step, times), '{{}}') FROM (
         SELECT step, count(*) AS times FROM log, jsonb_array_elements_text(steps) AS step
         WHERE degraded GROUP BY step
-    ) AS found) AS degraded_steps,
-    (SELECT coalesce(jsonb_agg(to_jsonb(found)), '[]') FROM (
+    ) AS counted) AS degraded_steps,
+    (SELECT coalesce(json_agg(bucket), '[]') FROM (
         SELECT date_trunc(%(bucket)s, created_at, 'UTC') AS start, {_USAGE}, {_latency(*_STAGES)}
         FROM log GROUP BY 1
-    ) AS found) AS series,
+    ) AS bucket) AS series,
     {_grouped("provider, model")} AS models,
     {_grouped("variant")} AS variants,
     {_grouped("collection_id")} AS by_collection,
@@ -114,6 +98,114 @@ GROUP BY 1, 2, 3 ORDER BY 1, 2, 3 LIMIT {MAX_USAGE_ROWS}
 _MEAN_LATENCY = f"SELECT avg(total)::float8 AS mean FROM ({_LOG}) AS log"
 
 
+Bucket: TypeAlias = Literal["hour", "day"]
+
+
+@dataclass(frozen=True, slots=True)
+class Percentiles:
+    """Milliseconds below which half, 95 and 99 of 100 lie, interpolated as percentile_cont does."""
+
+    p50: float
+    p95: float
+    p99: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Totals of a group of queries."""
+
+    queries: int = 0
+    outcomes: Mapping[str, int] = field(default_factory=dict)
+    """Number of queries by outcome, without zeros."""
+    cached: int = 0
+    degraded: int = 0
+    """Degraded answers."""
+    low_quality: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost_usd: float = 0.0
+    """Cost of the queries whose price is known."""
+    unpriced: int = 0
+    """Queries that used a model of unknown price."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activity(Usage):
+    """Usage, and how long the queries took."""
+
+    latency_ms: Mapping[str, Percentiles] = field(default_factory=dict)
+    """By stage: total, retrieval, context, generation, first_token; those that were measured. Of models,
+    variants and collections only total and first_token."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval(Activity):
+    """One hour or day, in UTC."""
+
+    start: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelActivity(Activity):
+    """Queries answered by one model; both None without a model."""
+
+    provider: str | None
+    model: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariantActivity(Activity):
+    """Queries with one variant's settings; None: without any."""
+
+    variant: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectionActivity(Activity):
+    """Queries to one collection; its name is None if it was deleted."""
+
+    collection_id: UUID
+    name: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DailyUsage(Usage):
+    """One model on one day, in UTC."""
+
+    start: datetime
+    provider: str | None
+    model: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """Current contents of the collections."""
+
+    collections: int
+    documents: int
+    chunks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """A tenant's queries in a range of time."""
+
+    since: datetime
+    until: datetime
+    bucket: Bucket
+    totals: Activity
+    degraded_steps: Mapping[str, int]
+    """Number of answers by degradation step; see ``pipeline.types.Degradation``."""
+    series: Sequence[Interval]
+    """Every hour or day of the range, oldest first, those without queries, too; the first and last are cut
+    where the range is."""
+    models: Sequence[ModelActivity]
+    """At most 100, like the two below, those with the most queries first."""
+    variants: Sequence[VariantActivity]
+    collections: Sequence[CollectionActivity]
+    content: Content
+
+
 class StatisticsRepository:
     """The statistics of one tenant."""
 
@@ -121,7 +213,7 @@ class StatisticsRepository:
         self._db = db
 
     async def collect(self, matching: QueryFilter, bucket: Bucket | None = None) -> Statistics:
-        """Everything about the queries of a range, in one statement.
+        """Return everything about the queries of a range, in one statement.
 
         Args:
             matching: Filter of the queries; its time range is ``bounded``.
@@ -132,9 +224,7 @@ class StatisticsRepository:
         """
         matching, since, until = bounded(matching, bucket)
         chosen: Bucket = bucket or ("hour" if until - since <= timedelta(days=2) else "day")
-        values = {**matching.values, "tenant_id": self._db.tenant_id, "bucket": chosen}
-        row = await self._db.fetch_one(_COLLECT, values)
-        assert row is not None  # noqa: S101 - a SELECT without FROM
+        (row,) = await self._db.fetch_all(_COLLECT, {**matching.values, "bucket": chosen})
         return Statistics(
             since=since,
             until=until,
@@ -142,42 +232,24 @@ class StatisticsRepository:
             totals=_activity(Activity, row["totals"]),
             degraded_steps=row["degraded_steps"],
             series=_filled(since, until, chosen, row["series"]),
-            models=[_activity(ModelActivity, found, "provider", "model") for found in row["models"]],
-            variants=[_activity(VariantActivity, found, "variant") for found in row["variants"]],
+            models=[_activity(ModelActivity, group) for group in row["models"]],
+            variants=[_activity(VariantActivity, group) for group in row["variants"]],
             collections=[
-                _activity(
-                    CollectionActivity,
-                    {
-                        **found,
-                        "name": row["names"].get(found["collection_id"]),
-                        "collection_id": UUID(found["collection_id"]),
-                    },
-                    "collection_id",
-                    "name",
-                )
-                for found in row["by_collection"]
+                _activity(CollectionActivity, {**group, "name": row["names"].get(group["collection_id"])})
+                for group in row["by_collection"]
             ],
             content=Content(**row["content"]),
         )
 
     async def usage(self, matching: QueryFilter) -> list[DailyUsage]:
-        """Tokens and cost by day, provider and model, oldest day first, at most 5,000 rows.
-
-        Raises:
-            InvalidInputError: The range of time is too long, or empty.
-        """
+        """Return the use by day, provider and model, oldest first, at most 5,000; raises as ``bounded``."""
         matching, _, _ = bounded(matching)
-        rows = await self._db.fetch_all(_USAGE_BY_DAY, {**matching.values, "tenant_id": self._db.tenant_id})
-        return [DailyUsage(**_usage(row), **_named(row, "start", "provider", "model")) for row in rows]
+        return [DailyUsage(**row) for row in await self._db.fetch_all(_USAGE_BY_DAY, matching.values)]
 
     async def mean_latency_ms(self, matching: QueryFilter) -> float | None:
-        """Return the mean latency of ended queries; None without any.
-
-        Raises:
-            InvalidInputError: The range of time is too long, or empty.
-        """
+        """Return the mean latency of ended queries; None without any. Raises as ``bounded``."""
         matching, _, _ = bounded(matching)
-        row = await self._db.fetch_one(_MEAN_LATENCY, {**matching.values, "tenant_id": self._db.tenant_id})
+        row = await self._db.fetch_one(_MEAN_LATENCY, matching.values)
         return row["mean"] if row else None
 
 
@@ -204,36 +276,23 @@ def bounded(matching: QueryFilter, bucket: Bucket | None = None) -> tuple[QueryF
 _A = TypeVar("_A", bound=Activity)
 
 
-def _activity(kind: type[_A], found: Mapping[str, Any], *names: str) -> _A:
-    latency = {stage: Percentiles(*found[stage]) for stage in _STAGES if found.get(stage)}
-    return kind(**_usage(found), **_named(found, *names), latency_ms=latency)
+def _activity(kind: type[_A], row: Mapping[str, Any]) -> _A:
+    """Return a row of JSON as an activity."""
+    values = {name: value for name, value in row.items() if name not in _STAGES}
+    if "collection_id" in values:
+        values["collection_id"] = UUID(values["collection_id"])
+    return kind(**values, latency_ms={stage: Percentiles(*row[stage]) for stage in _STAGES if row.get(stage)})
 
 
-def _usage(found: Mapping[str, Any]) -> dict[str, Any]:
-    counted = {name: found["cached_outcome" if name == "cached" else name] for name in _OUTCOMES}
-    return {
-        **_named(found, "queries", "cached", "degraded", "low_quality", "cost_usd", "unpriced"),
-        "prompt_tokens": found["prompt_tokens"] or 0,
-        "completion_tokens": found["completion_tokens"] or 0,
-        "outcomes": {name: count for name, count in counted.items() if count},
-    }
-
-
-def _named(found: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    return {name: found[name] for name in names}
-
-
-def _filled(
-    since: datetime, until: datetime, bucket: Bucket, found: Sequence[Mapping[str, Any]]
-) -> list[Interval]:
-    """Every interval of the range."""
-    by_start = {datetime.fromisoformat(row["start"]): row for row in found}
+def _filled(since: datetime, until: datetime, bucket: Bucket, rows: list[dict[str, Any]]) -> list[Interval]:
+    """Return every interval of the range."""
+    by_start = {datetime.fromisoformat(row["start"]): row for row in rows}
     step = timedelta(hours=1) if bucket == "hour" else timedelta(days=1)
     start = since.replace(minute=0, second=0, microsecond=0)
     start = start if bucket == "hour" else start.replace(hour=0)
     series = []
     while start < until:
         row = by_start.get(start)
-        series.append(_activity(Interval, {**row, "start": start}, "start") if row else Interval(start=start))
+        series.append(_activity(Interval, {**row, "start": start}) if row else Interval(start=start))
         start += step
     return series

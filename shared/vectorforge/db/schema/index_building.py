@@ -3,12 +3,13 @@
 import asyncio
 import hashlib
 import os
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Final
 
+from vectorforge.db.errors import translated_errors
 from vectorforge.db.login import parsed
 from vectorforge.db.schema.vector_indexes import IndexState, SpaceIndex, as_owner, fetch, fetch_spaces
 from vectorforge.errors import ConflictError, DeadlineExceededError, NotFoundError
@@ -100,8 +101,6 @@ async def build_indexes(
         DatabaseUnavailableError: No connection, or it was lost.
         DatabaseError: The server rejected a statement.
     """
-    from vectorforge.db.errors import translated_errors
-
     with translated_errors():
         async with as_owner(conninfo) as connection:
             if not (await fetch(connection, _TRY_LOCK))[0]["held"]:
@@ -112,21 +111,6 @@ async def build_indexes(
             finally:
                 if not connection.broken:  # closing it would release the lock a moment later
                     await connection.execute(_UNLOCK)
-
-
-def _check_names(found: Sequence[tuple[SpaceIndex, str | None]], spaces: Collection[str]) -> None:
-    possible = {index.space for index, _ in found if index.possible}
-    for space in spaces:
-        if space not in possible:
-            raise NotFoundError(
-                f"No vector space {space!r} exists that can have an index; see `vectorforge index list`."
-            )
-
-
-def _is_wanted(index: SpaceIndex, larger_than: int, spaces: Collection[str]) -> bool:
-    if index.state is IndexState.READY:
-        return False
-    return index.space in spaces if spaces else index.pays(larger_than)
 
 
 class _Builder:
@@ -145,11 +129,15 @@ class _Builder:
         self._on_progress = on_progress
 
     async def build_missing(self, larger_than: int, spaces: Collection[str]) -> list[SpaceIndex]:
-        found = await fetch_spaces(self._connection)
-        _check_names(found, spaces)
+        possible = [(index, made) for index, made in await fetch_spaces(self._connection) if made is not None]
+        for space in set(spaces) - {index.space for index, _ in possible}:
+            raise NotFoundError(
+                f"No vector space {space!r} exists that can have an index; see `vectorforge index list`."
+            )
         names = set()
-        for index, statement in found:
-            if statement is not None and _is_wanted(index, larger_than, spaces):
+        for index, statement in possible:
+            is_wanted = index.space in spaces if spaces else index.pays(larger_than)
+            if is_wanted and index.state is not IndexState.READY:
                 await self._build(index, statement)
                 names.add(index.space)
         return [index for index, _ in await fetch_spaces(self._connection) if index.space in names]
@@ -192,7 +180,8 @@ class _Builder:
         local = _is_local(self._conninfo)
         memory, workers = self._resources.memory_bytes, self._resources.workers
         if memory is None:
-            most = _machine_memory() // 4 if local else limits["shared_buffers"]
+            machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+            most = machine // 4 if local else limits["shared_buffers"]
             memory = min(build_bytes(index), max(most, _LEAST_MEMORY))
         if workers is None:
             workers = min((os.cpu_count() or 1) - 1 if local else limits["workers"], _MOST_WORKERS)
@@ -225,10 +214,6 @@ class _Builder:
                     fraction = row["blocks_done"] / row["blocks_total"] if row["blocks_total"] else 0.0
                     on_progress(BuildProgress(space, row["phase"], min(fraction, 1.0)))
                 await asyncio.sleep(_POLL_S)
-
-
-def _machine_memory() -> int:
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def _is_local(conninfo: str) -> bool:

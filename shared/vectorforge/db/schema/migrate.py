@@ -229,11 +229,13 @@ async def _apply(
 ) -> None:
     import psycopg
 
-    run = _run_in_transaction if migration.in_transaction else _run_by_statement
     give_up_at = time.monotonic() + patience_s
     for attempt in itertools.count(1):
         try:
-            await run(connection, migration, lock_timeout_s)
+            if migration.in_transaction:
+                await _run_in_transaction(connection, migration, lock_timeout_s)
+            else:
+                await _run_by_statement(connection, migration)
         except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected) as exc:
             pause_s = min(0.2 * 2**attempt, _LONGEST_PAUSE_S)
             if time.monotonic() + pause_s > give_up_at:
@@ -251,24 +253,19 @@ async def _run_in_transaction(
     connection: "AsyncConnection[Any]", migration: Migration, lock_timeout_s: float
 ) -> None:
     async with connection.transaction():
-        await _limit_lock_waits(connection, lock_timeout_s)
+        timeout = f"{int(lock_timeout_s * 1000)}ms"
+        await connection.execute("SELECT set_config('lock_timeout', %s, true)", (timeout,))
         await connection.execute(migration.sql.encode())
         await _record(connection, migration)
 
 
-async def _run_by_statement(
-    connection: "AsyncConnection[Any]", migration: Migration, lock_timeout_s: float
-) -> None:
+async def _run_by_statement(connection: "AsyncConnection[Any]", migration: Migration) -> None:
     # No lock_timeout: CONCURRENTLY waits by design, and blocks no other statement.
     for statement in re.split(r";[ \t]*$", migration.sql, flags=re.MULTILINE):
         if re.sub(r"--.*$", "", statement, flags=re.MULTILINE).strip():
             await connection.execute(statement.encode())
     async with connection.transaction():
         await _record(connection, migration)
-
-
-async def _limit_lock_waits(connection: "AsyncConnection[Any]", seconds: float) -> None:
-    await connection.execute("SELECT set_config('lock_timeout', %s, true)", (f"{int(seconds * 1000)}ms",))
 
 
 async def _record(connection: "AsyncConnection[Any]", migration: Migration) -> None:

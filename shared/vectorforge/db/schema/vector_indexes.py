@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
+from vectorforge.db.errors import translated_errors
 from vectorforge.db.schema.migrate import migrator_connection
 
 if TYPE_CHECKING:
@@ -82,11 +83,7 @@ class SpaceIndex:
     """Searches that used the index since the server's statistics were last reset."""
 
     def pays(self, larger_than: int) -> bool:
-        """Return True if the partition should have an index, since an exact scan would be too large.
-
-        Args:
-            larger_than: Largest exact scan, in vectors of up to 384 dimensions; fewer if they are longer.
-        """
+        """Return True if an exact scan is too large: more vectors of 384 dimensions, or fewer longer ones."""
         longer = max(self.dimension / _LIMITED_DIMENSION, 1)
         return self.possible and self.largest * longer > larger_than
 
@@ -107,16 +104,11 @@ class TableStatistics:
 
 
 async def table_statistics(conninfo: str) -> tuple[list[TableStatistics], int]:
-    """Return the tables of the schema by name, and the server's ``shared_buffers`` in bytes.
-
-    Args:
-        conninfo: Connection string of the role that owns the schema.
+    """Return the tables of the schema by name, and ``shared_buffers`` in bytes, as the schema's owner.
 
     Raises:
         DatabaseUnavailableError: No connection.
     """
-    from vectorforge.db.errors import translated_errors
-
     with translated_errors():
         async with as_owner(conninfo) as connection:
             tables = [TableStatistics(**row) for row in await fetch(connection, _TABLES)]
@@ -125,17 +117,12 @@ async def table_statistics(conninfo: str) -> tuple[list[TableStatistics], int]:
 
 
 async def list_indexes(conninfo: str) -> list[SpaceIndex]:
-    """Return every partition of the embeddings, by name.
-
-    Args:
-        conninfo: Connection string of the role that owns the schema.
+    """Return every partition of the embeddings, by name, as the schema's owner.
 
     Raises:
         DatabaseUnavailableError: No connection.
         DatabaseError: The schema is outdated, or the role may not read it.
     """
-    from vectorforge.db.errors import translated_errors
-
     with translated_errors():
         async with as_owner(conninfo) as connection:
             return [index for index, _ in await fetch_spaces(connection)]

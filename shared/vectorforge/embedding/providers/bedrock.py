@@ -2,98 +2,61 @@
 
 import copy
 import json
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 from vectorforge.config import EmbeddingSettings
 from vectorforge.embedding import responses
 from vectorforge.embedding.base import Batch, EmbeddingProvider
-from vectorforge.errors import ConfigurationError, EmbeddingError, UnknownModelError, VectorForgeError
+from vectorforge.errors import ConfigurationError, UnknownModelError, VectorForgeError
 from vectorforge.types import Vector
-from vectorforge.vendors.bedrock import BedrockClient, failure_of, status_of
+from vectorforge.vendors.bedrock import BedrockClient
 from vectorforge.vendors.credentials import Credentials
 
 InputType: TypeAlias = Literal["search_document", "search_query"]
 
 
-class ModelFamily(ABC):
-    """Request format and limits of a family of models."""
+@dataclass(frozen=True, slots=True)
+class ModelFamily:
+    """Limits of a family of models."""
 
-    texts_per_call: ClassVar[int]
-    dimensions: ClassVar[tuple[int, ...]]
+    dimensions: tuple[int, ...]
     """Supported lengths of vectors; the first is the default."""
-    distinguishes_queries: ClassVar[bool] = False
+    texts_per_call: int
+    distinguishes_queries: bool
     """True if a query gets another vector than a chunk of the same text."""
 
-    @abstractmethod
-    def request(self, texts: Sequence[str], dimension: int, input_type: InputType) -> dict[str, Any]:
-        """Return the body of a request for at most ``texts_per_call`` texts."""
 
-    @abstractmethod
-    def vectors(self, answer: Any) -> list[list[float]]:
-        """Return the vectors of a response, in the order of the texts. Raises KeyError or TypeError."""
-
-
-class TitanV2(ModelFamily):
-    """https://docs.aws.amazon.com/bedrock/latest/userguide/model-parameters-titan-embed-text.html."""
-
-    texts_per_call = 1
-    dimensions = (1024, 512, 256)
-
-    def request(self, texts: Sequence[str], dimension: int, input_type: InputType) -> dict[str, Any]:
-        """Return the body for one text and a normalized vector."""
-        (text,) = texts
-        return {
-            "inputText": text,
-            "dimensions": dimension,
-            "normalize": True,
-            "embeddingTypes": ["float"],
-        }
-
-    def vectors(self, answer: Any) -> list[list[float]]:
-        """Return the only vector."""
-        return [answer["embedding"]]
-
-
-class CohereV3(ModelFamily):
-    """https://docs.aws.amazon.com/bedrock/latest/userguide/model-parameters-embed-v3.html."""
-
-    texts_per_call = 96
-    dimensions: ClassVar[tuple[int, ...]] = (1024,)
-    distinguishes_queries = True
-
-    def request(self, texts: Sequence[str], dimension: int, input_type: InputType) -> dict[str, Any]:
-        """Return a body that rejects texts that are too long instead of truncating them."""
-        return {
-            "texts": list(texts),
-            "input_type": input_type,
-            "embedding_types": ["float"],
-            "truncate": "NONE",
-        }
-
-    def vectors(self, answer: Any) -> list[list[float]]:
-        """Return the vectors of type float."""
-        vectors: list[list[float]] = answer["embeddings"]["float"]
-        return vectors
-
-
-class CohereV4(CohereV3):
-    """https://docs.aws.amazon.com/bedrock/latest/userguide/model-parameters-embed-v4.html."""
-
-    dimensions = (1536, 1024, 512, 256)
-
-    def request(self, texts: Sequence[str], dimension: int, input_type: InputType) -> dict[str, Any]:
-        """Return the same body with the length of the vectors."""
-        return {**super().request(texts, dimension, input_type), "output_dimension": dimension}
-
+# https://docs.aws.amazon.com/bedrock/latest/userguide/model-parameters-titan-embed-text.html
+_TITAN_V2 = ModelFamily((1024, 512, 256), texts_per_call=1, distinguishes_queries=False)
+# https://docs.aws.amazon.com/bedrock/latest/userguide/model-parameters-embed-v3.html
+_COHERE_V3 = ModelFamily((1024,), texts_per_call=96, distinguishes_queries=True)
+# https://docs.aws.amazon.com/bedrock/latest/userguide/model-parameters-embed-v4.html
+_COHERE_V4 = ModelFamily((1536, 1024, 512, 256), texts_per_call=96, distinguishes_queries=True)
 
 _FAMILIES = {
-    "amazon.titan-embed-text-v2": TitanV2(),
-    "cohere.embed-v4": CohereV4(),
-    "cohere.embed-english-v3": CohereV3(),
-    "cohere.embed-multilingual-v3": CohereV3(),
+    "amazon.titan-embed-text-v2": _TITAN_V2,
+    "cohere.embed-v4": _COHERE_V4,
+    "cohere.embed-english-v3": _COHERE_V3,
+    "cohere.embed-multilingual-v3": _COHERE_V3,
 }
+
+
+def _request(
+    family: ModelFamily, texts: Sequence[str], dimension: int, input_type: InputType
+) -> dict[str, Any]:
+    """Return the body of a request; texts that are too long are rejected, not truncated."""
+    if family is _TITAN_V2:
+        (text,) = texts
+        return {"inputText": text, "dimensions": dimension, "normalize": True, "embeddingTypes": ["float"]}
+    body = {
+        "texts": list(texts),
+        "input_type": input_type,
+        "embedding_types": ["float"],
+        "truncate": "NONE",
+    }
+    return {**body, "output_dimension": dimension} if family is _COHERE_V4 else body
 
 
 def find_model(name: str) -> ModelFamily:
@@ -141,14 +104,13 @@ class BedrockEmbeddingProvider(EmbeddingProvider):
         session: Any = None,
         **options: Any,
     ) -> None:
-        super().__init__(**options)
+        super().__init__(default_model=default_model, **options)
         lengths = find_model(default_model).dimensions
         if dimension is not None and dimension not in lengths:
             supported = ", ".join(map(str, sorted(lengths)))
             raise ConfigurationError(
                 f"VECTORFORGE_BEDROCK_EMBEDDING_DIMENSION: {default_model} has vectors of length {supported}."
             )
-        self._default_model = default_model
         self._dimension = dimension or lengths[0]
         self._client = BedrockClient(
             endpoint_url=lambda: base_url, region=region, read_timeout_s=self._timeout_s, session=session
@@ -168,11 +130,6 @@ class BedrockEmbeddingProvider(EmbeddingProvider):
     def provider_name(self) -> str:
         """Return "bedrock"."""
         return "bedrock"
-
-    @property
-    def default_model(self) -> str:
-        """Model of calls that name none."""
-        return self._default_model
 
     def dimension(self, model: str | None = None) -> int:
         """Return the configured length for the default model, else the model's own.
@@ -208,26 +165,11 @@ class BedrockEmbeddingProvider(EmbeddingProvider):
 
     async def _call_api(self, texts: Sequence[str], model: str) -> Sequence[Vector]:
         family = find_model(model)
+        body = _request(family, texts, self.dimension(model), self._input_type)
         try:
-            answer = await self._client.invoke(
-                model, family.request(texts, self.dimension(model), self._input_type)
-            )
-            return family.vectors(answer)
+            answer = await self._client.invoke(model, body)
+            return [answer["embedding"]] if family is _TITAN_V2 else answer["embeddings"]["float"]
         except VectorForgeError:
             raise
         except Exception as exc:
-            raise _translated(exc, model) from exc
-
-
-def _translated(exc: Exception, model: str) -> EmbeddingError:
-    """Return our error for an exception of the SDK, or for a response of another shape."""
-    if (response := status_of(exc)) is not None:
-        status, headers = response
-        return responses.error_for_status(status, model, headers)
-    match failure_of(exc):
-        case "timeout":
-            return responses.timed_out()
-        case "unreachable" | "broken":
-            return responses.unreachable()
-        case "unusable":
-            return responses.no_embeddings()
+            raise responses.error_for_exception(exc, model) from exc

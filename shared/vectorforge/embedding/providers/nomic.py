@@ -1,14 +1,11 @@
 """Nomic Embed on this machine, through sentence-transformers and torch."""
 
-import asyncio
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar, Protocol
 
-from vectorforge.embedding.base import EmbeddingProvider
-from vectorforge.errors import ConfigurationError, EmbeddingError, UnknownModelError
-from vectorforge.health import ComponentHealth
+from vectorforge.embedding.providers.local import InProcessEmbeddingProvider
+from vectorforge.errors import ConfigurationError, EmbeddingError
 from vectorforge.types import Vector
 
 MODEL = "nomic-ai/nomic-embed-text-v1.5"
@@ -94,7 +91,7 @@ class NomicEmbedder:
             raise EmbeddingError(f"The model {self.model_name} failed.") from exc
 
 
-class NomicEmbeddingProvider(EmbeddingProvider):
+class NomicEmbeddingProvider(InProcessEmbeddingProvider):
     """``NomicEmbedder`` in a worker thread, with the model's prefixes for new collections.
 
     Args:
@@ -102,51 +99,27 @@ class NomicEmbeddingProvider(EmbeddingProvider):
         **options: See ``EmbeddingProvider``.
     """
 
-    is_remote: ClassVar[bool] = False
-    max_batch_size: ClassVar[int] = 32  # a running batch cannot be canceled
+    title: ClassVar[str] = "Nomic"
+    vector_length: ClassVar[int] = DIMENSION
     query_prefix: ClassVar[str] = "search_query: "
     document_prefix: ClassVar[str] = "search_document: "
 
     def __init__(self, embedder: NomicEmbedder | None = None, **options: Any) -> None:
         self._embedder = embedder or NomicEmbedder()
-        super().__init__(**{"retries": 0, "timeout_s": _BATCH_TIMEOUT_S, **options})
-        self._thread: ThreadPoolExecutor | None = None
+        super().__init__(default_model=self._embedder.model_name, batch_timeout_s=_BATCH_TIMEOUT_S, **options)
 
     def provider_name(self) -> str:
         """Return "nomic"."""
         return "nomic"
 
     @property
-    def default_model(self) -> str:
-        """The embedder's only model."""
-        return self._embedder.model_name
+    def is_loaded(self) -> bool:
+        """True once the model is loaded."""
+        return self._embedder.is_loaded
 
-    def dimension(self, model: str | None = None) -> int | None:
-        """Return 768 for the only model, None for unknown ones."""
-        return self._embedder.dimension if model in (None, self.default_model) else None
-
-    async def aclose(self) -> None:
-        """End the thread without waiting for a running batch; the next call starts a new one."""
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            thread.shutdown(wait=False, cancel_futures=True)
-
-    async def _call_api(self, texts: Sequence[str], model: str) -> Sequence[Vector]:
-        if model != self.default_model:
-            raise UnknownModelError(
-                f'The Nomic embedding provider has "{self.default_model}" only, not "{model[:100]}".'
-            )
-        if self._thread is None:
-            self._thread = ThreadPoolExecutor(1, thread_name_prefix="vectorforge-nomic")
-        return await asyncio.get_running_loop().run_in_executor(
-            self._thread, self._embedder.embed_batch, texts
-        )
-
-    async def _health_probe(self) -> ComponentHealth:
-        """Embed one word if the model is loaded."""
-        if not self._embedder.is_loaded:
-            return ComponentHealth("embedding.nomic", True, "not loaded yet")
-        return await super()._health_probe()
+    def embed(self, texts: Sequence[str]) -> Sequence[Vector]:
+        """Return one vector per text, in order: 768 floats, L2 norm 1."""
+        return self._embedder.embed_batch(texts)
 
 
 def _load(model_name: str) -> SentenceEncoder:

@@ -11,14 +11,22 @@ from pydantic import SecretStr
 from vectorforge.config import EmbeddingSettings
 from vectorforge.embedding import responses
 from vectorforge.embedding.base import Batch, EmbeddingProvider
-from vectorforge.errors import ConfigurationError, EmbeddingError, EmbeddingInputError
+from vectorforge.errors import ConfigurationError, EmbeddingInputError
 from vectorforge.tokens import estimate_tokens
 from vectorforge.types import Vector
-from vectorforge.vendors.accounts import COHERE_BASE_URL, GOOGLE_BASE_URL, OPENAI_BASE_URL, azure_of
+from vectorforge.vendors.accounts import (
+    COHERE_BASE_URL,
+    GOOGLE_BASE_URL,
+    OPENAI_BASE_URL,
+    AzureOpenAI,
+    ClientKind,
+    OpenAIClient,
+    azure_of,
+    openai_transport,
+)
 from vectorforge.vendors.credentials import Credentials, as_credentials
-from vectorforge.vendors.failures import VendorConnectionError, VendorStatusError, VendorTimeoutError
 from vectorforge.vendors.http import CONNECT_TIMEOUT_S
-from vectorforge.vendors.sdk_clients import AzureOpenAI, ClientKind, OpenAIClient, openai_transport
+from vectorforge.vendors.response import VendorConnectionError, VendorStatusError, VendorTimeoutError
 
 _MAX_ANSWER_BYTES = 4 * 1024 * 1024
 _MAX_ANSWER_BYTES_PER_TEXT = 256 * 1024
@@ -44,33 +52,35 @@ class OpenAIEmbeddingProvider(EmbeddingProvider):
 
     Args:
         api_key: Key, or a source of one; None for servers that need none.
-        base_url: Address with the version, e.g. ``https://api.openai.com/v1``.
+        base_url: Address with the version; default: the vendor's.
         default_model: Model of calls that name none.
         dimension: Length of the default model's vectors; every vector is checked against it.
-        name: Provider name stored by collections, e.g. "openai" or "http".
+        name: Provider name stored by collections; default: the class's.
         client: Transport of requests: our HTTP client or the package openai.
         azure: Resource of Azure OpenAI, called through the package openai instead of ``base_url``.
         **options: See ``EmbeddingProvider``.
     """
 
+    vendor: ClassVar[str] = "openai"
+    address: ClassVar[str] = OPENAI_BASE_URL
     concurrent_batches: ClassVar[int] = 4
 
     def __init__(
         self,
         *,
         api_key: SecretStr | Credentials | None,
-        base_url: str = OPENAI_BASE_URL,
+        base_url: str | None = None,
         default_model: str = "text-embedding-3-small",
         dimension: int | None = None,
-        name: str = "openai",
+        name: str | None = None,
         client: ClientKind = "http",
         azure: AzureOpenAI | None = None,
         **options: Any,
     ) -> None:
-        self._name = name
-        super().__init__(**options)
-        self._base_url = base_url
-        self._default_model = default_model
+        self._name = name or self.vendor
+        self._is_openai = self._name == "openai"
+        super().__init__(default_model=default_model, **options)
+        self._base_url = base_url or self.address
         self._dimension = dimension
         self._azure = azure
         self._sdk, self._transport = openai_transport(
@@ -82,7 +92,7 @@ class OpenAIEmbeddingProvider(EmbeddingProvider):
         """Return the provider that the settings describe."""
         return cls(
             api_key=credentials,
-            base_url=settings.openai_base_url or OPENAI_BASE_URL,
+            base_url=settings.openai_base_url,
             default_model=settings.openai_embedding_model,
             dimension=settings.openai_embedding_dimension,
             client=settings.openai_client,
@@ -93,11 +103,6 @@ class OpenAIEmbeddingProvider(EmbeddingProvider):
     def provider_name(self) -> str:
         """Return the configured name, "openai" by default."""
         return self._name
-
-    @property
-    def default_model(self) -> str:
-        """Model of calls that name none."""
-        return self._default_model
 
     def dimension(self, model: str | None = None) -> int | None:
         """Return the configured length of the default model, else the published one, else the one seen."""
@@ -119,10 +124,6 @@ class OpenAIEmbeddingProvider(EmbeddingProvider):
         await self._transport.aclose()
         await self._sdk.aclose()
 
-    @property
-    def _is_openai(self) -> bool:
-        return self._name == "openai"
-
     def _model_key(self, model: str) -> str:
         address = self._azure.endpoint if self._azure else self._base_url
         return repr((self._name, address, model, self.dimension(model)))
@@ -139,16 +140,14 @@ class OpenAIEmbeddingProvider(EmbeddingProvider):
 
     def _batches(self, items: Batch, model: str) -> Iterator[Batch]:
         for batch in super()._batches(items, model):
-            if sum(len(text.encode()) for _, text in batch) <= _MAX_TOKENS_PER_REQUEST:
-                yield batch
-                continue
             start = tokens = 0
-            for end, (_, text) in enumerate(batch):
-                size = estimate_tokens(text, model)
-                if end > start and tokens + size > _MAX_TOKENS_PER_REQUEST:
-                    yield batch[start:end]
-                    start, tokens = end, 0
-                tokens += size
+            if sum(len(text.encode()) for _, text in batch) > _MAX_TOKENS_PER_REQUEST:
+                for end, (_, text) in enumerate(batch):
+                    size = estimate_tokens(text, model)
+                    if end > start and tokens + size > _MAX_TOKENS_PER_REQUEST:
+                        yield batch[start:end]
+                        start, tokens = end, 0
+                    tokens += size
             yield batch[start:]
 
     async def _call_api(self, texts: Sequence[str], model: str) -> Sequence[Vector]:
@@ -169,10 +168,14 @@ class OpenAIEmbeddingProvider(EmbeddingProvider):
                 answer = await response.read(limit)
         except TypeError as exc:  # half a surrogate pair is not a character
             raise EmbeddingInputError("The texts cannot be encoded as UTF-8.") from exc
-        except (VendorStatusError, VendorConnectionError, VendorTimeoutError, ConnectionError) as exc:
-            raise _translated(exc, model) from self._transport.without_key(exc)
-        except ValueError as exc:
-            raise responses.no_embeddings() from exc
+        except (
+            VendorStatusError,
+            VendorConnectionError,
+            VendorTimeoutError,
+            ConnectionError,
+            ValueError,
+        ) as exc:
+            raise responses.error_for_exception(exc, model) from self._transport.without_key(exc)
         return responses.read_vectors(answer)
 
     def _options(self, model: str) -> dict[str, Any]:
@@ -185,6 +188,8 @@ class OpenAIEmbeddingProvider(EmbeddingProvider):
 
 class HttpEmbeddingProvider(OpenAIEmbeddingProvider):
     """Compatible server of your own, under the name "http"; arguments as ``OpenAIEmbeddingProvider``."""
+
+    vendor: ClassVar[str] = "http"
 
     @classmethod
     def from_settings(cls, settings: EmbeddingSettings, credentials: Credentials, **options: Any) -> Self:
@@ -199,9 +204,8 @@ class HttpEmbeddingProvider(OpenAIEmbeddingProvider):
                 "VECTORFORGE_EMBEDDING_DIMENSION."
             )
         return cls(
-            name="http",
             api_key=credentials,
-            base_url=settings.embedding_base_url or "",
+            base_url=settings.embedding_base_url,
             default_model=settings.embedding_model,
             dimension=settings.embedding_dimension,
             **options,
@@ -215,18 +219,17 @@ class CohereEmbeddingProvider(OpenAIEmbeddingProvider):
     (https://docs.cohere.com/reference/embed, https://docs.cohere.com/docs/compatibility-api).
     """
 
+    vendor: ClassVar[str] = "cohere"
+    address: ClassVar[str] = COHERE_BASE_URL
     max_batch_size: ClassVar[int] = 96
     _input_type: Literal["search_document", "search_query"] = "search_document"
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**{"name": "cohere", "base_url": COHERE_BASE_URL, **options})
 
     @classmethod
     def from_settings(cls, settings: EmbeddingSettings, credentials: Credentials, **options: Any) -> Self:
         """Return the provider with the key in ``credentials``."""
         return cls(
             api_key=credentials,
-            base_url=settings.cohere_base_url or COHERE_BASE_URL,
+            base_url=settings.cohere_base_url,
             default_model=settings.cohere_embedding_model,
             dimension=settings.cohere_embedding_dimension,
             **options,
@@ -252,17 +255,16 @@ class GoogleEmbeddingProvider(OpenAIEmbeddingProvider):
     Arguments as ``OpenAIEmbeddingProvider``.
     """
 
+    vendor: ClassVar[str] = "google"
+    address: ClassVar[str] = GOOGLE_BASE_URL
     max_batch_size: ClassVar[int] = 100
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**{"name": "google", "base_url": GOOGLE_BASE_URL, **options})
 
     @classmethod
     def from_settings(cls, settings: EmbeddingSettings, credentials: Credentials, **options: Any) -> Self:
         """Return the provider with the key in ``credentials``."""
         return cls(
             api_key=credentials,
-            base_url=settings.google_base_url or GOOGLE_BASE_URL,
+            base_url=settings.google_base_url,
             default_model=settings.google_embedding_model,
             dimension=settings.google_embedding_dimension,
             **options,
@@ -271,15 +273,3 @@ class GoogleEmbeddingProvider(OpenAIEmbeddingProvider):
     def _options(self, model: str) -> dict[str, Any]:
         dimension = self.dimension(model)
         return {} if dimension in (None, _GOOGLE_DIMENSION) else {"dimensions": dimension}
-
-
-def _translated(exc: Exception, model: str) -> EmbeddingError:
-    """Return our error, without the vendor's text, which may quote the key or the input."""
-    if isinstance(exc, VendorTimeoutError):
-        return responses.timed_out()
-    if not isinstance(exc, VendorStatusError):
-        return responses.unreachable()
-    error = responses.error_for_status(exc.status, model, exc.headers)
-    if exc.code == "insufficient_quota":  # waiting does not help
-        error.retryable = False
-    return error

@@ -2,20 +2,22 @@
 
 import asyncio
 import re
-from collections.abc import Mapping
+import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from vectorforge.errors import ExtractionError, InvalidInputError
+from vectorforge.errors import ExtractionError
 from vectorforge.ingestion.extract import media
+from vectorforge.ingestion.extract.blocks import usable_title
 from vectorforge.ingestion.extract.decode import clean, clean_json, decode
-from vectorforge.ingestion.extract.html import extract_html
-from vectorforge.ingestion.extract.isolation import Reader, read_isolated
-from vectorforge.ingestion.extract.markdown import read_markdown
-from vectorforge.ingestion.extract.records import extract_record, extract_rows, split_records
+from vectorforge.ingestion.extract.isolation import read_isolated
+from vectorforge.ingestion.extract.parts import split
+from vectorforge.ingestion.extract.readers.markdown import read_markdown
+from vectorforge.ingestion.extract.readers.records import extract_record
+from vectorforge.ingestion.extract.reading import has_reader, read_text
+from vectorforge.ingestion.language import with_language
 from vectorforge.ingestion.types import (
-    MAX_SOURCE_CHARS,
-    Cancellation,
     DocumentPart,
     ExtractedDocument,
     ExtractionLimits,
@@ -27,40 +29,10 @@ __all__ = ["PartReader", "extract", "split"]
 _HARMLESS_HTML_BYTES = 65_536
 """Parsing time grows with the square of the nesting depth (100 s for 1 MB of ``<div>``): larger pages are
 read in a child process, which costs 0.2 s."""
+_HARMLESS = frozenset({media.CSV, media.TSV})
+"""Types that are read in this process, in time that grows with their size."""
 _MAX_TITLE_CHARS = 500
 _CHARSET = re.compile(r"charset\s*=\s*\"?([\w-]+)", re.IGNORECASE)
-_PLACEHOLDER = re.compile(
-    r"(untitled( document)?|document ?\d*|word document|\(anonymous\)|(microsoft \w+ - .*)?"
-    r"|\S+\.(docx?|dotx?|dvi|indd|odt|pdf|pptx?|ps|rtf|tex|tmp|xlsx?))?",
-    re.IGNORECASE,
-)
-"""Placeholder titles of programs; the file's name is used instead."""
-
-
-def split(
-    content: bytes, *, source: str, media_type: str | None = None, limits: ExtractionLimits | None = None
-) -> list[DocumentPart]:
-    """Cut a file into the parts that are one document each: the lines of JSONL, else the file itself.
-
-    Args:
-        content: The file.
-        source: Its path, URL or key.
-        media_type: Declared media type; see ``media.detect``.
-        limits: ``max_bytes`` applies.
-
-    Raises:
-        ExtractionError: ``too_large``, ``unsupported_type``, ``encrypted``, ``undecodable``, or ``empty``
-            for a JSONL file without lines.
-        InvalidInputError: ``source`` is empty or too long.
-    """
-    _check_size(content, source, limits or ExtractionLimits())
-    source, _ = clean(source)
-    if media.detect(content, source, media_type) != media.JSONL:
-        return [DocumentPart(content, source, media_type)]
-    parts = list(split_records(content, source))
-    if not parts:
-        raise ExtractionError("The document is empty.", reason="empty")
-    return parts
 
 
 def extract(
@@ -69,7 +41,7 @@ def extract(
     source: str,
     media_type: str | None = None,
     limits: ExtractionLimits | None = None,
-    cancellation: Cancellation | None = None,
+    cancellation: threading.Event | None = None,
 ) -> list[ExtractedDocument]:
     """Read a file; blocks, for most formats until their child process is done.
 
@@ -97,7 +69,7 @@ def extract(
 
 
 def _extract_part(
-    part: DocumentPart, limits: ExtractionLimits, cancellation: Cancellation | None
+    part: DocumentPart, limits: ExtractionLimits, cancellation: threading.Event | None
 ) -> ExtractedDocument:
     kind = media.detect(part.content, part.source, part.media_type)
     if not part.content.strip():
@@ -109,61 +81,34 @@ def _extract_part(
         source=part.source,
         text=read["text"],
         media_type=kind,
-        title=_usable_title(read["title"]),
+        title=usable_title(read.get("title")),
         metadata=read.get("metadata", {}),
-        warnings=tuple(read["warnings"]),
-        page_starts=tuple(read["page_starts"]),
+        warnings=tuple(read.get("warnings", ())),
+        spans=tuple(read.get("spans", ())),
     )
 
 
 def _read(
-    kind: str, part: DocumentPart, limits: ExtractionLimits, cancellation: Cancellation | None
+    kind: str, part: DocumentPart, limits: ExtractionLimits, cancellation: threading.Event | None
 ) -> ReadText:
-    found = _CHARSET.search(part.media_type or "")
-    charset = found[1] if found else None
-    if kind == media.HTML and len(part.content) <= _HARMLESS_HTML_BYTES:
-        return extract_html(part.content, charset=charset)
-    isolated: dict[str, tuple[Reader, dict[str, Any]]] = {
-        media.HTML: ("html", {"charset": charset}),
-        media.PDF: ("pdf", {"max_chars": limits.max_chars}),
-        media.DOCX: ("docx", {"max_chars": limits.max_chars}),
-        media.JSON: ("json", {"max_chars": limits.max_chars}),
-        media.NOTEBOOK: ("notebook", {}),
-        media.MAIL: ("mail", {}),
-        media.RTF: ("rtf", {}),
-    }
-    if kind in isolated:
-        reader, arguments = isolated[kind]
-        return read_isolated(reader, part.content, arguments, limits=limits, cancellation=cancellation)
+    declared = _CHARSET.search(part.media_type or "")
+    charset = declared[1] if declared else None
+    arguments: dict[str, Any] = {"max_chars": limits.max_chars, "charset": charset}
+    if kind in _HARMLESS or (kind == media.HTML and len(part.content) <= _HARMLESS_HTML_BYTES):
+        return read_text(kind, part.content, **arguments)
+    if has_reader(kind):
+        return read_isolated(kind, part.content, arguments, limits=limits, cancellation=cancellation)
     text, warnings = decode(part.content, charset)
     if kind == media.MARKDOWN:
         return read_markdown(text, warnings)
-    if kind in (media.CSV, media.TSV):
-        text = extract_rows(text, delimiter="\t" if kind == media.TSV else None)
-    return {"text": text, "title": None, "page_starts": [], "warnings": warnings}
-
-
-def _usable_title(title: str | None) -> str | None:
-    title = " ".join((title or "").split())
-    return None if _PLACEHOLDER.fullmatch(title) else title
+    return {"text": text, "warnings": warnings}
 
 
 def _checked(document: ExtractedDocument, limits: ExtractionLimits) -> ExtractedDocument:
     if not document.text.strip():
         raise ExtractionError("The document contains no text.", reason="empty")
-    if len(document.text) > limits.max_chars:
-        raise ExtractionError(f"The text is longer than {limits.max_chars:,} characters.", reason="too_large")
+    limits.check_chars(len(document.text))
     return document
-
-
-def _check_size(content: bytes, source: str, limits: ExtractionLimits) -> None:
-    if not 0 < len(source) <= MAX_SOURCE_CHARS:
-        raise InvalidInputError(f"source must have 1 to {MAX_SOURCE_CHARS:,} characters.", field="source")
-    if len(content) > limits.max_bytes:
-        raise ExtractionError(
-            f"The document has {len(content):,} bytes; at most {limits.max_bytes:,} are read.",
-            reason="too_large",
-        )
 
 
 class PartReader:
@@ -182,37 +127,64 @@ class PartReader:
             split, content, source=source, media_type=media_type, limits=self.limits
         )
 
-    async def read(
-        self, part: DocumentPart, title: str | None, metadata: Mapping[str, Any]
-    ) -> ExtractedDocument:
-        """The text of a document, with its title and metadata as they can be stored.
-
-        Args:
-            part: The document.
-            title: Overrides the title in it, but not that of a JSONL record; cut to 500 characters.
-            metadata: Added to its own; overrides them, except those of a JSONL record.
+    async def read(self, part: DocumentPart, metadata: Mapping[str, Any]) -> ExtractedDocument:
+        """Read one document, as ``read_all`` does.
 
         Raises:
             ExtractionError: It cannot be read.
         """
-        cancellation = Cancellation()
+        [result] = await self.read_all([(part, None, metadata)])
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    async def read_all(
+        self, items: Sequence[tuple[DocumentPart, str | None, Mapping[str, Any]]]
+    ) -> "list[ExtractedDocument | Exception]":
+        """The text of each document, with its title and metadata as they can be stored, or its error.
+
+        All in one thread, which for a document of one chunk costs as much as reading it does.
+
+        Args:
+            items: The document; a title that overrides the one in it, but not that of a JSONL record, cut to
+                500 characters; and metadata added to its own, which override them, except a JSONL record's.
+        """
+        cancellation = threading.Event()
+
+        def read() -> list[ExtractedDocument | Exception]:
+            results: list[ExtractedDocument | Exception] = []
+            for part, title, metadata in items:
+                try:
+                    results.append(self._read(part, title, metadata, cancellation))
+                except Exception as exc:  # noqa: BLE001 - a bug with one document must not fail the others
+                    results.append(exc)
+            return results
+
         try:
-            [document] = await asyncio.to_thread(
-                extract,
-                part.content,
-                source=part.source,
-                media_type=part.media_type,
-                limits=self.limits,
-                cancellation=cancellation,
-            )
+            return await asyncio.to_thread(read)
         except asyncio.CancelledError:
-            cancellation.cancel()
+            cancellation.set()
             raise
+
+    def _read(
+        self,
+        part: DocumentPart,
+        title: str | None,
+        metadata: Mapping[str, Any],
+        cancellation: threading.Event,
+    ) -> ExtractedDocument:
+        [document] = extract(
+            part.content,
+            source=part.source,
+            media_type=part.media_type,
+            limits=self.limits,
+            cancellation=cancellation,
+        )
         if part.media_type == media.RECORD:
-            found, fields = document.title or title, {**metadata, **document.metadata}
+            preferred, fields = document.title or title, {**metadata, **document.metadata}
         else:
-            found, fields = title or document.title, {**document.metadata, **metadata}
-        chosen, in_title = clean(found or part.fallback_title or "")
+            preferred, fields = title or document.title, {**document.metadata, **metadata}
+        chosen, in_title = clean(preferred or part.fallback_title or "")
         cleaned, in_metadata = clean_json(fields)
         replaced = in_title + in_metadata
         warning = f"Replaced {replaced} characters of title and metadata that cannot be stored."
@@ -220,7 +192,7 @@ class PartReader:
         return replace(
             document,
             title=chosen.strip()[:_MAX_TITLE_CHARS] or None,
-            metadata=cleaned,
+            metadata=with_language(cleaned, document.text),
             warnings=warnings,
             parent_source=part.parent_source,
         )

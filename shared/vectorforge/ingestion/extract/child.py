@@ -1,31 +1,19 @@
 """The child process that reads one hostile file: ``python -m vectorforge.ingestion.extract.child <job>``.
 
-The job is a JSON object ``{reader, arguments, memory_bytes, cpu_s}``, the file is on stdin. On stdout comes
-one JSON object: what the reader returned, or ``{"error": [reason, message]}``.
+The job is a JSON object ``{kind, arguments, memory_bytes, cpu_s}``, the file is on stdin. Its kind is a media
+type, or ``PAGE_IMAGE``. On stdout comes one JSON object: what the reader returned, or
+``{"error": [reason, message]}``.
 """
 
 import json
 import resource
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from vectorforge.errors import ExtractionError
-from vectorforge.ingestion.extract.html import extract_html
-from vectorforge.ingestion.extract.markdown import extract_notebook
-from vectorforge.ingestion.extract.office import extract_docx, extract_mail, extract_pdf, extract_rtf
-from vectorforge.ingestion.extract.records import extract_json
-from vectorforge.ingestion.types import ReadText
-
-_READERS: Mapping[str, Callable[..., ReadText]] = {
-    "pdf": extract_pdf,
-    "docx": extract_docx,
-    "html": extract_html,
-    "mail": extract_mail,
-    "notebook": extract_notebook,
-    "json": extract_json,
-    "rtf": extract_rtf,
-}
+from vectorforge.ingestion.extract.isolation import PAGE_IMAGE
+from vectorforge.ingestion.extract.reading import read_text
 
 
 def main(job: Mapping[str, Any]) -> None:
@@ -36,7 +24,13 @@ def main(job: Mapping[str, Any]) -> None:
     _limit(resource.RLIMIT_FSIZE, 0)
     result: Mapping[str, Any]
     try:
-        result = _READERS[job["reader"]](sys.stdin.buffer.read(), **job["arguments"])
+        content = sys.stdin.buffer.read()
+        if job["kind"] == PAGE_IMAGE:
+            from vectorforge.ingestion.extract.readers.pdf_image import render_page
+
+            result = render_page(content, **job["arguments"])
+        else:
+            result = read_text(job["kind"], content, **job["arguments"])
     except ExtractionError as exc:
         result = {"error": [exc.reason, exc.message]}
     except MemoryError:

@@ -5,14 +5,16 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Any, cast
 
 from vectorforge.errors import ExtractionError
-from vectorforge.ingestion.types import Cancellation, ExtractionLimits, ReadText
+from vectorforge.ingestion.types import ExtractionLimits, ReadText, TextSpan
 
-Reader: TypeAlias = Literal["pdf", "docx", "html", "mail", "notebook", "json", "rtf"]
+PAGE_IMAGE = "page_image"
+"""Job of a child that renders a page of a PDF; the other jobs are media types."""
 _MEMORY_BYTES = 2 * 1024**3  # address space, not resident memory
 _POLL_S = 0.1
 _PASSED_ON = (
@@ -23,24 +25,25 @@ _PASSED_ON = (
 )  # what an interpreter needs to start; no secrets
 
 
-def read_isolated(
-    reader: Reader,
+def run_isolated(
+    kind: str,
     content: bytes,
     arguments: Mapping[str, Any],
     *,
     limits: ExtractionLimits,
-    cancellation: Cancellation | None = None,
-) -> ReadText:
-    """Run a reader of ``child`` on a file, within ``limits.timeout_s`` seconds and 2 GiB.
+    cancellation: threading.Event | None = None,
+) -> dict[str, Any]:
+    """Run the reader of a media type, or another job of ``child``, in a child process.
 
-    Blocks the calling thread; a cancellation is noticed within 0.1 s and ends the child.
+    Within ``limits.timeout_s`` seconds and 2 GiB. Blocks the calling thread; a cancellation is noticed within
+    0.1 s and ends the child.
 
     Raises:
         ExtractionError: The reader's error; ``too_large`` when it ran out of time or memory;
             ``unreadable`` when the file crashed it.
     """
     job = {
-        "reader": reader,
+        "kind": kind,
         "arguments": arguments,
         "memory_bytes": _MEMORY_BYTES,
         "cpu_s": int(limits.timeout_s) + 1,
@@ -67,20 +70,34 @@ def read_isolated(
     return _result(output, limits)
 
 
-def _wait(process: "subprocess.Popen[bytes]", end: float, cancellation: Cancellation | None) -> bytes:
+def read_isolated(
+    kind: str,
+    content: bytes,
+    arguments: Mapping[str, Any],
+    *,
+    limits: ExtractionLimits,
+    cancellation: threading.Event | None = None,
+) -> ReadText:
+    """Read a file in a ``child``, as ``run_isolated`` does, with the same errors."""
+    result = run_isolated(kind, content, arguments, limits=limits, cancellation=cancellation)
+    result["spans"] = [TextSpan(*span) for span in result.get("spans", ())]
+    return cast("ReadText", result)
+
+
+def _wait(process: "subprocess.Popen[bytes]", end: float, cancellation: threading.Event | None) -> bytes:
     while True:
         try:
             return process.communicate(timeout=_POLL_S)[0]
         except subprocess.TimeoutExpired:
             if time.monotonic() > end:
                 raise ExtractionError("Reading the document takes too long.", reason="too_large") from None
-            if cancellation is not None and cancellation.cancelled:
+            if cancellation is not None and cancellation.is_set():
                 raise ExtractionError("Reading the document was cancelled.") from None
 
 
-def _result(output: bytes, limits: ExtractionLimits) -> ReadText:
+def _result(output: bytes, limits: ExtractionLimits) -> dict[str, Any]:
     try:
-        result: Any = json.loads(output)
+        result: dict[str, Any] = json.loads(output)
     except ValueError as exc:
         raise ExtractionError(
             f"The document crashed its reader or needed more than {_MEMORY_BYTES >> 30} GiB or "
@@ -89,5 +106,4 @@ def _result(output: bytes, limits: ExtractionLimits) -> ReadText:
     if "error" in result:
         reason, message = result["error"]
         raise ExtractionError(message, reason=reason)
-    read: ReadText = result
-    return read
+    return result

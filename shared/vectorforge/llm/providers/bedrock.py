@@ -6,24 +6,23 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, ClassVar, Self, Unpack
 
-from pydantic import SecretStr
-
 from vectorforge.config import LLMSettings
 from vectorforge.errors import InvalidInputError, LLMError
 from vectorforge.llm import failures
-from vectorforge.llm.base import BaseLLMProvider, ProviderOptions
-from vectorforge.llm.failures import RefusedParameters, named_parameter
-from vectorforge.llm.http import drain
-from vectorforge.llm.types import Completion, FinishReason, LLMRequestConfig, Message, ProviderCall
-from vectorforge.vendors.bedrock import (
-    BedrockClient,
-    error_code,
-    error_message,
-    failure_of,
-    status_of,
-    stream_events,
+from vectorforge.llm.base import BaseLLMProvider
+from vectorforge.llm.failures import named_parameter
+from vectorforge.llm.http import RefusedParameters, drain, dropped_parameters
+from vectorforge.llm.types import (
+    Completion,
+    FinishReason,
+    LLMRequestConfig,
+    Message,
+    ProviderCall,
+    ProviderOptions,
 )
+from vectorforge.vendors.bedrock import BedrockClient, stream_events
 from vectorforge.vendors.credentials import Credentials
+from vectorforge.vendors.response import VendorStatusError
 
 _SPELLINGS = {"top_p": "topP", "temperature": "temperature", "stop_sequences": "stopSequences"}
 """Parameters that may be left out, with Converse's names. Where a model accepts only one of temperature and
@@ -77,9 +76,7 @@ class BedrockProvider(BaseLLMProvider):
         self._refused = RefusedParameters()
 
     @classmethod
-    def from_settings(
-        cls, settings: LLMSettings, credentials: SecretStr | Credentials, **options: Any
-    ) -> Self:
+    def from_settings(cls, settings: LLMSettings, credentials: Credentials, **options: Any) -> Self:
         """Return the provider of the model in the settings; ``credentials`` are not used."""
         return cls(
             default_model=settings.bedrock_model or "",
@@ -118,7 +115,7 @@ class BedrockProvider(BaseLLMProvider):
                 reason = event.get("messageStop", {}).get("stopReason") or reason
                 if "metadata" in event:
                     usage = event["metadata"].get("usage")
-                    await drain(events)
+                    await drain(lambda: anext(events, None))
                     break
             if reason is not None:
                 yield _completion(reason, usage, call, dropped)
@@ -145,34 +142,30 @@ class BedrockProvider(BaseLLMProvider):
             return await self._client.call(operation, **_request(call, refused))
 
         answer, refused = await self._refused.send(call.config.model, attempt, _refused_name)
-        return answer, _dropped(call.config, refused)
+        return answer, dropped_parameters(call.config, {*refused, *_UNSUPPORTED})
 
     def _map_error(self, exc: Exception) -> LLMError:
-        if (response := status_of(exc)) is not None:
-            status, headers = response
-            return failures.error_for_status(self.name, status, headers, text=error_message(exc))
-        match failure_of(exc):
-            case "timeout":
-                return failures.timed_out(self.name)
-            case "unreachable":
-                return failures.unreachable(self.name)
-            case "broken":
-                return failures.broken_stream(self.name)
-            case "unusable":
-                return failures.unusable_answer(self.name)
+        return failures.error_for_exception(self.name, exc)
 
 
 def _request(call: ProviderCall, refused: frozenset[str]) -> dict[str, Any]:
     """Return the parameters of ``converse`` and ``converse_stream`` without the ``refused`` ones."""
+    config = call.config
     system = "\n\n".join(m["content"] for m in call.messages if m["role"] == "system")
-    request = {
-        "modelId": call.config.model,
-        "messages": _turns([m for m in call.messages if m["role"] != "system"]),
-        "inferenceConfig": _inference_config(call.config, refused),
+    sampling = {
+        "temperature": config.temperature,
+        "top_p": config.top_p,
+        "stop_sequences": list(config.stop_sequences) or None,
     }
-    output = _output_config(call.config, refused)
-    more = {"system": [{"text": system}] if system else None, "outputConfig": output}
-    return {**request, **{name: value for name, value in more.items() if value is not None}}
+    sent = {_SPELLINGS[k]: v for k, v in sampling.items() if v is not None and k not in refused}
+    request = {
+        "modelId": config.model,
+        "messages": _turns([m for m in call.messages if m["role"] != "system"]),
+        "inferenceConfig": {"maxTokens": config.max_tokens, **sent},
+        "system": [{"text": system}] if system else None,
+        "outputConfig": _output_config(config, refused),
+    }
+    return {name: value for name, value in request.items() if value is not None}
 
 
 def _turns(messages: Sequence[Message]) -> list[dict[str, Any]]:
@@ -187,17 +180,6 @@ def _turns(messages: Sequence[Message]) -> list[dict[str, Any]]:
     return turns
 
 
-def _inference_config(config: LLMRequestConfig, refused: frozenset[str]) -> dict[str, Any]:
-    values = {
-        "temperature": config.temperature,
-        "topP": config.top_p,
-        "stopSequences": list(config.stop_sequences) or None,
-    }
-    left_out = {spelling for name, spelling in _SPELLINGS.items() if name in refused}
-    sent = {k: v for k, v in values.items() if v is not None and k not in left_out}
-    return {"maxTokens": config.max_tokens, **sent}
-
-
 def _output_config(config: LLMRequestConfig, refused: frozenset[str]) -> Mapping[str, Any] | None:
     """Return ``outputConfig`` of a conversation; not every model accepts it.
 
@@ -210,24 +192,14 @@ def _output_config(config: LLMRequestConfig, refused: frozenset[str]) -> Mapping
 
 
 def _refused_name(exc: Exception) -> str | None:
-    if error_code(exc) != "ValidationException":
+    if not isinstance(exc, VendorStatusError) or exc.code != "ValidationException":
         return None
-    message = error_message(exc)
-    if _ABOUT_THE_FORMAT.search(message):
+    if _ABOUT_THE_FORMAT.search(exc.text):
         return "output_config"
     for name, spelling in _SPELLINGS.items():
-        if named_parameter((name, spelling), message=message):
+        if named_parameter((name, spelling), message=exc.text):
             return name
     return None
-
-
-def _dropped(config: LLMRequestConfig, refused: frozenset[str]) -> list[str]:
-    """Return the requested parameters that were left out, by the names of our settings."""
-    candidates = ("temperature", "top_p", "stop_sequences", *_UNSUPPORTED)
-    left_out = {*refused, *_UNSUPPORTED}
-    dropped = [name for name in candidates if name in left_out and getattr(config, name) not in (None, ())]
-    wanted_json = config.response_schema is not None and "output_config" in refused
-    return [*dropped, "output_config"] if wanted_json else dropped
 
 
 def _completion(

@@ -3,10 +3,11 @@
 import asyncio
 import logging
 import math
-import operator
 import re
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from itertools import chain
+from operator import itemgetter, mul
 from typing import Any, TypeAlias
 
 from vectorforge.errors import VectorForgeError
@@ -21,6 +22,7 @@ logger = logging.getLogger(__name__)
 
 Embed: TypeAlias = Callable[[Sequence[str]], Awaitable[Sequence[Vector]]]
 """Texts -> vectors, in the same order."""
+_Scored: TypeAlias = tuple[float, Candidate]
 
 NO_ANSWER = "I don't have enough information to answer that question."
 
@@ -128,14 +130,14 @@ class ExtractiveProvider(BaseLLMProvider):
         query, ranked = await asyncio.to_thread(_ranked, text, call.sources)
         if not ranked or not query.terms:
             return [NO_ANSWER]
-        cosines = await self._cosines(text, ranked[:_EMBEDDED])
-        if not _is_enough(query, ranked, cosines):
+        cosines = await self._cosines(text, [candidate for _, candidate in ranked[:_EMBEDDED]])
+        if not _is_enough(query, [candidate for _, candidate in ranked], cosines):
             return [NO_ANSWER]
         if cosines:
-            scored = [(query.score(c, cosine), c) for c, cosine in zip(ranked, cosines, strict=False)]
-        else:
-            scored = [(query.lexical_score(c), c) for c in ranked]
-        return _rendered(_select(scored), call.sources)
+            pairs = zip(ranked, cosines, strict=False)
+            ranked = [(score + _WEIGHT_COSINE * cosine, c) for (score, c), cosine in pairs]
+            ranked.sort(key=itemgetter(0), reverse=True)
+        return _rendered(_select(ranked), call.sources)
 
     async def _cosines(self, text: str, ranked: Sequence[Candidate]) -> list[float]:
         """Return the cosine of the query and each candidate; empty without an embedder."""
@@ -156,7 +158,7 @@ class WeightedQuery:
     def __init__(self, text: str, among: Sequence[Candidate]) -> None:
         self.text = text
         self.terms = terms(text)
-        counts = Counter(term for candidate in among for term in candidate.terms & self.terms)
+        counts = Counter(chain.from_iterable(candidate.terms & self.terms for candidate in among))
         total = len(among)
         # BM25's inverse document frequency (https://doi.org/10.1561/1500000019), over sentences
         self._idf = {t: math.log(1 + (total - counts[t] + 0.5) / (counts[t] + 0.5)) for t in self.terms}
@@ -165,7 +167,7 @@ class WeightedQuery:
 
     def coverage(self, words: frozenset[str]) -> float:
         """Return the share of the query's word weight in ``words``, 0 to 1."""
-        return sum(self._idf[term] for term in self.terms & words) / self._mass
+        return sum(map(self._idf.__getitem__, self.terms & words)) / self._mass
 
     def lexical_score(self, candidate: Candidate) -> float:
         """Score by words, rank and relevance of the source, kind of answer and completeness."""
@@ -177,10 +179,6 @@ class WeightedQuery:
         score += _WEIGHT_TYPE * self._answer_type(piece.text)
         score -= _PENALTY_SHORT * (len(piece.text) < _SHORT)
         return score - _PENALTY_FRAGMENT * piece.is_fragment
-
-    def score(self, candidate: Candidate, cosine: float) -> float:
-        """Score with the cosine of query and piece (0 if unknown)."""
-        return self.lexical_score(candidate) + _WEIGHT_COSINE * cosine
 
     def _answer_type(self, text: str) -> float:
         """Return 1 if the text has what the query word requires (a number, a name, a reason), else 0."""
@@ -194,15 +192,18 @@ class WeightedQuery:
         return 0.5
 
 
-def _ranked(text: str, sources: Sequence[GroundingSource]) -> tuple[WeightedQuery, list[Candidate]]:
-    """Return the query and everything that can be quoted, best by words first."""
-    cut = [split(source.text[:_MAX_SOURCE_CHARS]) for source in sources[:_MAX_SOURCES]]
-    quotable = (
-        (n, piece) for n, pieces in enumerate(cut) for piece in pieces if not _is_question(piece, text)
-    )
-    found = candidates(sources, quotable)
-    query = WeightedQuery(text, found)
-    return query, sorted(found, key=query.lexical_score, reverse=True)
+def _ranked(text: str, sources: Sequence[GroundingSource]) -> tuple[WeightedQuery, list[_Scored]]:
+    """Return the query and everything that can be quoted with its score by words, best first."""
+    quotable = [
+        (number, piece)
+        for number, source in enumerate(sources[:_MAX_SOURCES])
+        for piece in split(source.text[:_MAX_SOURCE_CHARS])
+        if not _is_question(piece, text)
+    ]
+    among = candidates(sources, quotable)
+    query = WeightedQuery(text, among)
+    scored = [(query.lexical_score(candidate), candidate) for candidate in among]
+    return query, sorted(scored, key=itemgetter(0), reverse=True)
 
 
 def _is_question(piece: Piece, query: str) -> bool:
@@ -213,10 +214,10 @@ def _is_question(piece: Piece, query: str) -> bool:
     return len(words) > _SHORT_QUERY and " ".join(words) in " ".join(piece.text.casefold().split())
 
 
-def _is_enough(query: WeightedQuery, found: Sequence[Candidate], cosines: Sequence[float]) -> bool:
+def _is_enough(query: WeightedQuery, ranked: Sequence[Candidate], cosines: Sequence[float]) -> bool:
     """Return True if the sources cover the query."""
     by_source: dict[int, frozenset[str]] = {}
-    for candidate in found:
+    for candidate in ranked:
         words = by_source.get(candidate.source, frozenset())
         by_source[candidate.source] = words | candidate.terms | candidate.before
     if cosines:
@@ -226,16 +227,14 @@ def _is_enough(query: WeightedQuery, found: Sequence[Candidate], cosines: Sequen
     return max(query.coverage(words) for words in by_source.values()) >= _ENOUGH_COVERAGE
 
 
-def _select(scored: Sequence[tuple[float, Candidate]]) -> list[Candidate]:
+def _select(ranked: Sequence[_Scored]) -> list[Candidate]:
     """Return the best distinct sentences within the limits of an answer."""
-    scored = sorted(scored, key=lambda pair: pair[0], reverse=True)
-    best_score, best = scored[0]
-    selected = [best]
-    length = len(best.piece.text)
-    for score, candidate in scored[1:]:
-        if len(selected) == _MAX_SENTENCES or score < _MIN_SHARE * best_score:
+    selected: list[Candidate] = []
+    length = 0
+    for score, candidate in ranked:
+        if len(selected) == _MAX_SENTENCES or (selected and score < _MIN_SHARE * ranked[0][0]):
             break
-        if length + len(candidate.piece.text) > _MAX_CHARS:
+        if selected and length + len(candidate.piece.text) > _MAX_CHARS:
             continue
         if any(_is_duplicate(candidate, other) for other in selected):
             continue
@@ -282,4 +281,4 @@ def _completion(content: str, *, is_streamed: bool) -> Completion:
 def _cosine(one: Vector, other: Vector) -> float:
     """Return the cosine of two vectors of one length; 0 if one is zero."""
     norms = math.hypot(*one) * math.hypot(*other)
-    return sum(map(operator.mul, one, other)) / norms if norms else 0.0  # no Python call per dimension
+    return sum(map(mul, one, other)) / norms if norms else 0.0  # no Python call per dimension

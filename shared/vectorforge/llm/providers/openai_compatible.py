@@ -6,7 +6,7 @@ https://github.com/ollama/ollama/blob/main/docs/openai.md, https://docs.modular.
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal, Self, TypeAlias
+from typing import Any, ClassVar, Final, Literal, Self, TypeAlias
 
 from pydantic import SecretStr
 
@@ -16,7 +16,7 @@ from vectorforge.llm.providers.openai import OpenAIProvider
 from vectorforge.llm.types import LLMRequestConfig, Message, ProviderCall, check_messages
 from vectorforge.vendors.accounts import COHERE_BASE_URL, GOOGLE_BASE_URL
 from vectorforge.vendors.credentials import Credentials
-from vectorforge.vendors.failures import VendorStatusError
+from vectorforge.vendors.response import VendorStatusError
 
 _INVALID_GOOGLE_KEY = re.compile(r"API_KEY_INVALID|API key (not valid|expired)")
 """Google's text, with status 400, for a key that was deleted or has expired. Source: e.g.
@@ -32,35 +32,27 @@ Mode: TypeAlias = Literal["chat", "completions"]
 class CohereProvider(OpenAIProvider):
     """Command models; their native citations are not part of this API."""
 
+    vendor: ClassVar[str] = "cohere"
+    address: ClassVar[str] = COHERE_BASE_URL
+
     @classmethod
-    def from_settings(
-        cls, settings: LLMSettings, credentials: SecretStr | Credentials, **options: Any
-    ) -> Self:
+    def from_settings(cls, settings: LLMSettings, credentials: Credentials, **options: Any) -> Self:
         """Return the provider with the key in ``credentials``."""
-        return cls(
-            credentials,
-            name="cohere",
-            base_url=settings.cohere_base_url or COHERE_BASE_URL,
-            default_model=settings.cohere_model,
-            **options,
-        )
+        base_url, model = settings.cohere_base_url, settings.cohere_model
+        return cls(credentials, base_url=base_url, default_model=model, **options)
 
 
 class GoogleProvider(OpenAIProvider):
     """Gemini models."""
 
+    vendor: ClassVar[str] = "google"
+    address: ClassVar[str] = GOOGLE_BASE_URL
+
     @classmethod
-    def from_settings(
-        cls, settings: LLMSettings, credentials: SecretStr | Credentials, **options: Any
-    ) -> Self:
+    def from_settings(cls, settings: LLMSettings, credentials: Credentials, **options: Any) -> Self:
         """Return the provider with the key in ``credentials``."""
-        return cls(
-            credentials,
-            name="google",
-            base_url=settings.google_base_url or GOOGLE_BASE_URL,
-            default_model=settings.google_model,
-            **options,
-        )
+        base_url, model = settings.google_base_url, settings.google_model
+        return cls(credentials, base_url=base_url, default_model=model, **options)
 
     def _is_refusal(self, exc: VendorStatusError) -> bool:
         return (exc.status == 400 and bool(_INVALID_GOOGLE_KEY.search(exc.text))) or super()._is_refusal(exc)
@@ -69,18 +61,14 @@ class GoogleProvider(OpenAIProvider):
 class OllamaProvider(OpenAIProvider):
     """Models on a server of your own; needs an address and no key."""
 
+    vendor: ClassVar[str] = "ollama"
+
     @classmethod
-    def from_settings(
-        cls, settings: LLMSettings, credentials: SecretStr | Credentials, **options: Any
-    ) -> Self:
+    def from_settings(cls, settings: LLMSettings, credentials: Credentials, **options: Any) -> Self:
         """Return the provider at the address in the settings, with or without its ``/v1``."""
-        return cls(
-            "ollama",  # a key is always sent; the server ignores it
-            name="ollama",
-            base_url=_with_version(settings.ollama_base_url),
-            default_model=settings.ollama_model,
-            **options,
-        )
+        base_url, model = _with_version(settings.ollama_base_url), settings.ollama_model
+        # a key is always sent; the server ignores it
+        return cls("ollama", base_url=base_url, default_model=model, **options)
 
 
 class MaxServeProvider(OpenAIProvider):
@@ -95,16 +83,16 @@ class MaxServeProvider(OpenAIProvider):
         **options: See ``OpenAIProvider``.
     """
 
+    vendor: ClassVar[str] = "max_serve"
+
     def __init__(
         self, credentials: SecretStr | str | Credentials = "max-serve", *, mode: Mode = "chat", **options: Any
     ) -> None:
         self._mode = mode
-        super().__init__(credentials, **{"name": "max_serve", **options})
+        super().__init__(credentials, **options)
 
     @classmethod
-    def from_settings(
-        cls, settings: LLMSettings, credentials: SecretStr | Credentials, **options: Any
-    ) -> Self:
+    def from_settings(cls, settings: LLMSettings, credentials: Credentials, **options: Any) -> Self:
         """Return the provider at the address in the settings, with or without its ``/v1``."""
         return cls(
             mode=settings.max_serve_mode,

@@ -1,7 +1,7 @@
 """Quotable pieces of chunks (sentences, list items, code, rows) and their words."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -14,7 +14,8 @@ _FENCE = re.compile(r"\s*(```+|~~~+)")
 _HEADING = re.compile(r"\s{0,3}#{1,6}\s")
 _UNDERLINE = re.compile(r"\s*(=+|-{2,})\s*$")
 _ITEM = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)])\s+")
-_ROW = re.compile(r"\s*\|.*\|\s*$")
+# Of Markdown; "column: value; column: value" and "value | value" of other files (ingestion.extract.blocks).
+_ROW = re.compile(r"\s*\|.*\|\s*$|[^:;|]{1,80}: [^\n]*; [^:;|]{1,80}: \S|[^|]{1,200} \| \S")
 _RULE = re.compile(r"[\s|:*_=-]*$")
 # Western: before white space and anything but a lower-case letter; footnote marks may follow.
 _SENTENCE_END = re.compile(r"[.!?…](?:\[\d+\])*[\"'”’)\]]*\s+(?=[^a-z\s])|[。！？](?:\[\d+\])*[”’」』）]*")
@@ -123,14 +124,15 @@ def _is_title(text: str, block: _Block, chunk: str, last: int) -> bool:
     return text[-1:].isalnum() and not chunk[block.end : block.end + 2].strip()
 
 
-def _spans(chunk: str, block: _Block) -> Iterator[tuple[int, int]]:
-    """Yield the offsets of a block's pieces, without surrounding white space."""
+def _spans(chunk: str, block: _Block) -> list[tuple[int, int]]:
+    """Return the offsets of a block's pieces, without surrounding white space."""
     if block.kind == "code":
         spans = _lines(chunk, block) if block.end - block.start > _LONGEST else [(block.start, block.end)]
     elif block.kind == "row":
         spans = [(block.start, block.end)]
     else:
-        spans = list(_sentences(chunk, block.start, block.end))
+        spans = _sentences(chunk, block.start, block.end)
+    trimmed: list[tuple[int, int]] = []
     for start, end in spans:
         text = chunk[start:end].rstrip()
         if marks := _FOOTNOTES.search(text, max(0, len(text) - 40)):
@@ -140,10 +142,12 @@ def _spans(chunk: str, block: _Block) -> Iterator[tuple[int, int]]:
             end = start + (chunk[start : start + _LONGEST].rfind(" ") + 1 or _LONGEST)
             end -= len(chunk[start:end]) - len(chunk[start:end].rstrip())
         if end > start:
-            yield start, end
+            trimmed.append((start, end))
+    return trimmed
 
 
-def _sentences(chunk: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+def _sentences(chunk: str, start: int, end: int) -> list[tuple[int, int]]:
+    spans: list[tuple[int, int]] = []
     position = start
     for match in _SENTENCE_END.finditer(chunk, start, end):
         stop = match.start() + 1
@@ -152,10 +156,9 @@ def _sentences(chunk: str, start: int, end: int) -> Iterator[tuple[int, int]]:
         if _ITEM.fullmatch(chunk[position : match.end()]):  # "1." of a numbered item
             continue
         closing = re.match(r"[\"'”’)」』）]*", chunk[stop:end])
-        yield position, stop + (closing.end() if closing else 0)
+        spans.append((position, stop + (closing.end() if closing else 0)))
         position = match.end()
-    if position < end:
-        yield position, end
+    return [*spans, (position, end)] if position < end else spans
 
 
 def _lines(chunk: str, block: _Block) -> list[tuple[int, int]]:
@@ -170,7 +173,10 @@ def _lines(chunk: str, block: _Block) -> list[tuple[int, int]]:
 
 
 WORD = re.compile(r"[^\W_]+")
-_IDEOGRAPHS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
+_UNSPACED = re.compile(
+    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]+"
+)
+"""Scripts without spaces between words, and Korean, whose words have many endings."""
 _STOPWORDS = frozenset(
     """
     a about an and any are as at be been but by can could d did do does doing for from had has have he
@@ -215,13 +221,13 @@ def stem(word: str) -> str:
 
 
 def terms(text: str) -> frozenset[str]:
-    """Return the stems of the words that carry meaning; for Chinese, Japanese and Korean, character pairs."""
+    """Return the stems of the words that carry meaning; of scripts without spaces, pairs of characters."""
     words = set(WORD.findall(text.lower()))
     if text.isascii():
         return frozenset(map(stem, words - _STOPWORDS))
     stems: set[str] = set()
     for word in words:
-        if runs := _IDEOGRAPHS.findall(word):
+        if runs := _UNSPACED.findall(word):
             stems.update(run[i : i + 2] for run in runs for i in range(max(1, len(run) - 1)))
         elif word not in _STOPWORDS:
             stems.add(stem(word))
@@ -230,21 +236,13 @@ def terms(text: str) -> frozenset[str]:
 
 def candidates(sources: Sequence[GroundingSource], pieces: Iterable[tuple[int, Piece]]) -> list[Candidate]:
     """Return pieces with their words; a piece in several sources counts for the best source only."""
-    seen: set[str] = set()
-    result: list[Candidate] = []
-    shares = _relevance_shares(sources)
-    for source, piece in pieces:
+    best = max((source.relevance or 0.0 for source in sources), default=0.0)
+    result: dict[str, Candidate] = {}
+    for number, piece in pieces:
         key = " ".join(piece.text.split()).casefold()
-        if key not in seen:
-            seen.add(key)
-            title = sources[source].title or ""
-            before = terms(f"{title} {piece.before}")
-            result.append(Candidate(source, piece, terms(piece.text), before, shares[source]))
-    return result
-
-
-def _relevance_shares(sources: Sequence[GroundingSource]) -> list[float]:
-    """Return the relevance of each source as a share of the best."""
-    values = [source.relevance or 0.0 for source in sources]
-    best = max(values, default=0.0)
-    return [max(0.0, value) / best if best > 0 else 0.0 for value in values]
+        if key not in result:
+            source = sources[number]
+            before = terms(f"{source.title or ''} {piece.before}")
+            share = max(0.0, source.relevance or 0.0) / best if best > 0 else 0.0
+            result[key] = Candidate(number, piece, terms(piece.text), before, share)
+    return list(result.values())

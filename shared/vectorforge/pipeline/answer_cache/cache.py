@@ -14,24 +14,22 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from vectorforge import __version__
-from vectorforge.db.repositories.answer_cache_repo import FoundAnswer
+from vectorforge.db.repositories.answer_cache_repo import AnswerCacheRepository, CachedAnswer
 from vectorforge.errors import VectorForgeError
-from vectorforge.llm.types import ProviderCapability
-from vectorforge.pipeline.citations.check import replay_as_events
 from vectorforge.pipeline.presets import preset_text
 from vectorforge.pipeline.run import QueryRun
-from vectorforge.pipeline.stored_answer import AnswerStore, StoredAnswer
-from vectorforge.pipeline.types import QueryConfig, QueryEvent, UsageEvent
+from vectorforge.pipeline.stored_answer import AnswerMemory, StoredAnswer
+from vectorforge.pipeline.types import QueryConfig, QueryEvent
 from vectorforge.retriever.base import RetrievedChunks
-from vectorforge.telemetry import InMemoryMetrics, MetricsCollector
+from vectorforge.telemetry import MetricsCollector
 from vectorforge.vectorstore.base import NearestChunks
 
 if TYPE_CHECKING:
-    from vectorforge.db.types import Call
+    from vectorforge.db.tenant_database import Call
 
 logger = logging.getLogger(__name__)
 
-_FORMAT = 5
+_FORMAT = 6
 """Version of the stored form; another version has other keys."""
 _NOT_IN_THE_PROMPT = frozenset(
     {"stream", "use_cache", "conversation_id", "allow_ungrounded", "quote_passages"}
@@ -41,31 +39,37 @@ _IN_THE_PROMPT = [field.name for field in fields(QueryConfig) if field.name not 
 _MAX_CHARS = 1_000_000
 """Length of a stored answer with its chunks, as JSON; longer ones are not stored."""
 _TIMEOUT_S = 1.0
-"""Time limit of one read or write: without a cache there would be no such wait."""
+"""Time limit of a read: without a cache there would be no such wait."""
 
 
 class AnswerCache:
-    """Finds a query's answer before its search, and stores it at its end. Never fails a query.
+    """Finds the answer of a run that ``is_cacheable`` before its search, and stores it. Never fails a query.
 
     Args:
-        store: Answers of one tenant.
+        memory: Answers of this process.
+        shared: Answers of one tenant that all processes share.
         tenant_id: That tenant.
+        ttl_s: Seconds for which an answer is fresh.
         settings: Digest of everything outside a request that decides an answer: addresses, sizes, modes.
         metrics: Collector of ``pipeline.cache.*``.
     """
 
     def __init__(
         self,
-        store: AnswerStore,
+        memory: AnswerMemory,
+        shared: AnswerCacheRepository,
         *,
         tenant_id: str,
+        ttl_s: float,
         settings: str,
-        metrics: MetricsCollector | None = None,
+        metrics: MetricsCollector,
     ) -> None:
-        self._store = store
+        self._memory = memory
+        self._shared = shared
         self._tenant_id = tenant_id
+        self._ttl_s = ttl_s
         self._settings = settings
-        self._metrics: MetricsCollector = metrics or InMemoryMetrics()
+        self._metrics = metrics
 
     async def look_up(self, run: QueryRun) -> bool:
         """Return True if the same query has a fresh answer on the same documents.
@@ -74,10 +78,7 @@ class AnswerCache:
         ``stored``, also to an expired answer.
         """
         state = run.cache
-        digest = state.digest or self.digest(run)
-        if digest is None:
-            return False
-        state.key = _key_of(digest, run.collection_id)
+        state.key = _key_of(state.digest or self.digest(run), run.collection_id)
         try:
             found = await self._find(run, state.key)
             if found is None:
@@ -95,51 +96,42 @@ class AnswerCache:
             self._metrics.increment("pipeline.cache.misses")
         return is_hit
 
-    def digest(self, run: QueryRun) -> bytes | None:
-        """Return the digest of everything that decides the run's answer except documents and collection.
-
-        None if such answers are not cached.
-        """
-        if run.provider is None or ProviderCapability.EXTRACTIVE in run.provider.capabilities:
-            return None  # quoting again costs as little as a look-up
+    def digest(self, run: QueryRun) -> bytes:
+        """Return the digest of everything that decides the run's answer except documents and collection."""
         return _digest(run, self._tenant_id, self._settings)
 
-    async def _find(self, run: QueryRun, key: bytes) -> FoundAnswer | None:
+    async def _find(self, run: QueryRun, key: bytes) -> CachedAnswer | None:
+        """Return the collection's version and its answer; memory answers only when the version is known."""
         state = run.cache
-        if state.found is not None:
-            return await self._store.find(key, run.collection_id, state.data_version, state.found)
-        async with asyncio.timeout(min(_TIMEOUT_S, max(run.deadline.remaining_s(), 0.0))):
-            return await self._store.find(key, run.collection_id, state.data_version)
-
-    async def keep(self, run: QueryRun) -> None:
-        """Store the run's answer if it may be given again."""
-        try:
-            stored = self._storable(run)
-            if stored is not None:
-                async with asyncio.timeout(_TIMEOUT_S):
-                    await self._store.keep(*stored)
-        except (VectorForgeError, TimeoutError, ValueError) as exc:
-            logger.warning("The answer was not stored: %s", _text(exc))
+        if state.data_version is not None:
+            remembered = self._memory.find(self._tenant_id, key, state.data_version)
+            if remembered is not None:
+                return remembered
+        found = state.found
+        if found is None:
+            async with asyncio.timeout(min(_TIMEOUT_S, max(run.deadline.remaining_s(), 0.0))):
+                found = await self._shared.find(key, run.collection_id)
+        if found is not None and found.answer is not None and found.fresh_for_s > 0:
+            self._memory.store(self._tenant_id, key, found.data_version, found.answer, found.fresh_for_s)
+        return found
 
     def end_write(self, run: QueryRun) -> "list[Call]":
-        """Return the statement by which ``keep`` stores the run's answer, or none."""
+        """Return the statement that stores the run's answer for all processes; none if no query may get it.
+
+        The answer is in this process's memory at once.
+        """
+        key, version = run.cache.key, run.cache.data_version
+        if run.cache.hit or key is None or version is None or (answer := storable_answer(run)) is None:
+            return []
         try:
-            stored = self._storable(run)
+            text = answer.to_json()
         except ValueError as exc:
             logger.warning("The answer was not stored: %s", _text(exc))
             return []
-        return [] if stored is None else [self._store.end_write(*stored)]
-
-    def _storable(self, run: QueryRun) -> tuple[bytes, UUID, int, str] | None:
-        """Return key, collection, version and JSON of an answer that may be given again, else None."""
-        key, version = run.cache.key, run.cache.data_version
-        if run.cache.hit or key is None or version is None:
-            return None
-        answer = storable_answer(run)
-        text = None if answer is None else answer.to_json()
-        if text is None or len(text) > _MAX_CHARS:
-            return None
-        return key, run.collection_id, version, text
+        if len(text) > _MAX_CHARS:
+            return []
+        self._memory.store(self._tenant_id, key, version, text, self._ttl_s)
+        return [self._shared.end_write(key, run.collection_id, version, text)]
 
 
 def storable_answer(run: QueryRun) -> StoredAnswer | None:
@@ -193,19 +185,19 @@ def replay(run: QueryRun, stored: StoredAnswer) -> Iterator[QueryEvent]:
 
     It counts no tokens and no cost: both are logged with the query that the answer was made for.
 
-    Yields:
+    Returns:
         ``TokenEvent`` and ``CitationEvent`` in the order of the text, then ``UsageEvent``.
     """
-    run.cache.hit, run.outcome, run.use.cost_usd = True, "cached", 0.0
-    run.finish_reason, run.quality, run.structured = stored.finish_reason, stored.quality, stored.structured
-    run.citations, run.invalid_citations = stored.citations, stored.invalid_citations
-    run.response = replace(
-        stored.response, prompt_tokens=0, completion_tokens=0, total_tokens=0, latency_ms=0.0
+    run.cache.hit, run.outcome = True, "cached"
+    return run.adopt(
+        stored.answer,
+        replace(stored.response, prompt_tokens=0, completion_tokens=0, total_tokens=0, latency_ms=0.0),
+        stored.citations,
+        invalid_citations=stored.invalid_citations,
+        finish_reason=stored.finish_reason,
+        quality=stored.quality,
+        structured=stored.structured,
     )
-    run.note_first_token()
-    run.answer = stored.answer
-    yield from replay_as_events(stored.answer, stored.citations)
-    yield UsageEvent(0, 0, 0)
 
 
 def answer_key(run: QueryRun, tenant_id: str, settings: str) -> bytes:

@@ -6,10 +6,11 @@ share of the tenant's limits.
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
-from vectorforge.db.repositories.query_lookup_repo import PiggybackedStatement, QueryLookupRow
+from vectorforge.config import VectorForgeConfig
+from vectorforge.db.repositories.query_lookup_repo import QueryLookupRepository
 from vectorforge.errors import (
     AuthenticationError,
     DatabaseUnavailableError,
@@ -18,6 +19,7 @@ from vectorforge.errors import (
     NotFoundError,
     VectorForgeError,
 )
+from vectorforge.limits.settings import Claim
 from vectorforge.pipeline.answer_cache.cache import AnswerCache
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.retriever.base import QueryLookup
@@ -25,7 +27,6 @@ from vectorforge.types import Collection
 
 if TYPE_CHECKING:
     from vectorforge.limits.admission import Admission
-    from vectorforge.limits.settings import Claim
 
 logger = logging.getLogger(__name__)
 
@@ -34,32 +35,13 @@ _TIMEOUT_S = 1.0
 _FATAL = (AuthenticationError, DatabaseUnavailableError, LimitExceededError, InvalidInputError)
 """Errors that reading the collection alone would not avoid."""
 
-
-class QueryLookupStore(Protocol):
-    """Storage that looks queries up; ``QueryLookupRepository``."""
-
-    async def find(
-        self,
-        name_or_id: str,
-        query: str | None = None,
-        digest: bytes | None = None,
-        *,
-        piggyback: PiggybackedStatement | None = None,
-    ) -> QueryLookupRow | None:
-        """Return the collection of this id or name with the cached data of the query; None: no collection."""
-        ...
-
-
-class CollectionFinder(Protocol):
-    """Source of collections if the caches cannot be read; ``TenantServices``."""
-
-    async def find_collection(self, name_or_id: str) -> Collection:
-        """Return a collection by its id or its name.
-
-        Raises:
-            NotFoundError: It does not exist.
-        """
-        ...
+_PROMPT_TOKENS = 500
+"""Upper bound of the presets' own prompts and of the text around chunks and messages."""
+_BYTES_PER_TOKEN = 3
+"""Bytes of UTF-8 per token; English and most scripts with multi-byte letters have about four. A claim is
+settled soon, so no tokenizer is loaded for it."""
+_REWRITING_TOKENS = 2_500
+"""Upper bound of a rewrite: see ``conversation.rewrite_query``."""
 
 
 class QueryLookupService:
@@ -67,28 +49,28 @@ class QueryLookupService:
 
     Args:
         queries: Look-up of one tenant.
-        collections: Collections of the same tenant.
+        find_collection: Finds a collection of the same tenant by id or name, or raises ``NotFoundError``.
         answer_cache: Cache of the query service; None: no answers are looked up.
         admission: Admission of the request; None: it has no limits.
-        claim: Computes the most that a run may use; called only if the tenant may have limits.
+        settings: Bound what a run may use at most, if the tenant may have limits.
         note_log_text: Receives the tenant's policy for logged texts, which is read with the rest.
     """
 
     def __init__(
         self,
-        queries: QueryLookupStore,
-        collections: CollectionFinder,
+        queries: QueryLookupRepository,
+        find_collection: Callable[[str], Awaitable[Collection]],
         answer_cache: AnswerCache | None,
         *,
-        admission: "Admission | None" = None,
-        claim: "Callable[[QueryRun], Claim] | None" = None,
-        note_log_text: Callable[[str | None], None] | None = None,
+        admission: "Admission | None",
+        settings: VectorForgeConfig,
+        note_log_text: Callable[[str | None], None],
     ) -> None:
         self._queries = queries
-        self._collections = collections
+        self._find_collection = find_collection
         self._answer_cache = answer_cache
         self._admission = admission
-        self._claim = claim
+        self._settings = settings
         self._note_log_text = note_log_text
 
     async def look_up(self, run: QueryRun) -> None:
@@ -105,7 +87,7 @@ class QueryLookupService:
         """
         alone = run.request_error or run.config.history or run.config.conversation_id is not None
         text = None if alone else run.search_text
-        if not alone and self._answer_cache is not None:
+        if not alone and self._answer_cache is not None and run.is_cacheable:
             run.cache.digest = self._answer_cache.digest(run)
         try:
             run.lookup = await self._find_first(run, text)
@@ -114,7 +96,7 @@ class QueryLookupService:
                 raise
             run.collection_id = run.choice.known_id  # the search fails next, which has fallbacks
         if self._admission is not None:  # unless it went with the look-up
-            await self._admission.admit(lambda: self._claimed(run))
+            await self._admission.admit(lambda: query_claim(run, self._settings))
         if run.lookup is None:
             return
         collection = run.lookup.collection
@@ -131,7 +113,11 @@ class QueryLookupService:
 
     async def _find(self, run: QueryRun, name: str, text: str | None) -> QueryLookup | None:
         digest = run.cache.digest
-        piggyback = None if self._admission is None else self._admission.piggyback(lambda: self._claimed(run))
+        piggyback = (
+            None
+            if self._admission is None
+            else self._admission.piggyback(lambda: query_claim(run, self._settings))
+        )
         try:
             async with asyncio.timeout(_TIMEOUT_S):
                 row = await self._queries.find(name, text, digest, piggyback=piggyback)
@@ -140,24 +126,49 @@ class QueryLookupService:
         except (VectorForgeError, TimeoutError) as exc:
             logger.warning("The caches were not read: %s", type(exc).__name__)
             run.cache.digest = None
-            return await self._find_collection(name)
+            return await self._find_alone(name)
         if row is None:
             return None
-        if self._note_log_text is not None:
-            self._note_log_text(row.log_text)
+        self._note_log_text(row.log_text)
         if digest is not None:
             run.cache.found = row.answer
         return QueryLookup(row.collection, text, row.vector)
 
-    async def _find_collection(self, name: str) -> QueryLookup | None:
+    async def _find_alone(self, name: str) -> QueryLookup | None:
         try:
-            return QueryLookup(await self._collections.find_collection(name))
+            return QueryLookup(await self._find_collection(name))
         except NotFoundError:
             return None
 
-    def _claimed(self, run: QueryRun) -> "Claim":
-        if self._claim is None:
-            from vectorforge.limits.settings import Claim
 
-            return Claim()
-        return self._claim(run)
+def query_claim(run: QueryRun, settings: VectorForgeConfig) -> Claim:
+    """Return the most that a prepared run may use: its prompt's budget and its longest answer, at its price.
+
+    Where neither a number of tokens nor of characters bounds the chunks, they are assumed to be as long as
+    the settings cut them. The extractive provider uses nothing, and a model without a price costs nothing.
+    """
+    is_stream, config, provider = not run.buffered, run.config, run.provider
+    if provider is None or run.is_extractive:
+        return Claim(is_stream=is_stream)
+    texts = [run.query, config.system_prompt or "", *(message.content for message in config.history)]
+    prompt_tokens = _PROMPT_TOKENS + _context_tokens(run, settings) + sum(map(_tokens, texts))
+    if config.conversation_id is not None:
+        prompt_tokens += settings.query.history_max_tokens
+    if config.rewrite and (config.history or config.conversation_id is not None):
+        prompt_tokens += _REWRITING_TOKENS
+    model = run.model or provider.default_model
+    cost = run.prices.estimate_cost(provider.provider_name(), model, prompt_tokens, config.max_tokens)
+    return Claim(is_stream=is_stream, tokens=prompt_tokens + config.max_tokens, cost_usd=cost or 0.0)
+
+
+def _tokens(text: str) -> int:
+    return len(text.encode("utf-8", "replace")) // _BYTES_PER_TOKEN + 1
+
+
+def _context_tokens(run: QueryRun, settings: VectorForgeConfig) -> int:
+    context = run.preset.context_config(run.config)
+    if context.max_context_chars is not None:
+        return context.max_context_chars // _BYTES_PER_TOKEN
+    if context.max_context_tokens is not None:
+        return context.max_context_tokens
+    return run.config.top_k * settings.ingestion.chunk_size_chars // _BYTES_PER_TOKEN

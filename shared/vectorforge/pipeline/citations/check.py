@@ -8,14 +8,14 @@ share their text: each chunk must contain a part of it, and all together the who
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from vectorforge.pipeline.citations.claims import Claim, Evidence, read_claims
+from vectorforge.pipeline.citations.claims import Claim, Evidence, locations_within, read_claims
 from vectorforge.pipeline.citations.labels import Label, SourceLabels, find_labels
 from vectorforge.pipeline.citations.names import KnownNames, fold
+from vectorforge.pipeline.citations.number_words import MONTHS
 from vectorforge.pipeline.citations.quantities import Quantity
-from vectorforge.pipeline.citations.sentences import LOOK_AHEAD, is_fence, sentence_end
-from vectorforge.pipeline.types import Citation, CitationEvent, CitationVerdict, QueryEvent, TokenEvent
+from vectorforge.pipeline.types import Citation, CitationVerdict
 from vectorforge.types import RetrievedChunk
 
 _WORDS = re.compile(r"\w+")
@@ -30,17 +30,40 @@ _AFTER_STOP = re.compile(r"[ \t]{0,100}\[")
 _LONGEST_LABEL = 200
 _LONGEST_LABELS = 1_000
 """Characters of all labels after a full stop."""
-_KEPT = 8_000
+_MOST_JUDGED = 8_000
 """Characters of judged sentences that are dropped together."""
 _CONTEXT_CHARS = 500
 """Characters before a sentence that show its language."""
+_END = re.compile(r"(?<=[.!?…])[\"'”’»)\]*_]{0,40}+(?=[\s\[])|[。！？]+[”’」』）]*|\n")
+"""End of a sentence after a full stop: a run of these is matched once."""
+_FENCE = re.compile(r"[ \t]*```[^\n]*\n")
+_FULL_WIDTH = frozenset("。！？")
+_ABBREVIATION = re.compile(
+    r"(?:\b(?:[A-Za-z]|Mr|Mrs|Ms|Dr|Prof|St|Sr|Jr|Nos?|Nr|Art|Fig|Figs|Eq|Sec|Vol|Ch|pp|vs|cf|ca|approx|etc|al|Inc"
+    r"|Ltd|Co|Corp|bzw|inkl|e\.g|i\.e|z\.\s?B|d\.\s?h|U\.S|U\.K|a\.m|p\.m))\.$",
+    re.IGNORECASE,
+)
+_BLOCK = re.compile(r"[ \t]*(?:\n|[-*+•>#|\[]|```|\d{1,3}[.)]\s)")
+_LONGEST_MARK = 16
+_LONGEST_SENTENCE = 4_000
+"""Characters; a longer sentence is cut there, because a model may never end one."""
+_LONGEST_ABBREVIATION = 10
+_LOOK_AHEAD = 250
+"""Characters after a full stop that can decide whether it ends a sentence."""
+_LONGEST_OPENING = 60
+"""Characters before a "1." that still opens a list item."""
+_WRAPPED = 50
+"""Shortest line that may be wrapped within a sentence, in characters."""
+_NUMBERED = re.compile(r"(?<![\w.,])\d{1,2}\.$")
+_NEXT_WORD = re.compile(r"\s{0,100}(?P<mark>[*_\"'“„(]{0,40})(?P<word>\w{0,40})(?P<more>.?)", re.DOTALL)
 
 
 @dataclass(slots=True)
 class _Group:
-    """Neighbouring labels and the claims of their text."""
+    """Neighbouring labels and their text with its claims."""
 
-    labels: list[Label] = field(default_factory=list)
+    labels: list[Label]
+    text: str
     claims: list[Claim] = field(default_factory=list)
 
 
@@ -48,12 +71,12 @@ class CitationChecker:
     """Finds citations in a streamed answer, and checks each at the end of its sentence.
 
     Args:
-        question: Query, whose names count as names in the answer.
+        query: Query, whose names count as names in the answer.
         chunks: Chunks in the order of their labels: the first is ``[Source 1]``.
     """
 
     def __init__(self, query: str, chunks: Sequence[RetrievedChunk]) -> None:
-        self._passages = chunks
+        self._chunks = chunks
         self._source_labels = SourceLabels(chunks)
         self._known = KnownNames([query, *(chunk.chunk.text for chunk in chunks)])
         self._evidence: dict[int, Evidence] = {}
@@ -84,15 +107,12 @@ class CitationChecker:
         judged = self._judge(is_whole=False)
         self._has_mark = _MARK.search(self._answer, self._start) is not None
         self._looked_at = len(self._answer)
-        if self._start > _KEPT:
-            self._drop(self._start - _CONTEXT_CHARS)
+        if self._start > _MOST_JUDGED:
+            count = self._start - _CONTEXT_CHARS
+            self._answer = self._answer[count:]
+            self._start, self._looked_at = self._start - count, self._looked_at - count
+            self._dropped += count
         return judged
-
-    def _drop(self, count: int) -> None:
-        self._answer = self._answer[count:]
-        self._start -= count
-        self._looked_at -= count
-        self._dropped += count
 
     def finish(self) -> list[Citation]:
         """Return the remaining citations of a complete answer."""
@@ -103,7 +123,7 @@ class CitationChecker:
         while self._start < len(self._answer):
             end = self._labels_after_stop(is_whole=is_whole)
             if end == self._start:
-                decided = self._looked_at - LOOK_AHEAD - 1
+                decided = self._looked_at - _LOOK_AHEAD - 1
                 end = sentence_end(self._answer, self._start, is_whole=is_whole, decided=decided)
             if end is None:
                 break
@@ -136,41 +156,51 @@ class CitationChecker:
     def _sentence(self, start: int, end: int) -> Iterator[Citation]:
         """Check the labels of one sentence, in order."""
         text = self._answer[start:end]
-        labels = [] if is_fence(text) else self._labels(start, end)
+        labels = [] if _FENCE.match(text) else self._labels(start, end)
         if not labels:
             self._unlabelled = text if _WORDS.search(text) else self._unlabelled
             return
         for group in self._groups(start, end, labels):
-            verdicts = self._verdicts(group)
+            verdicts = self._verdicts(group).items()
+            citations = {number: self._cite(number, group.text, verdict) for number, verdict in verdicts}
             for label in group.labels:
                 for number in label.numbers:
-                    if number not in verdicts:
+                    if number in citations:
+                        start, end = label.start + self._dropped, label.end + self._dropped
+                        yield replace(citations[number], start=start, end=end)
+                    else:
                         self.invalid += 1
-                        continue
-                    chunk = self._passages[number - 1].chunk
-                    start, end = label.start + self._dropped, label.end + self._dropped
-                    yield Citation(number, start, end, chunk.id, chunk.document_id, verdicts[number])
         self._unlabelled = ""
 
+    def _cite(self, number: int, text: str, verdict: CitationVerdict) -> Citation:
+        """Return the citation of a chunk for a text, still without the offsets of its label."""
+        chunk = self._chunks[number - 1].chunk
+        start, end = self._evidence[number].find_support(text)
+        places = locations_within(chunk.locations, start, end)
+        start, end = chunk.start_offset + start, chunk.start_offset + end
+        return Citation(number, 0, 0, chunk.id, chunk.document_id, verdict, start, end, places)
+
     def _labels(self, start: int, end: int) -> list[Label]:
-        found = [*find_labels(self._answer, start, end), *self._source_labels.find(self._answer, start, end)]
-        return sorted(found, key=lambda label: label.start)
+        labels = [*find_labels(self._answer, start, end), *self._source_labels.find(self._answer, start, end)]
+        return sorted(labels, key=lambda label: label.start)
 
     def _groups(self, start: int, end: int, labels: Sequence[Label]) -> list[_Group]:
         """Return the labels of a sentence with the claims of each."""
         cuts = [start, *(offset for label in labels for offset in (label.start, label.end)), end]
         texts = [self._answer[a:b] for a, b in zip(cuts[::2], cuts[1::2], strict=True)]
         if not any(map(_WORDS.search, texts)):  # labels only
-            return [_Group(list(labels), self._claims(self._unlabelled, start))]
+            return [_Group(list(labels), self._unlabelled, self._claims(self._unlabelled, start))]
         is_led = _has_only(texts[0], _BEFORE_LABEL)
         groups: list[_Group] = []
         for i, label in enumerate(labels):
             if i and _has_only(texts[i], _BETWEEN_LABELS):
                 groups[-1].labels.append(label)
             else:
-                groups.append(_Group([label], [] if is_led else self._claims(texts[i], start)))
+                text = "" if is_led else texts[i]
+                groups.append(_Group([label], text, self._claims(text, start)))
             if is_led or i == len(labels) - 1:
                 groups[-1].claims += self._claims(texts[i + 1], start)
+                groups[-1].text += texts[i + 1] if _WORDS.search(texts[i + 1]) else ""
         return groups
 
     def _claims(self, text: str, start: int) -> list[Claim]:
@@ -181,8 +211,8 @@ class CitationChecker:
 
     def _verdicts(self, group: _Group) -> dict[int, CitationVerdict]:
         """Return the verdict of each existing source of the group, by its number."""
-        numbers = {n for label in group.labels for n in label.numbers if 1 <= n <= len(self._passages)}
-        evidence = {n: self._evidence.setdefault(n, Evidence(self._passages[n - 1])) for n in numbers}
+        numbers = {n for label in group.labels for n in label.numbers if 1 <= n <= len(self._chunks)}
+        evidence = {n: self._evidence.setdefault(n, Evidence(self._chunks[n - 1])) for n in numbers}
         held = [
             {n for n in numbers if evidence[n].holds(claim)}
             for claim in group.claims
@@ -205,13 +235,76 @@ def _only_counts(claim: Claim, evidence: Iterable[Evidence]) -> bool:
     return not any(chunk.holds(claim) or chunk.contradicts(claim) for chunk in evidence)
 
 
-def replay_as_events(answer: str, citations: Iterable[Citation]) -> Iterator[QueryEvent]:
-    """Yield a complete answer as the events of a generated one: each citation after its label."""
-    done = 0
-    for citation in citations:
-        if citation.end > done:
-            yield TokenEvent(answer[done : citation.end])
-            done = citation.end
-        yield CitationEvent(citation)
-    if done < len(answer):
-        yield TokenEvent(answer[done:])
+def sentence_end(text: str, start: int, *, is_whole: bool, decided: int = 0) -> int | None:
+    """Return the end of the sentence that begins at ``start``, or None if more text is needed.
+
+    A line break ends it too, unless a long line is only wrapped, and a fenced block of code is one sentence.
+    Labels after the full stop are not part of it.
+
+    Args:
+        text: The answer so far.
+        start: Offset of the sentence.
+        is_whole: The answer is complete; the end of the text ends a sentence.
+        decided: Offset before which no end was found earlier.
+    """
+    if fence := _FENCE.match(text, start):
+        closing = re.compile(r"^[ \t]*```[^\n]*(?:\n|\Z)", re.MULTILINE).search(text, fence.end())
+        if closing and (closing.group().endswith("\n") or is_whole):
+            return closing.end()
+        return len(text) if is_whole else None
+    latest = start + _LONGEST_SENTENCE
+    for match in _END.finditer(text, max(start, decided), latest + 1):
+        if match.end() == start:
+            continue  # after the end of the previous sentence
+        if match.end() > latest:
+            break
+        is_end = _ends_at(match, start, is_whole=is_whole)
+        if is_end is not False:
+            return match.end() if is_end else None
+    if len(text) > latest:
+        return latest
+    return len(text) if is_whole else None
+
+
+def _ends_at(match: re.Match[str], start: int, *, is_whole: bool) -> bool | None:
+    """Return True if the sentence ends at this match; None if more text is needed."""
+    if match.group()[:1] in _FULL_WIDTH:
+        return True
+    if match.group() == "\n":
+        goes_on = _goes_on(match.string, match.start(), is_whole=is_whole)
+        return None if goes_on is None else not goes_on
+    return _is_end(match.string, start, match.end(), is_whole=is_whole)
+
+
+def _goes_on(text: str, line_end: int, *, is_whole: bool) -> bool | None:
+    """Return True if a line is only wrapped; None if the next line is needed."""
+    line = text[text.rfind("\n", max(0, line_end - _LONGEST_SENTENCE), line_end) + 1 : line_end]
+    if len(line) < _WRAPPED or line.endswith((":", "|")) or line.startswith("#"):
+        return False
+    following = text[line_end + 1 : line_end + 1 + _LONGEST_MARK]
+    if len(following.lstrip(" \t")) < _LONGEST_MARK // 2 and "\n" not in following and not is_whole:
+        return None
+    return bool(following.strip()) and not _BLOCK.match(following)
+
+
+def _is_end(text: str, start: int, end: int, *, is_whole: bool) -> bool | None:
+    """Return True if a full stop ends the sentence; None if the next word is needed."""
+    following = _NEXT_WORD.match(text, end)
+    if following is None:  # the pattern matches any text
+        return None
+    word, is_known = following["word"], bool(following["more"]) or is_whole
+    begin = max(start, end - _LONGEST_ABBREVIATION)
+    if word[:1].islower():
+        return False
+    if "\n" in text[end : following.start("word")]:
+        return True
+    if not word and not is_known:
+        return None
+    if _ABBREVIATION.search(text, begin, end):
+        return False
+    if _NUMBERED.search(text, begin, end):
+        before = text[start:end] if end - start <= _LONGEST_OPENING else "x"
+        if not before.rstrip(".").strip("0123456789 *#-\t\n"):
+            return False  # "1." opens a list item
+        return word.casefold() not in MONTHS if is_known else None
+    return True

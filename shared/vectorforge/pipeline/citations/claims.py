@@ -2,13 +2,14 @@
 
 import re
 import unicodedata
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import chain
+from itertools import chain, pairwise
 from typing import TypeAlias
 
+from vectorforge.llm.providers.quotations import Piece, split, terms
 from vectorforge.pipeline.citations import names
 from vectorforge.pipeline.citations.quantities import (
     Day,
@@ -18,7 +19,7 @@ from vectorforge.pipeline.citations.quantities import (
     parts_of_group,
     read_quantities,
 )
-from vectorforge.types import RetrievedChunk
+from vectorforge.types import Location, RetrievedChunk
 
 _LIST_MARK = re.compile(
     r"^[ \t]*(?:#{1,6}\s*)?(?:\*\*)?(?:(?:step|schritt|étape|paso)\s+)?\d{1,3}[.):](?=\s|\*)",
@@ -28,6 +29,9 @@ _LONGEST_SENTENCE = 20_000
 """Characters of a sentence that are read: a model may never end one."""
 _NAMED_SOURCE = re.compile(r"\b(?:sources?|contexts?|passages?|documents?)\s+\d{1,3}\b", re.IGNORECASE)
 _VERSION_MARK = re.compile(r"\b[vV](?=\d)")
+_SHORTEST_QUOTATION = 8
+"""Characters; a shorter text can occur anywhere."""
+_RANGE = re.compile(r"([A-Z]+)(\d+)(?::([A-Z]+)(\d+))?")
 _ANY = -1
 """Placeholder for any year or day of the month."""
 _SUPERSCRIPTS = re.compile(r"[⁰¹²³⁴-⁹₀-₉]+")
@@ -105,6 +109,7 @@ class Evidence:
     def __init__(self, chunk: RetrievedChunk) -> None:
         parts = (chunk.document_title, chunk.chunk.heading, chunk.document_source, chunk.chunk.text)
         self._text = _plain("\n".join(part for part in parts if part))
+        self._chunk = chunk.chunk.text
 
     def holds(self, claim: Claim) -> bool:
         """Return True if the chunk contains the claim."""
@@ -125,6 +130,22 @@ class Evidence:
                 same_things = self._numbers.of_same_noun(claim.noun) if claim.is_count else ()
                 return any(numbers.has(claim) for numbers in same_things or (self._numbers.all,))
 
+    def find_support(self, sentence: str) -> tuple[int, int]:
+        """Return the offsets in the chunk of what a sentence of the answer rests on; all of it if unclear.
+
+        A quotation is found as it is. Else it is the one sentence of the chunk with most of its words.
+        """
+        quoted = sentence.strip()
+        if len(quoted) >= _SHORTEST_QUOTATION and (start := self._chunk.find(quoted)) >= 0:
+            return start, start + len(quoted)
+        wanted = terms(sentence)
+        shared = [len(wanted & words) for _, words in self._pieces]
+        most = max(shared, default=0)
+        if 2 * most < len(wanted) or shared.count(most) != 1:
+            return 0, len(self._chunk)
+        piece = self._pieces[shared.index(most)][0]
+        return piece.start, piece.end
+
     def contradicts(self, count: Quantity) -> bool:
         """Return True if the chunk has another number of the same things, and not this one."""
         return bool(self._numbers.of_same_noun(count.noun)) and not self.holds(count)
@@ -142,6 +163,10 @@ class Evidence:
             return True
         without_year = (None, claim.month, day) in self._days
         return without_year and self.holds(Quantity(frozenset({Fraction(claim.year)})))
+
+    @cached_property
+    def _pieces(self) -> list[tuple[Piece, frozenset[str]]]:
+        return [(piece, terms(piece.text)) for piece in split(self._chunk)]
 
     @cached_property
     def _days(self) -> set[tuple[int | None, int, int | None]]:
@@ -183,6 +208,38 @@ class Evidence:
             *parts_of_group(self._numbers_text),
         )
         return _Numbers(numbers)
+
+
+def locations_within(locations: Sequence[Location], start: int, end: int) -> list[Location]:
+    """Return the pages, slides and cells of ``text[start:end]`` of a chunk, cut to its lines and rows.
+
+    Without ``offsets`` the text of a location is unknown: then all are returned.
+    """
+    if not locations or not all("offsets" in location for location in locations):
+        return list(locations)
+    found: list[Location] = []
+    begins = [location["offsets"][0] for location in locations]
+    for location, stop in zip(locations, [*begins[1:], end], strict=True):
+        parts = pairwise([*location["offsets"], stop])
+        covered = [n for n, (first, last) in enumerate(parts) if first < end and last > start]
+        if covered:
+            found.append(_part(location, covered))
+    return found or [_part(location, range(len(location["offsets"]))) for location in locations]
+
+
+def _part(location: Location, parts: Sequence[int]) -> Location:
+    """Return some rectangles or rows of a location, which are in the order of ``offsets``."""
+    count = len(location["offsets"])
+    part = {name: value for name, value in location.items() if name != "offsets"}
+    if len(part.get("rects", ())) == count:
+        part["rects"] = [part["rects"][n] for n in parts]
+    if cells := _RANGE.fullmatch(part.get("range", "")):
+        left, first, right, last = cells.groups()
+        if right and int(last) - int(first) + 1 == count:
+            rows = int(first) + parts[0], int(first) + parts[-1]
+            is_cell = left == right and rows[0] == rows[1]
+            part["range"] = f"{left}{rows[0]}" if is_cell else f"{left}{rows[0]}:{right}{rows[1]}"
+    return part
 
 
 class _Amounts:

@@ -55,6 +55,16 @@ def find_labels(answer: str, start: int, end: int) -> Iterator[Label]:
             yield Label(match.start(), match.end(), tuple(dict.fromkeys(map(int, numbers))))
 
 
+def replace_labels(answer: str, by: str = "") -> str:
+    """Return an answer with ``by`` for each label; for nothing, the blanks before the label go as well."""
+    parts, done = list[str](), 0
+    for label in find_labels(answer, 0, len(answer)):
+        before = answer[done : label.start]
+        parts += [before if by else before.rstrip(" "), by]
+        done = label.end
+    return "".join([*parts, answer[done:]])
+
+
 class SourceLabels:
     """Labels that name a chunk by its source, as in DocRag's context: ``Source: https://... - Title``.
 
@@ -63,13 +73,13 @@ class SourceLabels:
     """
 
     def __init__(self, chunks: Sequence[RetrievedChunk]) -> None:
-        self._passages = chunks
+        self._chunks = chunks
         self._numbers: dict[str, int] = {}
 
     @cached_property
     def _label(self) -> re.Pattern[str]:
         named: dict[str, str] = {}
-        for number, chunk in enumerate(self._passages, start=1):
+        for number, chunk in enumerate(self._chunks, start=1):
             if self._numbers.setdefault(chunk.document_source, number) == number:
                 title = f"(?: - {re.escape(chunk.document_title)})?" if chunk.document_title else ""
                 named[chunk.document_source] = f"({re.escape(chunk.document_source)})>?{title}"
@@ -123,7 +133,7 @@ class InventedLabels:
     """
 
     def __init__(self, chunks: int) -> None:
-        self._passages = chunks
+        self._chunks = chunks
         self._held = ""
         self._before = ""
         """Character before the text held back, as the model wrote it."""
@@ -207,15 +217,15 @@ class InventedLabels:
         is_bare = seen[label.start + 1].isdigit()
         if is_bare and 0 in label.numbers:
             return False
-        return any(not 1 <= number <= self._passages for number in label.numbers)
+        return any(not 1 <= number <= self._chunks for number in label.numbers)
 
     def _without_invented(self, seen: str, label: Label) -> tuple[str, int]:
-        kept = [number for number in label.numbers if 1 <= number <= self._passages]
-        self.removed += len(label.numbers) - len(kept)
-        if kept:
+        valid = [number for number in label.numbers if 1 <= number <= self._chunks]
+        self.removed += len(label.numbers) - len(valid)
+        if valid:
             word = _LABEL_WORD.match(seen, label.start)
             name = f"{word[1]} " if word and word[1] else ""
-            return f"[{name}{', '.join(map(str, kept))}]", label.end
+            return f"[{name}{', '.join(map(str, valid))}]", label.end
         is_between_blanks = seen[label.end : label.end + 1] == " " and (
             not self._last or self._last.isspace()
         )

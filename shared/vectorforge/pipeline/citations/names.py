@@ -114,8 +114,8 @@ def names(text: str, *, known: Container[str], noun_capitals: bool) -> list[tupl
         if len(words) < (2 if noun_capitals else 1):
             continue
         parts = chain.from_iterable(_parts(word) for word in words)
-        if kept := tuple(part for part in parts if part not in _NO_NAMES):
-            found.append(kept)
+        if proper := tuple(part for part in parts if part not in _NO_NAMES):
+            found.append(proper)
     return found
 
 
@@ -155,6 +155,7 @@ class KnownNames:
 
     @cached_property
     def _lines(self) -> list[tuple[str, str]]:
+        # line by line: one of combining marks folds to nothing
         return [(fold(line), line) for text in self._texts for line in text.splitlines()]
 
 

@@ -3,17 +3,14 @@
 Heuristics: they find answers to review, and prove nothing about a single one.
 """
 
-import logging
 import re
 from collections.abc import Iterable, Sequence
 
 from vectorforge.llm.providers.extractive import NO_ANSWER
 from vectorforge.llm.providers.quotations import terms
-from vectorforge.pipeline.citations.labels import find_labels
+from vectorforge.pipeline.citations.labels import replace_labels
 from vectorforge.pipeline.citations.names import fold
 from vectorforge.pipeline.types import AnswerQuality, Citation
-
-logger = logging.getLogger(__name__)
 
 LOW_RELEVANCE = 0.3
 """Share of the answer's words in the chunks below which it is poor (D-039)."""
@@ -21,7 +18,7 @@ LOW_RELEVANCE = 0.3
 _WORD = re.compile(r"[^\W_]+")
 _ASCII_GAPS = {code: " " for code in range(128) if not chr(code).isalnum()}
 """ASCII characters outside of ``_WORD``: splitting is ten times faster than searching for words."""
-_STEM_KEEPS = 3
+_STEM_LETTERS = 3
 """Number of first letters that a word shares with its stem."""
 _IDEOGRAPHS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
 
@@ -32,7 +29,7 @@ def relevance(answer: str, chunks: Sequence[str]) -> float:
     ``|answer words ∩ context words| / |answer words|`` (D-039) without labels; in Chinese, Japanese and
     Korean every two characters are a word.
     """
-    return _PassageWords(chunks).relevance(_without_labels(answer))
+    return _ChunkWords(chunks).relevance(replace_labels(answer, " "))
 
 
 def completeness(query: str, answer: str, chunks: Sequence[str]) -> float:
@@ -40,7 +37,7 @@ def completeness(query: str, answer: str, chunks: Sequence[str]) -> float:
 
     Words count by their stem (``terms``). 0 for a query without content words.
     """
-    return _PassageWords(chunks).completeness(query, _without_labels(answer))
+    return _ChunkWords(chunks).completeness(query, replace_labels(answer, " "))
 
 
 def assess(
@@ -61,7 +58,7 @@ def assess(
     """
     supported = sum(citation.verdict == "supported" for citation in citations)
     unsupported = sum(citation.verdict == "unsupported" for citation in citations)
-    text, words = _without_labels(answer), _PassageWords(chunks)
+    text, words = replace_labels(answer, " "), _ChunkWords(chunks)
     shared = words.relevance(text)
     false_labels = unsupported + invalid
     is_poorly_cited = false_labels > 0 and 2 * false_labels >= len(citations) + invalid
@@ -70,23 +67,11 @@ def assess(
         completeness=words.completeness(query, text),
         supported_citations=supported,
         unsupported_citations=unsupported,
-        low=(shared < LOW_RELEVANCE or is_poorly_cited) and not _declines(answer),
+        low=(shared < LOW_RELEVANCE or is_poorly_cited) and not answer.strip().startswith(NO_ANSWER),
     )
 
 
-def _declines(answer: str) -> bool:
-    return answer.strip().startswith(NO_ANSWER)
-
-
-def _without_labels(answer: str) -> str:
-    parts, done = list[str](), 0
-    for label in find_labels(answer, 0, len(answer)):
-        parts += [answer[done : label.start], " "]
-        done = label.end
-    return "".join([*parts, answer[done:]])
-
-
-class _PassageWords:
+class _ChunkWords:
     """Words of the chunks, read once for all figures."""
 
     def __init__(self, chunks: Sequence[str]) -> None:
@@ -116,8 +101,8 @@ def _with_stems(wanted: frozenset[str], words: Iterable[str]) -> frozenset[str]:
     """Return the stems that some of the words have; only words that begin like a stem are stemmed."""
     if not wanted:
         return wanted
-    beginnings = {stem[:_STEM_KEEPS] for stem in wanted}
-    return wanted & terms(" ".join({word for word in words if word[:_STEM_KEEPS] in beginnings}))
+    beginnings = {stem[:_STEM_LETTERS] for stem in wanted}
+    return wanted & terms(" ".join({word for word in words if word[:_STEM_LETTERS] in beginnings}))
 
 
 def _ascii_words(text: str) -> list[str]:

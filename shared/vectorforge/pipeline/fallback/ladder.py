@@ -9,6 +9,7 @@ follow. If the search fails, 3, 5 and 6 remain; a model is called without chunks
 ("ungrounded"). No fallback is used after the first token.
 """
 
+import time
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import aclosing
 
@@ -16,6 +17,7 @@ from vectorforge.errors import (
     DatabaseError,
     DeadlineExceededError,
     EmbeddingError,
+    LLMContextOverflowError,
     LLMError,
     VectorForgeError,
 )
@@ -29,7 +31,8 @@ from vectorforge.pipeline.fallback.quoting import (
     quote_passages,
     unavailable,
 )
-from vectorforge.pipeline.fallback.shortening import BuildContext, generate_within_context
+from vectorforge.pipeline.fallback.shortening import BuildContext, shorten_prompt
+from vectorforge.pipeline.generation import generate_answer
 from vectorforge.pipeline.prompts import NO_RESULTS_ANSWER
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.stored_answer import StoredAnswer
@@ -38,12 +41,10 @@ from vectorforge.pipeline.types import (
     DegradedEvent,
     QueryEvent,
     SourcesEvent,
-    TokenEvent,
-    UsageEvent,
 )
 from vectorforge.telemetry import InMemoryMetrics, MetricsCollector
 
-_KEPT_BACK_S = 2.0
+_RESERVED_S = 2.0
 """Time reserved for the steps after the last model; at most a fifth of the rest."""
 
 
@@ -115,8 +116,7 @@ class DegradationLadder:
         run.outcome = "empty"
         if run.preset.on_empty == "generate":
             return None
-        run.finish_reason = "empty"
-        return _fixed_answer(run, NO_RESULTS_ANSWER)
+        return run.adopt(NO_RESULTS_ANSWER, finish_reason="empty")
 
     async def _replacement(self, run: QueryRun, error: VectorForgeError) -> Iterable[QueryEvent]:
         """Return the answer after all models have failed."""
@@ -125,7 +125,6 @@ class DegradationLadder:
             c.chunk.id for c in run.retrieved
         ]:  # else its labels would name other chunks
             return self._stale(run, stored, error)
-        run.structured = None  # begun by a model that failed
         if run.config.quote_passages and run.payload is not None and run.used:
             step = self._step(run, "passages", error, quoter=self._quoter)
             return [step, *await quote_passages(run, run.payload, self._quoter)]
@@ -187,7 +186,7 @@ class DegradationLadder:
         allowed = run.config.allow_ungrounded
         if allowed == "after_embedding":
             allowed = not isinstance(error, EmbeddingError)
-        return allowed and run.provider is not None and not _quotes(run.provider)
+        return allowed and run.provider is not None and not run.is_extractive
 
     async def _generate(
         self, run: QueryRun, build_context: BuildContext, *taken: tuple[Degradation, VectorForgeError]
@@ -196,9 +195,8 @@ class DegradationLadder:
         targets = self._targets(run)
         steps = list(taken)
         for number, target in enumerate(targets, start=1):
-            breaker = self._registry.breakers.find(target.provider.name, target.model)
             limit_s = self._limit_s(run, is_last=number == len(targets))
-            answer = generate_within_context(run, target, breaker, build_context, limit_s=limit_s)
+            answer = self._call(run, target, build_context, limit_s)
             try:
                 has_begun = False
                 async with aclosing(answer) as events:
@@ -215,6 +213,29 @@ class DegradationLadder:
                     raise
                 steps = [*taken, ("provider", exc)]
 
+    async def _call(
+        self, run: QueryRun, target: ModelTarget, build_context: BuildContext, limit_s: float | None
+    ) -> AsyncGenerator[QueryEvent, None]:
+        """Yield one model's answer; if it rejects the prompt as too long, it gets a shorter one, once."""
+        breaker = None  # quoting calls no vendor
+        if ProviderCapability.EXTRACTIVE not in target.provider.capabilities:
+            breaker = self._registry.breakers.find(target.provider.name, target.model)
+        started, payload = time.monotonic(), run.payload or build_context(run)
+        try:
+            async with aclosing(generate_answer(run, payload, target, breaker, limit_s=limit_s)) as events:
+                async for event in events:
+                    yield event
+            return
+        except LLMContextOverflowError as exc:
+            if run.timings.first_token_ms is not None:
+                raise
+            payload = shorten_prompt(run, payload, target, build_context, exc)
+        if limit_s is not None:
+            limit_s = max(limit_s - (time.monotonic() - started), 0.0)
+        async with aclosing(generate_answer(run, payload, target, breaker, limit_s=limit_s)) as events:
+            async for event in events:
+                yield event
+
     def _targets(self, run: QueryRun) -> list[ModelTarget]:
         """Return the models to call, in order. A provider named by the request is not replaced by another."""
         if run.provider is None or run.model is None:
@@ -230,7 +251,7 @@ class DegradationLadder:
         if left_s == float("inf") or (is_last and not self.enabled):
             return None
         if is_last:
-            return max(left_s - min(_KEPT_BACK_S, left_s / 5), 0.0)
+            return max(left_s - min(_RESERVED_S, left_s / 5), 0.0)
         return left_s / 2
 
     def _stale(self, run: QueryRun, stored: StoredAnswer, error: VectorForgeError) -> Iterator[QueryEvent]:
@@ -243,7 +264,7 @@ class DegradationLadder:
             raise unavailable(error) from error
         run.provider = run.llm_model = None
         yield self._step(run, "template", error)
-        yield from _fixed_answer(run, sentence)
+        yield from run.adopt(sentence)
 
     def _step(
         self,
@@ -265,16 +286,5 @@ class DegradationLadder:
             reason=error.code,
             provider=run.provider.name if run.provider else None,
             model=run.model,
-            extractive=step == "passages" or (run.provider is not None and _quotes(run.provider)),
+            extractive=step == "passages" or run.is_extractive,
         )
-
-
-def _quotes(provider: BaseLLMProvider) -> bool:
-    return ProviderCapability.EXTRACTIVE in provider.capabilities
-
-
-def _fixed_answer(run: QueryRun, sentence: str) -> Iterator[QueryEvent]:
-    """Yield a fixed sentence as an answer."""
-    run.answer, run.use.cost_usd = sentence, 0.0
-    yield TokenEvent(sentence)
-    yield UsageEvent(0, 0, 0)

@@ -1,8 +1,8 @@
 """Quoted chunks as an answer, and the errors that allow a fallback."""
 
 import time
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TypeVar
 
 from vectorforge.errors import (
     AnswerUnavailableError,
@@ -22,9 +22,9 @@ from vectorforge.errors import (
 )
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.types import GroundingSource, LLMResponse
-from vectorforge.pipeline.citations.check import CitationChecker, replay_as_events
+from vectorforge.pipeline.citations.check import CitationChecker
 from vectorforge.pipeline.context import ContextPayload
-from vectorforge.pipeline.generation import grounding, known_addresses, prompt, request_for
+from vectorforge.pipeline.generation import allowed_texts, grounding, prompt, request_for
 from vectorforge.pipeline.guardrails.links import without_foreign_links
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.types import QueryEvent, UsageEvent
@@ -43,6 +43,11 @@ _OWN_STATUS = (
     DatabaseUnavailableError,
 )
 """Errors with a more precise status (429, 504, 503) than ``AnswerUnavailableError``."""
+_CHUNKS = 3
+_MAX_CHARS = 400
+"""Characters of one quoted chunk."""
+_PROVIDER = "extractive"
+_MODEL = "passages"
 
 
 def is_final(run: QueryRun, error: VectorForgeError) -> bool:
@@ -62,16 +67,9 @@ def unavailable(error: VectorForgeError) -> VectorForgeError:
     return AnswerUnavailableError(f"{error.message} Try again later.", retry_after_s=error.retry_after_s)
 
 
-_CHUNKS = 3
-_MAX_CHARS = 400
-"""Characters of one quoted chunk."""
-_PROVIDER = "extractive"
-_MODEL = "passages"
-
-
 async def quote_passages(
     run: QueryRun, payload: ContextPayload, quoter: BaseLLMProvider | None
-) -> list[QueryEvent]:
+) -> Iterator[QueryEvent]:
     """Answer with the best sentences of the chunks, else with the best chunks; always cited.
 
     Args:
@@ -84,36 +82,24 @@ async def quote_passages(
     """
     started = time.perf_counter()
     sources = grounding(run, payload)
-    response = _contained(run, payload, await _quoted(run, payload, sources, quoter))
-    checker = _checked(run, payload, response)
-    if response is None or not checker.citations:
-        response = _contained(run, payload, _best_chunks(sources))
-        checker = _checked(run, payload, response)
-    run.note_first_token()
-    run.answer, run.response, run.finish_reason = response.content, response, "stop"
-    run.citations, run.invalid_citations, run.use.cost_usd = checker.citations, checker.invalid, 0.0
+    quoted = await _quoted(run, payload, sources, quoter)
+    response, checker = _checked(run, payload, quoted or _best_chunks(sources))
+    if quoted is not None and not checker.citations:
+        response, checker = _checked(run, payload, _best_chunks(sources))
     run.timings.generation_ms += (time.perf_counter() - started) * 1000
     usage = UsageEvent(response.prompt_tokens, response.completion_tokens, response.total_tokens)
-    return [*replay_as_events(run.answer, run.citations), usage]
+    return run.adopt(response.content, response, checker.citations, usage, invalid_citations=checker.invalid)
 
 
-def _checked(run: QueryRun, payload: ContextPayload, response: LLMResponse | None) -> CitationChecker:
+def _checked(
+    run: QueryRun, payload: ContextPayload, response: LLMResponse
+) -> tuple[LLMResponse, CitationChecker]:
+    """Check the citations of quotes without images: loading one could tell the author of a document."""
+    text = without_foreign_links(response.content, lambda: allowed_texts(run, payload))
     checker = CitationChecker(run.query, payload.used)
-    if response is not None:
-        checker.feed(response.content)
-        checker.finish()
-    return checker
-
-
-_Response = TypeVar("_Response", LLMResponse, LLMResponse | None)
-
-
-def _contained(run: QueryRun, payload: ContextPayload, response: _Response) -> _Response:
-    """Remove images from the quotes, so that loading them cannot tell the author of a document."""
-    if response is None:
-        return response
-    content = without_foreign_links(response.content, known_addresses(run, payload))
-    return replace(response, content=content)
+    checker.feed(text)
+    checker.finish()
+    return replace(response, content=text), checker
 
 
 async def _quoted(

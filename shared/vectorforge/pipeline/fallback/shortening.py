@@ -1,25 +1,21 @@
-"""Retry with a shorter prompt after a model has rejected a prompt as too long.
+"""Shorter prompt after a model has rejected one as too long.
 
 Turns of the conversation are dropped first, oldest first, then chunks from the end; the best chunk stays, or
-its start. Labels do not change, and citations refer to the last prompt. A prompt that cannot be shortened, or
-is too long a second time, raises the vendor's error.
+its start. Labels do not change, and citations refer to the last prompt.
 """
 
 import logging
-import time
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeAlias
 
 from vectorforge.errors import LLMContextOverflowError
-from vectorforge.llm.circuit_breaker import CircuitBreaker
 from vectorforge.llm.registry import ModelTarget
 from vectorforge.pipeline.context import ContextPayload
 from vectorforge.pipeline.conversation import trim_history
-from vectorforge.pipeline.generation import generate_answer, prompt
+from vectorforge.pipeline.generation import prompt
 from vectorforge.pipeline.run import QueryRun
-from vectorforge.pipeline.types import HistoryMessage, QueryEvent
+from vectorforge.pipeline.types import HistoryMessage
 from vectorforge.tokens import estimate_tokens
 
 logger = logging.getLogger(__name__)
@@ -34,49 +30,7 @@ _LEAST_CONTEXT = 32
 """Tokens of the shortest useful context; without it the model is not called."""
 
 
-async def generate_within_context(
-    run: QueryRun,
-    target: ModelTarget,
-    breaker: CircuitBreaker,
-    build_context: BuildContext,
-    *,
-    limit_s: float | None = None,
-) -> AsyncGenerator[QueryEvent, None]:
-    """Run ``generate_answer``, with one retry if the model rejects the prompt as too long.
-
-    Args:
-        run: Has the prompt, which a shorter one replaces; its deadline limits both calls.
-        target: Model to call.
-        breaker: Circuit breaker of that model.
-        build_context: Builds the prompt.
-        limit_s: Longest wait for the first token, or for a whole buffered answer, of both calls together.
-
-    Yields:
-        As ``generate_answer``.
-
-    Raises:
-        LLMContextOverflowError: The prompt cannot be shortened, or is still too long.
-        LLMError: The model failed.
-        DeadlineExceededError: The time ran out before the first token.
-    """
-    started, payload = time.monotonic(), run.payload or build_context(run)
-    try:
-        async with aclosing(generate_answer(run, payload, target, breaker, limit_s=limit_s)) as events:
-            async for event in events:
-                yield event
-        return
-    except LLMContextOverflowError as exc:
-        if run.timings.first_token_ms is not None:
-            raise
-        payload = _shortened(run, payload, target, build_context, exc)
-    if limit_s is not None:
-        limit_s = max(limit_s - (time.monotonic() - started), 0.0)
-    async with aclosing(generate_answer(run, payload, target, breaker, limit_s=limit_s)) as events:
-        async for event in events:
-            yield event
-
-
-def _shortened(
+def shorten_prompt(
     run: QueryRun,
     payload: ContextPayload,
     target: ModelTarget,
@@ -84,6 +38,13 @@ def _shortened(
     error: LLMContextOverflowError,
 ) -> ContextPayload:
     """Build a shorter prompt and set it in ``run``.
+
+    Args:
+        run: Its conversation and its context become shorter.
+        payload: Prompt that was rejected.
+        target: Model that rejected it.
+        build_context: Builds the prompt.
+        error: Its error.
 
     Raises:
         LLMContextOverflowError: ``error``, if nothing can be dropped.
@@ -115,7 +76,7 @@ def _excess(
     run: QueryRun, payload: ContextPayload, target: ModelTarget, error: LLMContextOverflowError
 ) -> int:
     """Return the tokens to drop, by our count; half of the droppable ones if the vendor gives none."""
-    model = run.context_config().model
+    model = run.preset.counting_model
     size = sum(
         estimate_tokens(message["content"], model) for message in prompt(run, payload, target.provider)
     )
@@ -128,7 +89,7 @@ def _excess(
 
 def _latest_turns(run: QueryRun, tokens: int) -> tuple[HistoryMessage, ...]:
     """Return the latest turns that fit, and every system message."""
-    history, model = run.config.history, run.context_config().model
+    history, model = run.config.history, run.preset.counting_model
     system = sum(estimate_tokens(m.content, model) for m in history if m.role == "system")
     return tuple(trim_history(history, max(system + tokens, 1), model))
 
@@ -137,5 +98,5 @@ def _turn_tokens(run: QueryRun) -> int:
     """Return the tokens of the turns that are messages of their own."""
     if run.preset.history_policy != "messages":
         return 0
-    model = run.context_config().model
+    model = run.preset.counting_model
     return sum(estimate_tokens(m.content, model) for m in run.config.history if m.role != "system")

@@ -16,26 +16,19 @@ _SOFT_STOP = re.compile(r"[\[\](){}\"'`|*,;!\\]")
 _MOST_CUTS = 20
 _MOST_PLACES = 200
 _MOST_LOOKED_UP = 1_000
+_MOST_PARTS = 16_000
 
 
 class AllowedAddresses:
     """Addresses that occur in some texts.
 
     Args:
-        texts: Returns the chunks with their sources and the texts of the request; called at the first address
-            only, because most answers have none.
+        texts: Returns the chunks with their sources and the texts of the request.
     """
 
     def __init__(self, texts: Callable[[], Iterable[str]]) -> None:
-        self._texts = texts
-        self._joined: str | None = None
+        self._text = "\n".join(texts())
         self._looked_up: dict[str, bool] = {}
-
-    @property
-    def _text(self) -> str:
-        if self._joined is None:
-            self._joined = "\n".join(self._texts())
-        return self._joined
 
     def has(self, address: str) -> bool:
         """Return True if the whole address occurs in the texts, with or without a final slash."""
@@ -110,21 +103,7 @@ def without_punctuation(run: str) -> str:
 
 
 TOP_LEVEL = "com|net|org|io|dev|app|ai|co|info|biz|xyz|ru|cn|de|uk|eu|fr|nl|ch|jp|br|ca|au|tv|cc|ws|top|site|online|store|cloud|gg"  # noqa: E501
-_SCHEMES = "mailto sms smsto mms tel callto xmpp sip sips skype facetime whatsapp".split()  # noqa: SIM905 - as words
-"""Schemes without slashes that programs recognize in texts."""
-_SUSPECT = re.compile(r"\.[^\W\d_]|w\.|l\(|:\S|[\w.+%'\-]@", re.IGNORECASE)
-_BEGINNING = re.compile(r"(?:h|ht|htt|https?:?|ww?w?|www\.|/)\Z", re.IGNORECASE)
-_AFTER_SCHEME = "|".join(rf"(?<=\b{scheme}:)" for scheme in _SCHEMES)
-TRIGGER = re.compile(
-    r"(?P<link>(?<=\])\()|(?P<definition>(?<=\]):)|(?P<style>(?<=url)\()|(?P<angle><(?:[a-z]|\Z))"
-    r"|(?P<web>(?<![a-z0-9])(?:https?://|www\.[^\W_]|(?:h|ht|htt|https?|https?:|https?:/|ww?w?|www\.)\Z))"
-    r"|(?P<scheme>(?<=[a-z0-9+.\-]:)/(?:/|\Z))|(?P<relative>(?<![:/])/(?:/|\Z))|(?P<host>(?<=[\w\-]\.)[^\W\d_])"
-    rf"|(?P<mail>(?<=[\w.+%'\-])@(?:[^\W_]|\Z))|(?P<call>(?:{_AFTER_SCHEME})[!-;=?-~])",
-    re.IGNORECASE,
-)
 BEGINNINGS = frozenset("h ht htt http https http: https: http:/ https:/ w ww www www.".split())  # noqa: SIM905 - as words
-OPEN_ENDS = frozenset(".:")
-"""Ends of a piece of text that may have begun an address."""
 BLANK = re.compile(r"[ \t\r]{0,100}\n?[ \t\r]{0,100}")
 POINTED = re.compile(r"<[^<>\n]*")
 TITLE = re.compile(r"""[ \t]*(?:"[^")\n]*"|'[^')\n]*')?[ \t]*\)""")
@@ -179,8 +158,6 @@ RELATIVE = re.compile(
     rf"//(?:(?:[\w\-]+\.)+(?:{TOP_LEVEL})(?![\w\-])|(?:[\w\-]+\.)+[a-z]{{2,}}(?=[:/?#][\w/?#]))",
     re.IGNORECASE,
 )
-SWALLOWED = re.compile(r"[^\s)>]*")
-IMAGE_OR_BREAK = re.compile(r"!\[|\n[ \t\r]{0,40}\n")
 BELONGS_TO_IT = re.compile(r"[\w/\\]")
 """Characters that programs may treat as part of the address before them."""
 
@@ -195,14 +172,50 @@ def starts_harmless(head: str) -> bool:
     return _HARMLESS_READ.match(unescape(head)) is not None
 
 
-def may_begin_in(text: str) -> bool:
-    """Return True if a construct may begin in a piece of text or continue from the last one; fast."""
-    return (
-        "<" in text
-        or "//" in text
-        or "](" in text
-        or "]:" in text
-        or text[:1] in "(:/@"
-        or _BEGINNING.search(text[-6:]) is not None
-        or _SUSPECT.search(text) is not None
-    )
+def end_of(pattern: re.Pattern[str], text: str, start: int = 0) -> int:
+    """Return the end of a pattern's match at an offset, or the offset."""
+    found = pattern.match(text, start)
+    return start if found is None else found.end()
+
+
+class Runs:
+    """Ends of runs without spaces, as far as received; each run is read once."""
+
+    def __init__(self) -> None:
+        self._last = (0, 0)
+        """Offset of the last look in the answer, and the least end of its run."""
+
+    def end(self, seen: str, start: int, offset: int) -> int:
+        """Return the end of the run at ``start`` of a text that begins at ``offset`` of the answer."""
+        begin, end = self._last
+        place = start + offset
+        is_known = begin <= place < end
+        found = end_of(RUN, seen, min(end - offset, len(seen)) if is_known else start)
+        # A "]" that ends it may yet turn out to be the end of a link's text.
+        self._last = (begin if is_known else place, max(found - 1, start) + offset)
+        return found
+
+
+class StartTags:
+    """Ends of start tags; no part is read for two tags."""
+
+    def __init__(self) -> None:
+        self._parts: dict[int, list[int]] = {}
+        """Start of a part -> end of the known parts after it. Tags with the same parts share the list."""
+
+    def end(self, seen: str, start: int, limit: int, *, offset: int, is_whole: bool) -> int:
+        """Return where the tag ends whose name ends at ``start``, or how far its parts are known."""
+        end, chain = start, [0]
+        while end < limit and not seen.startswith(">", end):
+            chain = self._parts.setdefault(end + offset, chain)
+            if (reach := chain[0] - offset) > end:
+                end = min(reach, limit)
+                continue
+            part = TAG_PART.match(seen, end)
+            if part is None or (part.end() == len(seen) and not is_whole):
+                break
+            end = part.end()
+            chain[0] = end + offset
+        if len(self._parts) > _MOST_PARTS:
+            self._parts = {place: known for place, known in self._parts.items() if place >= start + offset}
+        return end

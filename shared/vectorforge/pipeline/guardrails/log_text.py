@@ -1,17 +1,23 @@
-"""Policies for texts in the query log, applied before a record leaves the process."""
+"""Texts in the query log: each tenant's policy, and the redaction of personal data and keys.
+
+Redaction finds them by patterns, without a model: names, addresses and numbers that are personal only in
+context stay. Other text is unchanged.
+"""
 
 import asyncio
 import hashlib
 import logging
+import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from ipaddress import ip_address
 from typing import Literal, Protocol, TypeAlias, cast, get_args
 
 from vectorforge.db.repositories.query_log_repo import QueryLog
+from vectorforge.deadline import off_event_loop
 from vectorforge.errors import VectorForgeError
-from vectorforge.threads import off_event_loop
 
 logger = logging.getLogger(__name__)
 
@@ -98,15 +104,6 @@ class LogTexts:
         """Note the tenant's policy, which was read with other data; None if it has none of its own."""
         self._policies.note(self._tenant_id, own)
 
-    @property
-    def is_known(self) -> bool:
-        """True if the policy is known for a record of now."""
-        return self._policies.find(self._tenant_id) is not None
-
-    async def read(self) -> None:
-        """Read the policy for later records. Raises nothing but a cancellation."""
-        await self._policy()
-
     async def apply(self, log: QueryLog) -> QueryLog:
         """Return the record as it may leave this process. Raises nothing but a cancellation."""
         policy = await self._policy()
@@ -144,6 +141,106 @@ def _text(text: str, policy: LogText, tenant_id: str) -> str:
         # with the tenant, so that hashes of two tenants cannot be compared
         digest = hashlib.sha256(f"{tenant_id}\0{text}".encode("utf-8", "surrogatepass"))
         return f"sha256:{digest.hexdigest()}"
-    from vectorforge.pipeline.guardrails.redaction import redact
-
     return redact(text)
+
+
+_SUSPECT = re.compile(
+    r"@|\d[\d\s().:/-]{4,}\d|::|eyJ|[A-Za-z0-9_-]{16}|(?i:bearer|basic)\s|://|(?i:key|secret|token|passw|pwd)"
+)
+"""Quick check: a text without a match needs no redaction."""
+_URL_PASSWORD = re.compile(r"(?<=://)[^\s/:@]{0,200}:[^\s/@]{1,200}(?=@)")
+_KEY = re.compile(
+    r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----(?:[^-]|-(?!----)){0,20000}+"
+    r"(?:-----END [A-Z ]{0,30}PRIVATE KEY-----)?"
+    r"|\b(?:eyJ[\w-]{8,4000}\.[\w-]{4,4000}\.[\w-]{0,2000})"
+    r"|\b(?:sk|pk|rk|vf|ghp|gho|ghu|ghs|ghr|github_pat|glpat|xox[abeoprs]|xapp|hf|npm|pypi|dop_v1|shpat|whsec)"
+    r"[-_][\w-]{12,500}"
+    r"|\b(?:AKIA|ASIA|AIDA|AROA)[A-Z0-9]{16}\b|\bAIza[\w-]{30,60}|\bya29\.[\w-]{20,500}|\bSG\.[\w.-]{20,200}",
+    re.ASCII,
+)
+_BEARER = re.compile(r"\b((?:Bearer|Basic)\s{1,3})[\w.~+/=-]{12,4000}", re.ASCII | re.IGNORECASE)
+_ASSIGNED = re.compile(
+    r"\b((?:api[_-]?key|secret(?:[_-]?access)?(?:[_-]?key)?|access[_-]?token|auth[_-]?token|client[_-]?secret"
+    r"|passwor[dt]|passwd|pwd)[\"']?\s{0,3}[=:]\s{0,3}[\"']?)([^\s\"',;]{6,500})",
+    re.ASCII | re.IGNORECASE,
+)
+_LETTER = r"\w\u00c0-\u024f"
+"""Letters of names in addresses. Words of a script without spaces may adjoin a masked text."""
+_EMAIL = re.compile(
+    rf"(?<![{_LETTER}.+%-])[{_LETTER}.+%'-]{{1,64}}@(?:[{_LETTER}-]{{1,63}}\.){{1,8}}[a-z][\w-]{{1,62}}(?![\w-])"
+    r"|(?<=mailto:)[^\s?<>]{1,200}",
+    re.ASCII | re.IGNORECASE,
+)
+_IBAN = re.compile(r"\b[A-Z]{2}\d{2}(?:[ -]?[A-Z0-9]){11,30}\b", re.ASCII | re.IGNORECASE)
+_CARD = re.compile(r"(?<![\w.-])\d(?:[ .-]?\d){12,18}(?![\w-]|\.\d)", re.ASCII)
+_IPV4 = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w]|\.\d)", re.ASCII)
+_IPV6 = re.compile(
+    r"(?<![\w:.])(?=[a-f:.]*\d)(?=[0-9a-f:.]*:[0-9a-f:.]*:)[0-9a-f:]{2,39}(?:(?:\d{1,3}\.){3}\d{1,3})?(?![\w:])",
+    re.ASCII | re.IGNORECASE,
+)
+_PHONE = re.compile(
+    r"(?<![\w.+/-])(?:"
+    r"(?:\+|00)[1-9](?:[ ./()-]{0,3}\d){6,14}"  # international: E.164
+    r"|\(\d{2,5}\)[ ./-]{0,2}\d(?:[ ./-]?\d){4,9}"  # (555) 123-4567
+    r"|\d{3}[ .-]\d{3}[ .-]\d{4}"  # 555-123-4567
+    r"|0[1-9]\d{0,4}[ ./-]{1,3}\d(?:[ ./-]?\d){4,9}|0[1-9]\d{8,10}"  # with a trunk prefix
+    r")(?![\w-]|\.\d)",
+    re.ASCII,
+)
+
+
+def redact(text: str) -> str:
+    """Return the text with e-mail addresses, phone and card numbers, IBANs, IP addresses and keys masked."""
+    if not _SUSPECT.search(text):
+        return text
+    text = _URL_PASSWORD.sub("[key]", text)
+    text = _KEY.sub("[key]", text)
+    text = _BEARER.sub(r"\1[key]", text)
+    text = _ASSIGNED.sub(_masked_value, text)
+    text = _EMAIL.sub("[email]", text)
+    text = _IBAN.sub(_masked_iban, text)
+    text = _CARD.sub(_masked("[card]", _has_luhn_digit), text)
+    text = _IPV4.sub(_masked("[ip]", _is_address), text)
+    text = _IPV6.sub(_masked("[ip]", _is_address), text)
+    return _PHONE.sub("[phone]", text)
+
+
+def _masked(mark: str, holds: Callable[[str], bool]) -> Callable[[re.Match[str]], str]:
+    return lambda found: mark if holds(found[0]) else found[0]
+
+
+def _masked_value(found: re.Match[str]) -> str:
+    return found[0] if found[2].startswith("[key]") else f"{found[1]}[key]"
+
+
+def _masked_iban(found: re.Match[str]) -> str:
+    """Mask the longest part that is an IBAN: the pattern may include a word after the number."""
+    for end in range(len(found[0]), 14, -1):
+        if _is_iban(found[0][:end]):
+            return "[iban]" + found[0][end:]
+    return found[0]
+
+
+def _is_iban(text: str) -> bool:
+    """Check by ISO 13616: first four characters at the end, letters as 10 to 35, remainder modulo 97 is 1."""
+    plain = re.sub(r"[ -]", "", text).upper()
+    if not 15 <= len(plain) <= 34 or not text[-1].isalnum():
+        return False
+    return int("".join(str(int(c, 36)) for c in plain[4:] + plain[:4])) % 97 == 1
+
+
+def _has_luhn_digit(text: str) -> bool:
+    """Check by ISO/IEC 7812-1, annex B; a number of equal digits fails."""
+    digits = [int(c) for c in text if c.isdigit()]
+    if not 13 <= len(digits) <= 19 or len(set(digits)) == 1:
+        return False
+    doubled = [d if i % 2 == 0 else sum(divmod(2 * d, 10)) for i, d in enumerate(reversed(digits))]
+    return sum(doubled) % 10 == 0
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True

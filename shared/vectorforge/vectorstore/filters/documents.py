@@ -1,7 +1,7 @@
 """Filters on documents: counting and deleting those whose own metadata match."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import UUID
 
 from vectorforge.db.repositories.paging import SqlCondition
@@ -9,22 +9,14 @@ from vectorforge.errors import FilterError
 from vectorforge.vectorstore.filters.language import Filter
 from vectorforge.vectorstore.filters.parse import parse
 from vectorforge.vectorstore.filters.sql import FilterCompiler
-from vectorforge.vectorstore.writes.document import DocumentWriter
-
-if TYPE_CHECKING:
-    from psycopg import AsyncConnection
+from vectorforge.vectorstore.validation import checked_profile
+from vectorforge.vectorstore.writes.document import OF_PROFILE, DocumentWriter
 
 _MAX_DOCUMENTS: Final = 200
 """Deleted in one transaction, so that it ends well within a statement's timeout ..."""
 _MAX_CHUNKS: Final = 2_000
 """... and no more of them than have this many chunks, or one."""
 
-_OF_PROFILE = """
-d.id = ANY (ARRAY(
-    SELECT p.document_id FROM vectorforge.profile_documents p
-    WHERE p.tenant_id = %(tenant)s AND p.collection_id = %(collection)s AND p.profile_id = %(profile)s
-))
-"""
 _MATCHING = """
 FROM vectorforge.documents d
 WHERE d.tenant_id = %(tenant)s AND d.collection_id = %(collection)s AND {profile} AND {filter}
@@ -44,16 +36,19 @@ def condition_on_documents(filters: Mapping[str, Any] | None) -> SqlCondition:
     return _compiled(parse(filters))
 
 
-def checked_selection(filters: Mapping[str, Any]) -> Filter:
+def checked_selection(filters: Mapping[str, Any], profile_id: int | None) -> Filter:
     """Return the parsed filter of a deletion.
 
     Raises:
         FilterError: It cannot be understood, or is empty and so would select every document.
+        InvalidInputError: ``profile_id`` is not usable.
     """
     if not filters:
         raise FilterError(
             "filters must have a condition; delete the collection to delete all.", field="filters"
         )
+    if profile_id is not None:
+        checked_profile(profile_id)
     return parse(filters)
 
 
@@ -62,59 +57,30 @@ def _compiled(condition: Filter) -> SqlCondition:
     return SqlCondition(compiler.compile(condition), compiler.params)
 
 
-class SelectedDocuments:
-    """Documents of a collection, or of one profile there, whose own metadata match a filter.
+async def count_selected(writer: DocumentWriter, selection: Filter) -> int:
+    """Count the documents of ``checked_selection``; see ``VectorStore.count_documents``."""
+    await writer.lock_collection()
+    matching, params = _matching(writer, selection)
+    row = await (await writer.execute(_COUNT.format(matching=matching), params)).fetchone()
+    return int(row["total"])
 
-    Args:
-        connection: Inside a transaction that has entered the tenant.
-        tenant_id: The tenant.
-        collection_id: The collection.
-        selection: Result of ``checked_selection``.
-        profile_id: Profile of the documents; required in a collection for profiles.
-    """
 
-    def __init__(
-        self,
-        connection: "AsyncConnection[dict[str, Any]]",
-        tenant_id: str,
-        collection_id: UUID,
-        selection: Filter,
-        profile_id: int | None,
-    ) -> None:
-        condition = _compiled(selection)
-        self._connection = connection
-        self._writer = DocumentWriter(connection, tenant_id, collection_id, profile_id)
-        self._params = {
-            **condition.params,
-            "tenant": tenant_id,
-            "collection": collection_id,
-            "profile": profile_id,
-        }
-        self._matching = _MATCHING.format(
-            profile="TRUE" if profile_id is None else _OF_PROFILE, filter=condition.text
-        )
+async def delete_selected(writer: DocumentWriter, selection: Filter) -> int:
+    """Delete some of the documents of ``checked_selection``; see ``VectorStore.delete_documents``."""
+    await writer.lock_collection()
+    matching, params = _matching(writer, selection)
+    locked = await writer.execute(_LOCK.format(matching=matching), {**params, "limit": _MAX_DOCUMENTS})
+    ids: list[UUID] = []
+    chunks = 0
+    for row in await locked.fetchall():
+        chunks += row["chunk_count"]
+        if ids and chunks > _MAX_CHUNKS:
+            break
+        ids.append(row["id"])
+    return int((await writer.execute(_DELETE, {"ids": ids})).rowcount) if ids else 0
 
-    async def count(self) -> int:
-        """Count the documents; see ``VectorStore.count_documents``."""
-        await self._writer.lock_collection()
-        row = await (await self._execute(_COUNT.format(matching=self._matching))).fetchone()
-        return int(row["total"])
 
-    async def delete_some(self) -> int:
-        """Delete some of them; see ``VectorStore.delete_documents``."""
-        await self._writer.lock_collection()
-        statement = _LOCK.format(matching=self._matching)
-        rows = await (await self._execute(statement, {"limit": _MAX_DOCUMENTS})).fetchall()
-        ids: list[UUID] = []
-        chunks = 0
-        for row in rows:
-            chunks += row["chunk_count"]
-            if ids and chunks > _MAX_CHUNKS:
-                break
-            ids.append(row["id"])
-        if not ids:
-            return 0
-        return int((await self._execute(_DELETE, {"ids": ids})).rowcount)
-
-    async def _execute(self, statement: str, params: Mapping[str, Any] | None = None) -> Any:
-        return await self._connection.execute(statement.encode(), {**self._params, **(params or {})})
+def _matching(writer: DocumentWriter, selection: Filter) -> tuple[str, Mapping[str, Any]]:
+    condition = _compiled(selection)
+    profile = "TRUE" if writer.profile_id is None else OF_PROFILE
+    return _MATCHING.format(profile=profile, filter=condition.text), condition.params

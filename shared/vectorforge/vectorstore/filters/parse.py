@@ -1,4 +1,4 @@
-"""Metadata filters: their grammar, the parser and the reference evaluator.
+"""Metadata filters: their grammar and the parser.
 
 A filter is a JSON object. All of its keys must hold (AND)::
 
@@ -50,11 +50,8 @@ from vectorforge.vectorstore.filters.language import (
     Or,
     Path,
     Scalar,
-    matches,
 )
 from vectorforge.vectorstore.filters.sql import sql_length
-
-__all__ = ["Filter", "matches", "parse"]
 
 MAX_DEPTH: Final = 8
 """Filters inside filters, the outermost counted as 1."""

@@ -1,18 +1,12 @@
-"""Filters as SQL, and their necessary condition as a jsonpath for the index over metadata.
+"""Filters as SQL over a jsonb column, and their necessary condition for the index over metadata.
 
-The index holds hashes of whole paths with their values, the collection's id first. It supports
-equality alone, so the path contains the filter's equality conditions and ignores the rest: every chunk that
-matches is among those of the path, and the filter itself is tested on these.
-https://www.postgresql.org/docs/current/datatype-json.html#JSON-INDEXING
-
-Filters as SQL over a jsonb column; keys and values are parameters only.
-
-Each condition means the same as in ``language.matches``; a differential test compares the two.
+Keys and values are parameters only. Each condition means the same as in ``language.matches``; a differential
+test compares the two.
 """
 
 import json
 import re
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from vectorforge.vectorstore.filters.language import (
@@ -33,13 +27,28 @@ _MOST_VALUES: Final = 50
 """Maximum values of one ``$in``: each is compared with every chunk from the index."""
 
 
-def necessary_path(condition: Filter, collection_id: UUID) -> str | None:
-    """Return the path, in lax mode, which looks into lists as equality does.
+class SearchFilter(NamedTuple):
+    """A filter in the statements of one search."""
 
-    Returns:
-        None if no part of the filter can use the index.
+    sql: str
+    params: dict[str, Any]
+    narrowing: str | None
+    """Path of the index over metadata, which all matching chunks have; None if the index cannot be used.
+
+    The index holds hashes of whole paths with their values, the collection's id first. It supports equality
+    alone, so the path contains the filter's equality conditions and ignores the rest; the filter itself is
+    tested on the chunks of the path. https://www.postgresql.org/docs/current/datatype-json.html#JSON-INDEXING
     """
-    return _demanded(condition, f'$."{collection_id}"')
+
+    @classmethod
+    def of(cls, condition: Filter, collection_id: UUID) -> "SearchFilter | None":
+        """Compile a filter for the search of a collection; None if it holds for everything."""
+        if condition == And(()):
+            return None
+        compiler = FilterCompiler("f.metadata")
+        # in lax mode, which looks into lists as equality does
+        narrowing = _demanded(condition, f'$."{collection_id}"')
+        return cls(compiler.compile(condition), compiler.params, narrowing)
 
 
 def _demanded(condition: Filter, root: str) -> str | None:

@@ -1,4 +1,4 @@
-"""One search of PostgreSQL: its statements, their rows, and facts cached for later searches."""
+"""One search of PostgreSQL: checked inputs, statements, their rows, and facts cached for later searches."""
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -8,15 +8,19 @@ from typing import Any, Final
 from uuid import UUID
 
 from vectorforge.db.tenant_database import TenantDatabase
-from vectorforge.types import Chunk, DistanceMetric, RetrievedChunk, Scan, SearchMode
-from vectorforge.vectorstore.base import NearestChunks
-from vectorforge.vectorstore.search import statement as search_sql
-from vectorforge.vectorstore.search.branches import MAX_SCAN_TUPLES, SearchPlan
-from vectorforge.vectorstore.search.nearest import compared_at_most, space_kind
-from vectorforge.vectorstore.search.statement import CompiledFilter, SearchStatement
-from vectorforge.vectorstore.validation import score_of
+from vectorforge.types import Chunk, DistanceMetric, NearestChunks, RetrievedChunk, Scan, SearchMode
+from vectorforge.vectorstore.search.matches import SearchPlan, SearchShape
+from vectorforge.vectorstore.search.statement import MAX_SCAN_TUPLES, search_sql
 
+LEG_DEPTH: Final = 70
+"""Candidates of each leg of a hybrid search, at least. 100 gain less than 0.001 nDCG@10 on three collections
+and take an eighth more time; 50 lose 0.004 on one."""
+_MAX_REPEATED_FILTER: Final = 2_000
+"""Characters of a filter that stands in every branch. A longer one stands once, and what it lets through is
+always compared completely: a statement over 16 KB pins a connection of RDS Proxy
+(https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/rds-proxy-pinning.html)."""
 _NO_LIMIT: Final = 2**62
+_LIMITED_DIMENSION: Final = 384
 _MAX_EF_SEARCH: Final = 1_000
 _MAX_CACHED: Final = 10_000
 _MAX_FILTERS: Final = 1_000
@@ -25,7 +29,26 @@ _WIDENING: Final = 1.25
 """Factor on the batch that would have sufficed for one query; others have fewer matches nearby."""
 _TUPLES_FACTOR: Final = 2
 """Vectors that an index may pass over, of the root of rows wanted times vectors. Beyond, comparing what
-matches takes less time; see ``branches.counting``."""
+matches takes less time; see ``statement._COUNTING``."""
+
+
+def score_of(metric: DistanceMetric, distance: float) -> float:
+    """Return the score of a distance as pgvector's operators return it; higher is better.
+
+    Args:
+        metric: Operator: ``<=>`` (1 - cosine), ``<#>`` (negative inner product) or ``<->`` (Euclidean).
+        distance: Distance from that operator.
+
+    Returns:
+        Cosine: 1 - distance; inner product: -distance; L2: 1 / (1 + distance).
+    """
+    match metric:
+        case DistanceMetric.COSINE:
+            return 1.0 - distance
+        case DistanceMetric.INNER_PRODUCT:
+            return -distance
+        case DistanceMetric.L2:
+            return 1.0 / (1.0 + distance)
 
 
 @dataclass(slots=True)
@@ -37,19 +60,15 @@ class IndexedCollection:
     """Estimate; below 0 while unknown to the server."""
     futile: set[str] = field(default_factory=set)
     """Filters, without their values, with too few matches for the index."""
-
     widths: dict[str, float] = field(default_factory=dict)
     """Vectors in the index's batch per requested row, by filter, after a batch that was too small."""
 
-    def ef_search(self, most: int) -> int:
+    def ef_search(self, most: int, filter_sql: str, depth: int) -> int:
         """Return the candidate list's size: a larger index needs more for the same recall."""
-        return min(most, max(_EF_LEAST, isqrt(int(max(self.partition_rows, self.chunks)) * 2 // 5)))
+        for_recall = isqrt(int(max(self.partition_rows, self.chunks)) * 2 // 5)
+        return max(min(most, max(_EF_LEAST, for_recall)), ceil(self.widths.get(filter_sql, 1) * depth))
 
-    def width(self, filter_sql: str, wanted: int) -> int:
-        """Return the batch size from which ``wanted`` vectors are expected to match."""
-        return ceil(self.widths.get(filter_sql, 1) * wanted)
-
-    def was_short(self, filter_sql: str, batch: int, matching: int) -> None:
+    def note_short(self, filter_sql: str, batch: int, matching: int) -> None:
         """Note a batch with too few matches, so that the next one is larger."""
         if len(self.widths) >= _MAX_FILTERS:
             self.widths.clear()
@@ -72,14 +91,7 @@ class PlanCache:
         return None if facts is None or filter_sql in facts.futile else facts
 
     def note(self, collection_id: UUID, filter_sql: str, row: Mapping[str, Any], *, enough: bool) -> None:
-        """Note the facts from the rows of a search.
-
-        Args:
-            collection_id: The collection.
-            filter_sql: As in the statement, without values.
-            row: Row of the result.
-            enough: The index returned enough rows.
-        """
+        """Note the facts from a row of a search, and whether the index returned enough rows."""
         if not row["indexed"]:
             self._collections.pop(collection_id, None)
             return
@@ -101,74 +113,48 @@ class Search:
     """A validated search."""
 
     collection_id: UUID
-    mode: SearchMode
-    metric: DistanceMetric
-    condition: CompiledFilter
-    top_k: int
-    dimension: int
-    """Dimension of the query's vector; 0 without one."""
+    shape: SearchShape
     space: str
-    of_profile: bool
+    top_k: int
+    filter_sql: str
+    """The filter, without its values."""
     params: Mapping[str, Any]
-    """``tenant, profile, query, query_text, dense_weight, narrowing``"""
+    """``tenant, profile, query, query_text, dense_weight, narrowing`` and the filter's."""
 
     @property
     def depth(self) -> int:
         """Number of candidates of each leg."""
-        return self.top_k if self.mode is SearchMode.DENSE else max(self.top_k, search_sql.LEG_DEPTH)
-
-    def statement(self, plan: SearchPlan) -> SearchStatement:
-        """Return the statement for a plan."""
-        return search_sql.build(
-            self.mode,
-            self.metric,
-            self.dimension,
-            self.condition,
-            of_profile=self.of_profile,
-            kind=space_kind(self.space),
-            plan=plan,
-            narrowed=self.params["narrowing"] is not None,
-        )
+        return self.top_k if self.shape.mode is SearchMode.DENSE else max(self.top_k, LEG_DEPTH)
 
 
 @dataclass(frozen=True, slots=True)
 class SearchRows:
     """The rows of a statement; at least one."""
 
-    statement: SearchStatement
+    search: Search
+    plan: SearchPlan
     rows: Sequence[Mapping[str, Any]]
     reason: Any
-    limit: int
+    total: int | None
+    """Number of matching chunks; None if unknown."""
 
-    @property
-    def total(self) -> int | None:
-        """Number of matching chunks; None if unknown."""
-        row = self.rows[0]
-        if self.statement.of_everything:
-            return int(row["chunk_count"])
-        if self.reason == "words":
-            return row["matching"] if row["matching"] <= self.limit else None
-        return None if self.reason == "many" else row["matching"]
-
-    def is_short(self, depth: int) -> bool:
+    def is_short(self) -> bool:
         """Return True if the index returned fewer rows than match."""
         candidates = self.rows[0]["candidates"]
         if self.reason == "crowded":
             return True
-        if self.reason != "many" or candidates >= depth:
+        if self.reason != "many" or candidates >= self.search.depth:
             return False
         return self.total is None or candidates < self.total
 
-    def nearest_chunks(self, search: Search) -> NearestChunks:
+    def nearest_chunks(self) -> NearestChunks:
         """Return the rows as chunks."""
-        row = self.rows[0]
-        chunks = [
-            _retrieved(row, search.metric, search.mode) for row in self.rows if row["chunk_id"] is not None
-        ]
-        at_least = (
-            row["candidates"] if self.statement.plan is SearchPlan.INDEX else max(row["matching"] - 1, 0)
-        )
-        matched = at_least if self.total is None else self.total
+        shape, row = self.search.shape, self.rows[0]
+        with_chunk = [row for row in self.rows if row["chunk_id"] is not None]
+        chunks = [_retrieved(row, shape.metric, shape.mode) for row in with_chunk]
+        matched = self.total
+        if matched is None:
+            matched = row["candidates"] if self.plan is SearchPlan.INDEX else max(row["matching"] - 1, 0)
         return NearestChunks(
             chunks,
             matched=max(matched, len(chunks)),
@@ -178,13 +164,7 @@ class SearchRows:
 
 
 class Searcher:
-    """Searches the collections of one tenant.
-
-    Args:
-        db: The database as the tenant sees it.
-        exact_scan_limit: As for ``PgVectorStore``.
-        ef_search: As for ``PgVectorStore``.
-    """
+    """Searches the collections of one tenant; arguments as for ``PgVectorStore``."""
 
     def __init__(self, db: TenantDatabase, exact_scan_limit: int, ef_search: int) -> None:
         self._db = db
@@ -197,54 +177,66 @@ class Searcher:
         Raises:
             As ``TenantDatabase.fetch_all``.
         """
-        facts = _plan_cache.get(search.collection_id, search.condition.sql) if search.dimension else None
-        if facts and not search.of_profile and facts.chunks > self._limit(search):
-            result = await self._run(search, search.statement(SearchPlan.INDEX), facts)
-            if result is None or not result.is_short(search.depth):
-                return result
-        result = await self._run(search, search.statement(SearchPlan.CHOSEN))
-        if result is None or not result.is_short(search.depth):
+        if search.shape.dimension and not search.shape.of_profile:
+            facts = _plan_cache.get(search.collection_id, search.filter_sql)
+            if facts and facts.chunks > self._limit(search):
+                result = await self._run(search, SearchPlan.INDEX, facts)
+                if result is None or not result.is_short():
+                    return result
+        result = await self._run(search, SearchPlan.CHOSEN)
+        if result is None or not result.is_short():
             return result
-        result = await self._run(search, search.statement(SearchPlan.COMPARED))
+        result = await self._run(search, SearchPlan.COMPARED)
         return result and replace(result, reason="short")
 
     async def _run(
-        self, search: Search, statement: SearchStatement, facts: IndexedCollection | None = None
+        self, search: Search, plan: SearchPlan, facts: IndexedCollection | None = None
     ) -> SearchRows | None:
-        limit = _NO_LIMIT if statement.counts_all else self._limit(search)
-        candidates = max(search.depth * statement.candidates_per_row, statement.least_candidates)
+        limit = self._limit(search)
+        if len(search.filter_sql) > _MAX_REPEATED_FILTER:
+            plan, limit = SearchPlan.COMPARED, _NO_LIMIT
+        depth = search.depth
+        candidates = max(depth * search.shape.kind.candidates_per_row, search.shape.kind.least_candidates)
         ef_search = self._ef_search
         if facts is not None:
-            width = facts.width(statement.filter_sql, search.depth)
-            ef_search = max(facts.ef_search(ef_search), width)
+            ef_search = facts.ef_search(ef_search, search.filter_sql, depth)
         ef_search = min(max(ef_search, candidates), _MAX_EF_SEARCH)
         params = {
-            **statement.filter_params,
             **search.params,
             "collection": search.collection_id,
             "space": search.space,
             "partition": f"vectorforge.embeddings_{search.space}",
             "top_k": search.top_k,
             "limit": limit,
-            "depth": search.depth,
+            "depth": depth,
             "candidates": candidates,
-            "lexical_limit": search.depth,
+            "lexical_limit": depth,
             "ef_search": ef_search,
             "scan_tuples": None if facts is None else facts.scan_tuples(max(candidates, ef_search)),
         }
-        rows = await self._db.fetch_all(statement.sql, params, repeatable=True)
+        statement = search_sql(search.shape, plan, search.filter_sql)
+        rows = await self._db.fetch_all(statement, params, repeatable=True)
         if not rows:
             return None
-        result = SearchRows(statement, rows, rows[0]["reason"], limit)
-        if search.dimension and statement.plan is not SearchPlan.COMPARED:
-            enough = result.reason == "many" and not result.is_short(search.depth)
-            _plan_cache.note(search.collection_id, statement.filter_sql, rows[0], enough=enough)
+        result = SearchRows(search, plan, rows, rows[0]["reason"], _total(search.shape, rows[0], limit))
+        if search.shape.dimension and plan is not SearchPlan.COMPARED:
+            enough = result.reason == "many" and not result.is_short()
+            _plan_cache.note(search.collection_id, search.filter_sql, rows[0], enough=enough)
             if facts is not None and result.reason == "many" and not enough and ef_search < _MAX_EF_SEARCH:
-                facts.was_short(statement.filter_sql, ef_search, rows[0]["candidates"])
+                facts.note_short(search.filter_sql, ef_search, rows[0]["candidates"])
         return result
 
     def _limit(self, search: Search) -> int:
-        return compared_at_most(self._exact_scan_limit, search.dimension)
+        """Return the number of vectors that take as long as the limit's of 384 dimensions."""
+        return self._exact_scan_limit * _LIMITED_DIMENSION // max(search.shape.dimension, _LIMITED_DIMENSION)
+
+
+def _total(shape: SearchShape, row: Mapping[str, Any], limit: int) -> int | None:
+    if not (shape.filtered or shape.of_profile):
+        return int(row["chunk_count"])
+    if row["reason"] == "words":
+        return row["matching"] if row["matching"] <= limit else None
+    return None if row["reason"] == "many" else row["matching"]
 
 
 def _retrieved(row: Mapping[str, Any], metric: DistanceMetric, mode: SearchMode) -> RetrievedChunk:
@@ -258,6 +250,7 @@ def _retrieved(row: Mapping[str, Any], metric: DistanceMetric, mode: SearchMode)
         token_count=row["token_count"],
         heading=row["heading"],
         metadata=row["metadata"],
+        locations=row["locations"],
     )
     by_words = mode is SearchMode.LEXICAL
     return RetrievedChunk(

@@ -1,8 +1,9 @@
-"""The statement of a search: one, so that a search is one round trip and sees one state of the data.
+"""The SQL of a search: one statement, so that a search is one round trip and sees one state of the data.
 
-It runs the legs (vectors, words, or both), fuses them, and joins the details of the best. There are several
-statements for one search (``SearchPlan``); each returns the right rows, or reports that it did not, with the
-``reason``:
+``search_sql`` joins its parts: ``facts`` of the collection, the ``found`` and ``counted`` matches
+(``matches``), the ``chosen`` plan, the legs ``dense`` and ``best_by_words`` with their fusion ``nearest``
+(``vectors``, ``words``, ``fusion``), and the details of the best. There are several statements for one search
+(``SearchPlan``); each returns the right rows, or reports that it did not, with the ``reason``:
 
 - ``few``: all matches are compared.
 - ``many``: the HNSW index is searched. It may return too few rows, since it ends after ``scan_tuples``
@@ -20,33 +21,34 @@ Embeddings exist for current chunks only; a chunk's vector is deleted when the c
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from functools import lru_cache, partial
+from typing import Final
 
-from vectorforge.types import DistanceMetric, SearchMode
-from vectorforge.vectorstore.filters.language import And, Filter
-from vectorforge.vectorstore.filters.sql import FilterCompiler
-from vectorforge.vectorstore.search import branches as branches
-from vectorforge.vectorstore.search import lexical as relevance
-from vectorforge.vectorstore.search.branches import SearchPlan
-from vectorforge.vectorstore.search.lexical import lexical_ctes
-from vectorforge.vectorstore.search.nearest import OPERATORS, Nearest, index_kind
+from vectorforge.types import SearchMode
+from vectorforge.vectorstore.search.fusion import ranked
+from vectorforge.vectorstore.search.matches import (
+    SearchPlan,
+    SearchShape,
+    counted,
+    match_everything,
+    passes,
+    passes_among_words,
+)
+from vectorforge.vectorstore.search.vectors import nearest_by_index, nearest_compared
+from vectorforge.vectorstore.search.words import lexical_ctes
 
-LEG_DEPTH: Final = 100
-"""Candidates of each leg of a hybrid search, at least; 50 lose 0.002 nDCG, without more gain above 100."""
-_MAX_REPEATED_FILTER: Final = 2_000
-"""Characters of a filter that stands in every branch. A longer one stands once, and what it lets through is
-always compared completely: a statement over 16 KB pins a connection of RDS Proxy
-(https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/rds-proxy-pinning.html)."""
-_FILTER = "{filter}"
+MAX_SCAN_TUPLES: Final = 20_000
+"""``hnsw.max_scan_tuples``: number of vectors after which an index scan ends."""
+_LEAST_COMPARED = 500
+_COMPARED_FACTOR = 3
+"""Matches compared instead of searching an index; see ``_COUNTING``. At twice the root, 5,032 of 500,000
+went to the index, which found 87 % of the nearest and took the database longer (49 ms of CPU, not 39)."""
 
 
-@dataclass(frozen=True, slots=True)
-class SearchStatement:
-    """Statement of one search, in psycopg's ``%(name)s`` style.
+def search_sql(shape: SearchShape, plan: SearchPlan, filter_sql: str = "TRUE") -> str:
+    """Return the statement, in psycopg's ``%(name)s`` style.
 
-    Takes ``tenant, collection, top_k, limit``, the ``filter_params`` and ``narrowing``; with vectors
+    It takes ``tenant, collection, top_k, limit``, the filter's parameters and ``narrowing``; with vectors
     ``partition, space, query, depth, candidates, ef_search, scan_tuples``, with words ``query_text,
     lexical_limit``, with both ``dense_weight``, and for one profile ``profile``.
 
@@ -54,139 +56,146 @@ class SearchStatement:
     by_profile, chunk_count, space``, whether its partition is ``indexed`` and about how many
     ``partition_rows`` it has, how many match (``matching``, as far as they were counted) and the ``reason``;
     the columns of a chunk are NULL where nothing was found.
-    """
-
-    sql: str
-    filter_params: dict[str, Any]
-    filter_sql: str
-    """The filter in it, without values."""
-    plan: SearchPlan
-    candidates_per_row: int
-    """Candidates of the index per requested row."""
-    least_candidates: int
-    """Minimum number of candidates."""
-    counts_all: bool
-    """True if all matches must be counted and compared for this filter."""
-    of_everything: bool
-    """True if every chunk of the collection matches, so that ``chunk_count`` is their number."""
-
-
-class CompiledFilter(NamedTuple):
-    """A filter as it stands in the statements of one search."""
-
-    sql: str
-    params: dict[str, Any]
-    holds_always: bool
-
-
-def compile_filter(condition: Filter) -> CompiledFilter:
-    """Compile a parsed filter, once for all statements of a search."""
-    compiler = FilterCompiler("f.metadata")
-    return CompiledFilter(compiler.compile(condition), compiler.params, condition == And(()))
-
-
-def build(
-    mode: SearchMode,
-    metric: DistanceMetric,
-    dimension: int,
-    condition: CompiledFilter,
-    *,
-    of_profile: bool = False,
-    kind: str = "",
-    plan: SearchPlan = SearchPlan.CHOSEN,
-    narrowed: bool = False,
-) -> SearchStatement:
-    """Return the statement.
 
     Args:
-        mode: Legs of the search.
-        metric: Metric of the collection.
-        dimension: Dimension of the query's vector, since a type cannot be a parameter; 0 without one.
-        condition: The filter.
-        of_profile: Search only the documents of one profile.
-        kind: Kind of the partition's index, see ``nearest.index_kind``.
-        plan: Plan for the nearest vectors; ignored without a vector.
-        narrowed: ``narrowing`` (``filters.sql.necessary_path``) will be given.
+        shape: Shape of the search.
+        plan: Plan for the nearest vectors; ``INDEX`` needs a vector.
+        filter_sql: The filter.
     """
-    filter_sql, filter_params, unfiltered = condition
-    counts_all = len(filter_sql) > _MAX_REPEATED_FILTER
-    if counts_all:
-        plan = SearchPlan.COMPARED
-    shape = _Shape(mode, metric, dimension, unfiltered, of_profile, kind, plan, narrowed)
-    index = index_kind(kind, dimension)
-    return SearchStatement(
-        sql=_template(shape).replace(_FILTER, filter_sql),
-        filter_params=filter_params,
-        filter_sql=filter_sql,
-        plan=plan,
-        candidates_per_row=index.candidates_per_row,
-        least_candidates=index.least_candidates,
-        counts_all=counts_all,
-        of_everything=unfiltered and not of_profile,
-    )
-
-
-class _Shape(NamedTuple):
-    mode: SearchMode
-    metric: DistanceMetric
-    dimension: int
-    unfiltered: bool
-    of_profile: bool
-    kind: str
-    plan: SearchPlan
-    narrowed: bool
-
-    @property
-    def everything(self) -> bool:
-        return self.unfiltered and not self.of_profile
-
-    @property
-    def passes(self) -> str:
-        return branches.passes(filtered=not self.unfiltered, of_profile=self.of_profile)
-
-    def counted(self, up_to: str | None = None) -> Iterator[str]:
-        return branches.count(
-            everything=self.everything, of_profile=self.of_profile, narrowed=self.narrowed, up_to=up_to
-        )
+    return _template(shape, plan).replace("{filter}", filter_sql)
 
 
 @lru_cache(maxsize=256)
-def _template(shape: _Shape) -> str:
-    """Return the statement with a placeholder for the filter, cached by the shape of the search."""
-    parts = [*(_by_words(shape) if shape.mode is SearchMode.LEXICAL else _by_vectors(shape))]
+def _template(shape: SearchShape, plan: SearchPlan) -> str:
+    lexical = shape.mode is SearchMode.LEXICAL
+    ctes = [*(_by_words(shape, plan) if lexical else _by_vectors(shape, plan)), _SCOPE]
+    if plan is SearchPlan.INDEX and not match_everything(shape):
+        ctes[-1] = _SCOPE_IF_ENOUGH
     if shape.mode is not SearchMode.DENSE:
-        wanted = branches.wanted_words(
-            shape.passes,
-            everything=shape.everything,
-            plan=shape.plan,
-            words_only=shape.mode is SearchMode.LEXICAL,
-        )
-        parts.append(lexical_ctes(condition=wanted))
-    parts.append(relevance.ranked(shape.mode, shape.metric, OPERATORS[shape.metric]))
-    statement = f"WITH {','.join(parts)}{relevance.with_details(shape.mode)}"
-    return " ".join(statement.split())  # blanks would count against the 16 KB
+        ctes.append(lexical_ctes(*passes_among_words(shape, plan)))
+    ctes.append(ranked(shape.mode, shape.metric))
+    details = _WITH_DETAILS.format(candidates="0" if lexical else "(SELECT count(*) FROM dense)")
+    return " ".join(f"WITH {','.join(ctes)}{details}".split())  # blanks would count against the 16 KB
 
 
-def _by_words(shape: _Shape) -> Iterator[str]:
-    yield branches.FACTS_FOR_WORDS
-    yield from shape.counted(None if shape.plan is SearchPlan.COMPARED else "%(limit)s")
-    yield branches.BY_WORDS_ONLY
-    yield branches.WORDS
+def _by_words(shape: SearchShape, plan: SearchPlan) -> Iterator[str]:
+    yield _FACTS.format(how="", indexed="false", partition_rows="0::real")
+    yield from counted(shape, None if plan is SearchPlan.COMPARED else "%(limit)s")
+    yield "chosen AS (SELECT 'words' AS reason)"
 
 
-def _by_vectors(shape: _Shape) -> Iterator[str]:
-    nearest = Nearest(shape.metric, index_kind(shape.kind, shape.dimension), shape.everything)
-    yield branches.FACTS
-    if shape.plan is SearchPlan.INDEX:
-        yield from nearest.by_index(shape.passes)
-        yield branches.NOT_COUNTED
-        yield branches.WORDS if shape.everything else branches.WORDS_IF_ENOUGH
-    elif shape.plan is SearchPlan.COMPARED:
-        yield from shape.counted()
-        yield from nearest.compared()
-        yield branches.WORDS
+def _by_vectors(shape: SearchShape, plan: SearchPlan) -> Iterator[str]:
+    yield _FACTS.format(how="MATERIALIZED ", indexed=_INDEXED, partition_rows=_PARTITION_ROWS)
+    everything = match_everything(shape)
+    by_index = partial(nearest_by_index, shape.kind, shape.metric, shape.dimension)
+    if plan is SearchPlan.INDEX:
+        # Tested on what one batch of the scan gives: its later ones find less of the nearest.
+        tested = f"WHERE {passes(shape, 'near.chunk_id')}"
+        yield by_index(limit="ef_search", condition=tested)
+        yield _CROWDED_OR_MANY
+        yield f"dense AS ({_BY_INDEX_ROWS})"
+        yield "counted AS MATERIALIZED (SELECT count(*) AS matching FROM by_index)"
+    elif plan is SearchPlan.COMPARED:
+        yield from counted(shape, None)
+        yield _FEW_OR_UNINDEXED
+        yield f"dense AS MATERIALIZED ({nearest_compared(shape.metric, everything=everything)})"
     else:
-        yield branches.counting(everything=shape.everything)
-        yield from shape.counted("(SELECT up_to FROM counting)")
-        yield from nearest.chosen(shape.passes)
-        yield branches.WORDS
+        yield _COUNTING.format(most=MAX_SCAN_TUPLES, up_to="%(limit)s" if everything else _UP_TO)
+        yield from counted(shape, "(SELECT up_to FROM counting)")
+        yield _CHOSEN
+        # Others' vectors close together hold back the nearest: a batch has them, the first few rows may not.
+        yield by_index(
+            limit="ef_search" if everything else "candidates",
+            passes=passes(shape, "e.chunk_id"),
+            if_chosen=" FROM chosen WHERE reason = 'many'",
+        )
+        not_many = " AND (SELECT reason FROM chosen) <> 'many'"
+        compared = nearest_compared(shape.metric, everything=everything, condition=not_many)
+        yield f"dense AS MATERIALIZED ({compared} UNION ALL {_BY_INDEX_ROWS})"
+
+
+_FACTS = """
+facts AS {how}(
+    SELECT dimension, distance_metric, by_profile, chunk_count, term_scope, term_count,
+        coalesce(languages, ARRAY[language]) AS languages,
+        coalesce(space, distance_metric || '_' || dimension) AS space,
+        {indexed} AS indexed, {partition_rows} AS partition_rows
+    FROM vectorforge.collections WHERE tenant_id = %(tenant)s AND id = %(collection)s
+)
+"""
+_INDEXED = """
+coalesce((
+    SELECT i.indisvalid FROM pg_catalog.pg_index i
+    WHERE i.indexrelid = to_regclass(%(partition)s || '_hnsw')
+), false)
+"""
+_PARTITION_ROWS = "(SELECT p.reltuples FROM pg_catalog.pg_class p WHERE p.oid = to_regclass(%(partition)s))"
+
+# ``up_to``: how many matches are compared instead of searching the index, if that need not pass over too many
+# vectors of others; NULL: all are compared. What an index passes over grows as the matches get fewer: for
+# ``depth`` rows ``depth * chunk_count / matching``. So both take equally long at a multiple of the root of
+# ``depth * chunk_count``.
+_COUNTING = """
+counting AS MATERIALIZED (
+    SELECT CASE WHEN indexed AND partition_rows * %(candidates)s <= chunk_count * {most}.0
+        THEN {up_to} END AS up_to
+    FROM facts
+)
+"""
+_UP_TO = (
+    f"least(%(limit)s, greatest({_LEAST_COMPARED}, "
+    f"{_COMPARED_FACTOR} * sqrt(%(depth)s::float8 * chunk_count)))::bigint"
+)
+# "few" where counting came to its end, if there was one.
+_CHOSEN = """
+chosen AS MATERIALIZED (
+    SELECT CASE
+        WHEN counted.matching <= %(limit)s
+            AND (counting.up_to IS NULL OR counted.matching <= counting.up_to) THEN 'few'
+        WHEN NOT facts.indexed THEN 'unindexed'
+        WHEN counting.up_to IS NULL THEN 'sparse'
+        ELSE 'many'
+    END AS reason
+    FROM facts CROSS JOIN counting CROSS JOIN counted
+)
+"""
+_FEW_OR_UNINDEXED = """
+chosen AS MATERIALIZED (
+    SELECT CASE WHEN matching <= %(limit)s THEN 'few' ELSE 'unindexed' END AS reason FROM counted
+)
+"""
+# The index gave up before its batch was full: it passed over mostly others', and nearer ones may follow.
+_CROWDED_OR_MANY = """
+chosen AS (
+    SELECT CASE WHEN (SELECT count(*) FROM near) < %(ef_search)s THEN 'crowded' ELSE 'many' END AS reason
+)
+"""
+_BY_INDEX_ROWS = "SELECT chunk_id, document_id, distance FROM by_index"
+_SCOPE = "scope AS (SELECT * FROM facts)"
+# Without a row the words are not looked up; the search is repeated with another plan.
+_SCOPE_IF_ENOUGH = (
+    "scope AS (SELECT facts.* FROM facts CROSS JOIN counted WHERE counted.matching = %(depth)s)"
+)
+
+# LATERAL with LIMIT: a look-up by primary key for each row, also while the tables have no statistics yet and
+# the planner takes every join for one of a few rows.
+_WITH_DETAILS = """
+SELECT facts.dimension, facts.distance_metric, facts.by_profile, facts.chunk_count, facts.space,
+    facts.indexed, facts.partition_rows, counted.matching, chosen.reason, {candidates} AS candidates,
+    nearest.chunk_id, nearest.distance, nearest.lexical_score, nearest.relevance,
+    c.document_id, c.ordinal, c.text, c.start_offset, c.end_offset, c.token_count, c.heading, c.metadata,
+    c.locations, d.source, d.title
+FROM facts
+CROSS JOIN counted
+CROSS JOIN chosen
+LEFT JOIN nearest ON true
+LEFT JOIN LATERAL (
+    SELECT document_id, ordinal, text, start_offset, end_offset, token_count, heading, metadata, locations
+    FROM vectorforge.chunks WHERE tenant_id = %(tenant)s AND id = nearest.chunk_id LIMIT 1
+) c ON true
+LEFT JOIN LATERAL (
+    SELECT source, title FROM vectorforge.documents
+    WHERE tenant_id = %(tenant)s AND id = c.document_id LIMIT 1
+) d ON true
+ORDER BY nearest.relevance DESC, nearest.chunk_id
+"""

@@ -1,10 +1,11 @@
-"""A document and its chunks as rows: the statements that insert them, and their values.
+"""Documents and their chunks as rows: the statements that insert them, and their values.
 
-``store_new`` stores a new document in one statement and one round trip, the usual case. All other cases (the
-document exists, its collection does not, is for profiles or switches its model, a vector has the wrong
-length) are left to ``DocumentWriter``, which runs a statement per step and reports the reason.
+``store_new`` stores new documents with one statement and one round trip for some hundred chunks, the usual
+case. All other cases (the document exists, its collection does not, is for profiles or switches its model, a
+vector has the wrong length) are left to ``DocumentWriter``, which runs a statement per step and reports the
+reason.
 
-Locks are taken in the same order as there: the collection's row, then the document's.
+Locks are taken in the same order as there: the collection's row, then the documents', by source.
 """
 
 import secrets
@@ -16,40 +17,43 @@ from uuid import UUID
 from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.types import DocumentDraft, StoredDocument
 from vectorforge.vectorstore.validation import wire_vector
-from vectorforge.vectorstore.writes.replacement import PreparedChunk
+from vectorforge.vectorstore.writes.replacement import PreparedChunk, PreparedDocument
 
 CHUNK_BATCH: Final = 500
 """Chunks in one statement."""
 VECTOR_BATCH: Final = 200
 """Vectors in one INSERT: each walks the HNSW graph, and a statement must end well within its timeout."""
 
-DOCUMENT_COLUMNS: Final = """
+_DOCUMENT_COLUMNS: Final = """
 (tenant_id, id, collection_id, source, parent_source, title, media_type, metadata, text, size_chars,
  content_hash, version, chunk_count)
 """
-DOCUMENT_VALUES: Final = """
-%(tenant)s, %(document)s::uuid, %(collection)s::uuid, %(source)s, %(parent_source)s, %(title)s,
-%(media_type)s, %(metadata)s::jsonb, %(text)s, %(size_chars)s::int, %(content_hash)s::bytea, 1,
-%(chunk_count)s::int
-"""
 INSERT_DOCUMENT: Final = f"""
-INSERT INTO vectorforge.documents {DOCUMENT_COLUMNS} VALUES ({DOCUMENT_VALUES})
+INSERT INTO vectorforge.documents {_DOCUMENT_COLUMNS} VALUES (
+    %(tenant)s, %(document)s::uuid, %(collection)s::uuid, %(source)s, %(parent_source)s, %(title)s,
+    %(media_type)s, %(metadata)s::jsonb, %(text)s, %(size_chars)s::int, %(content_hash)s::bytea, 1,
+    %(chunk_count)s::int
+)
 ON CONFLICT (tenant_id, collection_id, source_key) DO NOTHING
 """  # noqa: S608 -- the only insertions are the constants above
-UNNESTED: Final = """
-unnest(%(ids)b::uuid[], %(ordinals)b::int[], %(texts)b::text[], %(starts)b::int[], %(ends)b::int[],
-       %(token_counts)b::int[], %(headings)b::text[], %(chunk_metadata)b::text[]::jsonb[],
-       %(hashes)b::bytea[])
-    AS new (id, ordinal, text, start_offset, end_offset, token_count, heading, metadata, content_hash)
+_CHUNK_ARRAYS: Final = """
+%(ids)b::uuid[], %(ordinals)b::int[], %(texts)b::text[], %(starts)b::int[], %(ends)b::int[],
+%(token_counts)b::int[], %(headings)b::text[], %(chunk_metadata)b::text[]::jsonb[],
+%(locations)b::text[]::jsonb[], %(hashes)b::bytea[]
 """
+_CHUNK_NAMES: Final = """
+id, ordinal, text, start_offset, end_offset, token_count, heading, metadata, locations, content_hash
+"""
+UNNESTED: Final = f"unnest({_CHUNK_ARRAYS}) AS new ({_CHUNK_NAMES})"
 CHUNK_COLUMNS: Final = """
 (tenant_id, id, collection_id, document_id, ordinal, text, start_offset, end_offset, token_count, heading,
- metadata, content_hash, from_version)
+ metadata, locations, content_hash, from_version)
 """
 INSERT_CHUNKS: Final = f"""
 INSERT INTO vectorforge.chunks {CHUNK_COLUMNS}
 SELECT %(tenant)s, new.id, %(collection)s, %(document)s, new.ordinal, new.text, new.start_offset,
-       new.end_offset, new.token_count, new.heading, new.metadata, new.content_hash, %(version)s
+       new.end_offset, new.token_count, new.heading, new.metadata, new.locations, new.content_hash,
+       %(version)s
 FROM {UNNESTED}
 """  # noqa: S608 -- the only insertions are the constants above
 INSERT_EMBEDDINGS: Final = """
@@ -105,6 +109,7 @@ def columns(rows: Sequence[tuple[UUID, PreparedChunk]]) -> dict[str, Any]:
         "token_counts": [draft.token_count for draft in drafts],
         "headings": [draft.heading for draft in drafts],
         "chunk_metadata": [chunk.metadata for _, chunk in rows],
+        "locations": [chunk.locations for _, chunk in rows],
         "hashes": [draft.content_hash for draft in drafts],
     }
 
@@ -116,68 +121,124 @@ WITH collection AS MATERIALIZED (
     FROM vectorforge.collections
     WHERE tenant_id = %(tenant)s AND id = %(collection)s FOR KEY SHARE
 ), document AS (
-    INSERT INTO vectorforge.documents {DOCUMENT_COLUMNS}
-    SELECT {DOCUMENT_VALUES} FROM collection
+    INSERT INTO vectorforge.documents {_DOCUMENT_COLUMNS}
+    SELECT %(tenant)s, new.id, %(collection)s, new.source, new.parent_source, new.title, new.media_type,
+           new.metadata, new.text, new.size_chars, new.content_hash, 1, new.chunk_count
+    FROM collection CROSS JOIN unnest(
+        %(document_ids)b::uuid[], %(sources)b::text[], %(parent_sources)b::text[], %(titles)b::text[],
+        %(media_types)b::text[], %(metadata)b::text[]::jsonb[], %(document_texts)b::text[],
+        %(sizes)b::int[], %(document_hashes)b::bytea[], %(chunk_counts)b::int[]
+    ) WITH ORDINALITY AS new (
+        id, source, parent_source, title, media_type, metadata, text, size_chars, content_hash, chunk_count,
+        place
+    )
     WHERE NOT by_profile AND other_space IS NULL AND dimension = %(dimension)s
         AND right(space, 5) <> '_half' AND space = coalesce(%(space)s::text, space)
+    ORDER BY new.place
     ON CONFLICT (tenant_id, collection_id, source_key) DO NOTHING
     RETURNING id
 ), passages AS (
     INSERT INTO vectorforge.chunks {CHUNK_COLUMNS}
     SELECT %(tenant)s, new.id, %(collection)s, document.id, new.ordinal, new.text, new.start_offset,
-           new.end_offset, new.token_count, new.heading, new.metadata, new.content_hash, 1
-    FROM document CROSS JOIN {UNNESTED}
+           new.end_offset, new.token_count, new.heading, new.metadata, new.locations,
+           new.content_hash, 1
+    FROM unnest({_CHUNK_ARRAYS}, %(owners)b::uuid[]) AS new ({_CHUNK_NAMES}, document_id)
+    JOIN document ON document.id = new.document_id
 ), vectors AS (
     INSERT INTO vectorforge.embeddings (tenant_id, space, collection_id, document_id, chunk_id, embedding)
     SELECT %(tenant)s, collection.space, %(collection)s, document.id, new.chunk_id, new.embedding
-    FROM document CROSS JOIN collection
-    CROSS JOIN unnest(%(ids)b::uuid[], %(vectors)b::public.vector[]) AS new (chunk_id, embedding)
+    FROM unnest(%(ids)b::uuid[], %(vectors)b::public.vector[], %(owners)b::uuid[])
+        AS new (chunk_id, embedding, document_id)
+    JOIN document ON document.id = new.document_id
+    CROSS JOIN collection
 )
 SELECT id FROM document
 """  # noqa: S608 -- the only insertions are constants
 
 
 async def store_new(
-    db: TenantDatabase,
-    collection_id: UUID,
-    document: DocumentDraft,
-    metadata: str,
-    chunks: Sequence[PreparedChunk],
-) -> StoredDocument | None:
-    """Store a checked document unless it is there, or something else stands in the way.
+    db: TenantDatabase, collection_id: UUID, documents: Sequence[PreparedDocument]
+) -> list[StoredDocument | None]:
+    """Store checked documents unless they are there, or something else stands in the way.
 
     Args:
         db: The tenant's.
         collection_id: The collection.
-        document: Checked by ``replacement.prepare``, which returns the other two.
-        metadata: Metadata of the document, as JSON.
-        chunks: In document order.
+        documents: With different sources.
 
     Returns:
-        The stored document; None if nothing was stored and ``DocumentWriter`` must be used.
+        For each document, the stored one, or None if nothing was stored and ``DocumentWriter`` must be used.
 
     Raises:
-        DatabaseError: The database failed; nothing was stored.
+        DatabaseError: The database failed. Batches of ``VECTOR_BATCH`` chunks may have been stored before.
     """
-    vectors = [chunk.vector for chunk in chunks if chunk.vector is not None]
-    spaces = {tuple(chunk.vectors) if chunk.vectors is not None else None for chunk in chunks}
-    if not 0 < len(chunks) <= VECTOR_BATCH or len(vectors) < len(chunks) or len(spaces) > 1:
-        return None
-    (names,) = spaces
-    if names is not None and len(names) != 1:
-        return None
-    document_id = new_id()
+    stored: list[StoredDocument | None] = [None] * len(documents)
+    for batch in _document_batches(documents):
+        ids = await _store_batch(db, collection_id, [documents[place] for place in batch])
+        for place, document_id in zip(batch, ids, strict=True):
+            if document_id is not None:
+                stored[place] = StoredDocument(document_id, 1, len(documents[place].chunks), 0, 0)
+    return stored
+
+
+def _document_batches(documents: Sequence[PreparedDocument]) -> Iterator[list[int]]:
+    """Yield places of documents that can share a statement: few chunks, vectors of one space and length."""
+    batch: list[int] = []
+    shared, chunks = None, 0
+    for place in sorted(range(len(documents)), key=lambda place: documents[place].draft.source.encode()):
+        kind = _vector_kind(documents[place].chunks)
+        if kind is None:
+            continue
+        added = len(documents[place].chunks)
+        if batch and (kind != shared or chunks + added > VECTOR_BATCH):
+            yield batch
+            batch, chunks = [], 0
+        batch.append(place)
+        shared, chunks = kind, chunks + added
+    if batch:
+        yield batch
+
+
+def _vector_kind(chunks: Sequence[PreparedChunk]) -> tuple[int, str | None] | None:
+    """Return length and space of the vectors; None if one is missing, or they are of several spaces."""
+    kinds = {
+        None
+        if chunk.vector is None or (chunk.vectors is not None and len(chunk.vectors) != 1)
+        else (len(chunk.vector), None if chunk.vectors is None else next(iter(chunk.vectors)))
+        for chunk in chunks
+    }
+    return kinds.pop() if len(kinds) == 1 and len(chunks) <= VECTOR_BATCH else None
+
+
+async def _store_batch(
+    db: TenantDatabase, collection_id: UUID, documents: Sequence[PreparedDocument]
+) -> list[UUID | None]:
+    """Store documents with vectors of one kind; return each one's id, or None."""
+    ids = [new_id() for _ in documents]
+    rows = [(new_id(), chunk) for document in documents for chunk in document.chunks]
+    drafts = [document.draft for document in documents]
+    first = documents[0].chunks[0]
     values = {
         "tenant": db.tenant_id,
         "collection": collection_id,
-        "document": document_id,
-        "dimension": len(vectors[0]),
-        "space": names[0] if names else None,
-        "vectors": [*map(wire_vector, vectors)],
-        **document_values(document, metadata, len(chunks)),
-        **columns([(new_id(), chunk) for chunk in chunks]),
+        "dimension": len(first.vector or ()),
+        "space": next(iter(first.vectors)) if first.vectors else None,
+        "document_ids": ids,
+        "sources": [draft.source for draft in drafts],
+        "parent_sources": [draft.parent_source for draft in drafts],
+        "titles": [draft.title for draft in drafts],
+        "media_types": [draft.media_type for draft in drafts],
+        "metadata": [document.metadata for document in documents],
+        "document_texts": [draft.text for draft in drafts],
+        "sizes": [len(draft.text) for draft in drafts],
+        "document_hashes": [draft.content_hash for draft in drafts],
+        "chunk_counts": [len(document.chunks) for document in documents],
+        "owners": [
+            document_id for document_id, document in zip(ids, documents, strict=True) for _ in document.chunks
+        ],
+        "vectors": [wire_vector(chunk.vector) for _, chunk in rows if chunk.vector is not None],
+        **columns(rows),
     }
-    # Repeatable: if the first attempt succeeded without an answer, the document exists now.
-    if await db.fetch_one(_STORE, values, repeatable=True) is None:
-        return None
-    return StoredDocument(document_id, 1, len(chunks), 0, 0)
+    # Repeatable: if the first attempt succeeded without an answer, the documents exist now.
+    written = {row["id"] for row in await db.fetch_all(_STORE, values, repeatable=True)}
+    return [document_id if document_id in written else None for document_id in ids]

@@ -1,18 +1,18 @@
 """Writing a document's chunks to PostgreSQL within one transaction.
 
 Locks are taken in one order, so that writers wait for each other and never form a ring: the collection's row
-(shared with other writers, but not with its deletion), then the document's row, and at the commit the
-collection's counts and ``data_version`` (a deferred trigger on the documents raises them).
+(shared with other writers, but not with its deletion), then the document's row, and at the commit postings of
+deleted words, and the collection's counts and ``data_version`` (``vectorforge.settle_changes``).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from vectorforge.errors import ConflictError, InvalidInputError, NotFoundError
 from vectorforge.types import DocumentDraft, StoredDocument
-from vectorforge.vectorstore.validation import check_halvable, wire_vector
+from vectorforge.vectorstore.validation import wire_vector
 from vectorforge.vectorstore.writes.chunk_rows import (
     CHUNK_BATCH,
     INSERT_CHUNKS,
@@ -29,6 +29,7 @@ from vectorforge.vectorstore.writes.replacement import (
     PreparedChunk,
     Replacement,
     check_dimension,
+    check_halvable,
     plan,
     vector_in,
 )
@@ -77,15 +78,17 @@ _DELETE_EMBEDDINGS = """
 DELETE FROM vectorforge.embeddings
 WHERE tenant_id = %(tenant)s AND chunk_id = ANY (%(removed)s) AND space = ANY (%(spaces)s)
 """
-_UPDATE_KEPT = f"""
+_UPDATE_PAIRED = f"""
 UPDATE vectorforge.chunks old
 SET ordinal = new.ordinal, text = new.text, start_offset = new.start_offset, end_offset = new.end_offset,
-    token_count = new.token_count, heading = new.heading, metadata = new.metadata
+    token_count = new.token_count, heading = new.heading, metadata = new.metadata,
+    locations = new.locations
 FROM {UNNESTED}
 WHERE old.tenant_id = %(tenant)s AND old.id = new.id AND old.id = ANY (%(ids)b::uuid[])
-    AND (old.ordinal, old.text, old.start_offset, old.end_offset, old.token_count, old.heading, old.metadata)
+    AND (old.ordinal, old.text, old.start_offset, old.end_offset, old.token_count, old.heading, old.metadata,
+     old.locations)
         IS DISTINCT FROM (new.ordinal, new.text, new.start_offset, new.end_offset, new.token_count,
-                          new.heading, new.metadata)
+                          new.heading, new.metadata, new.locations)
 """  # noqa: S608 -- the only insertion is the constant of chunk_rows
 # Without a condition, so that the row is held until the chunks can be seen that it speaks of.
 _NOTE_LACKING = """
@@ -99,6 +102,22 @@ WHERE d.tenant_id = %(tenant)s AND d.id = %(document)s
 FOR KEY SHARE OF c
 """
 _DELETE_DOCUMENT = "DELETE FROM vectorforge.documents WHERE tenant_id = %(tenant)s AND id = %(document)s"
+
+OF_PROFILE: Final = """
+d.id = ANY (ARRAY(
+    SELECT p.document_id FROM vectorforge.profile_documents p
+    WHERE p.tenant_id = %(tenant)s AND p.collection_id = %(collection)s AND p.profile_id = %(profile)s
+))
+"""
+"""Condition on ``vectorforge.documents d``: the profile's."""
+_ASSIGN_TO_PROFILE = """
+INSERT INTO vectorforge.profile_documents (tenant_id, document_id, collection_id, profile_id)
+VALUES (%(tenant)s, %(document)s, %(collection)s, %(profile)s)
+"""
+_IS_OF_PROFILE = """
+SELECT FROM vectorforge.profile_documents
+WHERE tenant_id = %(tenant)s AND document_id = %(document)s AND profile_id = %(profile)s
+"""
 
 # Locked first, in the order in which every writer of several documents locks them.
 _DELETE_LEFT_OUT = """
@@ -142,7 +161,7 @@ class DocumentWriter:
         profile_id: int | None = None,
     ) -> None:
         self._connection = connection
-        self._profile_id = profile_id
+        self.profile_id = profile_id
         self._dimension = 0
         self._scope: dict[str, Any] = {
             "tenant": tenant_id,
@@ -162,7 +181,8 @@ class DocumentWriter:
                 check_halvable(vector, self._scope["space"])
         values = document_values(document, metadata, len(chunks))
         locked = await self._lock_document(values)
-        await self._claim(locked)
+        if self.profile_id is not None:
+            await self._claim(locked)
         if not locked.is_new and locked.content_hash == document.content_hash:
             return StoredDocument(locked.id, locked.version, 0, locked.chunk_count, 0, unchanged=True)
         self._scope["document"] = locked.id
@@ -170,16 +190,16 @@ class DocumentWriter:
         stored = [] if locked.is_new else await self._current_chunks()
         replacement = plan(stored, chunks)
         if not locked.is_new:
-            await self._execute(_UPDATE_DOCUMENT, values)
-            await self._execute(_FORGET_RETIRED)
+            await self.execute(_UPDATE_DOCUMENT, values)
+            await self.execute(_FORGET_RETIRED)
         await self._write(replacement)
-        added, kept, removed = map(len, (replacement.added, replacement.kept, replacement.removed))
-        return StoredDocument(locked.id, version, added, kept, removed)
+        added, paired, removed = map(len, (replacement.added, replacement.paired, replacement.removed))
+        return StoredDocument(locked.id, version, added, paired, removed)
 
     async def delete_left_out(self, parent_source: str, kept: list[str]) -> int:
         """Delete the documents of a file but for these; see ``VectorStore.delete_left_out``."""
-        await self._execute(_COLLECTION)
-        deleted = await self._execute(_DELETE_LEFT_OUT, {"parent_source": parent_source, "kept": kept})
+        await self.execute(_COLLECTION)
+        deleted = await self.execute(_DELETE_LEFT_OUT, {"parent_source": parent_source, "kept": kept})
         return int(deleted.rowcount)
 
     async def lock_collection(self) -> None:
@@ -192,15 +212,15 @@ class DocumentWriter:
         """
         if "space" in self._scope:
             return
-        collection = await (await self._execute(_COLLECTION)).fetchone()
+        collection = await (await self.execute(_COLLECTION)).fetchone()
         if collection is None:
             raise NotFoundError("No collection has this id.")
-        if collection["by_profile"] and self._profile_id is None:
+        if collection["by_profile"] and self.profile_id is None:
             raise InvalidInputError(
                 "The documents of this collection belong to profiles: profile_id is required.",
                 field="profile_id",
             )
-        if self._profile_id is not None and not collection["by_profile"]:
+        if self.profile_id is not None and not collection["by_profile"]:
             raise ConflictError("The collection was not made for profiles.")
         self._dimension = collection["dimension"]
         self._scope["space"] = collection["space"]
@@ -208,48 +228,53 @@ class DocumentWriter:
 
     async def _lock_document(self, values: dict[str, Any]) -> LockedDocument:
         for _ in range(_ATTEMPTS):
-            row = await (await self._execute(_DOCUMENT, values)).fetchone()
+            row = await (await self.execute(_DOCUMENT, values)).fetchone()
             if row is not None:
                 return LockedDocument(**row, is_new=False)
             fresh = new_id()
-            if (await self._execute(INSERT_DOCUMENT, {**values, "document": fresh})).rowcount:
+            if (await self.execute(INSERT_DOCUMENT, {**values, "document": fresh})).rowcount:
                 return LockedDocument(fresh, 1, values["content_hash"], values["chunk_count"], is_new=True)
         raise ConflictError("The document is being deleted and stored concurrently; try again.")
 
     async def _claim(self, document: LockedDocument) -> None:
-        """Make sure that the document is this writer's to write; called once it is locked."""
+        """Make a new document the profile's; refuse another profile's."""
+        if document.is_new:
+            await self.execute(_ASSIGN_TO_PROFILE, {"document": document.id})
+        elif not (await self.execute(_IS_OF_PROFILE, {"document": document.id})).rowcount:
+            raise ConflictError("A document with this source belongs to another profile.")
 
     async def _current_chunks(self) -> list[tuple[bytes, UUID]]:
-        rows = await (await self._execute(_CURRENT_CHUNKS)).fetchall()
+        rows = await (await self.execute(_CURRENT_CHUNKS)).fetchall()
         return [(row["content_hash"], row["id"]) for row in rows]
 
     async def _write(self, replacement: Replacement[UUID]) -> None:
         if replacement.removed:
             removed = {"removed": list(replacement.removed)}
-            await self._execute(_DELETE_EMBEDDINGS, removed)
-            await self._execute(_RETIRE, removed)
-        for kept in batches(replacement.kept, CHUNK_BATCH):
-            await self._execute(_UPDATE_KEPT, columns(kept))
+            await self.execute(_DELETE_EMBEDDINGS, removed)
+            await self.execute(_RETIRE, removed)
+        for paired in batches(replacement.paired, CHUNK_BATCH):
+            await self.execute(_UPDATE_PAIRED, columns(paired))
         added = [(new_id(), chunk) for chunk in replacement.added]
         for rows in batches(added, CHUNK_BATCH):
-            await self._execute(INSERT_CHUNKS, columns(rows))
+            await self.execute(INSERT_CHUNKS, columns(rows))
         for space in self._scope["spaces"]:
             own = space == self._scope["space"]
             embedded = [row for row in added if own or space in (row[1].vectors or {})]
             await self._write_vectors(space, embedded)
             if len(embedded) < len(added):  # the backfill embeds them later
-                await self._execute(_NOTE_LACKING)
+                await self.execute(_NOTE_LACKING)
 
     async def _write_vectors(self, space: str, rows: Sequence[tuple[UUID, PreparedChunk]]) -> None:
         for batch in batches(rows, VECTOR_BATCH):
-            found = [(key, vector_in(space, chunk)) for key, chunk in batch]
-            vectors = {key: vector for key, vector in found if vector is not None}
+            of_space = [(key, vector_in(space, chunk)) for key, chunk in batch]
+            vectors = {key: vector for key, vector in of_space if vector is not None}
             if vectors:
                 wired = [*map(wire_vector, vectors.values())]
                 values = {"space": space, "ids": list(vectors), "vectors": wired}
-                await self._execute(INSERT_EMBEDDINGS, values)
+                await self.execute(INSERT_EMBEDDINGS, values)
 
-    async def _execute(self, statement: str, params: dict[str, Any] | None = None) -> Any:
+    async def execute(self, statement: str, params: Mapping[str, Any] | None = None) -> Any:
+        """Run a statement, with the parameters ``tenant, collection, profile`` besides these."""
         return await self._connection.execute(statement.encode(), {**self._scope, **(params or {})})
 
 

@@ -5,18 +5,13 @@ take turns; documents are written in the order of their sources, as by every oth
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from vectorforge.db.repositories.document_repo import CurrentDocument
 from vectorforge.db.tenant_database import TenantDatabase
-from vectorforge.errors import ConflictError
 from vectorforge.types import ReplacedProfile, StoredDocument
-from vectorforge.vectorstore.writes.document import DocumentWriter, LockedDocument
+from vectorforge.vectorstore.writes.document import OF_PROFILE, DocumentWriter, LockedDocument
 from vectorforge.vectorstore.writes.replacement import PreparedDocument
-
-if TYPE_CHECKING:
-    from psycopg import AsyncConnection
 
 _ENSURE = """
 INSERT INTO vectorforge.profiles (tenant_id, collection_id, profile_id)
@@ -24,31 +19,18 @@ VALUES (%(tenant)s, %(collection)s, %(profile)s)
 ON CONFLICT (tenant_id, collection_id, profile_id) DO UPDATE SET updated_at = now()
 """
 # In the order in which documents are written; those of other profiles are never waited for.
-_LOCK_DOCUMENTS = """
+_LOCK_DOCUMENTS = f"""
 SELECT d.source, d.id, d.version, d.content_hash, d.chunk_count FROM vectorforge.documents d
-WHERE d.tenant_id = %(tenant)s AND d.id = ANY (ARRAY(
-    SELECT p.document_id FROM vectorforge.profile_documents p
-    WHERE p.tenant_id = %(tenant)s AND p.collection_id = %(collection)s AND p.profile_id = %(profile)s
-))
+WHERE d.tenant_id = %(tenant)s AND {OF_PROFILE}
 ORDER BY d.source COLLATE "C" FOR UPDATE
-"""
-_REMOVE = """
+"""  # noqa: S608 -- the only insertion is the constant of document
+_REMOVE = f"""
 DELETE FROM vectorforge.documents d
-WHERE d.tenant_id = %(tenant)s AND d.id = ANY (ARRAY(
-    SELECT p.document_id FROM vectorforge.profile_documents p
-    WHERE p.tenant_id = %(tenant)s AND p.collection_id = %(collection)s AND p.profile_id = %(profile)s
-)) AND (%(removing)s::text[] IS NULL OR d.parent_source = ANY (%(removing)s::text[]))
-    AND d.source <> ALL (%(kept)s::text[])
+WHERE d.tenant_id = %(tenant)s AND {OF_PROFILE}
+    AND (%(removing)s::text[] IS NULL OR d.parent_source = ANY (%(removing)s::text[]))
+    AND d.source <> ALL (%(sources)s::text[])
 RETURNING d.chunk_count
-"""
-_ASSIGN_TO_PROFILE = """
-INSERT INTO vectorforge.profile_documents (tenant_id, document_id, collection_id, profile_id)
-VALUES (%(tenant)s, %(document)s, %(collection)s, %(profile)s)
-"""
-_IS_OF_PROFILE = """
-SELECT FROM vectorforge.profile_documents
-WHERE tenant_id = %(tenant)s AND document_id = %(document)s AND profile_id = %(profile)s
-"""
+"""  # noqa: S608 -- the only insertion is the constant of document
 _FORGET = """
 DELETE FROM vectorforge.profiles
 WHERE tenant_id = %(tenant)s AND collection_id = %(collection)s AND profile_id = %(profile)s
@@ -65,74 +47,43 @@ WHERE p.tenant_id = %s AND p.collection_id = %s AND p.profile_id = %s
 """
 
 
-class _ProfileDocumentWriter(DocumentWriter):
-    """Writes documents that belong to one profile."""
+async def replace_profile(
+    writer: DocumentWriter, documents: Sequence[PreparedDocument], *, removing: Sequence[str]
+) -> ReplacedProfile:
+    """Store checked documents and remove others; see ``VectorStore.replace_profile``."""
+    locked = await _lock(writer)
+    stored: dict[str, StoredDocument] = {}
+    for document in sorted(documents, key=lambda document: document.draft.source):
+        source = document.draft.source
+        unchanged = _unchanged(locked.get(source), document)  # without a statement for each
+        stored[source] = unchanged or await writer.replace(document.draft, document.metadata, document.chunks)
+    removed = await _remove(writer, removing, except_for=list(stored)) if removing else []
+    return ReplacedProfile(
+        [stored[document.draft.source] for document in documents], len(removed), sum(removed)
+    )
 
-    async def _claim(self, document: LockedDocument) -> None:
-        """Make a new document the profile's; refuse another profile's."""
-        of_document = {"document": document.id}
-        if document.is_new:
-            await self._execute(_ASSIGN_TO_PROFILE, of_document)
-        elif not (await self._execute(_IS_OF_PROFILE, of_document)).rowcount:
-            raise ConflictError("A document with this source belongs to another profile.")
+
+async def delete_profile(writer: DocumentWriter) -> int:
+    """Remove the profile with its documents; see ``VectorStore.delete_profile_chunks``."""
+    await _lock(writer)  # a writer that is at it ends first
+    removed = await _remove(writer, None, except_for=[])
+    await writer.execute(_FORGET)
+    return sum(removed)
 
 
-class ProfileWriter:
-    """Writes one profile of one collection of one tenant, in a transaction of the caller's.
+async def _lock(writer: DocumentWriter) -> dict[str, LockedDocument]:
+    await writer.lock_collection()
+    await writer.execute(_ENSURE)
+    rows = await (await writer.execute(_LOCK_DOCUMENTS)).fetchall()
+    return {row.pop("source"): LockedDocument(**row, is_new=False) for row in rows}
 
-    Args:
-        connection: Inside a transaction that has entered the tenant.
-        tenant_id: The tenant.
-        collection_id: The collection.
-        profile_id: The profile.
-    """
 
-    def __init__(
-        self,
-        connection: "AsyncConnection[dict[str, Any]]",
-        tenant_id: str,
-        collection_id: UUID,
-        profile_id: int,
-    ) -> None:
-        self._connection = connection
-        self._scope = {"tenant": tenant_id, "collection": collection_id, "profile": profile_id}
-        self._documents = _ProfileDocumentWriter(connection, tenant_id, collection_id, profile_id)
-
-    async def replace(
-        self, documents: Sequence[PreparedDocument], *, removing: Sequence[str]
-    ) -> ReplacedProfile:
-        """Store checked documents and remove others; see ``VectorStore.replace_profile``."""
-        await self._documents.lock_collection()
-        await self._execute(_ENSURE)
-        rows = await (await self._execute(_LOCK_DOCUMENTS)).fetchall()
-        locked = {row.pop("source"): LockedDocument(**row, is_new=False) for row in rows}
-        stored: dict[str, StoredDocument] = {}
-        for document in sorted(documents, key=lambda document: document.draft.source):
-            source = document.draft.source
-            unchanged = _unchanged(locked.get(source), document)  # without a statement for each
-            stored[source] = unchanged or await self._documents.replace(
-                document.draft, document.metadata, document.chunks
-            )
-        removed = await self._remove(list(removing), kept=list(stored)) if removing else []
-        return ReplacedProfile(
-            [stored[document.draft.source] for document in documents], len(removed), sum(removed)
-        )
-
-    async def delete(self) -> int:
-        """Remove the profile with its documents; see ``VectorStore.delete_profile_chunks``."""
-        await self._documents.lock_collection()
-        await self._execute(_ENSURE)  # a writer that is at it ends first
-        await self._execute(_LOCK_DOCUMENTS)
-        removed = await self._remove(None, kept=[])
-        await self._execute(_FORGET)
-        return sum(removed)
-
-    async def _remove(self, removing: list[str] | None, *, kept: list[str]) -> list[int]:
-        rows = await (await self._execute(_REMOVE, {"removing": removing, "kept": kept})).fetchall()
-        return [row["chunk_count"] for row in rows]
-
-    async def _execute(self, statement: str, params: dict[str, Any] | None = None) -> Any:
-        return await self._connection.execute(statement.encode(), {**self._scope, **(params or {})})
+async def _remove(
+    writer: DocumentWriter, removing: Sequence[str] | None, *, except_for: list[str]
+) -> list[int]:
+    params = {"removing": None if removing is None else list(removing), "sources": except_for}
+    rows = await (await writer.execute(_REMOVE, params)).fetchall()
+    return [row["chunk_count"] for row in rows]
 
 
 def _unchanged(locked: LockedDocument | None, document: PreparedDocument) -> StoredDocument | None:

@@ -1,4 +1,4 @@
-"""What the contestants without a framework share: table, pool, statement and bulk write."""
+"""Shared parts of the contestants without a framework: table, pool, statement and bulk write."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -21,7 +21,7 @@ _COLUMNS = f"""(
 
 
 class Passages:
-    """The passages in a table of their own, behind a pool of binary connections."""
+    """A separate table of chunks, behind a pool of binary connections."""
 
     def __init__(self, place: job.Place) -> None:
         self._table = f"by_hand{place.suffix}"
@@ -44,13 +44,13 @@ class Passages:
         await self._pool.close()
 
     async def nearest(self, vector: Any, category: str) -> list[tuple[Any, ...]]:
-        """Rows of id, content, metadata and distance, nearest first."""
+        """Return rows of id, content, metadata and distance, nearest first."""
         async with self._pool.connection() as connection, connection.cursor(binary=True) as cursor:
             await cursor.execute(self._search, {"vector": vector, "category": category})
             return await cursor.fetchall()
 
     async def clear(self) -> None:
-        """Make the table anew."""
+        """Recreate the table."""
         async with self._pool.connection() as connection:
             await connection.execute(f"DROP TABLE IF EXISTS {self._table}".encode())
             await connection.execute(f"CREATE TABLE {self._table} {_COLUMNS}".encode())
@@ -81,11 +81,11 @@ def _json(metadata: dict[str, Any]) -> Any:
 
 
 def answer(text: str, rows: Sequence[tuple[Any, ...]]) -> job.Answer:
-    """The answer with what ``nearest`` found."""
+    """Return the answer with the rows of ``nearest``."""
     sources = [{"id": row[0], "score": 1 - row[3], "metadata": row[2]} for row in rows]
     return job.Answer(text, sources)
 
 
 def messages(question: str, rows: Sequence[tuple[Any, ...]]) -> list[dict[str, str]]:
-    """The request's messages with what ``nearest`` found."""
+    """Return the request's messages with the rows of ``nearest``."""
     return job.messages(question, [row[1] for row in rows])

@@ -37,7 +37,7 @@ class Contestant:
         self._stores: list[Any] = []
 
     async def open(self) -> None:
-        """Nothing: the store connects when the table is there."""
+        """Do nothing: the store connects when the table exists."""
 
     async def close(self) -> None:
         for store in self._stores:
@@ -57,7 +57,7 @@ class Contestant:
         return store
 
     def _built(self) -> Any:
-        """The pipeline, made by the first question."""
+        """Return the pipeline, built by the first query."""
         if self._pipeline is not None:
             return self._pipeline
         url = self._place.model_url
@@ -110,7 +110,7 @@ class Contestant:
 
     async def clear(self) -> None:
         store = self._new_store(recreate=True)
-        await store.count_documents_async()  # the first call makes the table
+        await store.count_documents_async()  # the first call creates the table
 
     async def ingest(self, chunks: Sequence[job.Chunk]) -> None:
         store = self._new_store()

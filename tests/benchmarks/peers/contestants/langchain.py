@@ -20,9 +20,11 @@ from peers import job
 class Contestant:
     """See ``job.Contestant``."""
 
+    table = "langchain_passages"
+
     def __init__(self) -> None:
         self._place = job.Place.from_environment()
-        self._table = f"langchain_passages{self._place.suffix}"
+        self._table = f"{self.table}{self._place.suffix}"
         self._store: Any = None
 
     async def open(self) -> None:
@@ -45,17 +47,30 @@ class Contestant:
         await self._connections.dispose()
 
     async def _stored(self) -> Any:
-        """The store; it looks at its table when it is made, so after the table is."""
+        """Return the store, created after its table, which it checks."""
         if self._store is None:
             self._store = await PGVectorStore.create(
-                self._engine, self._embeddings, self._table, metadata_columns=["category"], k=job.TOP_K
+                self._engine,
+                self._embeddings,
+                self._table,
+                metadata_columns=["category"],
+                k=job.TOP_K,
+                **self.store_options(),
             )
         return self._store
+
+    def store_options(self) -> dict[str, Any]:
+        """Options of the store and of its table, beyond those of a dense search."""
+        return {}
+
+    def search_options(self, question: str) -> dict[str, Any]:
+        """Options of one search, beyond those of a dense search."""
+        return {}
 
     async def _found(self, question: str, category: str) -> list[Any]:
         store = await self._stored()
         found: list[Any] = await store.asimilarity_search_with_score(
-            question, k=job.TOP_K, filter={"category": {"$eq": category}}
+            question, k=job.TOP_K, filter={"category": {"$eq": category}}, **self.search_options(question)
         )
         return found
 
@@ -77,7 +92,11 @@ class Contestant:
     async def clear(self) -> None:
         columns = [Column("category", "TEXT")]
         await self._engine.ainit_vectorstore_table(
-            self._table, job.DIMENSION, metadata_columns=columns, overwrite_existing=True
+            self._table,
+            job.DIMENSION,
+            metadata_columns=columns,
+            overwrite_existing=True,
+            **self.store_options(),
         )
 
     async def ingest(self, chunks: Sequence[job.Chunk]) -> None:

@@ -1,11 +1,11 @@
 """LlamaIndex: ``PGVectorStore`` behind a ``RetrieverQueryEngine``, asynchronous.
 
-https://developers.llamaindex.ai/python/examples/vector_stores/postgres/. Engines are kept, one for each
+https://developers.llamaindex.ai/python/examples/vector_stores/postgres/. Engines are cached, one for each
 category, and the category has an index.
 """
 
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import psycopg
 from llama_index.core import PromptTemplate, VectorStoreIndex, get_response_synthesizer
@@ -24,10 +24,16 @@ _TEMPLATE = f"{job.SYSTEM}\n\nContext:\n{{context_str}}\n\nQuestion: {{query_str
 class Contestant:
     """See ``job.Contestant``."""
 
+    table = "llamaindex_passages"
+    store_options: ClassVar[dict[str, Any]] = {}
+    """Options of the store, beyond those of a dense search."""
+    search_options: ClassVar[dict[str, Any]] = {}
+    """Options of the retriever, likewise."""
+
     def __init__(self) -> None:
         self._place = job.Place.from_environment()
-        self._table = f"llamaindex_passages{self._place.suffix}"
-        self._data_table = f"data_{self._table}"  # what the store makes of the name
+        self._table = f"{self.table}{self._place.suffix}"
+        self._data_table = f"data_{self._table}"  # the store's table name
         self._engines: dict[tuple[str, bool], Any] = {}
 
     async def open(self) -> None:
@@ -61,6 +67,7 @@ class Contestant:
             indexed_metadata_keys={("category", "text")},
             hnsw_kwargs=hnsw if with_index else None,
             create_engine_kwargs={"pool_size": 16},
+            **self.store_options,
         )
 
     async def close(self) -> None:
@@ -77,7 +84,9 @@ class Contestant:
                 use_async=True,
             )
             self._engines[category, streaming] = RetrieverQueryEngine(
-                retriever=self._index.as_retriever(similarity_top_k=job.TOP_K, filters=filters),
+                retriever=self._index.as_retriever(
+                    similarity_top_k=job.TOP_K, filters=filters, **self.search_options
+                ),
                 response_synthesizer=synthesizer,
             )
         return self._engines[category, streaming]

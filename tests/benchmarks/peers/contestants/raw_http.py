@@ -1,4 +1,4 @@
-"""The floor: aiohttp, orjson, psycopg in binary; no SDK, no checks, nothing that a service needs besides."""
+"""The baseline: aiohttp, orjson, psycopg in binary; no SDK, no checks, nothing else that a service needs."""
 
 import base64
 from collections.abc import AsyncIterator, Sequence
@@ -72,7 +72,7 @@ class Contestant:
 
 
 async def _deltas(blocks: AsyncIterator[bytes]) -> AsyncIterator[str]:
-    """The pieces of text in an event stream that comes in blocks of any size."""
+    """Yield the pieces of text of an event stream that arrives in blocks of any size."""
     rest = b""
     async for block in blocks:
         lines = (rest + block).split(b"\n")

@@ -1,4 +1,4 @@
-"""What most would write without a framework: OpenAI's SDK as its documentation shows it, and psycopg."""
+"""Typical code without a framework: OpenAI's SDK as in its documentation, and psycopg."""
 
 from collections.abc import AsyncIterator, Sequence
 from typing import Any

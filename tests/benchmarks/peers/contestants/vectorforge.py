@@ -19,11 +19,11 @@ from vectorforge.types import ChunkDraft, Collection, DocumentDraft, SearchSetti
 
 CHUNKS_A_DOCUMENT = 100
 _WRITERS = 4
-"""Documents under way at a time, as in ``vectorforge ingest``."""
+"""Documents ingested concurrently, as in ``vectorforge ingest``."""
 
 
 class Contestant:
-    """See ``job.Contestant``; the collection is that of PEER_COLLECTION."""
+    """See ``job.Contestant``; the collection is PEER_COLLECTION."""
 
     def __init__(self) -> None:
         self._application = Application.build(VectorForgeConfig.from_environment())
@@ -65,7 +65,7 @@ class Contestant:
             pass
         else:
             await self._tenant.collections.delete(found.id)
-        words = self._name.startswith("benchmark-hybrid")  # a dense search has no use for them
+        words = self._name.startswith("benchmark-hybrid")  # a dense search does not use them
         await self._tenant.create_collection(self._name, search=SearchSettings(keeps_words=words))
 
     async def _store(self, collection: Collection, start: int, chunks: Sequence[job.Chunk]) -> None:
@@ -97,7 +97,7 @@ class Contestant:
         await self._tenant.vector_store.replace_document(collection.id, document, drafts)
 
     async def index(self) -> None:
-        """Nothing: the index is there, or made by the service itself."""
+        """Do nothing: the service builds the index itself."""
 
 
 def _config(category: str) -> QueryConfig:

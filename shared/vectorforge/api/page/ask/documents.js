@@ -41,7 +41,7 @@ const panel = {
   },
 };
 
-const FORMATS = "Markdown, text, HTML, PDF, Word, RTF, mail, notebooks, CSV, JSON";
+const FORMATS = "Markdown, text, HTML, PDF, Word, PowerPoint, Excel, EPUB, mail, notebooks, CSV, JSON, ZIP";
 const STAGES = {
   queued: "Waiting", extract: "Reading", extracting: "Reading", chunk: "Cutting into passages", chunking: "Cutting into passages",
   embed: "Embedding", embedding: "Embedding", store: "Storing", storing: "Storing",

@@ -3,11 +3,11 @@
 const WINDOW = 120000;  // characters shown on each side of the passage before "Show everything"
 
 const source = {
-  current: null,  // {passages, index, opener}
+  current: null,  // {passages, index, quote, place, turn}
   texts: new Map(),
 
-  async open(passages, index, opener, quote = "") {
-    this.current = { passages, index, quote, turn: this.turnOf(passages) };
+  async open(passages, index, opener, quote = "", place = null) {
+    this.current = { passages, index, quote, place, turn: this.turnOf(passages) };
     panel.open("source", opener);
     markCurrent();
     await this.draw();
@@ -21,8 +21,10 @@ const source = {
     const file = passage.document_source || passage.source || "";
     const tools = el("div", { class: "tools" }, el("button", { class: "back", type: "button", onclick: () => documents.open() }, icon("left"), "All documents"));
     if (showing.passages.length > 1) tools.append(this.stepper());
+    if (passage.chunk_id) tools.append(el("a", { class: "text-button", id: "open-source", href: this.link(), target: "_blank", rel: "opener" }, "Open page"));  // the opener lends its key
     tools.append(panel.closeButton());
-    const meta = el("p", { class: "meta" }, [file !== name ? file : null, headingOf(passage)].filter(Boolean).join(" · "));
+    const place = showing.place ?? showing.turn?.placeOf(passage) ?? passage.location_text;
+    const meta = el("p", { class: "meta" }, [place, file !== name ? file : null, headingOf(passage)].filter(Boolean).join(" · "));
     panel.head(tools, el("h2", { class: "name", id: "panel-title", tabindex: "-1" }, name), meta);
     const body = $("panel-body");
     if (body.dataset.document !== passage.document_id) body.replaceChildren(el("p", { class: "quiet" }, "Opening…"));
@@ -36,9 +38,17 @@ const source = {
     }
   },
 
+  /** Address of the source page with all passages of the answer, this one first in view. */
+  link() {
+    const { passages, index, quote } = this.current;
+    const cited = new URLSearchParams(passages.map((one) => ["chunk", one.chunk_id]));
+    const given = new URLSearchParams([["at", String(index + 1)], ...passages.map((_, at) => ["quote", at === index ? quote : ""])]);
+    return `${base}/source?${cited}#${given}`;
+  },
+
   stepper() {
     const { passages, index } = this.current;
-    const go = (to) => () => { this.current = { ...this.current, index: to, quote: "" }; markCurrent(); this.draw().then(() => $("panel").querySelector(`.step button:nth-of-type(${to > index ? 2 : 1}):not(:disabled)`)?.focus()); };
+    const go = (to) => () => { this.current = { ...this.current, index: to, quote: "", place: null }; markCurrent(); this.draw().then(() => $("panel").querySelector(`.step button:nth-of-type(${to > index ? 2 : 1}):not(:disabled)`)?.focus()); };
     return el("span", { class: "step" },
       el("button", { class: "icon", type: "button", "aria-label": "Previous source", disabled: index === 0, onclick: go(index - 1) }, icon("left")),
       el("span", {}, `${index + 1} of ${passages.length}`),

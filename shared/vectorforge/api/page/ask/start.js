@@ -1,4 +1,5 @@
 "use strict";
+$("open-statistics").href = base + "/statistics";
 // ---------------------------------------------------------------- controls
 function controls() {
   const running = Boolean(talk.running), send = $("send");

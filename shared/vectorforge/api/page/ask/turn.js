@@ -44,18 +44,24 @@ class Turn {
 
   /** The same for a label that the server has resolved, with what it found. */
   resolvedChips(citations) {
-    return citations.map(({ source_number: number, verdict }) => this.chip(this.sources.findIndex((s) => s.number === number), verdict));
+    return citations.map(({ source_number: number, verdict, location_text: place }) => this.chip(this.sources.findIndex((s) => s.number === number), verdict, place));
   }
 
-  chip(index, verdict = null) {
-    const item = this.sources[index], name = `Source ${item.number}: ${sourceName(item)}`;
+  chip(index, verdict = null, place = this.sources[index].location_text) {
+    const item = this.sources[index], title = [sourceName(item), place].filter(Boolean).join(", "), name = `Source ${item.number}: ${title}`;
     const said = verdict in VERDICTS ? `${verdict[0].toUpperCase()}${verdict.slice(1)}: ${VERDICTS[verdict]}` : null;
     return el("button", {
       class: "cite", type: "button", "data-source": index, "data-verdict": said ? verdict : null,
-      title: said ? `${sourceName(item)}\n${said}` : sourceName(item), "aria-label": said ? `${name}. ${said}` : name,
+      title: said ? `${title}\n${said}` : title, "aria-label": said ? `${name}. ${said}` : name,
       "aria-current": source.current?.turn === this && source.current.index === index ? "true" : null,
-      onclick: (event) => source.open(this.sources, index, event.currentTarget, wordsBefore(event.currentTarget)),
+      onclick: (event) => source.open(this.sources, index, event.currentTarget, wordsBefore(event.currentTarget), place),
     }, String(item.number));
+  }
+
+  /** Where the citations of a source point to in its file, "p. 4"; without any, where the passage is. */
+  placeOf(item) {
+    const cited = this.citations.filter((citation) => citation.source_number === item.number).map((citation) => citation.location_text);
+    return cited.length ? [...new Set(cited)].filter(Boolean).join(", ") : item.location_text;
   }
 
   run(history) {
@@ -198,7 +204,7 @@ class Turn {
 
   sourceRow(index, used, scale) {
     const item = this.sources[index], name = sourceName(item), file = item.document_source || item.source;
-    const about = [headingOf(item), file && file !== name ? file : null].filter(Boolean).join(" · ") || firstWords(item.text || item.snippet);
+    const about = [this.placeOf(item), headingOf(item), file && file !== name ? file : null].filter(Boolean).join(" · ") || firstWords(item.text || item.snippet);
     const bar = el("i"), [score, scoreName] = nearness(item);
     if (score !== null) bar.style.width = `${Math.max(0, Math.min(1, score / scale)) * 100}%`;
     return el("li", used.has(index) ? {} : { class: "uncited" },

@@ -1,0 +1,112 @@
+"""Bodies of errors and their OpenAPI descriptions: problem documents (RFC 9457) and OpenAI's errors.
+
+https://www.rfc-editor.org/rfc/rfc9457, https://platform.openai.com/docs/guides/error-codes
+"""
+
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+
+class FieldProblem(BaseModel):
+    """Error of one field."""
+
+    field: str = Field(description="Name of the field as the caller wrote it; nested names joined by dots.")
+    message: str
+    limit: int | float | None = Field(default=None, description="The bound that was crossed.")
+
+
+class Problem(BaseModel):
+    """An error, as ``application/problem+json``."""
+
+    type: str = Field(description="URN that names the kind of problem.")
+    title: str = Field(description="The kind of problem in words; the same for every occurrence.")
+    status: int = Field(description="The HTTP status.")
+    detail: str = Field(description="What happened this time.")
+    code: str = Field(description="Stable identifier for programs.")
+    request_id: str = Field(description="Names the request in the server's log; also in X-Request-Id.")
+    errors: list[FieldProblem] | None = Field(default=None, description="The fields at fault, at most 20.")
+
+
+_DESCRIPTIONS = {
+    400: "The body is malformed: not JSON, not UTF-8, or not a form.",
+    401: "The credential is missing or invalid.",
+    403: "The credential lacks the required scope.",
+    404: "No object with this id.",
+    409: "The request contradicts what is stored.",
+    413: "The body, or one of its files, is too large.",
+    415: "The media type of the body is not supported.",
+    422: "A value is invalid; `errors` has fields and limits.",
+    429: "A limit of the tenant is reached, or a provider is limiting requests; see Retry-After.",
+    500: "An unexpected failure.",
+    501: "This deployment does not have what the request needs.",
+    502: "An embedding or language model failed.",
+    503: "The database is not available; see Retry-After.",
+    504: "The deadline was exceeded.",
+}
+
+
+def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return problem documents of these statuses and always 401, 403, 422, 500, 503; 400 with 415."""
+    every = sorted({401, 403, 422, 500, 503, *statuses, *((400,) if 415 in statuses else ())})
+    return {status: {"model": Problem, "description": _DESCRIPTIONS[status]} for status in every}
+
+
+ANSWER_PROBLEMS = problems(404, 409, 413, 415, 429, 502, 504)
+"""Problems of routes that embed and generate."""
+
+
+class OpenAIErrorDetail(BaseModel):
+    """Details of an error."""
+
+    message: str
+    type: str
+    param: str | None = Field(description="The field at fault.")
+    code: str = Field(description="Stable identifier, the same as in problem documents.")
+
+
+class OpenAIError(BaseModel):
+    """The body of every error under the paths of OpenAI's API, and an event of a stream that failed."""
+
+    error: OpenAIErrorDetail
+
+
+_UNPROCESSABLE = 422
+_UNUSABLE = "A value is invalid; `error.param` has the field."
+
+
+def openai_problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return the errors of these statuses and always 400, 401, 500 and 503.
+
+    422 is included so that FastAPI adds none of its own; ``vectorforge.api.openapi`` removes it, since these
+    paths return 400 instead.
+    """
+    described = {
+        status: {**response, "model": OpenAIError} for status, response in problems(*statuses).items()
+    }
+    return {**described, 400: {**described[_UNPROCESSABLE], "description": _UNUSABLE}}
+
+
+_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+_SERVER_ERROR = 500
+
+
+def openai_status(status: int) -> int:
+    """Return the status in OpenAI's API: 400 instead of 422, which its clients have a class for."""
+    return 400 if status == _UNPROCESSABLE else status
+
+
+def openai_error(problem: Problem) -> dict[str, Any]:
+    """Return the body of an error, which is also the data of an error event.
+
+    ``code`` is the same as in problem documents; ``param`` is the field, if any.
+    """
+    field = problem.errors[0].field if problem.errors else None
+    known = _TYPES.get(problem.status, "invalid_request_error")
+    error = {
+        "message": problem.detail,
+        "type": "server_error" if problem.status >= _SERVER_ERROR else known,
+        "param": field,
+        "code": problem.code,
+    }
+    return {"error": error}

@@ -1,0 +1,212 @@
+"""Original files of documents, for download only, and images of their pages.
+
+Nothing in a file may run on this origin, and PDFs are rendered in a child process.
+"""
+
+import asyncio
+import json
+from base64 import b64decode
+from collections.abc import Mapping
+from hashlib import sha256
+from importlib.util import find_spec
+from threading import Event
+from typing import Annotated, Any
+from urllib.parse import quote as encoded
+from uuid import UUID
+
+from fastapi import APIRouter, Path, Query, Request, Response
+
+from vectorforge.api.dependencies import AdmittedTenant, ApplicationDep, Tenant, existing
+from vectorforge.api.error_schemas import problems
+from vectorforge.bootstrap import Application, TenantServices
+from vectorforge.db.repositories.original_repo import Original
+from vectorforge.errors import NotDeployedError, NotFoundError, OriginalNotKeptError
+from vectorforge.ingestion.types import ExtractionLimits
+
+router = APIRouter(prefix="/v1/documents", tags=["documents"])
+
+_SAFE_HEADERS = {
+    # An uploaded page neither runs nor loads anything, even if a browser shows it.
+    "Content-Security-Policy": "default-src 'none'; sandbox; frame-ancestors 'none'",
+    "X-Frame-Options": "DENY",
+    # Checked with each use, since a deletion must take effect at once.
+    "Cache-Control": "private, no-cache",
+}
+
+
+async def find_original(tenant: TenantServices, document_id: UUID) -> Original:
+    """Return the original of a document.
+
+    Raises:
+        NotFoundError: There is no such document.
+        OriginalNotKeptError: Its file is not stored.
+    """
+    original = await tenant.originals.find(document_id)
+    if original is None:
+        existing(await tenant.documents.find_by_id(document_id), "Document", document_id)
+        raise OriginalNotKeptError(
+            "The original of this document is not kept. Ingest its file again into a collection with "
+            "`keep_originals`."
+        )
+    return original
+
+
+def disposition(original: Original) -> str:
+    """Return ``Content-Disposition`` (RFC 6266): a download with the name of the source."""
+    return f"attachment; filename*=UTF-8''{encoded(original.file_name, safe='')}"
+
+
+def is_cached(request: Request, etag: str) -> bool:
+    """Return True if the client has this version (RFC 9110, section 13.1.2)."""
+    given = request.headers.get("if-none-match", "")
+    return etag in (part.strip().removeprefix("W/") for part in given.split(","))
+
+
+@router.get(
+    "/{document_id}/original",
+    response_class=Response,
+    responses={
+        **problems(404),
+        200: {
+            "description": "The file; with `redirect=false` from a bucket an empty body and its `Location`.",
+            "content": {"application/octet-stream": {}},
+        },
+        304: {"description": "The client has it: `If-None-Match`."},
+        307: {"description": "The file is in a bucket; `Location` is valid for five minutes."},
+    },
+)
+async def download_original(
+    request: Request,
+    document_id: UUID,
+    application: ApplicationDep,
+    tenant: Tenant,
+    redirect: Annotated[
+        bool, Query(description="False: respond 200 with `Location` where it would be a redirect.")
+    ] = True,
+) -> Response:
+    """Download the file that a document was made of, as an attachment."""
+    original = await find_original(tenant, document_id)
+    bucket = application.aws.originals_bucket
+    if original.object_key is not None and bucket is not None:
+        link = await bucket.link(
+            original.object_key, media_type=original.media_type, disposition=disposition(original)
+        )
+        headers = {"Location": link, "Cache-Control": "private, no-store"}
+        return Response(status_code=307 if redirect else 200, headers=headers)
+    etag = f'"{original.sha256.hex()}"'
+    headers = {**_SAFE_HEADERS, "ETag": etag, "Content-Disposition": disposition(original)}
+    if is_cached(request, etag):
+        return Response(status_code=304, headers=headers)
+    content = await _content_of(application, tenant, original)
+    # No charset: that of a text file is unknown.
+    return Response(content, headers={**headers, "Content-Type": original.media_type})
+
+
+PAGE_IMAGE_TIMEOUT_S = 20.0
+"""Time limit of rendering one page."""
+MAX_QUOTE_CHARS = 1_000
+_PAGES_AT_ONCE = 2
+"""Each may take 2 GiB of address space."""
+
+
+async def _marks(
+    tenant: TenantServices, document_id: UUID, page: int, chunk_id: UUID | None
+) -> list[list[float]]:
+    """Return the rectangles of a chunk of the document on a page.
+
+    Raises:
+        NotFoundError: The document has no such chunk.
+    """
+    if chunk_id is None:
+        return []
+    cited = existing(await tenant.documents.chunk(chunk_id), "Chunk", chunk_id)
+    existing(cited if cited.chunk.document_id == document_id else None, "Chunk", chunk_id)
+    return [
+        rect
+        for location in (() if cited.retired else cited.chunk.locations)
+        if location.get("page") == page
+        for rect in location.get("rects", ())
+    ]
+
+
+@router.get(
+    "/{document_id}/pages/{page}.png",
+    response_class=Response,
+    responses={
+        **problems(404, 429, 501),
+        200: {"description": "The page.", "content": {"image/png": {}}},
+        304: {"description": "The client has it: `If-None-Match`."},
+    },
+)
+async def show_page(
+    request: Request,
+    document_id: UUID,
+    page: Annotated[int, Path(ge=1, le=100_000, description="Number of the page, from 1.")],
+    application: ApplicationDep,
+    tenant: AdmittedTenant,
+    width: Annotated[int, Query(ge=100, le=2_000, description="Width in pixels, at most.")] = 1_200,
+    chunk_id: Annotated[UUID | None, Query(description="Chunk whose lines are marked.")] = None,
+    quote: Annotated[
+        str, Query(max_length=MAX_QUOTE_CHARS, description="Sentence to mark more strongly, if it is there.")
+    ] = "",
+) -> Response:
+    """Render a page of a PDF as an image, with the lines of a chunk marked."""
+    original = await find_original(tenant, document_id)
+    if original.media_type != "application/pdf":
+        raise NotFoundError("Only PDFs have page images; this document is another type of file.")
+    rects = await _marks(tenant, document_id, page, chunk_id)
+    arguments: dict[str, Any] = {"page": page, "width": width, "rects": rects, "quote": quote}
+    version = sha256(original.sha256 + json.dumps(arguments).encode()).hexdigest()
+    headers = {**_SAFE_HEADERS, "ETag": f'"{version}"'}
+    if is_cached(request, headers["ETag"]):
+        return Response(status_code=304, headers=headers)
+    if find_spec("pypdfium2") is None:
+        raise NotDeployedError(
+            "Page images are not deployed here: pypdfium2 is not installed. On AWS only the ingest function "
+            "has it. Download the original instead."
+        )
+    image = await _rendered(request, await _content_of(application, tenant, original), arguments)
+    return Response(image, media_type="image/png", headers=headers)
+
+
+async def _content_of(application: Application, tenant: TenantServices, original: Original) -> bytes:
+    bucket = application.aws.originals_bucket
+    if original.object_key is not None and bucket is not None:
+        return await bucket.read(original.object_key)
+    content = await tenant.originals.content(original)
+    if content is None:  # replaced or deleted meanwhile, or its bucket is no longer configured
+        raise OriginalNotKeptError
+    return content
+
+
+def _slots_of(request: Request) -> asyncio.Semaphore:
+    """Return the limit of pages that an app renders at once."""
+    state = request.app.state
+    if not hasattr(state, "page_slots"):
+        state.page_slots = asyncio.Semaphore(_PAGES_AT_ONCE)
+    slots: asyncio.Semaphore = state.page_slots
+    return slots
+
+
+async def _rendered(request: Request, content: bytes, arguments: Mapping[str, Any]) -> bytes:
+    """Return the PNG of a page, rendered in a child process.
+
+    Raises:
+        NotFoundError: There is no such page.
+        ExtractionError: The page cannot be rendered, or not within its limits.
+    """
+    from vectorforge.ingestion.extract.isolation import PAGE_IMAGE, run_isolated
+
+    cancellation = Event()
+    limits = ExtractionLimits(timeout_s=PAGE_IMAGE_TIMEOUT_S)
+    async with _slots_of(request):
+        try:
+            result = await asyncio.to_thread(
+                run_isolated, PAGE_IMAGE, content, arguments, limits=limits, cancellation=cancellation
+            )
+        except asyncio.CancelledError:
+            cancellation.set()
+            raise
+    if "png" not in result:
+        raise NotFoundError(f"The document has {result['pages']:,} pages.")
+    return b64decode(result["png"])

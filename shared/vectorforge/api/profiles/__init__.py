@@ -1,1 +1,0 @@
-"""Profiles: typed documents with fields of their own."""

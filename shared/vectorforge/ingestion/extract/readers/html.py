@@ -1,0 +1,314 @@
+"""Conversion of HTML to blocks."""
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from vectorforge.ingestion.extract import blocks
+from vectorforge.ingestion.extract.blocks import Block, BlockKind, Reading, Row
+from vectorforge.ingestion.extract.decode import decode
+
+if TYPE_CHECKING:
+    from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+_DROPPED = frozenset(
+    {
+        "script",
+        "style",
+        "noscript",
+        "template",
+        "nav",
+        "header",
+        "footer",
+        "aside",
+        "form",
+        "iframe",
+        "svg",
+        "canvas",
+        "head",
+        "dialog",
+    }
+)
+_BLOCKS = frozenset(
+    {
+        "address",
+        "article",
+        "blockquote",
+        "body",
+        "caption",
+        "dd",
+        "details",
+        "div",
+        "dl",
+        "dt",
+        "fieldset",
+        "figcaption",
+        "figure",
+        "header",
+        "hr",
+        "html",
+        "li",
+        "main",
+        "ol",
+        "option",
+        "p",
+        "section",
+        "summary",
+        "table",
+        "tbody",
+        "tfoot",
+        "thead",
+        "tr",
+        "ul",
+    }
+)
+_PARAGRAPHS = frozenset({"article", "blockquote", "dl", "figure", "ol", "p", "section", "table", "ul"})
+_HEADING = re.compile(r"h[1-6]")
+_DECLARED = re.compile(rb"<meta[^>]+charset\s*=\s*[\"']?\s*([\w-]+)", re.IGNORECASE)
+_SMALLEST_MAIN_SHARE = 0.3
+_STRUCTURE = frozenset({"table", "h1", "h2", "h3", "h4", "h5", "h6", "pre", "ul", "ol"})
+"""Elements that no cell of a table of data has: a table with them is layout."""
+_MAX_SPAN = 50
+"""Columns or rows of one cell."""
+
+
+def read_html(content: bytes, *, charset: str | None = None) -> Reading:
+    """Read an HTML page.
+
+    Scripts, styles, navigation, page headers and footers, asides and forms are left out. When the page
+    has one ``<main>`` or ``<article>`` that holds a good share of its text, only that is taken, with its
+    own header. Tables with headings, lists or tables in their cells are layout, and read as text.
+
+    Args:
+        content: The page; its encoding is that of a byte order mark, ``charset`` or ``<meta charset>``.
+        charset: From the Content-Type header.
+
+    Returns:
+        The title is ``<title>``, else the first ``<h1>``.
+
+    Raises:
+        ExtractionError: ``undecodable``.
+    """
+    from selectolax.lexbor import LexborHTMLParser
+
+    markup, warnings = _decode(content, charset)
+    tree = LexborHTMLParser(markup)
+    title_node = tree.css_first("head title") or tree.css_first("h1")
+    title = " ".join(title_node.text().split()) if title_node else ""
+    return Reading(_main_blocks(tree), title, warnings)
+
+
+def _decode(content: bytes, charset: str | None) -> tuple[str, list[str]]:
+    declared = _DECLARED.search(content[:4096])
+    return decode(content, charset or (declared[1].decode("ascii") if declared else None))
+
+
+def _main_blocks(tree: "LexborHTMLParser") -> list[Block]:
+    whole = _render(tree.body, _DROPPED) if tree.body is not None else []
+    for selector in ("main", "[role=main]", "article"):
+        nodes = tree.css(selector)
+        if len(nodes) == 1:
+            found = _render(nodes[0], _DROPPED - {"header"})
+            if _size(found) >= _SMALLEST_MAIN_SHARE * _size(whole):
+                return found
+    return whole
+
+
+def _size(found: list[Block]) -> int:
+    return sum(len(b.text) + sum(len(cell) for row in b.rows for cell in row.cells) for b in found)
+
+
+def _render(root: "LexborNode", dropped: frozenset[str]) -> list[Block]:
+    layout = _layout_tables(root, dropped)
+    writer = _Writer(layout)
+    for node, entered in _walk(root, dropped):
+        (writer.enter if entered else writer.leave)(node)
+    return writer.finish()
+
+
+def _layout_tables(root: "LexborNode", dropped: frozenset[str]) -> frozenset[int]:
+    """Return the ids of the tables that hold what no cell of a table of data does."""
+    found: set[int] = set()
+    open_tables: list[int] = []
+    for node, entered in _walk(root, dropped):
+        if node.tag == "table" and not entered:
+            inner = open_tables.pop()
+            if open_tables and inner in found:
+                found.add(open_tables[-1])
+        elif entered and open_tables and node.tag in _STRUCTURE:
+            found.add(open_tables[-1])
+        if node.tag == "table" and entered:
+            open_tables.append(node.mem_id)
+    return frozenset(found)
+
+
+def _walk(root: "LexborNode", dropped: frozenset[str]) -> Iterator[tuple["LexborNode", bool]]:
+    """Yield each node when it is entered (True) and left; not recursive: pages nest thousands of elements."""
+    node, end = root, root.mem_id
+    while True:
+        entered = node.tag not in dropped
+        if entered:
+            yield node, True
+            if node.child is not None:
+                node = node.child
+                continue
+            yield node, False
+        while node.mem_id != end and node.next is None and node.parent is not None:
+            node = node.parent
+            yield node, False
+        if node.mem_id == end or node.next is None:
+            return
+        node = node.next
+
+
+class _Writer:
+    """Collects blocks; a heading or list item is one line.
+
+    Args:
+        layout: Ids of tables that are read as text.
+    """
+
+    def __init__(self, layout: frozenset[int]) -> None:
+        self._layout = layout
+        self._blocks: list[Block] = []
+        self._lines: list[str] = []
+        self._line: list[str] = []
+        self._prefix = ""
+        self._pre_depth = 0
+        self._table: _Table | None = None
+
+    def enter(self, node: "LexborNode") -> None:
+        tag = node.tag or ""
+        if tag == "-text":
+            self._line.append(node.text_content or "")
+        elif self._table is not None:
+            self._table.enter(node, self._line)
+        elif tag == "table" and node.mem_id not in self._layout:
+            self._end_line(blank=True)
+            self._table = _Table(node.mem_id)
+        elif tag == "pre":
+            self._end_line(blank=True)
+            self._pre_depth += 1
+        elif tag == "br":
+            self._line.append("\n") if self._pre_depth else self._end_line()
+        elif _HEADING.fullmatch(tag):
+            self._end_line(blank=True)
+            self._prefix = "#" * int(tag[1])
+        elif tag in _BLOCKS and not self._pre_depth:
+            self._end_line(blank=tag in _PARAGRAPHS)
+            if tag == "li":
+                self._prefix = "- "
+        elif tag in ("td", "th") and "".join(self._line).strip():
+            self._line.append(" | ")
+
+    def leave(self, node: "LexborNode") -> None:
+        tag = node.tag or ""
+        if self._table is not None:
+            if node.mem_id == self._table.id:
+                self._blocks += self._table.finish(self._line)
+                self._table = None
+        elif tag == "pre":
+            self._pre_depth -= 1
+            self._end_code()
+        elif _HEADING.fullmatch(tag) or (tag in _BLOCKS and not self._pre_depth):
+            self._end_line(blank=tag in _PARAGRAPHS or tag not in _BLOCKS)
+
+    def finish(self) -> list[Block]:
+        self._end_line(blank=True)
+        return self._blocks
+
+    def _end_line(self, *, blank: bool = False) -> None:
+        if self._pre_depth:
+            return
+        line = " ".join("".join(self._line).split())
+        self._line.clear()
+        if line and self._prefix.startswith("#"):
+            self._end_paragraph()
+            self._blocks.append(blocks.heading(line, len(self._prefix)))
+        elif line:
+            self._lines.append(self._prefix + line)
+        if line:
+            self._prefix = ""
+        if blank:
+            self._end_paragraph()
+
+    def _end_paragraph(self) -> None:
+        if self._lines:
+            self._blocks.append(blocks.paragraph("\n".join(self._lines)))
+            self._lines = []
+
+    def _end_code(self) -> None:
+        if self._pre_depth:
+            return
+        code = "".join(self._line).strip("\r\n")
+        self._line.clear()
+        if code.strip():
+            self._end_paragraph()
+            self._blocks.append(blocks.code(code))
+
+
+class _Table:
+    """Collects the cells of a table; one that covers several rows is repeated in each."""
+
+    def __init__(self, table_id: int) -> None:
+        self.id = table_id
+        self._caption: list[Block] = []
+        self._rows: list[list[str]] = []
+        self._begun: tuple[int, int] | None = None
+        """Columns and rows of the cell that is being read."""
+        self._below: dict[int, tuple[str, int]] = {}
+        """Column -> text of the cell above it that continues, and in how many more rows."""
+        self._has_header: bool | None = None
+
+    def enter(self, node: "LexborNode", line: list[str]) -> None:
+        tag = node.tag or ""
+        if tag in ("td", "th", "tr", "caption", "thead", "tbody", "tfoot"):
+            self._end_cell(line)
+        if tag == "tr":
+            self._fill()
+            self._rows.append([])
+        elif tag in ("td", "th"):
+            if not self._rows:
+                self._rows.append([])
+            if tag == "th" and len(self._rows) == 1:
+                self._has_header = True
+            self._fill()
+            self._begun = self._number(node, "colspan"), self._number(node, "rowspan")
+        elif tag in _BLOCKS or tag == "br":
+            line.append(" ")
+
+    def finish(self, line: list[str]) -> list[Block]:
+        self._end_cell(line)
+        return [
+            *self._caption,
+            *blocks.table([Row(cells) for cells in self._rows], has_header=self._has_header),
+        ]
+
+    @staticmethod
+    def _number(node: "LexborNode", name: str) -> int:
+        value = (node.attributes.get(name) or "").strip()
+        return min(max(int(value), 1), _MAX_SPAN) if value.isdecimal() and len(value) < 5 else 1
+
+    def _end_cell(self, line: list[str]) -> None:
+        text = " ".join("".join(line).split())
+        line.clear()
+        if self._begun is None:
+            if text:
+                self._caption.append(Block(BlockKind.CAPTION, text))
+            return
+        columns, rows = self._begun
+        self._begun = None
+        row = self._rows[-1]
+        if rows > 1:
+            self._below[len(row)] = text, rows - 1
+        row += [text, *[""] * (columns - 1)]
+
+    def _fill(self) -> None:
+        """Repeat the cells above that cover the next columns of the current row."""
+        row = self._rows[-1] if self._rows else []
+        while len(row) in self._below:
+            column = len(row)
+            text, left = self._below.pop(column)
+            if left > 1:
+                self._below[column] = text, left - 1
+            row.append(text)

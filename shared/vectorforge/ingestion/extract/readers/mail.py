@@ -1,0 +1,154 @@
+"""Mail (EML by the standard library, MSG by python-oxmsg), with attachments as sections."""
+
+import email
+import email.policy
+import io
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from datetime import datetime
+from email.message import EmailMessage
+from typing import Any, Final
+
+from vectorforge.errors import ExtractionError
+from vectorforge.ingestion.extract import media
+from vectorforge.ingestion.extract.blocks import Block, BlockKind, Reading, Row, heading, paragraph
+from vectorforge.ingestion.extract.decode import clean, decode
+from vectorforge.ingestion.extract.readers.html import read_html
+from vectorforge.ingestion.extract.readers.markdown import read_markdown
+from vectorforge.ingestion.extract.reading import has_reader, read_blocks
+
+_HEADERS: Final = ("Subject", "From", "To", "Cc", "Date")
+_MAX_HEADER_CHARS: Final = 1_000
+_MAX_ATTACHMENTS: Final = 20
+"""Attachments that are read; pictures and others without text do not count."""
+_MAX_NAMED: Final = 10
+_NOT_WITHIN: Final = frozenset({media.MAIL, media.OUTLOOK, media.ZIP, media.RECORD})
+"""Types of attachments that are not read: they have files themselves."""
+
+
+def read_eml(content: bytes) -> Reading:
+    """Read headers, body and attachments of a mail.
+
+    The body is the plain text, otherwise the HTML. An attachment of a supported type is a section under its
+    name; others are listed in a warning.
+
+    Returns:
+        The subject as ``title``; ``from``, ``to`` and ``date`` (ISO 8601) as ``metadata``.
+
+    Raises:
+        ExtractionError: ``unreadable``, or ``empty`` when there is neither body nor attachment.
+    """
+    try:
+        message = email.message_from_bytes(content, policy=email.policy.default)
+        headers = {name: str(message[name] or "") for name in _HEADERS}
+        body, warnings = _eml_body(message)
+        attachments = [*_eml_attachments(message)]
+        date = getattr(message["Date"], "datetime", None)
+    except (ExtractionError, MemoryError):
+        raise
+    except Exception as exc:  # the parser of headers raises many kinds
+        raise ExtractionError("The mail is damaged and cannot be read.") from exc
+    return _mail(headers, date, body, attachments, warnings)
+
+
+def read_msg(content: bytes) -> Reading:
+    """Read a mail that Outlook saved; see ``read_eml``.
+
+    Raises:
+        ExtractionError: ``unreadable``, or ``empty``.
+    """
+    from oxmsg import Message
+
+    try:
+        message = Message.load(io.BytesIO(content))
+        date = message.sent_date
+        recipients = ", ".join(f"{one.name} <{one.email_address}>" for one in message.recipients)
+        headers = {"Subject": message.subject, "From": message.sender or "", "To": recipients}
+        text = (message.body or "").strip()
+        body = [paragraph(text)] if text else []
+        if not body and message.html_body:
+            body = [*read_html(message.html_body.encode(), charset="utf-8").blocks]
+        attachments = [(one.file_name or "", one.file_bytes or b"") for one in message.attachments]
+    except (ExtractionError, MemoryError):
+        raise
+    except Exception as exc:  # olefile and python-oxmsg raise many kinds
+        raise ExtractionError("The mail is damaged and cannot be read.") from exc
+    return _mail({**headers, "Date": date.isoformat() if date else ""}, date, body, attachments, [])
+
+
+def _mail(
+    headers: Mapping[str, str],
+    date: datetime | None,
+    body: Iterable[Block],
+    attachments: Iterable[tuple[str, bytes]],
+    warnings: list[str],
+) -> Reading:
+    shown = {name: clean(" ".join(value.split()))[0][:_MAX_HEADER_CHARS] for name, value in headers.items()}
+    blocks, unread = [*body], list[str]()
+    for number, (name, content) in enumerate(attachments):
+        read = _attachment(name, content) if number < _MAX_ATTACHMENTS else []
+        blocks += read
+        if not read:
+            unread.append(clean(name or "unnamed")[0][:100])
+    if not blocks:
+        raise ExtractionError("The mail has no text.", reason="empty")
+    if unread:
+        rest = f" and {len(unread) - _MAX_NAMED} more" if len(unread) > _MAX_NAMED else ""
+        warnings = [*warnings, f"Attachments are not read: {', '.join(unread[:_MAX_NAMED])}{rest}."]
+    lines = "\n".join(f"{name}: {value}" for name, value in shown.items() if value)
+    metadata = {"from": shown["From"], "to": shown["To"], "date": date.isoformat() if date else ""}
+    return Reading(
+        [paragraph(lines), *blocks],
+        shown["Subject"],
+        warnings,
+        {name: value for name, value in metadata.items() if value},
+    )
+
+
+def _attachment(name: str, content: bytes) -> list[Block]:
+    """Return a section of the attachment's blocks without their pages; empty if it is not read."""
+    try:
+        kind = media.detect(content, name, None)
+        if not content.strip() or kind in _NOT_WITHIN:
+            return []
+        if has_reader(kind):
+            blocks = [*read_blocks(kind, content).blocks]
+        elif kind == media.MARKDOWN:
+            blocks = [paragraph(read_markdown(*decode(content))["text"])]
+        else:
+            blocks = [paragraph(decode(content)[0])]
+    except ExtractionError:
+        return []
+    inner = [_inner(block) for block in blocks]
+    return [heading(f"Attachment: {' '.join(clean(name)[0].split())}"), *inner] if inner else []
+
+
+def _inner(block: Block) -> Block:
+    level = block.level + 1 if block.kind is BlockKind.HEADING else block.level
+    rows = [Row(row.cells) for row in block.rows]
+    return replace(block, level=min(level, 6), location=None, places=(), rows=rows)
+
+
+def _eml_body(message: EmailMessage) -> tuple[list[Block], list[str]]:
+    for kind in ("plain", "html"):
+        part: Any = message.get_body((kind,))
+        payload = part.get_payload(decode=True) if part is not None else None
+        if not payload:
+            continue
+        charset = part.get_content_charset()
+        if kind == "html":
+            read = read_html(payload, charset=charset)
+            blocks, warnings = [*read.blocks], [*read.warnings]
+        else:
+            text, warnings = decode(payload, charset)
+            text = text.replace("\r\n", "\n").strip()
+            blocks = [paragraph(text)] if text else []
+        if blocks:
+            return blocks, warnings
+    return [], []
+
+
+def _eml_attachments(message: EmailMessage) -> Iterator[tuple[str, bytes]]:
+    for part in message.iter_attachments():
+        payload: Any = part.get_payload(decode=True)
+        yield str(part.get_filename() or ""), payload if isinstance(payload, bytes) else b""

@@ -1,0 +1,122 @@
+"""Page of a PDF as a PNG with marked rectangles and a marked quotation; runs in the extraction child.
+
+Marks are multiplied into the pixels, as a highlighter does, so that text stays readable.
+"""
+
+import struct
+import zlib
+from base64 import b64encode
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any, Final
+
+from vectorforge.errors import ExtractionError
+from vectorforge.ingestion.extract.readers.pdf_words import HYPHEN, Segment, words_of_page
+
+MAX_WIDTH: Final = 2_000
+_MAX_PIXELS: Final = 8_000_000
+"""Limit of one image, 24 MB in memory; a page of A4 that is 2,000 pixels wide has 5.7 million."""
+_CHUNK: Final = bytes(value * 200 // 255 for value in range(256))
+"""Table that makes white of a chunk pale yellow: less blue."""
+_QUOTE: Final = bytes(value * 90 // 255 for value in range(256))
+"""Table that makes white of the cited sentence yellow."""
+_BLUE: Final = 2
+_LEVEL: Final = 6
+_MIN_WORDS: Final = 2
+
+
+def render_page(
+    content: bytes, *, page: int, width: int, rects: Sequence[Sequence[float]] = (), quote: str = ""
+) -> dict[str, Any]:
+    """Render a page.
+
+    Args:
+        content: The PDF.
+        page: Number of the page, from 1.
+        width: Width of the image in pixels, at most 2,000; less if the image would be larger than 8 million.
+        rects: Rectangles to mark: x0, y0, x1, y1 as shares of the shown page, 0 to 1.
+        quote: Words to mark more strongly, if the page has them in this order.
+
+    Returns:
+        ``png`` in base64, and ``pages``, the number of pages; only ``pages`` if there is no such page.
+
+    Raises:
+        ExtractionError: ``encrypted`` or ``unreadable``.
+    """
+    import pypdfium2
+
+    try:
+        pdf = pypdfium2.PdfDocument(content)
+        count = len(pdf)
+        if not 1 <= page <= count:
+            return {"pages": count}
+        shown = pdf[page - 1]
+        points, height = shown.get_size()
+        scale = min(width / points, (_MAX_PIXELS / (points * height)) ** 0.5)
+        bitmap = shown.render(scale=scale, rev_byteorder=True, force_bitmap_format=_BGR)
+        words = _found(quote, words_of_page(shown)) if quote else []
+    except pypdfium2.PdfiumError as exc:
+        raise ExtractionError("The page cannot be rendered.") from exc
+    strong = [(one.x0 / points, one.y0 / height, one.x1 / points, one.y1 / height) for one in words]
+    rows = _Rows(bytearray(bitmap.buffer), bitmap.width, bitmap.height, bitmap.stride)
+    for rect in rects:
+        rows.mark(rect, _CHUNK)
+    for rect in strong:
+        rows.mark(rect, _QUOTE)
+    return {"pages": count, "png": b64encode(rows.png()).decode()}
+
+
+_BGR: Final = 2  # FPDFBitmap_BGR, three bytes a pixel; rev_byteorder makes them RGB
+
+
+def _found(quote: str, words: Sequence[Segment]) -> list[Segment]:
+    """Return the words of the first place that reads as the quote does, or nothing.
+
+    Compared without punctuation, and without what divides a word at the end of a line.
+    """
+    wanted = [plain for word in quote.split() if (plain := _plain(word))]
+    letters = "".join(wanted)
+    have = [_plain(word.text) for word in words]
+    starts = [0]
+    for plain in have:
+        starts.append(starts[-1] + len(plain))
+    at = "".join(have).find(letters) if len(wanted) >= _MIN_WORDS else -1
+    if at < 0:
+        return []
+    spans = zip(words, pairwise(starts), strict=True)
+    return [word for word, (start, end) in spans if start < at + len(letters) and end > at]
+
+
+def _plain(word: str) -> str:
+    return "".join(letter for letter in word.replace(HYPHEN, "").casefold() if letter.isalnum())
+
+
+class _Rows:
+    """Pixels of an image, three bytes each."""
+
+    def __init__(self, pixels: bytearray, width: int, height: int, stride: int) -> None:
+        self._pixels, self._width, self._height, self._stride = pixels, width, height, stride
+
+    def mark(self, rect: Sequence[float], factors: bytes) -> None:
+        """Multiply the blue of a rectangle."""
+        x0, y0, x1, y1 = (min(max(share, 0.0), 1.0) for share in rect)
+        left, right = int(x0 * self._width), min(int(x1 * self._width) + 1, self._width)
+        for row in range(int(y0 * self._height), min(int(y1 * self._height) + 1, self._height)):
+            start = row * self._stride
+            part = slice(start + 3 * left + _BLUE, start + 3 * right, 3)
+            self._pixels[part] = self._pixels[part].translate(factors)
+
+    def png(self) -> bytes:
+        """Return the image as a PNG (https://www.w3.org/TR/png-3/): 8 bits RGB, unfiltered rows."""
+        header = struct.pack(">IIBBBBB", self._width, self._height, 8, 2, 0, 0, 0)
+        rows = b"".join(b"\0" + row for row in self._lines())
+        parts = ((b"IHDR", header), (b"IDAT", zlib.compress(rows, _LEVEL)), (b"IEND", b""))
+        return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(kind, data) for kind, data in parts)
+
+    def _lines(self) -> Iterator[bytes]:
+        for row in range(self._height):
+            yield bytes(self._pixels[row * self._stride : row * self._stride + 3 * self._width])
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))

@@ -1,0 +1,195 @@
+"""Words, lines and rules of a PDF page, by pdfium, in points from the top left corner of the shown page."""
+
+import ctypes
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, TypeAlias
+
+_HYPHENS: Final = ("\x02", "\ufffe", "\xad")
+"""Characters by which pdfium marks a hyphen at the end of a line."""
+HYPHEN: Final = "\xad"
+"""Mark of a hyphen that joins the line with the next one."""
+_MAX_WORDS: Final = 20_000
+"""A page with more is read without its layout; a page of dense text has about 1,500."""
+_MAX_RULES: Final = 2_000
+_NAME_BYTES: Final = 128
+
+
+_THICK: Final = 3.0
+"""Points up to which a rectangle is a line."""
+BULLETS: Final = frozenset("•▪◦‣●○■□➢✓·\uf0b7\uf0a7")
+
+
+class Box(NamedTuple):
+    """Rectangle in points, y downwards."""
+
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+
+
+_Transformation: TypeAlias = Callable[[float, float, float, float], Box]
+
+
+@dataclass(slots=True)
+class Segment:
+    """Part of a line without wide gaps."""
+
+    text: str
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+    bold: bool
+
+    @property
+    def height(self) -> float:
+        """Height from descent to ascent of the font, about 1.2 times its size."""
+        return self.y1 - self.y0
+
+    @property
+    def middle(self) -> float:
+        """Vertical middle."""
+        return (self.y0 + self.y1) / 2
+
+
+@dataclass(slots=True)
+class Page:
+    """Text of a page."""
+
+    width: float
+    height: float
+    segments: Sequence[Segment]
+    horizontals: Sequence[Box] = ()
+    """Straight lines, as of tables."""
+    verticals: Sequence[Box] = ()
+    plain: str = ""
+    """The text without layout, if the page has too many words; then there are no segments."""
+
+
+def read_page(page: Any) -> Page:
+    """Return the text of a page of pypdfium2.
+
+    Raises:
+        pypdfium2.PdfiumError: The page is damaged.
+    """
+    text_page = page.get_textpage()
+    width, height = page.get_size()
+    shown = _transformation(page)
+    words = [*_words(text_page, shown)]
+    if len(words) > _MAX_WORDS:
+        return Page(width, height, [], plain=text_page.get_text_range().replace("\r\n", "\n"))
+    rules = [*_rules(page, shown)]
+    horizontals = [rule for rule in rules if rule.y0 == rule.y1]
+    verticals = [rule for rule in rules if rule.x0 == rule.x1]
+    return Page(width, height, [*_segments(words, verticals)], horizontals, verticals)
+
+
+def words_of_page(page: Any) -> list[Segment]:
+    """Return the words of a page of pypdfium2 in the order of the file; at most about 20,000."""
+    return [*_words(page.get_textpage(), _transformation(page))]
+
+
+def _transformation(page: Any) -> _Transformation:
+    """Return the function from a rectangle of PDF (left, bottom, right, top) to one of the page as shown."""
+    left, bottom, right, top = page.get_cropbox()
+    rotation = page.get_rotation()
+
+    def shown(x0: float, y0: float, x1: float, y1: float) -> Box:
+        if rotation == 90:
+            return Box(y0 - bottom, x0 - left, y1 - bottom, x1 - left)
+        if rotation == 180:
+            return Box(right - x1, y0 - bottom, right - x0, y1 - bottom)
+        if rotation == 270:
+            return Box(top - y1, right - x1, top - y0, right - x0)
+        return Box(x0 - left, top - y1, x1 - left, top - y0)
+
+    return shown
+
+
+def _words(text_page: Any, shown: _Transformation) -> Iterator[Segment]:
+    from pypdfium2 import raw
+
+    count = text_page.count_chars()
+    start, letters = 0, list[str]()
+    found = 0
+    for index in range(count + 1):
+        code = raw.FPDFText_GetUnicode(text_page, index) if index < count else 0x20
+        letter = HYPHEN if chr(code) in _HYPHENS else chr(code)
+        if letter == HYPHEN or (code > 0x20 and not letter.isspace()):
+            start = index if not letters else start
+            letters.append(letter)
+        if letters and (letter == HYPHEN or code <= 0x20 or letter.isspace()):
+            yield _word(text_page, shown, start, start + len(letters) - 1, "".join(letters))
+            letters, found = [], found + 1
+            if found > _MAX_WORDS:
+                return
+
+
+def _word(text_page: Any, shown: _Transformation, first: int, last: int, text: str) -> Segment:
+    from pypdfium2 import raw
+
+    box = raw.FS_RECTF()
+    raw.FPDFText_GetLooseCharBox(text_page, first, box)
+    left, bottom, right, top = box.left, box.bottom, box.right, box.top
+    raw.FPDFText_GetLooseCharBox(text_page, last, box)
+    edges = (left, bottom, right, top, box.left, box.bottom, box.right, box.top)
+    place = shown(min(edges[0::4]), min(edges[1::4]), max(edges[2::4]), max(edges[3::4]))
+    name = ctypes.create_string_buffer(_NAME_BYTES)
+    flags = ctypes.c_int()
+    raw.FPDFText_GetFontInfo(text_page, first, name, _NAME_BYTES, flags)
+    bold = b"bold" in name.value.lower() or raw.FPDFText_GetFontWeight(text_page, first) >= 600
+    return Segment(text, *place, bold)
+
+
+def _segments(words: Sequence[Segment], verticals: Sequence[Box]) -> Iterator[Segment]:
+    """Join the words that follow each other on a line, up to a wide gap, a vertical rule or a bullet."""
+    current: Segment | None = None
+    for word in words:
+        height = max(word.height, 1.0)
+        if (
+            current is not None
+            and abs(word.middle - current.middle) < 0.4 * height
+            and -0.3 * height < word.x0 - current.x1 < 0.9 * height
+            and current.text not in BULLETS
+            and word.text not in BULLETS
+            and not any(
+                current.x1 - 1 < rule.x0 < word.x0 + 1 and rule.y0 < word.middle < rule.y1
+                for rule in verticals
+            )
+        ):
+            current.text = (
+                current.text[:-1] + word.text if current.text[-1] == HYPHEN else f"{current.text} {word.text}"
+            )
+            current.x1 = max(current.x1, word.x1)
+            if 0.8 * current.height < height < 1.5 * current.height:  # not of superscripts
+                current.y0, current.y1 = min(current.y0, word.y0), max(current.y1, word.y1)
+            current.bold = current.bold and word.bold
+            continue
+        if current is not None:
+            yield current
+        current = word
+    if current is not None:
+        yield current
+
+
+def _rules(page: Any, shown: _Transformation) -> Iterator[Box]:
+    """Yield the straight lines of a page, and the sides of its rectangles."""
+    from pypdfium2 import PdfiumError, raw
+
+    for number, found in enumerate(page.get_objects(filter=[raw.FPDF_PAGEOBJ_PATH], max_depth=2)):
+        if number == _MAX_RULES:
+            return
+        try:
+            box = shown(*found.get_bounds())
+        except PdfiumError:
+            continue
+        wide, high = box.x1 - box.x0 > _THICK, box.y1 - box.y0 > _THICK
+        if wide:
+            yield Box(box.x0, box.y0, box.x1, box.y0)
+        if high:
+            yield Box(box.x0, box.y0, box.x0, box.y1)
+        if wide and high:
+            yield Box(box.x0, box.y1, box.x1, box.y1)
+            yield Box(box.x1, box.y0, box.x1, box.y1)

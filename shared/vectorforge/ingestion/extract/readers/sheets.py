@@ -1,0 +1,116 @@
+"""Workbooks (XLSX, XLSM, XLSB, XLS, ODS), by python-calamine."""
+
+import datetime
+import io
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from vectorforge.errors import ExtractionError
+from vectorforge.ingestion.extract.archive import open_archive
+from vectorforge.ingestion.extract.blocks import Block, BlockKind, Reading, Row, heading, paragraph
+from vectorforge.ingestion.types import MAX_SOURCE_CHARS
+
+_ZIP: Final = b"PK\x03\x04"
+_MAX_NAME_CHARS: Final = MAX_SOURCE_CHARS // 10
+
+
+def read_workbook(content: bytes) -> Reading:
+    """Read the visible sheets, each as a heading with its tables; formulas have the values that were stored.
+
+    Empty rows end a table. A row with one cell above a table is a paragraph. The first row of a table is its
+    header if all its cells are texts; a table without one continues with the header of the table above.
+
+    Raises:
+        ExtractionError: ``unreadable``, ``encrypted`` or ``too_large``.
+    """
+    from python_calamine import CalamineError, CalamineWorkbook, PasswordError, SheetVisibleEnum
+
+    if content.startswith(_ZIP):
+        open_archive(content).close()
+    try:
+        workbook = CalamineWorkbook.from_filelike(io.BytesIO(content))
+        hidden = [one.name for one in workbook.sheets_metadata if one.visible != SheetVisibleEnum.Visible]
+        blocks = [
+            block
+            for name in workbook.sheet_names
+            if name not in hidden
+            for block in _sheet(name, workbook.get_sheet_by_name(name))
+        ]
+    except PasswordError as exc:
+        raise ExtractionError("The workbook is protected by a password.", reason="encrypted") from exc
+    except CalamineError as exc:
+        raise ExtractionError("The workbook is damaged and cannot be read.") from exc
+    warnings = [f"{len(hidden)} hidden sheets were left out."] if hidden else []
+    return Reading(blocks, warnings=warnings)
+
+
+def _sheet(name: str, sheet: Any) -> Iterator[Block]:
+    name = name[:_MAX_NAME_CHARS]
+    first_row, first_column = sheet.start or (0, 0)
+    blocks: list[Block] = []
+    header: Sequence[str] = ()
+    area: list[tuple[int, list[Any]]] = []
+    for number, cells in enumerate([*sheet.to_python(skip_empty_area=True), []], start=first_row + 1):
+        if any(_shown(cell) for cell in cells):
+            area.append((number, cells))
+        elif area:
+            header, found = _area(area, header, name, first_column)
+            blocks += found
+            area = []
+    if blocks:
+        yield heading(name, 1, {"sheet": name})
+        yield from blocks
+
+
+def _area(
+    rows: list[tuple[int, list[Any]]], header: Sequence[str], sheet: str, left: int
+) -> tuple[Sequence[str], list[Block]]:
+    """Return the header of rows without an empty row among them, and their blocks.
+
+    Args:
+        rows: Each with its number in the sheet, from 1.
+        header: Of the table above.
+        sheet: Name of the sheet.
+        left: Columns to the left of the cells.
+    """
+    blocks: list[Block] = []
+    widest = max(_filled(cells) for _, cells in rows)
+    while widest > 1 and _filled(rows[0][1]) == 1:
+        number, cells = rows.pop(0)
+        at = next(at for at, cell in enumerate(cells) if _shown(cell))
+        place = [left + at + 1, number] * 2
+        blocks.append(paragraph(_shown(cells[at]), {"sheet": sheet, "cells": place}))
+    used = [at for at in range(len(rows[0][1])) if any(_shown(cells[at]) for _, cells in rows)]
+    first, end = used[0], used[-1] + 1
+    table = [
+        Row(
+            [_shown(cell) for cell in cells[first:end]],
+            {"sheet": sheet, "cells": [left + first + 1, number, left + end, number]},
+        )
+        for number, cells in rows
+    ]
+    if len(table) > 1 and _is_header(rows[0][1][first:end]):
+        header, table = table[0].cells, table[1:]
+    elif len(header) != end - first:
+        header = ()
+    return header, [*blocks, Block(BlockKind.TABLE, header=header, rows=table)]
+
+
+def _is_header(cells: Sequence[Any]) -> bool:
+    names = [" ".join(cell.split()) if isinstance(cell, str) else None for cell in cells if cell != ""]
+    return len(names) > 1 and None not in names and len(set(names)) == len(names)
+
+
+def _filled(cells: Sequence[Any]) -> int:
+    return sum(1 for cell in cells if _shown(cell))
+
+
+def _shown(cell: Any) -> str:
+    """Return a cell's value as text: whole numbers without a point, dates in ISO 8601."""
+    if isinstance(cell, bool):
+        return "true" if cell else "false"
+    if isinstance(cell, float):
+        return str(int(cell)) if cell.is_integer() and abs(cell) < 1e15 else repr(round(cell, 10))
+    if isinstance(cell, datetime.datetime):
+        return cell.date().isoformat() if cell.time() == datetime.time() else cell.isoformat(" ", "minutes")
+    return " ".join(str(cell).split())

@@ -1,0 +1,120 @@
+"""PPTX: titles, text, tables and speaker notes of slides, by lxml."""
+
+from collections.abc import Iterator, Mapping
+from posixpath import join, normpath
+from typing import Any, Final
+from zipfile import ZipFile
+
+from vectorforge.errors import ExtractionError
+from vectorforge.ingestion.extract.archive import open_archive, read_member
+from vectorforge.ingestion.extract.blocks import Block, Reading, Row, heading, item, paragraph, table
+from vectorforge.ingestion.extract.readers.xml import local_name, parse_xml
+from vectorforge.types import Location
+
+_A: Final = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
+_P: Final = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
+_R: Final = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
+_TITLES: Final = ("title", "ctrTitle")
+_OMITTED: Final = ("sldNum", "ftr", "dt", "sldImg", "hdr")
+"""Placeholders that repeat on every slide."""
+
+
+def read_pptx(content: bytes) -> Reading:
+    """Read the slides in their order, each under its title; notes follow the slide they belong to.
+
+    Hidden slides are read, too. Text in pictures and charts is not.
+
+    Returns:
+        ``title``: the document's property, else the first slide's title.
+
+    Raises:
+        ExtractionError: ``unreadable`` or ``too_large``.
+    """
+    with open_archive(content) as archive:
+        main = "ppt/presentation.xml"
+        relations = _relations(archive, main)
+        root = parse_xml(read_member(archive, main))
+        ids = [slide.get(f"{_R}id", "") for slide in root.iter(f"{_P}sldId")]
+        blocks: list[Block] = []
+        for number, path in enumerate((relations[one][1] for one in ids if one in relations), start=1):
+            blocks += _slide(archive, path, {"slide": number})
+        title = _property(archive)
+    return Reading(blocks, title or next((block.text for block in blocks if block.level == 1), None))
+
+
+def _slide(archive: ZipFile, path: str, location: Location) -> Iterator[Block]:
+    root = parse_xml(read_member(archive, path))
+    shapes = [*root.iter(f"{_P}sp", f"{_P}graphicFrame")]
+    titles = [shape for shape in shapes if _placeholder(shape) in _TITLES]
+    title = " ".join(" ".join(text for text, _ in _paragraphs(shape)) for shape in titles).strip()
+    yield heading(title or f"Slide {location['slide']}", 1, location)
+    for shape in shapes:
+        if shape not in titles and _placeholder(shape) not in _OMITTED:
+            yield from _shape(shape, location)
+    for kind, target in _relations(archive, path).values():
+        if kind.endswith("/notesSlide"):
+            notes = parse_xml(read_member(archive, target))
+            bodies = [shape for shape in notes.iter(f"{_P}sp") if _placeholder(shape) == "body"]
+            text = "\n".join(text for shape in bodies for text, _ in _paragraphs(shape))
+            if text.strip():
+                yield paragraph(f"Notes: {text}", location)
+
+
+def _shape(shape: Any, location: Location) -> Iterator[Block]:
+    if local_name(shape) == "graphicFrame":
+        for found in shape.iter(f"{_A}tbl"):
+            properties = found.find(f"{_A}tblPr")
+            marked = properties is not None and properties.get("firstRow") in ("1", "true")
+            rows = [
+                Row([_cell(cell) for cell in row.iter(f"{_A}tc")], location) for row in found.iter(f"{_A}tr")
+            ]
+            yield from table(rows, has_header=True if marked else None)
+        return
+    is_list = _placeholder(shape) in ("body", "obj", "")
+    for text, level in _paragraphs(shape):
+        yield item(text, level, location) if is_list else paragraph(text, location)
+
+
+def _placeholder(shape: Any) -> str | None:
+    """Return the type of a placeholder, "" for one of content, or None for another shape."""
+    found = shape.find(f"{_P}nvSpPr/{_P}nvPr/{_P}ph")
+    return None if found is None else str(found.get("type", ""))
+
+
+def _cell(cell: Any) -> str:
+    return " ".join(text for text, _ in _paragraphs(cell))
+
+
+def _paragraphs(shape: Any) -> Iterator[tuple[str, int]]:
+    for found in shape.iter(f"{_A}p"):
+        text = "".join(
+            "\n" if local_name(part) == "br" else part.text or "" for part in found.iter(f"{_A}t", f"{_A}br")
+        )
+        properties = found.find(f"{_A}pPr")
+        level = "" if properties is None else properties.get("lvl", "")
+        if text.strip():
+            yield text.strip(), min(int(level), 8) if level.isdecimal() and len(level) == 1 else 0
+
+
+def _relations(archive: ZipFile, path: str) -> Mapping[str, tuple[str, str]]:
+    """Return type and target of a part's internal relations, by id."""
+    folder, _, name = path.rpartition("/")
+    file = f"{folder}/_rels/{name}.rels"
+    if file not in archive.NameToInfo:
+        return {}
+    return {
+        relation.get("Id", ""): (
+            relation.get("Type", ""),
+            normpath(join("/", folder, relation.get("Target", ""))).lstrip("/"),
+        )
+        for relation in parse_xml(read_member(archive, file))
+        if relation.get("TargetMode") != "External"
+    }
+
+
+def _property(archive: ZipFile) -> str:
+    try:
+        root = parse_xml(read_member(archive, "docProps/core.xml"))
+    except ExtractionError:
+        return ""
+    return next((found.text or "" for found in root if local_name(found) == "title"), "").strip()

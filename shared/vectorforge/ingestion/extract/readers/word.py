@@ -1,0 +1,119 @@
+"""DOCX, by python-docx."""
+
+import io
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from vectorforge.errors import ExtractionError
+from vectorforge.ingestion.extract.archive import open_archive
+from vectorforge.ingestion.extract.blocks import (
+    Block,
+    BlockKind,
+    Reading,
+    Row,
+    heading,
+    item,
+    paragraph,
+    table,
+)
+
+_TITLE_IS_WITHIN: Final = 50
+"""Paragraphs from the start: a later one is no title of the document."""
+_HEADING_STYLE: Final = re.compile(r"heading ([1-6])", re.IGNORECASE)
+_LIST_LEVEL: Final = re.compile(r"List.*? ([2-5])$")
+_W: Final = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+
+
+def read_docx(content: bytes) -> Reading:
+    """Read paragraphs, headings, lists, tables and footnotes in the order of the document.
+
+    Returns:
+        ``title``: the first paragraph in the style Title, else the document's property.
+
+    Raises:
+        ExtractionError: ``unreadable`` or ``too_large``.
+    """
+    open_archive(content).close()
+    from docx import Document
+
+    try:
+        document = Document(io.BytesIO(content))
+        notes = _footnotes(document)
+        return Reading([*_blocks(document, notes)], _title(document))
+    except (ExtractionError, MemoryError):
+        raise
+    except Exception as exc:  # python-docx, lxml, zipfile and zlib raise many kinds
+        raise ExtractionError("The DOCX file is damaged and cannot be read.") from exc
+
+
+def _title(document: Any) -> str:
+    for number, paragraph_ in enumerate(document.paragraphs):
+        if number == _TITLE_IS_WITHIN:
+            break
+        if _style(paragraph_) == "Title" and paragraph_.text.strip():
+            return " ".join(paragraph_.text.split())
+    return str(document.core_properties.title or "").strip()
+
+
+def _style(paragraph_: Any) -> str:
+    return (paragraph_.style.name or "") if paragraph_.style is not None else ""
+
+
+def _blocks(document: Any, notes: dict[str, str]) -> Iterator[Block]:
+    for content in document.iter_inner_content():
+        if hasattr(content, "rows"):
+            yield from _table(content)
+            continue
+        text: str = content.text.strip()
+        style = _style(content)
+        if found := _HEADING_STYLE.match(style):
+            yield heading(text, int(found[1]))
+        elif style == "Title":
+            yield heading(text, 1)
+        elif style.startswith("List") or content._p.find(f"{_W}pPr/{_W}numPr") is not None:  # noqa: SLF001 - no public way
+            level = _LIST_LEVEL.search(style)
+            yield item(text, int(level[1]) - 1 if level else 0)
+        else:
+            yield Block(BlockKind.CAPTION if style == "Caption" else BlockKind.PARAGRAPH, text)
+        for reference in content._p.iter(f"{_W}footnoteReference"):  # noqa: SLF001 - python-docx knows no footnotes
+            yield paragraph(notes.get(reference.get(f"{_W}id", ""), ""))
+
+
+def _footnotes(document: Any) -> dict[str, str]:
+    from vectorforge.ingestion.extract.readers.xml import parse_xml
+
+    for relation in document.part.rels.values():
+        if relation.reltype.endswith("/footnotes") and not relation.is_external:
+            root = parse_xml(relation.target_part.blob)
+            return {
+                note.get(f"{_W}id", ""): " ".join(
+                    "".join(text.text or "" for text in note.iter(f"{_W}t")).split()
+                )
+                for note in root.iter(f"{_W}footnote")
+            }
+    return {}
+
+
+def _table(found: Any) -> list[Block]:
+    rows = []
+    for row in found.rows:
+        cells: list[str] = []
+        previous = None
+        for cell in row.cells:  # a merged cell is listed once for each column it covers
+            same = cell._tc is previous  # noqa: SLF001 - python-docx has no public identity of a cell
+            cells.append("" if same else " ".join(cell.text.split()))
+            previous = cell._tc  # noqa: SLF001 - see above
+        rows.append(Row(cells))
+    return table(rows, has_header=_has_header(found))
+
+
+def _has_header(found: Any) -> bool | None:
+    """Return True if the first row is marked as header or bold; None if that is open."""
+    first = found.rows[0] if found.rows else None
+    if first is None:
+        return None
+    if first._tr.find(f"{_W}trPr/{_W}tblHeader") is not None:  # noqa: SLF001 - no public way
+        return True
+    runs = [run for cell in first.cells for one in cell.paragraphs for run in one.runs if run.text.strip()]
+    return True if runs and all(run.bold for run in runs) else None

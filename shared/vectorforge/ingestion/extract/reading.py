@@ -1,0 +1,60 @@
+"""Readers by media type, imported when they are first used."""
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from vectorforge.ingestion.extract import media
+from vectorforge.ingestion.extract.blocks import Reading, compose
+from vectorforge.ingestion.types import ReadText
+
+_READERS: Final[Mapping[str, str]] = {
+    media.HTML: "html:read_html",
+    media.PDF: "pdf:read_pdf",
+    media.DOCX: "word:read_docx",
+    media.PPTX: "slides:read_pptx",
+    media.ODT: "opendocument:read_odt",
+    media.ODP: "opendocument:read_odp",
+    media.EPUB: "epub:read_epub",
+    media.RTF: "rtf:read_rtf",
+    media.MAIL: "mail:read_eml",
+    media.OUTLOOK: "mail:read_msg",
+    media.NOTEBOOK: "markdown:read_notebook",
+    media.JSON: "records:read_json",
+    media.XML: "xml:read_xml",
+    media.CSV: "records:read_table",
+    media.TSV: "records:read_tsv",
+    **dict.fromkeys(media.WORKBOOKS, "sheets:read_workbook"),
+}
+_WITH_CHARSET: Final = frozenset({media.HTML, media.CSV, media.TSV})
+
+
+def has_reader(kind: str) -> bool:
+    """Return False for plain text, Markdown, archives and records, which are read elsewhere."""
+    return kind in _READERS
+
+
+def read_blocks(kind: str, content: bytes, *, charset: str | None = None) -> Reading:
+    """Read a file of a type with a reader, on this thread and without limits.
+
+    Args:
+        kind: Media type, one of ``media``'s constants.
+        content: The file.
+        charset: Declared character set.
+
+    Raises:
+        ExtractionError: The reader's error.
+    """
+    module, name = _READERS[kind].split(":")
+    reader: Callable[..., Reading] = getattr(importlib.import_module(f"{__package__}.readers.{module}"), name)
+    arguments: dict[str, Any] = {"charset": charset} if kind in _WITH_CHARSET else {}
+    return reader(content, **arguments)
+
+
+def read_text(kind: str, content: bytes, *, max_chars: int, charset: str | None = None) -> ReadText:
+    """Read a file as ``read_blocks`` does, and compose its text.
+
+    Raises:
+        ExtractionError: The reader's error, or ``too_large``.
+    """
+    return compose(read_blocks(kind, content, charset=charset), max_chars=max_chars)

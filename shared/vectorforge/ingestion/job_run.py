@@ -1,0 +1,291 @@
+"""Run of one ingestion job: its remaining documents, while its lease is renewed."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+from uuid import UUID
+
+from vectorforge.db.repositories.collection_repo import CollectionRepository
+from vectorforge.db.repositories.job_repo import JobRepository
+from vectorforge.db.repositories.job_types import MAX_ATTEMPTS, IngestionJobItem, NewJobItem, StoredItem
+from vectorforge.db.tenant_database import TenantDatabase
+from vectorforge.errors import DatabaseUnavailableError, VectorForgeError
+from vectorforge.ingestion.group import (
+    GROUP_BYTES,
+    GROUP_SIZE,
+    SMALL_BYTES,
+    DocumentGroup,
+    DocumentItem,
+    grouped,
+    is_small,
+    may_overlap,
+)
+from vectorforge.ingestion.lease import JobLease, LeaseLostError
+from vectorforge.ingestion.pipeline import IngestionPipeline
+from vectorforge.ingestion.types import (
+    DocumentPart,
+    DocumentResult,
+    DocumentStatus,
+    IngestionError,
+    IngestionStage,
+)
+from vectorforge.types import Collection
+
+logger = logging.getLogger(__name__)
+
+MAX_RECORDS = 10_000
+"""Documents in one JSONL file."""
+_FIRST_PAUSE_S = 2.0
+_CLAIMED_GROUPS = 5
+"""Groups of small documents begun at once: one is embedded while the one before it is stored."""
+
+
+class JobRun:
+    """Processes a claimed job.
+
+    Args:
+        db: Database of the job's tenant.
+        job_id: Job that this process has claimed.
+        pipeline: Of the same tenant.
+        lease_s: Seconds for which it is claimed.
+        others_wait: Returns whether another tenant's job should run next; called between documents.
+        turn_s: Seconds before the first call of ``others_wait``, and between calls.
+        document_time_s: Seconds after which a stopped document counts as one attempt; one stopped
+            sooner does not.
+    """
+
+    def __init__(
+        self,
+        db: TenantDatabase,
+        job_id: UUID,
+        pipeline: IngestionPipeline,
+        *,
+        lease_s: float,
+        others_wait: Callable[[], Awaitable[bool]],
+        turn_s: float,
+        document_time_s: float = float("inf"),
+    ) -> None:
+        self._document_time_s = document_time_s
+        self._begun: tuple[Sequence[IngestionJobItem], float] | None = None
+        self._others_wait = others_wait
+        self._turn_s = turn_s
+        self._turn_ends = time.monotonic() + turn_s
+        self._jobs = JobRepository(db)
+        self._collections = CollectionRepository(db)
+        self._job_id = job_id
+        self._pipeline = pipeline
+        self._lease = JobLease(self._jobs, job_id, lease_s)
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Ingest documents until none is left, another job is due, or ``stopping`` is set.
+
+        An unfinished job returns to the queue, also on cancellation; then the current document is
+        started again by the worker that claims the job next.
+
+        Raises:
+            DatabaseError: The job can be claimed again when its lease has expired.
+        """
+        work = asyncio.create_task(self._work(stopping))
+        beat = asyncio.create_task(self._lease.beat())
+        try:
+            await asyncio.wait({work, beat}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (work, beat):
+                task.cancel()
+            results = await asyncio.gather(work, beat, return_exceptions=True)
+        for result in results:
+            if isinstance(result, LeaseLostError):
+                logger.warning("Ingestion job %s was claimed by another worker or deleted", self._job_id)
+                return
+        for result in results:
+            if isinstance(result, Exception):
+                raise result
+
+    async def _work(self, stopping: asyncio.Event) -> None:
+        try:
+            if await self._all_items(stopping):
+                return
+        except (asyncio.CancelledError, DatabaseUnavailableError) as exc:
+            if self._lease.is_held:
+                if isinstance(exc, asyncio.CancelledError):
+                    await self._count_a_long_attempt()
+                await self._jobs.release(self._job_id)
+            raise
+        await self._jobs.release(self._job_id)
+
+    async def _count_a_long_attempt(self) -> None:
+        """Count an attempt: documents that need longer than their worker may run must end."""
+        if self._begun is None:
+            return
+        items, began_at = self._begun
+        lasted_s = time.monotonic() - began_at
+        if lasted_s >= self._document_time_s:
+            message = f"The document was not ready after {lasted_s:.0f} s, when its worker had to stop."
+            for item in items:
+                await self._jobs.item_failed(
+                    self._job_id, item.ordinal, code="document_timeout", message=message, retry=True
+                )
+
+    async def _all_items(self, stopping: asyncio.Event) -> bool:
+        """Return True if the job has ended, False if it must return to the queue."""
+        job = await self._jobs.find_by_id(self._job_id)
+        collection = await self._collections.find_by_id(job.collection_id) if job else None
+        if collection is None:  # deleted with the job
+            return True
+        while not stopping.is_set():
+            items = await self._jobs.next_items(
+                self._job_id,
+                limit=_CLAIMED_GROUPS * GROUP_SIZE,
+                item_bytes=SMALL_BYTES,
+                total_bytes=_CLAIMED_GROUPS * GROUP_BYTES,
+            )
+            if not items:
+                for parent_source, sources in (await self._jobs.complete_files(self._job_id)).items():
+                    await self._pipeline.keep_only(collection, parent_source, sources)
+                self._lease.check()
+                await self._jobs.finish(self._job_id)
+                return True
+            if not await self._ingest(collection, items, stopping):
+                break
+        return False
+
+    async def _turn_is_over(self) -> bool:
+        if time.monotonic() < self._turn_ends:
+            return False
+        self._turn_ends = time.monotonic() + self._turn_s
+        return await self._others_wait()
+
+    async def _ingest(
+        self, collection: Collection, items: Sequence[IngestionJobItem], stopping: asyncio.Event
+    ) -> bool:
+        """Ingest begun items; return False if the job must return to the queue, with the remaining ones."""
+        remaining = iter(items)
+        groups = [*grouped(map(_document, items))]
+        ahead: asyncio.Task[DocumentGroup] | None = None
+        try:
+            for group, following in zip(groups, [*groups[1:], []], strict=True):
+                if stopping.is_set():
+                    return False
+                begun = list(islice(remaining, len(group)))
+                self._begun = (begun, time.monotonic())
+                if len(group) == 1 and not is_small(group[0].part):
+                    await self._file(collection, begun[0], stopping)
+                    leaving = await self._turn_is_over()
+                else:
+                    prepared = await (ahead or self._pipeline.prepare_parts(collection, group))
+                    leaving = await self._turn_is_over()
+                    ahead = None
+                    if not leaving and may_overlap(group, following):
+                        ahead = asyncio.create_task(self._pipeline.prepare_parts(collection, following))
+                    await self._store(collection, begun, prepared, stopping)
+                self._begun = None
+                if leaving:
+                    return False
+        finally:
+            if ahead is not None:
+                ahead.cancel()
+                await asyncio.gather(ahead, return_exceptions=True)
+        return True
+
+    async def _file(self, collection: Collection, item: IngestionJobItem, stopping: asyncio.Event) -> None:
+        try:
+            parts = await self._pipeline.split(item.content or b"", item.source, item.media_type)
+        except VectorForgeError as exc:
+            await self._report_failure(item, IngestionError.of(exc), (), stopping)
+            return
+        if parts[0].parent_source is not None:
+            await self._expand(item, parts)
+            return
+        part = replace(parts[0], parent_source=item.parent_source)
+        document = DocumentItem(part, item.title, item.metadata)
+        on_stage = partial(self._enter, item)
+        prepared = await self._pipeline.prepare_parts(collection, [document], on_stage=on_stage)
+        await self._store(collection, [item], prepared, stopping)
+
+    def _enter(self, item: IngestionJobItem, stage: IngestionStage) -> None:
+        self._lease.stage = (item.ordinal, stage)
+
+    async def _store(
+        self,
+        collection: Collection,
+        items: Sequence[IngestionJobItem],
+        group: DocumentGroup,
+        stopping: asyncio.Event,
+    ) -> None:
+        on_stage = partial(self._enter, items[0])
+        async with aclosing(self._pipeline.ingest_group(collection, group, on_stage=on_stage)) as ingested:
+            async for results in ingested:
+                self._lease.check()
+                stored = [_stored(items[place], result) for place, result in results if result.error is None]
+                if stored:
+                    await self._jobs.items_succeeded(self._job_id, stored)
+                for place, result in results:
+                    if result.error is not None:
+                        await self._report_failure(items[place], result.error, result.warnings, stopping)
+
+    async def _expand(self, item: IngestionJobItem, parts: Sequence[DocumentPart]) -> None:
+        """Replace a JSONL file by its lines, so that each has its own result."""
+        if len(parts) > MAX_RECORDS:
+            message = f"The file has {len(parts):,} lines; at most {MAX_RECORDS:,} are read. Split it."
+            await self._jobs.item_failed(
+                self._job_id, item.ordinal, code="document_too_large", message=message
+            )
+            return
+        records = [
+            NewJobItem(
+                part.source, part.media_type, part.content, item.title, item.metadata, part.parent_source
+            )
+            for part in parts
+        ]
+        await self._jobs.replace_item(self._job_id, item.ordinal, records)
+
+    async def _report_failure(
+        self,
+        item: IngestionJobItem,
+        error: IngestionError,
+        warnings: Sequence[str],
+        stopping: asyncio.Event,
+    ) -> None:
+        self._lease.check()
+        if error.code == DatabaseUnavailableError.code:  # not caused by the document
+            raise DatabaseUnavailableError(error.message)
+        retry = error.retryable and item.attempts < MAX_ATTEMPTS
+        await self._jobs.item_failed(
+            self._job_id,
+            item.ordinal,
+            code=error.code,
+            message=error.message,
+            retry=retry,
+            warnings=warnings,
+        )
+        if retry:
+            await wait_for(stopping, _FIRST_PAUSE_S * 2 ** (item.attempts - 1))
+
+
+def _document(item: IngestionJobItem) -> DocumentItem:
+    part = DocumentPart(item.content or b"", item.source, item.media_type, item.parent_source)
+    return DocumentItem(part, item.title, item.metadata)
+
+
+def _stored(item: IngestionJobItem, result: DocumentResult) -> StoredItem:
+    return StoredItem(
+        item.ordinal,
+        document_id=result.document_id,
+        chunks_added=result.chunks_added,
+        chunks_kept=result.chunks_kept,
+        chunks_removed=result.chunks_removed,
+        unchanged=result.status is DocumentStatus.UNCHANGED,
+        warnings=result.warnings,
+    )
+
+
+async def wait_for(event: asyncio.Event, seconds: float) -> None:
+    """Return when the event is set, or after some seconds."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()

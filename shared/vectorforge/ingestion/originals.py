@@ -1,0 +1,72 @@
+"""Keeping of originals: the file of each stored document, in the database or in a bucket.
+
+In the database by default, whose transactions and cascades also delete them; on a laptop that is the data
+folder. With a bucket, an object has its key listed for removal before it is written and until its row exists,
+so that no crash leaves an object that nothing deletes.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+from urllib.parse import quote
+from uuid import UUID, uuid4
+
+from vectorforge.db.repositories.original_repo import NewOriginal, OriginalRepository
+
+
+class OriginalObjects(Protocol):
+    """Bucket of originals; ``aws.originals.OriginalsBucket``."""
+
+    async def put(self, key: str, content: bytes, media_type: str) -> None:
+        """Write an object."""
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        """Delete at most 1,000 objects."""
+
+
+def object_key(tenant_id: str, document_id: UUID) -> str:
+    """Return a new key for a document's original; no part is a caller's text except the encoded tenant."""
+    return f"{quote(tenant_id, safe='')}/{document_id}/{uuid4()}"
+
+
+class OriginalKeeper:
+    """Stores the originals of one tenant's documents.
+
+    Args:
+        repo: Originals of the tenant.
+        objects: Bucket; None: the database.
+    """
+
+    def __init__(self, repo: OriginalRepository, objects: OriginalObjects | None = None) -> None:
+        self._repo = repo
+        self._objects = objects
+
+    async def keep(self, originals: Sequence[NewOriginal]) -> None:
+        """Store originals, except unchanged ones that are stored already.
+
+        Raises:
+            ObjectStoreError: The bucket did not take one.
+            DatabaseError: The database failed.
+        """
+        unchanged = [one.document_id for one in originals if one.unchanged]
+        stored = await self._repo.stored(unchanged) if unchanged else {}
+        new = [one for one in originals if stored.get(one.document_id) != (one.version, one.sha256)]
+        if self._objects is None:
+            if new:
+                await self._repo.store(new)
+            return
+        for one in new:
+            await self._keep_in(self._objects, one)
+
+    async def _keep_in(self, objects: OriginalObjects, one: NewOriginal) -> None:
+        key = object_key(self._repo.tenant_id, one.document_id)
+        await self._repo.announce(key)
+        await objects.put(key, one.content, one.media_type)
+        try:
+            await self._repo.store([one], {one.document_id: key})
+        except BaseException:  # perhaps the tenant is erased, and with it the list of what to remove
+            await objects.delete([key])
+            raise
+
+    async def drop(self, documents: Sequence[UUID]) -> None:
+        """Delete the originals of documents, in collections that no longer keep them."""
+        await self._repo.delete(documents)

@@ -1,1 +1,0 @@
-"""Ingestion jobs: claim, run, report."""

@@ -1,0 +1,130 @@
+"""The lexical leg of a search's statement: BM25 of the query's words.
+
+    score = sum of idf * f * (k1 + 1) / (f + k1 * (1 - b + b * length / mean length)), k1 = 1.5, b = 0.75
+    idf = ln(1 + (N - df + 0.5) / (df + 0.5))
+
+with f for how often a chunk has the word
+(https://lucene.apache.org/core/10_0_0/core/org/apache/lucene/search/similarities/BM25Similarity.html).
+N and the mean length are maintained by triggers with each write, and df is counted here, so the score is
+exact. All three are those of the whole collection: a filter excludes chunks and changes no score.
+"""
+
+from typing import Final
+
+K1: Final = 1.5
+"""Saturation of repeated words."""
+B: Final = 0.75
+"""Length normalization, 0 (none) to 1 (proportional)."""
+
+_NUMBER_BITS: Final = 23
+"""A posting's bits below the chunk's number: 8 of the frequency less one, 15 of the chunk's length."""
+
+# LATERAL with OFFSET: one scan of the index for each word, also without statistics. Its postings are
+# read twice, to count them and to score them: to keep them in between takes twice as long as the second scan.
+_TERMS = f"""
+terms AS MATERIALIZED (
+    SELECT scope.term_scope, read.term, counted.df,
+           ln(1 + (greatest(scope.chunk_count - df, 0) + 0.5) / (df + 0.5)) * {K1 + 1} AS weight,
+           {K1 * B} / greatest(scope.term_count::float8 / greatest(scope.chunk_count, 1), 1) AS per_word
+    FROM scope
+    CROSS JOIN LATERAL (
+        SELECT DISTINCT vectorforge.term_hash(word.lexeme) AS term
+        FROM (
+            SELECT CASE WHEN cardinality(scope.languages) = 1 THEN %(query_text)s
+                ELSE vectorforge.without_stop_words(%(query_text)s, scope.languages) END AS text
+        ) AS query
+        CROSS JOIN unnest(scope.languages) AS language
+        CROSS JOIN LATERAL vectorforge.lexemes(language::regconfig, query.text) AS word
+        OFFSET 0
+    ) AS read
+    CROSS JOIN LATERAL (
+        SELECT sum(postings)::float8 AS df FROM (
+            SELECT count(*) AS postings FROM vectorforge.packed_postings AS p
+            WHERE p.scope = scope.term_scope AND p.term = read.term
+            UNION ALL
+            SELECT coalesce(sum(cardinality(p.postings)), 0) FROM vectorforge.grouped_postings AS p
+            WHERE p.scope = scope.term_scope AND p.term = read.term
+        ) AS both_tables
+    ) AS counted
+),
+"""  # noqa: S608 -- the only insertions are the constants above
+
+_SCORE = f"""
+sum(terms.weight * p.frequency / (p.frequency + {K1 * (1 - B):.6g} + terms.per_word * p.length))
+"""
+_UNPACKED = f"""
+SELECT posting >> {_NUMBER_BITS} AS number, ((posting >> 15 & 255) + 1)::float8 AS frequency,
+       (posting & 32767)::float8 AS length
+FROM (
+    SELECT posting FROM vectorforge.packed_postings
+    WHERE scope = terms.term_scope AND term = terms.term
+    UNION ALL
+    SELECT unnest(postings) FROM vectorforge.grouped_postings
+    WHERE scope = terms.term_scope AND term = terms.term
+) AS both_tables
+"""  # noqa: S608 -- the only insertions are the constants above
+
+_SCORED = f"""
+scored AS (
+    SELECT p.number, {_SCORE} AS lexical_score
+    FROM terms CROSS JOIN LATERAL ({_UNPACKED} OFFSET 0) AS p
+    GROUP BY p.number
+),
+"""  # noqa: S608 -- the only insertions are the constants above
+CHUNK_OF: Final = """
+CROSS JOIN LATERAL (
+    SELECT chunk_id, document_id FROM vectorforge.chunk_terms
+    WHERE scope = (SELECT term_scope FROM scope) AND number = {relation}.number
+    LIMIT 1
+) AS t
+"""
+"""Join of a relation of chunks' numbers with ``t``, their ``chunk_id, document_id``: one look-up for each."""
+
+# OFFSET keeps the conditions out of the sort: they are tested on the best, one by one, until there are
+# enough.
+_BEST = """
+best_by_words AS MATERIALIZED (
+    SELECT t.chunk_id, t.document_id, ranked.lexical_score
+    FROM (SELECT number, lexical_score FROM scored ORDER BY lexical_score DESC, number {limit}) AS ranked
+    {chunk}
+    WHERE {number_passes} AND {chunk_passes}
+    LIMIT %(lexical_limit)s
+)
+"""
+
+
+def lexical_ctes(number_passes: str = "TRUE", chunk_passes: str = "TRUE") -> str:
+    """Write the lexical leg, without WITH, to stand behind an expression ``scope``.
+
+    ``scope`` has the collection's ``term_scope, languages, chunk_count, term_count`` in one row. The
+    statement takes ``query_text`` and ``lexical_limit``.
+
+    Args:
+        number_passes: Condition over ``ranked.number``, tested before the chunk is looked up.
+        chunk_passes: Condition over ``t.chunk_id``. Both are tested from the best chunk downwards until there
+            are enough.
+
+    Returns:
+        SQL with ``best_by_words``, whose rows ``chunk_id, document_id, lexical_score`` (float8, above 0) are
+        the best chunks with any of the words that meet the conditions, equal ones in the order in which they
+        were stored. Before it ``terms``: the words' hashes and ``df``; and ``scored``, every chunk with any
+        of the words, by its number.
+    """
+    everything = number_passes == chunk_passes == "TRUE"
+    best = _BEST.format(
+        limit="LIMIT %(lexical_limit)s" if everything else "OFFSET 0",
+        chunk=CHUNK_OF.format(relation="ranked"),
+        number_passes=number_passes,
+        chunk_passes=chunk_passes,
+    )
+    return _TERMS + _SCORED + best
+
+
+def numbers_of(relation: str) -> str:
+    """Write a query for the ``number`` of each chunk, by key, of a relation of ``id``; takes ``tenant``."""
+    return f"""
+        SELECT t.number FROM {relation} AS wanted CROSS JOIN LATERAL (
+            SELECT number FROM vectorforge.chunk_terms WHERE tenant_id = %(tenant)s AND chunk_id = wanted.id
+            OFFSET 0
+        ) AS t
+    """  # noqa: S608 -- only our own names of relations

@@ -1,0 +1,58 @@
+"""Languages of documents over HTTP: detected, shown, filtered by, and searched in."""
+
+from collections.abc import AsyncIterator, Callable
+
+import httpx2
+import pytest
+
+from tests.support.http.live_api import finished_job, live_api, new_collection, settings_for
+
+TEXTS = {
+    "de": "Kunden können die Geräte innerhalb von vierzehn Tagen zurückgeben. Die Häuser nehmen sie an.",
+    "en": "Customers may return the devices within fourteen days. The houses take them for free.",
+    "fr": "Les clients peuvent rendre les appareils dans les quatorze jours. Les maisons les reprennent.",
+}
+
+
+@pytest.fixture
+async def client(app_url: str, make_tenant: Callable[[], str]) -> AsyncIterator[httpx2.AsyncClient]:
+    tenant = make_tenant()
+    async with live_api(settings_for(app_url, [tenant])) as api, api.client(tenant) as opened:
+        yield opened
+
+
+async def test_documents_of_three_languages_are_listed_filtered_and_found(
+    client: httpx2.AsyncClient,
+) -> None:
+    collection_id = await new_collection(client, "returns")
+    files = [("files", (f"{name}.txt", text.encode(), "text/plain")) for name, text in TEXTS.items()]
+    files.append(("files", ("short.txt", b"Haus", "text/plain")))
+    response = await client.post(f"/v1/collections/{collection_id}/documents", files=files)
+    assert (await finished_job(client, response.json()["id"]))["status"] == "succeeded"
+
+    listed = (await client.get(f"/v1/collections/{collection_id}/documents")).json()["documents"]
+    assert {d["source"]: d["metadata"] for d in listed} == {
+        **{f"{name}.txt": {"language": name} for name in TEXTS},
+        "short.txt": {},
+    }
+    shown = (await client.get(f"/v1/collections/{collection_id}")).json()
+    assert (shown["language"], shown["detect_language"]) == ("english", True)
+    assert shown["languages"] == ["english", "french", "german"]
+
+    query = {"query": "Haus maison", "collection": collection_id, "search_mode": "lexical"}
+    found = (await client.post("/v1/search", json=query)).json()["results"]
+    assert {hit["text"] for hit in found} == {TEXTS["de"], TEXTS["fr"], "Haus"}
+    filtered = {**query, "filters": {"language": "fr"}}
+    [hit] = (await client.post("/v1/search", json=filtered)).json()["results"]
+    assert hit["metadata"]["language"] == "fr"
+
+
+async def test_language_of_collection_is_set_and_detected_again(client: httpx2.AsyncClient) -> None:
+    body = {"name": "fixed", "language": "german"}
+    made = (await client.post("/v1/collections", json=body)).json()
+    assert (made["language"], made["detect_language"], made["languages"]) == ("german", False, [])
+    path = f"/v1/collections/{made['id']}"
+    changed = (await client.patch(path, json={"language": "auto"})).json()
+    assert (changed["language"], changed["detect_language"]) == ("english", True)
+    refused = await client.patch(path, json={"language": "klingon"})
+    assert "auto" in refused.json()["detail"]

@@ -1,0 +1,133 @@
+"""Originals over HTTP, in the database: download, headers, versions, the setting of collections, deletion."""
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from uuid import UUID
+
+import httpx2
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from tests.support.http.live_api import LiveApi, finished_job, live_api, new_collection, settings_for
+
+PAGE = b"<!doctype html><title>Refunds</title><script>alert(1)</script><p>A refund takes five days."
+
+
+@dataclass(frozen=True)
+class Setup:
+    api: LiveApi
+    client: httpx2.AsyncClient
+    tenant: str
+    database_url: str
+
+    async def add(self, collection_id: str, name: str, content: bytes, media_type: str) -> str:
+        """Ingest a file; return the id of its document."""
+        response = await self.client.post(
+            f"/v1/collections/{collection_id}/documents", files=[("files", (name, content, media_type))]
+        )
+        job = await finished_job(self.client, response.json()["id"])
+        assert job["status"] == "succeeded", job
+        document_id: str = job["documents"][0]["document_id"]
+        return document_id
+
+    def rows(self) -> int:
+        """Return the tenant's originals in the database, as its superuser."""
+        with psycopg.connect(make_conninfo(self.database_url, user="postgres")) as connection:
+            query = "SELECT count(*) FROM vectorforge.originals WHERE tenant_id = %s"
+            row = connection.execute(query, (self.tenant,)).fetchone()
+        assert row is not None
+        return int(row[0])
+
+
+@pytest.fixture
+async def setup(app_url: str, make_tenant: Callable[[], str]) -> AsyncIterator[Setup]:
+    tenant = make_tenant()
+    async with live_api(settings_for(app_url, [tenant])) as api, api.client(tenant) as client:
+        yield Setup(api, client, tenant, app_url)
+
+
+async def test_original_is_downloaded_as_an_attachment_that_cannot_run(setup: Setup) -> None:
+    collection = await new_collection(setup.client, "handbook")
+    document = await setup.add(collection, "Rück gabe;.html", PAGE, "text/html")
+    response = await setup.client.get(f"/v1/documents/{document}/original")
+    assert (response.status_code, response.content) == (200, PAGE)
+    headers = response.headers
+    assert headers["content-type"] == "text/html"
+    assert headers["content-disposition"] == "attachment; filename*=UTF-8''R%C3%BCck%20gabe%3B.html"
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["content-security-policy"].startswith("default-src 'none'; sandbox;")
+    assert headers["cache-control"] == "private, no-cache"
+    again = await setup.client.get(
+        f"/v1/documents/{document}/original", headers={"If-None-Match": headers["etag"]}
+    )
+    assert (again.status_code, again.content) == (304, b"")
+
+
+async def test_replaced_version_leaves_its_original_behind_nowhere(setup: Setup) -> None:
+    collection = await new_collection(setup.client, "handbook")
+    document = await setup.add(collection, "a.txt", b"Parcels leave on Mondays.", "text/plain")
+    assert await setup.add(collection, "a.txt", b"Parcels leave on Tuesdays.", "text/plain") == document
+    response = await setup.client.get(f"/v1/documents/{document}/original")
+    assert (response.content, setup.rows()) == (b"Parcels leave on Tuesdays.", 1)
+
+
+async def test_same_text_in_another_file_replaces_the_original(setup: Setup) -> None:
+    collection = await new_collection(setup.client, "handbook")
+    document = await setup.add(collection, "a.html", b"<p>Parcels leave on Mondays.</p>", "text/html")
+    await setup.add(collection, "a.html", b"<p class=x>Parcels leave on Mondays.</p>", "text/html")
+    response = await setup.client.get(f"/v1/documents/{document}/original")
+    assert (response.content, setup.rows()) == (b"<p class=x>Parcels leave on Mondays.</p>", 1)
+
+
+async def test_collection_without_originals_answers_404_and_stores_none(setup: Setup) -> None:
+    made = await setup.client.post("/v1/collections", json={"name": "brief", "keep_originals": False})
+    assert made.json()["keep_originals"] is False
+    document = await setup.add(made.json()["id"], "a.txt", b"Parcels leave on Mondays.", "text/plain")
+    response = await setup.client.get(f"/v1/documents/{document}/original")
+    assert (response.status_code, response.json()["code"]) == (404, "original_not_kept")
+    assert setup.rows() == 0
+
+
+async def test_turning_originals_off_deletes_those_that_are_kept(setup: Setup) -> None:
+    collection = await new_collection(setup.client, "handbook")
+    for number in range(3):
+        await setup.add(collection, f"{number}.txt", b"Parcels leave on Mondays.", "text/plain")
+    assert setup.rows() == 3
+    changed = await setup.client.patch(f"/v1/collections/{collection}", json={"keep_originals": False})
+    assert (changed.json()["keep_originals"], setup.rows()) == (False, 0)
+    kept = await setup.client.patch(f"/v1/collections/{collection}", json={"keep_originals": True})
+    assert kept.json()["keep_originals"] is True
+    document = await setup.add(collection, "0.txt", b"Parcels leave on Mondays.", "text/plain")  # unchanged
+    assert (await setup.client.get(f"/v1/documents/{document}/original")).status_code == 200
+
+
+@pytest.mark.parametrize("what", ["document", "filter", "collection", "tenant"])
+async def test_deletion_leaves_no_original_behind(setup: Setup, what: str) -> None:
+    collection = await new_collection(setup.client, "handbook")
+    document = await setup.add(collection, "a.txt", b"Parcels leave on Mondays.", "text/plain")
+    assert setup.rows() == 1
+    client = setup.client
+    if what == "filter":
+        path = f"/v1/collections/{collection}/documents/delete"
+        filters = {"filters": {"$not": {"none": {"$exists": True}}}}
+        assert (await client.post(path, json=filters)).json()["deleted"] == 1
+    else:
+        path = {
+            "document": f"/v1/documents/{document}",
+            "collection": f"/v1/collections/{collection}",
+            "tenant": f"/v1/tenant?confirm={setup.tenant}",
+        }[what]
+        erased = (await client.delete(path)).json()
+        assert erased["certificate"]["erased"]["originals"] == 1
+    assert setup.rows() == 0
+    assert (await client.get(f"/v1/documents/{document}/original")).json()["code"] == "not_found"
+
+
+async def test_lines_of_jsonl_have_no_original(setup: Setup) -> None:
+    collection = await new_collection(setup.client, "handbook")
+    lines = b'{"id": "1", "text": "Parcels leave on Mondays."}\n'
+    document = await setup.add(collection, "a.jsonl", lines, "application/jsonl")
+    response = await setup.client.get(f"/v1/documents/{document}/original")
+    assert response.json()["code"] == "original_not_kept"
+    assert await setup.api.application.for_tenant(setup.tenant).originals.find(UUID(document)) is None

@@ -1,0 +1,199 @@
+"""Readers of slides, workbooks, OpenDocument, books, mail, XML and archives."""
+
+import io
+import zipfile
+from collections.abc import Mapping
+
+import pytest
+
+from tests.support.documents import one, reason
+from tests.support.formats import office, others, outlook, pdfs
+from tests.support.formats.truth import Made
+from vectorforge.errors import ExtractionError
+from vectorforge.ingestion.chunk import ChunkingConfig
+from vectorforge.ingestion.drafts import draft_chunks
+from vectorforge.ingestion.extract import extract, media, split
+from vectorforge.ingestion.types import ExtractionLimits
+from vectorforge.types import ChunkDraft
+
+
+def chunks(made: Made) -> list[ChunkDraft]:
+    return draft_chunks(one(made.content, made.source), ChunkingConfig())
+
+
+def zipped(members: Mapping[str, bytes]) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return out.getvalue()
+
+
+class TestSlides:
+    def test_slides_have_titles_text_tables_and_notes(self) -> None:
+        made = office.slides()
+        document = one(made.content, "deck.pptx")
+        assert [line for line in document.text.splitlines() if line.startswith("# ")] == [
+            f"# {heading}" for heading in made.headings
+        ]
+        assert all(text in document.text for text in made.text)
+        assert document.text.count("Notes: ") == 5
+        assert document.title == made.headings[0]
+
+    def test_chunks_of_slides_name_their_slides(self) -> None:
+        for fact in office.slides().facts:
+            [chunk] = [chunk for chunk in chunks(office.slides()) if fact.answer in chunk.text]
+            assert fact.place["slide"] in [location["slide"] for location in chunk.locations]
+        assert chunks(office.slides())[0].metadata == {"slide": 1}
+
+    def test_opendocument_slides_are_read(self) -> None:
+        document = one(office.slides_of_opendocument(), "plan.odp")
+        assert document.text == "# Plan\n\n- First\n\nName: Ann; Age: 5; Town: Ulm\n\nSay hello.\n\n# Slide 2"
+        assert [(span.location or {}).get("slide") for span in document.spans] == [1, 1, 1, 1, 2]
+
+
+class TestWorkbooks:
+    def test_sheets_are_tables_with_cell_ranges(self) -> None:
+        made = office.workbook()
+        document = one(made.content, "book.xlsx")
+        assert "Nothing to see" not in document.text
+        assert document.warnings == ("1 hidden sheets were left out.",)
+        found = chunks(made)
+        assert found[0].locations[0]["range"].startswith("A2:E")
+        assert {chunk.metadata["sheet"] for chunk in found} == {"Sales", "Two tables"}
+        assert all("Station: " in chunk.text for chunk in found)
+
+    def test_values_are_shown_as_people_write_them(self) -> None:
+        document = one(office.small_workbook(), "a.xlsx")
+        assert "Day: 2026-03-02; Amount: 12.5; Paid: true" in document.text
+        assert "Amount: 3" in document.text
+
+    def test_table_without_header_uses_the_header_above(self) -> None:
+        import openpyxl
+
+        book, out = openpyxl.Workbook(), io.BytesIO()
+        for row in (["Name", "Visits"], ["Ann", 3], [], ["Bo", 4], []):
+            book.active.append(row)
+        book.save(out)
+        assert one(out.getvalue(), "a.xlsx").text == "# Sheet\n\nName: Ann; Visits: 3\n\nName: Bo; Visits: 4"
+
+    def test_workbook_with_password_is_rejected(self) -> None:
+        container = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(512) + "EncryptedPackage".encode("utf-16-le")
+        assert reason(container, "a.xlsx") == "encrypted"
+
+
+class TestDocuments:
+    def test_opendocument_text_has_headings_and_tables(self) -> None:
+        made = office.odt()
+        document = one(made.content, "a.odt")
+        assert all(f"# {heading}" in document.text for heading in made.headings)
+        header, first, *_ = made.tables[0]
+        assert "; ".join(map(": ".join, zip(header, first, strict=True))) in document.text
+
+    def test_footnotes_follow_their_paragraph(self) -> None:
+        note = "<text:note><text:note-body><text:p>Since 1961.</text:p></text:note-body></text:note>"
+        body = f"<office:text><text:p>Open daily{note}.</text:p></office:text>"
+        content = office.opendocument("application/vnd.oasis.opendocument.text", body)
+        assert one(content, "a.odt").text == "Open daily.\n\nSince 1961."
+
+    def test_book_has_chapters_title_and_author(self) -> None:
+        made = others.book()
+        document = one(made.content, "a.epub")
+        assert (document.title, document.metadata) == ("Stations of the north", {"author": "Ann Berg"})
+        assert "Contents of the book" not in document.text
+        assert {chunk.locations[0]["heading"] for chunk in chunks(made)} == set(made.headings)
+
+    def test_xml_records_and_text_are_paragraphs(self) -> None:
+        xml = b"<r><title>Prices</title><i id='7'><n>Ann</n><v>3</v></i><p>Read <b>this</b> first.</p></r>"
+        document = one(xml, "a.xml")
+        assert document.text == "# Prices\n\nid: 7; n: Ann; v: 3\n\nRead this first."
+        assert document.title == "Prices"
+
+    def test_xml_entities_are_not_expanded(self) -> None:
+        bomb = b"<!DOCTYPE r [<!ENTITY a 'lol'><!ENTITY b '&a;&a;&a;'>]><r><x>start &b;</x></r>"
+        assert "lol" not in one(bomb, "a.xml").text
+
+    @pytest.mark.parametrize(
+        "name", ["a.pptx", "a.xlsx", "a.odt", "a.odp", "a.epub", "a.msg", "a.xml", "a.zip"]
+    )
+    def test_damaged_file_is_rejected(self, name: str) -> None:
+        assert reason(b"PK\x03\x04" + bytes(40), name) in ("unreadable", "undecodable")
+
+
+class TestMail:
+    def test_attachments_are_sections(self) -> None:
+        document = one(others.mail().content, "a.eml")
+        assert "# Attachment: notice.pdf\n\n" in document.text
+        assert "\n\n## Notice\n\n" in document.text
+        assert "# Attachment: book.xlsx\n\n## Sales\n\n" in document.text
+        assert document.warnings == ()
+
+    def test_outlook_mail_is_read_with_attachments(self) -> None:
+        content = outlook.message(
+            "Key", "Ann", "Under the pot.", {"a.csv": b"name,n\nx,1\n", "b.png": b"\x89PNG"}
+        )
+        document = one(content, "a.msg")
+        assert document.text.startswith('Subject: Key\nFrom: "Ann" <Ann@example.com>\n\nUnder the pot.')
+        assert document.text.endswith("# Attachment: a.csv\n\nname: x; n: 1")
+        assert document.warnings == ("Attachments are not read: b.png.",)
+        assert one(content, "download").media_type == media.OUTLOOK
+
+
+class TestArchives:
+    def test_files_of_an_archive_are_documents(self) -> None:
+        content = zipped(
+            {"a/x.md": b"# X", "b.jsonl": b'{"id": 1, "text": "r"}', ".hidden": b"x", "p.png": b"x"}
+        )
+        parts = split(content, source="all.zip")
+        assert [(part.source, part.parent_source) for part in parts] == [
+            ("all.zip#a/x.md", "all.zip"),
+            ("all.zip#b.jsonl#1", "all.zip"),
+        ]
+        assert [document.text for document in extract(content, source="all.zip")] == ["# X", "r"]
+
+    def test_archive_bomb_is_rejected(self) -> None:
+        assert reason(zipped({"a.txt": bytes(201 * 1024 * 1024)}), "a.zip") == "too_large"
+        assert reason(zipped({f"{n}.txt": b"x" for n in range(1_001)}), "a.zip") == "too_large"
+
+    def test_archive_with_large_file_is_rejected_by_name(self) -> None:
+        limits = ExtractionLimits(max_bytes=9_999)
+        with pytest.raises(ExtractionError, match="big in the archive"):
+            split(zipped({"big": bytes(10_000)}), source="a.zip", limits=limits)
+
+    @pytest.mark.parametrize("name", ["bomb.pptx", "bomb.xlsx", "bomb.odt", "bomb.epub"])
+    def test_zip_bomb_in_each_format_is_rejected(self, name: str) -> None:
+        assert reason(zipped({"content.xml": bytes(201 * 1024 * 1024)}), name) == "too_large"
+
+    def test_type_of_an_archive_is_detected_without_its_name(self) -> None:
+        for made in (office.slides(), office.workbook(), office.odt(), others.book()):
+            expected = media.EXTENSIONS["." + made.source.rpartition(".")[2]]
+            assert media.detect(made.content, "download", None) == expected
+        assert media.detect(zipped({"a.txt": b"x"}), "download", None) == media.ZIP
+
+
+def test_pdf_columns_are_read_one_after_the_other() -> None:
+    [made] = [made for made in pdfs.all_pdfs() if made.source == "columns.pdf"]
+    text = " ".join(one(made.content, "a.pdf").text.split())
+    places = [text.find(paragraph[:60]) for paragraph in made.text]
+    assert -1 not in places
+    assert places == sorted(places)
+    assert not any(head in text for head in made.absent)
+
+
+def test_pdf_table_continues_over_pages_with_its_header() -> None:
+    made = pdfs.long_table(6)
+    found = chunks(made)
+    assert all("Station: " in chunk.text and "Visits: " in chunk.text for chunk in found)
+    for fact in made.facts:
+        [chunk] = [chunk for chunk in found if f"Visits: {fact.answer};" in chunk.text]
+        assert fact.place["page"] in [location["page"] for location in chunk.locations]
+
+
+def test_pdf_hyphens_at_line_ends_are_joined_and_rectangles_are_on_the_page() -> None:
+    made = pdfs.hyphenated(8)
+    document = one(made.content, "a.pdf")
+    assert made.text[0] in document.text
+    rects = [rect for chunk in chunks(made) for place in chunk.locations for rect in place["rects"]]
+    assert rects
+    assert all(0 <= x0 < x1 <= 1 and 0 <= y0 < y1 <= 1 for x0, y0, x1, y1 in rects)
+    assert [rect[1] for rect in rects] == sorted(rect[1] for rect in rects)
