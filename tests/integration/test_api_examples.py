@@ -94,7 +94,7 @@ async def test_openai_example_runs(postgres_server: EmbeddedPostgres, make_tenan
         shown = await run(api, tenant, "openai_client_example.py", VECTORFORGE_EMBEDDINGS="hashing")
     assert "models: vectorforge/default, rag_query/default" in shown
     assert "Tenants are kept apart by row-level security. [1]" in shown
-    assert f"  [1] Tenants: {api.url}/v1/documents/" in shown
+    assert f"  [1] Tenants: {api.url}/source?chunk=" in shown
     assert "**Sources**\n\n- [1] Tenants (tenants.md)\nfinish reason: stop" in shown
     assert "2 of 64 dimensions" in shown
     assert "model_not_found, model: 404" in shown

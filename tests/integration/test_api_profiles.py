@@ -201,7 +201,8 @@ async def test_profile_preset_limits_context_and_sources(doors: Routers) -> None
         assert sum(len(source["text"]) for source in answer["sources"]) <= 2000
         log = (await client.get(f"/v1/queries/{answer['id']}")).json()
         assert log["preset"] == "profile"
-        await client.put("/v1/profiles/7", json={"experiences": [{"id": n, "title": "A"} for n in range(9)]})
+        jobs = [{"id": n, "title": f"A {n}"} for n in range(9)]
+        await client.put("/v1/profiles/7", json={"experiences": jobs})
         answer = (await client.post("/v1/profiles/7/query", json={"query": "bread"})).json()
         assert len(answer["sources"]) == 5  # of any score
 

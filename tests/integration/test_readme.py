@@ -75,7 +75,7 @@ def test_readme_openai_code_runs(url: str) -> None:
     answer, *cited = run([sys.executable, "-c"], code.replace(PRINTED_URL, url)).splitlines()
     assert re.search(r"\[\d\]", answer)
     assert cited
-    assert all(f"{url}/v1/documents/" in line for line in cited)
+    assert all(f"{url}/source?chunk=" in line for line in cited)
 
 
 def test_readme_browser_code_runs_in_node(url: str) -> None:

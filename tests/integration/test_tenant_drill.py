@@ -48,7 +48,12 @@ NAMING: Mapping[str, str] = {
 """Fields of bodies with an id -> the kind of a tenant's id."""
 
 Route = tuple[str, str]
-OTHER_STATUS: Mapping[Route, int] = {**dict.fromkeys(HAS_NO_PLACE_NOW, 409), ("GET", "/metrics"): 404}
+PAGE_IMAGE: Route = ("GET", "/v1/documents/{document_id}/pages/{page}.png")  # the documents here are text
+OTHER_STATUS: Mapping[Route, int] = {
+    **dict.fromkeys(HAS_NO_PLACE_NOW, 409),
+    ("GET", "/metrics"): 404,
+    PAGE_IMAGE: 404,
+}
 """Statuses of routes that may fail even with a tenant's own ids."""
 
 

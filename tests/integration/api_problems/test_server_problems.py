@@ -147,7 +147,7 @@ def test_error_classes_map_to_http_status(error_class: type[errors.VectorForgeEr
     )
     error = error_class(**kwargs)
     status = status_of(error)
-    assert status in (401, 403, 404, 409, 422, 429, 500, 502, 503, 504)
+    assert status in (401, 403, 404, 409, 422, 429, 500, 501, 502, 503, 504)
     problem = problem_of(error, request_id="r", prefix="RAG query error: ")
     assert (problem.status, problem.code) == (status, error_class.code)
     assert problem.detail.startswith("RAG query error: ") == (status >= 500)

@@ -3,13 +3,15 @@
 Python imports this module by its name when its folder is on PYTHONPATH.
 """
 
+import dis
 import json
 import os
 import sys
 import threading
 import time
+from functools import cache
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 
 _ROOT = Path(__file__).parents[4]
 _PARTS = (f"{_ROOT}/shared/vectorforge/", f"{_ROOT}/functions/")
@@ -23,8 +25,18 @@ _state = {"on": False}
 def _count(frame: FrameType, event: str, _: object) -> None:
     if _state["on"] and event == "call":
         file = frame.f_code.co_filename
-        if file.startswith(_PARTS):
+        if file.startswith(_PARTS) and frame.f_lasti <= _start_of(frame.f_code):
             _calls[file] = _calls.get(file, 0) + 1
+
+
+@cache
+def _start_of(code: CodeType) -> int:
+    """Return the offset at which a call begins; a coroutine that resumes is beyond it.
+
+    https://docs.python.org/3/library/dis.html#opcode-RESUME
+    """
+    starts = (i.offset for i in dis.get_instructions(code) if i.opname == "RESUME" and not (i.arg or 0) & 3)
+    return next(starts, 0)
 
 
 def _watch() -> None:
