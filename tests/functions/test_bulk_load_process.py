@@ -154,7 +154,8 @@ async def test_two_hundred_objects_with_kills_and_poison_are_stored_exactly_once
             await process.kill()
         objects = await running
     assert len(machine.errors) >= 2
-    statuses = Counter(entry["status"] for entry in objects)
+    # A killed process may have stored a document without saying so: the next attempt finds it unchanged.
+    statuses = Counter(entry["status"].replace("unchanged", "stored") for entry in objects)
     assert statuses == {"stored": 200, "failed": 2}
     codes = {entry["key"]: entry["code"] for entry in objects if entry["status"] == "failed"}
     assert codes == dict(zip(sorted(poison), ["document_unreadable", "invalid_input"], strict=True))

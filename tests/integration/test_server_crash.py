@@ -20,7 +20,9 @@ from tests.support.vendors.vendor_behaviour import Reply
 from vectorforge.local.postgres import EmbeddedPostgres
 
 VECTORFORGE = Path(sys.executable).with_name("vectorforge")
-DOCUMENTS = 40
+DOCUMENTS = 16
+REPETITIONS = 24
+"""Of each paragraph: a document has more than ``group.SMALL_BYTES``, so that each is stored by itself."""
 
 
 def start_server(folder: Path, **environment: str) -> "tuple[subprocess.Popen[str], str]":
@@ -62,7 +64,10 @@ def test_killed_server_loses_and_duplicates_no_document(private_dir: Callable[[s
     process, url = start_server(folder)
     try:
         collection = call(f"{url}/v1/collections", {"name": "crash"})
-        texts = {f"d{d}.txt": "\n\n".join(paragraph(d, n) * 5 for n in range(6)) for d in range(DOCUMENTS)}
+        texts = {
+            f"d{d}.txt": "\n\n".join(paragraph(d, n) * REPETITIONS for n in range(6))
+            for d in range(DOCUMENTS)
+        }
         documents = [{"source": name, "text": text} for name, text in texts.items()]
         path = f"/v1/collections/{collection['id']}"
         job = call(f"{url}{path}/documents", {"documents": documents})

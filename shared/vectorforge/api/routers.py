@@ -82,7 +82,8 @@ class Routers:
             if name in self._pending:
                 router = load_router(name).router
                 _check_scopes(router)
-                self._app.include_router(router)
+                # include_router would build each route's models a second time, at its first request.
+                self._app.router.routes.extend(router.routes)
                 del self._pending[name]
 
     def include_for(self, path: str) -> None:

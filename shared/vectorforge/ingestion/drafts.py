@@ -4,7 +4,7 @@ import hashlib
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -13,7 +13,7 @@ from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import ExtractionError, VectorForgeError
 from vectorforge.ingestion.chunk import ChunkingConfig, chunk_text
 from vectorforge.ingestion.locations import locations_of, place_of
-from vectorforge.ingestion.types import ExtractedDocument
+from vectorforge.ingestion.types import ExtractedDocument, OnProgress
 from vectorforge.tokens import estimate_tokens
 from vectorforge.types import ChunkDraft, Collection, DocumentDraft, Vector
 
@@ -147,7 +147,7 @@ class ChunkVectors:
     async def make(
         self,
         chunks: Sequence[tuple[str | None, ChunkDraft]],
-        on_progress: Callable[[int, int], None] | None = None,
+        on_progress: OnProgress | None = None,
     ) -> None:
         """Embed the chunks that have no vector yet, given with the titles of their documents.
 
@@ -181,7 +181,7 @@ class ChunkVectors:
         self,
         model: EmbeddingModel,
         chunks: Sequence[tuple[str | None, ChunkDraft]],
-        on_progress: Callable[[int, int], None] | None,
+        on_progress: OnProgress | None,
     ) -> None:
         missing, ready = [], 0
         for title, chunk in chunks:

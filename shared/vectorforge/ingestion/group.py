@@ -2,12 +2,12 @@
 
 A provider embeds sixty chunks in little more time than one, and a database commits two hundred documents in
 little more time than one. Whatever needs more steps (a changed document, a text that the model rejects, a
-request that failed) is left to ``IngestionPipeline.ingest_document``, so that each document has its own
+request that failed) is left to ``DocumentWriter.write``, so that each document has its own
 result.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -23,6 +23,7 @@ from vectorforge.ingestion.types import (
     DocumentResult,
     ExtractedDocument,
     ExtractionLimits,
+    OnProgress,
 )
 from vectorforge.types import ChunkDraft, DocumentDraft, StoredDocument
 from vectorforge.vectorstore.base import VectorStore
@@ -125,16 +126,14 @@ class DocumentGroup:
         self._unchanged: dict[int, StoredDocument] = {}
         self._ready: dict[int, Drafted] = {}
 
-    async def prepare(
-        self, charge: Charge | None, on_progress: Callable[[int, int], None] | None = None
-    ) -> None:
+    async def prepare(self, charge: Charge | None, on_progress: OnProgress | None = None) -> None:
         """Cut the documents into chunks, and embed what is new; writes nothing.
 
         Args:
             charge: Counts embedded tokens against the tenant's limits; None: no limits.
             on_progress: Called with (chunks embedded so far, chunks to embed).
         """
-        with suppress(VectorForgeError):  # raised again by ingest_document
+        with suppress(VectorForgeError):  # raised again by DocumentWriter.write
             sources = [document.source for document in self.documents.values()]
             current = await self._repo.current_hashes_of(self._collection_id, sources)
             drafted = await asyncio.to_thread(self._draft, current)
@@ -162,7 +161,7 @@ class DocumentGroup:
 
         Returns:
             What was done, by the document's place; includes unchanged ones. A document that
-            is missing was not stored, for a reason that ``ingest_document`` handles or reports.
+            is missing was not stored, for a reason that ``DocumentWriter.write`` handles or reports.
         """
         stored = dict(self._unchanged)
         with suppress(VectorForgeError):
@@ -172,9 +171,7 @@ class DocumentGroup:
             )
         return stored
 
-    async def _embed(
-        self, drafted: Sequence[Drafted], on_progress: Callable[[int, int], None] | None
-    ) -> None:
+    async def _embed(self, drafted: Sequence[Drafted], on_progress: OnProgress | None) -> None:
         texts = {chunk.content_hash: (draft.title, chunk) for draft, chunks in drafted for chunk in chunks}
         missing = list(texts.values())
         for _ in range(_TRIES if missing else 0):

@@ -5,12 +5,14 @@ folder. With a bucket, an object has its key listed for removal before it is wri
 so that no crash leaves an object that nothing deletes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 from urllib.parse import quote
 from uuid import UUID, uuid4
 
 from vectorforge.db.repositories.original_repo import NewOriginal, OriginalRepository
+from vectorforge.ingestion.group import DocumentGroup
+from vectorforge.types import Collection, StoredDocument
 
 
 class OriginalObjects(Protocol):
@@ -40,6 +42,33 @@ class OriginalKeeper:
         self._repo = repo
         self._objects = objects
 
+    async def keep_group(
+        self, collection: Collection, group: DocumentGroup, stored: Mapping[int, StoredDocument]
+    ) -> None:
+        """Store the files of a group's stored documents, by place, as their collection wants it.
+
+        Raises:
+            ObjectStoreError: The bucket did not take one.
+            DatabaseError: The database failed.
+        """
+        files = {place: one for place, one in stored.items() if place in group.contents}
+        if not collection.keep_originals:
+            if replaced := [one.document_id for one in files.values() if one.version > 1]:
+                await self._repo.delete(replaced)
+            return
+        await self.keep(
+            [
+                NewOriginal(
+                    one.document_id,
+                    one.version,
+                    group.contents[place],
+                    group.documents[place].media_type,
+                    unchanged=one.unchanged,
+                )
+                for place, one in files.items()
+            ]
+        )
+
     async def keep(self, originals: Sequence[NewOriginal]) -> None:
         """Store originals, except unchanged ones that are stored already.
 
@@ -66,7 +95,3 @@ class OriginalKeeper:
         except BaseException:  # perhaps the tenant is erased, and with it the list of what to remove
             await objects.delete([key])
             raise
-
-    async def drop(self, documents: Sequence[UUID]) -> None:
-        """Delete the originals of documents, in collections that no longer keep them."""
-        await self._repo.delete(documents)

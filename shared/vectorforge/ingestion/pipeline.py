@@ -1,8 +1,7 @@
 """Ingestion of documents: extract, chunk, embed new chunks, replace the document in one step."""
 
-import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from operator import itemgetter
 from typing import Any
@@ -10,16 +9,11 @@ from typing import Any
 from vectorforge.config import IngestionSettings
 from vectorforge.db.repositories.document_repo import DocumentRepository
 from vectorforge.db.repositories.embedding_space_repo import EmbeddingModelRepository
-from vectorforge.db.repositories.original_repo import NewOriginal
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
-from vectorforge.errors import (
-    ConflictError,
-    DimensionMismatchError,
-    VectorForgeError,
-    log_unexpected,
-)
+from vectorforge.errors import VectorForgeError, log_unexpected
 from vectorforge.ingestion.chunk import ChunkingConfig
-from vectorforge.ingestion.drafts import ChunkVectors, KnownVectors, draft_chunks, draft_document
+from vectorforge.ingestion.document import DocumentWriter
+from vectorforge.ingestion.drafts import ChunkVectors
 from vectorforge.ingestion.extract import PartReader, media
 from vectorforge.ingestion.group import DocumentGroup, DocumentItem, grouped
 from vectorforge.ingestion.originals import OriginalKeeper
@@ -31,21 +25,16 @@ from vectorforge.ingestion.types import (
     ExtractedDocument,
     ExtractionLimits,
     IngestionStage,
+    OnProgress,
+    OnStage,
 )
 from vectorforge.types import Collection, StoredDocument
 from vectorforge.vectorstore.base import VectorStore
 
 logger = logging.getLogger(__name__)
 
-OnStage = Callable[[IngestionStage], None]
-"""Called when a document enters a stage."""
 PlacedResults = Sequence[tuple[int, DocumentResult]]
 """Results, each with the place of its document among those given."""
-OnProgress = Callable[[int, int], None]
-"""Called with (chunks embedded so far, chunks to embed)."""
-
-_WRITE_ATTEMPTS = 3
-"""Attempts; a store rejects a write after a concurrent replacement. Each attempt embeds less."""
 
 
 class IngestionPipeline:
@@ -84,6 +73,16 @@ class IngestionPipeline:
         self._charge = charge
         self._reader = PartReader(ExtractionLimits.from_settings(settings))
         self._chunking = ChunkingConfig.from_settings(settings)
+        self.writer = DocumentWriter(
+            vector_store,
+            document_repo,
+            embedding_registry,
+            self._chunking,
+            self._reader.limits,
+            models=models,
+            charge=charge,
+        )
+        """Stores one extracted document."""
 
     async def ingest_bytes(
         self,
@@ -203,7 +202,8 @@ class IngestionPipeline:
         on_progress: OnProgress | None = None,
     ) -> DocumentGroup:
         """Read documents with different sources, and embed several together; writes nothing."""
-        _tell(on_stage, IngestionStage.EXTRACT)
+        if on_stage is not None:
+            on_stage(IngestionStage.EXTRACT)
         read: dict[int, ExtractedDocument] = {}
         failures: list[tuple[int, DocumentResult]] = []
         for place, result in enumerate(await self._reader.read_all(items)):
@@ -254,7 +254,7 @@ class IngestionPipeline:
             if place in stored:
                 continue
             try:
-                one = await self.ingest_document(
+                one = await self.writer.write(
                     collection,
                     document,
                     on_stage=on_stage,
@@ -273,90 +273,11 @@ class IngestionPipeline:
         """Return the results of stored documents after keeping their files; without its file each failed."""
         documents = group.documents
         try:
-            if self._originals is not None and group.contents:
-                await self._keep(self._originals, collection, group, stored)
+            if self._originals is not None:
+                await self._originals.keep_group(collection, group, stored)
         except Exception as exc:  # noqa: BLE001 - the next attempt finds the documents stored
             return [(place, _failure(documents[place].source, exc)) for place in stored]
         return [(place, DocumentResult.of(documents[place], one)) for place, one in stored.items()]
-
-    async def _keep(
-        self,
-        keeper: OriginalKeeper,
-        collection: Collection,
-        group: DocumentGroup,
-        stored: Mapping[int, StoredDocument],
-    ) -> None:
-        files = {place: one for place, one in stored.items() if place in group.contents}
-        if not collection.keep_originals:
-            if replaced := [one.document_id for one in files.values() if one.version > 1]:
-                await keeper.drop(replaced)
-            return
-        await keeper.keep(
-            [
-                NewOriginal(
-                    one.document_id,
-                    one.version,
-                    group.contents[place],
-                    group.documents[place].media_type,
-                    unchanged=one.unchanged,
-                )
-                for place, one in files.items()
-            ]
-        )
-
-    async def ingest_document(
-        self,
-        collection: Collection,
-        document: ExtractedDocument,
-        *,
-        on_stage: OnStage | None = None,
-        on_progress: OnProgress | None = None,
-        prefetched: KnownVectors | None = None,
-        charged: bool = False,
-    ) -> StoredDocument:
-        """Store an extracted document, or replace the one with the same source.
-
-        Readers see the old or the new version. An unchanged document is neither embedded nor written;
-        otherwise only chunks that were not in the document before are embedded. ``prefetched`` are vectors
-        that exist already; ``charged``: its tokens have been counted against the tenant's limits.
-
-        Raises:
-            ExtractionError: ``empty`` or ``too_large``, in characters or chunks; nothing was embedded.
-            EmbeddingError: The provider failed; nothing was written.
-            ConfigurationError: The collection's provider is not available here.
-            LimitExceededError: The tenant's daily tokens are used up; nothing was embedded.
-            ConflictError: Concurrent replacements of the same document, or a vector has a wrong dimension.
-            NotFoundError: The collection was deleted.
-            DatabaseError: The database failed; nothing was written.
-        """
-        self._reader.limits.check_chars(len(document.text))
-        draft = await asyncio.to_thread(draft_document, document, self._chunking)
-        current = await self._documents.current_hashes(collection.id, document.source)
-        if current is not None and current.content_hash == draft.content_hash:
-            return current.unchanged()
-        _tell(on_stage, IngestionStage.CHUNK)
-        chunks = await asyncio.to_thread(draft_chunks, document, self._chunking)
-        self._reader.limits.check_chunks(len(chunks))
-        vectors = ChunkVectors(self._embeddings, collection, self._models, prefetched)
-        for attempt in range(1, _WRITE_ATTEMPTS + 1):
-            stored = current.chunk_hashes if current else frozenset()
-            new = [c for c in chunks if c.content_hash not in stored]
-            if new:
-                _tell(on_stage, IngestionStage.EMBED)
-                if self._charge is not None and attempt == 1 and not charged:
-                    await self._charge(sum(chunk.token_count for chunk in new))
-                await vectors.make([(draft.title, chunk) for chunk in new], on_progress)
-            ready = [vectors.given(chunk) for chunk in chunks]
-            _tell(on_stage, IngestionStage.STORE)
-            try:
-                return await self._store.replace_document(collection.id, draft, ready)
-            except DimensionMismatchError:
-                raise
-            except ConflictError:
-                if attempt == _WRITE_ATTEMPTS:
-                    raise
-            current = await self._documents.current_hashes(collection.id, document.source)
-        raise AssertionError("the last attempt returns or raises")
 
 
 def _failure(source: str, exc: Exception, warnings: tuple[str, ...] = ()) -> DocumentResult:
@@ -364,8 +285,3 @@ def _failure(source: str, exc: Exception, warnings: tuple[str, ...] = ()) -> Doc
         log_unexpected(logger, "Ingestion of a document failed unexpectedly", exc)
         exc = VectorForgeError()
     return DocumentResult.of_failure(source, exc, warnings)
-
-
-def _tell(on_stage: OnStage | None, stage: IngestionStage) -> None:
-    if on_stage is not None:
-        on_stage(stage)

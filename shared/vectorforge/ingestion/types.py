@@ -25,6 +25,12 @@ class IngestionStage(StrEnum):
     STORE = "store"
 
 
+OnStage: TypeAlias = Callable[[IngestionStage], None]
+"""Called when a document enters a stage."""
+OnProgress: TypeAlias = Callable[[int, int], None]
+"""Called with (chunks embedded so far, chunks to embed)."""
+
+
 class SpanKind(StrEnum):
     """Kinds of spans that chunking treats differently."""
 

@@ -23,6 +23,7 @@ from vectorforge.ingestion.extract.blocks import (
     usable_title,
 )
 from vectorforge.ingestion.extract.readers.pdf_layout import Line, Table, arranged
+from vectorforge.ingestion.extract.readers.pdf_outline import Outline
 from vectorforge.ingestion.extract.readers.pdf_words import HYPHEN, Box, Page, Segment, read_page
 from vectorforge.types import Location
 
@@ -59,6 +60,7 @@ def read_pdf(content: bytes) -> Reading:
     try:
         pdf = pypdfium2.PdfDocument(content)
         pages = [*_read_pages(pdf)]
+        outline = Outline(pdf)
         title = usable_title(pdf.get_metadata_value("Title"))
     except pypdfium2.PdfiumError as exc:
         if getattr(exc, "err_code", None) == _WRONG_PASSWORD:
@@ -73,7 +75,7 @@ def read_pdf(content: bytes) -> Reading:
             reason="empty",
         )
     warnings = [f"{broken} damaged pages were left out."] if broken else []
-    blocks = [*_blocks(pages)]
+    blocks = [*_blocks(pages, outline)]
     return Reading(blocks, title or _first_heading(blocks), warnings)
 
 
@@ -95,7 +97,7 @@ def _first_heading(blocks: Sequence[Block]) -> str | None:
     )
 
 
-def _blocks(pages: Sequence[Page | None]) -> Iterator[Block]:
+def _blocks(pages: Sequence[Page | None], outline: Outline) -> Iterator[Block]:
     repeated = {id(one) for one in _repeated({n: page for n, page in enumerate(pages, start=1) if page})}
     sizes = _Sizes([one for page in pages if page for one in page.segments])
     header: Sequence[str] = ()
@@ -112,7 +114,7 @@ def _blocks(pages: Sequence[Page | None]) -> Iterator[Block]:
                 header = made[-1].header if made else header
                 found += made
             else:
-                found += _Paragraphs(page, number, sizes).of(part)
+                found += _Paragraphs(page, number, sizes, outline).of(part)
         for block in found:
             joined = _joined(last, block) if last is not None else None
             if joined is None and last is not None:
@@ -206,12 +208,14 @@ class _Paragraphs:
         page: Page of the lines.
         number: Its number, from 1.
         sizes: Heights of the document's fonts.
+        outline: Headings named by the author.
     """
 
-    def __init__(self, page: Page, number: int, sizes: _Sizes) -> None:
+    def __init__(self, page: Page, number: int, sizes: _Sizes, outline: Outline) -> None:
         self._page = page
         self._number = number
         self._sizes = sizes
+        self._outline = outline
 
     def of(self, lines: Sequence[Line]) -> Iterator[Block]:
         gaps = [(b.box.y1 - a.box.y1, b.height) for a, b in pairwise(lines)]
@@ -270,6 +274,9 @@ class _Paragraphs:
             return None
         if not re.search(r"[^\W\d_]", text):
             return None
+        return self._outline.level(self._number, text, self._level_by_font(run, text))
+
+    def _level_by_font(self, run: Sequence[Line], text: str) -> int | None:
         level = self._sizes.level(run[0].height)
         if level is not None:
             return level

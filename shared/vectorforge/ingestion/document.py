@@ -1,0 +1,116 @@
+"""Storing of one document: embed its new chunks, then replace the stored one in a single step."""
+
+import asyncio
+from typing import Final
+
+from vectorforge.db.repositories.document_repo import DocumentRepository
+from vectorforge.db.repositories.embedding_space_repo import EmbeddingModelRepository
+from vectorforge.embedding.registry import EmbeddingProviderRegistry
+from vectorforge.errors import ConflictError, DimensionMismatchError
+from vectorforge.ingestion.chunk import ChunkingConfig
+from vectorforge.ingestion.drafts import ChunkVectors, KnownVectors, draft_chunks, draft_document
+from vectorforge.ingestion.types import (
+    Charge,
+    ExtractedDocument,
+    ExtractionLimits,
+    IngestionStage,
+    OnProgress,
+    OnStage,
+)
+from vectorforge.types import Collection, StoredDocument
+from vectorforge.vectorstore.base import VectorStore
+
+_WRITE_ATTEMPTS: Final = 3
+"""Attempts; a store rejects a write after a concurrent replacement. Each attempt embeds less."""
+
+
+class DocumentWriter:
+    """Stores extracted documents of one tenant, one at a time.
+
+    Args:
+        store: Store for the chunks.
+        documents: Stored documents of the same tenant.
+        embeddings: Registry with the providers of the collections.
+        chunking: Chunk sizes.
+        limits: Limits of a document.
+        models: Current embedding models of the collections; None: the model of the collection passed in.
+        charge: Counts embedded tokens against the tenant's limits; None: no limits.
+    """
+
+    def __init__(
+        self,
+        store: VectorStore,
+        documents: DocumentRepository,
+        embeddings: EmbeddingProviderRegistry,
+        chunking: ChunkingConfig,
+        limits: ExtractionLimits,
+        *,
+        models: EmbeddingModelRepository | None,
+        charge: Charge | None,
+    ) -> None:
+        self._store = store
+        self._documents = documents
+        self._embeddings = embeddings
+        self._chunking = chunking
+        self._limits = limits
+        self._models = models
+        self._charge = charge
+
+    async def write(
+        self,
+        collection: Collection,
+        document: ExtractedDocument,
+        *,
+        on_stage: OnStage | None = None,
+        on_progress: OnProgress | None = None,
+        prefetched: KnownVectors | None = None,
+        charged: bool = False,
+    ) -> StoredDocument:
+        """Store a document, or replace the one with the same source.
+
+        Readers see the old or the new version. An unchanged document is neither embedded nor written;
+        otherwise only chunks that were not in the document before are embedded. ``prefetched`` are vectors
+        that exist already; ``charged``: its tokens have been counted against the tenant's limits.
+
+        Raises:
+            ExtractionError: ``empty`` or ``too_large``, in characters or chunks; nothing was embedded.
+            EmbeddingError: The provider failed; nothing was written.
+            ConfigurationError: The collection's provider is not available here.
+            LimitExceededError: The tenant's daily tokens are used up; nothing was embedded.
+            ConflictError: Concurrent replacements of the same document, or a vector has a wrong dimension.
+            NotFoundError: The collection was deleted.
+            DatabaseError: The database failed; nothing was written.
+        """
+        self._limits.check_chars(len(document.text))
+        draft = await asyncio.to_thread(draft_document, document, self._chunking)
+        current = await self._documents.current_hashes(collection.id, document.source)
+        if current is not None and current.content_hash == draft.content_hash:
+            return current.unchanged()
+        _tell(on_stage, IngestionStage.CHUNK)
+        chunks = await asyncio.to_thread(draft_chunks, document, self._chunking)
+        self._limits.check_chunks(len(chunks))
+        vectors = ChunkVectors(self._embeddings, collection, self._models, prefetched)
+        for attempt in range(1, _WRITE_ATTEMPTS + 1):
+            stored = current.chunk_hashes if current else frozenset()
+            new = [c for c in chunks if c.content_hash not in stored]
+            if new:
+                _tell(on_stage, IngestionStage.EMBED)
+                if self._charge is not None and attempt == 1 and not charged:
+                    await self._charge(sum(chunk.token_count for chunk in new))
+                await vectors.make([(draft.title, chunk) for chunk in new], on_progress)
+            ready = [vectors.given(chunk) for chunk in chunks]
+            _tell(on_stage, IngestionStage.STORE)
+            try:
+                return await self._store.replace_document(collection.id, draft, ready)
+            except DimensionMismatchError:
+                raise
+            except ConflictError:
+                if attempt == _WRITE_ATTEMPTS:
+                    raise
+            current = await self._documents.current_hashes(collection.id, document.source)
+        raise AssertionError("the last attempt returns or raises")
+
+
+def _tell(on_stage: OnStage | None, stage: IngestionStage) -> None:
+    if on_stage is not None:
+        on_stage(stage)
