@@ -5,6 +5,7 @@ import zipfile
 from collections.abc import Mapping
 
 import pytest
+from reportlab.pdfgen.canvas import Canvas
 
 from tests.support.documents import one, reason
 from tests.support.formats import office, others, outlook, pdfs
@@ -13,7 +14,7 @@ from vectorforge.errors import ExtractionError
 from vectorforge.ingestion.chunk import ChunkingConfig
 from vectorforge.ingestion.drafts import draft_chunks
 from vectorforge.ingestion.extract import extract, media, split
-from vectorforge.ingestion.types import ExtractionLimits
+from vectorforge.ingestion.types import ExtractionLimits, SpanKind
 from vectorforge.types import ChunkDraft
 
 
@@ -197,3 +198,20 @@ def test_pdf_hyphens_at_line_ends_are_joined_and_rectangles_are_on_the_page() ->
     assert rects
     assert all(0 <= x0 < x1 <= 1 and 0 <= y0 < y1 <= 1 for x0, y0, x1, y1 in rects)
     assert [rect[1] for rect in rects] == sorted(rect[1] for rect in rects)
+
+
+def test_pdf_headings_are_those_of_its_outline() -> None:
+    out = io.BytesIO()
+    canvas = Canvas(out)
+    for number, (title, level) in enumerate((("Part A", 0), ("2.1 Orders", 1), ("Returns", 1))):
+        canvas.bookmarkPage(title)
+        canvas.addOutlineEntry(title.removeprefix("2.1 "), title, level)
+        canvas.drawString(72, 700, title)  # in the font of the text
+        canvas.drawString(72, 640, f"Paragraph {number} of the same size.")
+        canvas.setFont("Helvetica", 18)
+        canvas.drawString(72, 580, f"Large {number}")
+        canvas.showPage()
+    canvas.save()
+    document = one(out.getvalue(), "a.pdf")
+    found = [document.text[span.start : span.end] for span in document.spans if span.kind == SpanKind.HEADING]
+    assert found == ["# Part A", "## Large 0", "## 2.1 Orders", "### Large 1", "## Returns", "### Large 2"]
