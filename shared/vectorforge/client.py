@@ -226,7 +226,8 @@ class CollectionEmbedder:
             collection = await self._tenant.find_collection(self._name)
         except NotFoundError:
             provider = self._tenant.embeddings.get_default()
-            return provider, provider.default_model, provider.query_prefix, provider.document_prefix
+            query_prefix, document_prefix, _ = provider.traits()
+            return provider, provider.default_model, query_prefix, document_prefix
         provider = self._tenant.embeddings.get(collection.embedding_provider)
         return provider, collection.embedding_model, collection.query_prefix, collection.document_prefix
 

@@ -23,6 +23,7 @@ class StubApi:
 
     collections: list[Json] = field(default_factory=list)
     documents: list[Json] = field(default_factory=list)
+    language_note: str | None = None
     jobs: dict[str, Json] = field(default_factory=dict)
     scripts: list[list[Step]] = field(default_factory=list)
     """Next answers, first in first out."""
@@ -147,7 +148,8 @@ class StubApi:
         held = [d for d in self.documents if d["collection_id"] == request.match_info["id"]]
         offset, limit = int(request.query.get("offset", 0)), int(request.query.get("limit", 50))
         page = [{k: v for k, v in d.items() if k != "text"} for d in held[offset : offset + limit]]
-        return web.json_response({"documents": page, "total": len(held), "limit": limit, "offset": offset})
+        body = {"documents": page, "total": len(held), "limit": limit, "offset": offset}
+        return web.json_response({**body, "language_note": self.language_note})
 
     async def _upload(self, request: web.Request) -> web.Response:
         items = []

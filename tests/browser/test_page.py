@@ -54,6 +54,20 @@ async def test_sample_suggestions_appear_once_their_pages_are_ingested(stub: Stu
     await expect(page.get_by_role("button", name=question)).to_have_count(0)
 
 
+async def test_note_on_languages_is_shown_once_above_the_documents(stub: StubApi, visit: Visit) -> None:
+    stub.add_document("text", file="reise.md", title="Reise")
+    stub.add_document("text", file="urlaub.md", title="Urlaub")
+    stub.language_note = '"handbook" has documents in de, found by words.'
+    page = await visit(stub.url)
+    await page.get_by_role("button", name="Documents", exact=True).click()
+    await expect(page.get_by_text(stub.language_note)).to_have_count(1)
+    stub.language_note = None
+    await page.reload()
+    await page.get_by_role("button", name="Documents", exact=True).click()
+    await expect(page.locator("#document-list li")).to_have_count(2)
+    await expect(page.locator("#language-note")).to_have_count(0)
+
+
 async def test_new_documents_appear_without_reload(stub: StubApi, visit: Visit) -> None:
     page = await visit(stub.url)
     await page.clock.install()

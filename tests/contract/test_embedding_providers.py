@@ -12,6 +12,7 @@ from tests.contract.suites.embedding import EmbeddingProviderContract
 from tests.support.vendors.fake_bedrock_embeddings import FakeBedrockEmbeddings
 from tests.support.vendors.fake_embeddings import FakeEmbeddingsServer
 from tests.support.vendors.hashing_embedder import HashingEmbedder
+from tests.support.vendors.onnx_folders import embedding_folder
 from tests.support.vendors.sentence_encoder import HashingSentenceEncoder
 from vectorforge.embedding.base import EmbeddingProvider
 from vectorforge.embedding.providers.bedrock import BedrockEmbeddingProvider
@@ -49,6 +50,18 @@ class TestLocal(EmbeddingProviderContract):
         self, health_checker: HealthChecker, model_dir: Path
     ) -> AsyncIterator[EmbeddingProvider]:
         provider = LocalEmbeddingProvider(cache_dir=model_dir, health_checker=health_checker, batch_size=2)
+        yield provider
+        await provider.aclose()
+
+
+class TestLocalFolder(EmbeddingProviderContract):
+    # a model that is not bundled, with prefixes, pooling and norm of its description
+    @pytest.fixture
+    async def provider(
+        self, health_checker: HealthChecker, tmp_path: Path
+    ) -> AsyncIterator[EmbeddingProvider]:
+        folder = embedding_folder(tmp_path)
+        provider = LocalEmbeddingProvider(folder=folder, health_checker=health_checker, batch_size=2)
         yield provider
         await provider.aclose()
 

@@ -1,11 +1,14 @@
 """Languages of documents over HTTP: detected, shown, filtered by, and searched in."""
 
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
 import httpx2
 import pytest
 
 from tests.support.http.live_api import finished_job, live_api, new_collection, settings_for
+from tests.support.vendors.onnx_folders import embedding_folder
+from vectorforge.embedding.providers.local import LocalEmbeddingProvider
 
 TEXTS = {
     "de": "Kunden können die Geräte innerhalb von vierzehn Tagen zurückgeben. Die Häuser nehmen sie an.",
@@ -56,3 +59,24 @@ async def test_language_of_collection_is_set_and_detected_again(client: httpx2.A
     assert (changed["language"], changed["detect_language"]) == ("english", True)
     refused = await client.patch(path, json={"language": "klingon"})
     assert "auto" in refused.json()["detail"]
+
+
+async def test_documents_in_languages_that_the_model_was_not_trained_with_are_noted(
+    app_url: str, make_tenant: Callable[[], str], tmp_path: Path
+) -> None:
+    tenant = make_tenant()
+    folder = embedding_folder(tmp_path, languages=["en"])
+    async with live_api(settings_for(app_url, [tenant])) as api, api.client(tenant) as client:
+        api.application.embedding_registry.register(LocalEmbeddingProvider(folder=folder))
+        body = {"name": "returns", "embedding_provider": "local"}
+        made = (await client.post("/v1/collections", json=body)).json()
+        assert made["embedding_model"].startswith("tiny@")
+        path = f"/v1/collections/{made['id']}/documents"
+        notes = []
+        for language in ("en", "de"):
+            upload = [("files", (f"{language}.txt", TEXTS[language].encode(), "text/plain"))]
+            job = await finished_job(client, (await client.post(path, files=upload)).json()["id"])
+            assert job["status"] == "succeeded"
+            notes.append((await client.get(path)).json()["language_note"])
+        assert notes[0] is None
+        assert notes[1].startswith('"returns" has documents in de, found by words')

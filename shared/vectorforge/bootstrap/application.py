@@ -239,15 +239,20 @@ class Application:
         )
 
     async def preload(self) -> None:
-        """Load what the first query would load: driver, default providers' SDKs, boto3 for a queue.
+        """Load what the first query would load: driver, default providers, boto3 for a queue.
 
         Connects to nothing. For processes that start ahead of their first request, or whose start is faster
         than their requests, such as Lambda's init phase.
+
+        Raises:
+            ConfigurationError: A model in a folder is not the pinned one, or cannot be used.
         """
         self.database.preload()
         if self.aws.query_log_queue is not None:
             self.aws.query_log_queue.warm()
         await self.embedding_registry.get_default().preload()
+        if self.shared.local_reranker is not None:
+            await self.shared.local_reranker.preload()
         if self.llm_registry.list_providers():
             await self.llm_registry.get_default().preload()
 

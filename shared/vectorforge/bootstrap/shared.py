@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # imported on first use, to keep a cold start short
     from vectorforge.llm.providers.extractive import ExtractiveProvider
     from vectorforge.pipeline.guardrails.log_text import LogTextPolicies
     from vectorforge.pipeline.stored_answer import AnswerMemory
+    from vectorforge.retriever.onnx_rerank import OnnxReranker
     from vectorforge.retriever.rerank import HttpReranker
     from vectorforge.vectorstore.base import VectorStore
 
@@ -169,16 +170,16 @@ class Shared:
         )
 
     @cached_property
-    def reranker(self) -> "HttpReranker | None":
-        """Reranker of search results; None if no address is set.
+    def reranker(self) -> "HttpReranker | OnnxReranker | None":
+        """Reranker of search results; None if neither an address nor a folder is set.
 
         Raises:
-            ConfigurationError: Its key cannot be read.
+            ConfigurationError: Its key cannot be read, or its folder cannot be used.
             SecretsUnavailableError: Its key cannot be read now.
         """
         settings = self.config.rerank
         if settings.rerank_url is None:
-            return None
+            return self.local_reranker
         from vectorforge.retriever.rerank import HttpReranker
 
         return HttpReranker(
@@ -187,6 +188,16 @@ class Shared:
             model=settings.rerank_model,
             api_key=find_credentials("rerank_api_key", settings.rerank_api_key, self.credential_store),
         )
+
+    @cached_property
+    def local_reranker(self) -> "OnnxReranker | None":
+        """Reranker in this process; None if no folder is set."""
+        folder = self.config.rerank.rerank_model_path
+        if folder is None:
+            return None
+        from vectorforge.retriever.onnx_rerank import OnnxReranker
+
+        return OnnxReranker(folder)
 
     @cached_property
     def quoter(self) -> "ExtractiveProvider":
@@ -216,10 +227,15 @@ class Shared:
         """Digest of the settings that decide answers and vectors, a part of every cache key."""
         config = self.config
         llm = config.llm.model_dump(mode="json")  # secrets are masked
-        embedding = config.embedding.model_dump(mode="json", exclude={"model_cache_dir"})
+        # the model of each collection is a part of the keys
+        embedding = config.embedding.model_dump(
+            mode="json", exclude={"model_cache_dir", "local_embedding_path"}
+        )
         rerank = config.rerank.model_dump(mode="json", include={"rerank_url", "rerank_model"})
         if config.query.max_passages_per_document:
             rerank["max_passages_per_document"] = config.query.max_passages_per_document
+        if self.local_reranker is not None:
+            rerank["identity"] = self.local_reranker.identity
         return hashlib.sha256(json.dumps([llm, embedding, rerank], sort_keys=True).encode()).hexdigest()
 
     def eraser(self, tenant_id: str, *, leaves_files: bool = False) -> "Eraser":
@@ -246,7 +262,7 @@ class Shared:
         """Close connections; safe to call twice."""
         await self.llm_registry.aclose()
         await self.embedding_registry.aclose()
-        reranker: HttpReranker | None = vars(self).get("reranker")
+        reranker: HttpReranker | OnnxReranker | None = vars(self).get("reranker")
         if reranker is not None:
             await reranker.aclose()
         if self.credential_store is not None:

@@ -158,7 +158,7 @@ class TenantServices:
             reranker,
             candidates=rerank.rerank_candidates,
             max_top_k=query.max_top_k,
-            timeout_s=rerank.rerank_timeout_s,
+            timeout_s=rerank.timeout_s,
         )
 
     @cached_property

@@ -209,6 +209,7 @@ class CollectionCatalogue:
         provider, model, actual = await chosen_model(self._embeddings, embedding_provider, embedding_model)
         if dimension is not None and dimension != actual:
             raise DimensionMismatchError(expected=dimension, actual=actual, what=f"model {model}")
+        traits = provider.traits(model)
         return await self.collections.create(
             name,
             description=description,
@@ -216,8 +217,8 @@ class CollectionCatalogue:
             embedding_model=model,
             dimension=actual,
             distance_metric=distance_metric,
-            query_prefix=provider.query_prefix if query_prefix is None else query_prefix,
-            document_prefix=provider.document_prefix if document_prefix is None else document_prefix,
+            query_prefix=traits.query_prefix if query_prefix is None else query_prefix,
+            document_prefix=traits.document_prefix if document_prefix is None else document_prefix,
             by_profile=by_profile,
             search=search or SearchSettings(),
             vector_index=vector_index,

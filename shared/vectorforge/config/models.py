@@ -135,25 +135,37 @@ class EmbeddingSettings(OpenAISettings):
     """Texts per call."""
     embedding_cache_entries: int = Field(default=10_000, ge=0)
     """Vectors cached in memory; 0 disables the cache."""
+    local_embedding_path: Path | None = None
+    """Folder of an ONNX model for the provider "local"; unset: the bundled English model."""
     model_cache_dir: Path | None = None
     """Folder of the built local model; default: the user's cache folder."""
 
 
 class RerankSettings(Section):
-    """Reranker over HTTP."""
+    """Reranker over HTTP, or a model in this process."""
 
     rerank_url: str | None = Field(default=None, pattern=r"^https?://")
-    """Address with path; unset: no reranking."""
+    """Address with path; unset: no reranking by a server."""
+    rerank_model_path: Path | None = None
+    """Folder of an ONNX cross-encoder that reranks in this process."""
     rerank_format: Literal["cohere", "tei"] = "cohere"
     rerank_model: str | None = None
     """Required for Cohere; TEI serves one model."""
     rerank_api_key: SecretStr | None = None
     rerank_candidates: int = Field(default=32, ge=2, le=1000)
     """Chunks that are reranked."""
-    rerank_timeout_s: float = Field(default=2.0, gt=0, le=60)
+    rerank_timeout_s: float | None = Field(default=None, gt=0, le=60)
+    """Time limit; default: 2 s over HTTP, 0.2 s in this process."""
+
+    @property
+    def timeout_s(self) -> float:
+        """Time limit of reranking one query."""
+        return self.rerank_timeout_s or (2.0 if self.rerank_model_path is None else 0.2)
 
     @model_validator(mode="after")
     def _cohere_wants_a_model(self) -> Self:
+        if self.rerank_url and self.rerank_model_path:
+            raise ValueError("set VECTORFORGE_RERANK_URL or VECTORFORGE_RERANK_MODEL_PATH, not both")
         if self.rerank_url and self.rerank_format == "cohere" and not self.rerank_model:
             raise ValueError("VECTORFORGE_RERANK_URL also needs VECTORFORGE_RERANK_MODEL, or the format tei")
         return self

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, NamedTuple, TypeAlias
 
 from vectorforge.deadline import Deadline
 from vectorforge.embedding.cache import CACHE_TENANT, FRESH_VECTORS, InMemoryEmbeddingCache
@@ -25,6 +25,17 @@ from vectorforge.vendors.resilience import RetryBudget, with_retries
 
 Batch: TypeAlias = Sequence[tuple[int, str]]
 """Pairs of (position among the caller's texts, text)."""
+
+
+class ModelTraits(NamedTuple):
+    """Properties of an embedding model that are not added by its provider, but by those who use it."""
+
+    query_prefix: str = ""
+    """Default query prefix of new collections."""
+    document_prefix: str = ""
+    """Default chunk prefix of new collections."""
+    languages: Sequence[str] = ()
+    """Languages of its training, ISO 639-1; empty: unknown, or many."""
 
 
 class EmbeddingProvider(ABC):
@@ -46,10 +57,6 @@ class EmbeddingProvider(ABC):
     """Concurrent batches of one ``embed_documents``."""
     is_remote: ClassVar[bool] = True
     """True if a vector costs a remote call, and so is worth sharing with other processes."""
-    query_prefix: ClassVar[str] = ""
-    """Default query prefix of new collections; not added here."""
-    document_prefix: ClassVar[str] = ""
-    """Default chunk prefix of new collections."""
 
     def __init__(
         self,
@@ -99,6 +106,10 @@ class EmbeddingProvider(ABC):
     def dimension(self, model: str | None = None) -> int | None:
         """Return the length of a model's vectors, or None if unknown before its first call."""
         return self._seen_dimensions.get(model or self.default_model)
+
+    def traits(self, model: str | None = None) -> ModelTraits:
+        """Return the prefixes and languages of a model; default: the default one."""
+        return ModelTraits()
 
     async def embed_query(
         self, text: str, *, model: str | None = None, deadline: Deadline | None = None

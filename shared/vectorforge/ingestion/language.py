@@ -41,6 +41,12 @@ def with_language(metadata: Mapping[str, Any], text: str) -> Mapping[str, Any]:
     return metadata if language is None else {**metadata, LANGUAGE_FIELD: language}
 
 
+def language_of(metadata: Mapping[str, Any]) -> str | None:
+    """Return the language in a document's metadata, ISO 639-1 ("pt" for "pt-BR"); None if there is none."""
+    code = re.match(r"[a-z]{2}(?=$|[-_])", str(metadata.get(LANGUAGE_FIELD)).lower())
+    return code and code[0]
+
+
 def detect_language(text: str) -> str | None:
     """Return the language of most of a text, in about 0.3 ms.
 

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from vectorforge.config import IngestionSettings
 from vectorforge.errors import ExtractionError, VectorForgeError
+from vectorforge.ingestion.language import language_of
 from vectorforge.types import Location, StoredDocument
 
 MAX_SOURCE_CHARS = 2_000
@@ -199,6 +200,8 @@ class DocumentResult:
     chunks_removed: int = 0
     error: IngestionError | None = None
     warnings: tuple[str, ...] = ()
+    language: str | None = None
+    """Language of the document, ISO 639-1; None if unknown."""
 
     @classmethod
     def of(cls, document: ExtractedDocument, stored: StoredDocument) -> Self:
@@ -211,6 +214,7 @@ class DocumentResult:
             chunks_kept=stored.chunks_kept,
             chunks_removed=stored.chunks_removed,
             warnings=document.warnings,
+            language=language_of(document.metadata),
         )
 
     @classmethod

@@ -170,6 +170,7 @@ class ProfileVectorStore:
 
 
 def _default_collection(provider: EmbeddingProvider) -> Collection:
+    traits = provider.traits()
     return Collection(
         id=uuid4(),
         name="profiles",
@@ -177,8 +178,8 @@ def _default_collection(provider: EmbeddingProvider) -> Collection:
         embedding_model=provider.default_model,
         dimension=provider.dimension() or 0,
         distance_metric=DistanceMetric.COSINE,
-        query_prefix=provider.query_prefix,
-        document_prefix=provider.document_prefix,
+        query_prefix=traits.query_prefix,
+        document_prefix=traits.document_prefix,
         by_profile=True,
     )
 

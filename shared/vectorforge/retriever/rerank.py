@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from vectorforge.deadline import Deadline
-from vectorforge.errors import DeadlineExceededError, RetrievalError, VectorForgeError
+from vectorforge.errors import ConfigurationError, DeadlineExceededError, RetrievalError, VectorForgeError
 from vectorforge.retriever.base import BaseRetriever, RetrievalRequest, RetrievedChunks
 from vectorforge.types import RetrievedChunk
 from vectorforge.vendors.credentials import Credentials
@@ -183,7 +183,7 @@ def _text_of(chunk: RetrievedChunk) -> str:
 
 
 def _reason(exc: BaseException) -> str:
-    return str(exc) if isinstance(exc, RerankError) else type(exc).__name__
+    return str(exc) if isinstance(exc, RerankError | ConfigurationError) else type(exc).__name__
 
 
 def read_scores(body: bytes, count: int) -> list[float]:

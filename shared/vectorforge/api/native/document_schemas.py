@@ -73,6 +73,10 @@ class DocumentList(BaseModel):
     total: int
     limit: int
     offset: int
+    language_note: str | None = Field(
+        default=None,
+        description="Languages of these documents that the embedding model hardly understands, and a remedy.",
+    )
 
 
 class DocumentText(Body):

@@ -35,6 +35,8 @@ from vectorforge.bootstrap import TenantServices
 from vectorforge.db.repositories.document_repo import Document
 from vectorforge.db.repositories.paging import SqlCondition
 from vectorforge.erasure.repo import Subject
+from vectorforge.ingestion.language import language_of
+from vectorforge.types import Collection
 from vectorforge.vectorstore.filters.documents import condition_on_documents
 
 router = APIRouter(prefix="/v1", tags=["documents"])
@@ -63,8 +65,8 @@ async def _find_document(tenant: TenantServices, document_id: UUID) -> Document:
     return existing(await tenant.documents.find_by_id(document_id), "Document", document_id)
 
 
-async def _require_collection(tenant: TenantServices, collection_id: UUID) -> None:
-    existing(await tenant.collections.find_by_id(collection_id), "Collection", collection_id)
+async def _require_collection(tenant: TenantServices, collection_id: UUID) -> Collection:
+    return existing(await tenant.collections.find_by_id(collection_id), "Collection", collection_id)
 
 
 @router.get("/collections/{collection_id}/documents", responses=problems(404))
@@ -76,7 +78,7 @@ async def list_documents(
     offset: Offset = 0,
 ) -> DocumentList:
     """List the documents of a collection."""
-    await _require_collection(tenant, collection_id)
+    collection = await _require_collection(tenant, collection_id)
     documents, total = await tenant.documents.list(
         collection_id, limit=limit, offset=offset, condition=filtered
     )
@@ -85,6 +87,9 @@ async def list_documents(
         total=total,
         limit=limit,
         offset=offset,
+        language_note=tenant.embeddings.language_note(
+            collection, (language_of(document.metadata) for document in documents)
+        ),
     )
 
 

@@ -22,7 +22,7 @@ from vectorforge.cli.commands.serve import bind
 from vectorforge.cli.doctor.database_checks import Check, check_database
 from vectorforge.cli.session import CommandContext, session_command
 from vectorforge.cli.terminal import ExitCode
-from vectorforge.config import LLMSettings, VectorForgeConfig, known_variables
+from vectorforge.config import LLMSettings, RerankSettings, VectorForgeConfig, known_variables
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import ConfigurationError, VectorForgeError
 from vectorforge.llm.registry import LLMProviderRegistry
@@ -41,6 +41,7 @@ _WITHOUT = {
 }
 _CLIENT_VARIABLES = frozenset({"VECTORFORGE_URL", "VECTORFORGE_API_KEY"})
 """Variables of the example clients."""
+_TYPICAL_CHUNK = "A reranker reads the query and each chunk together. " * 15
 _LOW_BYTES, _TOO_LOW_BYTES = 1024**3, 200 * 1024**2
 
 
@@ -136,12 +137,15 @@ def run_checks(data_dir: Path | None, port: int) -> Iterator[Check]:
     yield from _unknown_variables()
     store = credential_store(config)
     yield (keys := _keys(config, store))
+    registry = EmbeddingProviderRegistry()
     if keys.status != "fail":  # the others could not read them either
-        yield asyncio.run(_embedding(config, store))
+        yield asyncio.run(_embedding(registry, config, store))
         yield asyncio.run(_models(config, store))
+    if config.rerank.rerank_model_path is not None:
+        yield asyncio.run(_reranker(config.rerank.rerank_model_path, config.rerank))
     if store is not None:
         store.close()
-    yield from check_database(config, data_dir)
+    yield from check_database(config, data_dir, registry)
 
 
 def _extras() -> Iterator[Check]:
@@ -189,8 +193,10 @@ def _keys(config: VectorForgeConfig, store: CredentialStore | None) -> Check:
     return Check("keys", "ok", ", ".join(origins) or "none set; the local model needs none")
 
 
-async def _embedding(config: VectorForgeConfig, store: CredentialStore | None) -> Check:
-    registry = EmbeddingProviderRegistry()
+async def _embedding(
+    registry: EmbeddingProviderRegistry, config: VectorForgeConfig, store: CredentialStore | None
+) -> Check:
+    """Fill the registry, and embed a query."""
     try:
         registry.auto_discover(config, store=store)
         provider = registry.get_default()
@@ -206,6 +212,29 @@ async def _embedding(config: VectorForgeConfig, store: CredentialStore | None) -
     return Check(
         "embedding", "ok", f"{name}, {len(vector)} dimensions, first vector after {elapsed_ms:.0f} ms"
     )
+
+
+async def _reranker(folder: Path, settings: RerankSettings) -> Check:
+    """Load the local reranker, and score as many typical chunks as a query has."""
+    from vectorforge.retriever.onnx_rerank import OnnxReranker
+
+    count, limit_ms = settings.rerank_candidates, settings.timeout_s * 1000
+    try:
+        reranker = OnnxReranker(folder)
+        await reranker.preload()
+        started = time.perf_counter()
+        await reranker.scores("Is the reranker ready?", [_TYPICAL_CHUNK] * count, timeout_s=60)
+        await reranker.aclose()
+    except VectorForgeError as exc:
+        return Check("reranker", "fail", exc.message, "Check VECTORFORGE_RERANK_MODEL_PATH.")
+    elapsed_ms = (time.perf_counter() - started) * 1000
+    detail = f"{reranker.identity}, {count} chunks in {elapsed_ms:.0f} ms"
+    if elapsed_ms > limit_ms:
+        remedy = (
+            "Use a smaller model, fewer VECTORFORGE_RERANK_CANDIDATES or more VECTORFORGE_RERANK_TIMEOUT_S."
+        )
+        return Check("reranker", "warn", f"{detail}; the limit is {limit_ms:.0f} ms", remedy)
+    return Check("reranker", "ok", detail)
 
 
 def _unknown_variables() -> Iterator[Check]:

@@ -17,6 +17,8 @@ from vectorforge.aws.database_login import app_password, as_migrator
 from vectorforge.cli.terminal import Terminal
 from vectorforge.config import VectorForgeConfig
 from vectorforge.db.connection import Database
+from vectorforge.db.repositories.collection_repo import CollectionRepository
+from vectorforge.db.repositories.document_repo import DocumentRepository
 from vectorforge.db.schema.migrate import pending
 from vectorforge.db.schema.vector_indexes import (
     IndexState,
@@ -25,6 +27,8 @@ from vectorforge.db.schema.vector_indexes import (
     list_indexes,
     table_statistics,
 )
+from vectorforge.db.tenant_database import TenantDatabase
+from vectorforge.embedding.registry import OTHER_LANGUAGES, EmbeddingProviderRegistry
 from vectorforge.errors import UnsafeRoleError, VectorForgeError
 from vectorforge.local.cluster import is_new
 from vectorforge.local.laptop import LocalSetup, data_folder, local_setup
@@ -57,8 +61,10 @@ _VERSIONS = (
 )
 
 
-def check_database(config: VectorForgeConfig, data_dir: Path | None) -> Iterator[Check]:
-    """Check the database; the embedded one is started if it exists."""
+def check_database(
+    config: VectorForgeConfig, data_dir: Path | None, embeddings: EmbeddingProviderRegistry
+) -> Iterator[Check]:
+    """Check the database, and its documents' languages; the embedded one is started if it exists."""
     try:
         if config.database.database_url is None:
             missing = _not_made(data_folder(config, data_dir) / "postgres")
@@ -66,7 +72,7 @@ def check_database(config: VectorForgeConfig, data_dir: Path | None) -> Iterator
                 yield missing
                 return
         with local_setup(config, data_dir=data_dir) as setup:
-            yield from asyncio.run(_collect(setup))
+            yield from asyncio.run(_collect(setup, embeddings))
     except VectorForgeError as exc:
         yield Check("database", "fail", exc.message, "See the database log in the data folder.")
 
@@ -85,12 +91,12 @@ def _not_made(directory: Path) -> Check | None:
     return None
 
 
-async def _collect(setup: LocalSetup) -> list[Check]:
+async def _collect(setup: LocalSetup, embeddings: EmbeddingProviderRegistry) -> list[Check]:
     checks = [await _migrations(setup)]
     url = setup.config.database.database_url
     current = checks[0].status == "ok" or setup.migrator_url is None
     if current and url is not None:
-        checks += [check async for check in _server(setup, url)]
+        checks += [check async for check in _server(setup, url, embeddings)]
     if checks[0].status == "ok":
         checks += await _storage(setup)
     return checks
@@ -124,7 +130,9 @@ async def _migrations(setup: LocalSetup) -> Check:
     return Check("migrations", "ok", "up to date")
 
 
-async def _server(setup: LocalSetup, url: SecretStr) -> AsyncIterator[Check]:
+async def _server(
+    setup: LocalSetup, url: SecretStr, embeddings: EmbeddingProviderRegistry
+) -> AsyncIterator[Check]:
     tenant = setup.config.server.local_tenant
     versions: dict[str, Any] = {}
     try:
@@ -132,6 +140,8 @@ async def _server(setup: LocalSetup, url: SecretStr) -> AsyncIterator[Check]:
         async with Database(url.get_secret_value(), pool_size=1, password=password) as database:
             yield Check("role", "ok", "row-level security applies to it")
             versions = await database.for_tenant(tenant).fetch_one(_VERSIONS) or {}
+            async for check in _languages(database.for_tenant(tenant), embeddings):
+                yield check
     except UnsafeRoleError as exc:
         yield Check("role", "fail", exc.message, "Use the role vectorforge_app in VECTORFORGE_DATABASE_URL.")
     except VectorForgeError as exc:
@@ -141,6 +151,15 @@ async def _server(setup: LocalSetup, url: SecretStr) -> AsyncIterator[Check]:
         where = "embedded " if setup.embedded else ""
         detail = f"{where}PostgreSQL {versions.get('server')}, pgvector {versions.get('pgvector')}"
         yield Check("database", "ok", detail)
+
+
+async def _languages(db: TenantDatabase, embeddings: EmbeddingProviderRegistry) -> AsyncIterator[Check]:
+    """Yield the collections with documents that their embedding model hardly understands."""
+    documents = DocumentRepository(db)
+    for collection in await CollectionRepository(db).list():
+        note = embeddings.language_note(collection, await documents.languages(collection.id))
+        if note is not None:
+            yield Check("languages", "warn", note.removesuffix(OTHER_LANGUAGES).rstrip(), OTHER_LANGUAGES)
 
 
 _SMALL_ROWS = 10_000

@@ -102,6 +102,7 @@ class RowsSummary(IngestSummary):
         ):
             if count:
                 yield f"{count:,} {text}."
+        yield from IngestSummary.notes(self)
 
     def as_json(self) -> dict[str, Any]:
         """Return the summary for programs, with the failures."""
@@ -146,6 +147,7 @@ async def ingest_rows(
                 await _ingest_batch(ingestion, batch, summary, compared, bars)
     if options.delete and not summary.stopped_by:
         summary.deleted = await ingestion.keep_only(sorted(compared.sources))
+    summary.language_note = session.services.embeddings.language_note(collection, summary.languages)
     return summary
 
 

@@ -48,6 +48,10 @@ class IngestSummary:
     """Consecutive documents that failed because a service was unavailable."""
     skipped_files: list[SkippedFile] = field(default_factory=list)
     """Files of the folders that were not read."""
+    languages: set[str | None] = field(default_factory=set)
+    """Languages of the documents, ISO 639-1; None: unknown."""
+    language_note: str | None = None
+    """Note on languages that the collection's embedding model hardly understands."""
 
     @property
     def failed(self) -> int:
@@ -60,6 +64,7 @@ class IngestSummary:
         self.chunks_added += result.chunks_added
         self.chunks_kept += result.chunks_kept
         self.chunks_removed += result.chunks_removed
+        self.languages.add(result.language)
         if result.status is DocumentStatus.FAILED and len(self.failures) < _MAX_REPORTED_FAILURES:
             self.failures.append(result)
 
@@ -88,8 +93,9 @@ class IngestSummary:
         }
 
     def notes(self) -> Iterator[str]:
-        """Yield remarks on what was ingested; none for files."""
-        yield from ()
+        """Yield remarks on what was ingested."""
+        if self.language_note is not None:
+            yield self.language_note
 
     def as_json(self) -> dict[str, Any]:
         """Return the summary for programs, with the failures."""
@@ -98,6 +104,7 @@ class IngestSummary:
             "collection_id": self.collection.id,
             **self._numbers(),
             "stopped_by": self.stopped_by,
+            "language_note": self.language_note,
             "failures": [{"source": f.source, "error": f.error} for f in self.failures],
             "skipped_files": [file._asdict() for file in self.skipped_files],
         }
@@ -204,6 +211,7 @@ async def ingest_files(
             group.create_task(run.read(files))
             for _ in range(PARALLEL_DOCUMENTS):
                 group.create_task(run.work())
+    summary.language_note = session.services.embeddings.language_note(collection, summary.languages)
     return summary
 
 

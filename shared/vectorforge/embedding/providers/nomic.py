@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Protocol
 
+from vectorforge.embedding.base import ModelTraits
 from vectorforge.embedding.providers.local import InProcessEmbeddingProvider
 from vectorforge.errors import ConfigurationError, EmbeddingError
 from vectorforge.types import Vector
@@ -101,8 +102,6 @@ class NomicEmbeddingProvider(InProcessEmbeddingProvider):
 
     title: ClassVar[str] = "Nomic"
     vector_length: ClassVar[int] = DIMENSION
-    query_prefix: ClassVar[str] = "search_query: "
-    document_prefix: ClassVar[str] = "search_document: "
 
     def __init__(self, embedder: NomicEmbedder | None = None, **options: Any) -> None:
         self._embedder = embedder or NomicEmbedder()
@@ -117,7 +116,11 @@ class NomicEmbeddingProvider(InProcessEmbeddingProvider):
         """True once the model is loaded."""
         return self._embedder.is_loaded
 
-    def embed(self, texts: Sequence[str]) -> Sequence[Vector]:
+    def traits(self, model: str | None = None) -> ModelTraits:
+        """Return the prefixes and the language that the model was trained with."""
+        return ModelTraits("search_query: ", "search_document: ", ("en",))
+
+    def embed(self, texts: Sequence[str], model: str) -> Sequence[Vector]:
         """Return one vector per text, in order: 768 floats, L2 norm 1."""
         return self._embedder.embed_batch(texts)
 

@@ -54,7 +54,7 @@ function dropButton(title, hint) {
 }
 
 const documents = {
-  list: [], total: 0, problem: null, loading: false, loadedFor: null,
+  list: [], total: 0, languageNote: null, problem: null, loading: false, loadedFor: null,
   uploads: [],  // {name, state: waiting|sending|working|done|unchanged|failed, text, share, collectionId}
 
   async reload() {
@@ -67,6 +67,7 @@ const documents = {
       const page = await getJson(`/v1/collections/${encodeURIComponent(id)}/documents?limit=50&offset=0`);
       if (state.collectionId !== id) return;
       this.list = page.documents;
+      this.languageNote = page.language_note;
       this.setTotal(page.total);
     } catch (error) {
       if (state.collectionId !== id) return;
@@ -89,6 +90,7 @@ const documents = {
     if (state.collectionId !== id) return;
     const known = new Set(this.list.map((d) => d.id));
     this.list = [...this.list, ...page.documents.filter((d) => !known.has(d.id))];
+    this.languageNote ??= page.language_note;
     this.setTotal(page.total);
     this.draw();
   },
@@ -114,7 +116,9 @@ const documents = {
     if (own.length) nodes.push(...this.uploadNodes(own));
     if (this.problem) nodes.push(el("p", { class: "quiet" }, this.problem), el("button", { class: "text-button", type: "button", onclick: () => this.reload() }, "Try again"));
     else if (this.list.length) {
-      nodes.push(el("h3", {}, plural(this.total, "document")), el("ul", { class: "rows", id: "document-list" }, ...this.list.map((d) => this.row(d))));
+      nodes.push(el("h3", {}, plural(this.total, "document")));
+      if (this.languageNote) nodes.push(el("p", { class: "quiet", id: "language-note" }, this.languageNote));
+      nodes.push(el("ul", { class: "rows", id: "document-list" }, ...this.list.map((d) => this.row(d))));
       if (this.list.length < this.total) nodes.push(el("button", { class: "text-button", type: "button", onclick: () => this.more().catch((e) => announce(e.message)) }, "Show more"));
     } else if (!this.loading && !own.length) nodes.push(el("p", { class: "quiet" }, "Nothing here yet."));
     if (apiKey) nodes.push(el("p", { class: "keyless" }, el("button", { class: "text-button", type: "button", onclick: () => { setKey(null); location.reload(); } }, "Forget the API key")));
