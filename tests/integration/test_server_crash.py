@@ -22,7 +22,7 @@ from vectorforge.local.postgres import EmbeddedPostgres
 VECTORFORGE = Path(sys.executable).with_name("vectorforge")
 DOCUMENTS = 16
 REPETITIONS = 24
-"""Of each paragraph: a document has more than ``group.SMALL_BYTES``, so that each is stored by itself."""
+"""Documents larger than ``group.SMALL_BYTES`` are stored one after the other."""
 
 
 def start_server(folder: Path, **environment: str) -> "tuple[subprocess.Popen[str], str]":

@@ -45,7 +45,9 @@ class OriginalKeeper:
     async def keep_group(
         self, collection: Collection, group: DocumentGroup, stored: Mapping[int, StoredDocument]
     ) -> None:
-        """Store the files of a group's stored documents, by place, as their collection wants it.
+        """Store the files of a group's stored documents, given by place, or delete those that they replace.
+
+        A collection that keeps no files only deletes.
 
         Raises:
             ObjectStoreError: The bucket did not take one.
