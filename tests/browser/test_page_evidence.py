@@ -48,12 +48,13 @@ async def test_citation_verdicts_are_shown_while_the_answer_streams(stub: StubAp
         citation(text, "[Context 1, Context 2]", 2, "unsupported"),
         citation(text, "[Context 2]", 2, "unchecked", occurrence=1),
         sources=[source(1, document, 0, 9), source(2, document, 0, 9)],
+        quality={"uncited_sentences": 2},
     )
     stub.scripts = [script]
     page = await visit(stub.url)
     await ask(page)
     first = page.get_by_role(
-        "button", name="Source 1: Travel. Supported: its passage holds the numbers and names"
+        "button", name="Source 1: Travel. Words match: the passage has the numbers, names and most words"
     )
     await expect(first).to_be_visible()
     await expect(page.locator(".answer")).to_have_attribute("aria-busy", "true")
@@ -65,7 +66,8 @@ async def test_citation_verdicts_are_shown_while_the_answer_streams(stub: StubAp
     await expect(page.locator(".cite")).to_have_text(["1", "1", "2", "2"])
     await expect(page.locator(".answer code")).to_have_text("x[1]")
     await expect(page.locator(".verdicts")).to_have_text(
-        "Citations: 1 supported by their passage, 2 not supported, 1 without anything to compare."
+        "Citations, compared by words: 1 with the words of their passage, 2 not supported, 1 not checkable. "
+        "2 sentences without a citation."
     )
 
 

@@ -107,7 +107,7 @@ HONEST = [
     "There are two ways to change the number: a setting and a flag [Source 2].",
     "There is one setting and four paragraphs about it in the documents [Source 2].",
     "Die Frist beträgt 14 Tage [Source 4]. Klara Neumann ist für den Vertrag zuständig [Source 4].",
-    "Nach Ablauf der Laufzeit wird die Gebühr nicht erstattet und der Kunde bekommt Post [Source 4].",
+    "Nach Ablauf der Frist kostet der Vertrag eine Gebühr, und die Kündigung kommt mit der Post [Source 4].",
     "Das kostet 1234,50 Euro, kündbar bis 31. Dezember 2025 [Source 4].",
     "期限为14天 [Source 4]。",
     "In short: returns are possible. [Source 1] Uploads are retried. [Source 2]",

@@ -22,8 +22,8 @@ from vectorforge.pipeline import prompts
 from vectorforge.pipeline.citations import claims, names
 from vectorforge.pipeline.citations.check import CitationChecker, sentence_end
 from vectorforge.pipeline.citations.labels import InventedLabels, SourceLabels, find_labels, neutralise_labels
-from vectorforge.pipeline.citations.quality import assess
 from vectorforge.pipeline.citations.quantities import parts_of_group, read_quantities
+from vectorforge.pipeline.citations.wording import Wording, assess, compare
 from vectorforge.pipeline.context import cite
 from vectorforge.pipeline.guardrails.addresses import is_external
 from vectorforge.pipeline.guardrails.links import LinkFilter
@@ -136,6 +136,13 @@ def _compared(text: str) -> object:
     return [passage.holds(claim) for claim in found]
 
 
+def _judged(text: str) -> object:
+    """Check a sentence that is its whole chunk but for its first words."""
+    chunk = make_chunk(f"Not {text}")
+    wording = Wording(claims.plain(text))
+    return claims.Evidence(chunk).compare(f"So {text}", wording), compare(wording, wording, frozenset())
+
+
 def _rewritten(text: str) -> object:
     checker = CitationChecker("", PASSAGES)
     return rewrite_labels(text, [*checker.feed(text), *checker.finish()], PASSAGES)
@@ -176,6 +183,8 @@ WHOLE: Mapping[str, Callable[[str], object]] = {
     "claims": lambda text: claims.read_claims(text),
     "evidence": _evidence,
     "claims and evidence": _compared,
+    "sentence and chunk": _judged,
+    "language": names.language_of,
     "quantities": read_quantities,
     "groups of digits": lambda text: list(parts_of_group(text)),
     "known names": lambda text: "anna" in names.KnownNames([text]),

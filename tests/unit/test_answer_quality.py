@@ -13,7 +13,7 @@ from tests.support.vendors.scripted_llm import ScriptedLLM
 from tests.unit.query_setup import Setup
 from vectorforge.llm.providers.extractive import NO_ANSWER
 from vectorforge.llm.providers.quotations import stem, terms
-from vectorforge.pipeline.citations.quality import assess, completeness, relevance
+from vectorforge.pipeline.citations.wording import assess, completeness, relevance
 from vectorforge.pipeline.types import CitationEvent, DoneEvent, TokenEvent, UsageEvent
 
 WATER = "Water boils at 100 degrees."
@@ -43,7 +43,7 @@ def test_completeness_equals_share_of_query_answered_from_chunks() -> None:  # C
 
 async def test_low_quality_answer_is_counted_and_logged(caplog: pytest.LogCaptureFixture) -> None:  # D-039
     setup = Setup(llm=ScriptedLLM(["Kings and queens lived long ago [Source 7]."]))
-    with caplog.at_level(logging.WARNING, "vectorforge.pipeline.citations.quality"):
+    with caplog.at_level(logging.WARNING, "vectorforge.pipeline.citations.wording"):
         result = (await setup.events())[-1]
     assert isinstance(result, DoneEvent)
     quality = result.result.quality

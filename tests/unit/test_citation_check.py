@@ -104,7 +104,7 @@ def test_query_reveals_name_at_sentence_start() -> None:
     for checker in (unaware, aware):
         checker.feed(answer)
         checker.finish()
-    assert [c.verdict for c in unaware.citations] == ["supported"]
+    assert [c.verdict for c in unaware.citations] == ["unchecked"]
     assert [c.verdict for c in aware.citations] == ["unsupported"]
 
 

@@ -39,6 +39,7 @@ class Quality(Body):
     completeness: float = Field(description="Share of the query's words answered from passages, 0 to 1.")
     supported_citations: int
     unsupported_citations: int
+    uncited_sentences: int = Field(description="Sentences of the answer without a citation.")
     low: bool
 
 
@@ -194,7 +195,9 @@ class CitationBody(Body):
     chunk_id: UUID
     document_id: UUID
     verdict: CitationVerdict = Field(
-        description="`supported` if the passage has the numbers and names of the citing sentence."
+        description="`supported`: the passage has the numbers, names and most words of the citing sentence, "
+        "with the same negations; `unsupported`: it lacks or contradicts one; "
+        "`unchecked`: words do not decide."
     )
     start_offset: int = Field(
         description="Offset in the document's text of the sentence that the answer rests on; of the passage "

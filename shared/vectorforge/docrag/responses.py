@@ -17,7 +17,7 @@ from vectorforge import errors
 from vectorforge.bootstrap import TenantServices
 from vectorforge.db.repositories.paging import QueryFilter
 from vectorforge.errors import InvalidInputError
-from vectorforge.pipeline.citations.quality import LOW_RELEVANCE, completeness, relevance
+from vectorforge.pipeline.citations.wording import LOW_RELEVANCE, completeness, relevance
 from vectorforge.pipeline.presets import UNAVAILABLE_ANSWER, accuracy_indicators, history_of
 from vectorforge.pipeline.types import HistoryMessage, QueryResult, StructuredAnswer
 from vectorforge.types import Collection, RetrievedChunk, location_text

@@ -94,6 +94,7 @@ async def generate_answer(
     if links.changes + labels.removed and run.response is not None:
         run.response = replace(run.response, content=run.answer)
     run.citations, run.invalid_citations = checker.citations, checker.invalid + labels.removed
+    run.uncited_sentences = checker.uncited
     yield await _usage(run, payload)
 
 

@@ -79,6 +79,7 @@ class QueryRun:
     response: LLMResponse | None = None
     citations: list[Citation] = field(default_factory=list)
     invalid_citations: int = 0
+    uncited_sentences: int = 0
     links_removed: int = 0
     finish_reason: str = "stop"
     outcome: Outcome = "answered"
@@ -157,6 +158,7 @@ class QueryRun:
         usage: UsageEvent = UsageEvent(0, 0, 0),  # noqa: B008 - immutable
         *,
         invalid_citations: int = 0,
+        uncited_sentences: int = 0,
         finish_reason: str = "stop",
         quality: AnswerQuality | None = None,
         structured: StructuredAnswer | None = None,
@@ -166,6 +168,7 @@ class QueryRun:
             self.note_first_token()
         self.answer, self.response, self.finish_reason = answer, response, finish_reason
         self.citations, self.invalid_citations = list(citations), invalid_citations
+        self.uncited_sentences = uncited_sentences
         self.quality, self.structured, self.cost_usd = quality, structured, 0.0
         return _events_of(answer, citations, usage)
 

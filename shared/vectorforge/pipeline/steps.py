@@ -15,7 +15,7 @@ from vectorforge.errors import DeadlineExceededError, InvalidInputError, VectorF
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.pipeline.answer_cache.cache import AnswerCache, restore_chunks
 from vectorforge.pipeline.answer_cache.lookup import QueryLookupService
-from vectorforge.pipeline.citations.quality import assess
+from vectorforge.pipeline.citations.wording import assess
 from vectorforge.pipeline.context import ContextBuilder, ContextPayload
 from vectorforge.pipeline.conversation import ConversationMemory
 from vectorforge.pipeline.fallback.ladder import DegradationLadder
@@ -227,7 +227,14 @@ def _note_quality(run: QueryRun, metrics: MetricsCollector) -> None:
     if not run.used or "template" in run.degraded:
         return
     chunks = [chunk.chunk.text for chunk in run.used]
-    run.quality = quality = assess(run.search_text, run.answer, chunks, run.citations, run.invalid_citations)
+    run.quality = quality = assess(
+        run.search_text,
+        run.answer,
+        chunks,
+        run.citations,
+        invalid=run.invalid_citations,
+        uncited=run.uncited_sentences,
+    )
     if not quality.low:
         return
     metrics.increment("pipeline.answers.low_quality")

@@ -48,7 +48,7 @@ Degradation: TypeAlias = Literal["lexical", "provider", "stale", "passages", "un
 """Fallback: a lexical search in place of a hybrid one, another provider, an expired cached answer, quoted
 chunks, a model without chunks, a fixed sentence."""
 CitationVerdict: TypeAlias = Literal["supported", "unsupported", "unchecked"]
-"""Result of comparing a sentence's numbers and names with the cited chunk; "unchecked": it has none."""
+"""Result of comparing a sentence's words with the cited chunk; "unchecked": they do not decide it."""
 LoggedOutcome: TypeAlias = Literal["started", Outcome]
 """Outcome in the query log: "started" until the record of the end is stored."""
 
@@ -176,6 +176,8 @@ class AnswerQuality:
     """Share of the query's content words that occur in the chunks and the answer."""
     supported_citations: int = 0
     unsupported_citations: int = 0
+    uncited_sentences: int = 0
+    """Sentences of the answer without a citation; no headings, questions, code and lead-ins to lists."""
     low: bool = False
     """True if it is counted and logged as a poor answer."""
 

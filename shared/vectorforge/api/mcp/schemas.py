@@ -254,7 +254,7 @@ def _cautions(result: AskResult) -> Sequence[str]:
     cautions = []
     if unsupported:
         numbers = ", ".join(map(str, sorted(unsupported)))
-        cautions.append(f"Caution: numbers or names cited from source {numbers} are not in it.")
+        cautions.append(f"Caution: by its words, source {numbers} does not say what cites it.")
     if result.degraded:
         cautions.append(f"Caution: this is less than the full answer ({', '.join(result.degraded)}).")
     if result.finish_reason == "length":

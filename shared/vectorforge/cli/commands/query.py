@@ -199,7 +199,9 @@ def _print_sources(terminal: Terminal, result: QueryResult) -> None:
     unsupported = [str(c.source_number) for c in result.citations if c.verdict == "unsupported"]
     if unsupported:
         numbers = ", ".join(dict.fromkeys(unsupported))
-        terminal.warn(f"Numbers or names cited from source {numbers} do not occur in it.")
+        terminal.warn(f"By its words, source {numbers} does not say what cites it.")
+    if result.quality and result.quality.uncited_sentences:
+        terminal.note(f"{result.quality.uncited_sentences} sentences of the answer cite no source.")
     if result.invalid_citations:
         terminal.warn(f"{result.invalid_citations} citations in the answer have no source.")
     if result.dropped_parameters:

@@ -1,4 +1,4 @@
-"""Citation check: compare cited chunks with the sentences that cite them; by spelling, without a model.
+"""Citation check: compare cited chunks with the sentences that cite them; by their words, without a model.
 
 A label belongs to the text before it, back to the previous label or the start of the sentence; one that
 opens a sentence belongs to the text after it; one after the full stop belongs to the sentence before, unless
@@ -7,23 +7,46 @@ share their text: each chunk must contain a part of it, and all together the who
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from vectorforge.pipeline.citations.claims import Claim, Evidence, locations_within, read_claims
+from vectorforge.llm.providers.extractive import NO_ANSWER
+from vectorforge.pipeline.citations.claims import (
+    Claim,
+    Comparison,
+    Evidence,
+    Identifier,
+    Name,
+    locations_within,
+    plain,
+    read_claims,
+)
 from vectorforge.pipeline.citations.labels import Label, SourceLabels, find_labels
-from vectorforge.pipeline.citations.names import KnownNames, fold
-from vectorforge.pipeline.citations.number_words import MONTHS
+from vectorforge.pipeline.citations.names import KnownNames, fold, language_of
 from vectorforge.pipeline.citations.quantities import Quantity
+from vectorforge.pipeline.citations.word_lists import MONTHS
+from vectorforge.pipeline.citations.wording import Wording
 from vectorforge.pipeline.types import Citation, CitationVerdict
 from vectorforge.types import RetrievedChunk
 
 _WORDS = re.compile(r"\w+")
+_MOST_WORDS = 0.6
+"""Share of content words in one or two sentences of the chunks from which a sentence is supported."""
+_LONGEST_GAP = 2
+"""Neighboring words of a supported sentence that the chunk need not contain."""
+_FEW_WORDS = 0.15
+"""Share in the chunks up to which a sentence with no number or name is not supported."""
+_LISTED_LANGUAGES = ("english", "german")
+"""Languages whose small words are known, so that the others carry the meaning."""
+_ENOUGH_WORDS = 4
+"""Content words that such a sentence must have."""
 _BETWEEN_LABELS = frozenset("and or und oder et ou y o e".split())  # noqa: SIM905
 _BEFORE_LABEL = frozenset(
     "according to per as in from by see laut nach gemaß in aus siehe selon d apres dans voir segun en".split()  # noqa: SIM905
 )
 """Words that make a label part of the sentence: "According to [Source 1], ..."."""
+_SHORTEST_STATEMENT = 4
+"""Words of a sentence that should have a citation."""
 _MARK = re.compile(r"[.!?…。！？\n]")
 """Every end of a sentence contains one of these."""
 _AFTER_STOP = re.compile(r"[ \t]{0,100}\[")
@@ -65,6 +88,8 @@ class _Group:
     labels: list[Label]
     text: str
     claims: list[Claim] = field(default_factory=list)
+    language: str | None = None
+    """See ``language_of``."""
 
 
 class CitationChecker:
@@ -95,6 +120,8 @@ class CitationChecker:
         """Checked citations, in the order of the answer."""
         self.invalid = 0
         """Count of numbers that name no chunk."""
+        self.uncited = 0
+        """Count of sentences without a citation so far; see ``AnswerQuality``."""
 
     def feed(self, text: str) -> list[Citation]:
         """Add a piece of the answer; return the citations of the sentences that it completes."""
@@ -159,8 +186,11 @@ class CitationChecker:
         labels = [] if _FENCE.match(text) else self._labels(start, end)
         if not labels:
             self._unlabelled = text if _WORDS.search(text) else self._unlabelled
+            self.uncited += _is_statement(text)
             return
+        language = language_of(self._answer[max(0, start - _CONTEXT_CHARS) : end])
         for group in self._groups(start, end, labels):
+            group.language = language
             verdicts = self._verdicts(group).items()
             citations = {number: self._cite(number, group.text, verdict) for number, verdict in verdicts}
             for label in group.labels:
@@ -189,6 +219,7 @@ class CitationChecker:
         cuts = [start, *(offset for label in labels for offset in (label.start, label.end)), end]
         texts = [self._answer[a:b] for a, b in zip(cuts[::2], cuts[1::2], strict=True)]
         if not any(map(_WORDS.search, texts)):  # labels only
+            self.uncited -= _is_statement(self._unlabelled)
             return [_Group(list(labels), self._unlabelled, self._claims(self._unlabelled, start))]
         is_led = _has_only(texts[0], _BEFORE_LABEL)
         groups: list[_Group] = []
@@ -211,21 +242,64 @@ class CitationChecker:
 
     def _verdicts(self, group: _Group) -> dict[int, CitationVerdict]:
         """Return the verdict of each existing source of the group, by its number."""
-        numbers = {n for label in group.labels for n in label.numbers if 1 <= n <= len(self._chunks)}
-        evidence = {n: self._evidence.setdefault(n, Evidence(self._chunks[n - 1])) for n in numbers}
-        held = [
-            {n for n in numbers if evidence[n].holds(claim)}
-            for claim in group.claims
-            if not _only_counts(claim, evidence.values())
-        ]
-        if not held:
-            return dict.fromkeys(numbers, "unchecked")
-        are_all_held, holding = all(held), set().union(*held)
-        return {n: "supported" if are_all_held and n in holding else "unsupported" for n in numbers}
+        numbers = sorted({n for label in group.labels for n in label.numbers if 1 <= n <= len(self._chunks)})
+        evidence = {n: self._read(n) for n in numbers}
+        claims = [claim for claim in group.claims if not _only_counts(claim, evidence.values())]
+        held = [{n for n in numbers if evidence[n].holds(claim)} for claim in claims]
+        missing = [claim for claim, holding in zip(claims, held, strict=True) if not holding]
+        wording = Wording(plain(group.text), self._known)
+        compared = {n: evidence[n].compare(group.text, wording) for n in numbers}
+        verdicts: dict[int, CitationVerdict] = {}
+        for n, one in compared.items():
+            languages = {group.language, evidence[n].language} - {None}
+            if len(languages) > 1:
+                verdicts[n] = "unsupported" if any(map(evidence[n].has_another, missing)) else "unchecked"
+            elif one.agreement == "contradicts" or (held and not missing and not any(n in h for h in held)):
+                verdicts[n] = "unsupported"
+            elif missing:
+                is_added = not one.has_other_names and all(map(self._is_known_elsewhere, missing))
+                verdicts[n] = "unchecked" if is_added else "unsupported"
+            else:
+                verdicts[n] = _verdict_by_words(wording, compared.values(), has_claims=bool(claims))
+                is_listed = evidence[n].language in _LISTED_LANGUAGES
+                if one.agreement == "unclear" or (verdicts[n] == "unsupported" and not is_listed):
+                    verdicts[n] = "unchecked"
+        return verdicts
+
+    def _read(self, number: int) -> Evidence:
+        if number not in self._evidence:
+            self._evidence[number] = Evidence(self._chunks[number - 1], self._known)
+        return self._evidence[number]
+
+    def _is_known_elsewhere(self, claim: Claim) -> bool:
+        """Return True for a name that a chunk in the prompt contains."""
+        if not isinstance(claim, Name | Identifier):
+            return False
+        return any(self._read(n).holds(claim) for n in range(1, len(self._chunks) + 1))
+
+
+def _verdict_by_words(
+    wording: Wording, compared: Collection[Comparison], *, has_claims: bool
+) -> CitationVerdict:
+    """Return the verdict of a sentence that no chunk contradicts, by its content words."""
+    words = next(iter(compared)).words
+    near = frozenset[str]().union(*(one.near for one in compared))
+    found = frozenset[str]().union(*(one.found for one in compared))
+    if len(near) >= _MOST_WORDS * len(words) and wording.longest_run_of(words - near) <= _LONGEST_GAP:
+        return "supported" if words or has_claims else "unchecked"
+    is_foreign_to_all = len(words) >= _ENOUGH_WORDS and len(found) <= _FEW_WORDS * len(words)
+    return "unsupported" if is_foreign_to_all and not has_claims else "unchecked"
 
 
 def _has_only(text: str, words: frozenset[str]) -> bool:
     return all(word in words for word in _WORDS.findall(fold(text)))
+
+
+def _is_statement(text: str) -> bool:
+    """Return True for a sentence that should have a citation."""
+    text = text.strip()
+    is_lead = text.startswith(("#", "|", "```", NO_ANSWER)) or text.rstrip("*_ ").endswith((":", "?", "？"))
+    return not is_lead and (len(_WORDS.findall(text)) >= _SHORTEST_STATEMENT or text[-1:] in _FULL_WIDTH)
 
 
 def _only_counts(claim: Claim, evidence: Iterable[Evidence]) -> bool:

@@ -1,4 +1,4 @@
-"""Verifiable claims of a sentence (numbers, dates, names) and their evidence in a chunk."""
+"""Verifiable claims of a sentence (numbers, dates, names, words) and their evidence in a chunk."""
 
 import re
 import unicodedata
@@ -19,6 +19,7 @@ from vectorforge.pipeline.citations.quantities import (
     parts_of_group,
     read_quantities,
 )
+from vectorforge.pipeline.citations.wording import NO_CONTENT, Agreement, Wording, compare
 from vectorforge.types import Location, RetrievedChunk
 
 _LIST_MARK = re.compile(
@@ -29,9 +30,12 @@ _LONGEST_SENTENCE = 20_000
 """Characters of a sentence that are read: a model may never end one."""
 _NAMED_SOURCE = re.compile(r"\b(?:sources?|contexts?|passages?|documents?)\s+\d{1,3}\b", re.IGNORECASE)
 _VERSION_MARK = re.compile(r"\b[vV](?=\d)")
+_CONTRACTION = re.compile(r"n't\b")
 _SHORTEST_QUOTATION = 8
 """Characters; a shorter text can occur anywhere."""
 _RANGE = re.compile(r"([A-Z]+)(\d+)(?::([A-Z]+)(\d+))?")
+_ENOUGH_ADDED = 2
+"""Words that a second sentence of a chunk must add to the first to be compared, too."""
 _ANY = -1
 """Placeholder for any year or day of the month."""
 _SUPERSCRIPTS = re.compile(r"[⁰¹²³⁴-⁹₀-₉]+")
@@ -76,6 +80,22 @@ class Clock:
 Claim: TypeAlias = Address | Identifier | Name | Date | Clock | Quantity
 
 
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Words of a sentence compared with those of a chunk."""
+
+    words: frozenset[str]
+    """Content words of the sentence, as ``terms`` writes them."""
+    found: frozenset[str]
+    """Those that the chunk contains, also with another ending."""
+    near: frozenset[str]
+    """Those that the one or two sentences of the chunk contain that share most words with it."""
+    agreement: Agreement
+    """Result of the comparison of these sentences with it; "unclear" in another language."""
+    has_other_names: bool
+    """True if these sentences contain a name that it does not."""
+
+
 def read_claims(text: str, *, known: Container[str] = frozenset(), context: str = "") -> list[Claim]:
     """Return the claims of a sentence in no particular order; of one over 20,000 characters the first ones.
 
@@ -86,7 +106,7 @@ def read_claims(text: str, *, known: Container[str] = frozenset(), context: str 
     """
     if len(text) > _LONGEST_SENTENCE:
         text = "".join(text[:_LONGEST_SENTENCE].rsplit(maxsplit=1)[:1])
-    text = _NAMED_SOURCE.sub(" ", _LIST_MARK.sub(" ", _plain(text)))
+    text = _NAMED_SOURCE.sub(" ", _LIST_MARK.sub(" ", plain(text)))
     addresses, text = names.take_addresses(text)
     code, text = names.take_code(text)
     identifiers, text = names.take_identifiers(text)
@@ -104,12 +124,21 @@ def read_claims(text: str, *, known: Container[str] = frozenset(), context: str 
 
 
 class Evidence:
-    """Chunk with its title, heading and source, read once."""
+    """Chunk with its title, heading and source, read once.
 
-    def __init__(self, chunk: RetrievedChunk) -> None:
-        parts = (chunk.document_title, chunk.chunk.heading, chunk.document_source, chunk.chunk.text)
-        self._text = _plain("\n".join(part for part in parts if part))
+    Args:
+        chunk: The chunk.
+        known: Folded words that are names where they open a sentence, too.
+    """
+
+    def __init__(self, chunk: RetrievedChunk, known: Container[str] = frozenset()) -> None:
+        above = (chunk.document_title, chunk.chunk.heading, chunk.document_source)
+        self._above = "\n".join(part for part in above if part)
+        self._text = plain(f"{self._above}\n{chunk.chunk.text}")
         self._chunk = chunk.chunk.text
+        self._known = known
+        self._windows: dict[tuple[int, ...], Wording] = {}
+        self._compared: tuple[frozenset[str], list[frozenset[str]]] = frozenset(), []
 
     def holds(self, claim: Claim) -> bool:
         """Return True if the chunk contains the claim."""
@@ -130,6 +159,19 @@ class Evidence:
                 same_things = self._numbers.of_same_noun(claim.noun) if claim.is_count else ()
                 return any(numbers.has(claim) for numbers in same_things or (self._numbers.all,))
 
+    def compare(self, sentence: str, claim: Wording) -> Comparison:
+        """Compare a sentence of the answer, without labels, and its words with those of the chunk."""
+        wanted = frozenset(word for word in claim.content if word.isalpha() and word not in NO_CONTENT)
+        found = _found(wanted, self._terms)
+        quoted = sentence.strip()
+        if len(quoted) >= _SHORTEST_QUOTATION and quoted in self._chunk:
+            return Comparison(wanted, found, found, "agrees", has_other_names=False)
+        source = self._window(sentence)
+        near = _found(wanted, names.Words(source.content | self._header))
+        others = {text for _, _, text, is_number in source.slots if not is_number}
+        has_others = not others.issubset(text for _, _, text, _ in claim.slots)
+        return Comparison(wanted, found, near, compare(claim, source, self._words), has_others)
+
     def find_support(self, sentence: str) -> tuple[int, int]:
         """Return the offsets in the chunk of what a sentence of the answer rests on; all of it if unclear.
 
@@ -139,16 +181,45 @@ class Evidence:
         if len(quoted) >= _SHORTEST_QUOTATION and (start := self._chunk.find(quoted)) >= 0:
             return start, start + len(quoted)
         wanted = terms(sentence)
-        shared = [len(wanted & words) for _, words in self._pieces]
+        shared = [len(words) for words in self._shared(wanted)]
         most = max(shared, default=0)
         if 2 * most < len(wanted) or shared.count(most) != 1:
             return 0, len(self._chunk)
         piece = self._pieces[shared.index(most)][0]
         return piece.start, piece.end
 
+    def has_another(self, claim: Claim) -> bool:
+        """Return True if the chunk has another date, time or number with such a unit, in any language."""
+        match claim:
+            case Date():
+                return bool(self._quantities.days)
+            case Clock():
+                return bool(self._quantities.times)
+            case Quantity():
+                return self._numbers.all.has_kind(claim.kind)
+        return False
+
     def contradicts(self, count: Quantity) -> bool:
         """Return True if the chunk has another number of the same things, and not this one."""
         return bool(self._numbers.of_same_noun(count.noun)) and not self.holds(count)
+
+    def _shared(self, wanted: frozenset[str]) -> list[frozenset[str]]:
+        """Return the words that each sentence of the chunk shares with some."""
+        if wanted != self._compared[0]:
+            self._compared = wanted, [wanted & words for _, words in self._pieces]
+        return self._compared[1]
+
+    def _window(self, sentence: str) -> Wording:
+        """Return the sentence of the chunk that shares most words, with the one that adds most to it."""
+        shared = self._shared(terms(sentence))
+        best = max(range(len(shared)), key=lambda i: len(shared[i]), default=0)
+        added = [len(words - shared[best]) for words in shared]
+        second = max(range(len(shared)), key=added.__getitem__, default=0)
+        picked = sorted({best, second} if shared and added[second] >= _ENOUGH_ADDED else {best})
+        if tuple(picked) not in self._windows:
+            texts = [self._pieces[i][0].text for i in picked] if shared else [self._chunk]
+            self._windows[tuple(picked)] = Wording(plain(". ".join(texts)), self._known)
+        return self._windows[tuple(picked)]
 
     def _holds_name(self, name: Name) -> bool:
         if all(self._words.has_form_of(word) for word in name.words):
@@ -163,6 +234,19 @@ class Evidence:
             return True
         without_year = (None, claim.month, day) in self._days
         return without_year and self.holds(Quantity(frozenset({Fraction(claim.year)})))
+
+    @cached_property
+    def language(self) -> str | None:
+        """See ``names.language_of``."""
+        return names.language_of(self._chunk)
+
+    @cached_property
+    def _header(self) -> frozenset[str]:
+        return terms(self._above)
+
+    @cached_property
+    def _terms(self) -> names.Words:
+        return names.Words(terms(self._text))
 
     @cached_property
     def _pieces(self) -> list[tuple[Piece, frozenset[str]]]:
@@ -257,6 +341,10 @@ class _Amounts:
         else:
             self._unitless |= amount.values
 
+    def has_kind(self, kind: str | None) -> bool:
+        """Return True for a number with a unit of this kind."""
+        return kind in self._scaled
+
     def has(self, amount: Quantity) -> bool:
         """Return True if one of them can be the same; a missing unit matches any."""
         if not amount.kind:
@@ -285,8 +373,13 @@ class _Numbers:
         return [amounts for amounts in (*forms, self._by_short.get(noun)) if amounts is not None]
 
 
-def _plain(text: str) -> str:
-    """Normalise what looks alike: full-width forms, dashes and the v of versions."""
+def _found(wanted: frozenset[str], words: names.Words) -> frozenset[str]:
+    return frozenset(word for word in wanted if words.has_form_of(word))
+
+
+def plain(text: str) -> str:
+    """Normalise what looks alike: full-width forms, dashes, the v of versions, "n't"."""
     text = _SUPERSCRIPTS.sub(lambda match: f"^{match.group()}", text)
-    text = unicodedata.normalize("NFKC", text)
-    return _VERSION_MARK.sub("", text)
+    text = unicodedata.normalize("NFKC", text).replace("’", "'")
+    text = _VERSION_MARK.sub("", text)
+    return _CONTRACTION.sub(" not", text.replace("can't", "can not")) if "'t" in text else text

@@ -2,12 +2,13 @@
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator
 from functools import cached_property
 from itertools import chain
 
-from vectorforge.pipeline.citations.number_words import UNITS
 from vectorforge.pipeline.citations.quantities import BLANK
+from vectorforge.pipeline.citations.word_lists import FREQUENT, UNITS
 
 # Possessive, and from the beginning of a word only: long runs of letters without an @ are read once, not once
 # from each of their letters (an answer of 60,000 took minutes).
@@ -34,12 +35,6 @@ _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 _LEADING = re.compile(r"[\s*_\"'“”‘’„«»(\[{|>#•–—-]*$")
 _NO_ACRONYMS = frozenset(
     "not no all and or only must never always yes ok any both may can do is are the true false am pm".split()  # noqa: SIM905
-)
-_GERMAN = frozenset(
-    "der die das den dem des und ist sind nicht ein eine einen einem einer mit für von im zu auf wird".split()  # noqa: SIM905
-)
-_ENGLISH = frozenset(
-    "the and is are of to in for with not that by from was were has have it this on or".split()  # noqa: SIM905
 )
 _NO_NAMES = frozenset("the a an der die das ein eine le la les un une el los las i".split())  # noqa: SIM905
 _LONGEST_OPENING = 200
@@ -210,11 +205,25 @@ def shortened(word: str) -> tuple[str, ...]:
     return tuple(word[:-cut] for cut in (1, 2) if len(word) - cut >= _SHORTEST_STEM)
 
 
+def language_of(text: str) -> str | None:
+    """Return the language of a text or the name of its script, if it is not Latin; None if unknown."""
+    if not text.isascii():
+        letters = _LETTERS.findall(text)
+        others = [run for run in letters if run[0] > "\u024f"]
+        if 2 * sum(map(len, others)) > sum(map(len, letters)):
+            return unicodedata.name(others[0][0], "").partition(" ")[0]
+    words = _WORD.findall(text.casefold())
+    counts = Counter(FREQUENT[word] for word in words if word in FREQUENT).most_common(2)
+    return (
+        counts[0][0]
+        if counts and counts[0][1] >= 2 and counts[0][1] > counts[-1][1] * (len(counts) - 1)
+        else None
+    )
+
+
 def writes_nouns_with_capitals(text: str) -> bool:
     """Return True if the text looks like German."""
-    words = [word.casefold() for word in _WORD.findall(text)]
-    german = sum(word in _GERMAN for word in words)
-    return german >= 2 and german > sum(word in _ENGLISH for word in words)
+    return language_of(text) == "german"
 
 
 def _runs(text: str) -> Iterator[list[tuple[str, bool]]]:

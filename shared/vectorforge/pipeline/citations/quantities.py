@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
-from vectorforge.pipeline.citations.number_words import COUNTS, MAGNITUDES, MONTHS, UNITS
+from vectorforge.pipeline.citations.word_lists import COUNTS, MAGNITUDES, MONTHS, UNITS
 
 BLANK = "\x00"
 """Placeholder for text read already; not a word, space or punctuation."""
@@ -46,6 +46,15 @@ _SPELLED = re.compile(
     r"(?!\w)(?:[\s-](?P<word>[^\W\d_]+))?",
     re.IGNORECASE,
 )
+_SHARES = {
+    "half of": 50,
+    "quarter of": 25,
+    "tenth of": 10,
+    "hälfte der": 50,
+    "viertel der": 25,
+    "zehntel der": 10,
+}
+"""Shares in words, in percent."""
 _COMMON_WORDS = ("may", "march", "mar")
 _LONGEST_NUMBER = 1000
 """Longest number in digits; Python's own limit is 4,300 (``sys.get_int_max_str_digits``)."""
@@ -124,6 +133,9 @@ def read_quantities(text: str) -> Quantities:
         if spelled := _spelled(match):
             numbers.append(spelled)
             text = _blanked(text, match.start("words"), match.end("words"))
+    for phrase, share in _SHARES.items():
+        if phrase in text.lower():
+            numbers.append(Quantity(frozenset({Fraction(share)}), "percent"))
     return Quantities(tuple(numbers), tuple(days), frozenset(times), text)
 
 

@@ -88,7 +88,14 @@ async def quote_passages(
         response, checker = _checked(run, payload, _best_chunks(sources))
     run.timings.generation_ms += (time.perf_counter() - started) * 1000
     usage = UsageEvent(response.prompt_tokens, response.completion_tokens, response.total_tokens)
-    return run.adopt(response.content, response, checker.citations, usage, invalid_citations=checker.invalid)
+    return run.adopt(
+        response.content,
+        response,
+        checker.citations,
+        usage,
+        invalid_citations=checker.invalid,
+        uncited_sentences=checker.uncited,
+    )
 
 
 def _checked(

@@ -1,11 +1,11 @@
 "use strict";
 // ---------------------------------------------------------------- how an answer came about: passages, time, cost
 const VERDICTS = {
-  supported: "its passage holds the numbers and names of the sentence",
-  unsupported: "its passage does not hold all numbers and names of the sentence",
-  unchecked: "the sentence has no numbers or names to compare",
+  supported: "Words match: the passage has the numbers, names and most words of the sentence",
+  unsupported: "Not supported: the passage lacks or contradicts a number, a name or a word of the sentence",
+  unchecked: "Not checkable: the words of sentence and passage differ too much to compare",
 };
-const VERDICT_COUNTS = { supported: "supported by their passage", unsupported: "not supported", unchecked: "without anything to compare" };
+const VERDICT_COUNTS = { supported: "with the words of their passage", unsupported: "not supported", unchecked: "not checkable" };
 
 const usd = (amount) => (amount === 0 ? "$0" : new Intl.NumberFormat("en-US", { style: "currency", currency: "USD", ...(amount < 0.01 ? { maximumSignificantDigits: 2 } : {}) }).format(amount));
 
@@ -56,17 +56,18 @@ function timePicture(latency) {
   return [bar, el("ul", { class: "legend", "aria-label": "Time" }, ...rows, row("Total", "total", latency.total_ms ?? 0))];
 }
 
-function verdictText(citations) {
+function verdictText(citations, uncited = 0) {
   const count = (verdict) => citations.filter((citation) => citation.verdict === verdict).length;
   const said = Object.keys(VERDICT_COUNTS).filter(count).map((verdict) => `${count(verdict)} ${VERDICT_COUNTS[verdict]}`);
-  return said.length ? `Citations: ${said.join(", ")}.` : null;
+  const counts = [said.length ? `Citations, compared by words: ${said.join(", ")}.` : null, uncited ? `${plural(uncited, "sentence")} without a citation.` : null];
+  return counts.filter(Boolean).join(" ");
 }
 
 /** The whole of it, below an answer that has come to its end. */
 function evidenceOf({ done, meta, usage, citations }) {
   if (!done?.funnel || !done.latency) return null;
   const tokens = `${(usage?.prompt_tokens ?? 0).toLocaleString()} tokens read, ${(usage?.completion_tokens ?? 0).toLocaleString()} written${usage?.estimated ? " (estimated)" : ""}`;
-  const verdicts = verdictText(citations);
+  const verdicts = verdictText(citations, done.quality?.uncited_sentences);
   return el("details", { class: "evidence" }, el("summary", {}, "How this answer came about"),
     el("div", { class: "pictures" },
       el("section", {}, el("h4", {}, "Passages"), funnelPicture(done.funnel)),

@@ -49,7 +49,7 @@ class Turn {
 
   chip(index, verdict = null, place = this.sources[index].location_text) {
     const item = this.sources[index], title = [sourceName(item), place].filter(Boolean).join(", "), name = `Source ${item.number}: ${title}`;
-    const said = verdict in VERDICTS ? `${verdict[0].toUpperCase()}${verdict.slice(1)}: ${VERDICTS[verdict]}` : null;
+    const said = VERDICTS[verdict] ?? null;
     return el("button", {
       class: "cite", type: "button", "data-source": index, "data-verdict": said ? verdict : null,
       title: said ? `${title}\n${said}` : title, "aria-label": said ? `${name}. ${said}` : name,
