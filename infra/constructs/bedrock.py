@@ -75,6 +75,12 @@ def allow_models(function: PythonFunction, stage: StageSettings, *settings: str)
         function.allow("bedrock:ListFoundationModels", "bedrock:ListInferenceProfiles", on=["*"])
 
 
+def allow_contexts(function: PythonFunction, stage: StageSettings) -> None:
+    """Let a function have the answering model write the contexts of chunks, which are not streamed."""
+    if (model := named_model(stage, ANSWERS)) is not None:
+        _allow(function, stage, model, ("bedrock:InvokeModel",))
+
+
 def _allow(
     function: PythonFunction, stage: StageSettings, model: NamedModel, actions: tuple[str, ...]
 ) -> None:

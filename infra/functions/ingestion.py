@@ -9,7 +9,7 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from infra.constructs.bedrock import EMBEDDINGS, allow_models
+from infra.constructs.bedrock import EMBEDDINGS, allow_contexts, allow_models
 from infra.constructs.buckets import AccessLogs, private_bucket
 from infra.constructs.message_queue import MessageQueue
 from infra.constructs.python_function import PythonFunction
@@ -110,6 +110,7 @@ class Ingestion(Construct):
         data.database.allow_login(function, APP_ROLE)
         data.provider_keys.allow_reading(function)
         allow_models(function, stage, EMBEDDINGS)
+        allow_contexts(function, stage)
         self._messages.allow_sending(function)  # jobs that it cannot finish are announced again
         function.allow("s3:GetObject", on=[self.uploads_bucket.arn_for_objects("*")])
         # An erasure deletes what was uploaded.

@@ -165,6 +165,8 @@ class Collection:
     """Partition of the embeddings with the collection's vectors."""
     keep_originals: bool = True
     """True if the files of its documents are kept."""
+    contextual: bool = False
+    """True if chunks are embedded and indexed with a context from now on."""
     created_at: datetime | None = None
     document_count: int = 0
     chunk_count: int = 0
@@ -271,6 +273,9 @@ class ChunkDraft:
     heading: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     locations: Sequence[Location] = ()
+    index_context: str | None = None
+    """Words that place the chunk in its document: embedded and indexed with it, and never returned. A chunk
+    that is stored already retains its own."""
     vector: Vector | None = None
     """None: a chunk with this hash is stored in the document and retains its id and embedding."""
     vectors: Mapping[str, Vector] | None = None
@@ -307,6 +312,8 @@ class StoredDocument:
     chunks_removed: int
     unchanged: bool = False
     """True: the stored document had the same content hash; nothing was written."""
+    warnings: tuple[str, ...] = ()
+    """Parts of ingestion that failed without failing the document, as sentences."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ FOLDER holds three files of JSON lines:
 The corpus is ingested through the pipeline into a separate collection (once; later runs reuse it). Every
 query runs through the search with its default settings, and through an exact search over all stored vectors.
 ``--answers`` also runs the pipeline of ``POST /v1/rag/query``, without a key with the extractive provider;
-``--foreign`` runs it with the queries of another folder, which it should refuse.
+``--foreign`` runs it with the queries of another folder, which it should refuse. ``--contextual`` gives the
+chunks contexts, without a key outlines.
 
 nDCG@k and recall@k: without spans, documents are judged, each by its best chunk. With spans, a chunk hits one
 if it covers at least half of the shorter of the two. Each judgment counts once, with gain 1.
@@ -175,7 +176,11 @@ async def measure(session: Session, folder: Path, options: argparse.Namespace) -
     terminal = Terminal()
     corpus = folder / "corpus.jsonl"
     digest = hashlib.sha256(corpus.read_bytes()).hexdigest()[:12]
-    collection = await session.collection_or_new(f"{folder.name}-{digest}")
+    suffix = "-contextual" if options.contextual else ""
+    collection = await session.collection_or_new(f"{folder.name}-{digest}{suffix}")
+    if options.contextual:
+        await session.services.collections.set_contextual(collection.id, contextual=True)
+        collection = await session.collection(collection.name)
     summary = await ingest_files(terminal, session, collection, [SourceFile("corpus.jsonl", corpus)])
     if summary.failed:
         terminal.warn(f"{summary.failed} documents could not be ingested.")
@@ -283,6 +288,7 @@ def main() -> None:
     parser.add_argument(
         "--run-file", type=Path, help="what was found, as JSON lines (default run-FOLDER.jsonl)"
     )
+    parser.add_argument("--contextual", action="store_true", help="give chunks contexts")
     parser.add_argument("--answers", action="store_true", help="ask for answers, too")
     parser.add_argument(
         "--foreign", type=Path, nargs="+", default=[], help="folders whose questions it should refuse"

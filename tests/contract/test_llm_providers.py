@@ -22,7 +22,7 @@ from vectorforge.llm.providers.openai_compatible import (
     MaxServeProvider,
     format_chat_prompt,
 )
-from vectorforge.llm.types import LLMRequestConfig
+from vectorforge.llm.types import LLMRequestConfig, StreamEnd
 from vectorforge.telemetry import InMemoryMetrics
 from vectorforge.vendors.accounts import ClientKind
 
@@ -135,6 +135,15 @@ class TestOpenAIWithSdk(TestOpenAI):
 
 
 # A-088 A-155
+class CachingAnthropic(FakeAnthropic):
+    """Reads 30 tokens of each prompt from its cache."""
+
+    def _message(self, *args: Any) -> dict[str, Any]:
+        message = super()._message(*args)
+        message["usage"] |= {"cache_creation_input_tokens": 0, "cache_read_input_tokens": 30}
+        return message
+
+
 class TestAnthropic(LLMStreamContract):
     client: ClassVar[ClientKind] = "http"
 
@@ -175,6 +184,23 @@ class TestAnthropic(LLMStreamContract):
             {**default, "stream": True},
         ]
         assert full.metadata["dropped_parameters"] == ["frequency_penalty", "presence_penalty"]
+
+    async def test_shared_messages_are_cached_and_cached_tokens_counted(self) -> None:
+        config = LLMRequestConfig(model="m", temperature=None, shared_messages=2)
+        messages = [*MESSAGES[:2], {"role": "user", "content": "And?"}]
+        async with CachingAnthropic() as server:
+            provider = self.make_provider(server.api_key, server.base_url)
+            answer = await provider.generate(messages, config)
+            [*_, end] = [event async for event in provider.stream_events(messages, config)]
+            await provider.generate(
+                messages[:1] * 2 + messages[1:], config
+            )  # instructions alone are not cached
+            await provider.aclose()
+        assert isinstance(end, StreamEnd)
+        assert (answer.prompt_tokens, end.response.prompt_tokens) == (41, 41)
+        text = {"type": "text", "text": MESSAGES[1]["content"], "cache_control": {"type": "ephemeral"}}
+        cached = [{"role": "user", "content": [text]}, messages[2]]
+        assert [body["messages"] for body in server.bodies] == [cached, cached, messages[1:]]
 
     # A-078
     async def test_foreign_environment_variables_are_ignored(

@@ -67,9 +67,11 @@ def test_query_function_role_invokes_configured_models_and_lists_all(template: S
     assert PROFILE in json.dumps(condition["StringEquals"]["bedrock:InferenceProfileArn"])
 
 
-def test_ingest_function_role_invokes_embedding_model_only(template: StackTemplate) -> None:
+def test_ingest_function_role_invokes_both_models_without_streaming(template: StackTemplate) -> None:
     assert bedrock(template, "IngestionIngestRole") == {
-        ("bedrock:InvokeModel", f"{HERE}::foundation-model/{TITAN}")
+        ("bedrock:InvokeModel", f"{HERE}::foundation-model/{TITAN}"),
+        ("bedrock:InvokeModel", f"{HERE}:AWS::AccountId:inference-profile/{PROFILE}"),
+        ("bedrock:InvokeModel", "arn:AWS::Partition:bedrock:*::foundation-model/amazon.nova-2-lite-v1:0"),
     }
 
 

@@ -35,6 +35,8 @@ if TYPE_CHECKING:  # imported on first use: no query needs them
     from vectorforge.db.repositories.statistics_repo import StatisticsRepository
     from vectorforge.embedding_switch.service import ModelChanges
     from vectorforge.erasure.eraser import Eraser
+    from vectorforge.ingestion.contexts.writer import ContextModel
+    from vectorforge.ingestion.estimate import IngestionEstimator
     from vectorforge.ingestion.pipeline import IngestionPipeline
 
 _TABLE_LOG_TIMEOUT_S = 2.0
@@ -229,7 +231,33 @@ class TenantServices:
             models=EmbeddingModelRepository(self._db),
             charge=self.limits.charge,
             originals=OriginalKeeper(self.originals, self._shared.aws.originals_bucket),
+            context_model=self._context_model(),
         )
+
+    def _context_model(self) -> "ContextModel | None":
+        from vectorforge.ingestion.contexts.writer import ContextModel
+
+        settings, registry = self._config.ingestion, self._shared.llm_registry
+        target = registry.context_target(settings.context_provider, settings.context_model)
+        if target is None:
+            return None
+        return ContextModel(
+            target.provider,
+            target.model,
+            # its own: slow contexts must not suspend answers
+            registry.breakers.find(target.provider.name, f"{target.model} (contexts)"),
+            PriceList(self._config.llm.model_prices).estimate_cost,
+            self.limits.new_admission,
+            settings.context_timeout_s,
+        )
+
+    @cached_property
+    def ingestion_estimator(self) -> "IngestionEstimator":
+        """Dry run of the ingestion of the tenant's documents."""
+        from vectorforge.ingestion.estimate import IngestionEstimator
+
+        prices = PriceList(self._config.llm.model_prices)
+        return IngestionEstimator(self.ingestion, self.documents, self.embeddings, prices.estimate_cost)
 
     @cached_property
     def model_changes(self) -> "ModelChanges":

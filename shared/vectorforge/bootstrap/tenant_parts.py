@@ -2,7 +2,7 @@
 
 from functools import cached_property
 from typing import TYPE_CHECKING
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from vectorforge.bootstrap.shared import Shared
 from vectorforge.db.repositories.answer_cache_repo import AnswerCacheRepository
@@ -62,6 +62,11 @@ class LimitServices:
         """Note the tokens that the end of the request settles."""
         if self.admission is not None:
             self.admission.settling(tokens, None)
+
+    def new_admission(self) -> Admission:
+        """Return the admission of one call of a model in the background."""
+        hold_s = self._shared.config.ingestion.context_timeout_s + _LATEST_END_S
+        return Admission(self._db, self._shared.limit_gate, uuid4(), hold_s=hold_s)
 
     async def charge(self, tokens: int) -> None:
         """Count tokens of background work before they are used; raises as ``limits.admission.charge``."""
@@ -195,6 +200,7 @@ class CollectionCatalogue:
         search: SearchSettings | None = None,
         vector_index: VectorIndex = VectorIndex.FULL,
         keep_originals: bool = True,
+        contextual: bool = False,
     ) -> Collection:
         """Create a collection; None takes a value from the embedding provider.
 
@@ -223,4 +229,5 @@ class CollectionCatalogue:
             search=search or SearchSettings(),
             vector_index=vector_index,
             keep_originals=keep_originals,
+            contextual=contextual,
         )

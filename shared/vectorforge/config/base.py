@@ -81,6 +81,13 @@ class IngestionSettings(Section):
     """Collections of a tenant, including those of profiles and vector stores."""
     reembed_passages_per_minute: int | None = Field(default=None, ge=1)
     """Rate per collection during a change of the embedding model; unset: unlimited."""
+    context_provider: str | None = None
+    """LLM provider that writes the contexts of contextual collections; "extractive": none does. Unset: the
+    default one."""
+    context_model: str | None = None
+    """Its model; unset: the provider's default."""
+    context_timeout_s: float = Field(default=300.0, gt=0, le=3600)
+    """Time limit of the contexts of one document."""
 
     @model_validator(mode="after")
     def _overlap_is_at_most_half(self) -> Self:

@@ -56,7 +56,7 @@ EXISTS (
 _FIRST, _SECOND = "(%(spaces)s::text[])[1]", "(%(spaces)s::text[])[2]"
 _LACKING = f"""
 SELECT * FROM (
-    SELECT f.id, f.document_id, d.title, f.heading, f.text, array_remove(ARRAY[
+    SELECT f.id, f.document_id, d.title, f.heading, f.index_context, f.text, array_remove(ARRAY[
         CASE WHEN NOT {_HAS.format(space=_FIRST)} THEN {_FIRST} END,
         CASE WHEN NOT {_HAS.format(space=_SECOND)} THEN {_SECOND} END
     ], NULL) AS spaces
@@ -146,6 +146,7 @@ class UnembeddedChunk:
     document_id: UUID
     title: str | None
     heading: str | None
+    index_context: str | None
     text: str
     spaces: Sequence[str]
     """Spaces that lack its vector."""

@@ -4,6 +4,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from operator import attrgetter
 
 from vectorforge.config import IngestionSettings
@@ -33,6 +34,15 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _Span = tuple[int, int]
 
 
+class ContextKind(StrEnum):
+    """Source of the contexts of chunks."""
+
+    MODEL = "model"
+    """A language model."""
+    OUTLINE = "outline"
+    """The first sentences of document and section."""
+
+
 @dataclass(frozen=True, slots=True)
 class ChunkingConfig:
     """Chunk sizes in characters. The default gave the best retrieval over six collections."""
@@ -41,6 +51,8 @@ class ChunkingConfig:
     """Maximum characters of a chunk."""
     chunk_overlap: int = 150
     """Maximum characters repeated from the previous chunk; 0 to half of ``chunk_size``."""
+    context: ContextKind | None = None
+    """Kind of the chunks' contexts; None: they have none."""
 
     def __post_init__(self) -> None:
         if self.chunk_size < 1:

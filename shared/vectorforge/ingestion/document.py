@@ -1,13 +1,15 @@
 """Storing of one document: embed its new chunks, then replace the stored one in a single step."""
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from vectorforge.db.repositories.document_repo import DocumentRepository
 from vectorforge.db.repositories.embedding_space_repo import EmbeddingModelRepository
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import ConflictError, DimensionMismatchError
-from vectorforge.ingestion.chunk import ChunkingConfig
+from vectorforge.ingestion.contexts.writer import ContextWriter
 from vectorforge.ingestion.drafts import ChunkVectors, KnownVectors, draft_chunks, draft_document
 from vectorforge.ingestion.types import (
     Charge,
@@ -31,7 +33,7 @@ class DocumentWriter:
         store: Store for the chunks.
         documents: Stored documents of the same tenant.
         embeddings: Registry with the providers of the collections.
-        chunking: Chunk sizes.
+        contexts_of: Returns a writer of contexts for a collection.
         limits: Limits of a document.
         models: Current embedding models of the collections; None: the model of the collection passed in.
         charge: Counts embedded tokens against the tenant's limits; None: no limits.
@@ -42,7 +44,7 @@ class DocumentWriter:
         store: VectorStore,
         documents: DocumentRepository,
         embeddings: EmbeddingProviderRegistry,
-        chunking: ChunkingConfig,
+        contexts_of: Callable[[Collection], ContextWriter],
         limits: ExtractionLimits,
         *,
         models: EmbeddingModelRepository | None,
@@ -51,7 +53,7 @@ class DocumentWriter:
         self._store = store
         self._documents = documents
         self._embeddings = embeddings
-        self._chunking = chunking
+        self._contexts_of = contexts_of
         self._limits = limits
         self._models = models
         self._charge = charge
@@ -65,12 +67,14 @@ class DocumentWriter:
         on_progress: OnProgress | None = None,
         prefetched: KnownVectors | None = None,
         charged: bool = False,
+        contexts: ContextWriter | None = None,
     ) -> StoredDocument:
         """Store a document, or replace the one with the same source.
 
         Readers see the old or the new version. An unchanged document is neither embedded nor written;
         otherwise only chunks that were not in the document before are embedded. ``prefetched`` are vectors
-        that exist already; ``charged``: its tokens have been counted against the tenant's limits.
+        that exist already; ``charged``: its tokens have been counted against the tenant's limits;
+        ``contexts`` are those written already.
 
         Raises:
             ExtractionError: ``empty`` or ``too_large``, in characters or chunks; nothing was embedded.
@@ -82,12 +86,13 @@ class DocumentWriter:
             DatabaseError: The database failed; nothing was written.
         """
         self._limits.check_chars(len(document.text))
-        draft = await asyncio.to_thread(draft_document, document, self._chunking)
+        contexts = contexts or self._contexts_of(collection)
+        draft = await asyncio.to_thread(draft_document, document, contexts.chunking)
         current = await self._documents.current_hashes(collection.id, document.source)
         if current is not None and current.content_hash == draft.content_hash:
             return current.unchanged()
         _tell(on_stage, IngestionStage.CHUNK)
-        chunks = await asyncio.to_thread(draft_chunks, document, self._chunking)
+        chunks = await asyncio.to_thread(draft_chunks, document, contexts.chunking)
         self._limits.check_chunks(len(chunks))
         vectors = ChunkVectors(self._embeddings, collection, self._models, prefetched)
         for attempt in range(1, _WRITE_ATTEMPTS + 1):
@@ -97,11 +102,15 @@ class DocumentWriter:
                 _tell(on_stage, IngestionStage.EMBED)
                 if self._charge is not None and attempt == 1 and not charged:
                     await self._charge(sum(chunk.token_count for chunk in new))
+            written = await contexts.write(document, draft, chunks, stored)
+            new = [c for c in written.chunks if c.content_hash not in stored]
+            if new:
                 await vectors.make([(draft.title, chunk) for chunk in new], on_progress)
-            ready = [vectors.given(chunk) for chunk in chunks]
+            ready = [vectors.given(chunk) for chunk in written.chunks]
             _tell(on_stage, IngestionStage.STORE)
             try:
-                return await self._store.replace_document(collection.id, draft, ready)
+                done = await self._store.replace_document(collection.id, written.draft, ready)
+                return replace(done, warnings=written.warnings)
             except DimensionMismatchError:
                 raise
             except ConflictError:

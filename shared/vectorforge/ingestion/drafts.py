@@ -11,8 +11,9 @@ from typing import Any, TypeAlias
 from vectorforge.db.repositories.embedding_space_repo import EmbeddingModel, EmbeddingModelRepository
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import ExtractionError, VectorForgeError
-from vectorforge.ingestion.chunk import ChunkingConfig, chunk_text
+from vectorforge.ingestion.chunk import ChunkingConfig, ContextKind, chunk_text
 from vectorforge.ingestion.locations import locations_of, place_of
+from vectorforge.ingestion.outline import outline_contexts
 from vectorforge.ingestion.types import ExtractedDocument, OnProgress
 from vectorforge.tokens import estimate_tokens
 from vectorforge.types import ChunkDraft, Collection, DocumentDraft, Vector
@@ -26,19 +27,20 @@ _MAX_HEADER_CHARS = 200
 """Maximum length of title and heading path: small models read about 1,200 characters in total."""
 
 
-def embedded_text(title: str | None, heading: str | None, text: str) -> str:
-    """Join title, heading path and text, a line each; the title is dropped if the heading starts with it.
+def embedded_text(title: str | None, heading: str | None, text: str, context: str | None = None) -> str:
+    """Join title, heading path, context and text, a line each, without a title that the heading starts with.
 
     Chunks rarely repeat their topic; titles add it. ``vectorforge.add_terms`` of the database
-    indexes the words of the same three, without a limit on the first two.
+    indexes the words of the same four, without a limit on the first two.
 
     Args:
         title: Title of the document; the first 200 characters are used.
         heading: Heading path of the chunk, "Install > Linux"; the last 200 characters are used.
         text: Text of the chunk.
+        context: Context of the chunk, see ``ingestion.contexts``.
     """
     named = title if title and not (heading or "").startswith(title) else ""
-    header = (named[:_MAX_HEADER_CHARS], (heading or "")[-_MAX_HEADER_CHARS:])
+    header = (named[:_MAX_HEADER_CHARS], (heading or "")[-_MAX_HEADER_CHARS:], context)
     return "\n".join([*filter(None, header), text])
 
 
@@ -62,6 +64,8 @@ def draft_document(document: ExtractedDocument, chunking: ChunkingConfig) -> Doc
         chunking.chunk_size,
         chunking.chunk_overlap,
     ]
+    if chunking.context is not None:
+        decisive.append(["context", chunking.context])
     if document.chunks is not None:
         decisive.append([[c.index, c.start_offset, c.end_offset, c.metadata] for c in document.chunks])
     return DocumentDraft(
@@ -79,7 +83,8 @@ def draft_chunks(document: ExtractedDocument, chunking: ChunkingConfig) -> list[
     """Cut a document into chunks without vectors, in about a second per million characters.
 
     A chunk's hash covers what is embedded (``embedded_text``) and how many equal chunks came before it in
-    the document, so that hashes are unique and each identifies one stored embedding.
+    the document, so that hashes are unique and each identifies one stored embedding. For a context that a
+    model has to write it covers the document's source instead: such a chunk keeps the context it has got.
 
     Returns:
         Chunks in the order of the text, with their locations; page, slide or sheet of the first is metadata.
@@ -91,8 +96,13 @@ def draft_chunks(document: ExtractedDocument, chunking: ChunkingConfig) -> list[
         chunks = tuple(
             chunk_text(document.text, chunking, media_type=document.media_type, spans=document.spans)
         )
-    for chunk in chunks:
-        embedded = embedded_text(document.title, chunk.heading, chunk.text)
+    # the only chunk is its document, and needs no context
+    kind = chunking.context if len(chunks) > 1 else None
+    contexts = (
+        outline_contexts(document.text, chunks) if kind is ContextKind.OUTLINE else [None] * len(chunks)
+    )
+    for chunk, context in zip(chunks, contexts, strict=True):
+        embedded = embedded_text(document.title, chunk.heading, chunk.text, context)
         locations = chunk.locations or locations_of(
             document.text, document.spans, chunk.start_offset, chunk.end_offset, chunk.heading
         )
@@ -103,10 +113,15 @@ def draft_chunks(document: ExtractedDocument, chunking: ChunkingConfig) -> list[
                 start_offset=chunk.start_offset,
                 end_offset=chunk.end_offset,
                 token_count=estimate_tokens(chunk.text),
-                content_hash=_hash([embedded, seen[embedded]]),
+                content_hash=_hash(
+                    [embedded, seen[embedded]]
+                    if kind is not ContextKind.MODEL
+                    else [embedded, seen[embedded], ContextKind.MODEL, document.source]
+                ),
                 heading=chunk.heading,
                 metadata={**place_of(locations), **chunk.metadata},
                 locations=locations,
+                index_context=context,
             )
         )
         seen[embedded] += 1
@@ -195,7 +210,7 @@ class ChunkVectors:
                 missing.append((title, chunk))
         provider = self._embeddings.get(model.provider)
         texts = [
-            model.document_prefix + embedded_text(title, chunk.heading, chunk.text)
+            model.document_prefix + embedded_text(title, chunk.heading, chunk.text, chunk.index_context)
             for title, chunk in missing
         ]
 

@@ -136,7 +136,7 @@ class EmbeddingBackfill:
         texts: defaultdict[str, list[UUID]] = defaultdict(list)
         for chunk in batch.passages:
             if model.space in chunk.spaces:
-                text = embedded_text(chunk.title, chunk.heading, chunk.text)
+                text = embedded_text(chunk.title, chunk.heading, chunk.text, chunk.index_context)
                 texts[model.document_prefix + text].append(chunk.id)
         if not texts:
             return {}

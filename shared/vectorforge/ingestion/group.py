@@ -9,12 +9,13 @@ result.
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from vectorforge.db.repositories.document_repo import CurrentDocument, DocumentRepository
 from vectorforge.errors import EmbeddingInputError, VectorForgeError
-from vectorforge.ingestion.chunk import ChunkingConfig
+from vectorforge.ingestion.contexts.writer import ContextWriter
 from vectorforge.ingestion.drafts import ChunkVectors, draft_chunks, draft_document
 from vectorforge.ingestion.extract import media
 from vectorforge.ingestion.types import (
@@ -93,7 +94,7 @@ class DocumentGroup:
         store: Store for the chunks.
         repo: Stored documents.
         collection_id: Target collection.
-        chunking: Chunk sizes.
+        contexts: Contexts and sizes of the chunks.
         limits: Limits of a document.
         vectors: Embeds the chunks; holds the vectors afterwards, also those of documents that are not stored.
         documents: Documents with different sources, by place.
@@ -105,7 +106,7 @@ class DocumentGroup:
         store: VectorStore,
         repo: DocumentRepository,
         collection_id: UUID,
-        chunking: ChunkingConfig,
+        contexts: ContextWriter,
         limits: ExtractionLimits,
         vectors: ChunkVectors,
         documents: Mapping[int, ExtractedDocument],
@@ -114,7 +115,7 @@ class DocumentGroup:
         self._store = store
         self._repo = repo
         self._collection_id = collection_id
-        self._chunking = chunking
+        self.contexts = contexts
         self._limits = limits
         self.vectors = vectors
         self.documents = documents
@@ -125,6 +126,7 @@ class DocumentGroup:
         """Places of the documents whose tokens have been counted."""
         self._unchanged: dict[int, StoredDocument] = {}
         self._ready: dict[int, Drafted] = {}
+        self._warnings: dict[int, tuple[str, ...]] = {}
 
     async def prepare(self, charge: Charge | None, on_progress: OnProgress | None = None) -> None:
         """Cut the documents into chunks, and embed what is new; writes nothing.
@@ -136,7 +138,7 @@ class DocumentGroup:
         with suppress(VectorForgeError):  # raised again by DocumentWriter.write
             sources = [document.source for document in self.documents.values()]
             current = await self._repo.current_hashes_of(self._collection_id, sources)
-            drafted = await asyncio.to_thread(self._draft, current)
+            drafted = await self._with_contexts(await asyncio.to_thread(self._draft, current), current)
             new: dict[int, Drafted] = {}
             changed: list[Drafted] = []
             for place, (draft, chunks) in drafted.items():
@@ -167,7 +169,9 @@ class DocumentGroup:
         with suppress(VectorForgeError):
             added = await self._store.add_documents(self._collection_id, list(self._ready.values()))
             stored.update(
-                (place, one) for place, one in zip(self._ready, added, strict=True) if one is not None
+                (place, replace(one, warnings=self._warnings[place]))
+                for place, one in zip(self._ready, added, strict=True)
+                if one is not None
             )
         return stored
 
@@ -184,18 +188,31 @@ class DocumentGroup:
             else:
                 break
 
+    async def _with_contexts(
+        self, drafted: Mapping[int, Drafted], current: Mapping[str, CurrentDocument]
+    ) -> dict[int, Drafted]:
+        async def one(place: int) -> Drafted:
+            draft, chunks = drafted[place]
+            before = current.get(draft.source)
+            stored = before.chunk_hashes if before else frozenset()
+            written = await self.contexts.write(self.documents[place], draft, chunks, stored)
+            self._warnings[place] = written.warnings
+            return written.draft, written.chunks
+
+        return dict(zip(drafted, await asyncio.gather(*map(one, drafted)), strict=True))
+
     def _draft(self, current: Mapping[str, CurrentDocument]) -> dict[int, Drafted]:
         """Return drafts by place: without chunks for unchanged documents, without documents that fail."""
         drafted: dict[int, Drafted] = {}
         for place, document in self.documents.items():
-            draft = draft_document(document, self._chunking)
+            draft = draft_document(document, self.contexts.chunking)
             before = current.get(document.source)
             if before is not None and before.content_hash == draft.content_hash:
                 drafted[place] = draft, ()
                 continue
             with suppress(VectorForgeError):  # reported when it is ingested
                 self._limits.check_chars(len(document.text))
-                chunks = draft_chunks(document, self._chunking)
+                chunks = draft_chunks(document, self.contexts.chunking)
                 self._limits.check_chunks(len(chunks))
                 drafted[place] = draft, chunks
         return drafted

@@ -12,6 +12,7 @@ from vectorforge.db.repositories.embedding_space_repo import EmbeddingModelRepos
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import VectorForgeError, log_unexpected
 from vectorforge.ingestion.chunk import ChunkingConfig
+from vectorforge.ingestion.contexts.writer import ContextModel, ContextWriter
 from vectorforge.ingestion.document import DocumentWriter
 from vectorforge.ingestion.drafts import ChunkVectors
 from vectorforge.ingestion.extract import PartReader, media
@@ -40,6 +41,9 @@ PlacedResults = Sequence[tuple[int, DocumentResult]]
 class IngestionPipeline:
     """Stores documents of one tenant.
 
+    Attributes:
+        reader: Reads files and their parts.
+
     Args:
         vector_store: Store for the chunks.
         document_repo: Stored documents of the same tenant.
@@ -49,6 +53,7 @@ class IngestionPipeline:
             collection that is passed in.
         charge: Counts embedded tokens against the tenant's limits; None: no limits.
         originals: Keeps the files of documents; None: they are not kept.
+        context_model: Writes the contexts of contextual collections; None: they are outlines.
 
     Raises:
         InvalidInputError: The overlap of the settings is more than half of their chunk size.
@@ -64,25 +69,31 @@ class IngestionPipeline:
         models: EmbeddingModelRepository | None = None,
         charge: Charge | None = None,
         originals: OriginalKeeper | None = None,
+        context_model: ContextModel | None = None,
     ) -> None:
+        self._context_model = context_model
         self._store = vector_store
         self._originals = originals
         self._documents = document_repo
         self._embeddings = embedding_registry
         self._models = models
         self._charge = charge
-        self._reader = PartReader(ExtractionLimits.from_settings(settings))
+        self.reader = PartReader(ExtractionLimits.from_settings(settings))
         self._chunking = ChunkingConfig.from_settings(settings)
         self.writer = DocumentWriter(
             vector_store,
             document_repo,
             embedding_registry,
-            self._chunking,
-            self._reader.limits,
+            self.contexts_of,
+            self.reader.limits,
             models=models,
             charge=charge,
         )
         """Stores one extracted document."""
+
+    def contexts_of(self, collection: Collection) -> ContextWriter:
+        """Return a writer of contexts for some documents."""
+        return ContextWriter(self._context_model, self._chunking, collection)
 
     async def ingest_bytes(
         self,
@@ -159,7 +170,7 @@ class IngestionPipeline:
             ExtractionError: The file as a whole cannot be read.
             InvalidInputError: ``source`` is empty or too long.
         """
-        return await self._reader.split(content, source, media_type)
+        return await self.reader.split(content, source, media_type)
 
     async def ingest_part(
         self,
@@ -206,7 +217,7 @@ class IngestionPipeline:
             on_stage(IngestionStage.EXTRACT)
         read: dict[int, ExtractedDocument] = {}
         failures: list[tuple[int, DocumentResult]] = []
-        for place, result in enumerate(await self._reader.read_all(items)):
+        for place, result in enumerate(await self.reader.read_all(items)):
             if isinstance(result, Exception):
                 failures.append((place, _failure(items[place].part.source, result)))
             else:
@@ -228,9 +239,9 @@ class IngestionPipeline:
     ) -> DocumentGroup:
         """Embed extracted documents with different sources, given by place, if there are several."""
         vectors = ChunkVectors(self._embeddings, collection, self._models)
-        limits, chunking = self._reader.limits, self._chunking
+        limits, contexts = self.reader.limits, self.contexts_of(collection)
         group = DocumentGroup(
-            self._store, self._documents, collection.id, chunking, limits, vectors, documents, failures
+            self._store, self._documents, collection.id, contexts, limits, vectors, documents, failures
         )
         if len(documents) > 1:
             await group.prepare(self._charge, on_progress)
@@ -261,6 +272,7 @@ class IngestionPipeline:
                     on_progress=on_progress,
                     prefetched=group.vectors.made,
                     charged=place in group.charged,
+                    contexts=group.contexts,
                 )
             except Exception as exc:  # noqa: BLE001 - a bug with one document must not fail the others
                 yield [(place, _failure(document.source, exc, document.warnings))]

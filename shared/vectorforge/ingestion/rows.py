@@ -142,6 +142,8 @@ class RowIngestion:
             settings.chunk_overlap_chars,
             FORMAT,
         ]
+        if (context := pipeline.contexts_of(collection).chunking.context) is not None:
+            decisive.append(context)
         self._made_with = hashlib.sha256(json.dumps(decisive, default=str).encode()).hexdigest()[:16]
 
     def version_of(self, updated: Any) -> str | None:

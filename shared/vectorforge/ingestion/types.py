@@ -213,8 +213,8 @@ class DocumentResult:
             chunks_added=stored.chunks_added,
             chunks_kept=stored.chunks_kept,
             chunks_removed=stored.chunks_removed,
-            warnings=document.warnings,
             language=language_of(document.metadata),
+            warnings=(*document.warnings, *stored.warnings),
         )
 
     @classmethod

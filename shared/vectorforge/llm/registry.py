@@ -143,6 +143,28 @@ class LLMProviderRegistry:
         """Return the models that may replace this provider, best first."""
         return [target for target in self._fallbacks if target.provider.name != provider.name]
 
+    def context_target(self, name: str | None, model: str | None) -> ModelTarget | None:
+        """Return the model for the contexts of chunks; None if the provider only quotes.
+
+        Args:
+            name: Name of the provider; None: the default one.
+            model: Name of the model; None: the provider's default.
+
+        Raises:
+            ConfigurationError: The provider has no credentials.
+        """
+        if name is None and not self._providers:
+            return None
+        provider = self._providers.get(name) if name is not None else self.get_default()
+        if provider is None and name != "extractive":
+            available = ", ".join(self._providers) or "none"
+            raise ConfigurationError(
+                f"VECTORFORGE_CONTEXT_PROVIDER names {str(name)[:100]!r}. Available: {available}."
+            )
+        if provider is None or ProviderCapability.EXTRACTIVE in provider.capabilities:
+            return None
+        return ModelTarget(provider, model or provider.default_model)
+
     def list_providers(self) -> list[str]:
         """Return the names, in the order of registration."""
         return list(self._providers)
@@ -190,6 +212,7 @@ class LLMProviderRegistry:
             self.register(fallback)
         self._choose_default(config.llm.default_provider)
         self.set_fallbacks(config.llm.llm_fallbacks)
+        self.context_target(config.ingestion.context_provider, None)  # fails at the start, not at a document
 
     async def aclose(self) -> None:
         """Close every provider's connections."""

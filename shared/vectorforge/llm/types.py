@@ -69,6 +69,9 @@ class LLMRequestConfig:
     response_schema: Mapping[str, Any] | None = None
     """JSON Schema of the object that the whole answer must be: every property required, no others allowed.
     Best effort on models without structured outputs; the text may then be anything."""
+    shared_messages: int = 0
+    """Messages at the beginning that further calls will repeat, for vendors that cache prompts on demand
+    only; others cache them unasked, or not at all."""
 
 
 @dataclass(frozen=True, slots=True)

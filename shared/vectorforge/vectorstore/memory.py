@@ -44,6 +44,7 @@ class _Stored:
     chunk: Chunk
     content_hash: bytes
     vector: "array[float]"
+    index_context: str | None
 
 
 @dataclass(slots=True)
@@ -104,7 +105,12 @@ class InMemoryVectorStore(VectorStore):
             expected = collection.dimension or len(query)
             check_dimension(expected=expected, actual=len(query), what="query vector")
         texts = {
-            stored.chunk.id: [*[document.draft.title] * 3, stored.chunk.heading, stored.chunk.text]
+            stored.chunk.id: [
+                *[document.draft.title] * 3,
+                stored.chunk.heading,
+                stored.index_context,
+                stored.chunk.text,
+            ]
             for document, stored in collection.chunks()
         }
         words = bm25(texts, query_text or "")
@@ -269,4 +275,4 @@ def _stored(prepared: PreparedChunk, document_id: UUID, pair: _Stored | None) ->
     )
     vector = pair.vector if pair else prepared.vector
     assert vector is not None  # noqa: S101 -- plan() lets no chunk without a pair and without a vector through
-    return _Stored(chunk, draft.content_hash, vector)
+    return _Stored(chunk, draft.content_hash, vector, pair.index_context if pair else draft.index_context)

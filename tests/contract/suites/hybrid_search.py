@@ -3,6 +3,7 @@
 import math
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -142,6 +143,24 @@ class HybridContract:
         assert sorted(texts_of(found)) == ["basalt", "topaz"]
         await store.delete_document(found[0].chunk.document_id)
         assert await store.search(query_vector=None, query_text="topaz basalt", **options) == []
+
+    async def test_context_is_searched_and_kept_with_its_chunk_and_not_returned(
+        self, store: VectorStore, make_collection: MakeCollection
+    ) -> None:
+        collection_id = await make_collection(2, COSINE)
+        options: dict[str, Any] = {"top_k": 9, "collection_id": collection_id, "metric": COSINE}
+        plain = chunk_drafts(["basalt", "topaz"], [[1, 0], [0, 1]])
+        chunks = [replace(plain[0], index_context="quartz"), plain[1]]
+        await store.replace_document(collection_id, document_draft(chunks), chunks)
+        for title in ("Guide, second edition", "Guide"):
+            found = await store.search(query_vector=None, query_text="quartz", **options)
+            assert texts_of(found) == ["basalt"]
+            assert "quartz" not in repr(found[0])
+            kept = [replace(chunk, vector=None) for chunk in plain]  # stored chunks keep their contexts
+            await store.replace_document(collection_id, document_draft(kept, title=title), kept)
+        changed = [replace(plain[0], content_hash=bytes(32)), replace(plain[1], vector=None)]
+        await store.replace_document(collection_id, document_draft(changed, title=None), changed)
+        assert await store.search(query_vector=None, query_text="quartz", **options) == []
 
     async def test_invalid_query_text_and_weight_are_rejected(
         self, store: VectorStore, make_collection: MakeCollection

@@ -15,7 +15,11 @@ JOIN vectorforge.collections AS l ON l.tenant_id = c.tenant_id AND l.id = c.coll
 LEFT JOIN LATERAL unnest(
     to_tsvector(
         l.language::regconfig,
-        left(coalesce(repeat(d.title || E'\n', 3), '') || coalesce(c.heading || E'\n', '') || c.text, 200000)
+        left(
+            coalesce(repeat(d.title || E'\n', 3), '') || coalesce(c.heading || E'\n', '')
+                || coalesce(c.index_context || E'\n', '') || c.text,
+            200000
+        )
     )
 ) AS w ON true
 WHERE c.tenant_id = %s AND c.to_version IS NULL

@@ -54,11 +54,17 @@ class CollectionChange(SearchSettingsFields):
         default=None,
         description="False also deletes the files that are kept. True keeps those ingested from now on.",
     )
+    contextual: bool | None = Field(
+        default=None,
+        description="As at creation; applies to each document when it is ingested the next time.",
+    )
 
     @model_validator(mode="after")
     def _something(self) -> Self:
-        if self.search_settings() == SearchSettings() and self.keep_originals is None:
-            raise ValueError("one of search_mode, dense_weight, language and keep_originals is required")
+        if self.search_settings() == SearchSettings() and self.keep_originals is self.contextual is None:
+            raise ValueError(
+                "one of search_mode, dense_weight, language, keep_originals and contextual is required"
+            )
         return self
 
 
@@ -84,6 +90,11 @@ class CollectionRequest(SearchSettingsFields):
     )
     keep_originals: bool = Field(
         default=True, description="Keep the files of documents, for download and page images."
+    )
+    contextual: bool = Field(
+        default=False,
+        description="Embed and index each chunk with a context: a sentence of a language model placing it "
+        "in its document, or the first sentences of document and section without a model.",
     )
 
     def search_settings(self) -> SearchSettings:
@@ -114,6 +125,7 @@ class CollectionBody(Body):
     )
     keeps_words: bool = Field(description="False: it can be searched by vectors only.")
     keep_originals: bool = Field(description="True: the files of documents are kept.")
+    contextual: bool = Field(description="True: chunks are embedded and indexed with a context.")
     terms_complete: bool = Field(description="False: the lexical index is being built; words may be missing.")
     document_count: int
     chunk_count: int
@@ -163,7 +175,7 @@ async def show_collection(collection_id: UUID, tenant: Tenant) -> CollectionBody
 
 @router.patch("/{collection_id}", responses=problems(404, 413, 415))
 async def change_collection(collection_id: UUID, body: CollectionChange, tenant: Tenant) -> CollectionBody:
-    """Change the search settings of a collection, and whether the files of its documents are kept.
+    """Change the search settings of a collection, whether files are kept, and whether chunks get contexts.
 
     After a change of the language, the chunks are indexed again in the background.
     """
@@ -172,6 +184,8 @@ async def change_collection(collection_id: UUID, body: CollectionChange, tenant:
         await repo.set_keep_originals(collection_id, keep=body.keep_originals)
     if body.keep_originals is False:
         await tenant.originals.delete_of_collection(collection_id)
+    if body.contextual is not None:
+        await repo.set_contextual(collection_id, contextual=body.contextual)
     if settings == SearchSettings():
         changed = await repo.find_by_id(collection_id)
     else:

@@ -46,6 +46,16 @@ DenseWeightOption = Annotated[
 ]
 
 
+ContextualOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--contextual/--no-contextual",
+        help="Embed and index each chunk with a context that a model writes, or its outline.",
+        show_default=False,
+    ),
+]
+
+
 @app.command("list")
 @session_command
 def list_collections(context: CommandContext, limit: LimitOption = None, offset: OffsetOption = 0) -> None:
@@ -76,6 +86,7 @@ def create(
         VectorIndex, typer.Option(help="Type of the HNSW index, built above 10,000 vectors.")
     ] = VectorIndex.FULL,
     words: Annotated[bool, typer.Option(help="Also index words; without, only vector search works.")] = True,
+    contextual: ContextualOption = None,
 ) -> None:
     """Create an empty collection; `collections reembed` changes its embedding model later.
 
@@ -93,6 +104,7 @@ def create(
             distance_metric=metric,
             search=SearchSettings(search_mode, dense_weight, language, keeps_words=words),
             vector_index=vector_index,
+            contextual=bool(contextual),
         )
 
     context.show(
@@ -112,23 +124,32 @@ def set_collection(
     language: LanguageOption = None,
     search_mode: SearchModeOption = None,
     dense_weight: DenseWeightOption = None,
+    contextual: ContextualOption = None,
 ) -> None:
     """Change how a collection is searched; options that are not given stay.
 
     After a language change, a server or `vectorforge migrate`
-    indexes the words of its chunks again.
+    indexes the words of its chunks again. --contextual applies to
+    each document when it is ingested the next time.
 
     [bold]Example[/bold]
 
         vectorforge collections set handbook --language german --dense-weight 0.4
     """
     settings = SearchSettings(search_mode, dense_weight, language)
-    if settings == SearchSettings():
-        raise InvalidInputError("Nothing to set: give --language, --search-mode or --dense-weight.")
+    if settings == SearchSettings() and contextual is None:
+        raise InvalidInputError(
+            "Nothing to set: give --language, --search-mode, --dense-weight or --contextual."
+        )
 
     async def work(session: Session) -> Collection:
-        target = await session.collection(name)
-        changed = await session.services.collections.set_search(target.id, settings)
+        target, repo = await session.collection(name), session.services.collections
+        if contextual is not None:
+            await repo.set_contextual(target.id, contextual=contextual)
+        if settings == SearchSettings():
+            changed = await repo.find_by_id(target.id)
+        else:
+            changed = await repo.set_search(target.id, settings)
         return changed or target  # deleted concurrently
 
     context.show(context.run(work), _as_body, _print_search)
@@ -190,6 +211,8 @@ def _print_search(terminal: Terminal, collection: Collection) -> None:
         f"{collection.name}: {collection.search_mode.value} search{weight}, "
         f"language {collection.language}{detected}."
     )
+    if collection.contextual:
+        terminal.note("Chunks get a context when their documents are ingested the next time.")
     if not collection.terms_complete:
         terminal.note("The words of its chunks are not indexed yet; a running server indexes them.")
 

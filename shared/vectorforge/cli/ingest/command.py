@@ -44,6 +44,9 @@ def ingest(
     source_type: Annotated[
         SourceType, typer.Option(help="With --profile: type of the files.", show_default=True)
     ] = SourceType.CV,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only estimate the tokens and the cost of files.")
+    ] = False,
     rows: RowOptions = RowOptions(),  # noqa: B008 - frozen
 ) -> None:
     """Extract, chunk, embed and store documents; unchanged documents are skipped.
@@ -66,9 +69,13 @@ def ingest(
 
         vectorforge ingest cv.pdf --profile 7
 
+        vectorforge ingest handbook/ --collection handbook --dry-run
+
         vectorforge ingest --from-postgres env:SHOP_DSN --table articles --text body --updated changed_at
     """
     labels = parse_metadata(metadata or [])
+    if dry_run and (rows.from_postgres is not None or profile is not None):
+        raise InvalidInputError("Only files of a collection can be estimated.", field="--dry-run")
     if rows.from_postgres is not None:
         if paths or glob or profile is not None:
             message = "--from-postgres cannot be combined with files or --profile."
@@ -78,6 +85,12 @@ def ingest(
     files = _find(paths or [], glob)
     if profile is not None and collection is not None:
         raise InvalidInputError("Profiles have their own collection.", field="--collection")
+
+    if dry_run:
+        from vectorforge.cli.ingest.dry_run import show_estimate
+
+        show_estimate(context, collection, files, labels)
+        return
 
     async def work(session: Session) -> "IngestSummary":
         from vectorforge.cli.ingest.profiles import ingest_profile_files

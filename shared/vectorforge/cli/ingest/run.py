@@ -26,6 +26,7 @@ from vectorforge.types import Collection
 PARALLEL_DOCUMENTS = 4
 """Documents in flight, enough to hide the latency of an embedding service."""
 _MAX_REPORTED_FAILURES = 1_000
+_MAX_WARNED = 5
 _MAX_FAILED_IN_A_ROW = 8
 _HOPELESS = frozenset({DatabaseUnavailableError.code, EmbeddingAuthenticationError.code})
 
@@ -41,6 +42,8 @@ class IngestSummary:
     chunks_removed: int = 0
     failures: list[DocumentResult] = field(default_factory=list)
     """The first thousand; ``counts`` has them all."""
+    warned: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Warnings by source, of the first five documents with any."""
 
     stopped_by: IngestionError | None = None
     """Error that stopped the run before the remaining documents."""
@@ -65,6 +68,8 @@ class IngestSummary:
         self.chunks_kept += result.chunks_kept
         self.chunks_removed += result.chunks_removed
         self.languages.add(result.language)
+        if result.warnings and len(self.warned) < _MAX_WARNED:
+            self.warned[result.source] = result.warnings
         if result.status is DocumentStatus.FAILED and len(self.failures) < _MAX_REPORTED_FAILURES:
             self.failures.append(result)
 
@@ -238,6 +243,8 @@ def print_summary(terminal: Terminal, summary: IngestSummary) -> None:
     terminal.table([columns[0], *(f"{name}#" for name in columns[1:])], [summary.row()])
     for skipped in summary.skipped_files:
         terminal.note(f"skipped {shown_source(skipped.source)}: {skipped.reason}")
+    for source, warnings in summary.warned.items():
+        terminal.note(f"{shown_source(source)}: {' '.join(warnings)}")
     for result in summary.failures:
         terminal.error(f"{shown_source(result.source)}: {result.error.message if result.error else 'failed'}")
     unreported = summary.failed - len(summary.failures)

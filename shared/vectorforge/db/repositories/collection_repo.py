@@ -25,7 +25,7 @@ COLUMNS = """
 id, name, description, embedding_provider, embedding_model, dimension, distance_metric, query_prefix,
 document_prefix, by_profile, data_version, document_count, chunk_count, search_mode, dense_weight, language,
 coalesce(detect_language, language = 'english') AS detect_language,
-coalesce(languages, ARRAY[]::text[]) AS languages, terms_complete, keeps_words, keep_originals,
+coalesce(languages, ARRAY[]::text[]) AS languages, terms_complete, keeps_words, keep_originals, contextual,
 coalesce(space, distance_metric || '_' || dimension) AS space, created_at
 """
 
@@ -33,14 +33,14 @@ _CREATE = f"""
 INSERT INTO vectorforge.collections (
     tenant_id, id, name, description, embedding_provider, embedding_model, dimension, distance_metric,
     query_prefix, document_prefix, by_profile, space, search_mode, dense_weight, language, keeps_words,
-    detect_language, keep_originals
+    detect_language, keep_originals, contextual
 )
 SELECT
     %(tenant_id)s, %(id)s, %(name)s, %(description)s, %(embedding_provider)s, %(embedding_model)s,
     %(dimension)s, %(distance_metric)s, %(query_prefix)s, %(document_prefix)s, %(by_profile)s, %(space)s,
     coalesce(%(search_mode)s, CASE WHEN %(by_profile)s OR NOT %(keeps_words)s THEN 'dense' ELSE 'hybrid' END),
     coalesce(%(dense_weight)s, 0.5), coalesce(%(language)s, 'english'), coalesce(%(keeps_words)s, true),
-    coalesce(%(detect_language)s, true), %(keep_originals)s
+    coalesce(%(detect_language)s, true), %(keep_originals)s, %(contextual)s
 WHERE %(limit)s::bigint IS NULL
     OR (SELECT count(*) FROM vectorforge.collections WHERE tenant_id = %(tenant_id)s) < %(limit)s
 ON CONFLICT (tenant_id, name) DO NOTHING
@@ -95,6 +95,10 @@ SELECT {COLUMNS} FROM changed
 _SET_KEEP_ORIGINALS = """
 UPDATE vectorforge.collections SET keep_originals = %(keep)s WHERE tenant_id = %(tenant_id)s AND id = %(id)s
 """
+_SET_CONTEXTUAL = """
+UPDATE vectorforge.collections SET contextual = %(contextual)s
+WHERE tenant_id = %(tenant_id)s AND id = %(id)s AND NOT (by_profile AND %(contextual)s)
+"""
 _LANGUAGES = """
 SELECT cfgname::text AS name FROM pg_catalog.pg_ts_config
 WHERE cfgnamespace = 'pg_catalog'::regnamespace ORDER BY 1
@@ -129,6 +133,7 @@ class CollectionRepository:
         search: SearchSettings = _AS_BY_DEFAULT,
         vector_index: VectorIndex = VectorIndex.FULL,
         keep_originals: bool = True,
+        contextual: bool = False,
     ) -> Collection:
         """Make an empty collection.
 
@@ -146,6 +151,7 @@ class CollectionRepository:
             search: Search settings.
             vector_index: Kind of the vector index, built once there are enough vectors.
             keep_originals: Keep the files of its documents.
+            contextual: Embed and index chunks with a context, not for profiles.
 
         Raises:
             ConflictError: The name is taken, or the tenant's limit is reached.
@@ -156,6 +162,8 @@ class CollectionRepository:
         _check(name, dimension)
         _check_index(vector_index, distance_metric, dimension)
         _check_words(search, by_profile=by_profile)
+        if contextual and by_profile:
+            raise _no_context_for_profiles()
         values = {
             **await self._checked(search),
             "id": uuid4(),
@@ -170,6 +178,7 @@ class CollectionRepository:
             "by_profile": by_profile,
             "kind": vector_index.value,
             "keep_originals": keep_originals,
+            "contextual": contextual,
             "limit": self._max_collections,
             # NULL is the partition that versions before this one know
             "space": None
@@ -227,6 +236,16 @@ class CollectionRepository:
         """Set whether the files of documents are kept from now on."""
         await self._db.execute(_SET_KEEP_ORIGINALS, {"id": collection_id, "keep": keep})
 
+    async def set_contextual(self, collection_id: UUID, *, contextual: bool) -> None:
+        """Set whether chunks get a context, from each document's next ingestion on.
+
+        Raises:
+            InvalidInputError: The collection is one of profiles.
+        """
+        values = {"id": collection_id, "contextual": contextual}
+        if not await self._db.execute(_SET_CONTEXTUAL, values) and await self.find_by_id(collection_id):
+            raise _no_context_for_profiles()
+
     async def delete(self, collection_id: UUID) -> bool:
         """Remove a collection with its documents, chunks, vectors and jobs; its query logs stay.
 
@@ -281,6 +300,10 @@ def _check_index(kind: VectorIndex, metric: DistanceMetric, dimension: int) -> N
             "vector_index binary compares directions and does not support the metric l2.",
             field="vector_index",
         )
+
+
+def _no_context_for_profiles() -> InvalidInputError:
+    return InvalidInputError("contextual must be false in a collection of profiles.", field="contextual")
 
 
 def _check_words(search: SearchSettings, *, by_profile: bool) -> None:

@@ -120,9 +120,12 @@ class AnthropicProvider(HttpLLMProvider[AnthropicClient]):
 
     def _request_body(self, call: ProviderCall, refused: frozenset[str], *, stream: bool) -> dict[str, Any]:
         config = call.config
-        messages = [dict(message) for message in call.messages if message["role"] != "system"]
+        messages: list[dict[str, Any]] = [dict(m) for m in call.messages if m["role"] != "system"]
         if not messages:
             raise InvalidInputError("messages must hold a user message.", field="messages")
+        shared = sum(message["role"] != "system" for message in call.messages[: config.shared_messages])
+        if shared:
+            messages[shared - 1]["content"] = _cached_text(messages[shared - 1]["content"])
         body = {
             "model": config.model,
             "system": "\n\n".join(m["content"] for m in call.messages if m["role"] == "system") or None,
@@ -145,7 +148,7 @@ class _AnthropicStream(StreamAccumulator):
 
     def read_whole(self, answer: Any) -> str:
         self.model, self.reason = answer.get("model"), answer.get("stop_reason")
-        self.usage = answer.get("usage") or {}
+        self.usage = _whole_usage(answer.get("usage") or {})
         return "".join(block["text"] for block in answer.get("content") or () if block.get("type") == "text")
 
     def _read(self, data: bytes) -> str:
@@ -156,7 +159,7 @@ class _AnthropicStream(StreamAccumulator):
                 return text
             case "message_start":
                 self.model = event["message"].get("model")
-                self.usage = event["message"].get("usage") or {}
+                self.usage = _whole_usage(event["message"].get("usage") or {})
             case "message_delta":
                 self.reason = event["delta"].get("stop_reason") or self.reason
                 # Cumulative; fields that did not change may be null.
@@ -168,6 +171,22 @@ class _AnthropicStream(StreamAccumulator):
                 status = _STATUSES.get(event["error"].get("type"), 500)
                 self.error = failures.error_for_status(self.provider, status, text=str(event["error"]))
         return ""
+
+
+def _cached_text(text: str) -> list[Mapping[str, Any]]:
+    """Return a content whose end is the end of the prompt to cache, for five minutes.
+
+    https://platform.claude.com/docs/en/build-with-claude/prompt-caching
+    """
+    return [{"type": "text", "text": text, "cache_control": {"type": "ephemeral"}}]
+
+
+def _whole_usage(usage: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Count the prompt's tokens that were written to the cache, or read from it, among its tokens."""
+    cached = [usage.get(f"cache_{what}_input_tokens") for what in ("creation", "read")]
+    if not any(cached):
+        return usage
+    return {**usage, "input_tokens": sum(filter(None, [usage.get("input_tokens"), *cached]))}
 
 
 def _output_config(config: LLMRequestConfig, refused: frozenset[str]) -> Mapping[str, Any] | None:

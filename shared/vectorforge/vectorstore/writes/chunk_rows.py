@@ -39,21 +39,22 @@ ON CONFLICT (tenant_id, collection_id, source_key) DO NOTHING
 _CHUNK_ARRAYS: Final = """
 %(ids)b::uuid[], %(ordinals)b::int[], %(texts)b::text[], %(starts)b::int[], %(ends)b::int[],
 %(token_counts)b::int[], %(headings)b::text[], %(chunk_metadata)b::text[]::jsonb[],
-%(locations)b::text[]::jsonb[], %(hashes)b::bytea[]
+%(locations)b::text[]::jsonb[], %(hashes)b::bytea[], %(index_contexts)b::text[]
 """
 _CHUNK_NAMES: Final = """
-id, ordinal, text, start_offset, end_offset, token_count, heading, metadata, locations, content_hash
+id, ordinal, text, start_offset, end_offset, token_count, heading, metadata, locations, content_hash,
+index_context
 """
 UNNESTED: Final = f"unnest({_CHUNK_ARRAYS}) AS new ({_CHUNK_NAMES})"
 CHUNK_COLUMNS: Final = """
 (tenant_id, id, collection_id, document_id, ordinal, text, start_offset, end_offset, token_count, heading,
- metadata, locations, content_hash, from_version)
+ metadata, locations, content_hash, index_context, from_version)
 """
 INSERT_CHUNKS: Final = f"""
 INSERT INTO vectorforge.chunks {CHUNK_COLUMNS}
 SELECT %(tenant)s, new.id, %(collection)s, %(document)s, new.ordinal, new.text, new.start_offset,
        new.end_offset, new.token_count, new.heading, new.metadata, new.locations, new.content_hash,
-       %(version)s
+       new.index_context, %(version)s
 FROM {UNNESTED}
 """  # noqa: S608 -- the only insertions are the constants above
 INSERT_EMBEDDINGS: Final = """
@@ -111,6 +112,7 @@ def columns(rows: Sequence[tuple[UUID, PreparedChunk]]) -> dict[str, Any]:
         "chunk_metadata": [chunk.metadata for _, chunk in rows],
         "locations": [chunk.locations for _, chunk in rows],
         "hashes": [draft.content_hash for draft in drafts],
+        "index_contexts": [draft.index_context for draft in drafts],
     }
 
 
@@ -141,7 +143,7 @@ WITH collection AS MATERIALIZED (
     INSERT INTO vectorforge.chunks {CHUNK_COLUMNS}
     SELECT %(tenant)s, new.id, %(collection)s, document.id, new.ordinal, new.text, new.start_offset,
            new.end_offset, new.token_count, new.heading, new.metadata, new.locations,
-           new.content_hash, 1
+           new.content_hash, new.index_context, 1
     FROM unnest({_CHUNK_ARRAYS}, %(owners)b::uuid[]) AS new ({_CHUNK_NAMES}, document_id)
     JOIN document ON document.id = new.document_id
 ), vectors AS (

@@ -102,6 +102,7 @@ def _check_document(document: DocumentDraft, chunks: Sequence[ChunkDraft]) -> No
         name = f"chunks[{position}]"
         check_text(chunk.text, f"{name}.text")
         check_text(chunk.heading or "", f"{name}.heading")
+        check_text(chunk.index_context or "", f"{name}.index_context")
         _check_hash(chunk.content_hash, f"{name}.content_hash")
         if not 0 <= chunk.start_offset <= chunk.end_offset <= len(document.text):
             raise InvalidInputError(
