@@ -167,6 +167,8 @@ class Collection:
     """True if the files of its documents are kept."""
     contextual: bool = False
     """True if chunks are embedded and indexed with a context from now on."""
+    ocr: bool = False
+    """True if pages without a text layer are recognized."""
     created_at: datetime | None = None
     document_count: int = 0
     chunk_count: int = 0

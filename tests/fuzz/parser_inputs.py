@@ -19,6 +19,7 @@ from tests.support.formats.office import odt, slides, slides_of_opendocument, sm
 from tests.support.formats.others import book
 from tests.support.formats.outlook import message as outlook_message
 from tests.support.formats.pdfs import hyphenated, wrapped_cells
+from tests.support.formats.scans import Sheet, file_of, pdf_of, prose
 
 _ELSEWHERE: Final = (
     (CREDENTIAL_PARSERS, credential_inputs),
@@ -38,6 +39,7 @@ endstream endobj
 5 0 obj << /Type /Font /Subtype /Type1 /BaseFont /Helvetica >> endobj
 trailer << /Root 1 0 R >>
 """
+_SHEET: Final = Sheet(prose(["Text."]))
 _MARKDOWN: Final = (
     b"# A\n\nText with **bold** [1].\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```py\nx = 1\n```\n\n## B\n- one\n"
 )
@@ -96,7 +98,8 @@ def inputs(parser: str) -> Sequence[bytes]:
             b"<html><title>T</title><main><h1>A</h1><table><tr><td>1</table><pre>x</pre><ul><li>y</main>"
         ],
         "docx": [_word()],
-        "pdf": [_PDF, hyphenated(1).content, wrapped_cells(2).content],
+        "pdf": [_PDF, hyphenated(1).content, wrapped_cells(2).content, pdf_of([_SHEET])],
+        "image": [file_of(_SHEET, kind, dots_per_inch=20) for kind in ("PNG", "JPEG", "TIFF")],
         "pptx": [slides(1).content],
         "workbook": [small_workbook(), _OLD_WORKBOOK],
         "odt": [odt(1).content],

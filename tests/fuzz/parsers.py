@@ -21,6 +21,8 @@ from vectorforge.aws.query_log_record import parse_message
 from vectorforge.errors import ExtractionError, FilterError, InvalidInputError
 from vectorforge.ingestion.chunk import chunk_text
 from vectorforge.ingestion.extract import extract, media, split
+from vectorforge.ingestion.extract.readers.image import is_image
+from vectorforge.ingestion.extract.readers.pdf_image import render_page
 from vectorforge.ingestion.extract.reading import read_text as read_document
 from vectorforge.ingestion.types import ExtractionLimits, ReadText
 from vectorforge.llm.http import events
@@ -95,6 +97,14 @@ def within(kind: str, document: Callable[[], bytes], member: str) -> Callable[[b
         read(out.getvalue())
 
     return read_member
+
+
+def read_image(content: bytes) -> None:
+    """Decode an image for OCR, and render it."""
+    try:
+        render_page(content if is_image(content) else b"\xff\xd8\xff" + content, page=1, width=100)
+    except ExtractionError:
+        return
 
 
 def _extract(content: bytes, source: str) -> None:
@@ -266,6 +276,7 @@ PARSERS: Final[Mapping[str, Callable[[bytes], None]]] = {
     "xml": without_child(media.XML),
     **{name: within(kind, document, member) for name, (kind, document, member) in MEMBERS.items()},
     "pdf": without_child(media.PDF),
+    "image": read_image,
     "mail": without_child(media.MAIL),
     "outlook": without_child(media.OUTLOOK),
     "notebook": without_child(media.NOTEBOOK),

@@ -19,6 +19,7 @@ from infra.bundling.__main__ import main
 from infra.bundling.bundle import BUDGET_BYTES, COUNTS_TOKENS, LAMBDA_LIMIT_BYTES, STANDS_ALONE, Bundle
 from infra.bundling.token_tables import TABLES, TokenTableError, cached_name, copy_token_tables
 from tests.infra.reachable_imports import Reachable, reachable_imports
+from tests.support.formats.scans import Sheet, pdf_of, prose
 
 ROOT = Path(__file__).parents[2]
 FUNCTIONS = list(BUDGET_BYTES)
@@ -30,6 +31,7 @@ NOT_ON_LAMBDA = {  # imports of the library that no bundle has, with the reason
     ),
     **dict.fromkeys(["sentence_transformers", "torch"], "the Nomic embedder, which brings torch"),
     **dict.fromkeys(["anthropic", "openai"], "vendors' SDKs, unless a stage's settings need them"),
+    **dict.fromkeys(["PIL", "rapidocr"], "OCR"),
     "truststore": "the authorities of macOS and Windows",
 }
 READERS = ["docx", "gcld3", "pypdfium2", "selectolax", "striprtf", "yaml"]
@@ -89,6 +91,30 @@ def test_handler_import_succeeds_with_bundle_alone(
     folder, _ = bundle(function)
     code = f"import functions.{function}.handler as module; assert callable(module.handler)"
     subprocess.run([*bare_python, "-c", code], env=bare_environment(folder), check=True, timeout=60)
+
+
+READING = """
+import sys
+from vectorforge.errors import ExtractionError
+from vectorforge.ingestion.extract import extract
+from vectorforge.ingestion.types import ExtractionLimits, OcrOptions
+try:
+    extract(sys.stdin.buffer.read(), source="scan.pdf", limits=ExtractionLimits(ocr=OcrOptions(enabled=True)))
+except ExtractionError as exc:
+    print(exc.reason, exc.message)
+"""
+
+
+def test_scan_is_rejected_by_ingest_bundle_as_not_deployed(
+    bundle: Bundles, bare_python: tuple[str, ...], bare_environment: Environment
+) -> None:
+    folder, _ = bundle("ingest")
+    command = [*bare_python, "-c", READING]
+    scan = pdf_of([Sheet(prose(["Text."]))])
+    environment = {**bare_environment(folder), "PATH": ""}
+    done = subprocess.run(command, input=scan, env=environment, capture_output=True, check=True, timeout=60)
+    assert done.stdout.startswith(b"not_deployed OCR needs rapidocr or tesseract, not installed here")
+    assert b"On AWS the ingest function has no engine" in done.stdout
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)

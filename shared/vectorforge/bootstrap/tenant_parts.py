@@ -201,6 +201,7 @@ class CollectionCatalogue:
         vector_index: VectorIndex = VectorIndex.FULL,
         keep_originals: bool = True,
         contextual: bool = False,
+        ocr: bool = False,
     ) -> Collection:
         """Create a collection; None takes a value from the embedding provider.
 
@@ -230,4 +231,5 @@ class CollectionCatalogue:
             vector_index=vector_index,
             keep_originals=keep_originals,
             contextual=contextual,
+            ocr=ocr,
         )

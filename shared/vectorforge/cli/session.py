@@ -5,7 +5,7 @@ import functools
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -69,6 +69,13 @@ class Session:
             return await self.services.find_collection(requested)  # also by id
         except NotFoundError:
             return await self.services.find_or_create_collection(requested)
+
+    async def with_ocr(self, collection: Collection, ocr: bool | None) -> Collection:
+        """Return the collection after changing its setting; None leaves it as it is."""
+        if ocr is None or ocr == collection.ocr:
+            return collection
+        await self.services.collections.set_ingestion(collection.id, ocr=ocr)
+        return replace(collection, ocr=ocr)
 
     async def document(self, collection: str | None, source: str) -> Document:
         """Return the document with this source, or of the file with this path.

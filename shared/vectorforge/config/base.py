@@ -72,6 +72,12 @@ class IngestionSettings(Section):
     max_document_bytes: int = Field(default=25 * 1024 * 1024, ge=1)
     max_document_chars: int = Field(default=10_000_000, ge=1)
     extraction_timeout_s: float = Field(default=120.0, gt=0)
+    ocr_engine: Literal["auto", "rapidocr", "tesseract"] = "auto"
+    """Engine of collections with ``ocr``; auto: RapidOCR if it is installed, else tesseract."""
+    ocr_languages: str = Field(default="eng", pattern=r"^\w+(\+\w+)*$", max_length=200)
+    """Languages of tesseract, as in "eng+deu"; RapidOCR has one model for all of its languages."""
+    ocr_max_pages: int = Field(default=100, ge=1)
+    """Pages without a text layer in one document."""
     max_chunks_per_document: int = Field(default=50_000, ge=1)
     """Documents with more fail before anything is embedded."""
     max_chunks_per_request: int = Field(default=50_000, ge=1)

@@ -233,7 +233,7 @@ class ExtractionError(VectorForgeError):
     def __init__(self, message: str | None = None, *, reason: str = "unreadable") -> None:
         super().__init__(message)
         self.reason = reason
-        """empty | encrypted | too_large | undecodable | unsupported_type | unreadable"""
+        """empty | encrypted | not_deployed | too_large | undecodable | unsupported_type | unreadable"""
 
 
 _MAX_EXCEPTIONS = 20

@@ -77,7 +77,7 @@ class IngestionEstimator:
         """
         sources = [item.part.source for item in items]
         current = await self._documents.current_hashes_of(collection.id, sources)
-        for read in await self._pipeline.reader.read_all(items):
+        for read in await self._pipeline.reader.read_all(items, ocr=collection.ocr):
             estimate.documents += 1
             if isinstance(read, ExtractedDocument):
                 await asyncio.to_thread(self._add, estimate, collection, read, current.get(read.source))

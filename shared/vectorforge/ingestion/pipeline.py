@@ -217,7 +217,7 @@ class IngestionPipeline:
             on_stage(IngestionStage.EXTRACT)
         read: dict[int, ExtractedDocument] = {}
         failures: list[tuple[int, DocumentResult]] = []
-        for place, result in enumerate(await self.reader.read_all(items)):
+        for place, result in enumerate(await self.reader.read_all(items, ocr=collection.ocr)):
             if isinstance(result, Exception):
                 failures.append((place, _failure(items[place].part.source, result)))
             else:

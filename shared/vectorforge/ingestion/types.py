@@ -72,6 +72,18 @@ class TextChunk:
     locations: Sequence[Location] = ()
 
 
+class OcrOptions(NamedTuple):
+    """Options of optical character recognition (OCR)."""
+
+    enabled: bool = False
+    engine: str = "auto"
+    """``rapidocr``, ``tesseract`` or ``auto``: the first of them that is installed."""
+    languages: str = "eng"
+    """Languages of tesseract, joined by "+"."""
+    max_pages: int = 100
+    """Pages of one document that are recognized."""
+
+
 @dataclass(frozen=True, slots=True)
 class ExtractionLimits:
     """Limits of a single document."""
@@ -86,6 +98,8 @@ class ExtractionLimits:
     timeout_s: float = 120.0
     """Seconds for the formats that are read in a child process (all but plain text, Markdown, tables and
     small HTML pages)."""
+    ocr: OcrOptions = field(default_factory=OcrOptions)
+    """Enabled for documents of collections with ``ocr``."""
 
     @classmethod
     def from_settings(cls, settings: IngestionSettings) -> "ExtractionLimits":
@@ -96,6 +110,7 @@ class ExtractionLimits:
             max_chunks=settings.max_chunks_per_document,
             max_request_chunks=settings.max_chunks_per_request,
             timeout_s=settings.extraction_timeout_s,
+            ocr=OcrOptions(False, settings.ocr_engine, settings.ocr_languages, settings.ocr_max_pages),
         )
 
     def check_chars(self, count: int) -> None:

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 from tests.support.command_line import CommandLine
+from tests.support.formats.scans import Sheet, file_of, pdf_of, prose
 
 
 def test_ingest_of_unchanged_file_embeds_nothing(handbook: CommandLine) -> None:
@@ -69,7 +70,7 @@ def test_ingest_of_folder_reports_skipped_files_and_titles_documents(vectorforge
     }
     assert skipped == {
         ".hidden.md": "hidden",
-        "photo.PNG": ".png files cannot be read.",
+        "photo.PNG": "images are read with --ocr only",
         "slides.ppt": ".ppt files cannot be read. Save it as .pptx.",
         "venv": "folder of installed or compiled code",
     }
@@ -87,3 +88,29 @@ def test_ingest_of_unreadable_file_prints_the_reason(vectorforge: CommandLine) -
     done = vectorforge("ingest", "empty.md", "handbook.md", "-c", "mixed", code=1)
     assert "error: ./empty.md: The document is empty." in done.stderr
     assert done.stdout.splitlines()[1].split("\t")[:5] == ["mixed", "2", "1", "0", "1"]
+
+
+def test_ingest_with_ocr_reads_images_of_a_folder(vectorforge: CommandLine) -> None:
+    folder = vectorforge.folder / "scans"
+    folder.mkdir()
+    fact = "The mooring fee is 48 crowns a night."
+    (folder / "photo.png").write_bytes(file_of(Sheet(prose([fact])), "PNG"))
+    (folder / "notes.md").write_text("The harbour opens in April.")
+    without = vectorforge.json("ingest", "scans", "-c", "scans")
+    assert (without["succeeded"], len(without["skipped_files"])) == (1, 1)
+    assert without["skipped_files"][0]["reason"] == "images are read with --ocr only"
+
+    found = vectorforge.json("ingest", "scans", "-c", "scans", "--ocr")
+    assert (found["succeeded"], found["unchanged"], found["failed"]) == (1, 1, 0)
+    assert vectorforge.json("collections", "show", "scans")["ocr"] is True
+    hits = vectorforge.json("search", "mooring fee", "-c", "scans", "--mode", "lexical")["results"]
+    assert hits[0]["text"] == fact
+    assert hits[0]["locations"][0]["page"] == 1
+
+
+def test_ingest_of_mixed_pdf_without_ocr_shows_what_to_do(vectorforge: CommandLine) -> None:
+    pages = [Sheet(prose(["The harbour opens in April."]), scanned=False), Sheet(prose(["A scan."]))]
+    (vectorforge.folder / "mixed.pdf").write_bytes(pdf_of(pages))
+    [warning] = vectorforge.json("ingest", "mixed.pdf", "-c", "mixed")["warnings"]
+    assert warning.startswith("./mixed.pdf: 1 pages without a text layer were left out.")
+    assert "`vectorforge ingest --ocr`" in vectorforge("ingest", "mixed.pdf", "-c", "mixed").stderr

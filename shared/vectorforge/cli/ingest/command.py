@@ -41,6 +41,13 @@ def ingest(
         ),
     ] = None,
     profile: ProfileOption = None,
+    ocr: Annotated[
+        bool | None,
+        typer.Option(
+            help="Read images and scanned PDFs by OCR, now and later in this collection.",
+            show_default=False,
+        ),
+    ] = None,
     source_type: Annotated[
         SourceType, typer.Option(help="With --profile: type of the files.", show_default=True)
     ] = SourceType.CV,
@@ -67,6 +74,8 @@ def ingest(
 
         vectorforge ingest corpus.jsonl -c corpus --json | jq .failed
 
+        vectorforge ingest scans/ --collection archive --ocr
+
         vectorforge ingest cv.pdf --profile 7
 
         vectorforge ingest handbook/ --collection handbook --dry-run
@@ -77,12 +86,12 @@ def ingest(
     if dry_run and (rows.from_postgres is not None or profile is not None):
         raise InvalidInputError("Only files of a collection can be estimated.", field="--dry-run")
     if rows.from_postgres is not None:
-        if paths or glob or profile is not None:
-            message = "--from-postgres cannot be combined with files or --profile."
+        if paths or glob or ocr is not None or profile is not None:
+            message = "--from-postgres cannot be combined with files, --ocr or --profile."
             raise InvalidInputError(message, field="PATH")
         _report(context, context.run(_rows_work(context, rows, rows.from_postgres, collection, labels)))
         return
-    files = _find(paths or [], glob)
+    files = _find(paths or [], glob, images=bool(ocr))
     if profile is not None and collection is not None:
         raise InvalidInputError("Profiles have their own collection.", field="--collection")
 
@@ -97,17 +106,19 @@ def ingest(
         from vectorforge.cli.ingest.run import ingest_files
 
         if profile is not None:
-            return await ingest_profile_files(session, profile, files.files, source_type, metadata=labels)
-        target = await session.collection_or_new(collection)
+            return await ingest_profile_files(
+                session, profile, files.files, source_type, metadata=labels, ocr=ocr
+            )
+        target = await session.with_ocr(await session.collection_or_new(collection), ocr)
         return await ingest_files(context.terminal, session, target, files.files, metadata=labels)
 
     _report(context, context.run(work), files.skipped)
 
 
-def _find(paths: Sequence[Path], glob: str | None) -> FoundFiles:
+def _find(paths: Sequence[Path], glob: str | None, *, images: bool) -> FoundFiles:
     if not paths:
         raise InvalidInputError("Give files or folders, or a database with --from-postgres.", field="PATH")
-    files = find_files(paths, glob=glob)
+    files = find_files(paths, glob=glob, images=images)
     if not files.files:
         reasons = "; ".join(sorted({file.reason.rstrip(".") for file in files.skipped})[:_MAX_REASONS])
         skipped = f" Skipped {len(files.skipped)}: {reasons}." if reasons else ""

@@ -37,7 +37,7 @@ class FoundFiles:
     skipped: list[SkippedFile]
 
 
-def find_files(paths: Iterable[Path], *, glob: str | None = None) -> FoundFiles:
+def find_files(paths: Iterable[Path], *, glob: str | None = None, images: bool = False) -> FoundFiles:
     """Find the files behind paths.
 
     A file named on the command line is taken as it is. Folders are walked in sorted order. Skipped are hidden
@@ -48,6 +48,7 @@ def find_files(paths: Iterable[Path], *, glob: str | None = None) -> FoundFiles:
         paths: Files and folders.
         glob: Take only files whose name, or path below the folder, matches (``*.md``, ``guide/**``); what
             does not match is not reported as skipped.
+        images: Take images, which only OCR reads.
 
     Raises:
         InvalidInputError: A path does not exist.
@@ -57,7 +58,7 @@ def find_files(paths: Iterable[Path], *, glob: str | None = None) -> FoundFiles:
     for path in paths:
         if path.is_dir():
             for entry, reason in _walk(path):
-                reason = reason or _unwanted(entry, glob)
+                reason = reason or _unwanted(entry, glob, images=images)
                 name = entry.relative_to(path).as_posix()
                 if reason:
                     skipped[entry.absolute()] = reason
@@ -93,9 +94,11 @@ def _walk(folder: Path) -> Iterator[tuple[Path, str]]:
             yield entry, "broken symbolic link" if entry.is_symlink() else "not a regular file"
 
 
-def _unwanted(file: Path, glob: str | None) -> str:
+def _unwanted(file: Path, glob: str | None, *, images: bool) -> str:
     """Return why a file of a folder is skipped; empty if it is read, as every match of a pattern is."""
     extension = file.suffix.lower()
     if glob is not None or extension not in media.REFUSED.keys() | media.UNREADABLE:
         return ""
+    if media.EXTENSIONS.get(extension) in media.IMAGES:
+        return "" if images else "images are read with --ocr only"
     return f"{extension} files cannot be read. {media.REFUSED.get(extension, '')}".rstrip()

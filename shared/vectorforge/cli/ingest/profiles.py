@@ -2,7 +2,7 @@
 
 import tomllib
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +17,13 @@ from vectorforge.db.source_rows import SourceRows
 from vectorforge.errors import InvalidInputError, VectorForgeError
 from vectorforge.ingestion.extract import PartReader
 from vectorforge.ingestion.profile import IngestedProfile, RAGIngestionPipeline
-from vectorforge.ingestion.types import DocumentPart, DocumentResult, DocumentStatus, ExtractionLimits
+from vectorforge.ingestion.types import (
+    DocumentPart,
+    DocumentResult,
+    DocumentStatus,
+    ExtractedDocument,
+    ExtractionLimits,
+)
 from vectorforge.profile_types import SourceType
 from vectorforge.vectorstore.validation import checked_profile
 
@@ -29,6 +35,7 @@ async def ingest_profile_files(
     source_type: SourceType,
     *,
     metadata: Mapping[str, Any] | None = None,
+    ocr: bool | None = None,
 ) -> IngestSummary:
     """Add files to a profile, one after the other; one that fails does not stop the others.
 
@@ -36,7 +43,7 @@ async def ingest_profile_files(
     """
     services, reader = session.services, PartReader(ExtractionLimits.from_settings(session.config.ingestion))
     pipeline = await services.profiles.ingestion()
-    summary = IngestSummary(await services.profiles.collection())
+    summary = IngestSummary(await session.with_ocr(await services.profiles.collection(), ocr))
     for source, file, name in files:
         try:
             parts = await services.ingestion.split(read_file(file, reader.limits.max_bytes), source, None)
@@ -47,7 +54,8 @@ async def ingest_profile_files(
             if summary.stopped_by:
                 return summary
             named = part if part.parent_source else replace(part, fallback_title=name)
-            result = await _ingest(pipeline, profile_id, named, source_type, reader, metadata or {})
+            reading = reader.read(named, metadata or {}, ocr=summary.collection.ocr)
+            result = await _ingest(pipeline, profile_id, named, source_type, reading)
             summary.add(result)
             summary.stop_if_useless(result.error)
     return summary
@@ -58,11 +66,10 @@ async def _ingest(
     profile_id: int,
     part: DocumentPart,
     source_type: SourceType,
-    reader: PartReader,
-    metadata: Mapping[str, Any],
+    reading: Awaitable[ExtractedDocument],
 ) -> DocumentResult:
     try:
-        document = await reader.read(part, metadata)
+        document = await reading
         done = await pipeline.ingest_document(
             profile_id,
             document.text,

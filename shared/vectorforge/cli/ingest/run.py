@@ -26,7 +26,7 @@ from vectorforge.types import Collection
 PARALLEL_DOCUMENTS = 4
 """Documents in flight, enough to hide the latency of an embedding service."""
 _MAX_REPORTED_FAILURES = 1_000
-_MAX_WARNED = 5
+_MAX_WARNINGS = 100
 _MAX_FAILED_IN_A_ROW = 8
 _HOPELESS = frozenset({DatabaseUnavailableError.code, EmbeddingAuthenticationError.code})
 
@@ -42,8 +42,6 @@ class IngestSummary:
     chunks_removed: int = 0
     failures: list[DocumentResult] = field(default_factory=list)
     """The first thousand; ``counts`` has them all."""
-    warned: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Warnings by source, of the first five documents with any."""
 
     stopped_by: IngestionError | None = None
     """Error that stopped the run before the remaining documents."""
@@ -55,6 +53,8 @@ class IngestSummary:
     """Languages of the documents, ISO 639-1; None: unknown."""
     language_note: str | None = None
     """Note on languages that the collection's embedding model hardly understands."""
+    warnings: list[str] = field(default_factory=list)
+    """The first hundred, each with its document."""
 
     @property
     def failed(self) -> int:
@@ -68,8 +68,8 @@ class IngestSummary:
         self.chunks_kept += result.chunks_kept
         self.chunks_removed += result.chunks_removed
         self.languages.add(result.language)
-        if result.warnings and len(self.warned) < _MAX_WARNED:
-            self.warned[result.source] = result.warnings
+        room = _MAX_WARNINGS - len(self.warnings)
+        self.warnings += [f"{shown_source(result.source)}: {warning}" for warning in result.warnings[:room]]
         if result.status is DocumentStatus.FAILED and len(self.failures) < _MAX_REPORTED_FAILURES:
             self.failures.append(result)
 
@@ -112,6 +112,7 @@ class IngestSummary:
             "language_note": self.language_note,
             "failures": [{"source": f.source, "error": f.error} for f in self.failures],
             "skipped_files": [file._asdict() for file in self.skipped_files],
+            "warnings": self.warnings,
         }
 
 
@@ -243,8 +244,8 @@ def print_summary(terminal: Terminal, summary: IngestSummary) -> None:
     terminal.table([columns[0], *(f"{name}#" for name in columns[1:])], [summary.row()])
     for skipped in summary.skipped_files:
         terminal.note(f"skipped {shown_source(skipped.source)}: {skipped.reason}")
-    for source, warnings in summary.warned.items():
-        terminal.note(f"{shown_source(source)}: {' '.join(warnings)}")
+    for warning in summary.warnings:
+        terminal.note(warning)
     for result in summary.failures:
         terminal.error(f"{shown_source(result.source)}: {result.error.message if result.error else 'failed'}")
     unreported = summary.failed - len(summary.failures)

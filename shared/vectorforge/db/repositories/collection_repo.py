@@ -25,7 +25,8 @@ COLUMNS = """
 id, name, description, embedding_provider, embedding_model, dimension, distance_metric, query_prefix,
 document_prefix, by_profile, data_version, document_count, chunk_count, search_mode, dense_weight, language,
 coalesce(detect_language, language = 'english') AS detect_language,
-coalesce(languages, ARRAY[]::text[]) AS languages, terms_complete, keeps_words, keep_originals, contextual,
+coalesce(languages, ARRAY[]::text[]) AS languages, terms_complete, keeps_words, keep_originals,
+contextual, ocr,
 coalesce(space, distance_metric || '_' || dimension) AS space, created_at
 """
 
@@ -33,14 +34,14 @@ _CREATE = f"""
 INSERT INTO vectorforge.collections (
     tenant_id, id, name, description, embedding_provider, embedding_model, dimension, distance_metric,
     query_prefix, document_prefix, by_profile, space, search_mode, dense_weight, language, keeps_words,
-    detect_language, keep_originals, contextual
+    detect_language, keep_originals, contextual, ocr
 )
 SELECT
     %(tenant_id)s, %(id)s, %(name)s, %(description)s, %(embedding_provider)s, %(embedding_model)s,
     %(dimension)s, %(distance_metric)s, %(query_prefix)s, %(document_prefix)s, %(by_profile)s, %(space)s,
     coalesce(%(search_mode)s, CASE WHEN %(by_profile)s OR NOT %(keeps_words)s THEN 'dense' ELSE 'hybrid' END),
     coalesce(%(dense_weight)s, 0.5), coalesce(%(language)s, 'english'), coalesce(%(keeps_words)s, true),
-    coalesce(%(detect_language)s, true), %(keep_originals)s, %(contextual)s
+    coalesce(%(detect_language)s, true), %(keep_originals)s, %(contextual)s, %(ocr)s
 WHERE %(limit)s::bigint IS NULL
     OR (SELECT count(*) FROM vectorforge.collections WHERE tenant_id = %(tenant_id)s) < %(limit)s
 ON CONFLICT (tenant_id, name) DO NOTHING
@@ -92,8 +93,10 @@ WITH held AS (
 )
 SELECT {COLUMNS} FROM changed
 """
-_SET_KEEP_ORIGINALS = """
-UPDATE vectorforge.collections SET keep_originals = %(keep)s WHERE tenant_id = %(tenant_id)s AND id = %(id)s
+_SET_INGESTION = """
+UPDATE vectorforge.collections
+SET keep_originals = coalesce(%(keep_originals)s, keep_originals), ocr = coalesce(%(ocr)s, ocr)
+WHERE tenant_id = %(tenant_id)s AND id = %(id)s
 """
 _SET_CONTEXTUAL = """
 UPDATE vectorforge.collections SET contextual = %(contextual)s
@@ -134,6 +137,7 @@ class CollectionRepository:
         vector_index: VectorIndex = VectorIndex.FULL,
         keep_originals: bool = True,
         contextual: bool = False,
+        ocr: bool = False,
     ) -> Collection:
         """Make an empty collection.
 
@@ -152,6 +156,7 @@ class CollectionRepository:
             vector_index: Kind of the vector index, built once there are enough vectors.
             keep_originals: Keep the files of its documents.
             contextual: Embed and index chunks with a context, not for profiles.
+            ocr: Recognize pages without a text layer.
 
         Raises:
             ConflictError: The name is taken, or the tenant's limit is reached.
@@ -179,6 +184,7 @@ class CollectionRepository:
             "kind": vector_index.value,
             "keep_originals": keep_originals,
             "contextual": contextual,
+            "ocr": ocr,
             "limit": self._max_collections,
             # NULL is the partition that versions before this one know
             "space": None
@@ -232,9 +238,12 @@ class CollectionRepository:
         row = await self._db.fetch_one(_SET_SEARCH, values)
         return Collection.of_row(row) if row else None
 
-    async def set_keep_originals(self, collection_id: UUID, *, keep: bool) -> None:
-        """Set whether the files of documents are kept from now on."""
-        await self._db.execute(_SET_KEEP_ORIGINALS, {"id": collection_id, "keep": keep})
+    async def set_ingestion(
+        self, collection_id: UUID, *, keep_originals: bool | None = None, ocr: bool | None = None
+    ) -> None:
+        """Set how documents are ingested from now on; None leaves a setting as it is."""
+        values = {"id": collection_id, "keep_originals": keep_originals, "ocr": ocr}
+        await self._db.execute(_SET_INGESTION, values)
 
     async def set_contextual(self, collection_id: UUID, *, contextual: bool) -> None:
         """Set whether chunks get a context, from each document's next ingestion on.

@@ -57,8 +57,8 @@ def extract(
         extract each part.
 
     Raises:
-        ExtractionError: With a ``reason``: ``empty``, ``encrypted``, ``too_large``, ``undecodable``,
-            ``unsupported_type`` or ``unreadable``.
+        ExtractionError: With a ``reason``: ``empty``, ``encrypted``, ``not_deployed`` (no engine for OCR),
+            ``too_large``, ``undecodable``, ``unsupported_type`` or ``unreadable``.
         InvalidInputError: ``source`` is empty or too long.
     """
     limits = limits or ExtractionLimits()
@@ -93,7 +93,7 @@ def _read(
 ) -> ReadText:
     declared = _CHARSET.search(part.media_type or "")
     charset = declared[1] if declared else None
-    arguments: dict[str, Any] = {"max_chars": limits.max_chars, "charset": charset}
+    arguments: dict[str, Any] = {"max_chars": limits.max_chars, "charset": charset, "ocr": limits.ocr}
     if kind in _HARMLESS or (kind == media.HTML and len(part.content) <= _HARMLESS_HTML_BYTES):
         return read_text(kind, part.content, **arguments)
     if has_reader(kind):
@@ -127,19 +127,21 @@ class PartReader:
             split, content, source=source, media_type=media_type, limits=self.limits
         )
 
-    async def read(self, part: DocumentPart, metadata: Mapping[str, Any]) -> ExtractedDocument:
+    async def read(
+        self, part: DocumentPart, metadata: Mapping[str, Any], *, ocr: bool = False
+    ) -> ExtractedDocument:
         """Read one document, as ``read_all`` does.
 
         Raises:
             ExtractionError: It cannot be read.
         """
-        [result] = await self.read_all([(part, None, metadata)])
+        [result] = await self.read_all([(part, None, metadata)], ocr=ocr)
         if isinstance(result, Exception):
             raise result
         return result
 
     async def read_all(
-        self, items: Sequence[tuple[DocumentPart, str | None, Mapping[str, Any]]]
+        self, items: Sequence[tuple[DocumentPart, str | None, Mapping[str, Any]]], *, ocr: bool = False
     ) -> "list[ExtractedDocument | Exception]":
         """The text of each document, with its title and metadata as they can be stored, or its error.
 
@@ -148,14 +150,16 @@ class PartReader:
         Args:
             items: The document; a title that overrides the one in it, but not that of a JSONL record, cut to
                 500 characters; and metadata added to its own, which override them, except a JSONL record's.
+            ocr: Recognize images, and pages of PDFs without a text layer.
         """
         cancellation = threading.Event()
+        limits = replace(self.limits, ocr=self.limits.ocr._replace(enabled=ocr))
 
         def read() -> list[ExtractedDocument | Exception]:
             results: list[ExtractedDocument | Exception] = []
             for part, title, metadata in items:
                 try:
-                    results.append(self._read(part, title, metadata, cancellation))
+                    results.append(self._read(part, title, metadata, limits, cancellation))
                 except Exception as exc:  # noqa: BLE001 - a bug with one document must not fail the others
                     results.append(exc)
             return results
@@ -171,13 +175,14 @@ class PartReader:
         part: DocumentPart,
         title: str | None,
         metadata: Mapping[str, Any],
+        limits: ExtractionLimits,
         cancellation: threading.Event,
     ) -> ExtractedDocument:
         [document] = extract(
             part.content,
             source=part.source,
             media_type=part.media_type,
-            limits=self.limits,
+            limits=limits,
             cancellation=cancellation,
         )
         if part.media_type == media.RECORD:

@@ -14,6 +14,7 @@ from typing import Any
 from vectorforge.errors import ExtractionError
 from vectorforge.ingestion.extract.isolation import PAGE_IMAGE
 from vectorforge.ingestion.extract.reading import read_text
+from vectorforge.ingestion.types import OcrOptions
 
 
 def main(job: Mapping[str, Any]) -> None:
@@ -30,7 +31,8 @@ def main(job: Mapping[str, Any]) -> None:
 
             result = render_page(content, **job["arguments"])
         else:
-            result = read_text(job["kind"], content, **job["arguments"])
+            arguments = {**job["arguments"], "ocr": OcrOptions(*job["arguments"]["ocr"])}
+            result = read_text(job["kind"], content, **arguments)
     except ExtractionError as exc:
         result = {"error": [exc.reason, exc.message]}
     except MemoryError:

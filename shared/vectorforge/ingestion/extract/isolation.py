@@ -2,12 +2,14 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, cast
 
 from vectorforge.errors import ExtractionError
@@ -22,7 +24,11 @@ _PASSED_ON = (
     "LD_LIBRARY_PATH",
     "LANG",
     "SYSTEMROOT",
+    "TESSDATA_PREFIX",
 )  # what an interpreter needs to start; no secrets
+
+_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OMP_THREAD_LIMIT", "OPENBLAS_NUM_THREADS"), "1")
+"""Threads of OCR: each takes memory and CPU time of the limits, and several documents are read at once."""
 
 
 def run_isolated(
@@ -56,8 +62,10 @@ def run_isolated(
             stdin=file,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
+            process_group=0,
             env={
                 "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+                **_ONE_THREAD,
                 **{name: os.environ[name] for name in _PASSED_ON if name in os.environ},
             },
         )
@@ -65,7 +73,8 @@ def run_isolated(
             try:
                 output = _wait(process, time.monotonic() + limits.timeout_s, cancellation)
             except BaseException:
-                process.kill()
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)  # with tesseract
                 raise
     return _result(output, limits)
 
@@ -90,7 +99,10 @@ def _wait(process: "subprocess.Popen[bytes]", end: float, cancellation: threadin
             return process.communicate(timeout=_POLL_S)[0]
         except subprocess.TimeoutExpired:
             if time.monotonic() > end:
-                raise ExtractionError("Reading the document takes too long.", reason="too_large") from None
+                raise ExtractionError(
+                    "Reading takes too long: split the document, or raise VECTORFORGE_EXTRACTION_TIMEOUT_S.",
+                    reason="too_large",
+                ) from None
             if cancellation is not None and cancellation.is_set():
                 raise ExtractionError("Reading the document was cancelled.") from None
 

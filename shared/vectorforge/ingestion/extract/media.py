@@ -28,12 +28,17 @@ OUTLOOK = "application/vnd.ms-outlook"
 XML = "application/xml"
 ZIP = "application/zip"
 WORKBOOKS = (XLSX, XLS, XLSB, ODS)
+PNG = "image/png"
+JPEG = "image/jpeg"
+TIFF = "image/tiff"
+IMAGES = (PNG, JPEG, TIFF)
+"""Read by OCR only."""
 RECORD = "application/vnd.vectorforge.record+json"
 """One line of a JSONL file."""
 
 _READ_AS_DECLARED = (
     PLAIN, MARKDOWN, HTML, PDF, DOCX, PPTX, *WORKBOOKS, ODT, ODP, EPUB, CSV, TSV, JSONL, RECORD, NOTEBOOK,
-    MAIL, OUTLOOK, RTF, ZIP,
+    MAIL, OUTLOOK, RTF, ZIP, *IMAGES,
 )  # fmt: skip
 """Without JSON: browsers send it for .ipynb and .jsonl too; and without XML, which may be HTML."""
 _BY_MEDIA_TYPE = {
@@ -85,6 +90,11 @@ EXTENSIONS = {
     ".msg": OUTLOOK,
     ".rtf": RTF,
     ".zip": ZIP,
+    ".png": PNG,
+    ".jpg": JPEG,
+    ".jpeg": JPEG,
+    ".tif": TIFF,
+    ".tiff": TIFF,
     **dict.fromkeys(
         (
             ".rst", ".log", ".yaml", ".yml", ".toml", ".ini", ".sql", ".sh", ".py", ".js", ".ts", ".tsx",
@@ -108,7 +118,8 @@ UNREADABLE = frozenset({
     ".safetensors", ".so", ".sqlite", ".sqlite3", ".svg", ".tar", ".tgz", ".tif", ".tiff", ".ttf",
     ".wasm", ".wav", ".webm", ".webp", ".whl", ".woff", ".woff2", ".xz", ".zst",
 })  # fmt: skip
-"""Extensions of files without text; skipped in folders and archives, with those of ``REFUSED``."""
+"""Extensions of files without text; skipped in folders and archives, with those of ``REFUSED``. Images are
+read in folders where OCR is on."""
 _MAY_BE_TEXT = {"", "application/octet-stream", "binary/octet-stream", XML}
 _OLE2 = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _NOT_TEXT = (

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from vectorforge.ingestion.extract import media
 from vectorforge.ingestion.extract.blocks import Reading, compose
-from vectorforge.ingestion.types import ReadText
+from vectorforge.ingestion.types import OcrOptions, ReadText
 
 _READERS: Final[Mapping[str, str]] = {
     media.HTML: "html:read_html",
@@ -25,8 +25,11 @@ _READERS: Final[Mapping[str, str]] = {
     media.CSV: "records:read_table",
     media.TSV: "records:read_tsv",
     **dict.fromkeys(media.WORKBOOKS, "sheets:read_workbook"),
+    **dict.fromkeys(media.IMAGES, "image:read_image"),
 }
 _WITH_CHARSET: Final = frozenset({media.HTML, media.CSV, media.TSV})
+_WITH_OCR: Final = frozenset({media.PDF, *media.IMAGES})
+_NO_OCR: Final = OcrOptions()
 
 
 def has_reader(kind: str) -> bool:
@@ -34,13 +37,16 @@ def has_reader(kind: str) -> bool:
     return kind in _READERS
 
 
-def read_blocks(kind: str, content: bytes, *, charset: str | None = None) -> Reading:
+def read_blocks(
+    kind: str, content: bytes, *, charset: str | None = None, ocr: OcrOptions = _NO_OCR
+) -> Reading:
     """Read a file of a type with a reader, on this thread and without limits.
 
     Args:
         kind: Media type, one of ``media``'s constants.
         content: The file.
         charset: Declared character set.
+        ocr: For images, and for pages of PDFs without a text layer.
 
     Raises:
         ExtractionError: The reader's error.
@@ -48,13 +54,17 @@ def read_blocks(kind: str, content: bytes, *, charset: str | None = None) -> Rea
     module, name = _READERS[kind].split(":")
     reader: Callable[..., Reading] = getattr(importlib.import_module(f"{__package__}.readers.{module}"), name)
     arguments: dict[str, Any] = {"charset": charset} if kind in _WITH_CHARSET else {}
+    if kind in _WITH_OCR:
+        arguments["ocr"] = ocr
     return reader(content, **arguments)
 
 
-def read_text(kind: str, content: bytes, *, max_chars: int, charset: str | None = None) -> ReadText:
+def read_text(
+    kind: str, content: bytes, *, max_chars: int, charset: str | None = None, ocr: OcrOptions = _NO_OCR
+) -> ReadText:
     """Read a file as ``read_blocks`` does, and compose its text.
 
     Raises:
         ExtractionError: The reader's error, or ``too_large``.
     """
-    return compose(read_blocks(kind, content, charset=charset), max_chars=max_chars)
+    return compose(read_blocks(kind, content, charset=charset, ocr=ocr), max_chars=max_chars)

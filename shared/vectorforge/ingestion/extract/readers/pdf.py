@@ -22,9 +22,11 @@ from vectorforge.ingestion.extract.blocks import (
     table,
     usable_title,
 )
+from vectorforge.ingestion.extract.readers.ocr import SWITCH_ON, engine_of, recognized
 from vectorforge.ingestion.extract.readers.pdf_layout import Line, Table, arranged
 from vectorforge.ingestion.extract.readers.pdf_outline import Outline
 from vectorforge.ingestion.extract.readers.pdf_words import HYPHEN, Box, Page, Segment, read_page
+from vectorforge.ingestion.types import OcrOptions
 from vectorforge.types import Location
 
 _WRONG_PASSWORD: Final = 4  # FPDF_ERR_PASSWORD
@@ -46,14 +48,19 @@ _MAX_HEADING_CHARS: Final = 200
 _MAX_HEADING_LINES: Final = 3
 
 
-def read_pdf(content: bytes) -> Reading:
-    """Read the text layer of a PDF in reading order.
+def read_pdf(content: bytes, *, ocr: OcrOptions = OcrOptions()) -> Reading:  # noqa: B008 - immutable
+    """Read the text layer of a PDF in reading order, and recognize the pages without one.
+
+    Args:
+        content: The PDF.
+        ocr: Engine and limits; not enabled: pages without a text layer are left out.
 
     Returns:
         ``title``: the document's property, else the largest heading of the first page.
 
     Raises:
-        ExtractionError: ``encrypted``, ``unreadable``, or ``empty`` when no page has a text layer.
+        ExtractionError: ``encrypted``, ``unreadable``, ``empty`` when no page has text, ``too_large`` when
+            too many pages must be recognized, or ``not_deployed`` without an engine.
     """
     import pypdfium2
 
@@ -61,6 +68,9 @@ def read_pdf(content: bytes) -> Reading:
         pdf = pypdfium2.PdfDocument(content)
         pages = [*_read_pages(pdf)]
         outline = Outline(pdf)
+        pictures = [number for number, page in enumerate(pages) if page and page.is_picture]
+        if ocr.enabled and pictures:
+            _recognize(pdf, pages, pictures, ocr)
         title = usable_title(pdf.get_metadata_value("Title"))
     except pypdfium2.PdfiumError as exc:
         if getattr(exc, "err_code", None) == _WRONG_PASSWORD:
@@ -71,10 +81,12 @@ def read_pdf(content: bytes) -> Reading:
         raise ExtractionError("The PDF is damaged and cannot be read.")
     if not any(page and (page.segments or page.plain) for page in pages):
         raise ExtractionError(
-            "The PDF has no text layer: a scan holds pictures of text; run it through OCR first.",
+            "OCR found no text in the PDF." if ocr.enabled else f"The PDF has no text layer. {SWITCH_ON}",
             reason="empty",
         )
     warnings = [f"{broken} damaged pages were left out."] if broken else []
+    if pictures and not ocr.enabled:
+        warnings.append(f"{len(pictures)} pages without a text layer were left out. {SWITCH_ON}")
     blocks = [*_blocks(pages, outline)]
     return Reading(blocks, title or _first_heading(blocks), warnings)
 
@@ -91,6 +103,21 @@ def _read_pages(pdf: Any) -> Iterator[Page | None]:
             yield None
 
 
+def _recognize(pdf: Any, pages: list[Page | None], pictures: Sequence[int], ocr: OcrOptions) -> None:
+    """Replace pages that are pictures by their text."""
+    if len(pictures) > ocr.max_pages:
+        raise ExtractionError(
+            f"{len(pictures):,} pages have no text layer; OCR reads at most {ocr.max_pages:,}. Split the "
+            "document, or raise VECTORFORGE_OCR_MAX_PAGES.",
+            reason="too_large",
+        )
+    read = engine_of(ocr)
+    for number in pictures:
+        page = pdf[number]
+        pages[number] = recognized(page, read)
+        page.close()
+
+
 def _first_heading(blocks: Sequence[Block]) -> str | None:
     return next(
         (block.text for block in blocks[:20] if block.kind is BlockKind.HEADING and block.level == 1), None
@@ -99,7 +126,10 @@ def _first_heading(blocks: Sequence[Block]) -> str | None:
 
 def _blocks(pages: Sequence[Page | None], outline: Outline) -> Iterator[Block]:
     repeated = {id(one) for one in _repeated({n: page for n, page in enumerate(pages, start=1) if page})}
-    sizes = _Sizes([one for page in pages if page for one in page.segments])
+    sizes = [
+        _Sizes([one for page in pages if page and page.is_recognized is by_ocr for one in page.segments])
+        for by_ocr in (False, True)
+    ]
     header: Sequence[str] = ()
     last: Block | None = None
     for number, page in enumerate(pages, start=1):
@@ -114,7 +144,7 @@ def _blocks(pages: Sequence[Page | None], outline: Outline) -> Iterator[Block]:
                 header = made[-1].header if made else header
                 found += made
             else:
-                found += _Paragraphs(page, number, sizes, outline).of(part)
+                found += _Paragraphs(page, number, sizes[page.is_recognized], outline).of(part)
         for block in found:
             joined = _joined(last, block) if last is not None else None
             if joined is None and last is not None:
@@ -296,6 +326,7 @@ def _with_line(text: str, line: str) -> str:
 
 def location(box: Box, page: Page, number: int) -> Location:
     """Return page and rectangle of a box, as shares of the page between 0 and 1."""
+    box = page.as_shown(box)
     shares = (box.x0 / page.width, box.y0 / page.height, box.x1 / page.width, box.y1 / page.height)
     return {"page": number, "rect": [round(min(max(share, 0.0), 1.0), 4) for share in shares]}
 

@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from vectorforge.errors import ExtractionError
+from vectorforge.ingestion.extract.readers.image import is_image, pdf_of_image
 from vectorforge.ingestion.extract.readers.pdf_words import HYPHEN, Segment, words_of_page
 
 MAX_WIDTH: Final = 2_000
@@ -31,7 +32,7 @@ def render_page(
     """Render a page.
 
     Args:
-        content: The PDF.
+        content: The PDF, or an image with a page for each of its frames.
         page: Number of the page, from 1.
         width: Width of the image in pixels, at most 2,000; less if the image would be larger than 8 million.
         rects: Rectangles to mark: x0, y0, x1, y1 as shares of the shown page, 0 to 1.
@@ -41,12 +42,12 @@ def render_page(
         ``png`` in base64, and ``pages``, the number of pages; only ``pages`` if there is no such page.
 
     Raises:
-        ExtractionError: ``encrypted`` or ``unreadable``.
+        ExtractionError: ``encrypted`` or ``unreadable``, or as ``pdf_of_image`` raises.
     """
     import pypdfium2
 
     try:
-        pdf = pypdfium2.PdfDocument(content)
+        pdf = pypdfium2.PdfDocument(pdf_of_image(content) if is_image(content) else content)
         count = len(pdf)
         if not 1 <= page <= count:
             return {"pages": count}

@@ -1,6 +1,7 @@
 """Words, lines and rules of a PDF page, by pdfium, in points from the top left corner of the shown page."""
 
 import ctypes
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -16,6 +17,7 @@ _MAX_RULES: Final = 2_000
 _MAX_OBJECTS: Final = 50_000
 """Objects of a page, or of a form on it, looked at for lines."""
 _NAME_BYTES: Final = 128
+_MANY_SHAPES: Final = 50
 
 
 _THICK: Final = 3.0
@@ -69,6 +71,31 @@ class Page:
     verticals: Sequence[Box] = ()
     plain: str = ""
     """The text without layout, if the page has too many words; then there are no segments."""
+    is_picture: bool = False
+    """True if there is no text, but an image, or so many shapes that they may be letters."""
+    is_recognized: bool = False
+    """True if the text comes from OCR: the heights of letters are estimates."""
+    skew: float = 0.0
+    """Angle in radians by which a scan was turned to make its lines level, around the middle of the page."""
+
+    def as_shown(self, box: Box) -> Box:
+        """Return the rectangle around a box of the level page, on the page as shown."""
+        if not self.skew:
+            return box
+        corners = [
+            rotated(x, y, self.width, self.height, self.skew)
+            for x in (box.x0, box.x1)
+            for y in (box.y0, box.y1)
+        ]
+        xs, ys = zip(*corners, strict=True)
+        return Box(min(xs), min(ys), max(xs), max(ys))
+
+
+def rotated(x: float, y: float, width: float, height: float, angle: float) -> tuple[float, float]:
+    """Return a point rotated around the middle of a page, clockwise for positive angles."""
+    sine, cosine = math.sin(angle), math.cos(angle)
+    from_x, from_y = x - width / 2, y - height / 2
+    return width / 2 + from_x * cosine - from_y * sine, height / 2 + from_x * sine + from_y * cosine
 
 
 def read_page(page: Any) -> Page:
@@ -83,10 +110,20 @@ def read_page(page: Any) -> Page:
     words = [*_words(text_page, shown)]
     if len(words) > _MAX_WORDS:
         return Page(width, height, [], plain=text_page.get_text_range().replace("\r\n", "\n"))
+    if not words:
+        return Page(width, height, [], is_picture=_is_picture(page))
     rules = [*_rules(page, shown)]
     horizontals = [rule for rule in rules if rule.y0 == rule.y1]
     verticals = [rule for rule in rules if rule.x0 == rule.x1]
     return Page(width, height, [*_segments(words, verticals)], horizontals, verticals)
+
+
+def _is_picture(page: Any) -> bool:
+    from pypdfium2 import raw
+
+    shapes = page.get_objects(filter=[raw.FPDF_PAGEOBJ_IMAGE, raw.FPDF_PAGEOBJ_PATH], max_depth=3)
+    kinds = [one.type for one in islice(shapes, _MANY_SHAPES)]
+    return raw.FPDF_PAGEOBJ_IMAGE in kinds or len(kinds) == _MANY_SHAPES
 
 
 def words_of_page(page: Any) -> list[Segment]:
