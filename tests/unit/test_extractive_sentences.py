@@ -2,7 +2,7 @@
 
 import pytest
 
-from vectorforge.llm.providers.quotations import split, stem, terms
+from vectorforge.llm.providers.quotations import all_terms, split, stem, terms
 
 # --- cutting
 
@@ -10,7 +10,8 @@ from vectorforge.llm.providers.quotations import split, stem, terms
 def pieces(text: str) -> list[str]:
     cut = split(text)
     for piece in cut:
-        assert text[piece.start : piece.end] == piece.text == piece.text.strip()
+        assert text[piece.start : piece.end].strip()
+        assert piece.text == piece.text.strip()
     return [piece.text for piece in cut]
 
 
@@ -28,13 +29,23 @@ def test_footnote_marks_are_excluded_from_quotation() -> None:
     assert pieces("It rained.[12] Then it stopped.[3][4]") == ["It rained.", "Then it stopped."]
 
 
-def test_chinese_sentences_are_split() -> None:
-    assert pieces("猫在睡觉。狗在跑！") == ["猫在睡觉。", "狗在跑！"]
+@pytest.mark.parametrize(
+    "sentences",
+    [
+        ["猫在睡觉。", "“狗在跑！”", "鸟呢？"],
+        ["राम घर गया।", "वह सो गया।"],
+        ["هل تنام القطة؟", "نعم، تنام."],
+        ["Am 3. Oktober ist Feiertag, z. B. in Ulm.", "Danach nicht."],
+        ["แมวกำลังนอนหลับอยู่บนเตียงในห้องของเด็กผู้หญิงคนนั้น", "สุนัขวิ่งเล่นอยู่ในสวน"],
+    ],
+)
+def test_sentences_of_other_languages_are_split(sentences: list[str]) -> None:
+    assert pieces(" ".join(sentences)) == sentences
 
 
 def test_markdown_headings_and_rules_are_not_quoted() -> None:
     text = "# Install\n\nUnderlined\n---\n\nRun the tool.\n\n---\n\n- first item\n- second item\n  goes on\n"
-    assert pieces(text) == ["Run the tool.", "- first item", "- second item\n  goes on"]
+    assert pieces(text) == ["Run the tool.", "first item", "second item goes on"]
     assert split(text)[0].before.strip() == "Underlined"
 
 
@@ -43,8 +54,62 @@ def test_plain_titles_are_not_quoted() -> None:
 
 
 def test_code_blocks_and_table_rows_stay_whole() -> None:
-    text = "Use it:\n\n```python\nx = 1. \nY = 2\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n"
-    assert pieces(text) == ["Use it:", "```python\nx = 1. \nY = 2\n```", "| a | b |", "| 1 | 2 |"]
+    text = "Use it:\n\n```python\nx = 1. \nY = 2\n```\n\n    make run\n\n| a | b |\n|---|---|\n| 1 | 2 |\n"
+    code = ["```python\nx = 1. \nY = 2\n```", "```\nmake run\n```"]
+    assert pieces(text) == ["Use it:", *code, "a: 1; b: 2"]
+
+
+@pytest.mark.parametrize(
+    ("row", "quoted"),
+    [
+        ("| `half` | **4,000** dimensions |", "kind: half; limit: 4,000 dimensions"),
+        ("| a \\| b | |", "kind: a | b"),
+        ("| [x](y.md) | one | two |", "x; one; two"),  # more cells than columns
+    ],
+)
+def test_row_is_quoted_with_the_names_of_its_columns(row: str, quoted: str) -> None:
+    assert pieces(f"Kinds.\n\n| kind | limit |\n| --- | :-: |\n{row}\n") == ["Kinds.", quoted]
+
+
+def test_rows_of_other_files_are_quoted_without_pipes() -> None:
+    assert pieces("Vienna | 180 | Bert\n\nname: Ann; phone: 1") == [
+        "Vienna; 180; Bert",
+        "name: Ann; phone: 1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "quoted"),
+    [
+        (
+            "It is **bold**, *thin* and _new_: [a link](b.md#c) ![image](i.png).",
+            "It is bold, thin and new: a link .",
+        ),
+        ("Set `TOP_K` to `*` or \\*, 2*3*4.", "Set TOP_K to `*` or *, 2*3*4."),
+        ("<!-- costs: starts\n-->\nIt costs <b>nothing</b>.", "It costs nothing."),
+        ("> Quoted\n> twice.", "Quoted twice."),
+        ("- [x] **Done**: all", "Done: all"),
+        ("Unclosed <!-- comment", "Unclosed <!-- comment"),
+    ],
+)
+def test_markup_is_not_quoted(text: str, quoted: str) -> None:
+    assert pieces(text) == [quoted]
+
+
+def test_lists_and_tables_belong_to_their_lead_in() -> None:
+    text = "Do this:\n\n1. Open it.\n   Wait.\n2. Close it.\n\nDone.\n\n- one\n- two\n"
+    cut = split(text)
+    assert [(piece.text, piece.kind) for piece in cut] == [
+        ("Do this:", "prose"),
+        ("1. Open it.", "step"),
+        ("Wait.", "step"),
+        ("2. Close it.", "step"),
+        ("Done.", "prose"),
+        ("one", "item"),
+        ("two", "item"),
+    ]
+    assert [piece.part - cut[0].part for piece in cut] == [0, 0, 0, 0, 1, 2, 2]
+    assert "Do this:" in cut[3].before
 
 
 def test_long_code_is_split_by_line_and_long_sentence_at_word() -> None:
@@ -107,6 +172,19 @@ def test_inflected_forms_share_a_stem(one: str, other: str) -> None:
     assert stem(one) == stem(other)
 
 
-def test_stop_words_are_excluded_from_terms() -> None:
-    assert terms("What is the length of it?") == {"length"}
-    assert terms("睡觉的猫") == {"睡觉", "觉的", "的猫"}
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("What is the length of it?", {"length"}),
+        ("Wie viele Tage sind es bis zum Fest?", {"viel", "tag", "bis", "fest"}),
+        ("睡觉的猫", {"睡觉", "觉的", "的猫"}),
+        ("猫是谁", {"猫是"}),
+    ],
+)
+def test_stop_words_are_excluded_from_terms(text: str, expected: set[str]) -> None:
+    assert terms(text) == expected
+
+
+def test_identifiers_and_numbers_also_count_as_a_whole() -> None:
+    found = all_terms("Set VECTORFORGE_TOP_K to 1.5, as in $eq and max_len.")
+    assert found == {"set", "vectorforge_top_k", "1", "5", "1.5", "eq", "$eq", "max", "len", "max_len"}

@@ -87,6 +87,8 @@ class GroundingSource:
     title: str | None = None
     relevance: float | None = None
     """Ranking value of a hybrid or lexical search or of a reranker; None: ranked by ``score``."""
+    heading: str | None = None
+    """Path of the headings above it: "Install > Linux"."""
 
 
 @dataclass(frozen=True, slots=True)

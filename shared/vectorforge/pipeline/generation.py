@@ -173,6 +173,7 @@ def grounding(run: QueryRun, payload: ContextPayload) -> list[GroundingSource]:
             score=chunk.score,
             title=chunk.document_title,
             relevance=chunk.relevance,
+            heading=chunk.chunk.heading,
         )
         for number, chunk in enumerate(payload.used, start=1)
     ]

@@ -1,46 +1,18 @@
-"""Quotable pieces of chunks (sentences, list items, code, rows) and their words."""
+"""Quotable pieces of chunks (sentences, list items, code, rows) without markup, and their words."""
 
 import re
-from collections.abc import Iterable, Sequence
+import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from vectorforge.llm.types import GroundingSource
+from vectorforge.llm.providers import patterns
+from vectorforge.llm.providers.pieces import Piece
 
 _LONGEST = 500
 """Characters of one quotation."""
-
-_FENCE = re.compile(r"\s*(```+|~~~+)")
-_HEADING = re.compile(r"\s{0,3}#{1,6}\s")
-_UNDERLINE = re.compile(r"\s*(=+|-{2,})\s*$")
-_ITEM = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)])\s+")
-# Of Markdown; "column: value; column: value" and "value | value" of other files (ingestion.extract.blocks).
-_ROW = re.compile(r"\s*\|.*\|\s*$|[^:;|]{1,80}: [^\n]*; [^:;|]{1,80}: \S|[^|]{1,200} \| \S")
-_RULE = re.compile(r"[\s|:*_=-]*$")
-# Western: before white space and anything but a lower-case letter; footnote marks may follow.
-_SENTENCE_END = re.compile(r"[.!?…](?:\[\d+\])*[\"'”’)\]]*\s+(?=[^a-z\s])|[。！？](?:\[\d+\])*[”’」』）]*")
-_ABBREVIATION = re.compile(
-    r"(?:\b(?:[A-Za-z]|Mr|Mrs|Ms|Dr|Prof|St|Sr|Jr|Gen|Col|Lt|Sgt|Capt|Rev|Hon|Gov|Sen|Rep|No|Nos|Fig|Figs|Eq|Sec|"
-    r"Vol|Ch|pp|vs|cf|ca|approx|etc|al|Inc|Ltd|Co|Corp|[Ee]\.g|[Ii]\.e|U\.S|U\.K|a\.m|p\.m))\.$"
-)
-_FOOTNOTES = re.compile(r"(?:\[\d{1,4}\])+$")
-_LABEL_LIKE = re.compile(r"\[(?:source|sources|context)?\s*\d[\d,; ]*\]", re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Verbatim part of a chunk that can be quoted."""
-
-    start: int
-    end: int
-    text: str
-    """``chunk[start:end]``"""
-    before: str
-    """Heading above and preceding text of the same block, which often define what "it" refers to."""
-    kind: str = "prose"
-    """prose | item | code | row; all but prose are on lines of their own."""
-    is_fragment: bool = False
-    """True if the chunk's edge may have cut the sentence."""
+_MAX_LIST_CHARS = 700
+"""Length of a quoted list of steps."""
 
 
 @dataclass(slots=True)
@@ -48,7 +20,10 @@ class _Block:
     start: int
     end: int
     kind: str
-    """prose | item | code | row | heading"""
+    """prose | item | step | code | indented | row | header | heading"""
+    part: int = 0
+    columns: Sequence[str] = ()
+    """Names of the columns of a row."""
 
 
 @dataclass(slots=True)
@@ -60,33 +35,70 @@ class _Blocks:
     fence: str = ""
 
     def add(self, start: int, end: int, line: str) -> None:
+        last = self.items[-1] if self.items else _Block(0, 0, "heading")
         if self.fence:
-            self.items[-1].end = end
+            last.end = end
             if line.strip().startswith(self.fence):
                 self.fence = ""
-            return
-        if fence := _FENCE.match(line):
+        elif self.is_open and last.kind == "prose" and patterns.UNDERLINE.match(line):
+            last.kind, self.is_open = "heading", False
+        elif patterns.RULE.match(line):
+            if last.kind == "row" and "|" in line:
+                last.kind = "header"
+            self.is_open = False
+        else:
+            self._add_text(start, end, line, last)
+
+    def _add_text(self, start: int, end: int, line: str, last: _Block) -> None:
+        is_indented = patterns.INDENTED.match(line) is not None
+        if fence := patterns.FENCE.match(line):
             self.fence = fence[1]
-            self._begin(start, end, "code", stays_open=False)
-        elif self.is_open and self.items[-1].kind == "prose" and _UNDERLINE.match(line):
-            self.items[-1].kind = "heading"
-            self.is_open = False
-        elif _RULE.match(line):
-            self.is_open = False
-        elif _HEADING.match(line):
-            self._begin(start, end, "heading", stays_open=False)
-        elif _ROW.match(line):
-            self._begin(start, end, "row", stays_open=False)
-        elif _ITEM.match(line):
-            self._begin(start, end, "item", stays_open=True)
-        elif self.is_open:
-            self.items[-1].end = end
+            self._begin(start, end, "code")
+        elif patterns.HEADING.match(line):
+            self._begin(start, end, "heading")
+        elif patterns.ROW.match(line):
+            self._begin(start, end, "row")
+        elif item := patterns.ITEM.match(line):
+            self._begin(start, end, "step" if item[1] else "item", stays_open=True)
+        elif self.is_open or (last.kind == "indented" and is_indented):
+            last.end = end
+        elif is_indented and last.kind not in ("item", "step"):
+            self._begin(start, end, "indented")
         else:
             self._begin(start, end, "prose", stays_open=True)
 
-    def _begin(self, start: int, end: int, kind: str, *, stays_open: bool) -> None:
+    def _begin(self, start: int, end: int, kind: str, *, stays_open: bool = False) -> None:
         self.items.append(_Block(start, end, kind))
         self.is_open = stays_open
+
+    def finish(self, chunk: str) -> list[_Block]:
+        """Number the parts, and give rows the names of their columns."""
+        part, of, columns = 0, "", list[str]()
+        for block in self.items:
+            text = chunk[block.start : block.end]
+            kind = _FAMILIES.get(block.kind, block.kind)
+            if block.kind == "header":
+                columns = _cells(text)
+            elif kind != "row":
+                columns = []
+            block.columns = columns
+            goes_on = (
+                (of == "list" and text[:1].isspace()) or (of == "code" and text[:1].islower())
+                if kind == "prose"
+                else kind != "heading"
+                and (of == "lead" or (of == kind != "code") or (of, kind) == ("list", "code"))
+            )
+            if not goes_on:
+                part, of = part + 1, ""
+            if kind == "prose":
+                of = of or ("lead" if text.endswith((":", "：")) else "")
+            elif (of, kind) != ("list", "code"):
+                of = kind
+            block.part = part
+        return self.items
+
+
+_FAMILIES = {"item": "list", "step": "list", "header": "row", "indented": "code"}
 
 
 def split(chunk: str) -> list[Piece]:
@@ -94,27 +106,41 @@ def split(chunk: str) -> list[Piece]:
 
     A quoted "[Source 2]" or "[2]" would be read as our own citation.
     """
+    chunk = _without_comments(chunk)
     blocks = _Blocks()
     offset = 0
     for line in chunk.splitlines(keepends=True):
         blocks.add(offset, offset + len(line.rstrip()), line)
         offset += len(line)
     pieces: list[Piece] = []
-    heading = ""
+    heading, lead, part = "", "", 0
     last = len(chunk.rstrip())
-    for block in blocks.items:
+    for number, block in enumerate(blocks.finish(chunk)):
         text = chunk[block.start : block.end]
         if block.kind == "heading" or _is_title(text, block, chunk, last):
             heading = text.strip("# \n=-")
             continue
+        if block.part != part:
+            part, lead = block.part, text[-250:] if block.kind == "prose" else ""
         for start, end in _spans(chunk, block):
-            quoted = chunk[start:end]
-            if len(quoted) < 2 or _LABEL_LIKE.search(quoted):
+            quoted = _quoted(chunk[start:end], block)
+            if len(quoted) < 2 or patterns.LABEL_LIKE.search(quoted):
                 continue
-            before = f"{heading} {chunk[max(block.start, start - 250) : start]}"
+            above = chunk[max(block.start, start - 250) : start]
+            before = f"{heading} {above}" if block.kind == "prose" else f"{heading} {lead} {above}"
             is_fragment = block.kind == "prose" and (quoted[0].islower() or quoted[-1].isalnum())
-            pieces.append(Piece(start, end, quoted, before, block.kind, is_fragment))
+            kind = "code" if block.kind == "indented" else block.kind
+            subject = _subject(quoted, chunk[start:end], block)
+            pieces.append(Piece(start, end, quoted, before, kind, is_fragment, number, part, subject))
     return pieces
+
+
+def _without_comments(chunk: str) -> str:
+    """Blank out HTML comments, so that all offsets stay."""
+    end = chunk.rfind("-->") + 3  # each comment before it ends: linear time
+    if end < 3:
+        return chunk
+    return patterns.COMMENT.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), chunk[:end]) + chunk[end:]
 
 
 def _is_title(text: str, block: _Block, chunk: str, last: int) -> bool:
@@ -124,9 +150,51 @@ def _is_title(text: str, block: _Block, chunk: str, last: int) -> bool:
     return text[-1:].isalnum() and not chunk[block.end : block.end + 2].strip()
 
 
+def _quoted(text: str, block: _Block) -> str:
+    """Return the text of a piece as people quote it."""
+    if block.kind == "code":
+        return text
+    if block.kind == "indented":
+        return f"```\n{textwrap.dedent(text)}\n```"
+    if block.kind == "row" and "|" in text:
+        cells = _cells(text)
+        names = block.columns if len(block.columns) == len(cells) else [""] * len(cells)
+        named = zip(names, cells, strict=True)
+        return "; ".join(f"{name}: {cell}" if name else cell for name, cell in named if cell)
+    return _plain(text)
+
+
+def _subject(quoted: str, text: str, block: _Block) -> str:
+    if block.kind == "row":
+        return _cells(text)[0] if "|" in text else quoted.partition(";")[0].partition(": ")[2]
+    name, colon, _ = quoted.partition(": ")
+    return name if colon and len(name) <= 40 and block.kind in ("item", "step") else ""
+
+
+def _cells(row: str) -> list[str]:
+    """Return the texts of a row's cells."""
+    return [_plain(cell.replace("\\|", "|")) for cell in patterns.CELL_END.split(row.strip().strip("|"))]
+
+
+def _plain(text: str) -> str:
+    """Return a text on one line without Markdown and the tags that Markdown allows."""
+    return " ".join(patterns.MARKUP.sub(_unmarked, patterns.MARKER.sub("", text)).split())
+
+
+def _unmarked(match: re.Match[str]) -> str:
+    if (code := match["code"]) is not None:
+        return match[0] if patterns.NEEDS_CODE.search(code) else code
+    inner = match["link"] or match["strong"] or match["italic"]
+    if inner is not None:
+        return patterns.MARKUP.sub(_unmarked, inner)
+    return "" if match["inline"] else match["escaped"] or " "
+
+
 def _spans(chunk: str, block: _Block) -> list[tuple[int, int]]:
     """Return the offsets of a block's pieces, without surrounding white space."""
-    if block.kind == "code":
+    if block.kind == "header":
+        return []
+    if block.kind in ("code", "indented"):
         spans = _lines(chunk, block) if block.end - block.start > _LONGEST else [(block.start, block.end)]
     elif block.kind == "row":
         spans = [(block.start, block.end)]
@@ -135,9 +203,11 @@ def _spans(chunk: str, block: _Block) -> list[tuple[int, int]]:
     trimmed: list[tuple[int, int]] = []
     for start, end in spans:
         text = chunk[start:end].rstrip()
-        if marks := _FOOTNOTES.search(text, max(0, len(text) - 40)):
+        if marks := patterns.FOOTNOTES.search(text, max(0, len(text) - 40)):
             text = text[: marks.start()].rstrip()
-        start, end = start + len(text) - len(text.lstrip()), start + len(text)
+        if block.kind != "indented":
+            start += len(text) - len(text.lstrip())
+        end = start + len(text.lstrip() if block.kind != "indented" else text)
         if end - start > _LONGEST:
             end = start + (chunk[start : start + _LONGEST].rfind(" ") + 1 or _LONGEST)
             end -= len(chunk[start:end]) - len(chunk[start:end].rstrip())
@@ -149,14 +219,18 @@ def _spans(chunk: str, block: _Block) -> list[tuple[int, int]]:
 def _sentences(chunk: str, start: int, end: int) -> list[tuple[int, int]]:
     spans: list[tuple[int, int]] = []
     position = start
-    for match in _SENTENCE_END.finditer(chunk, start, end):
+    for match in patterns.SENTENCE_END.finditer(chunk, start, end):
         stop = match.start() + 1
-        if _ABBREVIATION.search(chunk, max(position, stop - 12), stop):
+        if patterns.ABBREVIATION.search(chunk, max(position, stop - 12), stop):
             continue
-        if _ITEM.fullmatch(chunk[position : match.end()]):  # "1." of a numbered item
+        if patterns.ORDINAL.search(chunk, max(position, stop - 4), stop) and patterns.MONTH.match(
+            chunk, stop
+        ):
             continue
-        closing = re.match(r"[\"'”’)」』）]*", chunk[stop:end])
-        spans.append((position, stop + (closing.end() if closing else 0)))
+        if patterns.ITEM.fullmatch(chunk[position : match.end()]):  # "1." of a numbered item
+            continue
+        closing = patterns.CLOSING.match(chunk, stop, end)
+        spans.append((position, closing.end() if closing else stop))
         position = match.end()
     return [*spans, (position, end)] if position < end else spans
 
@@ -166,52 +240,35 @@ def _lines(chunk: str, block: _Block) -> list[tuple[int, int]]:
     spans = []
     offset = block.start
     for line in chunk[block.start : block.end].splitlines(keepends=True):
-        if not _FENCE.match(line):
+        if not patterns.FENCE.match(line):
             spans.append((offset, offset + len(line)))
         offset += len(line)
     return spans
 
 
-WORD = re.compile(r"[^\W_]+")
-_UNSPACED = re.compile(
-    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]+"
-)
-"""Scripts without spaces between words, and Korean, whose words have many endings."""
-_STOPWORDS = frozenset(
-    """
-    a about an and any are as at be been but by can could d did do does doing for from had has have he
-    her him his how i if in into is it its ll many may me might more most much must my no not of off on
-    or our s shall she should so some such t than that the their them then there these they this those
-    to too up us was we were what when where which while who whom whose why will with would you your
-    """.split()  # noqa: SIM905 - a list would take a line a word
-)
-# Longest first; at least three letters stay. Coarser than Porter's: it only has to match the forms of a
-# query and its answer.
-_SUFFIXES = (
-    ("ations", "at"), ("ation", "at"), ("ments", ""), ("ment", ""), ("ingly", ""), ("ings", ""), ("ies", "y"),
-    ("ied", "y"), ("ing", ""), ("ion", ""), ("ions", ""), ("edly", ""), ("ers", ""), ("ed", ""), ("er", ""),
-    ("es", ""), ("ly", ""), ("s", ""), ("e", ""),
-)  # fmt: skip
-_ENDINGS = tuple(suffix for suffix, _ in _SUFFIXES)
+def following(piece: Piece, part: Sequence[Piece]) -> Piece | None:
+    """Return the next sentence of the same paragraph or item."""
+    at = part.index(piece) + 1
+    return part[at] if at < len(part) and part[at].block == piece.block else None
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """Piece of a source, with its words."""
-
-    source: int
-    """Position in the list of sources, best source first."""
-    piece: Piece
-    terms: frozenset[str]
-    before: frozenset[str]
-    relevance: float = 0.0
-    """Relevance of its source as a share of the best source's, 0 to 1; 0 if unknown."""
+def together(piece: Piece, part: Sequence[Piece]) -> Sequence[Piece]:
+    """Return a piece with what belongs to it: the lead-in and all steps of a list, code with its lead-in."""
+    at = part.index(piece)
+    lead = next((i for i, one in enumerate(part) if one.kind != "prose"), len(part)) - 1
+    if lead >= 0 and lead + 1 < len(part) and (at == lead or piece.kind in ("step", "code")):
+        chosen = part[lead:]
+    elif piece.kind == "step":
+        chosen = part
+    else:
+        return [piece]
+    return chosen if sum(len(one.text) for one in chosen) <= _MAX_LIST_CHARS else [piece]
 
 
 @lru_cache(maxsize=16_384)  # chunks share their words; at most about 2 MB
 def stem(word: str) -> str:
     """Return a lower-case word without its ending; at least three letters stay."""
-    for suffix, replacement in _SUFFIXES if word.endswith(_ENDINGS) else ():
+    for suffix, replacement in patterns.SUFFIXES if word.endswith(patterns.ENDINGS) else ():
         if word.endswith(suffix) and len(word) - len(suffix) >= 3:
             word = word[: len(word) - len(suffix)] + replacement
             break
@@ -222,27 +279,23 @@ def stem(word: str) -> str:
 
 def terms(text: str) -> frozenset[str]:
     """Return the stems of the words that carry meaning; of scripts without spaces, pairs of characters."""
-    words = set(WORD.findall(text.lower()))
     if text.isascii():
-        return frozenset(map(stem, words - _STOPWORDS))
+        words = set(patterns.WORD.findall(text.lower()))
+        return frozenset(map(stem, words - patterns.STOP_WORDS))
+    words = set(patterns.MARKED_WORD.findall(text.lower()))
     stems: set[str] = set()
-    for word in words:
-        if runs := _UNSPACED.findall(word):
-            stems.update(run[i : i + 2] for run in runs for i in range(max(1, len(run) - 1)))
-        elif word not in _STOPWORDS:
+    for word in words - patterns.STOP_WORDS:
+        if runs := patterns.UNSPACED.findall(word):
+            pairs = {run[i : i + 2] for run in runs for i in range(max(1, len(run) - 1))}
+            stems |= pairs - patterns.STOP_WORDS
+        else:
             stems.add(stem(word))
     return frozenset(stems)
 
 
-def candidates(sources: Sequence[GroundingSource], pieces: Iterable[tuple[int, Piece]]) -> list[Candidate]:
-    """Return pieces with their words; a piece in several sources counts for the best source only."""
-    best = max((source.relevance or 0.0 for source in sources), default=0.0)
-    result: dict[str, Candidate] = {}
-    for number, piece in pieces:
-        key = " ".join(piece.text.split()).casefold()
-        if key not in result:
-            source = sources[number]
-            before = terms(f"{source.title or ''} {piece.before}")
-            share = max(0.0, source.relevance or 0.0) / best if best > 0 else 0.0
-            result[key] = Candidate(number, piece, terms(piece.text), before, share)
-    return list(result.values())
+def all_terms(text: str) -> frozenset[str]:
+    """Return the terms, and identifiers, paths and versions as a whole: "top_k", "$eq", "1.5".
+
+    Of settings such as "ANSWER_CACHE" only the whole counts: they abbreviate, and share their words.
+    """
+    return terms(patterns.SETTING.sub(" ", text)) | frozenset(patterns.EXACT.findall(text.lower()))

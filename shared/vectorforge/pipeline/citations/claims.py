@@ -9,7 +9,8 @@ from functools import cached_property
 from itertools import chain, pairwise
 from typing import TypeAlias
 
-from vectorforge.llm.providers.quotations import Piece, split, terms
+from vectorforge.llm.providers.pieces import Piece
+from vectorforge.llm.providers.quotations import split, terms
 from vectorforge.pipeline.citations import names
 from vectorforge.pipeline.citations.quantities import (
     Day,
@@ -180,6 +181,9 @@ class Evidence:
         quoted = sentence.strip()
         if len(quoted) >= _SHORTEST_QUOTATION and (start := self._chunk.find(quoted)) >= 0:
             return start, start + len(quoted)
+        for piece, _ in self._pieces:
+            if quoted in (piece.text, piece.text.partition(" ")[2]):  # without its markup or number
+                return piece.start, piece.end
         wanted = terms(sentence)
         shared = [len(words) for words in self._shared(wanted)]
         most = max(shared, default=0)

@@ -1,0 +1,128 @@
+"""Patterns and words that quoting depends on: markup, ends of sentences, stop words, kinds of questions."""
+
+import re
+from typing import Final
+
+ENGLISH_STOP_WORDS: Final = frozenset(
+    """
+    a about an and any are as at be been but by can could d did do does doing for from had has have he
+    her him his how i if in into is it its ll many may me might more most much must my no not of off on
+    or our s shall she should so some such t than that the their them then there these they this those
+    to too up us was we were what when where which while who whom whose why will with would you your
+    """.split()  # noqa: SIM905 - a list would take a line a word
+)
+# Those of other languages that are no words of content in English; the rest is frequent in the sources of
+# its language, and so has little weight. Of scripts without spaces, the pairs of letters of question words.
+STOP_WORDS: Final = ENGLISH_STOP_WORDS | frozenset(
+    """
+    aber als auch auf aus bei beim das dass dem den der des dies diese dieser dieses durch ein eine einem einen
+    einer eines er es für hatte ihre ihrer im ist kann nach nicht noch nur oder sein seine sich sie
+    sind um und unter vom von vor wann waren warum welche welchem welchen welcher welches wem wen wenn wer werden
+    wie wieso wird wo wofür woher wohin worden wurde wurden zu zum zur zwischen über
+    au aux avec ce ces cette dans de du elle elles est et eux il ils le les leur leurs lorsque mais ne où ou
+    par pas pourquoi qu quand que quel quelle quelles quels qui quoi sa ses sont sur une à été être était
+    al como con cuál cuáles cuando cuándo cuánto cuántos cuántas del desde donde dónde el en entre eran ese esta
+    este fue fueron ha han las lo los más o para pero por porque qué quién quiénes se según si su sus también
+    una y cómo
+    che chi com cosa cui da dal dalla das degli dei della delle di dos e em ela ele furono gli na nas nel nella não
+    nos onde ou pela pelo perché qual quale quali quando quanti quanto quem são stata stato stati um uma è
+    aan af alleen att av bij da det deze dit een ettför från gjør hoe hoeveel hva hvad hvem hvilken hvor
+    hvordan hvornår hvorfor hur het ik inte ikke naar niet når när och og om op på som te til till uit vad     varför vem vilken voor waar waarom wanneer wat welke werd zich zijn är
+    bir bu da de hangi için ile kaç nasıl ne neden nerede olan olarak ve
+    adalah apa bagaimana berapa dari dengan di itu kapan ke mengapa pada siapa untuk yang
+    co czy dla dlaczego do gdzie i ile jak jaki jaka jakie jest kiedy kto która które który na nie od oraz po przez
+    się to w z
+    а без был была были было быть в вы где для до его ее если есть же за и из или их к как какая какие какой когда
+    которая которые который кто ли мы на не но о об он она они от по почему при с сколько со так то у что эта эти
+    это этот я
+    أو أي أين إلى إن التي الذي الذين أن ثم ذلك عن على عند في قد كان كانت كل كم كيف لا لم لماذا ما ماذا متى مع من هذا
+    هذه هل هو هي و بعد قبل
+    από για είναι η και με να ο οι πώς πόσο πότε ποια ποιος ποιο σε στη στην στο τα τη την της τι το τον του των που
+    का की के को क्या क्यों कब कहाँ किस किसने कितने कैसे कौन ने पर में यह से है हैं था थे थी और
+    什么 什麼 哪个 哪個 哪些 哪里 哪裡 哪年 怎么 怎麼 怎样 如何 为什 為什 么时 多少 几个 多久 是谁 是什 是哪 谁是 了什 了多 有多 么是 什麽
+    は何 何で すか です ます した どの いつ どこ なぜ です のは 誰が 誰で れた して ある いる どう
+    """.split()  # noqa: SIM905
+)
+ABBREVIATION: Final = re.compile(
+    r"(?:\b(?:[^\W\d_]|Mr|Mrs|Ms|Dr|Prof|St|Sr|Jr|Gen|Col|Lt|Sgt|Capt|Rev|Hon|Gov|Sen|Rep|No|Nos|Nr|Fig|Figs|Eq|Sec|"
+    r"Vol|Ch|pp|vs|cf|ca|approx|etc|al|Inc|Ltd|Co|Corp|[Ee]\.g|[Ii]\.e|U\.S|U\.K|a\.m|p\.m|"
+    r"bzw|bspw|evtl|ggf|inkl|usw|vgl|[Aa]bb|[Zz]\.\s?B|[Dd]\.\s?h|[Uu]\.\s?a|Mme|Mlle|env|Sra?|Dra|Ud|núm|т\.\s?е|г|гг))\.$"
+)
+ORDINAL: Final = re.compile(r"(?<![\d.,:])[0-3]?\d\.$")
+"""Number of a day in German and its neighbors, if a month follows."""
+MONTH: Final = re.compile(
+    r"\s*(?:Jan|Jän|Feb|Mär|Mar|Apr|Mai|Maj|Jun|Jul|Aug|Sep|Okt|Nov|Dez|Jahrhundert|Jh)", re.IGNORECASE
+)
+
+NUMERIC_QUESTION: Final = re.compile(
+    r"\b(?:how (?:many|much|long|old|far|large|big|tall|high|often|fast|wide|deep)"
+    r"|(?:what|which) (?:percent|percentage|number|year|date|day|month|decade|century)|when"
+    r"|wie ?viele?|wann|combien|quand|cu[aá]nd?[nt]?[oa]s?|quant[oiae]|quando)\b",
+    re.IGNORECASE,
+)
+NUMERIC_ANSWER: Final = re.compile(
+    r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|dozen|half|third|hundred|thousand"
+    r"|million|billion|percent|century|decade|January|February|March|April|May|June|July|August|September"
+    r"|October|November|December|Monday|Tuesday|Wednesday|Thursday|Friday|Saturday|Sunday)\b"
+)
+NAME_QUESTION: Final = re.compile(
+    r"\b(?:who|whom|whose|where"
+    r"|(?:what|which) (?:city|country|state|person|team|company|school|university|name))\b",
+    re.IGNORECASE,
+)
+REASON_QUESTION: Final = re.compile(r"\bwhy\b", re.IGNORECASE)
+REASON_ANSWER: Final = re.compile(
+    r"\b(?:because|since|due to|so that|caused?|causes|reasons?|in order to|therefore|as a result)\b",
+    re.IGNORECASE,
+)
+
+FENCE: Final = re.compile(r"\s*(```+|~~~+)")
+INDENTED: Final = re.compile(r"(?: {4}|\t)\s*\S.*[^.!?]$")
+HEADING: Final = re.compile(r"\s{0,3}#{1,6}\s")
+UNDERLINE: Final = re.compile(r"\s*(=+|-{2,})\s*$")
+ITEM: Final = re.compile(r"\A\s*(?:[-*+•]|(\d{1,3}[.)]))\s+")
+# Of Markdown; "column: value; column: value" and "value | value" of other files (ingestion.extract.blocks).
+ROW: Final = re.compile(r"\s*\|.*\|\s*$|[^:;|]{1,80}: [^\n]*; [^:;|]{1,80}: \S|[^|]{1,200} \| \S")
+RULE: Final = re.compile(r"[\s|:*_=-]*$")
+CELL_END: Final = re.compile(r"(?<!\\)\|")
+# Western: before white space and anything but a lower-case letter; footnote marks may follow. Thai and Lao
+# mark no end but a space, which also separates phrases, so a short clause ends nothing.
+SENTENCE_END: Final = re.compile(
+    r"[.!?…؟۔։](?:\[\d+\])*[\"'”’»)\]*_]*\s+(?=[^a-z\s])|[。！？｡।॥።។။།](?:\[\d+\])*[”’」』）]*\s*"
+    r"|(?<=[\u0e00-\u0eff]{40})[ ]+(?=[\u0e00-\u0eff])"
+)
+CLOSING: Final = re.compile(r"[\"'”’»)」』）*_]*")
+FOOTNOTES: Final = re.compile(r"(?:\[\^?\d{1,4}\])+$")
+MARKER: Final = re.compile(r"\A\s*(?:>\s*)*(?:[-*+•]\s+(?:\[[ xX]\]\s+)?)?")
+"""Of a list item or a quotation."""
+LABEL_LIKE: Final = re.compile(r"\[(?:source|sources|context)?\s*\d[\d,; ]*\]", re.IGNORECASE)
+COMMENT: Final = re.compile(r"<!--.*?-->", re.DOTALL)
+MARKUP: Final = re.compile(
+    r"!\[[^\]\n]{0,200}\]\([^)\n]{0,500}\)|\[(?P<link>[^\[\]\n]{1,300})\]\([^()\n]{0,500}(?:\([^()\n]{0,100}\))?[^()\n]{0,100}\)"
+    r"|`(?P<code>[^`\n]{1,200})`|(?<![\w*])(?P<mark>\*{1,3})(?=[^\s*])(?P<strong>[^*\n]{0,300}[^\s*])(?P=mark)(?![\w*])"
+    r"|(?<!\w)(?P<line>_{1,3})(?=[^\s_])(?P<italic>[^_\n]{0,300}[^\s_])(?P=line)(?!\w)"
+    r"|</?(?P<inline>b|i|em|strong|code|kbd|sup|sub|span)(?:\s[^<>\n]{0,300})?>|</?(?:br|div|p|img)\b[^<>\n]{0,300}>|\n\s*>|\\(?P<escaped>[!-/:-@\[-`{-~])"
+)
+NEEDS_CODE: Final = re.compile(r"[*<>\[\]|\\]|\b__|(?<!\w)_|_(?!\w)")
+"""Inline code that would be read as markup without its marks."""
+
+WORD: Final = re.compile(r"[^\W_]+")
+MARKED_WORD: Final = re.compile(
+    r"(?:[^\W_]|[\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0900-\u0963\u0966-\u109f\u1780-\u17d3])+"
+)
+"""Word with the vowel signs of Hebrew, Arabic, Indian and south-east Asian scripts."""
+EXACT: Final = re.compile(r"(?<!\w)[$@#/.-]{0,2}+[^\W_]++(?:[-._/:$]{1,3}+[^\W_]++)++|[$@]\w++")
+"""Identifiers, paths and versions, which also count as a whole."""
+SETTING: Final = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")
+UNSPACED: Final = re.compile(
+    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]+"
+)
+"""Scripts without spaces between words, and Korean, whose words have many endings."""
+# Longest first; at least three letters stay. Coarser than Porter's: it only has to match the forms of a
+# query and its answer.
+SUFFIXES: Final = (
+    ("ations", "at"), ("ation", "at"), ("ments", ""), ("ment", ""), ("ingly", ""), ("ings", ""), ("ies", "y"),
+    ("ied", "y"), ("ing", ""), ("ion", ""), ("ions", ""), ("edly", ""), ("ers", ""), ("ed", ""), ("er", ""),
+    ("es", ""), ("ly", ""), ("s", ""), ("e", ""),
+)  # fmt: skip
+ENDINGS: Final = tuple(suffix for suffix, _ in SUFFIXES)
