@@ -1,7 +1,7 @@
 """Judged set of quotations: the sentence or row of the documentation that a query wants first.
 
-``sentences.jsonl`` has for each query the texts of which one should be in the first quotation (``wanted``), as
-on the page; none: the query should be refused. The answers to every second query, from the second on, were
+``sentences.jsonl`` has for each query the texts of which one should be in the first quotation, as on the page
+(``wanted``); none: the query should be refused. The answers to every second query, from the second on, were
 not looked at while quoting was tuned.
 """
 

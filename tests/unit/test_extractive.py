@@ -152,9 +152,10 @@ async def test_steps_stay_together_under_their_lead_in() -> None:
         "2. Remove the lid. [Source 1]\n3. Add oil. [Source 1]"
     )
     assert (await answer("How do I oil the pump?", text)).startswith(expected)
-    assert (await answer("When do I remove the lid of the pump?", text)).startswith(expected)
+    alone = await answer("When is the lid removed?", text)
+    assert alone.startswith("Remove the lid. [Source 1]")
     long = text.replace(". Wait.", f"{' or open it' * 40}.").replace("oil.", f"oil{' and more' * 40}.")
-    assert (await answer("When do I remove the lid?", long)).startswith("Remove the lid. [Source 1]")
+    assert (await answer("How do I remove the lid?", long)).startswith("Remove the lid. [Source 1]")
 
 
 async def test_command_is_quoted_with_its_lead_in() -> None:
@@ -178,9 +179,11 @@ async def test_row_with_the_exact_name_is_quoted() -> None:
 
 
 async def test_row_about_the_word_of_the_query_is_preferred() -> None:
-    table = "| scope | may |\n|---|---|\n| `read` | ask |\n| `write` | ask, save |\n| `admin` | write all |"
+    table = (
+        "| scope | key may |\n|---|---|\n| `read` | ask |\n| `write` | ask, save |\n| `admin` | write all |"
+    )
     quoted = await answer("What may a key with the scope write do?", table)
-    assert quoted.startswith("scope: write; may: ask, save [Source 1]")
+    assert quoted.startswith("scope: write; key may: ask, save [Source 1]")
 
 
 async def test_words_of_a_setting_do_not_count_alone() -> None:

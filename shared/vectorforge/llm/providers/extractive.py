@@ -46,9 +46,8 @@ _DUPLICATE = 0.7
 _ENOUGH_COVERAGE = 0.25
 """Weight share of the query's words that the best source must contain, without an embedder."""
 _ENOUGH_EVIDENCE = 0.65
-"""Half the share of the query's words in the best piece and before it, plus the best cosine, with an embedder.
-Over this project's documentation 1.6 % of its own queries fall below, and 96 to 100 % of those of three other
-collections; 0.55 refused only 92 % of one."""
+"""Half the share of the query's words in the best piece and before it, plus the best cosine. Over this
+project's documentation 1.6 % of its own queries fall below, and 96 to 100 % of three other collections'."""
 
 # Tuned by hand on a public question set (SQuAD paragraphs).
 _WEIGHT_COSINE = 2.0
@@ -119,7 +118,7 @@ class ExtractiveProvider(BaseLLMProvider):
             pairs = zip(ranked, cosines, strict=False)
             ranked = [(score + _WEIGHT_COSINE * cosine, c) for (score, c), cosine in pairs]
             ranked.sort(key=itemgetter(0), reverse=True)
-        return _rendered(_select(ranked, parts), call.sources)
+        return _rendered(_select(query, ranked, parts), call.sources)
 
     async def _cosines(self, text: str, ranked: Sequence[Candidate]) -> list[float]:
         """Return the cosine of the query and each candidate; empty without an embedder."""
@@ -176,7 +175,7 @@ class WeightedQuery:
 
 
 def _ranked(text: str, sources: Sequence[GroundingSource]) -> tuple[WeightedQuery, list[Scored], Parts]:
-    """Return the query, everything that can be quoted with its score by words, best first, and its parts."""
+    """Return the query, everything quotable with its score by words, best first, and the parts."""
     parts: Parts = {}
     quotable: list[tuple[int, Piece]] = []
     for number, source in enumerate(sources[:_MAX_SOURCES]):
@@ -209,7 +208,7 @@ def _is_question(piece: Piece, query: str) -> bool:
     """Return True for a question, or the query itself, which a text may contain as an example."""
     if piece.kind == "prose" and piece.text.endswith(("?", "？", "؟")):
         return True
-    words = query.casefold().split()
+    words = query.casefold().split() if piece.kind in ("prose", "code") else ()
     return len(words) > _SHORT_QUERY and " ".join(words) in " ".join(piece.text.casefold().split())
 
 
@@ -225,11 +224,11 @@ def _is_enough(query: WeightedQuery, ranked: Sequence[Candidate], cosines: Seque
     return max(map(query.coverage, by_source.values())) >= _ENOUGH_COVERAGE
 
 
-def _select(ranked: Sequence[Scored], parts: Parts) -> list[Quote]:
-    """Return the best sentence with what belongs to it, then distinct others within the limits of an answer."""
+def _select(query: WeightedQuery, ranked: Sequence[Scored], parts: Parts) -> list[Quote]:
+    """Return the best sentence with what belongs to it, then distinct others within the limits."""
     best_score, best = ranked[0]
     part = parts[best.source, best.piece.part]
-    together_pieces = together(best.piece, part)
+    together_pieces = together(best.piece, part, is_procedure=bool(patterns.PROCEDURE.search(query.text)))
     quotes = [(best.source, piece) for piece in together_pieces]
     length = sum(len(piece.text) for _, piece in quotes)
     chosen = [best]
@@ -260,7 +259,7 @@ def _is_duplicate(one: Candidate, other: Candidate) -> bool:
 
 
 def _rendered(quotes: Sequence[Quote], sources: Sequence[GroundingSource]) -> list[str]:
-    """Return text and label in turn; all but the sentences of a paragraph or an item on lines of their own."""
+    """Return text and label in turn; all but the sentences of a paragraph on lines of their own."""
     parts: list[str] = []
     steps = sum(piece.kind == "step" for _, piece in quotes)
     last: Quote | None = None

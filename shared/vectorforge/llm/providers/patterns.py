@@ -15,32 +15,30 @@ ENGLISH_STOP_WORDS: Final = frozenset(
 # its language, and so has little weight. Of scripts without spaces, the pairs of letters of question words.
 STOP_WORDS: Final = ENGLISH_STOP_WORDS | frozenset(
     """
-    aber als auch auf aus bei beim das dass dem den der des dies diese dieser dieses durch ein eine einem einen
-    einer eines er es für hatte ihre ihrer im ist kann nach nicht noch nur oder sein seine sich sie
-    sind um und unter vom von vor wann waren warum welche welchem welchen welcher welches wem wen wenn wer werden
-    wie wieso wird wo wofür woher wohin worden wurde wurden zu zum zur zwischen über
-    au aux avec ce ces cette dans de du elle elles est et eux il ils le les leur leurs lorsque mais ne où ou
-    par pas pourquoi qu quand que quel quelle quelles quels qui quoi sa ses sont sur une à été être était
-    al como con cuál cuáles cuando cuándo cuánto cuántos cuántas del desde donde dónde el en entre eran ese esta
-    este fue fueron ha han las lo los más o para pero por porque qué quién quiénes se según si su sus también
-    una y cómo
-    che chi com cosa cui da dal dalla das degli dei della delle di dos e em ela ele furono gli na nas nel nella não
-    nos onde ou pela pelo perché qual quale quali quando quanti quanto quem são stata stato stati um uma è
-    aan af alleen att av bij da det deze dit een ettför från gjør hoe hoeveel hva hvad hvem hvilken hvor
-    hvordan hvornår hvorfor hur het ik inte ikke naar niet når när och og om op på som te til till uit vad     varför vem vilken voor waar waarom wanneer wat welke werd zich zijn är
-    bir bu da de hangi için ile kaç nasıl ne neden nerede olan olarak ve
-    adalah apa bagaimana berapa dari dengan di itu kapan ke mengapa pada siapa untuk yang
-    co czy dla dlaczego do gdzie i ile jak jaki jaka jakie jest kiedy kto która które który na nie od oraz po przez
-    się to w z
-    а без был была были было быть в вы где для до его ее если есть же за и из или их к как какая какие какой когда
-    которая которые который кто ли мы на не но о об он она они от по почему при с сколько со так то у что эта эти
-    это этот я
-    أو أي أين إلى إن التي الذي الذين أن ثم ذلك عن على عند في قد كان كانت كل كم كيف لا لم لماذا ما ماذا متى مع من هذا
-    هذه هل هو هي و بعد قبل
-    από για είναι η και με να ο οι πώς πόσο πότε ποια ποιος ποιο σε στη στην στο τα τη την της τι το τον του των που
-    का की के को क्या क्यों कब कहाँ किस किसने कितने कैसे कौन ने पर में यह से है हैं था थे थी और
-    什么 什麼 哪个 哪個 哪些 哪里 哪裡 哪年 怎么 怎麼 怎样 如何 为什 為什 么时 多少 几个 多久 是谁 是什 是哪 谁是 了什 了多 有多 么是 什麽
-    は何 何で すか です ます した どの いつ どこ なぜ です のは 誰が 誰で れた して ある いる どう
+    aber als auch auf aus bei beim das dass dem den der des dies diese dieser dieses durch ein eine einem
+    einen einer eines er es für hatte ihre ihrer im ist kann nach nicht noch nur oder sein seine sich sie
+    sind um und unter vom von vor wann waren warum welche welchem welchen welcher welches wem wen wenn wer
+    werden wie wieso wird wo wofür woher wohin worden wurde wurden zu zum zur zwischen über au aux avec ce
+    ces cette dans de du elle elles est et eux il ils le les leur leurs lorsque mais ne où ou par pas
+    pourquoi qu quand que quel quelle quelles quels qui quoi sa ses sont sur une à été être était al como
+    con cuál cuáles cuando cuándo cuánto cuántos cuántas del desde donde dónde el en entre eran ese esta
+    este fue fueron ha han las lo los más o para pero por porque qué quién quiénes se según si su sus
+    también una y cómo che chi com cosa cui da dal dalla degli dei della delle di dos e em ela ele furono
+    gli na nas nel nella não nos onde pela pelo perché qual quale quali quando quanti quanto quem são stata
+    stato stati uma è aan af alleen att av bij det deze dit een ettför från gjør hoe hoeveel hva hvad hvem
+    hvilken hvor hvordan hvornår hvorfor hur het ik inte ikke naar niet når när och og om op på som te til
+    till uit vad varför vem vilken voor waar waarom wanneer wat welke werd zich zijn är bir bu hangi için
+    ile kaç nasıl neden nerede olan olarak ve adalah apa bagaimana berapa dari dengan itu kapan ke mengapa
+    pada siapa untuk yang co czy dla dlaczego do gdzie i jak jaki jaka jakie jest kiedy kto która które
+    który nie od oraz po przez się to w z а без был была были было быть в вы где для до его ее если есть же
+    за и из или их к как какая какие какой когда которая которые который кто ли мы на не но о об он она они
+    от по почему при с сколько со так то у что эта эти это этот я أو أي أين إلى إن التي الذي الذين أن ثم ذلك
+    عن على عند في قد كان كانت كل كم كيف لا لم لماذا ما ماذا متى مع من هذا هذه هل هو هي و بعد قبل από για
+    είναι η και με να ο οι πώς πόσο πότε ποια ποιος ποιο σε στη στην στο τα τη την της τι το τον του των που
+    का की के को क्या क्यों कब कहाँ किस किसने कितने कैसे कौन ने पर में यह से है हैं था थे थी और 什么 什麼
+    哪个 哪個 哪些 哪里 哪裡 哪年 怎么 怎麼 怎样 如何 为什 為什 么时 多少 几个 多久 是谁 是什 是哪 谁是 了什
+    了多 有多 么是 什麽 は何 何で すか です ます した どの いつ どこ なぜ のは 誰が 誰で れた して ある いる
+    どう
     """.split()  # noqa: SIM905
 )
 ABBREVIATION: Final = re.compile(
@@ -70,6 +68,11 @@ NAME_QUESTION: Final = re.compile(
     r"|(?:what|which) (?:city|country|state|person|team|company|school|university|name))\b",
     re.IGNORECASE,
 )
+PROCEDURE: Final = re.compile(
+    r"\b(?:how (?:do|can|should|must|does|is|are|to)|steps?|order|wie|comment|c[oó]mo)\b|如何|怎么",
+    re.IGNORECASE,
+)
+"""Query about a procedure."""
 REASON_QUESTION: Final = re.compile(r"\bwhy\b", re.IGNORECASE)
 REASON_ANSWER: Final = re.compile(
     r"\b(?:because|since|due to|so that|caused?|causes|reasons?|in order to|therefore|as a result)\b",

@@ -252,13 +252,13 @@ def following(piece: Piece, part: Sequence[Piece]) -> Piece | None:
     return part[at] if at < len(part) and part[at].block == piece.block else None
 
 
-def together(piece: Piece, part: Sequence[Piece]) -> Sequence[Piece]:
-    """Return a piece with what belongs to it: the lead-in and all steps of a list, code with its lead-in."""
-    at = part.index(piece)
+def together(piece: Piece, part: Sequence[Piece], *, is_procedure: bool) -> Sequence[Piece]:
+    """Return a piece with what it leads in to, code with its lead-in, and a step of a procedure with all."""
+    at, is_step = part.index(piece), is_procedure and piece.kind == "step"
     lead = next((i for i, one in enumerate(part) if one.kind != "prose"), len(part)) - 1
-    if lead >= 0 and lead + 1 < len(part) and (at == lead or piece.kind in ("step", "code")):
+    if lead >= 0 and lead + 1 < len(part) and (at == lead or piece.kind == "code" or is_step):
         chosen = part[lead:]
-    elif piece.kind == "step":
+    elif is_step:
         chosen = part
     else:
         return [piece]
@@ -294,8 +294,5 @@ def terms(text: str) -> frozenset[str]:
 
 
 def all_terms(text: str) -> frozenset[str]:
-    """Return the terms, and identifiers, paths and versions as a whole: "top_k", "$eq", "1.5".
-
-    Of settings such as "ANSWER_CACHE" only the whole counts: they abbreviate, and share their words.
-    """
+    """Return the terms, and identifiers, paths and versions as a whole; of settings (A_B) only the whole."""
     return terms(patterns.SETTING.sub(" ", text)) | frozenset(patterns.EXACT.findall(text.lower()))
