@@ -1,4 +1,4 @@
-"""Judged set of quotations: the sentence or row of the documentation that a query wants first.
+"""Judged set of quotations: the expected first sentence or row of an answer about the documentation.
 
 ``sentences.jsonl`` has for each query the texts of which one should be in the first quotation, as on the page
 (``wanted``); none: the query should be refused. The answers to every second query, from the second on, were

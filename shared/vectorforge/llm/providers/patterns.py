@@ -97,7 +97,7 @@ SENTENCE_END: Final = re.compile(
 CLOSING: Final = re.compile(r"[\"'”’»)」』）*_]*")
 FOOTNOTES: Final = re.compile(r"(?:\[\^?\d{1,4}\])+$")
 MARKER: Final = re.compile(r"\A\s*(?:>\s*)*(?:[-*+•]\s+(?:\[[ xX]\]\s+)?)?")
-"""Of a list item or a quotation."""
+"""Marker of a list item or a quotation."""
 LABEL_LIKE: Final = re.compile(r"\[(?:source|sources|context)?\s*\d[\d,; ]*\]", re.IGNORECASE)
 COMMENT: Final = re.compile(r"<!--.*?-->", re.DOTALL)
 MARKUP: Final = re.compile(
