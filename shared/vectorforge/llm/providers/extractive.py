@@ -57,6 +57,7 @@ _WEIGHT_TYPE = 0.3
 _WEIGHT_BEFORE = 0.3
 _WEIGHT_FOLLOWING = 0.3
 _WEIGHT_SUBJECT = 1.5
+_WEIGHT_OPENING = 0.5
 _PENALTY_SHORT = 0.3
 _PENALTY_FRAGMENT = 0.1
 _SHORT = 30
@@ -155,6 +156,7 @@ class WeightedQuery:
         piece = candidate.piece
         score = self.coverage(candidate.terms)
         score += _WEIGHT_BEFORE * self.coverage(candidate.before - candidate.terms)
+        score += _WEIGHT_OPENING * self.coverage(candidate.opens)
         score += _WEIGHT_RANK / (1 + candidate.source)
         score += _WEIGHT_RELEVANCE * candidate.relevance
         score += _WEIGHT_TYPE * self._answer_type(piece.text)
@@ -200,7 +202,9 @@ def _candidates(sources: Sequence[GroundingSource], pieces: Iterable[tuple[int, 
             before = terms(f"{source.title or ''} {source.heading or ''} {piece.before}")
             share = max(0.0, source.relevance or 0.0) / best if best > 0 else 0.0
             words = all_terms(piece.text)
-            result[key] = Candidate(number, piece, words, before, terms(piece.subject), share)
+            result[key] = Candidate(
+                number, piece, words, before, terms(piece.subject), terms(piece.opens), share
+            )
     return list(result.values())
 
 

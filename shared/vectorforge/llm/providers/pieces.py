@@ -25,6 +25,8 @@ class Piece:
     """Number of the block's list, table or code with the paragraph that leads in to it."""
     subject: str = ""
     """First cell of a row, or what an item explains: "dev: ..."."""
+    opens: str = ""
+    """Heading right above it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,8 @@ class Candidate:
     before: frozenset[str]
     subject: frozenset[str]
     """Words of ``piece.subject``."""
+    opens: frozenset[str]
+    """Words of ``piece.opens``."""
     relevance: float = 0.0
     """Relevance of its source as a share of the best source's, 0 to 1; 0 if unknown."""
 

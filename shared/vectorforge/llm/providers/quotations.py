@@ -113,12 +113,12 @@ def split(chunk: str) -> list[Piece]:
         blocks.add(offset, offset + len(line.rstrip()), line)
         offset += len(line)
     pieces: list[Piece] = []
-    heading, lead, part = "", "", 0
+    heading, lead, opens, part = "", "", "", 0
     last = len(chunk.rstrip())
     for number, block in enumerate(blocks.finish(chunk)):
         text = chunk[block.start : block.end]
         if block.kind == "heading" or _is_title(text, block, chunk, last):
-            heading = text.strip("# \n=-")
+            heading = opens = text.strip("# \n=-")
             continue
         if block.part != part:
             part, lead = block.part, text[-250:] if block.kind == "prose" else ""
@@ -131,7 +131,8 @@ def split(chunk: str) -> list[Piece]:
             is_fragment = block.kind == "prose" and (quoted[0].islower() or quoted[-1].isalnum())
             kind = "code" if block.kind == "indented" else block.kind
             subject = _subject(quoted, chunk[start:end], block)
-            pieces.append(Piece(start, end, quoted, before, kind, is_fragment, number, part, subject))
+            pieces.append(Piece(start, end, quoted, before, kind, is_fragment, number, part, subject, opens))
+            opens = ""
     return pieces
 
 
