@@ -42,7 +42,6 @@ class IngestSummary:
     chunks_removed: int = 0
     failures: list[DocumentResult] = field(default_factory=list)
     """The first thousand; ``counts`` has them all."""
-
     stopped_by: IngestionError | None = None
     """Error that stopped the run before the remaining documents."""
     failed_in_a_row: int = 0
