@@ -70,7 +70,13 @@ async def search(
         JOIN vectorforge.chunk_terms AS t ON t.tenant_id = c.tenant_id AND t.chunk_id = c.id
         ORDER BY best.lexical_score DESC, t.number
         """,
-        {"tenant": db.tenant_id, "collection": collection_id, "query_text": question, "lexical_limit": limit},
+        {
+            "tenant": db.tenant_id,
+            "collection": collection_id,
+            "query_text": question,
+            "context_text": None,
+            "lexical_limit": limit,
+        },
     )
     return [(row["ordinal"], row["lexical_score"]) for row in rows]
 

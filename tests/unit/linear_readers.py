@@ -25,6 +25,7 @@ from vectorforge.pipeline.citations.labels import InventedLabels, SourceLabels, 
 from vectorforge.pipeline.citations.quantities import parts_of_group, read_quantities
 from vectorforge.pipeline.citations.wording import Wording, assess, compare
 from vectorforge.pipeline.context import cite
+from vectorforge.pipeline.follow_ups import expand
 from vectorforge.pipeline.guardrails.addresses import is_external
 from vectorforge.pipeline.guardrails.links import LinkFilter
 from vectorforge.pipeline.guardrails.log_text import redact
@@ -203,6 +204,7 @@ WHOLE: Mapping[str, Callable[[str], object]] = {
     "tokens": estimate_tokens,
     "sources footer": _footer,
     "without sources footer": without_sources_footer,
+    "follow-up": lambda text: expand(text, [HistoryMessage("user", text), HistoryMessage("assistant", text)]),
     "earlier exchanges": lambda text: last_exchanges([HistoryMessage("user", text)]),
     "docrag context": lambda text: trim_context_to_token_limit(text, 500),
     "chunks": lambda text: chunk_text(f"a{text}"),

@@ -28,10 +28,12 @@ class ScriptedRetriever(BaseRetriever):
         self.found = found
         self.delay_s = 0.0
         self.calls: list[dict[str, Any]] = []
+        self.requests: list[RetrievalRequest] = []
         self.called = asyncio.Event()
 
     async def find(self, request: RetrievalRequest) -> RetrievedChunks:
         self.called.set()
+        self.requests.append(request)
         self.calls.append(
             {
                 "query": request.query,

@@ -137,7 +137,7 @@ class OverflowQuery:
         registry.register(llm)
         registry.set_default("small")
         service = QueryService(Found(passages), ContextBuilder(), registry, self.log)
-        settings = QueryConfig(max_tokens=MAX_TOKENS, history=history, **config)
+        settings = QueryConfig(max_tokens=MAX_TOKENS, history=history, rewrite=False, **config)
 
         async def ask() -> list[QueryEvent]:
             return [event async for event in service.query_events("When?", uuid4(), settings)]

@@ -164,7 +164,7 @@ def test_docrag_context_stays_in_budget(sizes: list[int], questions: list[int]) 
 
 async def sent_messages(**options: Any) -> tuple[list[Message], Any]:
     llm = ScriptedLLM([json.dumps(MODEL_JSON)])
-    await service_with(llm).query("How?", uuid4(), DOCRAG.config(**options))
+    await service_with(llm).query("How?", uuid4(), DOCRAG.config(rewrite=False, **options))
     return llm.calls[0]
 
 

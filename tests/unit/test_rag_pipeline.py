@@ -137,7 +137,7 @@ async def test_stream_without_results_emits_same_answer() -> None:  # A-113, C11
 async def test_rag_query_without_results_sends_no_system_message() -> None:  # B-033, B-034, C11
     setup = Setup([])
     history = [HistoryMessage("user", "hi"), HistoryMessage("assistant", "hello")]
-    await setup.service.query("q", COLLECTION, RAG_QUERY.config(history=history))
+    await setup.service.query("q", COLLECTION, RAG_QUERY.config(history=history, rewrite=False))
     ((messages, _),) = setup.llm.calls
     assert messages == [
         {"role": "user", "content": "hi"},
@@ -148,7 +148,8 @@ async def test_rag_query_without_results_sends_no_system_message() -> None:  # B
 
 async def test_history_is_placed_between_context_and_query() -> None:  # B-034, C20
     setup = Setup()
-    await setup.service.query("q", COLLECTION, QueryConfig(history=[HistoryMessage("user", "earlier")]))
+    config = QueryConfig(history=[HistoryMessage("user", "earlier")], rewrite=False)
+    await setup.service.query("q", COLLECTION, config)
     ((messages, _),) = setup.llm.calls
     assert [m["role"] for m in messages] == ["system", "user", "user"]
     assert messages[1]["content"] == "earlier"

@@ -315,6 +315,9 @@ class DryRunResponse(Body):
     max_cost_usd: float | None = Field(description="Including the longest answer allowed.")
     context_tokens: int
     history_messages: int = Field(description="Earlier messages of the conversation in the prompt.")
+    rewritten_query: str | None = Field(
+        description="Text that was searched for instead of the query, with earlier queries."
+    )
     sources: list[SourceBody]
     used_chunk_ids: list[UUID]
 

@@ -80,7 +80,7 @@ class DocRagQueryRequest(RequestBody):
 
     variant: VariantReference | None = None
     conversation_id: ConversationReference | None = None
-    rewrite: Rewrite = False
+    rewrite: Rewrite = "auto"
     dry_run: DryRunFlag = False
     allow_ungrounded: bool = Field(default=False, description=ALLOW_UNGROUNDED)
 

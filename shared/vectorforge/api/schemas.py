@@ -19,7 +19,7 @@ from pydantic import (
 )
 
 from vectorforge.errors import FilterError
-from vectorforge.pipeline.types import HistoryMessage
+from vectorforge.pipeline.types import HistoryMessage, RewriteMode
 from vectorforge.types import Location, SearchMode
 from vectorforge.vectorstore.validation import MAX_PROFILE_ID
 
@@ -223,10 +223,11 @@ ConversationReference = Annotated[
     ),
 ]
 Rewrite = Annotated[
-    bool,
+    RewriteMode,
     Field(
-        description="Rewrite a follow-up query to be self-contained before searching; the result is "
-        "`rewritten_query`. Costs one more call of the model, and none without a conversation."
+        description="Make a follow-up query self-contained before searching; the result is "
+        "`rewritten_query`. `auto`: by one call of the model if the query does not stand alone, else by "
+        "earlier queries. True: by the model in any case. False: search for the query as it is."
     ),
 ]
 DryRunFlag = Annotated[

@@ -22,6 +22,7 @@ from vectorforge.pipeline.fallback.ladder import DegradationLadder
 from vectorforge.pipeline.prices import PriceList
 from vectorforge.pipeline.query_log import QueryLogSink
 from vectorforge.pipeline.rag import QueryService
+from vectorforge.pipeline.rewriting import QueryRewriter
 from vectorforge.retriever.base import BaseRetriever, QueryPreprocessor
 from vectorforge.retriever.hybrid import HybridRetriever
 from vectorforge.vectorstore.base import VectorStore
@@ -199,6 +200,7 @@ class TenantServices:
             log_timeout_s=config.aws.query_log_timeout_s if through_queue else _TABLE_LOG_TIMEOUT_S,
             prices=PriceList(config.llm.model_prices),
             memory=ConversationMemory(self.conversations, config.query.history_max_tokens),
+            rewriter=QueryRewriter(shared.llm_registry, timeout_s=config.query.rewrite_timeout_s),
             ladder=DegradationLadder(
                 shared.llm_registry, quoter=shared.quoter, enabled=degraded, metrics=shared.metrics
             ),

@@ -38,7 +38,7 @@ class VariantOverlay(BaseModel):
     top_p: float | None = Field(default=None, ge=0, le=1)
     max_tokens: int = Field(default=1024, ge=1)
     system_prompt: Annotated[str, Field(max_length=50_000), AfterValidator(_with_placeholder)] | None = None
-    rewrite: bool = False
+    rewrite: Literal["auto"] | bool = "auto"
     use_cache: bool = True
     search_mode: Literal["hybrid", "dense", "lexical"] | None = None
 
@@ -111,6 +111,8 @@ class QuerySettings(Section):
     query_timeout_s: float = Field(default=120.0, gt=0, le=900)
     history_max_tokens: int = Field(default=4096, ge=0)
     """Tokens of earlier messages in the prompt; the oldest turns are dropped first. 0: no limit."""
+    rewrite_timeout_s: float = Field(default=4.0, gt=0, le=60)
+    """Time for a model to rewrite a follow-up query; then words of earlier turns are searched for instead."""
     log_text: Literal["full", "redacted", "hash", "off"] = "redacted"
     """Texts in the query log, for tenants without their own policy: full; personal data and keys masked; a
     SHA-256; none."""

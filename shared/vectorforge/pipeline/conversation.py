@@ -1,4 +1,4 @@
-"""Conversations: read the earlier messages, rewrite a follow-up query, store the exchange."""
+"""Conversations: read the earlier messages, store the exchange."""
 
 import asyncio
 import logging
@@ -7,9 +7,7 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from vectorforge.db.repositories.conversation_repo import ConversationRepository
-from vectorforge.deadline import Deadline
 from vectorforge.errors import ConflictError, InvalidInputError, NotFoundError, VectorForgeError
-from vectorforge.llm.types import LLMRequestConfig, Message
 from vectorforge.pipeline.citations.labels import replace_labels
 from vectorforge.pipeline.query_log import shielded
 from vectorforge.pipeline.run import QueryRun
@@ -17,54 +15,6 @@ from vectorforge.pipeline.types import HistoryMessage, Outcome
 from vectorforge.tokens import estimate_tokens
 
 logger = logging.getLogger(__name__)
-
-REWRITING_PROMPT = """\
-You turn the last question of a conversation into one that can be understood without the conversation.
-Replace words such as "it", "they" and "there" by what they stand for, and add what is left out. Keep the
-language and the meaning of the question. Do not answer it. Reply with the question only."""
-
-_TIMEOUT_S = 10.0
-_MAX_TOKENS = 200
-_MAX_CHARS = 2000
-_MESSAGES = 6
-"""Latest messages of the history that the model gets."""
-_MESSAGE_CHARS = 1000
-
-
-async def rewrite_query(run: QueryRun) -> str | None:
-    """Have the answering model rewrite a follow-up query to be self-contained, within ten seconds.
-
-    Args:
-        run: Has a history.
-
-    Returns:
-        None without a model, if it fails or returns nothing usable, and if it changes nothing: then the query
-        itself is searched for.
-    """
-    provider = run.provider
-    if provider is None or run.is_extractive:
-        return None
-    request = LLMRequestConfig(model=run.model or "", temperature=0.0, max_tokens=_MAX_TOKENS)
-    deadline = Deadline.after(min(_TIMEOUT_S, run.deadline.remaining_s() / 2))
-    try:
-        response = await provider.generate(_messages(run), request, deadline=deadline)
-    except VectorForgeError as exc:
-        logger.warning("Query %s was not rewritten: %s", run.request_id, exc.message)
-        return None
-    run.used_tokens += response.prompt_tokens + response.completion_tokens
-    rewritten = " ".join(response.content.split()).strip("\"'“”„ ")
-    if not rewritten or len(rewritten) > _MAX_CHARS or response.metadata.get("finish_reason") != "stop":
-        logger.warning("Query %s was not rewritten: no usable text", run.request_id)
-        return None
-    return rewritten if rewritten != run.search_text else None
-
-
-def _messages(run: QueryRun) -> list[Message]:
-    turns = [message for message in run.config.history if message.role != "system"][-_MESSAGES:]
-    conversation = "\n".join(f"{message.role}: {message.content[:_MESSAGE_CHARS]}" for message in turns)
-    query = f"Conversation:\n{conversation}\n\nLast question: {run.search_text}"
-    return [{"role": "system", "content": REWRITING_PROMPT}, {"role": "user", "content": query}]
-
 
 _READ_MESSAGES = 100
 """Messages of a stored conversation; more do not fit into a sensible budget."""
@@ -84,8 +34,8 @@ class ConversationMemory:
     store: ConversationRepository | None = None
     max_history_tokens: int = 4096
 
-    async def recall(self, run: QueryRun, *, rewriting: bool = True) -> None:
-        """Set ``run.config.history`` to the conversation so far; rewrite the query if the request says so.
+    async def recall(self, run: QueryRun) -> None:
+        """Set ``run.config.history`` to the conversation so far.
 
         A stored conversation is read for ``conversation_id``. A history above its token limit loses its
         oldest exchanges; it never displaces a chunk. Labels of earlier answers are removed: they named other
@@ -93,7 +43,6 @@ class ConversationMemory:
 
         Args:
             run: Has its provider, and earlier messages.
-            rewriting: False never calls a model.
 
         Raises:
             InvalidInputError: The request has a ``conversation_id`` and messages other than of the role
@@ -110,8 +59,6 @@ class ConversationMemory:
         if config.conversation_id is not None or run.preset.context_config(config).max_context_tokens:
             history = trim_history(history, self.max_history_tokens, run.model or "gpt-4")
         run.config = replace(config, history=tuple(history))
-        if rewriting and config.rewrite and history:
-            run.rewritten_query = await rewrite_query(run)
 
     async def store_exchange(self, run: QueryRun) -> None:
         """Add a finished exchange to its stored conversation. Raises nothing but a cancellation."""

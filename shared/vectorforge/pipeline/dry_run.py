@@ -39,6 +39,8 @@ class DryRun:
     context_tokens: int
     history_messages: int
     """Earlier messages in the prompt."""
+    rewritten_query: str | None
+    """Text that was searched for in place of the query, by words of earlier turns."""
 
 
 def describe_request(run: QueryRun, payload: ContextPayload) -> DryRun:
@@ -48,9 +50,9 @@ def describe_request(run: QueryRun, payload: ContextPayload) -> DryRun:
         InvalidInputError: A model would have to rewrite the query first.
         LLMError: There is no provider.
     """
-    if run.config.rewrite and run.config.history:
+    if run.config.rewrite is True and run.config.history:
         raise InvalidInputError(
-            "A dry run asks no model, so it cannot rewrite the question. Send rewrite: false.",
+            "A dry run calls no model, so it cannot rewrite the query; send rewrite: auto or false.",
             field="rewrite",
         )
     if run.provider is None:
@@ -82,6 +84,7 @@ def describe_request(run: QueryRun, payload: ContextPayload) -> DryRun:
         used_chunk_ids=[chunk.chunk.id for chunk in payload.used],
         context_tokens=payload.token_count,
         history_messages=len(run.config.history),
+        rewritten_query=run.rewritten_query,
     )
 
 

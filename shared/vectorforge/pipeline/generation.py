@@ -138,10 +138,10 @@ def _readable(
 def prompt(run: QueryRun, payload: ContextPayload, provider: BaseLLMProvider) -> list[Message]:
     """Return the messages: system with the context, the conversation, the query.
 
-    An extractive provider gets the query without a template around it.
+    An extractive provider gets the query with what it was expanded by, without a template around it.
     """
-    if payload.user_message != run.search_text and ProviderCapability.EXTRACTIVE in provider.capabilities:
-        return [{"role": "user", "content": run.search_text}]
+    if payload.user_message != run.quoted_query and ProviderCapability.EXTRACTIVE in provider.capabilities:
+        return [{"role": "user", "content": run.quoted_query}]
     system: list[Message] = []
     # Without chunks the system prompt would refer to an empty context (B-033).
     if run.retrieved or run.preset.context_config(run.config).user_template:

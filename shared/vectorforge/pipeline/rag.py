@@ -22,6 +22,7 @@ from vectorforge.pipeline.fallback.ladder import DegradationLadder
 from vectorforge.pipeline.guardrails.log_text import LogTexts
 from vectorforge.pipeline.prices import PUBLISHED_PRICES, PriceList
 from vectorforge.pipeline.query_log import QueryEndWrites, QueryLogging, QueryLogSink
+from vectorforge.pipeline.rewriting import QueryRewriter
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.steps import QuerySteps
 from vectorforge.pipeline.stopping import StopSignal
@@ -47,6 +48,7 @@ class QueryService:
         log_timeout_s: Longest wait of the first event, and of the last, for the log.
         prices: Prices for the estimated cost of an answer.
         memory: Conversations of the same tenant; None: only messages that the request sends.
+        rewriter: Makes follow-up queries self-contained; None for one with default settings.
         ladder: Fallbacks if the model fails; None: errors are raised.
         lookup: Step 0, of the same tenant; None: collections are given by id, and the retriever reads them.
         answer_cache: Cache of the same tenant; None: answers are not cached.
@@ -70,6 +72,7 @@ class QueryService:
         log_timeout_s: float = 2.0,
         prices: PriceList = PUBLISHED_PRICES,
         memory: ConversationMemory | None = None,
+        rewriter: QueryRewriter | None = None,
         ladder: DegradationLadder | None = None,
         lookup: QueryLookupService | None = None,
         answer_cache: AnswerCache | None = None,
@@ -87,6 +90,7 @@ class QueryService:
         self._preprocessor = preprocessor or QueryPreprocessor()
         self._tracer: Tracer = tracer or NoTracer()
         self._memory = memory or ConversationMemory()
+        self._rewriter = rewriter or QueryRewriter(llm_registry)
         self._ladder = ladder or DegradationLadder(llm_registry, enabled=False, metrics=self.metrics)
         self._lookup = lookup
         self._answer_cache = answer_cache
@@ -109,6 +113,7 @@ class QueryService:
             self._preprocessor,
             self._query_log,
             self._memory,
+            self._rewriter,
             self._ladder,
             self._lookup,
             self._answer_cache,

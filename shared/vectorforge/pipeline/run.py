@@ -13,6 +13,7 @@ from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.llm.types import LLMResponse, ProviderCapability
 from vectorforge.pipeline.context import ContextPayload
+from vectorforge.pipeline.follow_ups import Expansion
 from vectorforge.pipeline.presets import Preset, find_preset, quoted_answer
 from vectorforge.pipeline.prices import PUBLISHED_PRICES, PriceList
 from vectorforge.pipeline.stopping import StopSignal
@@ -86,6 +87,8 @@ class QueryRun:
     error: VectorForgeError | None = None
     degraded: list[Degradation] = field(default_factory=list)
     rewritten_query: str | None = None
+    expansion: Expansion | None = None
+    """Earlier turns that the query is searched for with, if no model rewrote it."""
     quality: AnswerQuality | None = None
     structured: StructuredAnswer | None = None
     timings: Timings = field(default_factory=Timings)
@@ -109,6 +112,19 @@ class QueryRun:
             self.provider = registry.get(self.config.llm_provider)
         elif registry.list_providers():
             self.provider = registry.get_default()
+
+    def expand(self, expansion: Expansion | None) -> None:
+        """Search for the query with earlier turns, and report it; None or without words: as it is."""
+        if expansion is None or not expansion.added:
+            return
+        self.expansion, self.rewritten_query = expansion, f"{self.search_text} {expansion.added}"
+
+    @property
+    def quoted_query(self) -> str:
+        """Text by which sentences are chosen for a quoted answer."""
+        if self.expansion is None:
+            return self.rewritten_query or self.search_text
+        return f"{self.search_text} {self.expansion.words}" if self.expansion.is_related else self.search_text
 
     @property
     def preset(self) -> Preset:

@@ -20,6 +20,7 @@ from vectorforge.pipeline.context import ContextBuilder, ContextPayload
 from vectorforge.pipeline.conversation import ConversationMemory
 from vectorforge.pipeline.fallback.ladder import DegradationLadder
 from vectorforge.pipeline.query_log import QueryLogging
+from vectorforge.pipeline.rewriting import QueryRewriter
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.types import QueryEvent, SourcesEvent
 from vectorforge.retriever.base import BaseRetriever, QueryPreprocessor, RetrievalRequest
@@ -38,6 +39,7 @@ class QuerySteps:
     preprocessor: QueryPreprocessor
     query_log: QueryLogging
     memory: ConversationMemory
+    rewriter: QueryRewriter
     ladder: DegradationLadder
     lookup: QueryLookupService | None
     answer_cache: AnswerCache | None
@@ -107,23 +109,25 @@ class QuerySteps:
         Raises:
             VectorForgeError: A step failed.
         """
-        await self._preprocess(run, rewriting=False)
+        await self._preprocess(run)
+        await self.rewriter.rewrite(run, calling_model=False)
         await self._retrieve(run)
         return self._build_context(run)
 
-    async def _preprocess(self, run: QueryRun, *, rewriting: bool = True) -> None:
+    async def _preprocess(self, run: QueryRun) -> None:
         if run.request_error is not None:
             raise run.request_error
         if not run.config.history and run.config.conversation_id is None:
             return
         async with _in_time(run.deadline.remaining_s()):
-            await self.memory.recall(run, rewriting=rewriting)
+            await self.memory.recall(run)
 
     async def _search(self, run: QueryRun) -> AsyncGenerator[QueryEvent, None]:
         """Find chunks or a cached answer; the query's start is logged before the event is yielded."""
         if self.query_log.runs_with_search:
             async with concurrently(self.query_log.start(run)) as started:
                 await self._look_up_answer(run)
+                await self._rewrite(run)
                 async with concurrently(self._find_chunks(run)) as search:
                     await started
                     yield run.meta()
@@ -132,12 +136,20 @@ class QuerySteps:
         await self._look_up_answer(run)
         if not run.cache.hit:  # a cached answer is logged at once, with its end
             await self.query_log.start(run)
+        await self._rewrite(run)
         yield run.meta()
         await self._find_chunks(run)
 
     async def _look_up_answer(self, run: QueryRun) -> None:
         if self.answer_cache is not None and run.is_cacheable:
             run.cache.hit = await self.answer_cache.look_up(run)
+
+    async def _rewrite(self, run: QueryRun) -> None:
+        """Set the text to search for, unless the answer is cached: then it is the one of that search."""
+        if run.cache.hit and run.cache.stored is not None:
+            run.rewritten_query = run.cache.stored.rewritten_query
+        elif run.config.history:
+            await self.rewriter.rewrite(run)
 
     async def _find_chunks(self, run: QueryRun) -> None:
         """Search, unless the answer is cached."""
@@ -151,9 +163,10 @@ class QuerySteps:
         return self.tracer.span(name)
 
     async def _retrieve(self, run: QueryRun) -> None:
-        started, config = time.perf_counter(), run.config
+        started, config, expansion = time.perf_counter(), run.config, run.expansion
+        is_new = expansion is not None and not expansion.is_related
         request = RetrievalRequest(
-            run.rewritten_query or run.search_text,
+            run.search_text if is_new else run.rewritten_query or run.search_text,
             run.collection_id,
             config.top_k,
             config.filters,
@@ -164,6 +177,8 @@ class QuerySteps:
             search_mode=config.search_mode,
             allow_lexical_fallback=self.ladder.enabled,
             lookup=run.lookup,
+            words=None if expansion is None else run.search_text,
+            context=None if expansion is None else expansion.words,
             distinct=True,
         )
         fresh = FRESH_VECTORS.set(not config.use_cache)

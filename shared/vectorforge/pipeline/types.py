@@ -52,6 +52,8 @@ CitationVerdict: TypeAlias = Literal["supported", "unsupported", "unchecked"]
 LoggedOutcome: TypeAlias = Literal["started", Outcome]
 """Outcome in the query log: "started" until the record of the end is stored."""
 
+RewriteMode: TypeAlias = Literal["auto"] | bool
+
 
 @dataclass(frozen=True, slots=True)
 class HistoryMessage:
@@ -88,8 +90,9 @@ class QueryConfig:
     """Name of the overlay that these values include; for the log."""
     profile_id: int | None = None
     conversation_id: UUID | None = None
-    rewrite: bool = False
-    """Have a model rewrite a follow-up query to be self-contained before the search."""
+    rewrite: RewriteMode = "auto"
+    """Make a follow-up query self-contained before the search, by the model or by words of earlier turns.
+    "auto": by the model only if the query does not stand alone; False: search for the query as it is."""
     use_cache: bool = True
     """False: neither answer nor vector is taken from a cache; both are stored."""
     allow_ungrounded: bool | Literal["after_embedding"] = False

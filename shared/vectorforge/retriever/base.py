@@ -142,6 +142,10 @@ class RetrievalRequest:
     allow_lexical_fallback: bool = False
     lookup: QueryLookup | None = None
     """Result of a look-up by the caller, who then stores ``RetrievedChunks.new_vector``; None: no look-up."""
+    words: str | None = None
+    """Query of the search by words; None for ``query``."""
+    context: str | None = None
+    """Further words for it, which count for less; see ``VectorStore.search``."""
     distinct: bool = False
     """Leave out chunks that repeat a better one; see ``choice.search_chosen``."""
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 from uuid import UUID
 
 from vectorforge.deadline import Deadline
@@ -133,7 +133,7 @@ class HybridRetriever(BaseRetriever):
             nearest = partial(
                 self._vector_store.search,
                 query_vector=vector,
-                query_text=None if mode is SearchMode.DENSE else request.query,
+                **_words_of(request, mode),
                 dense_weight=collection.dense_weight,
                 filters=request.filters,
                 metric=metric,
@@ -251,6 +251,13 @@ class HybridRetriever(BaseRetriever):
         if vector is None or self._query_vectors is None:
             return nullcontext()
         return _store_in_background(self._query_vectors, collection, query, vector)
+
+
+def _words_of(request: RetrievalRequest, mode: SearchMode) -> dict[str, Any]:
+    if mode is SearchMode.DENSE:
+        return {"query_text": None}
+    context = {"context_text": request.context} if request.context else {}  # not every store knows it
+    return {"query_text": request.words or request.query, **context}
 
 
 def _mode(collection: Collection, requested: SearchMode | None) -> SearchMode:

@@ -39,6 +39,7 @@ class VectorStore(ABC):
         filters: Mapping[str, Any] | None = None,
         profile_id: int | None = None,
         query_text: str | None = None,
+        context_text: str | None = None,
         dense_weight: float = 0.5,
         space: str | None = None,
     ) -> NearestChunks:
@@ -56,6 +57,8 @@ class VectorStore(ABC):
             filters: Condition on the chunks' metadata, see ``filters``; None for all chunks.
             profile_id: Only chunks of this profile's documents, for any filter; None for all documents.
             query_text: Finds chunks with any of its words, ranked by BM25. None for a dense search.
+            context_text: Further words for the search by words, each with less weight than in the query;
+                passed only if there are any.
             dense_weight: Weight of the vector in a hybrid search, 0 to 1. A chunk's own relevance is
                 ``dense_weight * similarity + (1 - dense_weight) * 2/3 * lexical_score / best
                 lexical_score``, and a fifth of its ``relevance`` is the mean of its document's candidates.

@@ -90,6 +90,7 @@ class InMemoryVectorStore(VectorStore):
         filters: Mapping[str, Any] | None = None,
         profile_id: int | None = None,
         query_text: str | None = None,
+        context_text: str | None = None,
         dense_weight: float = 0.5,
         space: str | None = None,
     ) -> NearestChunks:
@@ -113,7 +114,7 @@ class InMemoryVectorStore(VectorStore):
             ]
             for document, stored in collection.chunks()
         }
-        words = bm25(texts, query_text or "")
+        words = bm25(texts, query_text or "", context_text or "")
         candidates = [
             RetrievedChunk(
                 stored.chunk,

@@ -30,6 +30,7 @@ from vectorforge.vectorstore.search.matches import SearchShape
 from vectorforge.vectorstore.search.search import Search, Searcher
 from vectorforge.vectorstore.search.vectors import index_kind
 from vectorforge.vectorstore.validation import (
+    check_text,
     checked_profile,
     checked_top_k,
     search_mode,
@@ -73,11 +74,14 @@ class PgVectorStore(VectorStore):
         filters: Mapping[str, Any] | None = None,
         profile_id: int | None = None,
         query_text: str | None = None,
+        context_text: str | None = None,
         dense_weight: float = 0.5,
         space: str | None = None,
     ) -> NearestChunks:
         """See ``VectorStore.search``."""
         mode = search_mode(query_vector, query_text, dense_weight)
+        if context_text is not None:
+            check_text(context_text, "context_text")
         query = None if query_vector is None else single_precision(query_vector, field="query_vector")
         dimension = 0 if query is None else len(query)
         condition = None if filters is None else SearchFilter.of(parse(filters), collection_id)
@@ -102,6 +106,7 @@ class PgVectorStore(VectorStore):
                     "profile": None if profile_id is None else checked_profile(profile_id),
                     "query": None if query is None else wire_vector(query),
                     "query_text": query_text,
+                    "context_text": context_text,
                     "dense_weight": dense_weight,
                     **({} if condition is None else {**condition.params, "narrowing": condition.narrowing}),
                 },

@@ -12,7 +12,7 @@ from uuid import UUID
 from vectorforge.types import DistanceMetric, RetrievedChunk, SearchMode
 from vectorforge.vectorstore.search.fusion import DOCUMENT_SHARE, WORDS_SHARE
 from vectorforge.vectorstore.search.search import LEG_DEPTH, score_of
-from vectorforge.vectorstore.search.words import K1, B
+from vectorforge.vectorstore.search.words import CONTEXT_SHARE, K1, B
 
 
 def ranked(
@@ -90,12 +90,13 @@ def distance_between(metric: DistanceMetric, left: Sequence[float], right: Seque
     return 1.0 - max(-1.0, min(1.0, product / (math.hypot(*left) * math.hypot(*right))))
 
 
-def bm25(texts: Mapping[UUID, Sequence[str | None]], query: str) -> dict[UUID, float]:
+def bm25(texts: Mapping[UUID, Sequence[str | None]], query: str, context: str = "") -> dict[UUID, float]:
     """Score the chunks that have any of a query's words, by the formula in ``search.words``.
 
     Args:
         texts: All chunks of a collection, with their headers.
         query: Any text.
+        context: Further words, with less weight.
 
     Returns:
         The scores of those chunks, above 0.
@@ -103,12 +104,13 @@ def bm25(texts: Mapping[UUID, Sequence[str | None]], query: str) -> dict[UUID, f
     counts = {key: Counter(_words(*parts)) for key, parts in texts.items()}
     mean_length = max(sum(count.total() for count in counts.values()) / max(len(counts), 1), 1)
     scores: dict[UUID, list[float]] = defaultdict(list)
-    for word in set(_words(query)):
+    shares = dict.fromkeys(_words(context), CONTEXT_SHARE) | dict.fromkeys(_words(query), 1.0)
+    for word, share in shares.items():
         holders = {key: count for key, count in counts.items() if count[word]}
         idf = math.log(1 + (len(counts) - len(holders) + 0.5) / (len(holders) + 0.5))
         for key, count in holders.items():
             saturation = count[word] + K1 * (1 - B + B * count.total() / mean_length)
-            scores[key].append(idf * count[word] * (K1 + 1) / saturation)
+            scores[key].append(share * idf * count[word] * (K1 + 1) / saturation)
     return {key: math.fsum(parts) for key, parts in scores.items()}
 
 

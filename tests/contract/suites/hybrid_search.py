@@ -62,6 +62,7 @@ class HybridContract:
                 options: dict[str, Any] = {
                     "query_vector": random_vector(generator, 8) if mode is SearchMode.HYBRID else None,
                     "query_text": question,
+                    "context_text": generator.choice([None, *QUESTIONS]),
                     "top_k": generator.choice([1, 7, 60]),
                     "collection_id": collection_id,
                     "metric": metric,
@@ -115,6 +116,18 @@ class HybridContract:
         assert 0 < found[1].score < 1
         assert found.scan is not None
         assert (found.scan.method, found.scan.reason) == ("exact", "words")
+
+    async def test_words_of_context_count_for_less_than_those_of_the_query(
+        self, store: VectorStore, make_collection: MakeCollection
+    ) -> None:
+        collection_id = await make_collection(8, COSINE)
+        await self._filled(store, collection_id, ["basalt topaz", "quartz topaz", "gneiss", "quartz basalt"])
+        options: dict[str, Any] = {"query_vector": None, "top_k": 9, "metric": COSINE}
+        found = await store.search(
+            **options, collection_id=collection_id, query_text="quartz", context_text="basalt quartz"
+        )
+        assert texts_of(found) == ["quartz basalt", "quartz topaz", "basalt topaz"]
+        assert [result.score for result in found] == pytest.approx([1.0, 1 / 1.3, 0.3 / 1.3])
 
     @pytest.mark.parametrize("question", ["", "the of and", "unheard", "?!", "a" * 5_000])
     async def test_words_without_match_leave_dense_results(

@@ -69,6 +69,7 @@ async def test_history_over_budget_drops_oldest_exchanges_and_no_chunk(
                 "messages"
             ]
             history = {"messages": [{k: m[k] for k in ("role", "content")} for m in messages]}
+        history["rewrite"] = False
         answer = (await client.post(path, json={"query": question, **history})).json()
     earlier = [content for role, content in sent(openai)[:-1] if role == "user"]
     assert earlier == ["kettle 2", "kettle 3"]  # whole exchanges, the oldest dropped
@@ -144,6 +145,41 @@ async def test_rewriting_increases_recall(api: LiveApi, tenant: str, openai: Fak
     assert (on, off < on) == (1.0, True)
 
 
+async def test_follow_up_without_model_finds_the_earlier_subject_in_json_and_stream(
+    postgres_server: EmbeddedPostgres, tenant: str
+) -> None:
+    async with live_api(settings_for(postgres_server.app_url, [tenant])) as api, api.client(tenant) as client:
+        await add_documents(client, await new_collection(client), **GUIDES)
+        messages = [
+            {"role": "user", "content": "Tell me of the bread"},
+            {"role": "assistant", "content": "-"},
+        ]
+        body = {"query": "And where does it rise?", "messages": messages, "k": 1}
+        answer = (await client.post(RAG, json=body)).json()
+        events = await ask_streaming(client, RAG, body)
+    searched = "And where does it rise? Tell me of the bread"
+    assert (answer["context"][0]["source"], answer["rewritten_query"]) == ("bread.md", searched)
+    assert "warm place" in answer["response"]
+    assert [events[place].data["rewritten_query"] for place in (0, -1)] == [searched, searched]
+
+
+async def test_cached_answer_of_a_follow_up_calls_no_model(
+    api: LiveApi, tenant: str, openai: FakeOpenAI
+) -> None:
+    messages = [{"role": "user", "content": "The kettle?"}, {"role": "assistant", "content": "It boils."}]
+    body = {"query": "How long does it take?", "messages": messages, "k": 1}
+    openai.script(Reply(("How long does the kettle take?",)), Reply(("It takes three minutes. [Context 1]",)))
+    async with api.client(tenant) as client:
+        first = (await client.post(RAG, json=body)).json()
+        calls = len(openai.requests)
+        second = (await client.post(RAG, json=body)).json()
+        events = await ask_streaming(client, RAG, body)
+    assert (calls, len(openai.requests)) == (2, 2)
+    assert (first["cached"], second["cached"]) == (False, True)
+    for answer in (first, second, events[0].data):
+        assert answer["rewritten_query"] == "How long does the kettle take?"
+
+
 async def test_rewrite_is_reported_in_stream_and_falls_back_on_failure(
     api: LiveApi, tenant: str, openai: FakeOpenAI
 ) -> None:  # C32
@@ -169,7 +205,7 @@ async def test_rewrite_is_reported_in_stream_and_falls_back_on_failure(
         ):
             openai.script(useless)
             answer = (await client.post(RAG, json=body)).json()
-            assert (answer["outcome"], answer["rewritten_query"]) == ("answered", None)
+            assert (answer["outcome"], answer["rewritten_query"]) == ("answered", "How long? The kettle?")
 
         before = len(openai.requests)
         await ask(client, "How long does the kettle take?", None, rewrite=True)

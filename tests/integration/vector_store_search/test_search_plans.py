@@ -46,6 +46,7 @@ def search_params(
         "limit": 10_000,
         "query_text": "text",
         "lexical_limit": 10,
+        "context_text": None,
         "dense_weight": 0.5,
     }
 

@@ -71,7 +71,7 @@ class RAGQueryRequest(RequestBody):
     model: ModelName | None = None
     variant: VariantReference | None = None
     conversation_id: ConversationReference | None = None
-    rewrite: Rewrite = False
+    rewrite: Rewrite = "auto"
     dry_run: DryRunFlag = False
     allow_ungrounded: bool = Field(default=False, description=ALLOW_UNGROUNDED)
 
@@ -141,7 +141,7 @@ class CollectionQueryRequest(RequestBody):
     system_prompt: SystemPrompt | None = Field(default=None, description="Template; must contain {context}.")
     variant: VariantReference | None = None
     conversation_id: ConversationReference | None = None
-    rewrite: Rewrite = False
+    rewrite: Rewrite = "auto"
     dry_run: DryRunFlag = False
     allow_ungrounded: bool = Field(default=False, description=ALLOW_UNGROUNDED)
 

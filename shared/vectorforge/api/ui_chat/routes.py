@@ -104,7 +104,7 @@ class UIChatRequest(RequestBody):
     conversation_id: ConversationReference | None = Field(
         default=None, description="A stored conversation, whose messages replace earlier ones of the request."
     )
-    rewrite: Rewrite = False
+    rewrite: Rewrite = "auto"
     allow_ungrounded: bool = Field(default=False, description=ALLOW_UNGROUNDED)
 
     def config(self, history: tuple[HistoryMessage, ...], variant: Variant | None = None) -> QueryConfig:

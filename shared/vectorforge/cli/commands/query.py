@@ -61,7 +61,12 @@ ConversationOption = Annotated[
     ),
 ]
 RewriteOption = Annotated[
-    bool, typer.Option("--rewrite", help="Rewrite follow-up queries to be self-contained before searching.")
+    bool | None,
+    typer.Option(
+        "--rewrite/--no-rewrite",
+        help="Have the model rewrite every follow-up query before the search, or search for it as it is.",
+        show_default="only if it does not stand alone",
+    ),
 ]
 
 
@@ -77,7 +82,7 @@ def ask(
     model: ModelOption = None,
     variant: VariantOption = None,
     conversation: ConversationOption = None,
-    rewrite: RewriteOption = False,
+    rewrite: RewriteOption = None,
     stream: Annotated[bool, typer.Option(help="Print the answer as it is generated.")] = True,
     mode: ModeOption = None,
 ) -> None:
@@ -102,6 +107,7 @@ def ask(
         "llm_model": model,
         "profile_id": profile,
         "search_mode": mode,
+        "rewrite": rewrite,
         "filters": parse_filter(where),
     }
     explicit = {name: value for name, value in options.items() if value is not None}
@@ -114,7 +120,6 @@ def ask(
             services.choose_variant(variant, continued),
             stream=stream,
             conversation_id=continued,
-            rewrite=rewrite,
             **explicit,
         )
         events = services.query_service.query_events(text, target.id, config)

@@ -41,7 +41,7 @@ _BYTES_PER_TOKEN = 3
 """Bytes of UTF-8 per token; English and most scripts with multi-byte letters have about four. A claim is
 settled soon, so no tokenizer is loaded for it."""
 _REWRITING_TOKENS = 2_500
-"""Upper bound of a rewrite: see ``conversation.rewrite_query``."""
+"""Upper bound of a rewrite: see ``rewriting.QueryRewriter``."""
 
 
 class QueryLookupService:

@@ -119,7 +119,7 @@ class Search:
     filter_sql: str
     """The filter, without its values."""
     params: Mapping[str, Any]
-    """``tenant, profile, query, query_text, dense_weight, narrowing`` and the filter's."""
+    """``tenant, profile, query, query_text, context_text, dense_weight, narrowing`` and the filter's."""
 
     @property
     def depth(self) -> int:

@@ -50,7 +50,7 @@ def search_sql(shape: SearchShape, plan: SearchPlan, filter_sql: str = "TRUE") -
 
     It takes ``tenant, collection, top_k, limit``, the filter's parameters and ``narrowing``; with vectors
     ``partition, space, query, depth, candidates, ef_search, scan_tuples``, with words ``query_text,
-    lexical_limit``, with both ``dense_weight``, and for one profile ``profile``.
+    context_text, lexical_limit``, with both ``dense_weight``, and for one profile ``profile``.
 
     Rows, best first: at least one if the collection exists, with its ``dimension, distance_metric,
     by_profile, chunk_count, space``, whether its partition is ``indexed`` and about how many

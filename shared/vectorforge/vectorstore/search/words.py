@@ -15,6 +15,9 @@ K1: Final = 1.5
 """Saturation of repeated words."""
 B: Final = 0.75
 """Length normalization, 0 (none) to 1 (proportional)."""
+CONTEXT_SHARE: Final = 0.3
+"""Weight of a word that only the context has, as a share of its weight in the query. Of .2 to 1, follow-ups
+about the project's own documentation find the most with .3; above, changes of topic find less."""
 
 _NUMBER_BITS: Final = 23
 """A posting's bits below the chunk's number: 8 of the frequency less one, 15 of the chunk's length."""
@@ -24,17 +27,21 @@ _NUMBER_BITS: Final = 23
 _TERMS = f"""
 terms AS MATERIALIZED (
     SELECT scope.term_scope, read.term, counted.df,
-           ln(1 + (greatest(scope.chunk_count - df, 0) + 0.5) / (df + 0.5)) * {K1 + 1} AS weight,
+           ln(1 + (greatest(scope.chunk_count - df, 0) + 0.5) / (df + 0.5)) * {K1 + 1} * share AS weight,
            {K1 * B} / greatest(scope.term_count::float8 / greatest(scope.chunk_count, 1), 1) AS per_word
     FROM scope
     CROSS JOIN LATERAL (
-        SELECT DISTINCT vectorforge.term_hash(word.lexeme) AS term
+        SELECT vectorforge.term_hash(word.lexeme) AS term, max(query.share) AS share
         FROM (
-            SELECT CASE WHEN cardinality(scope.languages) = 1 THEN %(query_text)s
-                ELSE vectorforge.without_stop_words(%(query_text)s, scope.languages) END AS text
+            SELECT given.share, CASE WHEN cardinality(scope.languages) = 1 THEN given.text
+                ELSE vectorforge.without_stop_words(given.text, scope.languages) END AS text
+            FROM (VALUES (%(query_text)s::text, 1.0::float8), (%(context_text)s::text, {CONTEXT_SHARE}))
+                AS given(text, share)
+            WHERE given.text IS NOT NULL
         ) AS query
         CROSS JOIN unnest(scope.languages) AS language
         CROSS JOIN LATERAL vectorforge.lexemes(language::regconfig, query.text) AS word
+        GROUP BY 1
         OFFSET 0
     ) AS read
     CROSS JOIN LATERAL (
@@ -97,7 +104,7 @@ def lexical_ctes(number_passes: str = "TRUE", chunk_passes: str = "TRUE") -> str
     """Write the lexical leg, without WITH, to stand behind an expression ``scope``.
 
     ``scope`` has the collection's ``term_scope, languages, chunk_count, term_count`` in one row. The
-    statement takes ``query_text`` and ``lexical_limit``.
+    statement takes ``query_text``, ``context_text`` and ``lexical_limit``.
 
     Args:
         number_passes: Condition over ``ranked.number``, tested before the chunk is looked up.

@@ -73,5 +73,6 @@ function evidenceOf({ done, meta, usage, citations }) {
       el("section", {}, el("h4", {}, "Passages"), funnelPicture(done.funnel)),
       el("section", {}, el("h4", {}, "Time and cost"), ...timePicture(done.latency),
         el("p", { class: "cost" }, el("b", {}, costText(done, meta)), meta?.extractive ? null : el("span", {}, tokens)))),
+    meta?.rewritten_query ? el("p", { class: "searched" }, "Searched for: ", el("q", {}, meta.rewritten_query)) : null,
     verdicts ? el("p", { class: "verdicts" }, verdicts) : null);
 }

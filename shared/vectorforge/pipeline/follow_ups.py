@@ -1,0 +1,174 @@
+"""Follow-up queries without a model: a test whether one stands alone, and its expansion by earlier turns.
+
+The words listed are closed classes of a language (pronouns, conjunctions, particles), by which a query points
+at an earlier turn. If a list lacks a word or a language, the query's length and shared words decide.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from vectorforge.llm.providers.patterns import WORD
+from vectorforge.llm.providers.quotations import terms
+from vectorforge.pipeline.types import HistoryMessage
+
+_READ_CHARS = 2_000
+"""Start of a message that is read."""
+_TURNS = 3
+"""Latest turns of the user that may expand a query, besides the first one."""
+_TURN_CHARS = 200
+_TURN_WORDS = 6
+"""Words of one turn for the search by words: more would outweigh the query's own."""
+_FEW_WORDS = 3
+"""Words, and characters of a script without spaces, of a query too short to stand alone."""
+_FEW_CHARS = 6
+_FEW_CONTENT_WORDS = 2
+"""Content words of a query that may leave its subject out without pointing at it: "Can speed be limited?"."""
+
+_POINTERS = frozenset(
+    """
+    it its itself they them their theirs themselves he him his himself she her hers herself
+    this these those ones both neither former latter same such another others
+    also again instead meanwhile afterwards otherwise
+    cela ça celui celle ceux celles ils elles leur leurs eso esto esos esas aquello ellos ellas
+    esso essa essi esse ciò questo quello isso isto aquilo ele ela eles elas
+    оно она они его её их ним ней этот эта эти там
+    """.split()  # noqa: SIM905 - a list would take a line a word
+)
+_GERMAN_POINTERS = frozenset(
+    """
+    er es sie ihn ihm ihr ihnen ihre ihren ihrem ihrer ihres sein seine seinen seinem seiner seines
+    dies diese dieser dieses diesem diesen jene jener jenes dort da dabei dafür dagegen damit danach daran
+    darauf daraus darin darüber darum davon davor dazu dadurch denen deren dessen auch stattdessen
+    """.split()  # noqa: SIM905
+)
+_GERMAN = frozenset(
+    """
+    der die das den dem des ein eine einen einem einer und oder aber ist sind war wird werden wurde kann
+    können muss müssen darf hat haben wie was wer wo wann warum wieso wozu woher wohin welche welcher welches
+    ich wir man nicht kein keine mit für auf bei von vom zu zum zur im am aus nach über unter ohne um als wenn
+    dann denn gibt
+    """.split()  # noqa: SIM905
+)
+_FUNCTION_WORDS = (
+    _POINTERS
+    | _GERMAN_POINTERS
+    | _GERMAN
+    | frozenset(
+        """
+    one there here then than else ever yet just only very too please ok okay without per
+    make makes made get gets work works happen happens mean means use used using need needs want tell
+    """.split()  # noqa: SIM905
+    )
+)
+"""Words that say nothing of the subject, besides those that ``terms`` drops."""
+
+_OPENING = re.compile(
+    r"(?:and|but|or|so|then|also|what about|how about|what if|what else|why not"
+    r"|und|aber|oder|also|dann|was ist mit|et|mais|ou|y|pero|ma|mas|maar|och|men|и|а|но|ve)\b(?!-)"
+    # a preposition without a question word after it: "On AWS?"
+    r"|(?:for|on|in|at|with|without|from|after|before|during|via|für|auf|im|in|bei|mit|ohne|nach|vor|während)\s+"
+    r"(?!which|what|whom|whose|how|where|welche|wie|was)",
+    re.IGNORECASE,
+)
+_REFERENCE = re.compile(
+    r"\b(?:that|there|one|das|der|die)\s*(?:$|[?.!,;:])"
+    r"|\b(?:is|are|was|does|do|did|can|could|will|would|should|about|of|for|to|from|with|like|after|before|by)"
+    r" that\b(?! (?:the|a|an|is|are)\b)"
+    r"|\b(?:which|that|this|other|new|old|first|second|last) one\b",
+    re.IGNORECASE,
+)
+_COMPARISON = re.compile(
+    r"\b(?:better|worse|best|worst|faster|slower|cheaper|smaller|larger|bigger|longer|shorter|newer|older|more"
+    r"|less|fewer|different|difference|besser|schlechter|schneller|größer|kleiner|billiger|mehr|weniger"
+    r"|unterschied)\b(?!.*\b(?:than|from|between|als|zwischen|von)\b)",
+    re.IGNORECASE,
+)
+_UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
+_ASIAN_POINTERS = re.compile(
+    "[它他她这那其此呢這]|それ|これ|あれ|その|この|あの|そこ|ここ|では|มัน|นั้น|นี้|그것|이것|그거|이거|거기|그럼|그리고"
+)
+
+
+def stands_alone(query: str) -> bool:
+    """Return False if a query points at an earlier turn or is too short to be understood without it.
+
+    A wrong answer costs a call of the model, or leaves the decision to shared words; see ``expand``.
+    """
+    text = query[:_READ_CHARS]
+    if _ASIAN_POINTERS.search(text):
+        return False
+    if unspaced := len(_UNSPACED.findall(text)):
+        return unspaced > _FEW_CHARS
+    words = [word.lower() for word in WORD.findall(text)]
+    known = set(words)
+    points = known & _POINTERS or (known & _GERMAN and known & _GERMAN_POINTERS)
+    if points or _OPENING.match(text.lstrip("¿¡ ")) or _REFERENCE.search(text) or _COMPARISON.search(text):
+        return False
+    return len(words) > _FEW_WORDS and sum(1 for _ in _content(text)) > 1
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """Parts of earlier turns that a follow-up query is searched for with."""
+
+    turns: str
+    """Turns of the user, latest first."""
+    words: str
+    """Their first content words that the query does not have."""
+    is_related: bool
+    """True if the query points at earlier turns or shares a word with them; else its subject may be new, and
+    only the search by words uses them."""
+
+    @property
+    def added(self) -> str:
+        """Text that is searched for besides the query; may be empty."""
+        return self.turns if self.is_related else self.words
+
+
+def expand(query: str, messages: Sequence[HistoryMessage]) -> Expansion | None:
+    """Return what expands a query; None without an earlier turn of the user.
+
+    The turns are the latest one and those before it, back to one that stands alone, and the first turn, which
+    often names the subject of all: at most four.
+
+    Args:
+        query: The query.
+        messages: Earlier messages of user and assistant, oldest first.
+    """
+    earlier = [message.content[:_READ_CHARS] for message in messages if message.role == "user"]
+    turns = list(dict.fromkeys(" ".join(t.split())[:_TURN_CHARS] for t in [*_latest(earlier), *earlier[:1]]))
+    if not any(turns):
+        return None
+    words: list[str] = []
+    seen = set(terms(query[:_READ_CHARS]))
+    for turn in turns:
+        new = [word for word, found in _content(turn) if not found <= seen]
+        words += new[:_TURN_WORDS]
+        seen.update(*map(terms, words))
+    answers = [message.content[:_READ_CHARS] for message in messages[-1:] if message.role == "assistant"]
+    return Expansion(" ".join(turns), " ".join(words), _is_related(query, [*earlier[-_TURNS:], *answers]))
+
+
+def _latest(earlier: Sequence[str]) -> Iterator[str]:
+    """Yield the latest turns, latest first, up to one that stands alone."""
+    for text in earlier[: -_TURNS - 1 : -1]:
+        yield text
+        if stands_alone(text):
+            return
+
+
+def _is_related(query: str, texts: Iterable[str]) -> bool:
+    own = [found for _, found in _content(query[:_READ_CHARS])]
+    if len(own) <= _FEW_CONTENT_WORDS or not stands_alone(query):
+        return True
+    known = {term for text in texts for _, found in _content(text) for term in found}
+    return any(found & known for found in own)
+
+
+def _content(text: str) -> Iterator[tuple[str, frozenset[str]]]:
+    """Yield the words that carry meaning, with their terms; of scripts without spaces whole runs."""
+    for match in WORD.finditer(text):
+        word = match[0]
+        if word.lower() not in _FUNCTION_WORDS and (found := terms(word)):
+            yield word, found

@@ -1,0 +1,114 @@
+"""Follow-up queries without a model: whether one stands alone, and the words that expand it."""
+
+from unittest.mock import ANY
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vectorforge.pipeline.follow_ups import Expansion, expand, stands_alone
+from vectorforge.pipeline.presets import history_of
+from vectorforge.pipeline.types import HistoryMessage
+
+PAIRS = [("Where do I buy a copper kettle?", "In the shop near the harbor.")]
+KETTLE = history_of(PAIRS)
+
+FOLLOW_UPS = [
+    "How heavy is it?",
+    "Can I return that?",
+    "What happens after that?",
+    "Are there heavier ones?",
+    "Which one lasts longest?",
+    "And the lid of steel?",
+    "What about repairs of the handle?",
+    "Without the wooden handle, please?",
+    "Which material is cheaper for daily cooking?",
+    "Why?",
+    "For how long?",
+    "Delivery costs?",
+    "What is the price?",
+    "Wie schwer ist er eigentlich?",
+    "Und mit einem Deckel aus Stahl?",
+    "Kann ich ihn nach dem Kauf zurückgeben?",
+    "Wie lange dauert das?",
+    "Et pour une bouilloire en acier ?",
+    "¿Y cuánto cuesta la entrega?",
+    "А сколько стоит доставка?",
+    "它多重？",
+    "那么不锈钢的价格是多少？",
+    "それはどのくらい重いですか？",
+    "그럼 배송은 얼마나 걸리나요?",
+]
+STANDALONE = [
+    "Where do I buy a copper kettle?",
+    "Is there a warranty for copper kettles?",
+    "Which harbor has the longest pier in Norway?",
+    "What is cheaper than copper for kettles?",
+    "In which town is the harbor museum?",
+    "Wo kann ich einen Wasserkessel kaufen?",
+    "Où puis-je acheter une bouilloire ?",
+    "¿Qué es un hervidor de cobre?",
+    "在哪里可以买到铜水壶？",
+    "銅のやかんはどこで買えますか？",
+    "so-called smart kettles compared with copper kettles from Norway",
+]
+
+
+@pytest.mark.parametrize("query", FOLLOW_UPS)
+def test_follow_up_does_not_stand_alone(query: str) -> None:
+    assert not stands_alone(query)
+
+
+@pytest.mark.parametrize("query", STANDALONE)
+def test_complete_query_stands_alone(query: str) -> None:
+    assert stands_alone(query)
+
+
+@pytest.mark.parametrize(
+    ("query", "is_related"),
+    [
+        ("How heavy is it?", True),
+        ("Does the kettle whistle loudly?", True),
+        ("When does the harbor shop close?", True),  # a word of the answer
+        ("Can engravings be ordered?", True),  # too few words to tell
+        ("Who painted the Mona Lisa?", False),
+    ],
+)
+def test_query_is_related_if_it_points_back_or_shares_a_word(query: str, is_related: bool) -> None:
+    assert expand(query, KETTLE) == Expansion("Where do I buy a copper kettle?", ANY, is_related)
+
+
+def test_only_words_that_the_query_lacks_are_added() -> None:
+    expansion = expand("Does the kettle whistle?", KETTLE)
+    assert expansion is not None
+    assert expansion.words == "buy copper"
+
+
+def test_turns_are_read_back_to_one_that_stands_alone_and_from_the_first() -> None:
+    first, complete, elliptic = "Who sells tea in Bergen?", "Where do I buy a copper kettle?", "And its lid?"
+    turns = history_of(
+        [(first, "A."), ("Who painted the Mona Lisa?", "B."), (complete, "C."), (elliptic, "D.")]
+    )
+    expansion = expand("How heavy is it?", turns)
+    assert expansion is not None
+    assert expansion.turns == f"{elliptic} {complete} {first}"
+
+
+def test_at_most_four_turns_expand_a_query() -> None:
+    turns = history_of([(f"And word{number}?", "Yes.") for number in range(9)])
+    expansion = expand("And now?", turns)
+    assert expansion is not None
+    assert expansion.turns == "And word8? And word7? And word6? And word0?"
+
+
+@given(st.text(max_size=300), st.lists(st.text(max_size=300), max_size=6))
+def test_expansion_is_bounded(query: str, texts: list[str]) -> None:
+    expansion = expand(query, [HistoryMessage("user", text * 20) for text in texts])
+    if expansion is not None:
+        assert len(expansion.turns) <= 4 * 201
+        assert len(expansion.words.split()) <= 4 * 6
+
+
+def test_query_without_earlier_turn_of_the_user_is_not_expanded() -> None:
+    assert expand("How heavy is it?", [HistoryMessage("assistant", "Hello!")]) is None
+    assert expand("How heavy is it?", [HistoryMessage("user", " ")]) is None
