@@ -64,6 +64,7 @@ class DictStore(VectorStore):
         filters: Mapping[str, Any] | None = None,
         profile_id: int | None = None,
         query_text: str | None = None,
+        context_text: str | None = None,
         dense_weight: float = 0.5,
         space: str | None = None,
     ) -> NearestChunks:

@@ -252,7 +252,10 @@ class CitationChecker:
         verdicts: dict[int, CitationVerdict] = {}
         for n, one in compared.items():
             languages = {group.language, evidence[n].language} - {None}
-            if len(languages) > 1:
+            if evidence[n].quotation(group.text) is not None:
+                verdicts[n] = _verdict_by_words(wording, [one], has_claims=bool(claims))
+                verdicts[n] = "unchecked" if verdicts[n] == "unsupported" else verdicts[n]
+            elif len(languages) > 1:
                 verdicts[n] = "unsupported" if any(map(evidence[n].has_another, missing)) else "unchecked"
             elif one.agreement == "contradicts" or (held and not missing and not any(n in h for h in held)):
                 verdicts[n] = "unsupported"

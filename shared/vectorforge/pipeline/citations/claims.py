@@ -178,12 +178,8 @@ class Evidence:
 
         A quotation is found as it is. Else it is the one sentence of the chunk with most of its words.
         """
-        quoted = sentence.strip()
-        if len(quoted) >= _SHORTEST_QUOTATION and (start := self._chunk.find(quoted)) >= 0:
-            return start, start + len(quoted)
-        for piece, _ in self._pieces:
-            if quoted in (piece.text, piece.text.partition(" ")[2]):  # without its markup or number
-                return piece.start, piece.end
+        if (quoted := self.quotation(sentence)) is not None:
+            return quoted
         wanted = terms(sentence)
         shared = [len(words) for words in self._shared(wanted)]
         most = max(shared, default=0)
@@ -191,6 +187,17 @@ class Evidence:
             return 0, len(self._chunk)
         piece = self._pieces[shared.index(most)][0]
         return piece.start, piece.end
+
+    def quotation(self, sentence: str) -> tuple[int, int] | None:
+        """Return the offsets of a sentence that the chunk has word for word, or None."""
+        quoted = sentence.strip()
+        if len(quoted) >= _SHORTEST_QUOTATION and (start := self._chunk.find(quoted)) >= 0:
+            return start, start + len(quoted)
+        for piece, _ in self._pieces:
+            is_whole = quoted in (piece.text, piece.text.partition(" ")[2])  # without its markup or number
+            if is_whole or (len(quoted) >= _SHORTEST_QUOTATION and quoted in piece.text):  # a part of a row
+                return piece.start, piece.end
+        return None
 
     def has_another(self, claim: Claim) -> bool:
         """Return True if the chunk has another date, time or number with such a unit, in any language."""
