@@ -94,7 +94,7 @@ async def test_error_inside_the_stream_is_reported_and_partial_text_retained(
     guides: Guides, openai: FakeOpenAI, run_node: RunNode
 ) -> None:
     reply = Reply(texts=("Two hours [Source 1]. And", " then"), ending="cut")
-    openai.script(reply, reply, Failure(500))
+    openai.script(reply, reply, Failure(500), Failure(500))  # the follow-up is rewritten, then answered
     output = await run_node(STREAM, {**guides.options, "text": QUESTION})
     assert output["errors"] == [BROKEN]
     types = [chunk["type"] for chunk in output["chunks"]]

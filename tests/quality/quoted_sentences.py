@@ -1,8 +1,8 @@
 """Judged set of quotations: the expected first sentence or row of an answer about the documentation.
 
 ``sentences.jsonl`` has for each query the texts of which one should be in the first quotation, as on the page
-(``wanted``); none: the query should be refused. The answers to every second query, from the second on, were
-not looked at while quoting was tuned.
+(``wanted``); none: the query should be refused. Every second query, from the second on, was first asked after
+quoting had been tuned with the others; ``docs/use/extractive-answers.md`` says what was changed afterwards.
 """
 
 import json
