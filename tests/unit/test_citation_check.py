@@ -78,6 +78,16 @@ def test_citation_check_returns_expected_verdicts(answer: str, verdicts: list[st
     assert [citation.verdict for citation in check(answer)[0]] == verdicts
 
 
+def test_quotation_over_several_lines_of_a_chunk_is_supported() -> None:
+    source = make_chunk(
+        "Latency\n\nHow to measure latency How to reduce latency 1.\nChoose the right model\n2."
+    )
+    checker = CitationChecker("", [source])
+    checker.feed("How to measure latency How to reduce latency 1. Choose the right model [Source 1]")
+    checker.finish()
+    assert [citation.verdict for citation in checker.citations][-1:] == ["supported"]
+
+
 @pytest.mark.parametrize(
     "name",
     ["README.md", "docs/operate/configuration.md", "docs/decisions/database.md", "docs/operate/deploy.md"],

@@ -93,7 +93,7 @@ async def test_ask_with_conversation_continues_it(handbook: CommandLine) -> None
     async with FakeOpenAI() as server:
         server.script(Reply(texts=("The finance team, within 9 days [Source 1].",)))
         code, out, err = await ask_model(handbook, server, "--conversation", "new")
-        assert (code, "cited from source 1" in err) == (0, True)
+        assert (code, "source 1 does not say what cites it" in err) == (0, True)
         conversation = re.findall(r"^Conversation (\S+)$", err, re.MULTILINE)[0]
         server.script(Reply(texts=("Who approves refunds?",)), Reply(texts=("They do.",)))
         arguments = ("--conversation", conversation, "--rewrite", "--json")

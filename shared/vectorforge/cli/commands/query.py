@@ -206,7 +206,7 @@ def _print_sources(terminal: Terminal, result: QueryResult) -> None:
         numbers = ", ".join(dict.fromkeys(unsupported))
         terminal.warn(f"By its words, source {numbers} does not say what cites it.")
     if result.quality and result.quality.uncited_sentences:
-        terminal.note(f"{result.quality.uncited_sentences} sentences of the answer cite no source.")
+        terminal.note(f"Sentences that cite no source: {result.quality.uncited_sentences}.")
     if result.invalid_citations:
         terminal.warn(f"{result.invalid_citations} citations in the answer have no source.")
     if result.dropped_parameters:

@@ -137,6 +137,7 @@ class Evidence:
         self._above = "\n".join(part for part in above if part)
         self._text = plain(f"{self._above}\n{chunk.chunk.text}")
         self._chunk = chunk.chunk.text
+        self._in_one_line = " ".join(self._chunk.split())
         self._known = known
         self._windows: dict[tuple[int, ...], Wording] = {}
         self._compared: tuple[frozenset[str], list[frozenset[str]]] = frozenset(), []
@@ -191,8 +192,10 @@ class Evidence:
     def quotation(self, sentence: str) -> tuple[int, int] | None:
         """Return the offsets of a sentence that the chunk has word for word, or None."""
         quoted = sentence.strip()
-        if len(quoted) >= _SHORTEST_QUOTATION and (start := self._chunk.find(quoted)) >= 0:
-            return start, start + len(quoted)
+        if len(quoted) >= _SHORTEST_QUOTATION and " ".join(quoted.split()) in self._in_one_line:
+            found = re.search(r"\s+".join(map(re.escape, quoted.split())), self._chunk)
+            if found is not None:
+                return found.span()
         for piece, _ in self._pieces:
             is_whole = quoted in (piece.text, piece.text.partition(" ")[2])  # without its markup or number
             if is_whole or (len(quoted) >= _SHORTEST_QUOTATION and quoted in piece.text):  # a part of a row
