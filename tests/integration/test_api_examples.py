@@ -89,11 +89,11 @@ async def test_openai_example_runs(postgres_server: EmbeddedPostgres, make_tenan
     tenant = make_tenant()
     async with live_api(settings_for(postgres_server.app_url, [tenant])) as api:
         async with api.client(tenant) as client:
-            text = "# Tenants\n\nTenants are kept apart by row-level security.\n"
+            text = "# Tenants\n\nTenants are isolated by row-level security.\n"
             await add_documents(client, await new_collection(client), tenants=text)
         shown = await run(api, tenant, "openai_client_example.py", VECTORFORGE_EMBEDDINGS="hashing")
     assert "models: vectorforge/default, rag_query/default" in shown
-    assert "Tenants are kept apart by row-level security. [1]" in shown
+    assert "Tenants are isolated by row-level security. [1]" in shown
     assert f"  [1] Tenants: {api.url}/source?chunk=" in shown
     assert "**Sources**\n\n- [1] Tenants (tenants.md)\nfinish reason: stop" in shown
     assert "2 of 64 dimensions" in shown

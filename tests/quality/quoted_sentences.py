@@ -1,7 +1,7 @@
 """Judged set of quotations: the expected first sentence or row of an answer about the documentation.
 
 ``sentences.jsonl`` has for each query the texts of which one should be in the first quotation, as on the page
-(``wanted``); none: the query should be refused. Every second query, from the second on, was first asked after
+(``wanted``); none: the query should be refused. Every second query, from the second on, was first tried after
 quoting had been tuned with the others; ``docs/use/extractive-answers.md`` says what was changed afterwards.
 """
 
