@@ -44,7 +44,7 @@ class TestFiles:
         assert {Path(file.source).name: file.reason for file in found.skipped} == {
             ".git": "hidden",
             ".hidden.md": "hidden",
-            "photo.PNG": ".png files cannot be read.",
+            "photo.PNG": "images are read with --ocr only",
             "node_modules": "folder of installed or compiled code",
             "loop": "symbolic link to a folder",
         }

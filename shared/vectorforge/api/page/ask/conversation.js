@@ -79,7 +79,7 @@ const talk = {
 /** Of the sample of `vectorforge up`, with the pages that answer them; tests/quality holds them to it. */
 const SAMPLE_QUESTIONS = [
   ["After how many failed calls does the circuit breaker open?", "docs/use/degradation.md"],
-  ["Is a dry run logged or stored?", "docs/use/conversations.md"],
+  ["Is a dry run of a query logged or stored?", "docs/use/conversations.md"],
   ["How often does a silent stream get a ping?", "docs/use/streams.md"],
 ];
 
