@@ -144,7 +144,7 @@ def _tesseract(languages: str) -> Engine:
 
     def read(pixels: bytes, width: int, height: int) -> Iterator[Found]:
         image = b"P5 %d %d 255\n" % (width, height) + pixels
-        done = subprocess.run(command, input=image, capture_output=True, check=False)  # noqa: S603
+        done = subprocess.run(command, input=image, capture_output=True, check=False)  # noqa: S603 - no shell, no text of a caller
         if done.returncode:
             raise ExtractionError(
                 f"tesseract failed; are its data for VECTORFORGE_OCR_LANGUAGES={languages} installed?",
