@@ -71,6 +71,22 @@ async def test_unrelated_sources_yield_no_answer_message(question: str) -> None:
     assert response.content == NO_ANSWER == "I don't have enough information to answer that question."
 
 
+@pytest.mark.parametrize(
+    ("query", "is_answered"),
+    [
+        ("How long does a key stay valid?", True),
+        ("How long does an LDAP key stay valid?", False),
+        ("How long does an API key stay valid?", True),
+    ],
+)
+async def test_query_about_a_missing_technical_term_yields_no_answer(query: str, is_answered: bool) -> None:
+    async def embed(texts: Sequence[str]) -> list[list[float]]:
+        return [[1.0, 0.0], *([0.6, 0.8] for _ in texts[1:])]  # cosine 0.6
+
+    text = "A key is valid for 90 days. APIs check it."
+    assert (await answer(query, text, provider=ExtractiveProvider(embed=embed)) != NO_ANSWER) is is_answered
+
+
 async def test_missing_sources_yield_no_answer_message() -> None:
     assert await answer("How long is the Rhine?") == NO_ANSWER
     assert await answer("How long is the Rhine?", "", "   \n") == NO_ANSWER
@@ -135,6 +151,15 @@ async def test_duplicate_sentence_is_quoted_once_from_better_source() -> None:
     text = await answer("How long is the Rhine?", RHINE, RHINE)
     assert text.count("1,230") == 1
     assert "[Source 2]" not in text
+
+
+async def test_sources_that_disagree_are_both_quoted() -> None:
+    one, other = (f"{RHINE} The backup of the lock's log is kept for {days} days." for days in (14, 7))
+    text = await answer("For how many days is the backup of the lock's log kept?", one, other)
+    assert quotations(text)[:2] == [
+        ("The backup of the lock's log is kept for 14 days.", 1),
+        ("The backup of the lock's log is kept for 7 days.", 2),
+    ]
 
 
 async def test_best_sentence_is_first() -> None:

@@ -47,11 +47,23 @@ def measures_at(k: int) -> list[Measure]:
         (f"answer_in_passages@{k}", "answer_in_passages", "an expected answer occurs in the passages"),
         ("citation_precision", "citation_precision", "citations that name a relevant passage"),
         ("answer_containment", "answer_containment", "an expected answer occurs in the answer"),
+        ("refusals", "refusal", "questions without an answer that are declined"),
+        ("corrections", "correction", "false premises that are corrected or declined"),
+        ("disagreements", "disagreement", "disagreeing documents that are both cited"),
     ]
     return [
         *(
             Measure(name, column, "mean", "share", True, meaning, DEFAULT_TOLERANCE)
             for name, column, meaning in quality
+        ),
+        Measure(
+            "false_refusals",
+            "false_refusal",
+            "mean",
+            "share",
+            False,
+            "questions with an answer that are declined",
+            DEFAULT_TOLERANCE,
         ),
         Measure("failures", "failed", "mean", "share", False, "questions that failed", DEFAULT_TOLERANCE),
         Measure("degraded", "degraded", "mean", "share", False, "degraded answers", DEFAULT_TOLERANCE),

@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeAlias, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
@@ -28,6 +28,9 @@ _FIELD = "QUESTIONS"
 
 Grade = Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)]
 Text = Annotated[str, Field(min_length=1, max_length=100_000)]
+Expectation: TypeAlias = Literal["answer", "refusal", "correction", "disagreement"]
+"""Right reaction: an answer, a refusal because the documents have none, a correction of the question's
+premise, or a report that documents disagree."""
 T = TypeVar("T", bound=BaseModel)
 
 
@@ -66,14 +69,21 @@ class Question:
     text: str
     relevant: tuple[Relevant, ...] = ()
     answers: tuple[str, ...] = ()
-    """Expected answers; one of them must occur in the answer."""
+    """Expected answers; one of them must occur in the answer, all of them if documents disagree."""
     reference: str | None = None
     """Reference answer, shown in the report only."""
+    expect: Expectation = "answer"
+
+    @property
+    def is_judged(self) -> bool:
+        """True if an answer or a search can be scored."""
+        return bool(self.relevant or self.answers) or self.expect == "refusal"
 
     @property
     def fingerprint(self) -> str:
         """Hash of everything that affects scores; runs are compared on questions with equal fingerprints."""
         content = [self.text, [r.model_dump() for r in self.relevant], self.answers]
+        content += [] if self.expect == "answer" else [self.expect]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -103,10 +113,24 @@ class _Line(BaseModel):
     relevant: list[_RelevantOrName] = Field(default_factory=list, max_length=10_000)
     answers: list[Text] = Field(default_factory=list, max_length=1_000)
     reference_answer: str | None = None
+    expect: Expectation = "answer"
+
+    @model_validator(mode="after")
+    def _has_answers(self) -> Self:
+        least = {"correction": 1, "disagreement": 2}.get(self.expect, 0)
+        if len(self.answers) < least:
+            raise ValueError(f"a {self.expect} needs at least {least} of answers")
+        return self
 
     def judged(self, number: int) -> Question:
-        name = str(number if self.id is None else self.id)
-        return Question(name, self.question, tuple(self.relevant), tuple(self.answers), self.reference_answer)
+        return Question(
+            str(number if self.id is None else self.id),
+            self.question,
+            tuple(self.relevant),
+            tuple(self.answers),
+            self.reference_answer,
+            self.expect,
+        )
 
 
 class _Query(BaseModel):
@@ -138,7 +162,7 @@ def read_questions(path: Path, *, unjudged_too: bool = False) -> QuestionSet:
             read = [line.judged(number) for number, line in _lines(path, _Line)]
     except OSError as exc:
         raise InvalidInputError(f"{path} cannot be read ({type(exc).__name__}).", field=_FIELD) from exc
-    judged = tuple(question for question in read if unjudged_too or question.relevant or question.answers)
+    judged = tuple(question for question in read if unjudged_too or question.is_judged)
     if len(judged) > MAX_QUESTIONS:
         raise InvalidInputError(f"{path} has more than {MAX_QUESTIONS:,} questions.", field=_FIELD)
     if not judged:

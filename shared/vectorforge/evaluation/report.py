@@ -18,7 +18,10 @@ _WORST = 20
 """Worst questions listed for each run."""
 _STRIPS = ("ndcg", "answer_in_passages", "answer_containment", "citation_precision")
 """Columns whose differences are plotted for every question."""
-_QUALITY = ("answer_containment", "ndcg", "answer_in_passages", "citation_precision", "recall")
+_QUALITY = (
+    *("answer_containment", "ndcg", "answer_in_passages", "citation_precision", "recall"),
+    *("refusal", "correction", "disagreement"),
+)
 _SHOWN_CHARS = 300
 
 
@@ -205,7 +208,9 @@ def worst_questions(scored: Sequence[Scored], limit: int) -> list[Scored]:
 
 
 def describe(question: Question) -> Iterator[str]:
-    """Yield the expected answers, documents and chunks, a line for each."""
+    """Yield the expected reaction, answers, documents and chunks, a line for each."""
+    if question.expect != "answer":
+        yield f"Expected: a {question.expect}"
     if question.answers:
         yield "Answer: " + " / ".join(question.answers)
     if question.reference:

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from vectorforge.db.repositories.document_repo import DocumentRepository
 from vectorforge.errors import InvalidInputError
+from vectorforge.evaluation.grounding import grounding_scores
 from vectorforge.evaluation.metrics import (
     Hit,
     citation_precision,
@@ -207,10 +208,11 @@ class Scorer:
         values = {**self._ranking(result.retrieved_chunks), "failed": 0.0}
         values["latency_ms"] = result.total_latency_ms
         values["degraded"] = float(bool(result.degraded))
+        values |= grounding_scores(self.question, result)
         if self.targets and result.outcome != "empty":
             cited = [self._is_relevant(result.sources[c.source_number - 1]) for c in result.citations]
             values["citation_precision"] = citation_precision(cited, result.invalid_citations)
-        if self.question.answers:
+        if self.question.answers and self.question.expect == "answer":
             values["answer_containment"] = float(contains_answer(result.answer, self.question.answers))
         if result.llm_response is not None:
             values["tokens"] = float(result.llm_response.total_tokens)
@@ -220,11 +222,13 @@ class Scorer:
 
     def failure(self, message: str, *, answers: bool) -> Scored:
         """Score a failed question: no chunks, and no answer if there should be one."""
+        expect = self.question.expect
         names = ["recall", "mrr", "ndcg"] if self.targets else []
         names += ["answer_in_passages"] if self.question.answers else []
         if answers:
             names += ["citation_precision"] if self.targets else []
-            names += ["answer_containment"] if self.question.answers else []
+            names += ["answer_containment"] if self.question.answers and expect == "answer" else []
+            names += [expect] if expect != "answer" else []
         return Scored(self.question, {**dict.fromkeys(names, 0.0), "failed": 1.0}, error=message)
 
     def _ranking(self, chunks: Sequence[RetrievedChunk]) -> dict[str, float]:

@@ -3,9 +3,7 @@
 import asyncio
 import logging
 import math
-from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
-from itertools import chain
 from operator import itemgetter, mul
 from typing import Any, TypeAlias
 
@@ -13,6 +11,7 @@ from vectorforge.errors import VectorForgeError
 from vectorforge.health import ComponentHealth
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.providers import patterns
+from vectorforge.llm.providers.evidence import WeightedQuery
 from vectorforge.llm.providers.pieces import Candidate, Parts, Piece, Quote, Scored
 from vectorforge.llm.providers.quotations import all_terms, following, split, terms, together
 from vectorforge.llm.types import Completion, GroundingSource, ProviderCall, ProviderCapability
@@ -43,25 +42,12 @@ _MIN_SHARE = 0.6
 """Minimum score of a further sentence, as a share of the first one's."""
 _DUPLICATE = 0.7
 """Jaccard index of two sentences' words from which they count as duplicates."""
-_ENOUGH_COVERAGE = 0.25
-"""Weight share of the query's words that the best source must contain, without an embedder."""
-_ENOUGH_EVIDENCE = 0.65
-"""Half the share of the query's words in the best piece and before it, plus the best cosine. Over this
-project's documentation 1.6 % of its own queries fall below, and 96 to 100 % of three other collections'."""
-
+_SAME_STATEMENT = 0.6
+"""The same from which sentences of two sources are about the same: quoted both if their values differ."""
 # Tuned by hand on a public question set (SQuAD paragraphs).
 _WEIGHT_COSINE = 2.0
-_WEIGHT_RANK = 0.2
-_WEIGHT_RELEVANCE = 0.5  # of 1,190 first citations 1,129 are right with 0, 1,133 or 1,134 with 0.3 to 0.7
-_WEIGHT_TYPE = 0.3
-_WEIGHT_BEFORE = 0.3
 _WEIGHT_FOLLOWING = 0.3
-_WEIGHT_SUBJECT = 1.5
-_WEIGHT_OPENING = 0.5
-_PENALTY_SHORT = 0.3
-_PENALTY_FRAGMENT = 0.1
-_SHORT = 30
-"""Characters; shorter texts are rarely sentences."""
+_WEIGHT_DISAGREES = 1.0
 
 
 class ExtractiveProvider(BaseLLMProvider):
@@ -113,7 +99,7 @@ class ExtractiveProvider(BaseLLMProvider):
         if not ranked or not query.terms:
             return [NO_ANSWER]
         cosines = await self._cosines(text, [candidate for _, candidate in ranked[:_EMBEDDED]])
-        if not _is_enough(query, [candidate for _, candidate in ranked], cosines):
+        if not query.is_covered([candidate for _, candidate in ranked], cosines):
             return [NO_ANSWER]
         if cosines:
             pairs = zip(ranked, cosines, strict=False)
@@ -132,48 +118,6 @@ class ExtractiveProvider(BaseLLMProvider):
             logger.warning("Ranking by words alone, the embedder failed: %s", type(exc).__name__)
             return []
         return [_cosine(first, other) for other in others]
-
-
-class WeightedQuery:
-    """Query with the weight of each of its words among the candidates."""
-
-    def __init__(self, text: str, among: Sequence[Candidate]) -> None:
-        self.text = text
-        self.terms = all_terms(text)
-        counts = Counter(chain.from_iterable(candidate.terms & self.terms for candidate in among))
-        total = len(among)
-        # BM25's inverse document frequency (https://doi.org/10.1561/1500000019), over sentences
-        self._idf = {t: math.log(1 + (total - counts[t] + 0.5) / (counts[t] + 0.5)) for t in self.terms}
-        self._mass = sum(self._idf.values()) or 1.0
-        self._words = {word.casefold() for word in patterns.WORD.findall(text)}
-
-    def coverage(self, words: frozenset[str]) -> float:
-        """Return the share of the query's word weight in ``words``, 0 to 1."""
-        return sum(map(self._idf.__getitem__, self.terms & words)) / self._mass
-
-    def lexical_score(self, candidate: Candidate) -> float:
-        """Score by words, rank and relevance of the source, kind of answer and completeness."""
-        piece = candidate.piece
-        score = self.coverage(candidate.terms)
-        score += _WEIGHT_BEFORE * self.coverage(candidate.before - candidate.terms)
-        score += _WEIGHT_OPENING * self.coverage(candidate.opens)
-        score += _WEIGHT_RANK / (1 + candidate.source)
-        score += _WEIGHT_RELEVANCE * candidate.relevance
-        score += _WEIGHT_TYPE * self._answer_type(piece.text)
-        score += _WEIGHT_SUBJECT * self.coverage(candidate.subject) * (candidate.subject <= self.terms)
-        score -= _PENALTY_SHORT * (piece.kind == "prose" and len(piece.text) < _SHORT)
-        return score - _PENALTY_FRAGMENT * piece.is_fragment
-
-    def _answer_type(self, text: str) -> float:
-        """Return 1 if the text has what the query word requires (a number, a name, a reason), else 0."""
-        if patterns.NUMERIC_QUESTION.search(self.text):
-            return float(bool(patterns.NUMERIC_ANSWER.search(text)))
-        if patterns.NAME_QUESTION.search(self.text):
-            names = (word for word in patterns.WORD.findall(text)[1:] if word[0].isupper())
-            return float(any(name.casefold() not in self._words for name in names))
-        if patterns.REASON_QUESTION.search(self.text):
-            return float(bool(patterns.REASON_ANSWER.search(text)))
-        return 0.5
 
 
 def _ranked(text: str, sources: Sequence[GroundingSource]) -> tuple[WeightedQuery, list[Scored], Parts]:
@@ -216,18 +160,6 @@ def _is_question(piece: Piece, query: str) -> bool:
     return len(words) > _SHORT_QUERY and " ".join(words) in " ".join(piece.text.casefold().split())
 
 
-def _is_enough(query: WeightedQuery, ranked: Sequence[Candidate], cosines: Sequence[float]) -> bool:
-    """Return True if the sources cover the query."""
-    if cosines:
-        # Unweighted: a word in every source is the subject, and rarity would give it no weight.
-        share = max(len(query.terms & (one.terms | one.before)) for one in ranked) / len(query.terms)
-        return share / 2 + max(cosines) >= _ENOUGH_EVIDENCE
-    by_source: dict[int, frozenset[str]] = {}
-    for one in ranked:
-        by_source[one.source] = by_source.get(one.source, frozenset()) | one.terms | one.before
-    return max(map(query.coverage, by_source.values())) >= _ENOUGH_COVERAGE
-
-
 def _select(query: WeightedQuery, ranked: Sequence[Scored], parts: Parts) -> list[Quote]:
     """Return the best sentence with what belongs to it, then distinct others within the limits."""
     best_score, best = ranked[0]
@@ -238,7 +170,15 @@ def _select(query: WeightedQuery, ranked: Sequence[Scored], parts: Parts) -> lis
     chosen = [best]
     next_piece = following(quotes[-1][1], part)
     others = sorted(
-        ((score + _WEIGHT_FOLLOWING * (other.piece is next_piece), other) for score, other in ranked[1:]),
+        (
+            (
+                score
+                + _WEIGHT_FOLLOWING * (other.piece is next_piece)
+                + _WEIGHT_DISAGREES * _disagrees(best, other),
+                other,
+            )
+            for score, other in ranked[1:]
+        ),
         key=itemgetter(0),
         reverse=True,
     )
@@ -259,7 +199,19 @@ def _is_duplicate(one: Candidate, other: Candidate) -> bool:
     text, other_text = one.piece.text.casefold(), other.piece.text.casefold()
     if text in other_text or other_text in text:
         return True
-    return len(one.terms & other.terms) >= _DUPLICATE * len(one.terms | other.terms)
+    return _similarity(one, other) >= _DUPLICATE and not _disagrees(one, other)
+
+
+def _similarity(one: Candidate, other: Candidate) -> float:
+    return len(one.terms & other.terms) / (len(one.terms | other.terms) or 1)
+
+
+def _disagrees(one: Candidate, other: Candidate) -> bool:
+    """Return True if two sources make the same statement with different numbers or names."""
+    if one.source == other.source or _similarity(one, other) < _SAME_STATEMENT:
+        return False
+    values, other_values = (set(patterns.VALUE.findall(c.piece.text)) for c in (one, other))
+    return bool(values and other_values) and values != other_values
 
 
 def _rendered(quotes: Sequence[Quote], sources: Sequence[GroundingSource]) -> list[str]:

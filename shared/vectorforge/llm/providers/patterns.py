@@ -73,6 +73,12 @@ PROCEDURE: Final = re.compile(
     re.IGNORECASE,
 )
 """Query about a procedure."""
+ENGLISH_QUERY: Final = re.compile(
+    r"\b(?:the|what|how|which|does|who|when|why|where|is|are|can|did)\b", re.IGNORECASE
+)
+TECHNICAL_TERM: Final = re.compile(r"[A-Z].*[A-Z]")
+"""Word with several capital letters, such as an acronym."""
+VALUE: Final = re.compile(r"\d+(?:[.,:]\d+)*|\b[A-Z]\w+|`[^`]+`")
 REASON_QUESTION: Final = re.compile(r"\bwhy\b", re.IGNORECASE)
 REASON_ANSWER: Final = re.compile(
     r"\b(?:because|since|due to|so that|caused?|causes|reasons?|in order to|therefore|as a result)\b",

@@ -222,7 +222,8 @@ def _sentences(chunk: str, start: int, end: int) -> list[tuple[int, int]]:
     position = start
     for match in patterns.SENTENCE_END.finditer(chunk, start, end):
         stop = match.start() + 1
-        if patterns.ABBREVIATION.search(chunk, max(position, stop - 12), stop):
+        in_code = chunk.count("`", position, stop) % 2 and "`" in chunk[stop : stop + _LONGEST]
+        if in_code or patterns.ABBREVIATION.search(chunk, max(position, stop - 12), stop):
             continue
         if patterns.ORDINAL.search(chunk, max(position, stop - 4), stop) and patterns.MONTH.match(
             chunk, stop
