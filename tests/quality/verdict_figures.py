@@ -21,7 +21,8 @@ from tests.quality.verdict_cases import (
     paraphrase_cases,
 )
 from vectorforge.ingestion.chunk import chunk_text
-from vectorforge.llm.providers.quotations import split, terms
+from vectorforge.llm.providers.patterns import terms
+from vectorforge.llm.providers.quotations import split
 
 ROOT = Path(__file__).parents[2]
 OWN_PAGES = ("docs/use", "docs/operate", "docs/design")

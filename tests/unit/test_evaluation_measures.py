@@ -74,6 +74,9 @@ class TestMeasures:
             ("nothing of it", ["no", "of it"], True),
             ("anything", ["...", "the"], False),  # nothing is left of the answer
             ("", ["x"], False),
+            ("他出生于1856年的斯米良。", ["1856年"], True),
+            ("ที่กรุงเทพมหานครในปีนั้น", ["กรุงเทพมหานคร"], True),
+            ("他出生于斯米良。", ["1856年"], False),
         ],
     )
     def test_contains_answer_matches_expected(self, text: str, answers: list[str], held: bool) -> None:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from vectorforge.llm.providers.quotations import all_terms, split, stem, terms
+from vectorforge.llm.providers.patterns import all_terms, stem, terms
+from vectorforge.llm.providers.quotations import split
 
 # --- cutting
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vectorforge.errors import InvalidInputError
+from vectorforge.llm.providers.patterns import UNSPACED
 
 Statistic: TypeAlias = Literal["mean", "p50", "p95"]
 Unit: TypeAlias = Literal["share", "ms", "tokens", "usd"]
@@ -260,10 +261,16 @@ def contains_answer(text: str, answers: Iterable[str]) -> bool:
     """Return True if an expected answer occurs in the text, word for word after normalization.
 
     DPR's accuracy of retrieved chunks (Karpukhin et al. 2020, https://arxiv.org/abs/2004.04906), with
-    SQuAD's normalisation.
+    SQuAD's normalisation. Scripts without spaces are compared by character, as MLQA's are.
     """
     words = f" {normalized(text)} "
-    return any(f" {expected} " in words for expected in map(normalized, answers) if expected)
+    return any(
+        expected.replace(" ", "") in words.replace(" ", "")
+        if UNSPACED.search(expected)
+        else f" {expected} " in words
+        for expected in map(normalized, answers)
+        if expected
+    )
 
 
 def normalized(text: str) -> str:

@@ -8,8 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from vectorforge.llm.providers.patterns import WORD
-from vectorforge.llm.providers.quotations import terms
+from vectorforge.llm.providers.patterns import WORD, terms
 from vectorforge.pipeline.types import HistoryMessage
 
 _READ_CHARS = 2_000

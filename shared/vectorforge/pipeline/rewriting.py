@@ -5,7 +5,7 @@ import logging
 from vectorforge.deadline import Deadline
 from vectorforge.errors import VectorForgeError
 from vectorforge.llm.base import BaseLLMProvider
-from vectorforge.llm.providers.quotations import terms
+from vectorforge.llm.providers.patterns import terms
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.llm.types import LLMRequestConfig, Message
 from vectorforge.pipeline.follow_ups import expand, stands_alone

@@ -1,6 +1,7 @@
-"""Patterns and words that quoting depends on: markup, ends of sentences, stop words, kinds of questions."""
+"""Patterns and words of texts: markup, ends of sentences, stop words, stems, kinds of questions."""
 
 import re
+from functools import lru_cache
 from typing import Final
 
 ENGLISH_STOP_WORDS: Final = frozenset(
@@ -135,3 +136,36 @@ SUFFIXES: Final = (
     ("es", ""), ("ly", ""), ("s", ""), ("e", ""),
 )  # fmt: skip
 ENDINGS: Final = tuple(suffix for suffix, _ in SUFFIXES)
+
+
+@lru_cache(maxsize=16_384)  # chunks share their words; at most about 2 MB
+def stem(word: str) -> str:
+    """Return a lower-case word without its ending; at least three letters stay."""
+    for suffix, replacement in SUFFIXES if word.endswith(ENDINGS) else ():
+        if word.endswith(suffix) and len(word) - len(suffix) >= 3:
+            word = word[: len(word) - len(suffix)] + replacement
+            break
+    if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "aeiousl":
+        word = word[:-1]  # running, runs
+    return word.removesuffix("e") if len(word) > 3 else word
+
+
+def terms(text: str) -> frozenset[str]:
+    """Return the stems of the words that carry meaning; of scripts without spaces, pairs of characters."""
+    if text.isascii():
+        words = set(WORD.findall(text.lower()))
+        return frozenset(map(stem, words - STOP_WORDS))
+    words = set(MARKED_WORD.findall(text.lower()))
+    stems: set[str] = set()
+    for word in words - STOP_WORDS:
+        if runs := UNSPACED.findall(word):
+            pairs = {run[i : i + 2] for run in runs for i in range(max(1, len(run) - 1))}
+            stems |= pairs - STOP_WORDS
+        else:
+            stems.add(stem(word))
+    return frozenset(stems)
+
+
+def all_terms(text: str) -> frozenset[str]:
+    """Return the terms, and identifiers, paths and versions as a whole; of settings (A_B) only the whole."""
+    return terms(SETTING.sub(" ", text)) | frozenset(EXACT.findall(text.lower()))

@@ -1,10 +1,9 @@
-"""Quotable pieces of chunks (sentences, list items, code, rows) without markup, and their words."""
+"""Quotable pieces of chunks (sentences, list items, code, rows) without markup."""
 
 import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 from vectorforge.llm.providers import patterns
 from vectorforge.llm.providers.pieces import Piece
@@ -265,36 +264,3 @@ def together(piece: Piece, part: Sequence[Piece], *, is_procedure: bool) -> Sequ
     else:
         return [piece]
     return chosen if sum(len(one.text) for one in chosen) <= _MAX_LIST_CHARS else [piece]
-
-
-@lru_cache(maxsize=16_384)  # chunks share their words; at most about 2 MB
-def stem(word: str) -> str:
-    """Return a lower-case word without its ending; at least three letters stay."""
-    for suffix, replacement in patterns.SUFFIXES if word.endswith(patterns.ENDINGS) else ():
-        if word.endswith(suffix) and len(word) - len(suffix) >= 3:
-            word = word[: len(word) - len(suffix)] + replacement
-            break
-    if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "aeiousl":
-        word = word[:-1]  # running, runs
-    return word.removesuffix("e") if len(word) > 3 else word
-
-
-def terms(text: str) -> frozenset[str]:
-    """Return the stems of the words that carry meaning; of scripts without spaces, pairs of characters."""
-    if text.isascii():
-        words = set(patterns.WORD.findall(text.lower()))
-        return frozenset(map(stem, words - patterns.STOP_WORDS))
-    words = set(patterns.MARKED_WORD.findall(text.lower()))
-    stems: set[str] = set()
-    for word in words - patterns.STOP_WORDS:
-        if runs := patterns.UNSPACED.findall(word):
-            pairs = {run[i : i + 2] for run in runs for i in range(max(1, len(run) - 1))}
-            stems |= pairs - patterns.STOP_WORDS
-        else:
-            stems.add(stem(word))
-    return frozenset(stems)
-
-
-def all_terms(text: str) -> frozenset[str]:
-    """Return the terms, and identifiers, paths and versions as a whole; of settings (A_B) only the whole."""
-    return terms(patterns.SETTING.sub(" ", text)) | frozenset(patterns.EXACT.findall(text.lower()))

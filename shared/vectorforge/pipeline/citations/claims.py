@@ -9,8 +9,9 @@ from functools import cached_property
 from itertools import chain, pairwise
 from typing import TypeAlias
 
+from vectorforge.llm.providers.patterns import terms
 from vectorforge.llm.providers.pieces import Piece
-from vectorforge.llm.providers.quotations import split, terms
+from vectorforge.llm.providers.quotations import split
 from vectorforge.pipeline.citations import names
 from vectorforge.pipeline.citations.quantities import (
     Day,

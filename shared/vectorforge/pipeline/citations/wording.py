@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Literal, TypeAlias
 
 from vectorforge.llm.providers.extractive import NO_ANSWER
-from vectorforge.llm.providers.quotations import stem, terms
+from vectorforge.llm.providers.patterns import stem, terms
 from vectorforge.pipeline.citations.labels import replace_labels
 from vectorforge.pipeline.citations.names import fold
 from vectorforge.pipeline.citations.word_lists import (
