@@ -251,7 +251,7 @@ def changed_cases(
             if counts[kind] < per_kind and position % 2:
                 yield from case(kind, change(rng, text, chunk, names), chunk)
         if counts["wrong chunk"] < per_kind:
-            same = [c for n, c in chunks if n == number and text not in " ".join(c.split())]
+            same = [c for n, c in chunks if n == number and text not in sentences(c)]
             foreign = [c for n, c in chunks if n != number]
             yield from case("wrong chunk", text, rng.choice(same if same and rng.random() < 0.5 else foreign))
         if counts["added content"] < per_kind:

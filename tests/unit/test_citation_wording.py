@@ -56,6 +56,42 @@ def test_sentence_is_compared_with_the_sentence_of_its_chunk(sentence: str, expe
     assert verdict(sentence, LIMITS) == expected
 
 
+BRIDGES = (
+    "The Tay bridge is the third longest bridge of the country. The prompt of a Parisian firm, drawn about "
+    "a million times, won the competition. It was shown at the London Exhibition in 1862. Of the visitors, "
+    "88,541 paid."
+)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "expected"),
+    [
+        ("The Tay bridge is the third longest bridge of the country.", "supported"),
+        ("The Tay bridge is the second longest bridge of the country.", "unsupported"),
+        ("The Tay bridge is a long bridge of the smaller country.", "unchecked"),
+        ("The prompt of a firm from Paris was drawn one million times.", "supported"),
+        ("The prompt of a firm from Rome was drawn one million times.", "unsupported"),
+        ("The prompt of a firm from Paris was drawn one billion times.", "unsupported"),
+        ("It was shown in London in 1862.", "supported"),
+        ("It was shown in Paris in 1862.", "unchecked"),
+        ("More than 88,000 visitors paid.", "supported"),
+        ("Nearly 89,000 visitors paid.", "supported"),
+        ("More than 89,000 visitors paid.", "unsupported"),
+        ("About 70,000 visitors paid.", "unsupported"),
+    ],
+)
+def test_paraphrase_keeps_ordinals_places_and_rounded_numbers(sentence: str, expected: str) -> None:
+    assert verdict(sentence, BRIDGES) == expected
+
+
+def test_sentence_that_agrees_with_another_one_is_not_unsupported() -> None:
+    chunk = (
+        "Claude works best when images come before text. "
+        "Images placed after text or interpolated with text will still perform well."
+    )
+    assert verdict("Claude still does well if the images come after the text.", chunk) == "unchecked"
+
+
 @pytest.mark.parametrize(
     ("sentence", "expected"),
     [

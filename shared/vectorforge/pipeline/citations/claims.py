@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -36,6 +36,7 @@ _CONTRACTION = re.compile(r"n't\b")
 _SHORTEST_QUOTATION = 8
 """Characters; a shorter text can occur anywhere."""
 _RANGE = re.compile(r"([A-Z]+)(\d+)(?::([A-Z]+)(\d+))?")
+_NEARLY = 0.75
 _ENOUGH_ADDED = 2
 """Words that a second sentence of a chunk must add to the first to be compared, too."""
 _ANY = -1
@@ -173,7 +174,20 @@ class Evidence:
         near = _found(wanted, names.Words(source.content | self._header))
         others = {text for _, _, text, is_number in source.slots if not is_number}
         has_others = not others.issubset(text for _, _, text, _ in claim.slots)
-        return Comparison(wanted, found, near, compare(claim, source, self._words), has_others)
+        agreement = compare(claim, source, self._words)
+        if agreement == "contradicts" and self._agrees_elsewhere(sentence, claim):
+            agreement = "unclear"
+        return Comparison(wanted, found, near, agreement, has_others)
+
+    def _agrees_elsewhere(self, sentence: str, claim: Wording) -> bool:
+        """Return True if a sentence with nearly as many of the claim's words does not contradict it."""
+        shared = self._shared(terms(sentence))
+        most = max(map(len, shared), default=0)
+        near = [i for i, words in enumerate(shared) if len(words) >= max(2, _NEARLY * most)]
+        texts = (self._pieces[i][0].text for i in near) if len(near) > 1 else ()
+        return any(
+            compare(claim, Wording(plain(t), self._known), self._words) != "contradicts" for t in texts
+        )
 
     def find_support(self, sentence: str) -> tuple[int, int]:
         """Return the offsets in the chunk of what a sentence of the answer rests on; all of it if unclear.
@@ -237,7 +251,7 @@ class Evidence:
         return self._windows[tuple(picked)]
 
     def _holds_name(self, name: Name) -> bool:
-        if all(self._words.has_form_of(word) for word in name.words):
+        if all(self._words.has_form_of(w) or self._words.has_people_or_place(w) for w in name.words):
             return True
         return len(name.words) > 1 and "".join(word[0] for word in name.words) in self._words
 
@@ -342,7 +356,7 @@ def _part(location: Location, parts: Sequence[int]) -> Location:
 
 
 class _Amounts:
-    """Amounts with a look-up time that does not depend on their number."""
+    """Amounts; the look-up time depends on their number for rounded ones only."""
 
     def __init__(self) -> None:
         self._scaled: dict[str, set[Fraction]] = {}
@@ -363,9 +377,16 @@ class _Amounts:
     def has(self, amount: Quantity) -> bool:
         """Return True if one of them can be the same; a missing unit matches any."""
         if not amount.kind:
-            return not amount.bare.isdisjoint(self._bare)
+            return _has_any(self._bare, amount.bare, amount)
         same_kind = self._scaled.get(amount.kind, set())
-        return not (amount.scaled.isdisjoint(same_kind) and amount.bare.isdisjoint(self._unitless))
+        return _has_any(same_kind, amount.scaled, amount) or _has_any(self._unitless, amount.bare, amount)
+
+
+def _has_any(numbers: Collection[Fraction], wanted: frozenset[Fraction], amount: Quantity) -> bool:
+    if not wanted.isdisjoint(numbers) or not (amount.lower or amount.upper):
+        return not wanted.isdisjoint(numbers)
+    ranges = [(value * (1 - amount.lower), value * (1 + amount.upper)) for value in wanted]
+    return any(low <= number <= high for number in numbers for low, high in ranges)
 
 
 class _Numbers:

@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import chain
 
 from vectorforge.pipeline.citations.quantities import BLANK
-from vectorforge.pipeline.citations.word_lists import FREQUENT, UNITS
+from vectorforge.pipeline.citations.word_lists import FREQUENT, PLACES, UNITS
 
 # Possessive, and from the beginning of a word only: long runs of letters without an @ are read once, not once
 # from each of their letters (an answer of 60,000 took minutes).
@@ -179,6 +179,10 @@ def joined_words(text: str) -> set[str]:
     return {"".join(tokens[i : i + n]) for n in range(1, _JOINED + 1) for i in range(len(tokens))}
 
 
+_PEOPLE = ("n", "ns", "an", "ans", "ian", "ians", "ese", "ish")
+"""Endings of people after the name of their place, or after this without its last letter."""
+
+
 class Words:
     """Words of a text, looked up in this form or with another ending of at most two letters.
 
@@ -198,6 +202,16 @@ class Words:
         if name in self._words or name in self._shortened:
             return True
         return any(short in self._words for short in shortened(name))
+
+    def has_people_or_place(self, name: str) -> bool:
+        """Return True if the place of some people occurs, or the people of a place: Paris and Parisians."""
+        if not PLACES.get(name, frozenset()).isdisjoint(self._words):
+            return True
+        place = name.removesuffix("s").removesuffix("an").removesuffix("ese").removesuffix("i")
+        if place != name and len(place) >= _SHORTEST_STEM and (place in self or place in self._shortened):
+            return True
+        stems = (name, *shortened(name)[:1])
+        return any(one + ending in self._words for one in stems for ending in _PEOPLE)
 
 
 def shortened(word: str) -> tuple[str, ...]:

@@ -41,11 +41,20 @@ _NUMBER = re.compile(
     rf"(?:[{_SPACE}](?P<next>[^\W\d_]+|[%€£¥$]))?)"
 )
 _COUNT = "|".join(sorted(COUNTS, key=len, reverse=True))
+_LARGE = "hundred|thousand|million|billion"
 _SPELLED = re.compile(
-    rf"(?<![\w-])(?P<words>(?:{_COUNT})(?:(?:\s|-|\sand\s)(?:{_COUNT}|hundred|thousand|million|billion))*)"
+    rf"(?<![\w-])(?P<words>(?:{_COUNT}|an?(?=\s(?:{_LARGE})\b))(?:(?:\s|-|\sand\s)(?:{_COUNT}|{_LARGE}))*)"
     r"(?!\w)(?:[\s-](?P<word>[^\W\d_]+))?",
     re.IGNORECASE,
 )
+_ROUNDED = re.compile(
+    r"\b(?:(?P<about>about|around|roughly|approximately|some|circa|etwa|rund|ungefähr)"
+    r"|(?P<over>over|above|more than|at least|über|mehr als)"
+    r"|(?P<under>nearly|almost|under|below|fewer than|less than|fast|knapp|beinahe|weniger als))\s+[$€£¥₹]?$",
+    re.IGNORECASE,
+)
+_ROUNDING = Fraction(25, 1000)
+"""Share by which a rounded number may differ."""
 _SHARES = {
     "half of": 50,
     "quarter of": 25,
@@ -76,6 +85,9 @@ class Quantity:
     """Following word."""
     is_count: bool = False
     """Spelled out, small and without a unit."""
+    lower: Fraction = Fraction(0)
+    upper: Fraction = Fraction(0)
+    """Shares by which the number meant may be smaller and larger: "about 40", "over 40"."""
 
     @property
     def scaled(self) -> frozenset[Fraction]:
@@ -208,7 +220,11 @@ def _quantity(match: re.Match[str]) -> tuple[Quantity, int]:
         end = unit_end
     if match["currency"]:
         kind, factor = _unit(match["currency"])
-    return Quantity(values, kind, factor, word.casefold().rstrip(".")), end
+    rounded = _ROUNDED.search(match.string, max(0, match.start() - 20), match.start("digits"))
+    lower = _ROUNDING if rounded and not rounded["over"] else Fraction(0)
+    upper = _ROUNDING if rounded and not rounded["under"] else Fraction(0)
+    noun = word.casefold().rstrip(".")
+    return Quantity(values, kind, factor, noun, lower=lower, upper=upper), end
 
 
 def _readings(digits: str) -> frozenset[Fraction]:
@@ -247,7 +263,7 @@ def _unit(word: str) -> tuple[str | None, Fraction]:
 def _spelled(match: re.Match[str]) -> Quantity | None:
     total = current = 0
     for word in re.split(r"[\s-]+", match["words"].casefold()):
-        if word == "and":
+        if word in ("and", "a", "an"):
             continue
         if word == "hundred":
             current = (current or 1) * 100

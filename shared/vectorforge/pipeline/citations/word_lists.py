@@ -117,6 +117,21 @@ COUNTS: Final[Mapping[str, int]] = {
 }
 """Numerals that are not another word in one of these languages (so without the Spanish "once")."""
 
+ORDINALS: Final[Mapping[str, str]] = _table(
+    """
+    1: first 1st erste ersten erster erstes
+    2: second 2nd zweite zweiten zweiter zweites
+    3: third 3rd dritte dritten dritter drittes
+    4: fourth 4th vierte vierten vierter viertes
+    5: fifth 5th fünfte fünften fünfter fünftes
+    6: sixth 6th sechste sechsten sechster sechstes
+    7: seventh 7th siebte siebten siebter siebtes
+    8: eighth 8th achte achten achter achtes
+    9: ninth 9th neunte neunten neunter neuntes
+    10: tenth 10th zehnte zehnten zehnter zehntes
+    """
+)
+
 MONTHS: Final[Mapping[str, int]] = {
     word: int(value)
     for word, value in _table(
@@ -136,6 +151,35 @@ MONTHS: Final[Mapping[str, int]] = {
         """
     ).items()
 }
+
+PLACES: Final[Mapping[str, frozenset[str]]] = {
+    people: frozenset(places.split(" "))
+    for people, _, places in (
+        line.strip().partition(": ")
+        for line in """
+            american: america us usa united
+            british: britain uk kingdom
+            danish: denmark
+            dutch: netherlands holland
+            english: england
+            finnish: finland
+            french: france
+            german: germany
+            greek: greece
+            irish: ireland
+            norwegian: norway
+            polish: poland
+            portuguese: portugal
+            scottish: scotland
+            spanish: spain
+            swedish: sweden
+            swiss: switzerland
+            turkish: turkey
+            welsh: wales
+        """.strip().splitlines()
+    )
+}
+"""Adjective of a country that is not its name with an ending -> names of the country."""
 
 FREQUENT: Final[Mapping[str, str]] = _table(
     """
@@ -232,6 +276,14 @@ _OPPOSITES = """
     often frequently häufig oft | rarely seldom selten; support supported | oppose opposed; left links |
     right rechts
 """
+RELATIONS: Final = frozenset(
+    """
+    atleast atmost on an off aus over über under unter above below within since until bis after nach before
+    vor because wegen following later earlier left right links rechts contain contains include includes
+    including lost
+    """.split()  # noqa: SIM905
+)
+"""Words of ``OPPOSITES`` that other words often replace, so that their absence says nothing."""
 OPPOSITES: Final[Sequence[tuple[frozenset[str], frozenset[str]]]] = [
     (frozenset(one.split()), frozenset(other.split()))
     for one, _, other in (pair.partition("|") for pair in _OPPOSITES.split(";"))

@@ -21,8 +21,10 @@ from vectorforge.pipeline.citations.word_lists import (
     NEGATIONS,
     NEGATIVE_PREFIXES,
     OPPOSITES,
+    ORDINALS,
     PHRASES,
     QUANTIFIERS,
+    RELATIONS,
     STRONGER,
 )
 from vectorforge.pipeline.types import AnswerQuality, Citation
@@ -209,6 +211,7 @@ def compare(claim: Wording, source: Wording, chunk: Container[str]) -> Agreement
         *_compare_negations(claim, source),
         *_compare_slots(claim, source, chunk),
         *_compare_gaps(claim, source),
+        *_compare_critical_words(claim, source),
     }
     return "contradicts" if "contradicts" in results else "unclear" if "unclear" in results else "agrees"
 
@@ -241,7 +244,8 @@ def _compare_slots(claim: Wording, source: Wording, chunk: Container[str]) -> It
         for at, until, filler, is_other_number in source.slots:
             if is_number == is_other_number:
                 score = _shared_context(context, source.context(at, until), source)
-                same, other = (max(same, score), other) if filler == text else (same, max(other, score))
+                is_same = filler == text or f" {text} " in f" {filler} "  # the London Exhibition, London
+                same, other = (max(same, score), other) if is_same else (same, max(other, score))
         if other > same and other >= 2:
             yield "contradicts"
 
@@ -259,6 +263,21 @@ def _compare_gaps(claim: Wording, source: Wording) -> Iterator[Agreement]:
         for _, after, _ in mine if word in claim.stems - source.stems and word.isalpha() else ():
             if source.between.get((before, after), set()) - claim.stems:
                 yield "unclear"
+
+
+def _compare_critical_words(claim: Wording, source: Wording) -> Iterator[Agreement]:
+    """Compare ordinals; the claim's comparatives, quantifiers and the like must be anywhere in the source."""
+    theirs = {ORDINALS[word] for word in source.words if word in ORDINALS}
+    if {ORDINALS[word] for word in claim.words if word in ORDINALS} - theirs:
+        yield "contradicts" if theirs else "unclear"
+    sides = set(chain.from_iterable(map(_sides, source.words)))
+    classes = {QUANTIFIERS[word] for word in source.words if word in QUANTIFIERS}
+    for word in claim.words:
+        mine = () if word in RELATIONS else _sides(word)
+        if mine and sides.isdisjoint(mine) and stem(word) not in source.stems:
+            yield "unclear"
+        if QUANTIFIERS.get(word) in ("all", "few", "most", "only") and QUANTIFIERS[word] not in classes:
+            yield "unclear"
 
 
 def _compare_critical(claim: Sequence[str], source: Sequence[str], *, is_moved: bool) -> Agreement:
