@@ -258,12 +258,13 @@ class HybridRetriever(BaseRetriever):
         return _store_in_background(self._query_vectors, collection, query, vector)
 
 
-def _optional_arguments(request: RetrievalRequest, mode: SearchMode) -> dict[str, Any]:
+def _optional_arguments(
+    request: RetrievalRequest, mode: SearchMode
+) -> dict[str, Any]:  # stores may lack some
     given: dict[str, Any] = {"with_vectors": request.candidates > 0}
     if mode is not SearchMode.DENSE:
         given |= {"query_text": request.words or request.query, "context_text": request.context}
-    # not every store knows all of them
-    return {"query_text": None, **{name: value for name, value in given.items() if value}}
+    return {"query_text": None} | {name: value for name, value in given.items() if value}
 
 
 def _mode(collection: Collection, requested: SearchMode | None) -> SearchMode:

@@ -155,9 +155,8 @@ class RerankingRetriever(BaseRetriever):
 
             return await find_diverse(self.find, request, wanted)
         chunks = await self._retriever.find(replace(request, top_k=wanted))
-        chunks[:] = (await self._reranked(request.query, chunks, request.deadline))[
-            : request.candidates or top_k
-        ]
+        chunks[:] = await self._reranked(request.query, chunks, request.deadline)
+        del chunks[request.candidates or top_k :]
         return chunks
 
     async def _reranked(
