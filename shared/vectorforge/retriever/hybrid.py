@@ -258,9 +258,7 @@ class HybridRetriever(BaseRetriever):
         return _store_in_background(self._query_vectors, collection, query, vector)
 
 
-def _optional_arguments(
-    request: RetrievalRequest, mode: SearchMode
-) -> dict[str, Any]:  # stores may lack some
+def _optional_arguments(request: RetrievalRequest, mode: SearchMode) -> dict[str, Any]:
     given: dict[str, Any] = {"with_vectors": request.candidates > 0}
     if mode is not SearchMode.DENSE:
         given |= {"query_text": request.words or request.query, "context_text": request.context}
