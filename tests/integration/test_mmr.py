@@ -65,6 +65,22 @@ async def test_context_of_an_answer_is_diverse(client: httpx2.AsyncClient) -> No
     assert years([entry["source"] for entry in answer["context"]]) == 1
 
 
+async def test_vector_store_search_is_diverse(client: httpx2.AsyncClient) -> None:
+    (collection,) = (await client.get("/v1/collections")).json()["collections"]
+    body = {**QUERY, "max_num_results": 3}
+    path = f"/v1/vector_stores/{collection['id']}/search"
+    plain = (await client.post(path, json=body)).json()["data"]
+    diverse = (await client.post(path, json={**body, "mmr_lambda": 0.3})).json()["data"]
+    assert [years([result["filename"] for result in found]) for found in (plain, diverse)] == [3, 1]
+
+
+async def test_chat_completion_of_openai_names_the_invalid_lambda(client: httpx2.AsyncClient) -> None:
+    message = {"role": "user", "content": QUERY["query"]}
+    body = {"model": "vectorforge", "messages": [message], "mmr_lambda": -1}
+    response = await client.post("/v1/chat/completions", json=body)
+    assert (response.status_code, response.json()["error"]["param"]) == (400, "mmr_lambda")
+
+
 @pytest.mark.parametrize("path", ["/v1/search", "/v1/rag/query", "/v1/docrag/query", "/v1/profiles/1/search"])
 async def test_lambda_above_1_is_rejected_with_its_field(client: httpx2.AsyncClient, path: str) -> None:
     response = await client.post(path, json={**QUERY, "mmr_lambda": 1.5})
