@@ -1,7 +1,7 @@
 """PDF, by pdfium: headings, paragraphs, lists and tables with their pages and rectangles.
 
-Sizes of fonts tell headings from text (``pdf_paragraphs``), positions tell columns (``pdf_layout``) and tables
-(``pdf_tables``). What repeats at the top or bottom of pages is left out, with page numbers.
+Sizes of fonts tell headings from text (``pdf_paragraphs``), positions tell columns (``pdf_layout``)
+and tables (``pdf_tables``). What repeats at the top or bottom of pages is left out, with page numbers.
 """
 
 import re
