@@ -23,7 +23,8 @@ function markStart(text, at) {
 function markEnd(text, at) {
   for (let to = at; to > 0;) {
     const from = text.lastIndexOf("\n", to - 1) + 1, line = text.slice(from, to);
-    if (!isUnmarked(line)) return from + line.replace(/\s*\|?\s*$/, "").length;
+    const words = line.trimEnd(), cells = words.endsWith("|") ? words.slice(0, -1).trimEnd() : words;
+    if (!isUnmarked(line)) return from + cells.length;
     to = from - 1;
   }
   return 0;
