@@ -62,6 +62,7 @@ class RAGService:
         filters: Mapping[str, Any] | None = None,
         *,
         search_mode: SearchMode | str = SearchMode.DENSE,
+        mmr_lambda: float | None = None,
     ) -> list[dict[str, Any]]:
         """Return the chunks nearest to a query, best first.
 
@@ -70,6 +71,7 @@ class RAGService:
             limit: Maximum number of chunks, from 1 to ``config.query.max_top_k``.
             filters: Required metadata: plain values must be equal, and all must match.
             search_mode: "dense" ranks by ``score`` (similarity of vectors), the others by relevance.
+            mmr_lambda: As for ``BaseRetriever.retrieve``.
 
         Returns:
             ``text``, ``score`` (cosine: -1 to 1), ``document_source``, ``metadata``, ``chunk_id``,
@@ -88,7 +90,7 @@ class RAGService:
         async def search() -> list[dict[str, Any]]:
             collection = await self._tenant.find_collection(self._name)
             chunks = await self._tenant.retriever.retrieve(
-                query, collection.id, limit, filters, None, search_mode=mode
+                query, collection.id, limit, filters, None, search_mode=mode, mmr_lambda=mmr_lambda
             )
             return [_result(chunk) for chunk in chunks]
 

@@ -235,6 +235,8 @@ class RetrievedChunk:
     """Ranking value of a hybrid or lexical search; None: ranked by ``score``."""
     lexical_score: float | None = None
     """BM25 of a hybrid or lexical search, 0 or more; 0: no word of the query; None: another mode."""
+    vector: Vector | None = field(default=None, repr=False, compare=False)
+    """Embedding of the chunk, if the search was to return it."""
 
 
 class NearestChunks(list[RetrievedChunk]):

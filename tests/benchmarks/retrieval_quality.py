@@ -179,7 +179,7 @@ async def measure(session: Session, folder: Path, options: argparse.Namespace) -
     suffix = "-contextual" if options.contextual else ""
     collection = await session.collection_or_new(f"{folder.name}-{digest}{suffix}")
     if options.contextual:
-        await session.services.collections.set_contextual(collection.id, contextual=True)
+        await session.services.collections.set_ingestion(collection.id, contextual=True)
         collection = await session.collection(collection.name)
     summary = await ingest_files(terminal, session, collection, [SourceFile("corpus.jsonl", corpus)])
     if summary.failed:

@@ -4,16 +4,15 @@ import io
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
-import httpx2
 import pytest
 import pytest_asyncio
-from playwright.async_api import Page, expect
+from playwright.async_api import expect
 from reportlab.lib.pagesizes import A4
 from reportlab.pdfgen.canvas import Canvas
 
 from tests.browser.conftest import Visit
-from tests.browser.page_actions import ask, ended
-from tests.support.http.live_api import finished_job, key_of, live_api, new_collection, settings_for
+from tests.browser.page_actions import ask, chunks_of, ended, sign_in
+from tests.support.http.live_api import finished_job, live_api, new_collection, settings_for
 from vectorforge.local.postgres import EmbeddedPostgres
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
@@ -66,19 +65,8 @@ async def shop(postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str]
         ]
         response = await client.post(f"/v1/collections/{collection}/documents", files=files)
         job = await finished_job(client, response.json()["id"])
-        chunks = [await chunk_of(client, entry["document_id"]) for entry in job["documents"]]
+        chunks = [(await chunks_of(client, entry["document_id"]))[-1] for entry in job["documents"]]
         yield Shop(api.url, tenant, chunks)
-
-
-async def chunk_of(client: httpx2.AsyncClient, document_id: str) -> str:
-    chunks = (await client.get(f"/v1/documents/{document_id}/chunks")).json()["chunks"]
-    last: str = chunks[-1]["id"]
-    return last
-
-
-async def sign_in(page: Page, tenant: str) -> None:
-    await page.fill("#key", key_of(tenant))
-    await page.get_by_role("button", name="Continue").click()
 
 
 async def test_citation_opens_the_page_with_its_sentence_marked(shop: Shop, visit: Visit) -> None:
@@ -106,7 +94,7 @@ async def test_previous_and_next_step_through_the_citations_on_a_phone(shop: Sho
     )
     await sign_in(page, shop.tenant)
     await expect(page.get_by_role("heading", level=1)).to_have_text("Care")
-    await expect(page.locator("#passage .quote")).to_have_text("Oil the chain")
+    await expect(page.locator("#body .quote")).to_have_text("Oil the chain")
     await expect(page.locator("#position")).to_have_text("2 of 2")
     await expect(page.get_by_role("button", name="Next citation")).to_be_disabled()
     await page.get_by_role("button", name="Previous citation").click()
@@ -115,7 +103,7 @@ async def test_previous_and_next_step_through_the_citations_on_a_phone(shop: Sho
     await expect(image.first).to_be_visible(timeout=RENDERING_MS)
     assert await page.evaluate("document.documentElement.scrollWidth") == 390
     await page.keyboard.press("ArrowRight")
-    await expect(page.locator("#passage .quote")).to_have_text("Oil the chain")
+    await expect(page.locator("#body .quote")).to_have_text("Oil the chain")
 
 
 async def test_deleted_document_and_empty_link_say_so(shop: Shop, visit: Visit) -> None:

@@ -131,3 +131,53 @@ async def test_lines_of_jsonl_have_no_original(setup: Setup) -> None:
     response = await setup.client.get(f"/v1/documents/{document}/original")
     assert response.json()["code"] == "original_not_kept"
     assert await setup.api.application.for_tenant(setup.tenant).originals.find(UUID(document)) is None
+
+
+@pytest.mark.parametrize(
+    ("requested", "expected"),
+    [
+        ("bytes=0-4", slice(0, 5)),
+        ("bytes=5-", slice(5, None)),
+        ("Bytes=-7", slice(-7, None)),
+        ("bytes=3-99999999999", slice(3, None)),
+        ("bytes=-99999999999", slice(0, None)),
+    ],
+)
+async def test_range_of_the_original_is_served(setup: Setup, requested: str, expected: slice) -> None:
+    document = await setup.add(await new_collection(setup.client, "handbook"), "a.html", PAGE, "text/html")
+    path = f"/v1/documents/{document}/original"
+    response = await setup.client.get(path, headers={"Range": requested})
+    assert (response.status_code, response.content) == (206, PAGE[expected])
+    start, stop, _ = expected.indices(len(PAGE))
+    assert response.headers["content-range"] == f"bytes {start}-{stop - 1}/{len(PAGE)}"
+    assert response.headers["content-length"] == str(stop - start)
+    assert response.headers["content-disposition"].startswith("attachment;")
+    assert response.headers["content-security-policy"].startswith("default-src 'none'; sandbox;")
+
+
+@pytest.mark.parametrize("requested", ["bytes=0-1,3-4", "bytes=4-1", "bytes=-", "lines=1-2", "bytes=a-b"])
+async def test_unusable_range_is_ignored(setup: Setup, requested: str) -> None:
+    document = await setup.add(await new_collection(setup.client, "handbook"), "a.html", PAGE, "text/html")
+    response = await setup.client.get(f"/v1/documents/{document}/original", headers={"Range": requested})
+    assert (response.status_code, response.content) == (200, PAGE)
+    assert (response.headers["accept-ranges"], "content-range" in response.headers) == ("bytes", False)
+
+
+@pytest.mark.parametrize("requested", [f"bytes={len(PAGE)}-", "bytes=-0"])
+async def test_range_beyond_the_original_is_rejected(setup: Setup, requested: str) -> None:
+    document = await setup.add(await new_collection(setup.client, "handbook"), "a.html", PAGE, "text/html")
+    response = await setup.client.get(f"/v1/documents/{document}/original", headers={"Range": requested})
+    assert (response.status_code, response.json()["code"]) == (416, "range_not_satisfiable")
+    assert response.headers["content-range"] == f"bytes */{len(PAGE)}"
+    assert f"{len(PAGE)} bytes" in response.json()["detail"]
+
+
+async def test_range_of_another_version_gets_the_whole_file(setup: Setup) -> None:
+    document = await setup.add(await new_collection(setup.client, "handbook"), "a.html", PAGE, "text/html")
+    path = f"/v1/documents/{document}/original"
+    etag = (await setup.client.get(path)).headers["etag"]
+    for condition, status in ((etag, 206), (f"W/{etag}", 200), ('"other"', 200), ("yesterday", 200)):
+        response = await setup.client.get(path, headers={"Range": "bytes=0-4", "If-Range": condition})
+        assert response.status_code == status
+    cached = await setup.client.get(path, headers={"Range": "bytes=0-4", "If-None-Match": etag})
+    assert cached.status_code == 304

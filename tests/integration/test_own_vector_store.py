@@ -67,6 +67,7 @@ class DictStore(VectorStore):
         context_text: str | None = None,
         dense_weight: float = 0.5,
         space: str | None = None,
+        with_vectors: bool = False,
     ) -> NearestChunks:
         found = [
             _found(collection_id, chunk, document, query_vector or [])

@@ -41,6 +41,7 @@ OTHER_VALUES: dict[str, Any] = {
     "profile_id": 7,
     "rewrite": True,
     "search_mode": SearchMode.LEXICAL,
+    "mmr_lambda": 0.5,
 }
 CHANGE_NOTHING: dict[str, Any] = {
     "stream": True,

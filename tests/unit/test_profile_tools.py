@@ -47,6 +47,16 @@ async def pipeline() -> RAGRetrievalPipeline:
     return RAGRetrievalPipeline(store, embedder)
 
 
+async def test_tool_with_mmr_lambda_chooses_passages_that_differ(pipeline: RAGRetrievalPipeline) -> None:
+    arguments = {"query": "Who bakes bread?", "top_k": 3}
+    toolbox = ProfileToolbox(pipeline, 1)
+    plain = json.loads(await toolbox.call(SEARCH, arguments))
+    assert json.loads(await toolbox.call(SEARCH, {**arguments, "mmr_lambda": 1})) == plain
+    assert json.loads(await toolbox.call(SEARCH, {**arguments, "mmr_lambda": 0})) != plain
+    with pytest.raises(InvalidInputError, match="mmr_lambda"):
+        await toolbox.call(SEARCH, {**arguments, "mmr_lambda": 2})
+
+
 # C-016 C03: five chunks by default, unchanged, with their sources
 async def test_semantic_search_returns_top_k_chunks_of_profile(pipeline: RAGRetrievalPipeline) -> None:
     found = await semantic_search("Who bakes bread?", 1, pipeline)

@@ -45,6 +45,8 @@ _EXPOSED_HEADERS = (
     "RateLimit-Policy",
     "Idempotent-Replayed",
     "Location",
+    "Accept-Ranges",
+    "Content-Range",
     "WWW-Authenticate",
 )
 """Response headers that scripts may read in addition to those of the standard."""

@@ -28,6 +28,7 @@ from vectorforge.api.schemas import (
     ConversationReference,
     DryRunFlag,
     Filters,
+    MmrLambda,
     ModelName,
     ProfileId,
     ProviderName,
@@ -75,6 +76,7 @@ class DocRagQueryRequest(RequestBody):
     )
     profile_id: ProfileId | None = None
     search_mode: SearchModeName | None = None
+    mmr_lambda: MmrLambda | None = None
     provider: ProviderName | None = None
     model: ModelName | None = None
 

@@ -36,6 +36,7 @@ _DESCRIPTIONS = {
     409: "The request contradicts what is stored.",
     413: "The body, or one of its files, is too large.",
     415: "The media type of the body is not supported.",
+    416: "The file has no byte of the range.",
     422: "A value is invalid; `errors` has fields and limits.",
     429: "A limit of the tenant is reached, or a provider is limiting requests; see Retry-After.",
     500: "An unexpected failure.",

@@ -94,6 +94,7 @@ _HTTP_CODES: Mapping[int, str] = {
     408: "body_too_slow",
     413: "body_too_large",
     415: "unsupported_media_type",
+    416: "range_not_satisfiable",
     421: "wrong_host",
 }
 _INTERNAL_DETAIL = "Something went wrong on the server; its log has the details under this request id."

@@ -134,6 +134,7 @@ class ProfileSearchRequest(RequestBody):
         default=SearchMode.DENSE,
         description="Vectors and words (hybrid), vectors only (dense) or words only (lexical).",
     )
+    mmr_lambda: schemas.MmrLambda | None = None
     max_length: int = Field(
         default=PROFILE_CONTEXT_CHARS,
         ge=MIN_CONTEXT_CHARS,
@@ -241,6 +242,7 @@ async def search_profile(
         body.min_score,
         deadline=deadline_of(request),
         search_mode=body.search_mode,
+        mmr_lambda=body.mmr_lambda,
     )
     return ProfileSearchResponse(
         query=body.query,

@@ -135,6 +135,15 @@ SearchModeName = Annotated[
         "only (lexical). Default: as the collection is set."
     ),
 ]
+MmrLambda = Annotated[
+    float,
+    Field(
+        ge=0,
+        le=1,
+        description="Choose passages by maximal marginal relevance: 1 by relevance alone, 0 by difference "
+        "from those chosen before. Default: by relevance, without it.",
+    ),
+]
 Filters = Annotated[
     dict[str, Any],
     _at_most(MAX_FILTERS_BYTES, "filters"),

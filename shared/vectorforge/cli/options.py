@@ -71,6 +71,17 @@ ModeOption: TypeAlias = Annotated[
         show_default=False,
     ),
 ]
+MmrOption: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        "--mmr-lambda",
+        min=0,
+        max=1,
+        help="Choose passages that differ (maximal marginal relevance): 1 by relevance alone, 0 by "
+        "difference alone; 0.7 avoids near-identical passages.",
+        show_default="not used",
+    ),
+]
 YesOption: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 EmbeddingProviderOption: TypeAlias = Annotated[

@@ -41,6 +41,7 @@ class VariantOverlay(BaseModel):
     rewrite: Literal["auto"] | bool = "auto"
     use_cache: bool = True
     search_mode: Literal["hybrid", "dense", "lexical"] | None = None
+    mmr_lambda: float | None = Field(default=None, ge=0, le=1)
 
     @property
     def fields(self) -> dict[str, Any]:

@@ -142,6 +142,7 @@ class Evaluation:
             config.min_score,
             config.embedding_provider,
             search_mode=config.search_mode,
+            mmr_lambda=config.mmr_lambda,
         )
         return scorer.search(chunks, (time.perf_counter() - started) * 1000)
 

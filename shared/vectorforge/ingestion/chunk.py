@@ -1,8 +1,8 @@
 """Chunking: text to overlapping chunks with offsets and headings."""
 
 import re
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from operator import attrgetter
@@ -10,9 +10,9 @@ from operator import attrgetter
 from vectorforge.config import IngestionSettings
 from vectorforge.errors import InvalidInputError
 from vectorforge.ingestion.extract import media
+from vectorforge.ingestion.headings import WITH_MARKDOWN_HEADINGS, find_headings
 from vectorforge.ingestion.types import SpanKind, TextChunk, TextSpan
 
-_WITH_MARKDOWN_HEADINGS = frozenset({media.MARKDOWN, media.HTML, media.DOCX, media.NOTEBOOK})
 _SEGMENT = 50_000
 """Characters per call of the splitter: its time grows with their square (measured: 1.8 million take
 1.2 s as plain text and 3.6 s as Markdown, in pieces 0.2 s). No chunk overlaps the end of a piece."""
@@ -23,11 +23,6 @@ their number (measured: 8,192 of them take 1.4 to 3.4 s). Long lines of spaces a
 _SHORT = 50
 """Characters below which a chunk joins its neighbor, at most an eighth of the size: short chunks match
 poorly, and displace relevant ones."""
-_HEADING = re.compile(r"(#{1,6})(?=[ \t]|$)")
-_LONGEST_TITLE = 200
-_FEW = 50
-"""Headings looked at from the start of a chunk."""
-_FENCE = re.compile(r"[ ]{0,3}(`{3,}|~{3,})")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -99,12 +94,12 @@ def chunk_text(
     from semantic_text_splitter import MarkdownSplitter, TextSplitter
 
     config = config or ChunkingConfig()
-    markdown = media_type in _WITH_MARKDOWN_HEADINGS or bool(spans)
+    markdown = media_type in WITH_MARKDOWN_HEADINGS or bool(spans)
     splitter = (MarkdownSplitter if markdown else TextSplitter)(
         config.chunk_size, overlap=config.chunk_overlap
     )
     rows = [span for span in spans if span.kind == SpanKind.ROW and text[span.start : span.end].strip()]
-    headings = _headings(text, media_type, spans)
+    headings = find_headings(text, media_type, spans)
     readable = _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)  # one for one, for valid UTF-8
     cut: list[_Span] = []
     for region, of_table in _regions(text, rows):
@@ -272,63 +267,3 @@ def _best_cut(text: str, earliest: int, latest: int, headings: Sequence[int]) ->
         if place >= 0:
             return place + len(separator)
     return latest
-
-
-def _headings(text: str, media_type: str, spans: Sequence[TextSpan]) -> "_Headings":
-    given = [span for span in spans if span.kind == SpanKind.HEADING]
-    if given or media_type not in _WITH_MARKDOWN_HEADINGS:
-        return _Headings(
-            text, ((span.start, span.level, _title(text[span.start : span.end])) for span in given)
-        )
-    return _Headings(text, _find_headings(text))
-
-
-class _Headings:
-    """Heading paths of a text by offset.
-
-    Args:
-        text: The whole text.
-        headings: Start, level and title of each heading, ascending.
-    """
-
-    def __init__(self, text: str, headings: Iterable[tuple[int, int, str]]) -> None:
-        self._text = text
-        self.starts: list[int] = []
-        """Offset of each heading, ascending."""
-        self._paths: list[str] = []
-        path: list[tuple[int, str]] = []
-        for start, level, title in headings:
-            path = [(above, name) for above, name in path if above < level]
-            path.append((level, title))
-            self.starts.append(start)
-            self._paths.append(" > ".join(name for _, name in path if name))
-
-    def above(self, start: int, end: int) -> str | None:
-        """Return the heading path of a chunk, including headings at its start; None without headings."""
-        if not self.starts:
-            return None
-        position, starts = start, frozenset(self.starts[bisect_left(self.starts, start) :][:_FEW])
-        for line in re.finditer(r"[^\n]+", self._text[start:end]):
-            position = start + line.start()
-            if line[0].strip() and position not in starts:
-                break
-        index = bisect_right(self.starts, position) - 1
-        return self._paths[index] or None if index >= 0 else None
-
-
-def _find_headings(text: str) -> Iterator[tuple[int, int, str]]:
-    """Start, level and title of the ``#`` headings outside fenced code."""
-    fence = ""
-    for line in re.finditer(r"[^\n]+", text):
-        marker = _FENCE.match(line[0])
-        if fence:
-            if marker and marker[1].startswith(fence) and not line[0].strip(" \t\r" + fence[0]):
-                fence = ""
-        elif marker:
-            fence = marker[1]
-        elif heading := _HEADING.match(line[0].rstrip()):
-            yield line.start(), len(heading[1]), _title(line[0])
-
-
-def _title(line: str) -> str:
-    return line.strip("# \t\r")[:_LONGEST_TITLE]

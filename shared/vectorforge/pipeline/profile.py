@@ -61,6 +61,7 @@ class RAGRetrievalPipeline:
         *,
         deadline: Deadline | None = None,
         search_mode: SearchMode = SearchMode.DENSE,
+        mmr_lambda: float | None = None,
     ) -> list[RetrievedChunk]:
         """Return the chunks of a profile that answer a query best, best first.
 
@@ -73,6 +74,7 @@ class RAGRetrievalPipeline:
                 are not similarities of vectors.
             deadline: Time by which the chunks are needed.
             search_mode: Mode of the search.
+            mmr_lambda: As for ``BaseRetriever.retrieve``.
 
         Returns:
             0 to ``top_k`` chunks.
@@ -92,6 +94,11 @@ class RAGRetrievalPipeline:
         if search_mode is SearchMode.LEXICAL:
             min_score = None
         words = None if search_mode is SearchMode.DENSE else text
+        count = top_k
+        if mmr_lambda is not None:
+            from vectorforge.retriever.mmr import candidate_count, mmr_order  # few queries need it
+
+            count = candidate_count(top_k, self._max_top_k, mmr_lambda)
 
         async def search() -> list[RetrievedChunk]:
             store, provider = self._profiles
@@ -102,14 +109,19 @@ class RAGRetrievalPipeline:
                     collection.query_prefix + text, model=collection.embedding_model, deadline=deadline
                 )
             try:
-                return await store.search(vector, profile_id, top_k, filters, query_text=words)
+                return await store.search(
+                    vector, profile_id, count, filters, query_text=words, with_vectors=mmr_lambda is not None
+                )
             except EmbeddingModelChangedError:
                 if self._now is not None:
                     self._profiles = await self._now()
                 raise
 
         found = await (search() if self._now is None else with_current_model(search))
-        return [chunk for chunk in found if min_score is None or chunk.score >= min_score]
+        found = [chunk for chunk in found if min_score is None or chunk.score >= min_score]
+        if mmr_lambda is None:
+            return found
+        return [found[place] for place in mmr_order([chunk.found for chunk in found], top_k, mmr_lambda)]
 
     async def format_context(
         self, chunks: Sequence[RetrievedChunk], max_length: int = PROFILE_CONTEXT_CHARS

@@ -180,6 +180,7 @@ class QuerySteps:
             words=None if expansion is None else run.search_text,
             context=None if expansion is None else expansion.words,
             distinct=True,
+            mmr_lambda=config.mmr_lambda,
         )
         fresh = FRESH_VECTORS.set(not config.use_cache)
         try:

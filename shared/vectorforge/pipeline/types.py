@@ -101,6 +101,8 @@ class QueryConfig:
     quote_passages: bool = True
     """Quote the chunks if no model answers."""
     search_mode: SearchMode | None = None
+    mmr_lambda: float | None = None
+    """Choose the chunks by maximal marginal relevance, see ``retriever.mmr``; None: by relevance alone."""
 
 
 @dataclass(frozen=True, slots=True)

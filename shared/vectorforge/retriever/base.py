@@ -148,6 +148,9 @@ class RetrievalRequest:
     """Further words for it, which count for less; see ``VectorStore.search``."""
     distinct: bool = False
     """Leave out chunks that repeat a better one; see ``choice.search_chosen``."""
+    mmr_lambda: float | None = None
+    candidates: int = 0
+    """Return up to so many chunks with their vectors, to choose ``top_k`` of them; 0: ``top_k`` without."""
 
 
 class RetrievedChunks(NearestChunks):
@@ -200,6 +203,7 @@ class BaseRetriever(ABC):
         deadline: Deadline | None = None,
         search_mode: SearchMode | None = None,
         allow_lexical_fallback: bool = False,
+        mmr_lambda: float | None = None,
     ) -> RetrievedChunks:
         """Return the chunks that answer a query best, best first.
 
@@ -216,10 +220,12 @@ class BaseRetriever(ABC):
             search_mode: Mode of the search; None for the collection's.
             allow_lexical_fallback: Search lexically when the query cannot be embedded;
                 ``RetrievedChunks.vectors_error`` then holds the reason.
+            mmr_lambda: Chooses among 70 candidates by maximal marginal relevance, see ``retriever.mmr``: 1 by
+                relevance alone, 0 by difference alone. None: ``top_k`` by relevance.
 
         Returns:
-            0 to ``top_k`` chunks by descending relevance, in a dense search by descending score; the score
-            follows the collection's metric.
+            0 to ``top_k`` chunks by descending relevance, in a dense search by descending score, with
+            ``mmr_lambda`` in the order of choice; the score follows the collection's metric.
 
         Raises:
             InvalidInputError: The query is empty, ``top_k`` is out of range, the retriever does not support
@@ -242,6 +248,7 @@ class BaseRetriever(ABC):
                 deadline=deadline,
                 search_mode=search_mode,
                 allow_lexical_fallback=allow_lexical_fallback,
+                mmr_lambda=mmr_lambda,
             )
         )
 

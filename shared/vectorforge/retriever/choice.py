@@ -19,6 +19,7 @@ async def search_chosen(
     *,
     per_document: int = 0,
     distinct: bool = False,
+    enough: int = MAX_TOP_K,
 ) -> NearestChunks:
     """Return the best chunks of those that pass.
 
@@ -30,6 +31,7 @@ async def search_chosen(
         per_document: Chunks of one document at most, while others match: chunks beyond the cap fill the rest.
             0: no cap.
         distinct: Leave out chunks that repeat a better one, also if fewer than ``top_k`` remain.
+        enough: Number of chunks that suffice, so that the search is not widened.
 
     Returns:
         The chunks in the order of ``search``.
@@ -38,7 +40,7 @@ async def search_chosen(
     while True:
         chunks = await search(searched)
         chosen, beyond_cap = _choose(chunks, top_k, per_document, distinct=distinct)
-        if len(chosen) >= top_k or len(chunks) < searched or searched >= MAX_TOP_K:
+        if len(chosen) >= min(top_k, enough) or len(chunks) < searched or searched >= MAX_TOP_K:
             break
         searched = min(searched * _WIDER, MAX_TOP_K)
     chosen += beyond_cap[: top_k - len(chosen)]

@@ -104,6 +104,10 @@ class HybridRetriever(BaseRetriever):
 
     async def find(self, request: RetrievalRequest) -> RetrievedChunks:
         """Search; see ``BaseRetriever.retrieve``."""
+        if request.mmr_lambda is not None:
+            from vectorforge.retriever.mmr import find_diverse  # few queries need it
+
+            return await find_diverse(self.find, request, self._max_top_k)
         with measure(self.metrics, "retriever.search", self._tags):
             if not 1 <= request.top_k <= self._max_top_k:
                 raise InvalidInputError(
@@ -133,7 +137,7 @@ class HybridRetriever(BaseRetriever):
             nearest = partial(
                 self._vector_store.search,
                 query_vector=vector,
-                **_words_of(request, mode),
+                **_optional_arguments(request, mode),
                 dense_weight=collection.dense_weight,
                 filters=request.filters,
                 metric=metric,
@@ -143,9 +147,10 @@ class HybridRetriever(BaseRetriever):
             )
             chunks = await search_chosen(
                 lambda top_k: nearest(top_k=top_k),
-                request.top_k,
+                request.candidates or request.top_k,
                 per_document=self._per_document if request.profile_id is None else 0,
                 distinct=request.distinct,
+                enough=request.top_k,
             )
         if error is not None and not chunks:
             raise error  # without chunks the caller has other fallbacks
@@ -253,11 +258,11 @@ class HybridRetriever(BaseRetriever):
         return _store_in_background(self._query_vectors, collection, query, vector)
 
 
-def _words_of(request: RetrievalRequest, mode: SearchMode) -> dict[str, Any]:
-    if mode is SearchMode.DENSE:
-        return {"query_text": None}
-    context = {"context_text": request.context} if request.context else {}  # not every store knows it
-    return {"query_text": request.words or request.query, **context}
+def _optional_arguments(request: RetrievalRequest, mode: SearchMode) -> dict[str, Any]:
+    given: dict[str, Any] = {"with_vectors": request.candidates > 0}
+    if mode is not SearchMode.DENSE:
+        given |= {"query_text": request.words or request.query, "context_text": request.context}
+    return {"query_text": None} | {name: value for name, value in given.items() if value}
 
 
 def _mode(collection: Collection, requested: SearchMode | None) -> SearchMode:

@@ -147,8 +147,10 @@ class ProfileVectorStore:
         filters: Mapping[str, Any] | None = None,
         *,
         query_text: str | None = None,
+        with_vectors: bool = False,
     ) -> list[RetrievedChunk]:
         """Return the profile's chunks for a vector, a text or both, best first; as ``VectorStore.search``."""
+        optional: dict[str, Any] = {"with_vectors": True} if with_vectors else {}  # not every store knows it
         found = await self._store.search(
             query_vector=query_vector,
             query_text=query_text,
@@ -159,6 +161,7 @@ class ProfileVectorStore:
             filters=filters,
             profile_id=profile_id,
             space=self.collection.space,
+            **optional,
         )
         return [RetrievedChunk.of(chunk) for chunk in found]
 

@@ -150,8 +150,13 @@ class RerankingRetriever(BaseRetriever):
         """Search and rerank; ``relevance`` is the reranker's score."""
         top_k = request.top_k
         wanted = max(top_k, min(self._candidates, self._max_top_k)) if top_k >= 1 else top_k
+        if request.mmr_lambda is not None:
+            from vectorforge.retriever.mmr import find_diverse  # few queries need it
+
+            return await find_diverse(self.find, request, wanted)
         chunks = await self._retriever.find(replace(request, top_k=wanted))
-        chunks[:] = (await self._reranked(request.query, chunks, request.deadline))[:top_k]
+        chunks[:] = await self._reranked(request.query, chunks, request.deadline)
+        del chunks[request.candidates or top_k :]
         return chunks
 
     async def _reranked(

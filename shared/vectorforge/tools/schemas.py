@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic.json_schema import SkipJsonSchema
 
 from vectorforge.pipeline.presets import MIN_CONTEXT_CHARS, PROFILE_CONTEXT_CHARS
 from vectorforge.types import SearchMode
@@ -42,6 +43,11 @@ class SearchArguments(BaseModel):
         strict=False,
         description="How to search: by meaning (dense), by the words of the query (lexical: for names and "
         "numbers), or by both (hybrid).",
+    )
+    mmr_lambda: Annotated[float, Field(ge=0, le=1)] | SkipJsonSchema[None] = Field(
+        default=None,
+        description="Set it, for example to 0.7, to get passages that differ from one another: 1 chooses by "
+        "relevance alone, 0 by difference.",
     )
 
 

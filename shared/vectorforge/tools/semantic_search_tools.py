@@ -22,6 +22,7 @@ async def semantic_search(
     top_k: int = 5,
     *,
     search_mode: SearchMode = SearchMode.DENSE,
+    mmr_lambda: float | None = None,
 ) -> list[RetrievedChunk]:
     """Return the chunks of a profile for a query, best first, with their sources.
 
@@ -32,11 +33,14 @@ async def semantic_search(
         retrieval_pipeline: Runs the search.
         top_k: Maximum number of chunks.
         search_mode: Dense, lexical or hybrid.
+        mmr_lambda: As for ``RAGRetrievalPipeline.retrieve``.
 
     Raises:
         VectorForgeError: As ``RAGRetrievalPipeline.retrieve``.
     """
-    return await retrieval_pipeline.retrieve(query, profile_id, top_k, search_mode=search_mode)
+    return await retrieval_pipeline.retrieve(
+        query, profile_id, top_k, search_mode=search_mode, mmr_lambda=mmr_lambda
+    )
 
 
 async def semantic_search_with_context(
@@ -47,6 +51,7 @@ async def semantic_search_with_context(
     max_length: int = PROFILE_CONTEXT_CHARS,
     *,
     search_mode: SearchMode = SearchMode.DENSE,
+    mmr_lambda: float | None = None,
 ) -> str:
     """Return the same chunks as one text for a model; empty if nothing was found.
 
@@ -57,11 +62,14 @@ async def semantic_search_with_context(
         top_k: Maximum number of chunks.
         max_length: Maximum number of characters; whole chunks only.
         search_mode: Search by vectors, words, or both.
+        mmr_lambda: As for ``RAGRetrievalPipeline.retrieve``.
 
     Raises:
         VectorForgeError: As ``RAGRetrievalPipeline.retrieve``.
     """
-    chunks = await semantic_search(query, profile_id, retrieval_pipeline, top_k, search_mode=search_mode)
+    chunks = await semantic_search(
+        query, profile_id, retrieval_pipeline, top_k, search_mode=search_mode, mmr_lambda=mmr_lambda
+    )
     return await retrieval_pipeline.format_context(chunks, max_length)
 
 
@@ -96,10 +104,16 @@ class ProfileToolbox:
                 checked.top_k,
                 checked.max_length,
                 search_mode=checked.search_mode,
+                mmr_lambda=checked.mmr_lambda,
             )
             return context or NOTHING_FOUND
         chunks = await semantic_search(
-            checked.query, self._profile_id, self._pipeline, checked.top_k, search_mode=checked.search_mode
+            checked.query,
+            self._profile_id,
+            self._pipeline,
+            checked.top_k,
+            search_mode=checked.search_mode,
+            mmr_lambda=checked.mmr_lambda,
         )
         return json.dumps([_shown(chunk) for chunk in chunks], ensure_ascii=False)
 

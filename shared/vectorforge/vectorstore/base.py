@@ -42,6 +42,7 @@ class VectorStore(ABC):
         context_text: str | None = None,
         dense_weight: float = 0.5,
         space: str | None = None,
+        with_vectors: bool = False,
     ) -> NearestChunks:
         """Find the chunks nearest to a vector, those with a query's words, or the best of both.
 
@@ -66,6 +67,7 @@ class VectorStore(ABC):
                 is above 1), or the L2 score over the best one. Candidates are the max(70, top_k) nearest
                 chunks and as many with the query's words.
             space: Partition of the collection's vectors; None for that of metric and dimension.
+            with_vectors: Return each chunk's vector; passed only if true.
 
         Returns:
             The min(top_k, matching) best chunks, equal ones by chunk id; a lexical search only finds chunks

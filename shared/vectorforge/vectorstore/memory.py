@@ -93,6 +93,7 @@ class InMemoryVectorStore(VectorStore):
         context_text: str | None = None,
         dense_weight: float = 0.5,
         space: str | None = None,
+        with_vectors: bool = False,
     ) -> NearestChunks:
         """See ``VectorStore.search``."""
         mode = search_mode(query_vector, query_text, dense_weight)
@@ -123,6 +124,7 @@ class InMemoryVectorStore(VectorStore):
                 document_source=document.draft.source,
                 document_title=document.draft.title,
                 lexical_score=None if mode is SearchMode.DENSE else words.get(stored.chunk.id, 0.0),
+                vector=stored.vector if with_vectors else None,
             )
             for document, stored in collection.chunks(profile_id)
             if matches(condition, stored.chunk.metadata)

@@ -77,6 +77,7 @@ class PgVectorStore(VectorStore):
         context_text: str | None = None,
         dense_weight: float = 0.5,
         space: str | None = None,
+        with_vectors: bool = False,
     ) -> NearestChunks:
         """See ``VectorStore.search``."""
         mode = search_mode(query_vector, query_text, dense_weight)
@@ -97,6 +98,7 @@ class PgVectorStore(VectorStore):
                     filtered=condition is not None,
                     of_profile=profile_id is not None,
                     narrowed=condition is not None and condition.narrowing is not None,
+                    with_vectors=with_vectors,
                 ),
                 space=named_space,
                 top_k=checked_top_k(top_k),

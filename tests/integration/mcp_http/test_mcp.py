@@ -39,6 +39,7 @@ async def test_official_client_lists_the_tools(api: LiveApi, tenant: str, mode: 
 async def test_tools_return_object_matching_schema_and_text(api: LiveApi, tenant: str, mode: str) -> None:
     async with mcp_client(api.url, tenant, mode=mode) as client:
         found = await checked_call(client, "semantic_search", **QUESTION, top_k=2)
+        assert await checked_call(client, "semantic_search", **QUESTION, top_k=2, mmr_lambda=1) == found
         assert found["passages"][0]["source"] == "kettle.md"
         assert len(found["passages"]) == 2
         assert found["passages"][0]["metadata"]["kind"] == "kettle"

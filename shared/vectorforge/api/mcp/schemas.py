@@ -19,6 +19,7 @@ from vectorforge.api.schemas import (
     Filters,
     Locations,
     LocationText,
+    MmrLambda,
     ProfileId,
     RequestBody,
     SearchModeName,
@@ -63,6 +64,7 @@ class _WhereArguments(RequestBody):
         "collection, that of the profiles is searched.",
     )
     search_mode: Optional[SearchModeName] = None
+    mmr_lambda: Optional[MmrLambda] = None
 
 
 class SearchArguments(_WhereArguments):

@@ -182,7 +182,7 @@ async def _search_with_context(caller: Caller, requested: ContextArguments) -> A
 async def _ask(caller: Caller, requested: AskArguments) -> Answered:
     preset = VECTORFORGE if requested.profile_id is None else PROFILE
     explicit = requested.model_dump(
-        include={"top_k", "filters", "profile_id", "search_mode"}, exclude_none=True
+        include={"top_k", "filters", "profile_id", "search_mode", "mmr_lambda"}, exclude_none=True
     )
     config = preset.config(caller.tenant.choose_variant(None), **explicit)
     check_config(caller.application, config, {})
@@ -208,6 +208,7 @@ async def _find(caller: Caller, requested: SearchArguments) -> tuple[Collection,
         profile_id=requested.profile_id,
         deadline=caller.deadline,
         search_mode=requested.search_mode,
+        mmr_lambda=requested.mmr_lambda,
         allow_lexical_fallback=caller.application.config.query.degraded_answers,
     )
     return collection, chunks

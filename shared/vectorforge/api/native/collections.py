@@ -190,12 +190,11 @@ async def change_collection(collection_id: UUID, body: CollectionChange, tenant:
     After a change of the language, the chunks are indexed again in the background.
     """
     repo, settings = tenant.collections, body.search_settings()
-    if body.keep_originals is not None or body.ocr is not None:
-        await repo.set_ingestion(collection_id, keep_originals=body.keep_originals, ocr=body.ocr)
+    ingestion = body.model_dump(include={"keep_originals", "ocr", "contextual"}, exclude_none=True)
+    if ingestion:
+        await repo.set_ingestion(collection_id, **ingestion)
     if body.keep_originals is False:
         await tenant.originals.delete_of_collection(collection_id)
-    if body.contextual is not None:
-        await repo.set_contextual(collection_id, contextual=body.contextual)
     if settings == SearchSettings():
         changed = await repo.find_by_id(collection_id)
     else:

@@ -5,6 +5,7 @@ Nothing in a file may run on this origin, and PDFs are rendered in a child proce
 
 import asyncio
 import json
+import re
 from base64 import b64decode
 from collections.abc import Mapping
 from hashlib import sha256
@@ -14,7 +15,7 @@ from typing import Annotated, Any
 from urllib.parse import quote as encoded
 from uuid import UUID
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, HTTPException, Path, Query, Request, Response
 
 from vectorforge.api.dependencies import AdmittedTenant, ApplicationDep, Tenant, existing
 from vectorforge.api.error_schemas import problems
@@ -62,11 +63,42 @@ def is_cached(request: Request, etag: str) -> bool:
     return etag in (part.strip().removeprefix("W/") for part in given.split(","))
 
 
+_RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})", re.IGNORECASE)
+
+
+def requested_range(request: Request, etag: str, size: int) -> range | None:
+    """Return the requested part of a file (RFC 9110, section 14); None for the whole.
+
+    Several ranges, malformed ones, and one of another version (``If-Range``) request the whole.
+
+    Raises:
+        HTTPException: 416: the file has no byte of the range.
+    """
+    matched = _RANGE.fullmatch(request.headers.get("range", "").strip())
+    if matched is None or request.headers.get("if-range", etag) != etag:
+        return None
+    first, last = matched.groups()
+    if not (first or last) or (first and last and int(first) > int(last)):
+        return None
+    if first:
+        part = range(int(first), min(int(last), size - 1) + 1 if last else size)
+    else:  # the last bytes
+        part = range(max(size - int(last), 0), size)
+    if not part:
+        detail = f"`Range` must begin within the {size:,} bytes of the file."
+        raise HTTPException(416, detail, headers={"Content-Range": f"bytes */{size}"})
+    return part
+
+
 @router.get(
     "/{document_id}/original",
     response_class=Response,
     responses={
-        **problems(404),
+        **problems(404, 416),
+        206: {
+            "description": "The part that `Range` requests.",
+            "content": {"application/octet-stream": {}},
+        },
         200: {
             "description": "The file; with `redirect=false` from a bucket an empty body and its `Location`.",
             "content": {"application/octet-stream": {}},
@@ -84,7 +116,7 @@ async def download_original(
         bool, Query(description="False: respond 200 with `Location` where it would be a redirect.")
     ] = True,
 ) -> Response:
-    """Download the file that a document was made of, as an attachment."""
+    """Download the file that a document was made of, or a range of it, as an attachment."""
     original = await find_original(tenant, document_id)
     bucket = application.aws.originals_bucket
     if original.object_key is not None and bucket is not None:
@@ -95,11 +127,16 @@ async def download_original(
         return Response(status_code=307 if redirect else 200, headers=headers)
     etag = f'"{original.sha256.hex()}"'
     headers = {**_SAFE_HEADERS, "ETag": etag, "Content-Disposition": disposition(original)}
+    headers["Accept-Ranges"] = "bytes"
     if is_cached(request, etag):
         return Response(status_code=304, headers=headers)
-    content = await _content_of(application, tenant, original)
+    part = requested_range(request, etag, original.size_bytes)
+    if part is not None:
+        headers["Content-Range"] = f"bytes {part.start}-{part.stop - 1}/{original.size_bytes}"
+    content = await _content_of(application, tenant, original, part)
     # No charset: that of a text file is unknown.
-    return Response(content, headers={**headers, "Content-Type": original.media_type})
+    headers["Content-Type"] = original.media_type
+    return Response(content, status_code=200 if part is None else 206, headers=headers)
 
 
 PAGE_IMAGE_TIMEOUT_S = 20.0
@@ -170,11 +207,13 @@ async def show_page(
     return Response(image, media_type="image/png", headers=headers)
 
 
-async def _content_of(application: Application, tenant: TenantServices, original: Original) -> bytes:
+async def _content_of(
+    application: Application, tenant: TenantServices, original: Original, part: range | None = None
+) -> bytes:
     bucket = application.aws.originals_bucket
     if original.object_key is not None and bucket is not None:
         return await bucket.read(original.object_key)
-    content = await tenant.originals.content(original)
+    content = await tenant.originals.content(original, part)
     if content is None:  # replaced or deleted meanwhile, or its bucket is no longer configured
         raise OriginalNotKeptError
     return content

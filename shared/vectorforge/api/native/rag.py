@@ -31,6 +31,7 @@ from vectorforge.api.schemas import (
     DryRunFlag,
     Filters,
     Messages,
+    MmrLambda,
     ModelName,
     ProfileId,
     ProviderName,
@@ -67,6 +68,7 @@ class RAGQueryRequest(RequestBody):
     collection: CollectionReference | None = None
     profile_id: ProfileId | None = None
     search_mode: SearchModeName | None = None
+    mmr_lambda: MmrLambda | None = None
     provider: ProviderName | None = None
     model: ModelName | None = None
     variant: VariantReference | None = None
@@ -129,6 +131,7 @@ class CollectionQueryRequest(RequestBody):
     filters: Filters | None = None
     profile_id: ProfileId | None = None
     search_mode: SearchModeName | None = None
+    mmr_lambda: MmrLambda | None = None
     llm_provider: ProviderName | None = None
     llm_model: ModelName | None = None
     embedding_provider: ProviderName | None = None

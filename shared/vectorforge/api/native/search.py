@@ -17,6 +17,7 @@ from vectorforge.api.schemas import (
     CollectionReference,
     Filters,
     Locations,
+    MmrLambda,
     ProfileId,
     RequestBody,
     SearchModeName,
@@ -37,6 +38,7 @@ class SearchRequest(RequestBody):
     filters: Filters | None = None
     profile_id: ProfileId | None = None
     search_mode: SearchModeName | None = None
+    mmr_lambda: MmrLambda | None = None
     min_score: float | None = Field(default=None, description="Passages below are dropped; null drops none.")
 
 
@@ -118,6 +120,7 @@ async def search(
         profile_id=body.profile_id,
         deadline=deadline_of(request),
         search_mode=body.search_mode,
+        mmr_lambda=body.mmr_lambda,
         allow_lexical_fallback=application.config.query.degraded_answers,
     )
     return SearchResponse.of(body.query, collection.id, retrieved, (time.perf_counter() - started) * 1000)

@@ -16,6 +16,7 @@ from vectorforge.api.schemas import (
     ConversationReference,
     Filters,
     Locations,
+    MmrLambda,
     ModelName,
     ProfileId,
     ProviderName,
@@ -166,6 +167,7 @@ class RetrievalOptions(OpenAIBody):
     filters: Filters | None = None
     profile_id: ProfileId | None = None
     search_mode: SearchModeName | None = None
+    mmr_lambda: MmrLambda | None = None
     llm_provider: ProviderName | None = None
     llm_model: ModelName | None = Field(default=None, description="The model that writes the answer.")
     variant: VariantReference | None = None

@@ -25,7 +25,14 @@ from vectorforge.api.openai.request_schemas import (
     RankingOptions,
     unsupported,
 )
-from vectorforge.api.schemas import MAX_NAME_CHARS, MAX_QUERY_CHARS, Locations, ProfileId, SearchModeName
+from vectorforge.api.schemas import (
+    MAX_NAME_CHARS,
+    MAX_QUERY_CHARS,
+    Locations,
+    MmrLambda,
+    ProfileId,
+    SearchModeName,
+)
 from vectorforge.db.repositories.collection_listing import ListedCollection, ListedDocument
 from vectorforge.types import RetrievedChunk
 
@@ -232,6 +239,7 @@ class VectorStoreSearchRequest(OpenAIBody):
     rewrite_query: Annotated[bool, unsupported("query rewriting is not supported")] | None = None
     profile_id: ProfileId | None = None
     search_mode: SearchModeName | None = None
+    mmr_lambda: MmrLambda | None = None
 
 
 class FileCounts(BaseModel):

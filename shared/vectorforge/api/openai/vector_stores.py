@@ -188,6 +188,7 @@ async def _search(
             profile_id=body.profile_id,
             deadline=deadline,
             search_mode=body.search_mode,
+            mmr_lambda=body.mmr_lambda,
             allow_lexical_fallback=application.config.query.degraded_answers,
         )
         degraded = degraded or retrieved.degraded

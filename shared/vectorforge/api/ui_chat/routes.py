@@ -19,6 +19,7 @@ from vectorforge.api.schemas import (
     CollectionReference,
     ConversationReference,
     Filters,
+    MmrLambda,
     ModelName,
     ProfileId,
     ProviderName,
@@ -94,6 +95,7 @@ class UIChatRequest(RequestBody):
     filters: Filters | None = None
     profile_id: ProfileId | None = None
     search_mode: SearchModeName | None = None
+    mmr_lambda: MmrLambda | None = None
     top_k: Annotated[int, Field(ge=1)] | None = None
     min_score: float | None = Field(default=None, description="Minimum score; an explicit null disables it.")
     llm_provider: ProviderName | None = None

@@ -145,7 +145,7 @@ def set_collection(
     async def work(session: Session) -> Collection:
         target, repo = await session.collection(name), session.services.collections
         if contextual is not None:
-            await repo.set_contextual(target.id, contextual=contextual)
+            await repo.set_ingestion(target.id, contextual=contextual)
         if settings == SearchSettings():
             changed = await repo.find_by_id(target.id)
         else:

@@ -11,6 +11,7 @@ from vectorforge.cli.options import (
     AnswerTopKOption,
     CollectionOption,
     FilterOption,
+    MmrOption,
     ModeOption,
     ProfileOption,
     TopKOption,
@@ -85,6 +86,7 @@ def ask(
     rewrite: RewriteOption = None,
     stream: Annotated[bool, typer.Option(help="Print the answer as it is generated.")] = True,
     mode: ModeOption = None,
+    mmr_lambda: MmrOption = None,
 ) -> None:
     """Answer a question from your documents, with citations.
 
@@ -107,6 +109,7 @@ def ask(
         "llm_model": model,
         "profile_id": profile,
         "search_mode": mode,
+        "mmr_lambda": mmr_lambda,
         "rewrite": rewrite,
         "filters": parse_filter(where),
     }
@@ -232,6 +235,7 @@ def search(
         typer.Option(help="Drop passages with a lower score (cosine: -1 to 1).", show_default=False),
     ] = None,
     where: FilterOption = None,
+    mmr_lambda: MmrOption = None,
 ) -> None:
     """Find the most relevant chunks for a question, best first. Calls no language model.
 
@@ -249,7 +253,14 @@ def search(
         target = await session.collection(collection, profile_id=profile)
         started = time.perf_counter()
         chunks = await session.services.retriever.retrieve(
-            text, target.id, top_k, filters, min_score, profile_id=profile, search_mode=mode
+            text,
+            target.id,
+            top_k,
+            filters,
+            min_score,
+            profile_id=profile,
+            search_mode=mode,
+            mmr_lambda=mmr_lambda,
         )
         return SearchResponse.of(text, target.id, chunks, round((time.perf_counter() - started) * 1000, 2))
 

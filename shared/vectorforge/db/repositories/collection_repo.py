@@ -95,12 +95,9 @@ SELECT {COLUMNS} FROM changed
 """
 _SET_INGESTION = """
 UPDATE vectorforge.collections
-SET keep_originals = coalesce(%(keep_originals)s, keep_originals), ocr = coalesce(%(ocr)s, ocr)
-WHERE tenant_id = %(tenant_id)s AND id = %(id)s
-"""
-_SET_CONTEXTUAL = """
-UPDATE vectorforge.collections SET contextual = %(contextual)s
-WHERE tenant_id = %(tenant_id)s AND id = %(id)s AND NOT (by_profile AND %(contextual)s)
+SET keep_originals = coalesce(%(keep_originals)s, keep_originals), ocr = coalesce(%(ocr)s, ocr),
+    contextual = coalesce(%(contextual)s, contextual)
+WHERE tenant_id = %(tenant_id)s AND id = %(id)s AND NOT (by_profile AND coalesce(%(contextual)s, false))
 """
 _LANGUAGES = """
 SELECT cfgname::text AS name FROM pg_catalog.pg_ts_config
@@ -239,20 +236,20 @@ class CollectionRepository:
         return Collection.of_row(row) if row else None
 
     async def set_ingestion(
-        self, collection_id: UUID, *, keep_originals: bool | None = None, ocr: bool | None = None
+        self,
+        collection_id: UUID,
+        *,
+        keep_originals: bool | None = None,
+        ocr: bool | None = None,
+        contextual: bool | None = None,
     ) -> None:
-        """Set how documents are ingested from now on; None leaves a setting as it is."""
-        values = {"id": collection_id, "keep_originals": keep_originals, "ocr": ocr}
-        await self._db.execute(_SET_INGESTION, values)
-
-    async def set_contextual(self, collection_id: UUID, *, contextual: bool) -> None:
-        """Set whether chunks get a context, from each document's next ingestion on.
+        """Set how documents are ingested from now on; None leaves a setting as it is.
 
         Raises:
-            InvalidInputError: The collection is one of profiles.
+            InvalidInputError: ``contextual`` for a collection of profiles; nothing is set.
         """
-        values = {"id": collection_id, "contextual": contextual}
-        if not await self._db.execute(_SET_CONTEXTUAL, values) and await self.find_by_id(collection_id):
+        values = {"id": collection_id, "keep_originals": keep_originals, "ocr": ocr, "contextual": contextual}
+        if not await self._db.execute(_SET_INGESTION, values) and await self.find_by_id(collection_id):
             raise _no_context_for_profiles()
 
     async def delete(self, collection_id: UUID) -> bool:

@@ -50,6 +50,10 @@ WHERE o.tenant_id = %(tenant_id)s AND o.document_id = %(document)s
 _CONTENT = """
 SELECT content FROM vectorforge.originals WHERE tenant_id = %s AND document_id = %s AND sha256 = %s
 """
+_PART = """
+SELECT substring(content FROM %s FOR %s) AS content
+FROM vectorforge.originals WHERE tenant_id = %s AND document_id = %s AND sha256 = %s
+"""
 _DELETE = """
 DELETE FROM vectorforge.originals WHERE tenant_id = %(tenant_id)s AND document_id = ANY (%(documents)s)
 """
@@ -154,10 +158,13 @@ class OriginalRepository:
         row = await self._db.fetch_one(_FIND, {"document": document_id})
         return Original(**{**row, "sha256": bytes(row["sha256"])}) if row else None
 
-    async def content(self, original: Original) -> bytes | None:
-        """Return the content of an original in the database; None if it was replaced or deleted."""
+    async def content(self, original: Original, part: range | None = None) -> bytes | None:
+        """Return an original of the database, or a part of it; None if it was replaced or deleted."""
         values = (self._db.tenant_id, original.document_id, original.sha256)
-        row = await self._db.fetch_one(_CONTENT, values)
+        if part is None:
+            row = await self._db.fetch_one(_CONTENT, values)
+        else:
+            row = await self._db.fetch_one(_PART, (part.start + 1, len(part), *values))
         return bytes(row["content"]) if row and row["content"] is not None else None
 
     async def delete(self, documents: Sequence[UUID]) -> None:

@@ -42,6 +42,8 @@ class SearchShape(NamedTuple):
     """Search only the documents of one profile."""
     narrowed: bool
     """The index over metadata covers a part of the filter, ``narrowing``."""
+    with_vectors: bool = False
+    """Return the chunks' vectors."""
 
 
 # An array, not a join: without statistics the planner would read the whole collection for each document.

@@ -252,7 +252,7 @@ def _retrieved(row: Mapping[str, Any], metric: DistanceMetric, mode: SearchMode)
         metadata=row["metadata"],
         locations=row["locations"],
     )
-    by_words = mode is SearchMode.LEXICAL
+    by_words, vector = mode is SearchMode.LEXICAL, row.get("embedding")
     return RetrievedChunk(
         chunk=chunk,
         score=row["relevance"] if by_words else score_of(metric, row["distance"]),
@@ -261,4 +261,5 @@ def _retrieved(row: Mapping[str, Any], metric: DistanceMetric, mode: SearchMode)
         document_title=row["title"],
         relevance=None if mode is SearchMode.DENSE else row["relevance"],
         lexical_score=row["lexical_score"],
+        vector=vector and vector.to_list(),
     )

@@ -74,7 +74,11 @@ def _template(shape: SearchShape, plan: SearchPlan) -> str:
     if shape.mode is not SearchMode.DENSE:
         ctes.append(lexical_ctes(*passes_among_words(shape, plan)))
     ctes.append(ranked(shape.mode, shape.metric))
-    details = _WITH_DETAILS.format(candidates="0" if lexical else "(SELECT count(*) FROM dense)")
+    details = _WITH_DETAILS.format(
+        candidates="0" if lexical else "(SELECT count(*) FROM dense)",
+        vector=", v.embedding" if shape.with_vectors else "",
+        vectors=_VECTORS if shape.with_vectors else "",
+    )
     return " ".join(f"WITH {','.join(ctes)}{details}".split())  # blanks would count against the 16 KB
 
 
@@ -184,7 +188,7 @@ SELECT facts.dimension, facts.distance_metric, facts.by_profile, facts.chunk_cou
     facts.indexed, facts.partition_rows, counted.matching, chosen.reason, {candidates} AS candidates,
     nearest.chunk_id, nearest.distance, nearest.lexical_score, nearest.relevance,
     c.document_id, c.ordinal, c.text, c.start_offset, c.end_offset, c.token_count, c.heading, c.metadata,
-    c.locations, d.source, d.title
+    c.locations, d.source, d.title{vector}
 FROM facts
 CROSS JOIN counted
 CROSS JOIN chosen
@@ -196,6 +200,12 @@ LEFT JOIN LATERAL (
 LEFT JOIN LATERAL (
     SELECT source, title FROM vectorforge.documents
     WHERE tenant_id = %(tenant)s AND id = c.document_id LIMIT 1
-) d ON true
+) d ON true {vectors}
 ORDER BY nearest.relevance DESC, nearest.chunk_id
+"""
+_VECTORS = """
+LEFT JOIN LATERAL (
+    SELECT embedding FROM vectorforge.embeddings
+    WHERE tenant_id = %(tenant)s AND chunk_id = nearest.chunk_id AND space = facts.space LIMIT 1
+) v ON true
 """

@@ -1,22 +1,27 @@
 "use strict";
 // ---------------------------------------------------------------- light formatting of answers
 const LABEL = String.raw`\[\s*(?:(?:Context|Source)s?\s+)?#?\d{1,3}(?:\s*(?:[,;&]|and)\s*(?:(?:Context|Source)s?\s+)?#?\d{1,3})*\s*\]`;
-const INLINE = new RegExp(String.raw`(\`+)([^\`]|[^\`].*?[^\`])\1(?!\`)|\*\*(?=\S)(.+?)\*\*|(?<![\w*])\*(?=[^\s*])([^*\n]*[^\s*])\*(?![\w*])|\uE000\d+\.\d+\uE001|` + LABEL, "gis");
+const LINK = String.raw`(?<image>!?)\[(?<label>[^\[\]\n]*)\]\((?<url>[^()\s]*(?:\([^()\s]*\)[^()\s]*)*)(?:\s+"[^"\n]*")?\)|`;
+const inline = (link) => new RegExp(String.raw`(\`+)([^\`]|[^\`].*?[^\`])\1(?!\`)|\*\*(?=\S)(.+?)\*\*|(?<![\w*])\*(?=[^\s*])([^*\n]*[^\s*])\*(?![\w*])|\uE000\d+\.\d+\uE001|` + link + LABEL, "gis");
+const INLINE = inline(""), WITH_LINKS = inline(LINK);
 /** A label that the server has resolved, as it stands in the text until it is drawn. */
 const RESOLVED = /\uE000(\d+)\.\d+\uE001/g;
 const LONG_LABEL = /\[\s*(?:Context|Source)s?\s+#?\d/i;
 
-/** Appends text to a node: code, bold, italics, and labels like [Context 3], [Source 3], [3] through makeCitation. */
+/** Appends text to a node: code, bold, italics, labels like [Context 3], [Source 3], [3] through makeCitation, and links
+    through makeCitation.link if there is one. */
 function appendInline(node, text, makeCitation) {
   let last = 0;
-  for (const match of text.matchAll(INLINE)) {
+  for (const match of text.matchAll(makeCitation.link ? WITH_LINKS : INLINE)) {
     let made;
     if (match[2] !== undefined) made = [el("code", {}, makeCitation.plain(match[2].trim() || match[2]))];
     else if (match[3] !== undefined) made = [el("strong")];
     else if (match[4] !== undefined) made = [el("i")];
+    else if (match.groups?.label !== undefined) made = [makeCitation.link(match.groups)];
     else made = makeCitation(match[0]);
     if (!made) continue;
-    if (match[3] ?? match[4]) appendInline(made[0], match[3] ?? match[4], makeCitation);
+    const inner = match[3] ?? match[4] ?? match.groups?.label;
+    if (inner) appendInline(made[0], inner, makeCitation);
     node.append(text.slice(last, match.index), ...made);
     last = match.index + match[0].length;
   }

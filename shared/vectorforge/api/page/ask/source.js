@@ -38,17 +38,21 @@ const source = {
     }
   },
 
-  /** Address of the source page with all passages of the answer, this one first in view. */
+  /** Address of the source page with the answer's citations and their sentences, this one first in view. */
   link() {
-    const { passages, index, quote } = this.current;
-    const cited = new URLSearchParams(passages.map((one) => ["chunk", one.chunk_id]));
-    const given = new URLSearchParams([["at", String(index + 1)], ...passages.map((_, at) => ["quote", at === index ? quote : ""])]);
+    const { passages, index, quote, turn } = this.current;
+    let shown = turn?.cited() ?? [];
+    if (!shown.some((one) => one.index === index)) shown = passages.map((_, at) => ({ index: at, quote: at === index ? quote : "" }));
+    const exact = shown.findIndex((one) => one.index === index && one.quote === quote);
+    const at = exact < 0 ? shown.findIndex((one) => one.index === index) : exact;
+    const cited = new URLSearchParams(shown.map((one) => ["chunk", passages[one.index].chunk_id]));
+    const given = new URLSearchParams([["at", String(at + 1)], ...shown.map((one) => ["quote", one.quote])]);
     return `${base}/source?${cited}#${given}`;
   },
 
   stepper() {
     const { passages, index } = this.current;
-    const go = (to) => () => { this.current = { ...this.current, index: to, quote: "", place: null }; markCurrent(); this.draw().then(() => $("panel").querySelector(`.step button:nth-of-type(${to > index ? 2 : 1}):not(:disabled)`)?.focus()); };
+    const go = (to) => () => { this.current = { ...this.current, index: to, quote: this.current.turn?.cited().find((one) => one.index === to)?.quote ?? "", place: null }; markCurrent(); this.draw().then(() => $("panel").querySelector(`.step button:nth-of-type(${to > index ? 2 : 1}):not(:disabled)`)?.focus()); };
     return el("span", { class: "step" },
       el("button", { class: "icon", type: "button", "aria-label": "Previous source", disabled: index === 0, onclick: go(index - 1) }, icon("left")),
       el("span", {}, `${index + 1} of ${passages.length}`),

@@ -44,18 +44,31 @@ class Turn {
 
   /** The same for a label that the server has resolved, with what it found. */
   resolvedChips(citations) {
-    return citations.map(({ source_number: number, verdict, location_text: place }) => this.chip(this.sources.findIndex((s) => s.number === number), verdict, place));
+    return citations.map((citation) => this.chip(this.sources.findIndex((s) => s.number === citation.source_number), citation.verdict, citation.location_text, this.sentenceOf(citation)));
   }
 
-  chip(index, verdict = null, place = this.sources[index].location_text) {
+  chip(index, verdict = null, place = this.sources[index].location_text, sentence = "") {
     const item = this.sources[index], title = [sourceName(item), place].filter(Boolean).join(", "), name = `Source ${item.number}: ${title}`;
     const said = VERDICTS[verdict] ?? null;
     return el("button", {
       class: "cite", type: "button", "data-source": index, "data-verdict": said ? verdict : null,
       title: said ? `${title}\n${said}` : title, "aria-label": said ? `${name}. ${said}` : name,
       "aria-current": source.current?.turn === this && source.current.index === index ? "true" : null,
-      onclick: (event) => source.open(this.sources, index, event.currentTarget, wordsBefore(event.currentTarget), place),
+      onclick: (event) => source.open(this.sources, index, event.currentTarget, sentence || wordsBefore(event.currentTarget), place),
     }, String(item.number));
+  }
+
+  /** The sentence of its source that a citation rests on; "" if that is unclear. */
+  sentenceOf({ source_number: number, start_offset: from, end_offset: to }) {
+    const { text = "", start_offset: start, end_offset: end } = this.sources.find((s) => s.number === number) ?? {};
+    if (!text || !Number.isInteger(from) || from < start || to > end || to - from >= end - start) return "";
+    return text.slice(codeUnits(text, from - start), codeUnits(text, to - start)).trim().slice(0, 1000);
+  }
+
+  /** Sources and sentences of the citations in the order of the answer, each pair once. */
+  cited() {
+    const found = this.citations.map((citation) => ({ index: this.sources.findIndex((s) => s.number === citation.source_number), quote: this.sentenceOf(citation) }));
+    return found.filter((one, at) => found.findIndex((other) => other.index === one.index && other.quote === one.quote) === at).slice(0, 100);
   }
 
   /** Where the citations of a source point to in its file, "p. 4"; without any, where the passage is. */

@@ -82,7 +82,7 @@ function dataUrl(blob) {
 function replaceBody(nodes) {
   const body = $("body");
   body.replaceChildren(...nodes);
-  (body.querySelector(".quote, mark") ?? body.querySelector("figure"))?.scrollIntoView({ block: "center" });
+  (body.querySelector(".quote") ?? body.querySelector("mark, figure"))?.scrollIntoView({ block: "center" });
 }
 
 /** Images of the pages with the passage, or null where there are none: then the text is shown. */
@@ -111,32 +111,36 @@ async function text(id, chunk, quote) {
   const start = codeUnits(whole.text, chunk.start_offset);
   const end = start + codeUnits(whole.text.slice(start), chunk.end_offset - chunk.start_offset);
   if (whole.text.slice(start, end) !== chunk.text) return [el("div", { class: "text" }, marked(chunk.text, quote))];
-  const type = whole.media_type ?? "", isCode = /csv|json|tab-separated|x-/.test(type);
+  const type = whole.media_type ?? "";
+  if (/markdown/.test(type)) return [markdown(whole.text, { start, end }, quote)];
+  const isCode = /csv|json|tab-separated|x-/.test(type);
   const page = el("div", { class: isCode ? "text code" : "text" });
-  const append = (part) => (/markdown/.test(type) ? withHeadings(page, part) : page.append(part));
-  append(whole.text.slice(Math.max(0, start - WINDOW), start));
-  page.append(marked(chunk.text, quote));
-  append(whole.text.slice(end, end + WINDOW));
+  page.append(whole.text.slice(Math.max(0, start - WINDOW), start), marked(chunk.text, quote), whole.text.slice(end, end + WINDOW));
   return [page];
+}
+
+/** The part of a Markdown document around the passage, from the start of a line, within a code block if it begins in one. */
+function markdown(text, { start, end }, quote) {
+  const from = start > WINDOW ? text.lastIndexOf("\n", start - WINDOW) + 1 : 0;
+  const fences = text.slice(0, from).match(/^ {0,3}(```|~~~)/gm) ?? [], open = fences.length % 2 ? fences.at(-1).trim() + "\n" : "";
+  const shift = open.length - from, found = sentenceIn(text.slice(start, end), quote);
+  const at = (offset) => ({ start: start + shift + offset.start, end: start + shift + offset.end });
+  return renderedMarkdown(open + text.slice(from, end + WINDOW), at({ start: 0, end: end - start }), found && at(found));
+}
+
+/** Where a passage has a sentence word for word, or null. */
+function sentenceIn(passage, quote) {
+  const words = quote.split(/\s+/).filter(Boolean).map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
+  const found = words.length > 1 ? new RegExp(words.join("\\s+"), "i").exec(passage) : null;
+  return found && { start: found.index, end: found.index + found[0].length };
 }
 
 /** The passage, with the sentence standing out where it is found word for word. */
 function marked(passage, quote) {
-  const words = quote.split(/\s+/).filter(Boolean).map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
-  const found = words.length > 1 ? new RegExp(words.join("\\s+"), "i").exec(passage) : null;
+  const found = sentenceIn(passage, quote);
   if (!found) return el("mark", { id: "passage", class: "alone" }, passage);
-  const end = found.index + found[0].length;
-  return el("mark", { id: "passage" }, passage.slice(0, found.index), el("span", { class: "quote" }, found[0]), passage.slice(end));
-}
-
-/** Markdown with its headings as headings and the rest as it was written. */
-function withHeadings(node, part) {
-  let last = 0;
-  for (const match of part.matchAll(/^(#{1,6}) (.*)$\n?/gm)) {
-    node.append(part.slice(last, match.index), el(match[1].length < 2 ? "h2" : "h3", {}, match[2]));
-    last = match.index + match[0].length;
-  }
-  node.append(part.slice(last));
+  const { start, end } = found;
+  return el("mark", { id: "passage" }, passage.slice(0, start), el("span", { class: "quote" }, passage.slice(start, end)), passage.slice(end));
 }
 
 async function download(about) {

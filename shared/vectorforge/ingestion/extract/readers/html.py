@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from vectorforge.ingestion.extract import blocks
-from vectorforge.ingestion.extract.blocks import Block, BlockKind, Reading, Row
+from vectorforge.ingestion.extract.blocks import Block, Reading
 from vectorforge.ingestion.extract.decode import decode
+from vectorforge.ingestion.extract.readers.html_table import BLOCKS, HtmlTable
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborHTMLParser, LexborNode
@@ -29,47 +30,12 @@ _DROPPED = frozenset(
         "dialog",
     }
 )
-_BLOCKS = frozenset(
-    {
-        "address",
-        "article",
-        "blockquote",
-        "body",
-        "caption",
-        "dd",
-        "details",
-        "div",
-        "dl",
-        "dt",
-        "fieldset",
-        "figcaption",
-        "figure",
-        "header",
-        "hr",
-        "html",
-        "li",
-        "main",
-        "ol",
-        "option",
-        "p",
-        "section",
-        "summary",
-        "table",
-        "tbody",
-        "tfoot",
-        "thead",
-        "tr",
-        "ul",
-    }
-)
 _PARAGRAPHS = frozenset({"article", "blockquote", "dl", "figure", "ol", "p", "section", "table", "ul"})
 _HEADING = re.compile(r"h[1-6]")
 _DECLARED = re.compile(rb"<meta[^>]+charset\s*=\s*[\"']?\s*([\w-]+)", re.IGNORECASE)
 _SMALLEST_MAIN_SHARE = 0.3
 _STRUCTURE = frozenset({"table", "h1", "h2", "h3", "h4", "h5", "h6", "pre", "ul", "ol"})
 """Elements that no cell of a table of data has: a table with them is layout."""
-_MAX_SPAN = 50
-"""Columns or rows of one cell."""
 
 
 def read_html(content: bytes, *, charset: str | None = None) -> Reading:
@@ -175,7 +141,7 @@ class _Writer:
         self._line: list[str] = []
         self._prefix = ""
         self._pre_depth = 0
-        self._table: _Table | None = None
+        self._table: HtmlTable | None = None
 
     def enter(self, node: "LexborNode") -> None:
         tag = node.tag or ""
@@ -185,7 +151,7 @@ class _Writer:
             self._table.enter(node, self._line)
         elif tag == "table" and node.mem_id not in self._layout:
             self._end_line(blank=True)
-            self._table = _Table(node.mem_id)
+            self._table = HtmlTable(node.mem_id)
         elif tag == "pre":
             self._end_line(blank=True)
             self._pre_depth += 1
@@ -194,7 +160,7 @@ class _Writer:
         elif _HEADING.fullmatch(tag):
             self._end_line(blank=True)
             self._prefix = "#" * int(tag[1])
-        elif tag in _BLOCKS and not self._pre_depth:
+        elif tag in BLOCKS and not self._pre_depth:
             self._end_line(blank=tag in _PARAGRAPHS)
             if tag == "li":
                 self._prefix = "- "
@@ -210,8 +176,8 @@ class _Writer:
         elif tag == "pre":
             self._pre_depth -= 1
             self._end_code()
-        elif _HEADING.fullmatch(tag) or (tag in _BLOCKS and not self._pre_depth):
-            self._end_line(blank=tag in _PARAGRAPHS or tag not in _BLOCKS)
+        elif _HEADING.fullmatch(tag) or (tag in BLOCKS and not self._pre_depth):
+            self._end_line(blank=tag in _PARAGRAPHS or tag not in BLOCKS)
 
     def finish(self) -> list[Block]:
         self._end_line(blank=True)
@@ -245,70 +211,3 @@ class _Writer:
         if code.strip():
             self._end_paragraph()
             self._blocks.append(blocks.code(code))
-
-
-class _Table:
-    """Collects the cells of a table; one that covers several rows is repeated in each."""
-
-    def __init__(self, table_id: int) -> None:
-        self.id = table_id
-        self._caption: list[Block] = []
-        self._rows: list[list[str]] = []
-        self._begun: tuple[int, int] | None = None
-        """Columns and rows of the cell that is being read."""
-        self._below: dict[int, tuple[str, int]] = {}
-        """Column -> text of the cell above it that continues, and in how many more rows."""
-        self._has_header: bool | None = None
-
-    def enter(self, node: "LexborNode", line: list[str]) -> None:
-        tag = node.tag or ""
-        if tag in ("td", "th", "tr", "caption", "thead", "tbody", "tfoot"):
-            self._end_cell(line)
-        if tag == "tr":
-            self._fill()
-            self._rows.append([])
-        elif tag in ("td", "th"):
-            if not self._rows:
-                self._rows.append([])
-            if tag == "th" and len(self._rows) == 1:
-                self._has_header = True
-            self._fill()
-            self._begun = self._number(node, "colspan"), self._number(node, "rowspan")
-        elif tag in _BLOCKS or tag == "br":
-            line.append(" ")
-
-    def finish(self, line: list[str]) -> list[Block]:
-        self._end_cell(line)
-        return [
-            *self._caption,
-            *blocks.table([Row(cells) for cells in self._rows], has_header=self._has_header),
-        ]
-
-    @staticmethod
-    def _number(node: "LexborNode", name: str) -> int:
-        value = (node.attributes.get(name) or "").strip()
-        return min(max(int(value), 1), _MAX_SPAN) if value.isdecimal() and len(value) < 5 else 1
-
-    def _end_cell(self, line: list[str]) -> None:
-        text = " ".join("".join(line).split())
-        line.clear()
-        if self._begun is None:
-            if text:
-                self._caption.append(Block(BlockKind.CAPTION, text))
-            return
-        columns, rows = self._begun
-        self._begun = None
-        row = self._rows[-1]
-        if rows > 1:
-            self._below[len(row)] = text, rows - 1
-        row += [text, *[""] * (columns - 1)]
-
-    def _fill(self) -> None:
-        """Repeat the cells above that cover the next columns of the current row."""
-        row = self._rows[-1] if self._rows else []
-        while len(row) in self._below:
-            column = len(row)
-            text, left = self._below.pop(column)
-            if left > 1:
-                self._below[column] = text, left - 1
-            row.append(text)

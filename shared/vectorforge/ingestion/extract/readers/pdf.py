@@ -1,15 +1,13 @@
 """PDF, by pdfium: headings, paragraphs, lists and tables with their pages and rectangles.
 
-Sizes of fonts tell headings from text, positions tell columns and tables: see ``pdf_layout``. What repeats at
-the top or bottom of pages is left out, with page numbers.
+Sizes of fonts tell headings from text (``pdf_paragraphs``), positions tell columns (``pdf_layout``)
+and tables (``pdf_tables``). What repeats at the top or bottom of pages is left out, with page numbers.
 """
 
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
-from statistics import median
 from typing import Any, Final
 
 from vectorforge.errors import ExtractionError
@@ -23,11 +21,12 @@ from vectorforge.ingestion.extract.blocks import (
     usable_title,
 )
 from vectorforge.ingestion.extract.readers.ocr import SWITCH_ON, engine_of, recognized
-from vectorforge.ingestion.extract.readers.pdf_layout import Line, Table, arranged
+from vectorforge.ingestion.extract.readers.pdf_layout import arranged
 from vectorforge.ingestion.extract.readers.pdf_outline import Outline
-from vectorforge.ingestion.extract.readers.pdf_words import HYPHEN, Box, Page, Segment, read_page
+from vectorforge.ingestion.extract.readers.pdf_paragraphs import FontSizes, Paragraphs, location, with_line
+from vectorforge.ingestion.extract.readers.pdf_tables import Table
+from vectorforge.ingestion.extract.readers.pdf_words import HYPHEN, Page, Segment, read_page
 from vectorforge.ingestion.types import OcrOptions
-from vectorforge.types import Location
 
 _WRONG_PASSWORD: Final = 4  # FPDF_ERR_PASSWORD
 _EDGE: Final = 0.12
@@ -37,15 +36,6 @@ _PAGE_NUMBER: Final = re.compile(
     r"(?:(?:page|seite|p\.)\s*)?[-–—|]?\s*(?:\d{1,4}|[ivxlc]{1,7})\s*(?:(?:of|/|von)\s*\d{1,5})?\s*[-–—|]?",
     re.IGNORECASE,
 )
-_BULLET: Final = re.compile("[•▪◦‣●○■□➢✓\uf0b7\uf0a7*–—-]\\s+(?=\\S)")
-_NUMBERED: Final = re.compile(r"(?:\(?(?:\d{1,3}|[a-z])[.)]|\d+(?:\.\d+)+\.?)\s+\S")
-_CAPTION: Final = re.compile(r"(?:figure|fig\.|table|listing|abbildung|tabelle)\s+\d", re.IGNORECASE)
-_LEADER: Final = re.compile(r"(?:\s?[.·…]){4,}")
-"""Dots from an entry of a table of contents to its page."""
-_LARGER: Final = 1.12
-"""Height of a heading's letters, at least, in those of the text."""
-_MAX_HEADING_CHARS: Final = 200
-_MAX_HEADING_LINES: Final = 3
 
 
 def read_pdf(content: bytes, *, ocr: OcrOptions = OcrOptions()) -> Reading:  # noqa: B008 - immutable
@@ -127,7 +117,7 @@ def _first_heading(blocks: Sequence[Block]) -> str | None:
 def _blocks(pages: Sequence[Page | None], outline: Outline) -> Iterator[Block]:
     repeated = {id(one) for one in _repeated({n: page for n, page in enumerate(pages, start=1) if page})}
     sizes = [
-        _Sizes([one for page in pages if page and page.is_recognized is by_ocr for one in page.segments])
+        FontSizes([one for page in pages if page and page.is_recognized is by_ocr for one in page.segments])
         for by_ocr in (False, True)
     ]
     header: Sequence[str] = ()
@@ -144,7 +134,7 @@ def _blocks(pages: Sequence[Page | None], outline: Outline) -> Iterator[Block]:
                 header = made[-1].header if made else header
                 found += made
             else:
-                found += _Paragraphs(page, number, sizes[page.is_recognized], outline).of(part)
+                found += Paragraphs(page, number, sizes[page.is_recognized], outline).of(part)
         for block in found:
             joined = _joined(last, block) if last is not None else None
             if joined is None and last is not None:
@@ -205,132 +195,6 @@ def _words_of(one: Segment) -> str:
     return words if re.search(r"[^\W\d_]", words) else ""
 
 
-class _Sizes:
-    """Heights of the document's fonts: the text's, and those of headings with their levels.
-
-    Args:
-        segments: All text.
-    """
-
-    def __init__(self, segments: Sequence[Segment]) -> None:
-        chars: Counter[float] = Counter()
-        for one in segments:
-            chars[_rounded(one.height)] += len(one.text)
-        self.body = chars.most_common(1)[0][0] if chars else 1.0
-        larger = sorted((size for size in chars if size >= _LARGER * self.body), reverse=True)
-        self._levels = {size: min(level, 5) for level, size in enumerate(larger, start=1)}
-        self.below = min(len(larger) + 1, 6)
-        """Level of bold headings in the size of the text."""
-
-    def level(self, height: float) -> int | None:
-        """Return the level of a heading in a font of a height, None if it is not larger than the text."""
-        return self._levels.get(_rounded(height))
-
-
-def _rounded(height: float) -> float:
-    return round(height * 2) / 2
-
-
-class _Paragraphs:
-    """Joins the lines of a column to blocks.
-
-    Args:
-        page: Page of the lines.
-        number: Its number, from 1.
-        sizes: Heights of the document's fonts.
-        outline: Headings named by the author.
-    """
-
-    def __init__(self, page: Page, number: int, sizes: _Sizes, outline: Outline) -> None:
-        self._page = page
-        self._number = number
-        self._sizes = sizes
-        self._outline = outline
-
-    def of(self, lines: Sequence[Line]) -> Iterator[Block]:
-        gaps = [(b.box.y1 - a.box.y1, b.height) for a, b in pairwise(lines)]
-        usual = [gap for gap, height in gaps if 0.7 * height < gap < 1.45 * height]
-        self._leading = median(usual) if usual else 0.0
-        run: list[Line] = []
-        for line in lines:
-            if run and self._begins(run, line):
-                yield self._block(run)
-                run = []
-            run.append(line)
-        if run:
-            yield self._block(run)
-
-    def _begins(self, run: Sequence[Line], line: Line) -> bool:
-        before = run[-1]
-        height = line.height
-        is_other_font = abs(height - before.height) > 0.08 * height or before.bold != line.bold
-        distance = line.box.y1 - before.box.y1
-        if (
-            is_other_font
-            or distance > max(1.25 * self._leading + 1, 1.1 * height)
-            or distance < 0
-            or self._starts_item(line, run)
-        ):
-            return True
-        is_short = before.box.x1 < before.right - 0.2 * (before.right - before.box.x0)
-        is_indented = line.box.x0 > before.box.x0 + 0.6 * height and len(run) > 1
-        return before.text[-1:] in ".!?:" and (is_short or is_indented)
-
-    def _starts_item(self, line: Line, run: Sequence[Line]) -> bool:
-        if _BULLET.match(line.text):
-            return True
-        return bool(_NUMBERED.match(line.text)) and line.box.x0 <= run[0].box.x0 + 2
-
-    def _block(self, run: Sequence[Line]) -> Block:
-        text, places = "", list[tuple[int, Location]]()
-        for line in run:
-            shown = _LEADER.sub(" …", line.text)
-            text = _with_line(text, shown)
-            offset = len(text) - len(shown)
-            places.append((offset if places else 0, location(line.box, self._page, self._number)))
-        text = text.replace(HYPHEN, "-")
-        bullet = _BULLET.match(text)
-        level = None if bullet else self._heading_level(run, text)
-        if level is not None:
-            return Block(BlockKind.HEADING, text, level, places[0][1])
-        if bullet:
-            rest = text[bullet.end() :]
-            moved = [(max(0, offset - bullet.end()), place) for offset, place in places]
-            return Block(BlockKind.ITEM, rest, places=moved)
-        return Block(BlockKind.CAPTION if _CAPTION.match(text) else BlockKind.PARAGRAPH, text, places=places)
-
-    def _heading_level(self, run: Sequence[Line], text: str) -> int | None:
-        if len(run) > _MAX_HEADING_LINES or len(text) > _MAX_HEADING_CHARS or " … " in text:
-            return None
-        if not re.search(r"[^\W\d_]", text):
-            return None
-        return self._outline.level(self._number, text, self._level_by_font(run, text))
-
-    def _level_by_font(self, run: Sequence[Line], text: str) -> int | None:
-        level = self._sizes.level(run[0].height)
-        if level is not None:
-            return level
-        is_title = run[0].bold and len(run) == 1 and len(text) <= 100 and text[-1] not in ".,;:"
-        is_body = _rounded(run[0].height) >= self._sizes.body
-        return self._sizes.below if is_title and is_body else None
-
-
-def _with_line(text: str, line: str) -> str:
-    """Join a line with the text before it; a hyphen at the line's end is dropped within a word."""
-    if not text:
-        return line
-    if text[-1] in ("-", HYPHEN) and line[:1].islower() and text[-2:-1].isalpha():
-        return text[:-1] + line
-    return f"{text} {line}"
-
-
-def location(box: Box, page: Page, number: int) -> Location:
-    """Return page and rectangle of a box, as shares of the page between 0 and 1."""
-    box = page.as_shown(box)
-    shares = (box.x0 / page.width, box.y0 / page.height, box.x1 / page.width, box.y1 / page.height)
-    return {"page": number, "rect": [round(min(max(share, 0.0), 1.0), 4) for share in shares]}
-
-
 def _table(found: Table, page: Page, number: int, above: Sequence[str]) -> list[Block]:
     """Return a table; one without a header, as after a page break, has that of the table above if it fits."""
     rows = [
@@ -351,7 +215,7 @@ def _joined(before: Block, block: Block) -> Block | None:
         return None
     if before.places[-1][1]["rect"][3] < block.places[0][1]["rect"][1]:  # further down: no break
         return None
-    text = _with_line(before.text, block.text)
+    text = with_line(before.text, block.text)
     shift = len(text) - len(block.text)
     return replace(
         before, text=text, places=[*before.places, *((shift + at, place) for at, place in block.places)]
