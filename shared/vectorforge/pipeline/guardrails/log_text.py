@@ -110,6 +110,11 @@ class LogTexts:
         chars = len(log.query_text) + len(log.generated_response)
         return await off_event_loop(chars, lambda: with_policy(log, policy, self._tenant_id))
 
+    async def allowed(self, text: str) -> str:
+        """Return a text that belongs to a query as it may be stored. Raises nothing but a cancellation."""
+        policy = await self._policy()
+        return text if policy == "full" else _text(text, policy, self._tenant_id)
+
     async def _policy(self) -> LogText:
         known = self._policies.find(self._tenant_id)
         if known is not None:
