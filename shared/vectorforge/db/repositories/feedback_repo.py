@@ -1,4 +1,4 @@
-"""Feedback on answers: one rating per credential and query, stored beside the query log."""
+"""Feedback on answers: one rating per credential and query, stored with the query log."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
