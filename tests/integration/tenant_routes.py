@@ -102,6 +102,7 @@ CASES: dict[tuple[str, str], Case] = {
     ("GET", "/v1/queries/{query_id}/events"): Case(404),
     ("POST", "/v1/queries/{query_id}/stop"): Case(404),
     ("GET", "/v1/queries/{query_id}/feedback"): Case(404),
+    ("GET", "/v1/queries/{query_id}/replay"): Case(404),
     ("POST", "/v1/queries/{query_id}/feedback"): Case(404, {"rating": "down"}),
     ("DELETE", "/v1/queries/{query_id}/feedback"): Case(404),
     ("GET", "/v1/conversations"): Case(200, empty=("conversations",)),

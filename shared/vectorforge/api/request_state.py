@@ -105,6 +105,7 @@ ROUTES: Mapping[Scope, tuple[str, ...]] = {
         "GET /v1/queries",
         "GET /v1/queries/{query_id}",
         "GET /v1/queries/{query_id}/feedback",
+        "GET /v1/queries/{query_id}/replay",
         "GET /v1/stats",
         "GET /v1/stats/usage",
         "GET /metrics",

@@ -39,6 +39,7 @@ if TYPE_CHECKING:  # imported on first use: no query needs them
     from vectorforge.erasure.eraser import Eraser
     from vectorforge.ingestion.estimate import IngestionEstimator
     from vectorforge.ingestion.pipeline import IngestionPipeline
+    from vectorforge.pipeline.replay import QueryReplayer
 
 _TABLE_LOG_TIMEOUT_S = 2.0
 
@@ -110,6 +111,14 @@ class TenantServices:
         from vectorforge.db.repositories.feedback_repo import FeedbackRepository
 
         return FeedbackRepository(self._db)
+
+    @cached_property
+    def replayer(self) -> "QueryReplayer":
+        """Replay of the tenant's logged queries."""
+        from vectorforge.pipeline.replay import QueryReplayer
+
+        registry = self._shared.llm_registry
+        return QueryReplayer(self.documents, self.conversations, registry, self.choose_variant)
 
     @cached_property
     def api_keys(self) -> "ApiKeyRepository":

@@ -12,6 +12,7 @@ from vectorforge.cli.commands.evaluate import evaluate
 from vectorforge.cli.commands.export import export
 from vectorforge.cli.commands.migrate import migrate
 from vectorforge.cli.commands.query import ask, search
+from vectorforge.cli.commands.replay import replay
 from vectorforge.cli.commands.serve import mcp, up
 from vectorforge.cli.commands.stats import stats
 from vectorforge.cli.doctor.command import doctor
@@ -70,6 +71,7 @@ app.command()(search)
 app.command()(mcp)
 app.command("eval")(evaluate)
 app.command("eval export")(export)
+app.command()(replay)
 app.command()(stats)
 for group in (collections, documents, erase, index, keys, limits, logs, providers):
     app.add_typer(group.app, name=group.__name__.rpartition(".")[2])

@@ -136,7 +136,13 @@ def with_policy(log: QueryLog, policy: LogText, tenant_id: str) -> QueryLog:
     if policy == "full":
         return log
     query, answer = (_text(text, policy, tenant_id) for text in (log.query_text, log.generated_response))
-    return replace(log, query_text=query, generated_response=answer)
+    request = log.request
+    if request and query != log.query_text:
+        request = {
+            **request,
+            "sha256": None,
+        }  # a short text could be guessed by it, and no replay can match it
+    return replace(log, query_text=query, generated_response=answer, request=request)
 
 
 def _text(text: str, policy: LogText, tenant_id: str) -> str:
