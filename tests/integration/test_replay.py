@@ -10,6 +10,7 @@ from pydantic import SecretStr
 
 from tests.support.http.live_api import LiveApi, add_documents, live_api, new_collection, settings_for
 from tests.support.vendors.fake_openai import FakeOpenAI
+from tests.support.vendors.vendor_behaviour import Reply
 from vectorforge.db.repositories.query_log_repo import TenantSettingsRepository
 from vectorforge.llm.providers.openai import OpenAIProvider
 from vectorforge.local.postgres import EmbeddedPostgres
@@ -117,14 +118,10 @@ async def test_changed_prompt_and_model_are_named(
     client: httpx2.AsyncClient, postgres_server: EmbeddedPostgres, tenant: str
 ) -> None:
     query_id = await asked(client)
-    with psycopg.connect(
-        postgres_server.migrator_url, autocommit=True
-    ) as superuser:  # an older version's log
-        superuser.execute(
-            "UPDATE vectorforge.query_logs SET request = request || jsonb_build_object("
-            "'model', 'gpt-3', 'sha256', repeat('0', 64), 'prompt_sha256', repeat('0', 64)) WHERE tenant_id = %s",
-            (tenant,),
-        )
+    other = "jsonb_build_object('model', 'gpt-3', 'sha256', '0', 'prompt_sha256', '0')"  # an older version's
+    with psycopg.connect(postgres_server.migrator_url, autocommit=True) as superuser:
+        change = f"UPDATE vectorforge.query_logs SET request = request || {other} WHERE tenant_id = %s"
+        superuser.execute(change.encode(), (tenant,))
     assert (await replayed(client, query_id))[:2] == ("different", ["model", "prompt"])
 
 
@@ -142,7 +139,8 @@ async def test_query_without_logged_text_says_what_is_missing(
         assert (body["logged_sha256"], body["messages"]) == (None, None)  # no hash to guess a text by
 
 
-async def test_answer_from_the_cache_has_no_request(client: httpx2.AsyncClient) -> None:
+async def test_answer_from_the_cache_has_no_request(client: httpx2.AsyncClient, openai: FakeOpenAI) -> None:
+    openai.script(Reply(("Green tea is brewed at eighty degrees [Context 1].",)))
     await asked(client)
     cached = await asked(client)
     status, changes, body = await replayed(client, cached)

@@ -13,7 +13,7 @@ from vectorforge.pipeline.replay import ChangeKind, ReplayStatus
 
 
 class ReplayChangeBody(Body):
-    """What differs from the time of the query."""
+    """A difference from the time of the query."""
 
     kind: ChangeKind
     detail: str

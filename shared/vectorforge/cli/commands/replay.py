@@ -62,7 +62,7 @@ def replay(
     """Rebuild the request of a logged query, and compare its answer with another variant's.
 
     Shows whether the rebuilt request is the one that went to the model, and which
-    chunks, prompt or model have changed since. With --against, the query is asked
+    chunks, prompt or model have changed since. With --against, the query is run
     again, without the cache and without the conversation, and logged as usual.
 
     [bold]Examples[/bold]
@@ -82,7 +82,7 @@ def replay(
         if against is not None:
             if not log.query_text or log.query_text.startswith("sha256:"):
                 raise InvalidInputError(
-                    "The log has no text of this query, so it cannot be asked.", field="ID"
+                    "The log has no text of this query, so it cannot be asked again.", field="ID"
                 )
             preset = find_preset(log.preset or "vectorforge")
             config = preset.config(services.choose_variant(against), use_cache=False)
