@@ -48,6 +48,10 @@ class StubApi:
     """Notified when a reader returns or stops an answer."""
     query_closed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the client disconnects before the end of an answer."""
+    ratings: list[tuple[str, Json | None]] = field(default_factory=list)
+    """Query and body of every stored rating; None: withdrawn."""
+    unlogged: int = 0
+    """Ratings that are rejected first, because their query is not logged yet."""
     extractive: bool = False
     statistics: Json = field(default_factory=dict)
     """Response of ``/v1/stats``, or {} for an unavailable database."""
@@ -107,6 +111,8 @@ class StubApi:
                 web.post("/v1/rag/query", self._query),
                 web.get("/v1/queries/{id}/events", self._come_back),
                 web.post("/v1/queries/{id}/stop", self._stop),
+                web.post("/v1/queries/{id}/feedback", self._rate),
+                web.delete("/v1/queries/{id}/feedback", self._rate),
             ]
         )
         return app
@@ -224,6 +230,14 @@ class StubApi:
         await self._notify()
         self.streams[request.match_info["id"]].stopped.set()
         return web.Response(status=202)
+
+    async def _rate(self, request: web.Request) -> web.Response:
+        if self.unlogged > 0:
+            self.unlogged -= 1
+            return problem(404, "Not logged yet.")
+        body = await request.json() if request.method == "POST" else None
+        self.ratings.append((request.match_info["id"], body))
+        return web.json_response(body) if body else web.Response(status=204)
 
     async def _notify(self) -> None:
         async with self.seen:

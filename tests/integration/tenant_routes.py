@@ -101,6 +101,10 @@ CASES: dict[tuple[str, str], Case] = {
     ("GET", "/v1/queries/{query_id}"): Case(404),
     ("GET", "/v1/queries/{query_id}/events"): Case(404),
     ("POST", "/v1/queries/{query_id}/stop"): Case(404),
+    ("GET", "/v1/queries/{query_id}/feedback"): Case(404),
+    ("GET", "/v1/queries/{query_id}/replay"): Case(404),
+    ("POST", "/v1/queries/{query_id}/feedback"): Case(404, {"rating": "down"}),
+    ("DELETE", "/v1/queries/{query_id}/feedback"): Case(404),
     ("GET", "/v1/conversations"): Case(200, empty=("conversations",)),
     ("POST", "/v1/conversations"): Case(201, {"title": "Bob's"}),
     ("GET", "/v1/conversations/{conversation_id}"): Case(404),
@@ -153,6 +157,7 @@ COSTS_NOTHING = {
     ("POST", "/v1/keys"),
     ("POST", "/v1/keys/{key_id}/rotate"),
     ("POST", "/v1/queries/{query_id}/stop"),
+    ("POST", "/v1/queries/{query_id}/feedback"),
     ("POST", "/v1/vector_stores/{vector_store_id}/files"),
 }
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -179,3 +180,19 @@ def test_ask_with_variant_applies_it(vectorforge: CommandLine) -> None:
     assert len(answer["sources"]) == 3
     refused = vectorforge("ask", "Who?", "-c", "guides", "--variant", "best", code=2)
     assert "default, precise, comprehensive, worse, terse" in refused.stderr
+
+
+def test_logged_query_is_asked_again_with_another_variant(vectorforge: CommandLine) -> None:
+    asked = vectorforge.json("ask", "Who approves a refund?", "-c", "guides")
+    shown = vectorforge.json("replay", asked["id"], "--against", "terse")
+    assert [change["kind"] for change in shown["replay"]["changes"]] == ["not_called"]
+    assert (shown["logged"]["answer"], shown["again"]["variant"]) == (asked["answer"], "terse")
+    assert (shown["logged"]["chunks"], shown["again"]["chunks"], shown["again"]["same_chunks"]) == (5, 2, 2)
+    assert shown["again"]["id"] != asked["id"]
+    printed = vectorforge("replay", asked["id"], "--against", "worse").stdout
+    assert "The request cannot be rebuilt." in printed
+    assert "--- logged answer\n+++ new answer" in printed
+    assert "The finance team approves" in next(
+        line for line in printed.splitlines() if line.startswith("-The")
+    )
+    assert "not found" in vectorforge("replay", str(UUID(int=0)), code=2).stderr

@@ -41,13 +41,15 @@ QUERY_ROUTES = re.compile(
     r"|/v1/queries/[^/]+/stop|/api/chat|/mcp/?"
 )
 """POST routes that change no document."""
-FOR_ADMINS = re.compile(r"/v1/keys.*|/v1/tenant|/v1/stats.*|/metrics|/v1/queries(/[^/]+)?")
+FOR_ADMINS = re.compile(r"/v1/keys.*|/v1/tenant|/v1/stats.*|/metrics|/v1/queries(/[^/]+(/replay)?)?")
 
 
 def needed(method: str, path: str) -> Scope:
     """Return the scope that a route needs, by rules independent of the table."""
     if FOR_ADMINS.fullmatch(path) or (method != "GET" and "/embedding-switch" in path):
         return Scope.ADMIN
+    if path.endswith("/feedback"):  # a reader rates, an admin sees all ratings
+        return Scope.ADMIN if method == "GET" else Scope.READ
     if path.startswith("/v1/erasures"):
         return Scope.WRITE  # callers that may delete may see the result
     asks = method == "GET" or (method == "POST" and QUERY_ROUTES.fullmatch(path))

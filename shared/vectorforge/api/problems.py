@@ -33,6 +33,7 @@ from vectorforge.errors import (
     EmbeddingRateLimitError,
     EmbeddingTimeoutError,
     ExtractionError,
+    FeedbackTooEarlyError,
     GatewayKeysUnavailableError,
     IdempotentAnswerPendingError,
     IdentityProviderUnavailableError,
@@ -146,7 +147,8 @@ def retry_after_s(error: Exception) -> int | None:
     """Return whole seconds for ``Retry-After``, or None if a retry is useless."""
     if not isinstance(error, VectorForgeError):
         return None
-    may_pass = status_of(error) in (429, 503) or isinstance(error, IdempotentAnswerPendingError)
+    later = (FeedbackTooEarlyError, IdempotentAnswerPendingError)
+    may_pass = status_of(error) in (429, 503) or isinstance(error, later)
     if not may_pass or isinstance(error, ConfigurationError):
         return None
     return max(1, math.ceil(error.retry_after_s or _DEFAULT_RETRY_AFTER_S))

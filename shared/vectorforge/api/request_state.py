@@ -52,6 +52,8 @@ ROUTES: Mapping[Scope, tuple[str, ...]] = {
         # only the requester has the id of an answer
         "GET /v1/queries/{query_id}/events",
         "POST /v1/queries/{query_id}/stop",
+        "POST /v1/queries/{query_id}/feedback",
+        "DELETE /v1/queries/{query_id}/feedback",
         "GET /v1/conversations",
         "POST /v1/conversations",
         "GET /v1/conversations/{conversation_id}",
@@ -102,6 +104,8 @@ ROUTES: Mapping[Scope, tuple[str, ...]] = {
         # all queries and their cost
         "GET /v1/queries",
         "GET /v1/queries/{query_id}",
+        "GET /v1/queries/{query_id}/feedback",
+        "GET /v1/queries/{query_id}/replay",
         "GET /v1/stats",
         "GET /v1/stats/usage",
         "GET /metrics",

@@ -90,6 +90,7 @@ class QueryLogRecord(_Message):
     context_ms: _Milliseconds | None = None
     first_token_ms: _Milliseconds | None = None
     cost_usd: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    request: Annotated[dict[str, _Text | int | float | None], Field(max_length=20)] | None = None
 
     def query_log(self) -> QueryLog:
         """Return the record without its tenant."""

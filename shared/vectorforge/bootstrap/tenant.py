@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from vectorforge.bootstrap.shared import Shared
-from vectorforge.bootstrap.tenant_parts import CollectionCatalogue, LimitServices, TenantCaches
+from vectorforge.bootstrap.tenant_parts import CollectionCatalogue, LimitServices, TenantCaches, context_model
 from vectorforge.db.repositories.answer_stream_repo import AnswerStreamRepository
 from vectorforge.db.repositories.collection_listing import CollectionListing
 from vectorforge.db.repositories.collection_repo import CollectionRepository
@@ -31,14 +31,15 @@ from vectorforge.vectorstore.pgvector import PgVectorStore
 if TYPE_CHECKING:  # imported on first use: no query needs them
     from vectorforge.bootstrap.profiles import ProfileServices
     from vectorforge.db.repositories.api_key_repo import ApiKeyRepository
+    from vectorforge.db.repositories.feedback_repo import FeedbackRepository
     from vectorforge.db.repositories.idempotent_answer_repo import IdempotentAnswerRepository
     from vectorforge.db.repositories.original_repo import OriginalRepository
     from vectorforge.db.repositories.statistics_repo import StatisticsRepository
     from vectorforge.embedding_switch.service import ModelChanges
     from vectorforge.erasure.eraser import Eraser
-    from vectorforge.ingestion.contexts.writer import ContextModel
     from vectorforge.ingestion.estimate import IngestionEstimator
     from vectorforge.ingestion.pipeline import IngestionPipeline
+    from vectorforge.pipeline.replay import QueryReplayer
 
 _TABLE_LOG_TIMEOUT_S = 2.0
 
@@ -103,6 +104,21 @@ class TenantServices:
         from vectorforge.db.repositories.statistics_repo import StatisticsRepository
 
         return StatisticsRepository(self._db)
+
+    @cached_property
+    def feedback(self) -> "FeedbackRepository":
+        """Ratings of the tenant's answers."""
+        from vectorforge.db.repositories.feedback_repo import FeedbackRepository
+
+        return FeedbackRepository(self._db)
+
+    @cached_property
+    def replayer(self) -> "QueryReplayer":
+        """Replay of the tenant's logged queries."""
+        from vectorforge.pipeline.replay import QueryReplayer
+
+        registry = self._shared.llm_registry
+        return QueryReplayer(self.documents, self.conversations, registry, self.choose_variant)
 
     @cached_property
     def api_keys(self) -> "ApiKeyRepository":
@@ -233,24 +249,7 @@ class TenantServices:
             models=EmbeddingModelRepository(self._db),
             charge=self.limits.charge,
             originals=OriginalKeeper(self.originals, self._shared.aws.originals_bucket),
-            context_model=self._context_model(),
-        )
-
-    def _context_model(self) -> "ContextModel | None":
-        from vectorforge.ingestion.contexts.writer import ContextModel
-
-        settings, registry = self._config.ingestion, self._shared.llm_registry
-        target = registry.context_target(settings.context_provider, settings.context_model)
-        if target is None:
-            return None
-        return ContextModel(
-            target.provider,
-            target.model,
-            # its own: slow contexts must not suspend answers
-            registry.breakers.find(target.provider.name, f"{target.model} (contexts)"),
-            PriceList(self._config.llm.model_prices).estimate_cost,
-            self.limits.new_admission,
-            settings.context_timeout_s,
+            context_model=context_model(self._shared, self.limits),
         )
 
     @cached_property

@@ -20,6 +20,7 @@ from vectorforge.pipeline.query_log import QueryEndWrites
 from vectorforge.types import Collection, DistanceMetric, SearchSettings, VectorIndex
 
 if TYPE_CHECKING:
+    from vectorforge.ingestion.contexts.writer import ContextModel
     from vectorforge.limits.settings import TenantLimits
 
 _LATEST_END_S = 30.0
@@ -233,3 +234,23 @@ class CollectionCatalogue:
             contextual=contextual,
             ocr=ocr,
         )
+
+
+def context_model(shared: Shared, limits: LimitServices) -> "ContextModel | None":
+    """Return the model that writes contexts of chunks, or None if the settings name none."""
+    from vectorforge.ingestion.contexts.writer import ContextModel
+    from vectorforge.pipeline.prices import PriceList
+
+    settings, registry = shared.config.ingestion, shared.llm_registry
+    target = registry.context_target(settings.context_provider, settings.context_model)
+    if target is None:
+        return None
+    return ContextModel(
+        target.provider,
+        target.model,
+        # its own: slow contexts must not suspend answers
+        registry.breakers.find(target.provider.name, f"{target.model} (contexts)"),
+        PriceList(shared.config.llm.model_prices).estimate_cost,
+        limits.new_admission,
+        settings.context_timeout_s,
+    )

@@ -9,8 +9,10 @@ from typer.exceptions import TyperException
 
 from vectorforge.cli.commands import collections, documents, erase, index, keys, limits, logs, providers
 from vectorforge.cli.commands.evaluate import evaluate
+from vectorforge.cli.commands.export import export
 from vectorforge.cli.commands.migrate import migrate
 from vectorforge.cli.commands.query import ask, search
+from vectorforge.cli.commands.replay import replay
 from vectorforge.cli.commands.serve import mcp, up
 from vectorforge.cli.commands.stats import stats
 from vectorforge.cli.doctor.command import doctor
@@ -33,6 +35,14 @@ class _Command(TyperCommand):
 class _Group(TyperGroup):
     def get_params(self, ctx: Any) -> list[Any]:
         return _without_flag_types(super().get_params(ctx))
+
+
+class _Root(_Group):
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """Resolve a command; "eval export" is one of its own, since "eval" takes a file."""
+        if (two := " ".join(args[:2])) in self.commands:
+            args = [two, *args[2:]]
+        return super().resolve_command(ctx, args)
 
 
 def _hide_flag_types(app: typer.Typer) -> None:
@@ -60,12 +70,15 @@ app.command()(ask)
 app.command()(search)
 app.command()(mcp)
 app.command("eval")(evaluate)
+app.command("eval export")(export)
+app.command()(replay)
 app.command()(stats)
 for group in (collections, documents, erase, index, keys, limits, logs, providers):
     app.add_typer(group.app, name=group.__name__.rpartition(".")[2])
 app.command()(doctor)
 app.command()(migrate)
 _hide_flag_types(app)
+app.info.cls = _Root
 
 
 def _print_version(requested: bool) -> None:

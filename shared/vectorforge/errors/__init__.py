@@ -12,6 +12,7 @@ Import them from this package. The first line of a class's docstring is its defa
     │   └── IdempotencyKeyReusedError   another request used the same key
     ├── NotFoundError
     │   ├── AnsweringModelNotFoundError  a client of OpenAI's API named an unknown model
+    │   ├── FeedbackTooEarlyError       a query has no record in the log yet
     │   └── OriginalNotKeptError        the file of a document is not stored
     ├── NotDeployedError                an optional part is not installed here
     ├── ConflictError                   the request contradicts what is stored

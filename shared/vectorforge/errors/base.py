@@ -155,6 +155,14 @@ class AnsweringModelNotFoundError(NotFoundError):
     field = "model"
 
 
+class FeedbackTooEarlyError(NotFoundError):
+    """The query is not found, or not logged yet; retry in a few seconds."""
+
+    code = "query_not_logged"
+    retryable = True
+    retry_after_s = 2.0
+
+
 class OriginalNotKeptError(NotFoundError):
     """The original of this document is not kept: it is older than this feature, or was turned off."""
 

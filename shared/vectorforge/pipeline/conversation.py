@@ -55,7 +55,7 @@ class ConversationMemory:
         history: Sequence[HistoryMessage] = config.history
         if config.conversation_id is not None:
             history = await self._stored(run, config.conversation_id)
-        history = [_without_labels(message) for message in history]
+        history = [without_labels(message) for message in history]
         if config.conversation_id is not None or run.preset.context_config(config).max_context_tokens:
             history = trim_history(history, self.max_history_tokens, run.model or "gpt-4")
         run.config = replace(config, history=tuple(history))
@@ -123,7 +123,8 @@ def trim_history(history: Sequence[HistoryMessage], max_tokens: int, model: str)
     return latest
 
 
-def _without_labels(message: HistoryMessage) -> HistoryMessage:
+def without_labels(message: HistoryMessage) -> HistoryMessage:
+    """Return a message without the labels of an answer, which named other chunks."""
     if message.role != "assistant":
         return message
     return replace(message, content=replace_labels(message.content))

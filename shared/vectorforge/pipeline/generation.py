@@ -4,8 +4,9 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing, nullcontext
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cache
+from typing import Any
 
 from vectorforge.deadline import Deadline, off_event_loop
 from vectorforge.errors import DeadlineExceededError, LLMError, LLMTimeoutError
@@ -25,6 +26,8 @@ from vectorforge.pipeline.citations.check import CitationChecker
 from vectorforge.pipeline.citations.labels import InventedLabels, without_invented_labels
 from vectorforge.pipeline.context import ContextPayload
 from vectorforge.pipeline.guardrails.links import LinkFilter, without_foreign_links
+from vectorforge.pipeline.presets import preset_text
+from vectorforge.pipeline.prompts import FENCE, prompt_digest
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.stopping import QueryStopped
 from vectorforge.pipeline.structured import read_answer
@@ -163,6 +166,19 @@ def request_for(run: QueryRun, model: str) -> LLMRequestConfig:
     )
 
 
+def logged_request(run: QueryRun, messages: list[Message], request: LLMRequestConfig) -> dict[str, Any]:
+    """Return what the query log has of a request to a model, for a replay: hashes and settings, no texts."""
+    settings = {name: getattr(request, name) for name in ("model", "temperature", "top_p", "max_tokens")}
+    template = run.config.system_prompt or preset_text(run.preset.name)
+    return {
+        "sha256": prompt_digest([messages, asdict(request)]),
+        "prompt_sha256": prompt_digest([template, FENCE]),
+        **settings,
+        "context_limit": run.context_limit,
+        "history": len(run.config.history),
+    }
+
+
 def grounding(run: QueryRun, payload: ContextPayload) -> list[GroundingSource]:
     """Return the chunks of the prompt as data."""
     return [
@@ -185,6 +201,8 @@ async def _texts(
     """Yield the answer's pieces; one piece if the query is buffered."""
     messages, request = prompt(run, payload, target.provider), request_for(run, target.model)
     sources = grounding(run, payload)
+    if not run.is_extractive:
+        run.request = logged_request(run, messages, request)
     if run.buffered:
         until = (
             run.deadline if limit_s is None else Deadline(min(run.deadline.at, time.monotonic() + limit_s))

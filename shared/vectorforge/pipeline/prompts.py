@@ -1,5 +1,7 @@
 """Prompt templates and their rendering."""
 
+import hashlib
+import json
 import os
 import re
 import string
@@ -90,6 +92,12 @@ def fence(context: str) -> str:
 def without_fence_number(text: str) -> str:
     """Return a prompt with zeros for its fence's number, for comparisons."""
     return _NUMBER.sub(rf"\g<1>{'0' * 2 * _NONCE_BYTES}", text)
+
+
+def prompt_digest(prompt: object) -> str:
+    """Return the SHA-256 of a prompt, or of its parts, without the numbers of its fences."""
+    text = without_fence_number(json.dumps(prompt, ensure_ascii=False, sort_keys=True))
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def render_template(template: str, context: str) -> str:

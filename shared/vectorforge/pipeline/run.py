@@ -78,6 +78,8 @@ class QueryRun:
     """True if a model rejected a prompt as too long."""
     answer: str = ""
     response: LLMResponse | None = None
+    request: dict[str, Any] | None = None
+    """See ``generation.logged_request``."""
     citations: list[Citation] = field(default_factory=list)
     invalid_citations: int = 0
     uncited_sentences: int = 0
@@ -278,6 +280,7 @@ class QueryRun:
             error_code=self.error.code if self.error else None,
             error_stage=self.stage if self.error else None,
             quality=asdict(self.quality) if self.quality else None,
+            request=self.request,
         )
 
     def note_cost(self, usage: UsageEvent) -> None:

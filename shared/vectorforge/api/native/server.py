@@ -254,6 +254,7 @@ ENDPOINTS = {
     "POST /v1/collections/{id}/documents": "Add documents, as files or as JSON.",
     "GET /v1/jobs/{id}": "Progress of an ingestion.",
     "GET /v1/queries": "The query log.",
+    "POST /v1/queries/{id}/feedback": "Rate an answer.",
     "GET /v1/stats": "Usage, latency, cost and quality.",
     "GET /v1/providers": "The configured models.",
     "GET /v1/providers/{name}/models": "The models that a vendor offers.",

@@ -42,6 +42,8 @@ class UsageBody(Body):
     completion_tokens: int
     cost_usd: float = Field(description="Cost of answers whose model has a known price.")
     unpriced: int = Field(description="Queries that used a model whose price is not known.")
+    rated_up: int = Field(description='Ratings "up" of these queries, by all credentials.')
+    rated_down: int = Field(description='Ratings "down".')
 
 
 class ActivityBody(UsageBody):

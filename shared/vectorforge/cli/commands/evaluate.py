@@ -107,6 +107,8 @@ def evaluate(
         vectorforge eval questions.jsonl --variant default --variant precise --report out.html
 
         vectorforge eval questions.jsonl --tune --save
+
+        vectorforge eval export --from feedback -o rated.jsonl
     """
     from vectorforge.evaluation.run import Plan
 

@@ -173,6 +173,7 @@ async def _print_answer(
                 if not terminal.json_output:
                     terminal.line("" if streamed else event.result.answer)
                     _print_sources(terminal, event.result)
+                terminal.note(f"Query {event.result.request_id}")
                 return event.result
     raise VectorForgeError("The answer ended without a result.")
 

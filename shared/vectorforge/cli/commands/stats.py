@@ -64,7 +64,7 @@ def _print(terminal: Terminal, statistics: Statistics) -> None:
     times = ["Half#", "95 %#", "99 %#"]
     terminal.line()
     terminal.table(["Stage", *times], latency, title="Latency percentiles")
-    columns = ["Questions#", "Failed#", *times, "Tokens#", "Cost#"]
+    columns = ["Questions#", "Failed#", *times, "Tokens#", "Cost#", "Up#", "Down#"]
     by_day = [(interval.start.date(), *_row(interval)) for interval in statistics.series]
     terminal.line()
     terminal.table(["Day", *columns], by_day, title="Days")
@@ -74,6 +74,10 @@ def _print(terminal: Terminal, statistics: Statistics) -> None:
     ]
     terminal.line()
     terminal.table(["Model", *columns], models, title="Models")
+    variants = [(entry.variant, *_row(entry)) for entry in statistics.variants if entry.variant]
+    if variants:
+        terminal.line()
+        terminal.table(["Variant", *columns], variants, title="Variants")
     if statistics.totals.unpriced:
         terminal.note(f"{statistics.totals.unpriced} queries used a model without a known price.")
 
@@ -86,6 +90,8 @@ def _totals(statistics: Statistics) -> list[tuple[str, object]]:
         ("from the cache", totals.cached),
         ("degraded", totals.degraded),
         ("low quality", totals.low_quality),
+        ("rated up", totals.rated_up),
+        ("rated down", totals.rated_down),
         ("tokens read", totals.prompt_tokens),
         ("tokens written", totals.completion_tokens),
         ("cost in US dollars", _dollars(totals.cost_usd)),
@@ -101,6 +107,8 @@ def _row(activity: Activity) -> tuple[object, ...]:
         *_times(activity.latency_ms.get("total")),
         activity.prompt_tokens + activity.completion_tokens,
         _dollars(activity.cost_usd),
+        activity.rated_up,
+        activity.rated_down,
     )
 
 

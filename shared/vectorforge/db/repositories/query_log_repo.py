@@ -68,6 +68,8 @@ class QueryLog:
     context_ms: float | None = None
     first_token_ms: float | None = None
     cost_usd: float | None = None
+    request: Mapping[str, Any] | None = None
+    """See ``pipeline.generation.logged_request``; None: no request went to a model."""
 
 
 _FIELDS = [field.name for field in fields(QueryLog)]
@@ -145,6 +147,7 @@ class QueryLogRepository:
             "used_chunk_ids": Jsonb(list(log.used_chunk_ids), dumps=to_json),
             "degraded": Jsonb(list(log.degraded), dumps=to_json),
             "quality": Jsonb(dict(log.quality), dumps=to_json) if log.quality else None,
+            "request": Jsonb(dict(log.request), dumps=to_json) if log.request else None,
         }
         return _CREATE, values
 
@@ -257,6 +260,7 @@ def _row(tenant_id: str, log: QueryLog) -> dict[str, Any]:
         "conversation_id": str(log.conversation_id) if log.conversation_id else None,
         "degraded": list(log.degraded),
         "quality": dict(log.quality) if log.quality else None,
+        "request": dict(log.request) if log.request else None,
     }
 
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeAlias, TypeVar
 from uuid import UUID
 
+from vectorforge.db.repositories.feedback_repo import RATINGS
 from vectorforge.db.repositories.paging import CONDITIONS, QueryFilter
 from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.errors import InvalidInputError
@@ -30,10 +31,10 @@ SELECT created_at, collection_id, provider, model, variant, outcome, cached OR o
        degraded AS steps, degraded <> '[]' AS degraded,
        coalesce(quality -> 'low' = 'true'::jsonb, false) AS low_quality,
        coalesce(prompt_tokens, 0) AS prompt_tokens, coalesce(completion_tokens, 0) AS completion_tokens,
-       cost_usd,
+       cost_usd, rated_up, rated_down,
        CASE WHEN outcome <> 'started' THEN latency_ms END AS total, nullif(retrieval_ms, 0) AS retrieval,
        nullif(context_ms, 0) AS context, nullif(generation_ms, 0) AS generation, first_token_ms AS first_token
-FROM vectorforge.query_logs
+FROM vectorforge.query_logs LEFT JOIN ({RATINGS}) AS feedback ON feedback.query_id = id
 WHERE {CONDITIONS}
 """
 _OUTCOME_COUNTS = ", ".join(
@@ -44,7 +45,8 @@ count(*) AS queries, json_strip_nulls(json_build_object({_OUTCOME_COUNTS})) AS o
 count(*) FILTER (WHERE cached) AS cached, count(*) FILTER (WHERE degraded) AS degraded,
 count(*) FILTER (WHERE low_quality) AS low_quality, coalesce(sum(prompt_tokens), 0) AS prompt_tokens,
 coalesce(sum(completion_tokens), 0) AS completion_tokens, coalesce(sum(cost_usd), 0) AS cost_usd,
-count(*) FILTER (WHERE cost_usd IS NULL AND NOT cached AND prompt_tokens + completion_tokens > 0) AS unpriced
+count(*) FILTER (WHERE cost_usd IS NULL AND NOT cached AND prompt_tokens + completion_tokens > 0) AS unpriced,
+coalesce(sum(rated_up), 0)::int AS rated_up, coalesce(sum(rated_down), 0)::int AS rated_down
 """
 """Columns as the fields of ``Usage``; ``json``, not ``jsonb``, which would sort the outcomes."""
 
@@ -97,7 +99,6 @@ GROUP BY 1, 2, 3 ORDER BY 1, 2, 3 LIMIT {MAX_USAGE_ROWS}
 """
 _MEAN_LATENCY = f"SELECT avg(total)::float8 AS mean FROM ({_LOG}) AS log"
 
-
 Bucket: TypeAlias = Literal["hour", "day"]
 
 
@@ -127,6 +128,8 @@ class Usage:
     """Cost of the queries whose price is known."""
     unpriced: int = 0
     """Queries that used a model of unknown price."""
+    rated_up: int = 0
+    rated_down: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,8 +291,7 @@ def _filled(since: datetime, until: datetime, bucket: Bucket, rows: list[dict[st
     """Return every interval of the range."""
     by_start = {datetime.fromisoformat(row["start"]): row for row in rows}
     step = timedelta(hours=1) if bucket == "hour" else timedelta(days=1)
-    start = since.replace(minute=0, second=0, microsecond=0)
-    start = start if bucket == "hour" else start.replace(hour=0)
+    start = since.replace(hour=since.hour if bucket == "hour" else 0, minute=0, second=0, microsecond=0)
     series = []
     while start < until:
         row = by_start.get(start)

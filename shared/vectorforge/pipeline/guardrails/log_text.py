@@ -110,6 +110,11 @@ class LogTexts:
         chars = len(log.query_text) + len(log.generated_response)
         return await off_event_loop(chars, lambda: with_policy(log, policy, self._tenant_id))
 
+    async def allowed(self, text: str) -> str:
+        """Return a text that belongs to a query as it may be stored. Raises nothing but a cancellation."""
+        policy = await self._policy()
+        return text if policy == "full" else _text(text, policy, self._tenant_id)
+
     async def _policy(self) -> LogText:
         known = self._policies.find(self._tenant_id)
         if known is not None:
@@ -131,7 +136,13 @@ def with_policy(log: QueryLog, policy: LogText, tenant_id: str) -> QueryLog:
     if policy == "full":
         return log
     query, answer = (_text(text, policy, tenant_id) for text in (log.query_text, log.generated_response))
-    return replace(log, query_text=query, generated_response=answer)
+    request = log.request
+    if request and query != log.query_text:
+        request = {
+            **request,
+            "sha256": None,
+        }  # a short text could be guessed by it, and no replay can match it
+    return replace(log, query_text=query, generated_response=answer, request=request)
 
 
 def _text(text: str, policy: LogText, tenant_id: str) -> str:

@@ -178,7 +178,7 @@ class Turn {
     if (typeof this.done?.answer === "string") this.text = this.done.answer;
     this.setPhase(phase);
     this.draw();
-    this.tail.replaceChildren(...[this.ending(), this.sourceList(), this.footer(), evidenceOf(this)].filter(Boolean));
+    this.tail.replaceChildren(...[this.ending(), this.sourceList(), this.footer(), feedbackOf(this), evidenceOf(this)].filter(Boolean));
     talk.ended(this);
   }
 

@@ -1,0 +1,72 @@
+"use strict";
+// ---------------------------------------------------------------- rating an answer
+const REASONS = {
+  incorrect: "Wrong", incomplete: "Incomplete", irrelevant: "Beside the question", wrong_citation: "Wrong source",
+  outdated: "Out of date", wrongly_refused: "The documents do say it", unclear: "Unclear",
+};
+/** Pauses before further attempts: the record of a query may reach the log a few seconds after the answer. */
+const LOG_PAUSES_MS = [1000, 3000, 6000];
+
+/** Thumbs below an ended answer, and reasons after a thumbs-down; null for an answer without an id. */
+function feedbackOf({ meta, phase, text }) {
+  return meta?.request_id && phase === "answered" && text.trim() ? new FeedbackView(`/v1/queries/${encodeURIComponent(meta.request_id)}/feedback`).node : null;
+}
+
+class FeedbackView {
+  constructor(path) {
+    Object.assign(this, { path, rating: null, last: Promise.resolve() });
+    this.thumbs = [["up", "Good answer"], ["down", "Bad answer"]].map(([rating, name]) => el("button", {
+      class: "thumb", type: "button", "data-rating": rating, "aria-label": name, title: name, "aria-pressed": "false", onclick: () => this.choose(rating),
+    }, icon("thumb")));
+    this.state = el("span", { class: "rated" });
+    this.node = el("div", { class: "feedback", role: "group", "aria-label": "Rate this answer" }, ...this.thumbs, this.state);
+  }
+
+  /** The pressed thumb again takes the rating back. */
+  choose(rating) {
+    this.show(this.rating === rating ? null : rating);
+    this.send();
+  }
+
+  show(rating) {
+    this.rating = rating;
+    for (const thumb of this.thumbs) thumb.setAttribute("aria-pressed", String(thumb.dataset.rating === rating));
+    this.form?.remove();
+    this.form = rating === "down" ? this.reasons() : null;
+    if (this.form) this.node.append(this.form);
+  }
+
+  reasons() {
+    const boxes = Object.entries(REASONS).map(([value, name]) => el("label", {}, el("input", { type: "checkbox", name: "reason", value }), name));
+    return el("form", { onsubmit: (event) => { event.preventDefault(); this.send(true); } },
+      el("fieldset", {}, el("legend", {}, "What is wrong with it?"), ...boxes),
+      el("label", { class: "comment" }, "Comment", el("textarea", { name: "comment", rows: 2, maxlength: 2000 })),
+      el("button", { class: "button", type: "submit" }, "Send"));
+  }
+
+  /** Ratings are sent one after the other, so that the last one stays. */
+  send(isFinal = false) {
+    const { rating, form } = this, data = form && new FormData(form);
+    const json = { rating, reasons: data?.getAll("reason") ?? [], comment: data?.get("comment") ?? "" };
+    this.state.textContent = "Sending…";
+    const say = (text) => { this.state.textContent = text; announce(text); };
+    this.last = this.last.then(() => this.store(rating ? { method: "POST", json } : { method: "DELETE" })).then(() => {
+      say(rating === null ? "Rating withdrawn." : "Thank you.");
+      if (!isFinal || this.form !== form) return;
+      form.remove();
+      this.thumbs[1].focus();
+    }, (error) => say(error instanceof Problem ? error.message : "The rating was not sent."));
+  }
+
+  async store(options) {
+    for (const ms of [...LOG_PAUSES_MS, null]) {
+      try {
+        return await request(this.path, options);
+      } catch (error) {
+        if (error.status === 404 && options.method === "DELETE") return null;
+        if (error.status !== 404 || ms === null) throw error;
+      }
+      await pause(ms);
+    }
+  }
+}
