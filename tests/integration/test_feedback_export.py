@@ -21,6 +21,15 @@ GUIDES = {
 }
 
 
+def export(url: str, tenant: str, file: Path) -> "subprocess.CompletedProcess[str]":
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("VECTORFORGE_")}
+    return subprocess.run(
+        [VECTORFORGE, "eval", "export", "--from", "feedback", "--tenant", tenant, "-o", file],
+        env=inherited | {"VECTORFORGE_DATABASE_URL": url},
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+
+
 async def test_rated_queries_are_exported_as_questions_that_eval_measures(
     app_url: str, make_tenant: Callable[[], str], tmp_path: Path
 ) -> None:
@@ -48,13 +57,7 @@ async def test_rated_queries_are_exported_as_questions_that_eval_measures(
             assert response.status_code == 200, response.text
 
         file = tmp_path / "rated.jsonl"
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("VECTORFORGE_")}
-        done = await asyncio.to_thread(
-            subprocess.run,
-            [VECTORFORGE, "eval", "export", "--from", "feedback", "--tenant", tenant, "-o", file],
-            env=inherited | {"VECTORFORGE_DATABASE_URL": app_url},
-            capture_output=True, text=True, check=False, timeout=120,
-        )  # fmt: skip
+        done = await asyncio.to_thread(export, app_url, tenant, file)
         assert done.returncode == 0, done.stderr
         assert "3 questions, 1 of them without judgments; 0 left out" in done.stderr
         lines = {

@@ -168,12 +168,10 @@ def request_for(run: QueryRun, model: str) -> LLMRequestConfig:
 
 def logged_request(run: QueryRun, messages: list[Message], request: LLMRequestConfig) -> dict[str, Any]:
     """Return what the query log has of a request to a model, for a replay: hashes and settings, no texts."""
-    settings = {name: getattr(request, name) for name in ("model", "temperature", "top_p", "max_tokens")}
-    template = run.config.system_prompt or preset_text(run.preset.name)
     return {
         "sha256": prompt_digest([messages, asdict(request)]),
-        "prompt_sha256": prompt_digest([template, FENCE]),
-        **settings,
+        "prompt_sha256": prompt_digest([run.config.system_prompt or preset_text(run.preset.name), FENCE]),
+        **{name: getattr(request, name) for name in ("model", "temperature", "top_p", "max_tokens")},
         "context_limit": run.context_limit,
         "history": len(run.config.history),
     }

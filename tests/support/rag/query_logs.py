@@ -35,6 +35,7 @@ def make_log(**changes: Any) -> QueryLog:
         context_ms=1.5,
         first_token_ms=250.25,
         cost_usd=0.00125,
+        request={"sha256": "0" * 64, "model": "gpt-4o", "temperature": 0.5, "top_p": None, "history": 2},
     )
     return replace(log, **changes)
 
