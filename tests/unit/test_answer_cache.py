@@ -41,6 +41,8 @@ OTHER_VALUES: dict[str, Any] = {
     "profile_id": 7,
     "rewrite": True,
     "search_mode": SearchMode.LEXICAL,
+    "effort": "low",
+    "intents": ("When does it open?",),
 }
 CHANGE_NOTHING: dict[str, Any] = {
     "stream": True,

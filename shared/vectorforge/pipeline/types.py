@@ -1,6 +1,7 @@
 """Input, events and result of a query.
 
-One query is one stream of ``QueryEvent``: ``MetaEvent``, ``SourcesEvent``, ``DegradedEvent`` for each
+One query is one stream of ``QueryEvent``: ``MetaEvent``, ``StepEvent`` for each step of a search with
+``effort``, ``SourcesEvent``, ``DegradedEvent`` for each
 fallback, then ``TokenEvent`` and ``CitationEvent`` mixed, ``UsageEvent``, and last either ``DoneEvent`` or
 ``ErrorEvent``.
 """
@@ -12,6 +13,7 @@ from uuid import UUID
 
 from vectorforge.errors import VectorForgeError
 from vectorforge.llm.types import LLMResponse
+from vectorforge.pipeline.step_types import Effort, QueryStep, StepEvent
 from vectorforge.types import Location, RetrievedChunk, Scan, SearchMode, location_text
 
 
@@ -101,6 +103,16 @@ class QueryConfig:
     quote_passages: bool = True
     """Quote the chunks if no model answers."""
     search_mode: SearchMode | None = None
+    effort: Effort = "minimal"
+    """Steps of the search: one; a plan and its sub-queries ("low"); with up to two further rounds and the
+    reading of one document ("medium"); a plan only if the best chunks lack words of the query ("auto")."""
+    intents: Sequence[str] = ()
+    """Sub-queries given by the caller in place of a plan, at most ``MAX_SUB_QUERIES``."""
+
+    @property
+    def has_steps(self) -> bool:
+        """True if more than the query itself may be searched for."""
+        return self.effort != "minimal" or bool(self.intents)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +248,8 @@ class QueryResult:
     structured: StructuredAnswer | None = None
     cost_usd: float | None = None
     """Cost by the price list in the settings, or None if the model has no known price."""
+    steps: Sequence[QueryStep] = ()
+    """Steps of a search with ``effort`` or intents, in order."""
 
     @property
     def dropped_parameters(self) -> list[str]:
@@ -323,4 +337,4 @@ class ErrorEvent:
 
 
 _AnswerEvent: TypeAlias = DegradedEvent | TokenEvent | CitationEvent | UsageEvent
-QueryEvent: TypeAlias = MetaEvent | SourcesEvent | _AnswerEvent | DoneEvent | ErrorEvent
+QueryEvent: TypeAlias = MetaEvent | StepEvent | SourcesEvent | _AnswerEvent | DoneEvent | ErrorEvent

@@ -148,11 +148,22 @@ class RerankingRetriever(BaseRetriever):
 
     async def find(self, request: RetrievalRequest) -> RetrievedChunks:
         """Search and rerank; ``relevance`` is the reranker's score."""
+        return await self.rerank(request, await self._retriever.find(self._widened(request)))
+
+    async def find_all(self, requests: Sequence[RetrievalRequest]) -> list[RetrievedChunks]:
+        """Search for all at once; ``rerank`` follows."""
+        return await self._retriever.find_all([self._widened(request) for request in requests])
+
+    async def rerank(self, request: RetrievalRequest, chunks: RetrievedChunks) -> RetrievedChunks:
+        """Rerank the chunks of one or several searches."""
+        best = chunks[: max(request.top_k, self._max_top_k)]
+        chunks[:] = (await self._reranked(request.query, best, request.deadline))[: request.top_k]
+        return chunks
+
+    def _widened(self, request: RetrievalRequest) -> RetrievalRequest:
         top_k = request.top_k
         wanted = max(top_k, min(self._candidates, self._max_top_k)) if top_k >= 1 else top_k
-        chunks = await self._retriever.find(replace(request, top_k=wanted))
-        chunks[:] = (await self._reranked(request.query, chunks, request.deadline))[:top_k]
-        return chunks
+        return replace(request, top_k=wanted)
 
     async def _reranked(
         self, query: str, chunks: Sequence[RetrievedChunk], deadline: Deadline | None

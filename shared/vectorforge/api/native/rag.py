@@ -29,7 +29,9 @@ from vectorforge.api.schemas import (
     CollectionReference,
     ConversationReference,
     DryRunFlag,
+    EffortLevel,
     Filters,
+    Intents,
     Messages,
     ModelName,
     ProfileId,
@@ -72,6 +74,8 @@ class RAGQueryRequest(RequestBody):
     variant: VariantReference | None = None
     conversation_id: ConversationReference | None = None
     rewrite: Rewrite = "auto"
+    effort: EffortLevel = "minimal"
+    intents: Intents = ()
     dry_run: DryRunFlag = False
     allow_ungrounded: bool = Field(default=False, description=ALLOW_UNGROUNDED)
 
@@ -142,6 +146,8 @@ class CollectionQueryRequest(RequestBody):
     variant: VariantReference | None = None
     conversation_id: ConversationReference | None = None
     rewrite: Rewrite = "auto"
+    effort: EffortLevel = "minimal"
+    intents: Intents = ()
     dry_run: DryRunFlag = False
     allow_ungrounded: bool = Field(default=False, description=ALLOW_UNGROUNDED)
 

@@ -10,7 +10,9 @@ import typer
 from vectorforge.cli.options import (
     AnswerTopKOption,
     CollectionOption,
+    EffortOption,
     FilterOption,
+    IntentOption,
     ModeOption,
     ProfileOption,
     TopKOption,
@@ -23,6 +25,7 @@ from vectorforge.cli.session import CommandContext, Session, session_command
 from vectorforge.cli.terminal import ExitCode, Terminal
 from vectorforge.errors import VectorForgeError
 from vectorforge.pipeline.presets import PROFILE, VECTORFORGE
+from vectorforge.pipeline.step_types import StepEvent
 from vectorforge.pipeline.types import (
     DegradedEvent,
     DoneEvent,
@@ -83,6 +86,8 @@ def ask(
     variant: VariantOption = None,
     conversation: ConversationOption = None,
     rewrite: RewriteOption = None,
+    effort: EffortOption = None,
+    intent: IntentOption = None,
     stream: Annotated[bool, typer.Option(help="Print the answer as it is generated.")] = True,
     mode: ModeOption = None,
 ) -> None:
@@ -99,6 +104,8 @@ def ask(
         echo "What is RLS?" | vectorforge ask - --json | jq -r .answer
 
         vectorforge ask "Who approves refunds?" --conversation new
+
+        vectorforge ask "Who approves refunds and how long do they take?" --effort low
     """
     text, named = read_question(question), conversation_id(conversation)
     options = {
@@ -108,6 +115,8 @@ def ask(
         "profile_id": profile,
         "search_mode": mode,
         "rewrite": rewrite,
+        "effort": effort,
+        "intents": intent or None,
         "filters": parse_filter(where),
     }
     explicit = {name: value for name, value in options.items() if value is not None}
@@ -157,6 +166,8 @@ async def _print_answer(
         async for event in events:
             if isinstance(event, MetaEvent):
                 _print_meta(terminal, event)
+            elif isinstance(event, StepEvent):
+                terminal.note(event.step.summary)
             elif isinstance(event, DegradedEvent):
                 terminal.warn(_DEGRADED[event.step].format(model=event.model))
             elif isinstance(event, TokenEvent) and stream and not terminal.json_output:
