@@ -90,11 +90,12 @@ class QueryLogRecord(_Message):
     context_ms: _Milliseconds | None = None
     first_token_ms: _Milliseconds | None = None
     cost_usd: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    steps: Annotated[list[dict[str, float | str | None]], Field(max_length=20)] | None = None
 
     def query_log(self) -> QueryLog:
         """Return the record without its tenant."""
         values = {name: getattr(self, name) for name in QueryLog.__dataclass_fields__}
-        return QueryLog(**{**values, "degraded": tuple(self.degraded)})
+        return QueryLog(**{**values, "degraded": tuple(self.degraded), "steps": tuple(self.steps or ())})
 
 
 class QueryLogPointer(_Message):

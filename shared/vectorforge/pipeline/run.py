@@ -285,6 +285,7 @@ class QueryRun:
             error_code=self.error.code if self.error else None,
             error_stage=self.stage if self.error else None,
             quality=asdict(self.quality) if self.quality else None,
+            steps=[step.figures() for step in self.steps],
         )
 
     def note_cost(self, usage: UsageEvent) -> None:

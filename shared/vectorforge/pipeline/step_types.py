@@ -53,7 +53,9 @@ class QueryStep:
 
     def figures(self) -> Mapping[str, Any]:
         """Return the step for the log: without the texts of the queries, which are the user's words."""
-        return {**asdict(self), "queries": len(self.queries), "source": None}
+        figures = {**asdict(self), "queries": len(self.queries)}
+        del figures["source"]
+        return figures
 
 
 @dataclass(frozen=True, slots=True)

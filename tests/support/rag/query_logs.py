@@ -35,6 +35,7 @@ def make_log(**changes: Any) -> QueryLog:
         context_ms=1.5,
         first_token_ms=250.25,
         cost_usd=0.00125,
+        steps=({"kind": "plan", "round": 1, "origin": "model", "queries": 2, "tokens": 140, "error": None},),
     )
     return replace(log, **changes)
 

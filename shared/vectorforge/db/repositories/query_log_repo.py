@@ -68,6 +68,8 @@ class QueryLog:
     context_ms: float | None = None
     first_token_ms: float | None = None
     cost_usd: float | None = None
+    steps: Sequence[Mapping[str, Any]] = ()
+    """Figures of the steps of a search with ``effort``; see ``pipeline.step_types.QueryStep.figures``."""
 
 
 _FIELDS = [field.name for field in fields(QueryLog)]
@@ -145,6 +147,7 @@ class QueryLogRepository:
             "used_chunk_ids": Jsonb(list(log.used_chunk_ids), dumps=to_json),
             "degraded": Jsonb(list(log.degraded), dumps=to_json),
             "quality": Jsonb(dict(log.quality), dumps=to_json) if log.quality else None,
+            "steps": Jsonb(list(log.steps), dumps=to_json) if log.steps else None,
         }
         return _CREATE, values
 
@@ -197,7 +200,7 @@ def storable(text: str) -> str:
 
 def _query_log(row: "DictRow") -> QueryLog:
     ids = {name: [UUID(value) for value in row[name]] for name in ("retrieved_chunk_ids", "used_chunk_ids")}
-    return QueryLog(**{**row, **ids, "degraded": tuple(row["degraded"])})
+    return QueryLog(**{**row, **ids, "degraded": tuple(row["degraded"]), "steps": tuple(row["steps"] or ())})
 
 
 _WRITE = "SELECT stored, already_there FROM vectorforge.write_query_logs(%s)"
@@ -257,6 +260,7 @@ def _row(tenant_id: str, log: QueryLog) -> dict[str, Any]:
         "conversation_id": str(log.conversation_id) if log.conversation_id else None,
         "degraded": list(log.degraded),
         "quality": dict(log.quality) if log.quality else None,
+        "steps": [dict(step) for step in log.steps] or None,
     }
 
 

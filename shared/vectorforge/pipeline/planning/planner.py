@@ -34,9 +34,9 @@ passages suffice. "read" is the number of one passage whose whole document shoul
 _MAX_TOKENS: Final = 256
 _MAX_CHARS: Final = 600
 """Longest query that is planned."""
-_PASSAGES: Final = 12
-_PASSAGE_CHARS: Final = 300
-"""Passages that the model gets in a later round, and the length of each."""
+_CHUNKS: Final = 12
+_CHUNK_CHARS: Final = 300
+"""Chunks in the prompt of a later round, and the length of each."""
 _CODE_FENCE = re.compile(r"\A\s*```\w*\s*(.*?)\s*```\s*\Z", re.DOTALL)
 _SCHEMA: Final[Mapping[str, Any]] = {
     "type": "object",
@@ -61,7 +61,7 @@ class Plan:
 
     queries: Sequence[str]
     read: int = 0
-    """Number of the passage whose document is to be read, from 1; 0 for none."""
+    """Number of the chunk whose document is to be read, from 1; 0 for none."""
     tokens: int = 0
 
 
@@ -98,13 +98,13 @@ async def make_plan(
     return parse_plan(response.content, query, len(found), tokens=tokens)
 
 
-def parse_plan(text: str, query: str, passages: int = 0, *, tokens: int = 0) -> Plan:
+def parse_plan(text: str, query: str, given: int = 0, *, tokens: int = 0) -> Plan:
     """Return the plan in a model's text; too many, too long, empty and repeated queries are left out.
 
     Args:
         text: JSON object, also within a code fence.
         query: The query that was planned.
-        passages: Number of passages that the model got.
+        given: Number of chunks in the prompt.
         tokens: Tokens of the call.
 
     Raises:
@@ -119,7 +119,7 @@ def parse_plan(text: str, query: str, passages: int = 0, *, tokens: int = 0) -> 
     if not isinstance(queries, list):
         raise PlanError("The plan has no list of queries.")
     read = plan.get("read")
-    is_number = isinstance(read, int) and not isinstance(read, bool) and 1 <= read <= min(passages, _PASSAGES)
+    is_number = isinstance(read, int) and not isinstance(read, bool) and 1 <= read <= min(given, _CHUNKS)
     return Plan(
         checked((text for text in queries if isinstance(text, str)), query),
         read if is_number else 0,
@@ -132,8 +132,8 @@ def _messages(query: str, found: Sequence[RetrievedChunk]) -> list[Message]:
         system, user = PLANNING_PROMPT, f"Question: {query}"
     else:
         passages = "\n---\n".join(
-            f"[{number}] {neutralise_labels(chunk.chunk.text[:_PASSAGE_CHARS])}"
-            for number, chunk in enumerate(found[:_PASSAGES], start=1)
+            f"[{number}] {neutralise_labels(chunk.chunk.text[:_CHUNK_CHARS])}"
+            for number, chunk in enumerate(found[:_CHUNKS], start=1)
         )
         system, user = PLANNING_PROMPT + _NEXT, f"Question: {query}\n\n{fence(passages)}"
     return [{"role": "system", "content": system}, {"role": "user", "content": user}]

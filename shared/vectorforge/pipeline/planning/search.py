@@ -6,7 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, TypeAlias
 from uuid import UUID
 
 from vectorforge.deadline import Deadline
@@ -34,6 +34,8 @@ _READ_CHUNKS: Final = 4
 """Chunks of a document that is read, of the best so many."""
 _RANK: Final = 2.0
 """Constant of the reciprocal rank: small, so that the first chunk of each sub-query stays."""
+
+_Planned: TypeAlias = tuple[Plan | None, QueryStep]
 
 
 @dataclass(slots=True)
@@ -69,7 +71,7 @@ class StepSearch:
         effort, intents = self.run.config.effort, self.run.config.intents
         self._until = Deadline.after(self.run.deadline.remaining_s() / 2)
         uses_model = self.calling_model and can_plan(self.run)
-        first = None
+        first: asyncio.Task[_Planned] | None = None
         if uses_model and not intents and effort in ("low", "medium"):
             first = asyncio.create_task(self._plan(1))
         try:
@@ -107,9 +109,10 @@ class StepSearch:
         texts = [chunk.chunk.text for chunk in self._lists[0][:_COVERING]]
         return completeness(self.request.query, self.request.query, texts)
 
-    async def _first_round(self, first: "asyncio.Task[Plan | None] | None", *, uses_model: bool) -> None:
+    async def _first_round(self, first: asyncio.Task[_Planned] | None, *, uses_model: bool) -> None:
         if uses_model:
-            plan = await (self._plan(1) if first is None else first)
+            plan, step = await (self._plan(1) if first is None else first)
+            self._note(step)
             queries, origin = (() if plan is None else plan.queries), "model"
         else:
             queries, origin = split(self.run.search_text), "rules"
@@ -121,7 +124,8 @@ class StepSearch:
         has_read = False
         for number in range(2, 2 + _ROUNDS):
             found = fuse(self._lists)
-            plan = await self._plan(number, found)
+            plan, step = await self._plan(number, found)
+            self._note(step)
             if plan is None:
                 return
             queries = [text for text in plan.queries if text not in self._searched]
@@ -132,7 +136,7 @@ class StepSearch:
                 return
             await self._search_for(number, queries, "model")
 
-    async def _plan(self, number: int, found: Sequence[RetrievedChunk] = ()) -> Plan | None:
+    async def _plan(self, number: int, found: Sequence[RetrievedChunk] = ()) -> _Planned:
         started, plan, error = time.perf_counter(), None, None
         try:
             deadline = Deadline.after(self._until.clamp(_PLAN_TIMEOUT_S))
@@ -141,12 +145,10 @@ class StepSearch:
             logger.warning("Query %s was not planned: %s", self.run.request_id, exc.message)
             error = exc.code
         queries, tokens = (plan.queries, plan.tokens) if plan else ((), 0)
-        self._note(
-            QueryStep(
-                "plan", number, "model", queries, tokens=tokens, duration_ms=_ms_since(started), error=error
-            )
+        elapsed = _ms_since(started)
+        return plan, QueryStep(
+            "plan", number, "model", queries, tokens=tokens, duration_ms=elapsed, error=error
         )
-        return plan
 
     async def _search_for(self, number: int, queries: Sequence[str], origin: StepOrigin) -> None:
         if not queries:

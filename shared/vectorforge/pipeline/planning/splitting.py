@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from vectorforge.llm.providers.quotations import terms
-from vectorforge.pipeline.follow_ups import stands_alone
 from vectorforge.pipeline.step_types import MAX_SUB_QUERIES, MAX_SUB_QUERY_CHARS
 
 _MAX_CHARS = 2_000
@@ -48,12 +47,16 @@ _COMPARISONS = (_BETWEEN, _COMPARE, _DIFFER, _VERSUS, _RATHER)
 _QUALIFIER = re.compile(
     r"\s+(?:in|for|with|on|when|of|by|regarding|für|bei|mit)\s+(?P<rest>.+)$", re.IGNORECASE
 )
-"""What is compared of the second subject, and so of the first: "A and B in speed"."""
+"""Aspect of a comparison, which stands after the second subject and applies to both: "A and B in speed"."""
 _CONJUNCTION = re.compile(
     r"(?<!\d)\s+(?:and|und|sowie|as well as|along with|plus)\s+(?!/|so on\b|so weiter\b)|,\s+(?=\S+ and )",
     re.IGNORECASE,
 )
 _NUMBERS = re.compile(r"\d\s+(?:and|und)\s+\d", re.IGNORECASE)
+_POINTER = re.compile(
+    r"\b(?:it|its|they|them|their|theirs|one|ones|this|these|those|es|er|sie|ihn|ihm|ihr|ihre[nmrs]?|deren|dessen)\b",
+    re.IGNORECASE,
+)
 _FEW_TERMS = 3
 """Content words of a clause that may lack its subject."""
 _TRIM = " \t\r\n,;:?!.？！。\"“”'"
@@ -77,7 +80,7 @@ def _with_subject(parts: Sequence[str]) -> Iterator[str]:
     """Return the parts; one that points at something before it ("does it expire?") is joined by the first."""
     for number, part in enumerate(parts):
         is_clause = number > 0 and len(part.split()) > 2 and len(terms(part)) <= _FEW_TERMS
-        points = is_clause and not stands_alone(part)
+        points = is_clause and _POINTER.search(part)
         yield f"{part} {parts[0]}" if points else part
 
 
