@@ -52,7 +52,6 @@ _CONJUNCTION = re.compile(
     r"(?<!\d)\s+(?:and|und|sowie|as well as|along with|plus)\s+(?!/|so on\b|so weiter\b)|,\s+(?=\S+ and )",
     re.IGNORECASE,
 )
-_NUMBERS = re.compile(r"\d\s+(?:and|und)\s+\d", re.IGNORECASE)
 _POINTER = re.compile(
     r"\b(?:it|its|they|them|their|theirs|one|ones|this|these|those|es|er|sie|ihn|ihm|ihr|ihre[nmrs]?|deren|dessen)\b",
     re.IGNORECASE,
@@ -120,7 +119,7 @@ def _compared(one: str, other: str) -> Iterator[str]:
 
 def _conjoined(sentence: str) -> Iterator[str]:
     """Return the sentence with the part before a conjunction, and with the part after it."""
-    if _NUMBERS.search(sentence) or len(found := _CONJUNCTION.split(sentence)) < 2:
+    if len(found := _CONJUNCTION.split(sentence)) < 2:
         yield sentence
         return
     first, *others = found
