@@ -69,8 +69,7 @@ def split(query: str) -> list[str]:
     """
     if len(query) > _MAX_CHARS:
         return []
-    text = " ".join(query.split(" ")).strip()
-    sentences = [part for part in _SENTENCE.split(text) if terms(part)]
+    sentences = [part for part in _SENTENCE.split(query) if terms(part)]
     parts = [part for sentence in sentences for part in _split_sentence(sentence)]
     return checked(_with_subject(parts), query)
 
