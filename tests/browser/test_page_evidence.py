@@ -119,6 +119,33 @@ async def test_funnel_without_exact_count_shows_bounded_or_no_count(
     assert all(width >= 0 for width in await widths(page, ".funnel .track i"))
 
 
+STEP: dict[str, Any] = {"round": 1, "origin": "model", "queries": ["kettle weight", "x" * 90], "error": None}
+
+
+@pytest.mark.parametrize("context", [{}, PHONE], ids=["desktop", "phone"])
+async def test_evidence_lists_the_steps_of_the_search(
+    stub: StubApi, visit: Visit, context: dict[str, Any]
+) -> None:
+    steps = [
+        STEP | {"kind": "plan", "found": 0, "added": 0},
+        STEP | {"kind": "search", "queries": ["kettle weight"], "found": 1, "added": 1},
+        STEP | {"kind": "read", "queries": [], "source": "kettle.md", "found": 4, "added": 2},
+        STEP | {"kind": "plan", "queries": [], "found": 0, "added": 0, "error": "llm_timeout"},
+    ]
+    stub.scripts = [answer("Text.", steps=steps)]
+    page = await visit(stub.url, **context)
+    await ask(page)
+    await ended(page)
+    await open_account(page)
+    assert await listed(page, "Steps") == [
+        f"Planned kettle weight, {'x' * 90} (by the model)",
+        "Searched for kettle weight (1 passage, 1 new)",
+        "Read kettle.md (4 passages, 2 new)",
+        "Planned no further search (skipped: llm_timeout)",
+    ]
+    assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
 async def test_evidence_shows_time_and_cost(stub: StubApi, visit: Visit) -> None:
     stub.scripts = [answer("Text.")]
     page = await visit(stub.url)

@@ -59,6 +59,7 @@ KNOWN: Final[Mapping[str, Sequence[Mapping[str, Any]]]] = {
         {**_QUERY, "conversation_id": "{conversation_id}", "rewrite": True},
         {**_QUERY, "messages": _MESSAGES, "stream": True, "resumable": True, "provider": "extractive"},
         {"query": _QUESTION, "dry_run": True},
+        {"query": _QUESTION, "effort": "medium", "intents": ["first", "second"]},
     ],
     "POST /v1/collections/{collection_id}/query": [
         {**_PRECISELY, "system_prompt": "Use {{context}}.", "llm_provider": "extractive"},

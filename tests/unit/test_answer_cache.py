@@ -42,6 +42,8 @@ OTHER_VALUES: dict[str, Any] = {
     "rewrite": True,
     "search_mode": SearchMode.LEXICAL,
     "mmr_lambda": 0.5,
+    "effort": "low",
+    "intents": ("When does it open?",),
 }
 CHANGE_NOTHING: dict[str, Any] = {
     "stream": True,

@@ -137,6 +137,12 @@ class TestClaims:
         assert self.claim(QueryConfig(history=history)).tokens >= alone.tokens + 1000
         assert self.claim(QueryConfig(history=history, rewrite=True)).tokens >= alone.tokens + 3000
 
+    def test_planning_counts_toward_claim(self) -> None:
+        alone, low, medium = (
+            self.claim(QueryConfig(effort=effort)).tokens for effort in ("minimal", "low", "medium")
+        )
+        assert (low - alone, medium - alone) == (1_500, 9_500)
+
     def test_extractive_answer_claims_no_tokens(self) -> None:
         assert self.claim(QueryConfig(), quoting=True) == Claim(is_stream=True)
 

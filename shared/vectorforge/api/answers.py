@@ -8,6 +8,7 @@ from pydantic import BaseModel, Field, SerializeAsAny
 
 from vectorforge.api.schemas import Body, Locations, LocationText
 from vectorforge.pipeline.presets import accuracy_indicators
+from vectorforge.pipeline.step_types import StepKind, StepOrigin
 from vectorforge.pipeline.types import CitationVerdict, QueryResult, SourceCitation
 from vectorforge.types import Location, ScanReason, SearchMode, location_text
 
@@ -243,6 +244,22 @@ _DERIVED: Mapping[str, Callable[[QueryResult], Any]] = {
 """Fields of answers that are no attributes of ``QueryResult``."""
 
 
+class StepBody(Body):
+    """A step of a search with ``effort`` or ``intents``: plan, search, or reading of a document."""
+
+    kind: StepKind
+    round: int = Field(description="0: the search for the query itself.")
+    origin: StepOrigin = Field(description="Author of the queries.")
+    queries: list[str]
+    found: int = Field(description="Passages found.")
+    added: int = Field(description="Those that no earlier step found.")
+    coverage: float | None = Field(description="Share of the query's words in the best passages (`auto`).")
+    source: str | None = Field(description="The document read.")
+    tokens: int = Field(description="Tokens of the call of the model.")
+    duration_ms: float
+    error: str | None = Field(description="Code of the error because of which the step was skipped.")
+
+
 class AnswerDetails(Body):
     """Origin and cost of an answer, with the same names in all routers."""
 
@@ -254,6 +271,11 @@ class AnswerDetails(Body):
     quality: SerializeAsAny[Quality] | None
     funnel: FunnelBody
     cost_usd: float | None = Field(description="Null if the price list does not have the model.")
+    steps: list[StepBody] = Field(
+        default_factory=list,
+        exclude_if=lambda steps: not steps,
+        description="Steps of a search with `effort` or `intents`; left out without.",
+    )
     dropped_parameters: list[str] = Field(description="Omitted, since the model does not support them.")
 
     @classmethod

@@ -27,7 +27,9 @@ from vectorforge.api.schemas import (
     CollectionReference,
     ConversationReference,
     DryRunFlag,
+    EffortLevel,
     Filters,
+    Intents,
     MmrLambda,
     ModelName,
     ProfileId,
@@ -83,6 +85,8 @@ class DocRagQueryRequest(RequestBody):
     variant: VariantReference | None = None
     conversation_id: ConversationReference | None = None
     rewrite: Rewrite = "auto"
+    effort: EffortLevel = "minimal"
+    intents: Intents = ()
     dry_run: DryRunFlag = False
     allow_ungrounded: bool = Field(default=False, description=ALLOW_UNGROUNDED)
 

@@ -19,6 +19,7 @@ from pydantic import (
 )
 
 from vectorforge.errors import FilterError
+from vectorforge.pipeline.step_types import MAX_SUB_QUERIES, MAX_SUB_QUERY_CHARS, Effort
 from vectorforge.pipeline.types import HistoryMessage, RewriteMode
 from vectorforge.types import Location, SearchMode
 from vectorforge.vectorstore.validation import MAX_PROFILE_ID
@@ -238,6 +239,18 @@ Rewrite = Annotated[
         "`rewritten_query`. `auto`: by one call of the model if the query does not stand alone, else by "
         "earlier queries. True: by the model in any case. False: search for the query as it is."
     ),
+]
+EffortLevel = Annotated[
+    Effort,
+    Field(
+        description="Steps of the search. `minimal`: one. `low`: up to four sub-queries, planned by one call "
+        "of the model, or without a model by rules. `medium`: also up to two further rounds and the reading "
+        "of one document. `auto`: `low` if the best passages lack words of the query."
+    ),
+]
+Intents = Annotated[
+    tuple[Annotated[str, Field(min_length=1, max_length=MAX_SUB_QUERY_CHARS)], ...],
+    Field(max_length=MAX_SUB_QUERIES, description="Sub-queries to search for in addition, without a plan."),
 ]
 DryRunFlag = Annotated[
     bool,

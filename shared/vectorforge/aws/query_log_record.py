@@ -91,11 +91,12 @@ class QueryLogRecord(_Message):
     first_token_ms: _Milliseconds | None = None
     cost_usd: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     request: Annotated[dict[str, _Text | int | float | None], Field(max_length=20)] | None = None
+    steps: Annotated[list[dict[str, float | str | None]], Field(max_length=20)] | None = None
 
     def query_log(self) -> QueryLog:
         """Return the record without its tenant."""
         values = {name: getattr(self, name) for name in QueryLog.__dataclass_fields__}
-        return QueryLog(**{**values, "degraded": tuple(self.degraded)})
+        return QueryLog(**{**values, "degraded": tuple(self.degraded), "steps": tuple(self.steps or ())})
 
 
 class QueryLogPointer(_Message):

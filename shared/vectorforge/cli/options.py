@@ -11,6 +11,7 @@ from uuid import UUID
 import typer
 
 from vectorforge.errors import InvalidInputError
+from vectorforge.pipeline.step_types import Effort
 from vectorforge.types import SearchMode
 
 _everywhere = partial(typer.Option, rich_help_panel="Everywhere")
@@ -146,6 +147,20 @@ class RowOptions:
     ] = None
     delete: Annotated[bool, _rows("--delete", help="Delete the documents of removed rows.")] = False
     everything: Annotated[bool, _rows("--everything", help="Read unchanged rows, too.")] = False
+
+
+EffortOption = Annotated[
+    Effort | None,
+    typer.Option(
+        help="Steps of the search: [cyan]minimal[/cyan] one, [cyan]low[/cyan] with sub-queries for several "
+        "facts, [cyan]medium[/cyan] in up to three rounds, [cyan]auto[/cyan] low if words are not found.",
+        show_default="minimal",
+    ),
+]
+IntentOption = Annotated[
+    list[str] | None,
+    typer.Option("--intent", help="Sub-query to search for, too; up to four times.", show_default="none"),
+]
 
 
 def confirm(question: str, *, yes: bool) -> None:

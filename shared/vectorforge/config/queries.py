@@ -39,6 +39,7 @@ class VariantOverlay(BaseModel):
     max_tokens: int = Field(default=1024, ge=1)
     system_prompt: Annotated[str, Field(max_length=50_000), AfterValidator(_with_placeholder)] | None = None
     rewrite: Literal["auto"] | bool = "auto"
+    effort: Literal["minimal", "low", "medium", "auto"] = "minimal"
     use_cache: bool = True
     search_mode: Literal["hybrid", "dense", "lexical"] | None = None
     mmr_lambda: float | None = Field(default=None, ge=0, le=1)

@@ -16,6 +16,7 @@ from vectorforge.pipeline.context import ContextPayload
 from vectorforge.pipeline.follow_ups import Expansion
 from vectorforge.pipeline.presets import Preset, find_preset, quoted_answer
 from vectorforge.pipeline.prices import PUBLISHED_PRICES, PriceList
+from vectorforge.pipeline.step_types import QueryStep, check_steps
 from vectorforge.pipeline.stopping import StopSignal
 from vectorforge.pipeline.stored_answer import CacheState
 from vectorforge.pipeline.types import (
@@ -91,12 +92,15 @@ class QueryRun:
     rewritten_query: str | None = None
     expansion: Expansion | None = None
     """Earlier turns that the query is searched for with, if no model rewrote it."""
+    steps: list[QueryStep] = field(default_factory=list)
     quality: AnswerQuality | None = None
     structured: StructuredAnswer | None = None
     timings: Timings = field(default_factory=Timings)
     used_tokens: int = 0
     """Tokens of all models called for the query."""
     cost_usd: float | None = None
+    planning_usd: float = 0.0
+    """Cost of the planning calls, part of ``cost_usd``."""
     prices: PriceList = PUBLISHED_PRICES
     stop: StopSignal | None = None
     started: float = field(default_factory=time.perf_counter)
@@ -105,10 +109,12 @@ class QueryRun:
         """Set the cleaned query, check the preset and choose the provider.
 
         Raises:
-            InvalidInputError: The request names an unknown preset or provider.
+            InvalidInputError: The request names an unknown preset, provider or effort, or has bad intents.
         """
         self.search_text, self.query_truncated = clean.text, clean.truncated
         find_preset(self.config.preset)
+        if self.config.has_steps:
+            check_steps(self.config.effort, self.config.intents)
         self.llm_model = self.config.llm_model
         if self.config.llm_provider:
             self.provider = registry.get(self.config.llm_provider)
@@ -187,7 +193,7 @@ class QueryRun:
         self.answer, self.response, self.finish_reason = answer, response, finish_reason
         self.citations, self.invalid_citations = list(citations), invalid_citations
         self.uncited_sentences = uncited_sentences
-        self.quality, self.structured, self.cost_usd = quality, structured, 0.0
+        self.quality, self.structured, self.cost_usd = quality, structured, self.planning_usd
         return _events_of(answer, citations, usage)
 
     @property
@@ -248,6 +254,7 @@ class QueryRun:
             rewritten_query=self.rewritten_query,
             quality=self.quality,
             structured=structured,
+            steps=tuple(self.steps),
         )
 
     def start_record(self) -> QueryLog:
@@ -281,19 +288,27 @@ class QueryRun:
             error_stage=self.stage if self.error else None,
             quality=asdict(self.quality) if self.quality else None,
             request=self.request,
+            steps=[step.figures() for step in self.steps],
         )
 
     def note_cost(self, usage: UsageEvent) -> None:
         """Add the tokens and set the cost of an answer; None if the model has no known price."""
         if self.provider is None or self.is_extractive:
-            self.cost_usd = 0.0
+            self.cost_usd = self.planning_usd
             return
         prompt, completion = usage.prompt_tokens, usage.completion_tokens
         self.used_tokens += prompt + completion
         models = filter(None, (self.response.model if self.response else None, self.model))
         name = self.provider.provider_name()
         costs = (self.prices.estimate_cost(name, model, prompt, completion) for model in models)
-        self.cost_usd = next((cost for cost in costs if cost is not None), None)
+        self.cost_usd = next((cost + self.planning_usd for cost in costs if cost is not None), None)
+
+    def note_planning(self, prompt: int, completion: int) -> None:
+        """Add the tokens and the cost of a planning call."""
+        self.used_tokens += prompt + completion
+        if self.provider is not None:
+            name, model = self.provider.provider_name(), self.model or ""
+            self.planning_usd += self.prices.estimate_cost(name, model, prompt, completion) or 0.0
 
     def note_first_token(self) -> None:
         """Set the time of the first token; later calls do nothing."""

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import AbstractContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +22,7 @@ from vectorforge.pipeline.fallback.ladder import DegradationLadder
 from vectorforge.pipeline.query_log import QueryLogging
 from vectorforge.pipeline.rewriting import QueryRewriter
 from vectorforge.pipeline.run import QueryRun
+from vectorforge.pipeline.step_types import QueryStep, StepEvent
 from vectorforge.pipeline.types import QueryEvent, SourcesEvent
 from vectorforge.retriever.base import BaseRetriever, QueryPreprocessor, RetrievalRequest
 from vectorforge.telemetry import MetricsCollector, Tracer
@@ -111,7 +112,7 @@ class QuerySteps:
         """
         await self._preprocess(run)
         await self.rewriter.rewrite(run, calling_model=False)
-        await self._retrieve(run)
+        await self._retrieve(run, calling_model=False)
         return self._build_context(run)
 
     async def _preprocess(self, run: QueryRun) -> None:
@@ -128,9 +129,13 @@ class QuerySteps:
             async with concurrently(self.query_log.start(run)) as started:
                 await self._look_up_answer(run)
                 await self._rewrite(run)
-                async with concurrently(self._find_chunks(run)) as search:
+                steps = asyncio.Queue[QueryStep | None]()
+                async with concurrently(self._find_chunks(run, steps)) as search:
                     await started
                     yield run.meta()
+                    if run.config.has_steps:
+                        async for event in _events_of(search, steps):
+                            yield event
                     await search
             return
         await self._look_up_answer(run)
@@ -138,7 +143,14 @@ class QuerySteps:
             await self.query_log.start(run)
         await self._rewrite(run)
         yield run.meta()
-        await self._find_chunks(run)
+        steps = asyncio.Queue[QueryStep | None]()
+        if not run.config.has_steps:
+            await self._find_chunks(run, steps)
+            return
+        async with concurrently(self._find_chunks(run, steps)) as search:
+            async for event in _events_of(search, steps):
+                yield event
+            await search
 
     async def _look_up_answer(self, run: QueryRun) -> None:
         if self.answer_cache is not None and run.is_cacheable:
@@ -151,21 +163,41 @@ class QuerySteps:
         elif run.config.history:
             await self.rewriter.rewrite(run)
 
-    async def _find_chunks(self, run: QueryRun) -> None:
-        """Search, unless the answer is cached."""
+    async def _find_chunks(self, run: QueryRun, steps: "asyncio.Queue[QueryStep | None]") -> None:
+        """Search, unless the answer is cached; put the steps into the queue as they end."""
         if run.cache.hit and run.cache.stored is not None:
             restore_chunks(run, run.cache.stored)
+            for step in run.steps:
+                steps.put_nowait(step)
         else:
-            await self._retrieve(run)
+            await self._retrieve(run, emit=steps.put_nowait)
 
     def _stage(self, run: QueryRun, name: str) -> AbstractContextManager[None]:
         run.stage = name
         return self.tracer.span(name)
 
-    async def _retrieve(self, run: QueryRun) -> None:
-        started, config, expansion = time.perf_counter(), run.config, run.expansion
+    async def _retrieve(
+        self, run: QueryRun, emit: Callable[[QueryStep], None] = lambda _: None, *, calling_model: bool = True
+    ) -> None:
+        started, request = time.perf_counter(), self._request(run)
+        fresh = FRESH_VECTORS.set(not run.config.use_cache)
+        try:
+            async with _in_time(run.deadline.remaining_s()):
+                if run.config.has_steps:
+                    from vectorforge.pipeline.planning.search import StepSearch  # most queries have one step
+
+                    search = StepSearch(self.retriever, self.llm_registry, run, request, emit, calling_model)
+                    run.retrieved = await search.search()
+                else:
+                    run.retrieved = await self.retriever.find(request)
+        finally:
+            FRESH_VECTORS.reset(fresh)  # for what its task does next
+        run.timings.retrieval_ms = _ms_since(started)
+
+    def _request(self, run: QueryRun) -> RetrievalRequest:
+        config, expansion = run.config, run.expansion
         is_new = expansion is not None and not expansion.is_related
-        request = RetrievalRequest(
+        return RetrievalRequest(
             run.search_text if is_new else run.rewritten_query or run.search_text,
             run.collection_id,
             config.top_k,
@@ -182,13 +214,6 @@ class QuerySteps:
             distinct=True,
             mmr_lambda=config.mmr_lambda,
         )
-        fresh = FRESH_VECTORS.set(not config.use_cache)
-        try:
-            async with _in_time(run.deadline.remaining_s()):
-                run.retrieved = await self.retriever.find(request)
-        finally:
-            FRESH_VECTORS.reset(fresh)  # for what its task does next
-        run.timings.retrieval_ms = _ms_since(started)
 
     def _build_context(self, run: QueryRun) -> ContextPayload:
         started = time.perf_counter()
@@ -223,6 +248,15 @@ async def concurrently(step: Coroutine[Any, Any, None]) -> AsyncGenerator[asynci
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+async def _events_of(
+    search: asyncio.Task[None], steps: "asyncio.Queue[QueryStep | None]"
+) -> AsyncGenerator[QueryEvent, None]:
+    """Yield the steps of a search as they end, until it has ended."""
+    search.add_done_callback(lambda _: steps.put_nowait(None))
+    while (step := await steps.get()) is not None:
+        yield StepEvent(step)
 
 
 def _collection_id(name: str) -> UUID:

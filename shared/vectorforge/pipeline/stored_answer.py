@@ -4,12 +4,13 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
 
 from vectorforge.db.repositories.answer_cache_repo import CachedAnswer
 from vectorforge.llm.types import LLMResponse
+from vectorforge.pipeline.step_types import QueryStep
 from vectorforge.pipeline.types import AnswerQuality, Citation, StructuredAnswer
 from vectorforge.types import RetrievedChunk, Scan, SearchMode
 
@@ -38,6 +39,7 @@ class StoredAnswer:
     rewritten_query: str | None = None
     quality: AnswerQuality | None = None
     structured: StructuredAnswer | None = None
+    steps: list[QueryStep] = field(default_factory=list)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "StoredAnswer":

@@ -1,6 +1,7 @@
 """Input, events and result of a query.
 
-One query is one stream of ``QueryEvent``: ``MetaEvent``, ``SourcesEvent``, ``DegradedEvent`` for each
+One query is one stream of ``QueryEvent``: ``MetaEvent``, ``StepEvent`` for each step of a search with
+``effort``, ``SourcesEvent``, ``DegradedEvent`` for each
 fallback, then ``TokenEvent`` and ``CitationEvent`` mixed, ``UsageEvent``, and last either ``DoneEvent`` or
 ``ErrorEvent``.
 """
@@ -12,6 +13,7 @@ from uuid import UUID
 
 from vectorforge.errors import VectorForgeError
 from vectorforge.llm.types import LLMResponse
+from vectorforge.pipeline.step_types import Effort, QueryStep, StepEvent
 from vectorforge.types import Location, RetrievedChunk, Scan, SearchMode, location_text
 
 
@@ -103,6 +105,16 @@ class QueryConfig:
     search_mode: SearchMode | None = None
     mmr_lambda: float | None = None
     """Choose the chunks by maximal marginal relevance, see ``retriever.mmr``; None: by relevance alone."""
+    effort: Effort = "minimal"
+    """Steps of the search: one; a plan and its sub-queries ("low"); with up to two further rounds and the
+    reading of one document ("medium"); a plan only if the best chunks lack words of the query ("auto")."""
+    intents: Sequence[str] = ()
+    """Sub-queries given by the caller in place of a plan, at most ``MAX_SUB_QUERIES``."""
+
+    @property
+    def has_steps(self) -> bool:
+        """True if more than the query itself may be searched for."""
+        return self.effort != "minimal" or bool(self.intents)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +250,8 @@ class QueryResult:
     structured: StructuredAnswer | None = None
     cost_usd: float | None = None
     """Cost by the price list in the settings, or None if the model has no known price."""
+    steps: Sequence[QueryStep] = ()
+    """Steps of a search with ``effort`` or intents, in order."""
 
     @property
     def dropped_parameters(self) -> list[str]:
@@ -325,4 +339,4 @@ class ErrorEvent:
 
 
 _AnswerEvent: TypeAlias = DegradedEvent | TokenEvent | CitationEvent | UsageEvent
-QueryEvent: TypeAlias = MetaEvent | SourcesEvent | _AnswerEvent | DoneEvent | ErrorEvent
+QueryEvent: TypeAlias = MetaEvent | StepEvent | SourcesEvent | _AnswerEvent | DoneEvent | ErrorEvent

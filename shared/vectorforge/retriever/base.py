@@ -3,10 +3,11 @@
 ``QueryPreprocessor`` is step 1 of a query. ``BaseRetriever`` is the interface of step 2.
 """
 
+import asyncio
 import logging
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypeVar
 from uuid import UUID
@@ -189,6 +190,15 @@ class BaseRetriever(ABC):
     @abstractmethod
     async def find(self, request: RetrievalRequest) -> RetrievedChunks:
         """Run a search; ``retrieve`` describes the result and the errors."""
+
+    async def find_all(self, requests: Sequence[RetrievalRequest]) -> list[RetrievedChunks]:
+        """Run searches at the same time, without a reranker; ``rerank`` follows when they are fused."""
+        return list(await asyncio.gather(*map(self.find, requests)))
+
+    async def rerank(self, request: RetrievalRequest, chunks: RetrievedChunks) -> RetrievedChunks:
+        """Return the best ``top_k`` chunks of fused searches for the request's query."""
+        del chunks[request.top_k :]
+        return chunks
 
     async def retrieve(
         self,

@@ -37,6 +37,7 @@ from vectorforge.vectorstore.base import VectorStore
 logger = logging.getLogger(__name__)
 
 _STORE_TIMEOUT_S = 1.0
+_FUSED_DEPTH = 20
 _NOT_REPLACEABLE = (EmbeddingAuthenticationError, EmbeddingInputError)
 """Errors to repair: a lexical fallback would hide them."""
 
@@ -121,6 +122,18 @@ class HybridRetriever(BaseRetriever):
                 return await self._search(attempt, by_lookup=request.lookup is not None)
 
             return await with_current_model(search)
+
+    async def find_all(self, requests: Sequence[RetrievalRequest]) -> list[RetrievedChunks]:
+        """Search for all at once, with one round trip to the database; see ``BaseRetriever.find_all``.
+
+        Each search returns at least ``_FUSED_DEPTH`` chunks: one that is good for several queries may not be
+        among the best of any.
+        """
+        from vectorforge.vectorstore.search.batch import search_together  # most queries are one search
+
+        depth = min(_FUSED_DEPTH, self._max_top_k)
+        wider = [replace(request, top_k=max(request.top_k, depth)) for request in requests]
+        return await search_together([partial(self.find, request) for request in wider])
 
     async def _search(self, request: RetrievalRequest, *, by_lookup: bool) -> RetrievedChunks:
         collection, vector = await self._find_collection(request)

@@ -148,16 +148,28 @@ class RerankingRetriever(BaseRetriever):
 
     async def find(self, request: RetrievalRequest) -> RetrievedChunks:
         """Search and rerank; ``relevance`` is the reranker's score."""
-        top_k = request.top_k
-        wanted = max(top_k, min(self._candidates, self._max_top_k)) if top_k >= 1 else top_k
+        widened = self._widened(request)
         if request.mmr_lambda is not None:
             from vectorforge.retriever.mmr import find_diverse  # few queries need it
 
-            return await find_diverse(self.find, request, wanted)
-        chunks = await self._retriever.find(replace(request, top_k=wanted))
-        chunks[:] = await self._reranked(request.query, chunks, request.deadline)
-        del chunks[request.candidates or top_k :]
+            return await find_diverse(self.find, request, widened.top_k)
+        return await self.rerank(request, await self._retriever.find(widened))
+
+    async def find_all(self, requests: Sequence[RetrievalRequest]) -> list[RetrievedChunks]:
+        """Search for all at once; ``rerank`` follows."""
+        return await self._retriever.find_all([self._widened(request) for request in requests])
+
+    async def rerank(self, request: RetrievalRequest, chunks: RetrievedChunks) -> RetrievedChunks:
+        """Rerank the chunks of one or several searches."""
+        best = chunks[: max(request.top_k, self._max_top_k)]
+        chunks[:] = await self._reranked(request.query, best, request.deadline)
+        del chunks[request.candidates or request.top_k :]
         return chunks
+
+    def _widened(self, request: RetrievalRequest) -> RetrievalRequest:
+        top_k = request.top_k
+        wanted = max(top_k, min(self._candidates, self._max_top_k)) if top_k >= 1 else top_k
+        return replace(request, top_k=wanted)
 
     async def _reranked(
         self, query: str, chunks: Sequence[RetrievedChunk], deadline: Deadline | None

@@ -109,6 +109,18 @@ async def test_ask_with_conversation_continues_it(handbook: CommandLine) -> None
     assert (code, "--conversation" in err) == (2, True)
 
 
+async def test_ask_with_effort_prints_the_steps_and_rejects_too_many_intents(handbook: CommandLine) -> None:
+    plan = {"queries": ["who approves refunds"], "read": 0}
+    async with FakeOpenAI() as server:
+        server.script(Reply(texts=(json.dumps(plan),)), Reply(texts=("The finance team [Source 1].",)))
+        code, out, err = await ask_model(handbook, server, "--effort", "low")
+        assert (code, out.splitlines()[0]) == (0, "The finance team [Source 1].")
+        assert "Plan: who approves refunds" in err
+        assert re.search(r"^Search: who approves refunds \(0 new of \d+ passages\)$", err, re.MULTILINE)
+        code, _, err = await ask_model(handbook, server, *["--intent", "refunds"] * 5)
+    assert (code, "intents must be at most 4 texts" in err) == (2, True)
+
+
 async def test_ask_without_citations_lists_retrieved_passages(handbook: CommandLine) -> None:
     async with FakeOpenAI() as server:
         server.script(Reply(texts=("Nobody knows.",)))

@@ -36,6 +36,7 @@ def make_log(**changes: Any) -> QueryLog:
         first_token_ms=250.25,
         cost_usd=0.00125,
         request={"sha256": "0" * 64, "model": "gpt-4o", "temperature": 0.5, "top_p": None, "history": 2},
+        steps=({"kind": "plan", "round": 1, "origin": "model", "queries": 2, "tokens": 140, "error": None},),
     )
     return replace(log, **changes)
 

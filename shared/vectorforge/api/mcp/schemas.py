@@ -16,7 +16,9 @@ from vectorforge.api.native.search import SEARCH_DEGRADED
 from vectorforge.api.schemas import (
     Body,
     CollectionReference,
+    EffortLevel,
     Filters,
+    Intents,
     Locations,
     LocationText,
     MmrLambda,
@@ -108,6 +110,11 @@ class AskArguments(_WhereArguments):
     top_k: Optional[Annotated[int, Field(ge=1, le=MAX_TOP_K)]] = Field(
         default=None,
         description="Passages that the answer may rest on, at most. Left out: as the server is set.",
+    )
+    effort: Optional[EffortLevel] = None
+    intents: Optional[Intents] = Field(
+        default=None,
+        description="Up to four further queries to search for, one for each fact needed.",
     )
 
 

@@ -182,7 +182,8 @@ async def _search_with_context(caller: Caller, requested: ContextArguments) -> A
 async def _ask(caller: Caller, requested: AskArguments) -> Answered:
     preset = VECTORFORGE if requested.profile_id is None else PROFILE
     explicit = requested.model_dump(
-        include={"top_k", "filters", "profile_id", "search_mode", "mmr_lambda"}, exclude_none=True
+        include={"top_k", "filters", "profile_id", "search_mode", "mmr_lambda", "effort", "intents"},
+        exclude_none=True,
     )
     config = preset.config(caller.tenant.choose_variant(None), **explicit)
     check_config(caller.application, config, {})

@@ -101,6 +101,9 @@ class QueryLogBody(Body):
     context_ms: float | None
     first_token_ms: float | None
     cost_usd: float | None
+    steps: list[dict[str, float | str | None]] = Field(
+        description="Figures of the steps of a search with `effort`: `queries` is their number."
+    )
 
     @classmethod
     def of(cls, source: Any, /, **given: Any) -> Self:

@@ -29,7 +29,9 @@ from vectorforge.api.schemas import (
     CollectionReference,
     ConversationReference,
     DryRunFlag,
+    EffortLevel,
     Filters,
+    Intents,
     Messages,
     MmrLambda,
     ModelName,
@@ -74,6 +76,8 @@ class RAGQueryRequest(RequestBody):
     variant: VariantReference | None = None
     conversation_id: ConversationReference | None = None
     rewrite: Rewrite = "auto"
+    effort: EffortLevel = "minimal"
+    intents: Intents = ()
     dry_run: DryRunFlag = False
     allow_ungrounded: bool = Field(default=False, description=ALLOW_UNGROUNDED)
 
@@ -145,6 +149,8 @@ class CollectionQueryRequest(RequestBody):
     variant: VariantReference | None = None
     conversation_id: ConversationReference | None = None
     rewrite: Rewrite = "auto"
+    effort: EffortLevel = "minimal"
+    intents: Intents = ()
     dry_run: DryRunFlag = False
     allow_ungrounded: bool = Field(default=False, description=ALLOW_UNGROUNDED)
 

@@ -14,7 +14,9 @@ from vectorforge.api.schemas import (
     MAX_NAME_CHARS,
     MAX_QUERY_CHARS,
     ConversationReference,
+    EffortLevel,
     Filters,
+    Intents,
     Locations,
     MmrLambda,
     ModelName,
@@ -173,6 +175,8 @@ class RetrievalOptions(OpenAIBody):
     variant: VariantReference | None = None
     conversation_id: ConversationReference | None = None
     rewrite: Rewrite | None = None
+    effort: EffortLevel | None = None
+    intents: Intents | None = None
     allow_ungrounded: bool | None = Field(default=None, description=ALLOW_UNGROUNDED)
 
     def search_options(self) -> dict[str, Any]:

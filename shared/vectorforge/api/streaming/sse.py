@@ -1,9 +1,10 @@
 """Native server-sent events of a query: their data, encoding and OpenAPI description.
 
-Order: ``meta``, ``sources``, ``degraded`` if the full answer is not available, then ``token`` and
-``citation`` mixed, ``usage``, and last exactly one of ``done`` or ``error``. A stream without one was cut
-off. A ``citation`` follows the end of its sentence, which its verdict requires: after the label's own
-tokens, in the order of the labels, and before ``usage``.
+Order: ``meta``, ``plan`` and ``search`` for each step of a search with ``effort`` or ``intents``,
+``sources``, ``degraded`` if the full answer is not available, then ``token`` and ``citation`` mixed,
+``usage``, and last exactly one of ``done`` or ``error``. A stream without one was cut off. A ``citation``
+follows the end of its sentence, which its verdict requires: after the label's own tokens, in the order of the
+labels, and before ``usage``.
 
 ``json_event`` encodes every token of every surface. FastAPI's ``format_sse_event`` scans three times for line
 ends that JSON cannot have, and ``json.dumps`` creates an encoder per call: 5.3 instead of 0.5 µs a token, or
@@ -26,12 +27,14 @@ from vectorforge.api.answers import (
     Quality,
     RetrievalStats,
     SourceBody,
+    StepBody,
     Structured,
     numbered_sources,
 )
 from vectorforge.api.error_schemas import Problem
 from vectorforge.api.problems import problem_of
 from vectorforge.api.schemas import Body
+from vectorforge.pipeline.step_types import StepEvent
 from vectorforge.pipeline.types import (
     CitationEvent,
     Degradation,
@@ -59,6 +62,14 @@ class MetaData(Body):
     variant: str | None
     conversation_id: UUID | None
     rewritten_query: str | None
+
+
+class PlanData(StepBody):
+    """Event ``plan``: the sub-queries of a round."""
+
+
+class SearchData(StepBody):
+    """Event ``search``: a search has ended, for a query or several, or within one document."""
 
 
 class SourcesData(BaseModel):
@@ -119,6 +130,8 @@ class ErrorData(Problem):
 
 EVENT_DATA: dict[str, type[BaseModel]] = {
     "meta": MetaData,
+    "plan": PlanData,
+    "search": SearchData,
     "sources": SourcesData,
     "degraded": DegradedData,
     "token": TokenData,
@@ -202,6 +215,9 @@ class EventEncoder:
         match event:
             case MetaEvent():
                 return "meta", MetaData.of(event)
+            case StepEvent(step):
+                is_plan = step.kind == "plan"
+                return ("plan", PlanData.of(step)) if is_plan else ("search", SearchData.of(step))
             case SourcesEvent():
                 return "sources", self._sources(event)
             case DegradedEvent():

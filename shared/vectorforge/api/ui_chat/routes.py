@@ -18,7 +18,9 @@ from vectorforge.api.schemas import (
     MAX_QUERY_CHARS,
     CollectionReference,
     ConversationReference,
+    EffortLevel,
     Filters,
+    Intents,
     MmrLambda,
     ModelName,
     ProfileId,
@@ -107,6 +109,8 @@ class UIChatRequest(RequestBody):
         default=None, description="A stored conversation, whose messages replace earlier ones of the request."
     )
     rewrite: Rewrite = "auto"
+    effort: EffortLevel = "minimal"
+    intents: Intents = ()
     allow_ungrounded: bool = Field(default=False, description=ALLOW_UNGROUNDED)
 
     def config(self, history: tuple[HistoryMessage, ...], variant: Variant | None = None) -> QueryConfig:

@@ -10,7 +10,9 @@ import typer
 from vectorforge.cli.options import (
     AnswerTopKOption,
     CollectionOption,
+    EffortOption,
     FilterOption,
+    IntentOption,
     MmrOption,
     ModeOption,
     ProfileOption,
@@ -24,6 +26,7 @@ from vectorforge.cli.session import CommandContext, Session, session_command
 from vectorforge.cli.terminal import ExitCode, Terminal
 from vectorforge.errors import VectorForgeError
 from vectorforge.pipeline.presets import PROFILE, VECTORFORGE
+from vectorforge.pipeline.step_types import StepEvent
 from vectorforge.pipeline.types import (
     DegradedEvent,
     DoneEvent,
@@ -84,6 +87,8 @@ def ask(
     variant: VariantOption = None,
     conversation: ConversationOption = None,
     rewrite: RewriteOption = None,
+    effort: EffortOption = None,
+    intent: IntentOption = None,
     stream: Annotated[bool, typer.Option(help="Print the answer as it is generated.")] = True,
     mode: ModeOption = None,
     mmr_lambda: MmrOption = None,
@@ -101,6 +106,8 @@ def ask(
         echo "What is RLS?" | vectorforge ask - --json | jq -r .answer
 
         vectorforge ask "Who approves refunds?" --conversation new
+
+        vectorforge ask "Who approves refunds and how long do they take?" --effort low
     """
     text, named = read_question(question), conversation_id(conversation)
     options = {
@@ -111,6 +118,8 @@ def ask(
         "search_mode": mode,
         "mmr_lambda": mmr_lambda,
         "rewrite": rewrite,
+        "effort": effort,
+        "intents": intent or None,
         "filters": parse_filter(where),
     }
     explicit = {name: value for name, value in options.items() if value is not None}
@@ -160,6 +169,8 @@ async def _print_answer(
         async for event in events:
             if isinstance(event, MetaEvent):
                 _print_meta(terminal, event)
+            elif isinstance(event, StepEvent):
+                terminal.note(event.step.summary)
             elif isinstance(event, DegradedEvent):
                 terminal.warn(_DEGRADED[event.step].format(model=event.model))
             elif isinstance(event, TokenEvent) and stream and not terminal.json_output:

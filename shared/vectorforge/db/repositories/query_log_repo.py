@@ -70,6 +70,8 @@ class QueryLog:
     cost_usd: float | None = None
     request: Mapping[str, Any] | None = None
     """See ``pipeline.generation.logged_request``; None: no request went to a model."""
+    steps: Sequence[Mapping[str, Any]] = ()
+    """Figures of the steps of a search with ``effort``; see ``pipeline.step_types.QueryStep.figures``."""
 
 
 _FIELDS = [field.name for field in fields(QueryLog)]
@@ -148,6 +150,7 @@ class QueryLogRepository:
             "degraded": Jsonb(list(log.degraded), dumps=to_json),
             "quality": Jsonb(dict(log.quality), dumps=to_json) if log.quality else None,
             "request": Jsonb(dict(log.request), dumps=to_json) if log.request else None,
+            "steps": Jsonb(list(log.steps), dumps=to_json) if log.steps else None,
         }
         return _CREATE, values
 
@@ -200,7 +203,7 @@ def storable(text: str) -> str:
 
 def _query_log(row: "DictRow") -> QueryLog:
     ids = {name: [UUID(value) for value in row[name]] for name in ("retrieved_chunk_ids", "used_chunk_ids")}
-    return QueryLog(**{**row, **ids, "degraded": tuple(row["degraded"])})
+    return QueryLog(**{**row, **ids, "degraded": tuple(row["degraded"]), "steps": tuple(row["steps"] or ())})
 
 
 _WRITE = "SELECT stored, already_there FROM vectorforge.write_query_logs(%s)"
@@ -261,6 +264,7 @@ def _row(tenant_id: str, log: QueryLog) -> dict[str, Any]:
         "degraded": list(log.degraded),
         "quality": dict(log.quality) if log.quality else None,
         "request": dict(log.request) if log.request else None,
+        "steps": [dict(step) for step in log.steps] or None,
     }
 
 

@@ -165,6 +165,7 @@ def storable_answer(run: QueryRun) -> StoredAnswer | None:
         rewritten_query=run.rewritten_query,
         quality=run.quality,
         structured=run.structured,
+        steps=run.steps,
     )
 
 
@@ -177,7 +178,7 @@ def restore_chunks(run: QueryRun, stored: StoredAnswer) -> None:
     )
     run.retrieved.search_mode = stored.search_mode
     run.retrieved.below_min_score = stored.below_min_score
-    run.rewritten_query = stored.rewritten_query
+    run.rewritten_query, run.steps = stored.rewritten_query, list(stored.steps)
 
 
 def replay(run: QueryRun, stored: StoredAnswer) -> Iterator[QueryEvent]:

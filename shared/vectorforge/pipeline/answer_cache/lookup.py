@@ -42,6 +42,8 @@ _BYTES_PER_TOKEN = 3
 settled soon, so no tokenizer is loaded for it."""
 _REWRITING_TOKENS = 2_500
 """Upper bound of a rewrite: see ``rewriting.QueryRewriter``."""
+_PLANNING_TOKENS = {"minimal": 0, "low": 1_500, "auto": 1_500, "medium": 9_500}
+"""Upper bound of the planning calls: see ``planning.QueryPlanner``."""
 
 
 class QueryLookupService:
@@ -156,6 +158,7 @@ def query_claim(run: QueryRun, settings: VectorForgeConfig) -> Claim:
         prompt_tokens += settings.query.history_max_tokens
     if config.rewrite and (config.history or config.conversation_id is not None):
         prompt_tokens += _REWRITING_TOKENS
+    prompt_tokens += _PLANNING_TOKENS.get(config.effort, 0)
     model = run.model or provider.default_model
     cost = run.prices.estimate_cost(provider.provider_name(), model, prompt_tokens, config.max_tokens)
     return Claim(is_stream=is_stream, tokens=prompt_tokens + config.max_tokens, cost_usd=cost or 0.0)

@@ -1,10 +1,11 @@
 """One search of PostgreSQL: checked inputs, statements, their rows, and facts cached for later searches."""
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from math import ceil, isqrt
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 from vectorforge.db.tenant_database import TenantDatabase
@@ -30,6 +31,11 @@ _WIDENING: Final = 1.25
 _TUPLES_FACTOR: Final = 2
 """Vectors that an index may pass over, of the root of rows wanted times vectors. Beyond, comparing what
 matches takes less time; see ``statement._COUNTING``."""
+
+
+FetchAll: TypeAlias = Callable[[TenantDatabase, str, Mapping[str, Any]], Awaitable[list[dict[str, Any]]]]
+SEARCH_BATCH: ContextVar[FetchAll | None] = ContextVar("search_batch", default=None)
+"""Sends a statement with those of other searches; None: alone. See ``batch.search_together``."""
 
 
 def score_of(metric: DistanceMetric, distance: float) -> float:
@@ -215,7 +221,10 @@ class Searcher:
             "scan_tuples": None if facts is None else facts.scan_tuples(max(candidates, ef_search)),
         }
         statement = search_sql(search.shape, plan, search.filter_sql)
-        rows = await self._db.fetch_all(statement, params, repeatable=True)
+        if (together := SEARCH_BATCH.get()) is not None:
+            rows = await together(self._db, statement, params)
+        else:
+            rows = await self._db.fetch_all(statement, params, repeatable=True)
         if not rows:
             return None
         result = SearchRows(search, plan, rows, rows[0]["reason"], _total(search.shape, rows[0], limit))

@@ -63,6 +63,20 @@ function verdictText(citations, uncited = 0) {
   return counts.filter(Boolean).join(" ");
 }
 
+const STEP_NAMES = { plan: "Planned", search: "Searched for", read: "Read" };
+const STEP_ORIGINS = { query: "the question", request: "given with the question", model: "by the model", rules: "by rules" };
+
+/** Plans and searches of an answer with effort, in order. */
+function stepList(steps) {
+  const rows = steps.map((step) => {
+    const queries = step.queries.flatMap((query, index) => [index ? ", " : "", el("q", {}, query)]);
+    const subject = step.kind === "read" ? [step.source] : queries.length ? queries : ["no further search"];
+    const outcome = step.error ? `skipped: ${step.error}` : step.kind === "plan" ? STEP_ORIGINS[step.origin] : `${plural(step.found, "passage")}, ${step.added.toLocaleString()} new`;
+    return el("li", { "data-step": step.kind }, `${STEP_NAMES[step.kind]} `, ...subject, el("span", {}, ` (${outcome})`));
+  });
+  return el("section", { class: "steps" }, el("h4", {}, "How this answer was found"), el("ol", { "aria-label": "Steps" }, ...rows));
+}
+
 /** The whole of it, below an answer that has come to its end. */
 function evidenceOf({ done, meta, usage, citations }) {
   if (!done?.funnel || !done.latency) return null;
@@ -74,5 +88,6 @@ function evidenceOf({ done, meta, usage, citations }) {
       el("section", {}, el("h4", {}, "Time and cost"), ...timePicture(done.latency),
         el("p", { class: "cost" }, el("b", {}, costText(done, meta)), meta?.extractive ? null : el("span", {}, tokens)))),
     meta?.rewritten_query ? el("p", { class: "searched" }, "Searched for: ", el("q", {}, meta.rewritten_query)) : null,
+    done.steps?.length ? stepList(done.steps) : null,
     verdicts ? el("p", { class: "verdicts" }, verdicts) : null);
 }

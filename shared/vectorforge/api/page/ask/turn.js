@@ -109,6 +109,7 @@ class Turn {
 
   receive(event, value) {
     if (event === "meta") this.meta = value;
+    else if (event === "plan") this.status.textContent = value.queries.length ? `Searching for ${plural(value.queries.length, "part")} of the question` : this.status.textContent;
     else if (event === "sources") this.receiveSources(value);
     else if (event === "degraded") this.meta = { ...this.meta, ...value };
     else if (event === "token") this.receiveText(value.text ?? "");
