@@ -7,7 +7,7 @@ content words of its own is left out, and a query that no rule fits is not split
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from vectorforge.llm.providers.quotations import terms
+from vectorforge.llm.providers.patterns import terms
 from vectorforge.pipeline.step_types import MAX_SUB_QUERIES, MAX_SUB_QUERY_CHARS
 
 _MAX_CHARS = 2_000
