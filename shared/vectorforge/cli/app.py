@@ -8,11 +8,12 @@ from typer.core import TyperCommand, TyperGroup, TyperOption
 from typer.exceptions import TyperException
 
 from vectorforge.cli.commands import collections, documents, erase, index, keys, limits, logs, providers
+from vectorforge.cli.commands.ask import ask
 from vectorforge.cli.commands.evaluate import evaluate
 from vectorforge.cli.commands.export import export
 from vectorforge.cli.commands.migrate import migrate
-from vectorforge.cli.commands.query import ask, search
 from vectorforge.cli.commands.replay import replay
+from vectorforge.cli.commands.search import search
 from vectorforge.cli.commands.serve import mcp, up
 from vectorforge.cli.commands.stats import stats
 from vectorforge.cli.doctor.command import doctor
