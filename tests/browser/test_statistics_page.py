@@ -33,6 +33,8 @@ def activity(queries: int, **changes: Any) -> Json:
         "completion_tokens": queries * 100,
         "cost_usd": queries * 0.01,
         "unpriced": 0,
+        "rated_up": queries // 50,
+        "rated_down": queries // 200,
         "latency_ms": dict.fromkeys(stages, times) if queries else {},
         **changes,
     }
@@ -84,6 +86,8 @@ async def test_statistics_page_shows_tiles_charts_and_models(
     await expect(tile(page, "Cost")).to_contain_text("$10.00")
     await expect(tile(page, "From the cache")).to_contain_text("20 %")
     await expect(tile(page, "Degraded")).to_contain_text("old answer 50")
+    await expect(tile(page, "Rated good")).to_contain_text("80 %")
+    await expect(tile(page, "Rated good")).to_contain_text("20 of 25 ratings")
     titles = [
         "Questions by outcome",
         "Time to the whole answer",
@@ -105,6 +109,7 @@ async def test_statistics_page_shows_tiles_charts_and_models(
     await expect(page.get_by_text("None in this time.")).to_have_count(2)  # no results, low quality
     models = page.get_by_role("region", name="Table of models")
     await expect(models.get_by_role("row").nth(1)).to_contain_text("openai · gpt-6-luna")
+    await expect(models.get_by_role("row").nth(1).get_by_role("cell").last).to_have_text("20 of 25")
     await expect(page.get_by_text("* without models whose price is not known")).to_be_visible()
 
 
