@@ -174,9 +174,12 @@ def test_connections_above_the_cap_are_rejected(address: tuple[str, int]) -> Non
 
 def test_slow_clients_release_their_connections_after_timeout(address: tuple[str, int]) -> None:
     with ExitStack() as opened:
-        slow = [opened.enter_context(connect(address)) for _ in range(MAX_CONNECTIONS)]
-        for client in slow:
-            client.sendall(REQUEST[:20])
+        slow = []
+        for _ in range(MAX_CONNECTIONS):
+            slow.append(opened.enter_context(connect(address)))
+            slow[-1].sendall(
+                REQUEST[:20]
+            )  # at once: a connection that stays silent is closed without a response
         give_up_at = time.monotonic() + PATIENCE_S
         while ask(address) != 200:
             assert time.monotonic() < give_up_at

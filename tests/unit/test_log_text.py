@@ -48,7 +48,10 @@ class Clock:
 def test_log_text_policies_transform_texts(policy: LogText, question: str, answer: str) -> None:
     logged = with_policy(LOG, policy, "acme")
     assert (logged.query_text, logged.generated_response) == (question, answer)
-    assert replace(logged, query_text=LOG.query_text, generated_response=LOG.generated_response) == LOG
+    kept = (
+        LOG.request if policy == "full" else {**(LOG.request or {}), "sha256": None}
+    )  # a hash tells a short text
+    assert logged == replace(LOG, query_text=question, generated_response=answer, request=kept)
 
 
 def test_hash_policy_is_stable_per_tenant_and_text() -> None:
