@@ -138,10 +138,8 @@ def with_policy(log: QueryLog, policy: LogText, tenant_id: str) -> QueryLog:
     query, answer = (_text(text, policy, tenant_id) for text in (log.query_text, log.generated_response))
     request = log.request
     if request and query != log.query_text:
-        request = {
-            **request,
-            "sha256": None,
-        }  # a short text could be guessed by it, and no replay can match it
+        # A short text could be guessed by it, and no replay can match it.
+        request = {**request, "sha256": None}
     return replace(log, query_text=query, generated_response=answer, request=request)
 
 
