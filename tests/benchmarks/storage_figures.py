@@ -53,8 +53,9 @@ async def measure_kind(
             [built] = await build_indexes(owner_url, larger_than=0)
             build_s = time.perf_counter() - started
             times, recall = await _ask(PgVectorStore(db), collection, vectors, queries)
+    memory = build_bytes(before.vectors, before.vector_bytes)
     table.add(
-        len(vectors), kind.value, round(len(vectors) / copied_s), build_s, build_bytes(before) / 1e6,
+        len(vectors), kind.value, round(len(vectors) / copied_s), build_s, memory / 1e6,
         built.index_bytes / 1e6, percentile(times, 50), percentile(times, 95), recall,
     )  # fmt: skip
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID, uuid4
 
+import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
@@ -12,7 +13,7 @@ from tests.support.rag.drafts import chunk_drafts, document_draft
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.schema.vector_indexes import SpaceIndex, list_indexes
 from vectorforge.db.tenant_database import TenantDatabase
-from vectorforge.types import Collection, DistanceMetric, VectorIndex
+from vectorforge.types import EXACT_SCAN_LIMIT, Collection, DistanceMetric, VectorIndex
 from vectorforge.vectorstore.pgvector import PgVectorStore
 
 COSINE = DistanceMetric.COSINE
@@ -55,8 +56,19 @@ def vectors(count: int, dimension: int = 3) -> list[list[float]]:
     return [[1.0 + n, *[0.5] * (dimension - 1)] for n in range(count)]
 
 
-async def index_of(owner_url: str, space: str) -> SpaceIndex:
-    return next(index for index in await list_indexes(owner_url) if index.space == space)
+async def index_of(owner_url: str, space: str, *, larger_than: int = EXACT_SCAN_LIMIT) -> SpaceIndex:
+    spaces = await list_indexes(owner_url, larger_than=larger_than)
+    return next(index for index in spaces if index.space == space)
+
+
+def own_index(owner_url: str, collection: Collection) -> str:
+    """Return the name of the collection's own index."""
+    with psycopg.connect(owner_url) as connection:
+        row = connection.execute(
+            "SELECT vectorforge.vector_index_name(%s, %s)", (collection.space, collection.id)
+        ).fetchone()
+    assert row is not None
+    return str(row[0])
 
 
 async def begun(building: "asyncio.Task[Any]", progress: "asyncio.Event") -> None:

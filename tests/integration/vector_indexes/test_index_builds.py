@@ -12,7 +12,7 @@ from tests.integration.vector_indexes.conftest import COSINE, app_url, begun, in
 from tests.support.postgres.pin_detector import PinDetector
 from vectorforge.db.connection import Database
 from vectorforge.db.schema.index_building import BuildProgress, BuildResources, build_bytes, build_indexes
-from vectorforge.db.schema.vector_indexes import IndexState, SpaceIndex
+from vectorforge.db.schema.vector_indexes import IndexState
 from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.errors import (
     ConflictError,
@@ -45,10 +45,12 @@ class TestBuilds:
                     query_vector=[1, 0.5, 0.5], top_k=30, collection_id=collection.id, metric=COSINE
                 )
                 assert len(found) == 25
-                assert (await index_of(owner_url, "cosine_3")).state is IndexState.INVALID
+                [own] = (await index_of(owner_url, "cosine_3", larger_than=10)).own
+                assert own.state is IndexState.INVALID
                 writer.commit()
             [built] = await building
-        assert (built.state, built.vectors) == (IndexState.READY, 25)
+        [own] = built.own
+        assert (own.state, own.vectors) == (IndexState.READY, 25)
         assert {seen.space for seen in phases} == {"cosine_3"}
         assert [seen for seen in phases if not (seen.phase and 0 <= seen.fraction <= 1)] == []
 
@@ -102,16 +104,15 @@ class TestBuilds:
         assert built.state is IndexState.READY
 
     def test_build_memory_grows_with_vectors(self) -> None:
-        index = SpaceIndex("cosine_384", 0, 0, IndexState.NONE, 0, 0, possible=True, vector_bytes=1536)
-        assert build_bytes(index) == 64 * 2**20
-        large = SpaceIndex("cosine_384", 500_000, 0, IndexState.NONE, 0, 0, possible=True, vector_bytes=1536)
-        assert build_bytes(large) == 500_000 * 2536 * 5 // 4
+        assert build_bytes(0, 1536) == 64 * 2**20
+        assert build_bytes(500_000, 1536) == 500_000 * 2536 * 5 // 4
 
 
 class TestRoles:
     async def test_app_role_reading_space_sizes_is_denied(self, tenant_db: TenantDatabase) -> None:
         for statement in (
             "SELECT * FROM vectorforge.embedding_space_sizes()",
+            "SELECT * FROM vectorforge.large_collections(0)",
             "SELECT vectorforge.vector_index_statement('cosine_384', false)",
         ):
             with pytest.raises(DatabaseError) as caught:

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from tests.integration.index_scans import index_scans
-from tests.integration.vector_indexes.conftest import COSINE, app_url, make, store, vectors
+from tests.integration.vector_indexes.conftest import COSINE, app_url, make, own_index, store, vectors
 from tests.support.rag.drafts import expected_distance, random_vector
 from vectorforge.db.connection import Database
 from vectorforge.db.schema.index_building import build_indexes
@@ -92,4 +92,4 @@ class TestSearch:
         by_distance = sorted(range(120), key=lambda n: expected_distance(metric, stored[n], query))
         assert [result.chunk.index for result in exact] == by_distance[:10]
         assert [(r.chunk.index, r.distance) for r in found] == [(r.chunk.index, r.distance) for r in exact]
-        assert index_scans(owner_url, f"embeddings_{collection.space}_hnsw") == 1
+        assert index_scans(owner_url, own_index(owner_url, collection)) == 1

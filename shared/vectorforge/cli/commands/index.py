@@ -27,9 +27,7 @@ def list_spaces(context: CommandContext) -> None:
     """
     context.show(
         context.run_as_migrator(list_indexes),
-        lambda indexes: {
-            "spaces": [{**asdict(index), "pays": index.pays(EXACT_SCAN_LIMIT)} for index in indexes]
-        },
+        lambda indexes: {"spaces": [{**asdict(index), "missing": len(index.missing())} for index in indexes]},
         _print_list,
     )
 
@@ -41,9 +39,9 @@ def build(
     spaces: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Build exactly these, regardless of size.",
+            help="Build one index of each of these for all its collections, regardless of size.",
             metavar="[SPACE]...",
-            show_default="those above 10,000 vectors",
+            show_default="one for each collection above 10,000 vectors",
         ),
     ] = None,
     memory_mb: Annotated[
@@ -134,9 +132,12 @@ def _print_built(terminal: Terminal, built: list[SpaceIndex]) -> None:
 def _describe(index: SpaceIndex) -> str:
     if not index.possible:
         return "not possible"
-    if index.state is IndexState.NONE:
-        return "missing" if index.pays(EXACT_SCAN_LIMIT) else "not needed"
-    return "being built, or invalid" if index.state is IndexState.INVALID else "ready"
+    states = {index.state, *(own.state for own in index.own)}
+    if IndexState.INVALID in states:
+        return "being built, or invalid"
+    if missing := len(index.missing()):
+        return f"{missing} missing"
+    return "ready" if IndexState.READY in states else "not needed"
 
 
 def _megabytes(size: int) -> str:

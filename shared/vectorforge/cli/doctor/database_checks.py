@@ -180,39 +180,46 @@ async def storage_checks(conninfo: str, *, larger_than: int) -> list[Check]:
     Raises:
         DatabaseError: It cannot be read.
     """
-    spaces = await list_indexes(conninfo)
+    spaces = await list_indexes(conninfo, larger_than=larger_than)
     tables, buffers = await table_statistics(conninfo)
-    indexed = sum(index.state is IndexState.READY for index in spaces)
+    indexed = sum(IndexState.READY in _states(index) for index in spaces)
     detail = f"{indexed} of {len(spaces)} partitions indexed, none missing"
     no_advice = Check("vector indexes", "ok", detail)
     return [
-        *(list(index_advice(spaces, larger_than, buffers)) or [no_advice]),
+        *(list(index_advice(spaces, buffers)) or [no_advice]),
         *(list(dead_rows_advice(tables)) or [Check("dead rows", "ok", "few in every table")]),
         *(list(statistics_advice(tables)) or [Check("statistics", "ok", "present for every large table")]),
     ]
 
 
-def index_advice(spaces: list[SpaceIndex], larger_than: int, shared_buffers: int) -> Iterator[Check]:
-    """Yield partitions whose index is missing, invalid, useless or larger than the cache."""
+def index_advice(spaces: list[SpaceIndex], shared_buffers: int) -> Iterator[Check]:
+    """Yield partitions whose indexes are missing, invalid, useless or larger than the cache."""
     for index in spaces:
-        if index.state is IndexState.INVALID:
+        states = _states(index)
+        if IndexState.INVALID in states:
             detail = f"{index.space}: being built, or invalid after an aborted build; it slows down writes"
-            yield _warn(detail, f"If no build is running: `vectorforge index build {index.space}`.")
-        elif index.state is IndexState.NONE and index.pays(larger_than):
+            command = f"`vectorforge index build {index.space if index.state is IndexState.INVALID else ''}`"
+            yield _warn(detail, f"If no build is running: {command.replace(' `', '`')}.")
+        elif index.missing():
             detail = f"{index.space}: missing; queries compare up to {index.largest} vectors"
             yield _warn(detail, "Run `vectorforge index build`.")
-        elif index.state is IndexState.READY and index.index_bytes > shared_buffers:
+        elif IndexState.READY in states and index.index_bytes > shared_buffers:
             detail = f"{index.space}: {_mb(index.index_bytes)}, shared_buffers only {_mb(shared_buffers)}"
             yield _warn(detail, "Give the server more memory, or new collections --vector-index half.")
-        if _is_useless(index, larger_than):
+        if _is_useless(index):
             detail = f"{index.space}: {_mb(index.index_bytes)} unused by any search"
             remedy = f"DROP INDEX CONCURRENTLY vectorforge.embeddings_{index.space}_hnsw speeds up writes."
             yield _warn(detail, remedy)
 
 
-def _is_useless(index: SpaceIndex, larger_than: int) -> bool:
-    large = index.index_bytes > _UNUSED_BYTES
-    return index.state is IndexState.READY and large and not index.scans and not index.pays(larger_than)
+def _states(index: SpaceIndex) -> set[IndexState]:
+    return {index.state, *(own.state for own in index.own)}
+
+
+def _is_useless(index: SpaceIndex) -> bool:
+    """Return True for a shared index without a large collection; others are dropped by the builder."""
+    is_needed = index.scans or any(own.is_large for own in index.own)
+    return index.state is IndexState.READY and index.index_bytes > _UNUSED_BYTES and not is_needed
 
 
 def dead_rows_advice(tables: list[TableStatistics]) -> Iterator[Check]:

@@ -1,4 +1,4 @@
-"""Build HNSW indexes for large collections, without blocking writers."""
+"""Build the HNSW indexes of large collections, and drop superfluous ones, without blocking writers."""
 
 import asyncio
 import hashlib
@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Final
+from uuid import UUID
 
 from vectorforge.db.errors import translated_errors
 from vectorforge.db.login import parsed
@@ -34,6 +35,10 @@ _UNLOCK = f"SELECT pg_advisory_unlock({_LOCK_KEY})".encode()
 _LIMITS = """
 SELECT pg_size_bytes(current_setting('shared_buffers')) AS shared_buffers,
        current_setting('max_parallel_workers')::int AS workers
+"""
+_STATEMENT = """
+SELECT vectorforge.vector_index_statement(%(space)s, true, %(collection)s) AS build,
+       vectorforge.vector_index_name(%(space)s, %(collection)s) AS name
 """
 _PROGRESS = """
 SELECT coalesce(phase, 'initializing') AS phase, blocks_done, blocks_total
@@ -69,9 +74,9 @@ class BuildResources:
     timeout_s: float | None = None
 
 
-def build_bytes(index: SpaceIndex) -> int:
+def build_bytes(vectors: int, vector_bytes: int) -> int:
     """Return the memory that holds the whole graph; with less, a build continues on disk, much slower."""
-    return max(_LEAST_MEMORY, index.vectors * (index.vector_bytes + _GRAPH_BYTES) * 5 // 4)
+    return max(_LEAST_MEMORY, vectors * (vector_bytes + _GRAPH_BYTES) * 5 // 4)
 
 
 async def build_indexes(
@@ -82,12 +87,13 @@ async def build_indexes(
     resources: BuildResources | None = None,
     on_progress: Callable[[BuildProgress], None] | None = None,
 ) -> list[SpaceIndex]:
-    """Build missing indexes; readers and writers are not blocked.
+    """Build missing indexes and drop superfluous ones; readers and writers are not blocked.
 
     Args:
         conninfo: Connection string of the role that owns the schema, to the server and not through a pooler.
-        larger_than: Build the index of a partition if one of its collections has more vectors.
-        spaces: Build exactly these, whatever their size; empty: those with a large collection.
+        larger_than: Build the index of each collection with more vectors.
+        spaces: Build the shared index of exactly these, whatever their size; empty: what large
+            collections need.
         resources: Resources of a build.
         on_progress: Called about twice a second.
 
@@ -129,60 +135,71 @@ class _Builder:
         self._on_progress = on_progress
 
     async def build_missing(self, larger_than: int, spaces: Collection[str]) -> list[SpaceIndex]:
-        possible = [(index, made) for index, made in await fetch_spaces(self._connection) if made is not None]
-        for space in set(spaces) - {index.space for index, _ in possible}:
+        possible = [index for index in await fetch_spaces(self._connection, larger_than) if index.possible]
+        for space in set(spaces) - {index.space for index in possible}:
             raise NotFoundError(
                 f"No vector space {space!r} exists that can have an index; see `vectorforge index list`."
             )
         names = set()
-        for index, statement in possible:
-            is_wanted = index.space in spaces if spaces else index.pays(larger_than)
-            if is_wanted and index.state is not IndexState.READY:
-                await self._build(index, statement)
+        for index in possible:
+            if spaces:
+                is_wanted = index.space in spaces and index.state is not IndexState.READY
+                missing: list[UUID | None] = [None] if is_wanted else []
+            else:
+                missing = index.missing()
+            for collection in missing:
+                await self._build(index, collection)
                 names.add(index.space)
-        return [index for index, _ in await fetch_spaces(self._connection) if index.space in names]
+            if not spaces:
+                for collection in index.superfluous():
+                    await self._drop(index.space, collection)
+        return [index for index in await fetch_spaces(self._connection, larger_than) if index.space in names]
 
-    async def _build(self, index: SpaceIndex, statement: str) -> None:
+    async def _build(self, index: SpaceIndex, collection: UUID | None) -> None:
         import psycopg
 
-        workers = await self._set_resources(index)
+        workers = await self._set_resources(index, collection)
         async with self._watched(index.space):
             try:
                 try:
-                    await self._create(index, statement)
+                    await self._create(index.space, collection)
                 except psycopg.errors.DiskFull:
                     if not workers:
                         raise
                     # Parallel workers share memory in /dev/shm, which may be small in a container.
                     await self._connection.execute("SET max_parallel_maintenance_workers = 0")
-                    await self._create(index, statement)
+                    await self._create(index.space, collection)
             except psycopg.errors.QueryCanceled as exc:
                 await self._connection.execute("SET statement_timeout = 0")
-                await self._drop_invalid(index)
+                await self._drop(index.space, collection)
                 raise DeadlineExceededError(
                     f"Building the index of {index.space} timed out after {self._resources.timeout_s:g} s; "
                     "`vectorforge index build` has no limit."
                 ) from exc
         await self._connection.execute(f"ANALYZE vectorforge.embeddings_{index.space}".encode())
 
-    async def _create(self, index: SpaceIndex, statement: str) -> None:
-        await self._drop_invalid(index)
-        await self._connection.execute(statement.encode())
+    async def _create(self, space: str, collection: UUID | None) -> None:
+        await self._drop(space, collection)  # left by an interrupted build, it blocks a new one
+        [statement] = await fetch(self._connection, _STATEMENT, {"space": space, "collection": collection})
+        await self._connection.execute(statement["build"].encode())
 
-    async def _drop_invalid(self, index: SpaceIndex) -> None:
-        """Drop the index left by an interrupted build; it blocks a new one, and slows down every writer."""
-        name = f"embeddings_{index.space}_hnsw"
-        await self._connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS vectorforge.{name}".encode())
+    async def _drop(self, space: str, collection: UUID | None) -> None:
+        [statement] = await fetch(self._connection, _STATEMENT, {"space": space, "collection": collection})
+        await self._connection.execute(
+            f"DROP INDEX CONCURRENTLY IF EXISTS vectorforge.{statement['name']}".encode()
+        )
 
-    async def _set_resources(self, index: SpaceIndex) -> int:
+    async def _set_resources(self, index: SpaceIndex, collection: UUID | None) -> int:
         """Set the session's resources and return the number of workers."""
+        own = (its.vectors for its in index.own if its.collection_id == collection)
+        vectors = next(own, index.vectors)
         limits = (await fetch(self._connection, _LIMITS))[0]
         local = _is_local(self._conninfo)
         memory, workers = self._resources.memory_bytes, self._resources.workers
         if memory is None:
             machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
             most = machine // 4 if local else limits["shared_buffers"]
-            memory = min(build_bytes(index), max(most, _LEAST_MEMORY))
+            memory = min(build_bytes(vectors, index.vector_bytes), max(most, _LEAST_MEMORY))
         if workers is None:
             workers = min((os.cpu_count() or 1) - 1 if local else limits["workers"], _MOST_WORKERS)
         settings = {

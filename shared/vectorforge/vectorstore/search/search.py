@@ -28,6 +28,8 @@ _MAX_FILTERS: Final = 1_000
 _EF_LEAST: Final = 80
 _WIDENING: Final = 1.25
 """Factor on the batch that would have sufficed for one query; others have fewer matches nearby."""
+_SMOOTHING: Final = 0.2
+"""Weight of the last query in the mean of the batches that would have sufficed."""
 _TUPLES_FACTOR: Final = 2
 """Vectors that an index may pass over, of the root of rows wanted times vectors. Beyond, comparing what
 matches takes less time; see ``statement._COUNTING``."""
@@ -62,16 +64,16 @@ class IndexedCollection:
     """Facts about a collection that is searched through an index."""
 
     chunks: int
-    partition_rows: float
-    """Estimate; below 0 while unknown to the server."""
+    indexed_rows: float
+    """Vectors in the index, of all collections that share it; an estimate, below 0 while there is none."""
     futile: set[str] = field(default_factory=set)
     """Filters, without their values, with too few matches for the index."""
     widths: dict[str, float] = field(default_factory=dict)
-    """Vectors in the index's batch per requested row, by filter, after a batch that was too small."""
+    """Vectors in the index's batch per requested row, by filter, since a batch was too small."""
 
     def ef_search(self, most: int, filter_sql: str, depth: int) -> int:
         """Return the candidate list's size: a larger index needs more for the same recall."""
-        for_recall = isqrt(int(max(self.partition_rows, self.chunks)) * 2 // 5)
+        for_recall = isqrt(int(max(self.indexed_rows, self.chunks)) * 2 // 5)
         return max(min(most, max(_EF_LEAST, for_recall)), ceil(self.widths.get(filter_sql, 1) * depth))
 
     def note_short(self, filter_sql: str, batch: int, matching: int) -> None:
@@ -79,6 +81,11 @@ class IndexedCollection:
         if len(self.widths) >= _MAX_FILTERS:
             self.widths.clear()
         self.widths[filter_sql] = _WIDENING * batch / max(matching, 1)
+
+    def note_enough(self, filter_sql: str, needed: int, depth: int) -> None:
+        """Note the number of vectors that would have sufficed for ``depth`` rows."""
+        if (width := self.widths.get(filter_sql)) is not None:
+            self.widths[filter_sql] = width + _SMOOTHING * (_WIDENING * needed / depth - width)
 
     def scan_tuples(self, depth: int) -> int:
         """Return the number of vectors after which the index is slower than comparing all matches."""
@@ -98,11 +105,11 @@ class PlanCache:
 
     def note(self, collection_id: UUID, filter_sql: str, row: Mapping[str, Any], *, enough: bool) -> None:
         """Note the facts from a row of a search, and whether the index returned enough rows."""
-        if not row["indexed"]:
+        if row["indexed_rows"] is None:
             self._collections.pop(collection_id, None)
             return
         facts = self._collections.setdefault(collection_id, IndexedCollection(0, 0))
-        facts.chunks, facts.partition_rows = row["chunk_count"], row["partition_rows"]
+        facts.chunks, facts.indexed_rows = row["chunk_count"], row["indexed_rows"]
         (facts.futile.discard if enough else facts.futile.add)(filter_sql)
         if len(facts.futile) > _MAX_FILTERS:
             facts.futile.clear()
@@ -211,7 +218,6 @@ class Searcher:
             **search.params,
             "collection": search.collection_id,
             "space": search.space,
-            "partition": f"vectorforge.embeddings_{search.space}",
             "top_k": search.top_k,
             "limit": limit,
             "depth": depth,
@@ -231,7 +237,9 @@ class Searcher:
         if search.shape.dimension and plan is not SearchPlan.COMPARED:
             enough = result.reason == "many" and not result.is_short()
             _plan_cache.note(search.collection_id, search.filter_sql, rows[0], enough=enough)
-            if facts is not None and result.reason == "many" and not enough and ef_search < _MAX_EF_SEARCH:
+            if facts is not None and enough:
+                facts.note_enough(search.filter_sql, rows[0]["needed"], depth)
+            elif facts is not None and result.reason == "many" and ef_search < _MAX_EF_SEARCH:
                 facts.note_short(search.filter_sql, ef_search, rows[0]["candidates"])
         return result
 

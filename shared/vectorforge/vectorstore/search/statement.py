@@ -9,9 +9,9 @@
 - ``many``: the HNSW index is searched. It may return too few rows, since it ends after ``scan_tuples``
   vectors; then the search is repeated with another plan.
 - ``crowded``: the index ended among the vectors of others, so nearer ones may follow. Then likewise.
-- ``sparse``: compared completely, because the collection is so small a part of its partition that the index
+- ``sparse``: compared completely, because the collection is so small a part of the index that it
   would pass over more of the others' vectors than it may.
-- ``unindexed``: compared completely, because the partition has no HNSW index.
+- ``unindexed``: compared completely, because there is no HNSW index.
 
 An exact comparison orders by the bare column, which no index is made on, so the planner cannot answer it from
 an HNSW index and lose rows. A branch that is not taken costs nothing: its condition is a subquery that is
@@ -49,13 +49,14 @@ def search_sql(shape: SearchShape, plan: SearchPlan, filter_sql: str = "TRUE") -
     """Return the statement, in psycopg's ``%(name)s`` style.
 
     It takes ``tenant, collection, top_k, limit``, the filter's parameters and ``narrowing``; with vectors
-    ``partition, space, query, depth, candidates, ef_search, scan_tuples``, with words ``query_text,
+    ``space, query, depth, candidates, ef_search, scan_tuples``, with words ``query_text,
     context_text, lexical_limit``, with both ``dense_weight``, and for one profile ``profile``.
 
     Rows, best first: at least one if the collection exists, with its ``dimension, distance_metric,
-    by_profile, chunk_count, space``, whether its partition is ``indexed`` and about how many
-    ``partition_rows`` it has, how many match (``matching``, as far as they were counted) and the ``reason``;
-    the columns of a chunk are NULL where nothing was found.
+    by_profile, chunk_count, space``, the ``indexed_rows`` of the index that it is searched with (maybe an
+    estimate; NULL without one), how many match (``matching``, as far as they were counted), the ``reason``,
+    and how many vectors of the index were ``needed``, if known; the columns of a chunk are NULL where nothing
+    was found.
 
     Args:
         shape: Shape of the search.
@@ -76,6 +77,7 @@ def _template(shape: SearchShape, plan: SearchPlan) -> str:
     ctes.append(ranked(shape.mode, shape.metric))
     details = _WITH_DETAILS.format(
         candidates="0" if lexical else "(SELECT count(*) FROM dense)",
+        needed=_NEEDED if plan is SearchPlan.INDEX else "NULL",
         vector=", v.embedding" if shape.with_vectors else "",
         vectors=_VECTORS if shape.with_vectors else "",
     )
@@ -83,13 +85,13 @@ def _template(shape: SearchShape, plan: SearchPlan) -> str:
 
 
 def _by_words(shape: SearchShape, plan: SearchPlan) -> Iterator[str]:
-    yield _FACTS.format(how="", indexed="false", partition_rows="0::real")
+    yield _FACTS.format(how="", indexed_rows="NULL::real")
     yield from counted(shape, None if plan is SearchPlan.COMPARED else "%(limit)s")
     yield "chosen AS (SELECT 'words' AS reason)"
 
 
 def _by_vectors(shape: SearchShape, plan: SearchPlan) -> Iterator[str]:
-    yield _FACTS.format(how="MATERIALIZED ", indexed=_INDEXED, partition_rows=_PARTITION_ROWS)
+    yield _FACTS.format(how="MATERIALIZED ", indexed_rows=_INDEXED_ROWS)
     everything = match_everything(shape)
     by_index = partial(nearest_by_index, shape.kind, shape.metric, shape.dimension)
     if plan is SearchPlan.INDEX:
@@ -123,17 +125,11 @@ facts AS {how}(
     SELECT dimension, distance_metric, by_profile, chunk_count, term_scope, term_count,
         coalesce(languages, ARRAY[language]) AS languages,
         coalesce(space, distance_metric || '_' || dimension) AS space,
-        {indexed} AS indexed, {partition_rows} AS partition_rows
+        {indexed_rows} AS indexed_rows
     FROM vectorforge.collections WHERE tenant_id = %(tenant)s AND id = %(collection)s
 )
 """
-_INDEXED = """
-coalesce((
-    SELECT i.indisvalid FROM pg_catalog.pg_index i
-    WHERE i.indexrelid = to_regclass(%(partition)s || '_hnsw')
-), false)
-"""
-_PARTITION_ROWS = "(SELECT p.reltuples FROM pg_catalog.pg_class p WHERE p.oid = to_regclass(%(partition)s))"
+_INDEXED_ROWS = "vectorforge.indexed_rows(%(space)s, %(collection)s, chunk_count)"
 
 # ``up_to``: how many matches are compared instead of searching the index, if that need not pass over too many
 # vectors of others; NULL: all are compared. What an index passes over grows as the matches get fewer: for
@@ -141,7 +137,7 @@ _PARTITION_ROWS = "(SELECT p.reltuples FROM pg_catalog.pg_class p WHERE p.oid = 
 # ``depth * chunk_count``.
 _COUNTING = """
 counting AS MATERIALIZED (
-    SELECT CASE WHEN indexed AND partition_rows * %(candidates)s <= chunk_count * {most}.0
+    SELECT CASE WHEN indexed_rows * %(candidates)s <= chunk_count * {most}.0
         THEN {up_to} END AS up_to
     FROM facts
 )
@@ -156,7 +152,7 @@ chosen AS MATERIALIZED (
     SELECT CASE
         WHEN counted.matching <= %(limit)s
             AND (counting.up_to IS NULL OR counted.matching <= counting.up_to) THEN 'few'
-        WHEN NOT facts.indexed THEN 'unindexed'
+        WHEN facts.indexed_rows IS NULL THEN 'unindexed'
         WHEN counting.up_to IS NULL THEN 'sparse'
         ELSE 'many'
     END AS reason
@@ -174,6 +170,7 @@ chosen AS (
     SELECT CASE WHEN (SELECT count(*) FROM near) < %(ef_search)s THEN 'crowded' ELSE 'many' END AS reason
 )
 """
+_NEEDED = "(SELECT count(*) FROM near WHERE distance <= (SELECT max(distance) FROM by_index))"
 _BY_INDEX_ROWS = "SELECT chunk_id, document_id, distance FROM by_index"
 _SCOPE = "scope AS (SELECT * FROM facts)"
 # Without a row the words are not looked up; the search is repeated with another plan.
@@ -185,7 +182,7 @@ _SCOPE_IF_ENOUGH = (
 # the planner takes every join for one of a few rows.
 _WITH_DETAILS = """
 SELECT facts.dimension, facts.distance_metric, facts.by_profile, facts.chunk_count, facts.space,
-    facts.indexed, facts.partition_rows, counted.matching, chosen.reason, {candidates} AS candidates,
+    facts.indexed_rows, counted.matching, chosen.reason, {candidates} AS candidates, {needed} AS needed,
     nearest.chunk_id, nearest.distance, nearest.lexical_score, nearest.relevance,
     c.document_id, c.ordinal, c.text, c.start_offset, c.end_offset, c.token_count, c.heading, c.metadata,
     c.locations, d.source, d.title{vector}
