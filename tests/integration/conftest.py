@@ -1,4 +1,4 @@
-"""AWS for integration tests (moto over HTTP), and both ends of the query log's queue."""
+"""A tenant, a fake vendor, AWS (moto over HTTP), and both ends of the query log's queue."""
 
 import logging
 import signal
@@ -11,6 +11,7 @@ from aws_lambda_powertools.logging.formatter import LambdaPowertoolsFormatter
 from tests.support.aws.fake_aws import FakeAws
 from tests.support.aws.fake_aws_faults import FaultyAws
 from tests.support.aws.sqs_events import Queue
+from tests.support.vendors.fake_openai import FakeOpenAI
 from vectorforge.aws.clients import AwsClients
 from vectorforge.aws.handlers.query_log_writer import QueryLogWriterFunction
 from vectorforge.aws.query_log_queue import QueryLogQueue
@@ -20,6 +21,19 @@ from vectorforge.local.postgres import EmbeddedPostgres
 
 MakeWriter: TypeAlias = Callable[[str], QueryLogWriterFunction]
 Logged: TypeAlias = list[logging.LogRecord]
+
+
+@pytest.fixture
+def tenant(make_tenant: Callable[[], str]) -> str:
+    """Return a tenant of this test alone."""
+    return make_tenant()
+
+
+@pytest.fixture
+async def openai() -> AsyncIterator[FakeOpenAI]:
+    """Start the model's vendor."""
+    async with FakeOpenAI() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

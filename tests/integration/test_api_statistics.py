@@ -1,6 +1,6 @@
 """``/v1/stats``, ``/v1/queries`` and ``/metrics`` over HTTP."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -14,11 +14,6 @@ from tests.support.rag.query_logs import make_log
 from vectorforge.aws.observability import EmfMetrics
 from vectorforge.db.repositories.query_log_repo import QueryLogRepository
 from vectorforge.local.postgres import EmbeddedPostgres
-
-
-@pytest.fixture
-def tenant(make_tenant: Callable[[], str]) -> str:
-    return make_tenant()
 
 
 @pytest.fixture

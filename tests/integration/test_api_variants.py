@@ -41,17 +41,6 @@ SENT: dict[str | None, dict[str, Any]] = {
 GUIDES = {name: f"# {name}\n\nAbout the {name}: it is described here.\n" for name in ("kettle", "bread")}
 
 
-@pytest.fixture
-def tenant(make_tenant: Callable[[], str]) -> str:
-    return make_tenant()
-
-
-@pytest.fixture
-async def openai() -> AsyncIterator[FakeOpenAI]:
-    async with FakeOpenAI() as server:
-        yield server
-
-
 def settings(postgres_server: EmbeddedPostgres, tenants: list[str], **query: Any) -> VectorForgeConfig:
     # A hundred concurrent queries need three connections each.
     return settings_for(

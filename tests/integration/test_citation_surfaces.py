@@ -1,7 +1,7 @@
 """Pages, slides and cells of cited sentences on every API surface, with real files uploaded over HTTP."""
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx2
@@ -15,11 +15,6 @@ from vectorforge.local.postgres import EmbeddedPostgres
 
 FILES = [two_pages(), three_slides(), price_list()]
 each_file = pytest.mark.parametrize("file", FILES, ids=lambda file: file.made.source)
-
-
-@pytest.fixture
-def tenant(make_tenant: Callable[[], str]) -> str:
-    return make_tenant()
 
 
 @pytest.fixture

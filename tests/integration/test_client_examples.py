@@ -30,11 +30,6 @@ PASSAGE = "The finance team approves every refund above 500 euros."
 
 
 @pytest.fixture
-def tenant(make_tenant: Callable[[], str]) -> str:
-    return make_tenant()
-
-
-@pytest.fixture
 async def api(postgres_server: EmbeddedPostgres, tenant: str) -> AsyncIterator[LiveApi]:
     async with (
         live_api(settings_for(postgres_server.app_url, [tenant])) as running,

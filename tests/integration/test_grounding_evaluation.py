@@ -49,12 +49,6 @@ def credulous(body: Any) -> Reply:
 
 
 @pytest.fixture
-async def openai() -> AsyncIterator[FakeOpenAI]:
-    async with FakeOpenAI() as server:
-        yield server
-
-
-@pytest.fixture
 async def services(
     postgres_server: EmbeddedPostgres, openai: FakeOpenAI, make_tenant: Callable[[], str]
 ) -> AsyncIterator[TenantServices]:

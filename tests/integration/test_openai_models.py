@@ -15,11 +15,6 @@ from tests.support.vendors.hashing_embedder import hashed_vector
 
 
 @pytest.fixture
-def tenant(make_tenant: Callable[[], str]) -> str:
-    return make_tenant()
-
-
-@pytest.fixture
 async def api(app_url: str, tenant: str) -> AsyncIterator[LiveApi]:
     async with live_api(settings_for(app_url, [tenant])) as running:
         yield running

@@ -1,7 +1,7 @@
 """A custom store needs three methods for ingestion, queries and profiles. C-006, C-023."""
 
 import operator
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID, uuid4, uuid5
 
@@ -100,11 +100,6 @@ def _found(
         {**document.metadata, **chunk.metadata},
     )
     return RetrievedChunk(stored, score, 1 - score, document.source, document.title)
-
-
-@pytest.fixture
-def tenant(make_tenant: Callable[[], str]) -> str:
-    return make_tenant()
 
 
 @pytest.fixture

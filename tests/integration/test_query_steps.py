@@ -39,17 +39,6 @@ ANSWER = Reply(("Two pounds. [Context 1]",))
 
 
 @pytest.fixture
-def tenant(make_tenant: Callable[[], str]) -> str:
-    return make_tenant()
-
-
-@pytest.fixture
-async def openai() -> AsyncIterator[FakeOpenAI]:
-    async with FakeOpenAI() as server:
-        yield server
-
-
-@pytest.fixture
 async def api(postgres_server: EmbeddedPostgres, tenant: str, openai: FakeOpenAI) -> AsyncIterator[LiveApi]:
     async with live_api(settings_for(postgres_server.app_url, [tenant]), provider(openai)) as running:
         async with running.client(tenant) as client:

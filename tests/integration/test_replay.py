@@ -1,6 +1,6 @@
 """Replay of logged queries: the rebuilt request, and what has changed since the answer."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx2
@@ -17,17 +17,6 @@ from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.pipeline.prompts import without_fence_number
 
 TEA = {"tea": "Green tea is brewed at eighty degrees."}
-
-
-@pytest.fixture
-def tenant(make_tenant: Callable[[], str]) -> str:
-    return make_tenant()
-
-
-@pytest.fixture
-async def openai() -> AsyncIterator[FakeOpenAI]:
-    async with FakeOpenAI() as server:
-        yield server
 
 
 @pytest.fixture

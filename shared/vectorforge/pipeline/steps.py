@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine
-from contextlib import AbstractContextManager, aclosing, asynccontextmanager
+from contextlib import AbstractContextManager, aclosing, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -112,7 +112,7 @@ class QuerySteps:
         """
         await self._preprocess(run)
         await self.rewriter.rewrite(run, calling_model=False)
-        await self._retrieve(run, calling_model=False)
+        await self._retrieve(run, _drop, calling_model=False)
         return self._build_context(run)
 
     async def _preprocess(self, run: QueryRun) -> None:
@@ -124,33 +124,22 @@ class QuerySteps:
             await self.memory.recall(run)
 
     async def _search(self, run: QueryRun) -> AsyncGenerator[QueryEvent, None]:
-        """Find chunks or a cached answer; the query's start is logged before the event is yielded."""
-        if self.query_log.runs_with_search:
-            async with concurrently(self.query_log.start(run)) as started:
-                await self._look_up_answer(run)
-                await self._rewrite(run)
-                steps = asyncio.Queue[QueryStep | None]()
-                async with concurrently(self._find_chunks(run, steps)) as search:
+        """Find chunks or a cached answer; the query's start is logged before the first event is yielded."""
+        logging_start = self.query_log.start(run) if self.query_log.runs_with_search else None
+        async with concurrently(logging_start) if logging_start else nullcontext() as started:
+            await self._look_up_answer(run)
+            if started is None and not run.cache.hit:  # a cached answer is logged at once, with its end
+                await self.query_log.start(run)
+            await self._rewrite(run)
+            steps = asyncio.Queue[QueryStep | None]() if run.config.has_steps else None
+            async with concurrently(self._find_chunks(run, steps)) as search:
+                if started is not None:
                     await started
-                    yield run.meta()
-                    if run.config.has_steps:
-                        async for event in _events_of(search, steps):
-                            yield event
-                    await search
-            return
-        await self._look_up_answer(run)
-        if not run.cache.hit:  # a cached answer is logged at once, with its end
-            await self.query_log.start(run)
-        await self._rewrite(run)
-        yield run.meta()
-        steps = asyncio.Queue[QueryStep | None]()
-        if not run.config.has_steps:
-            await self._find_chunks(run, steps)
-            return
-        async with concurrently(self._find_chunks(run, steps)) as search:
-            async for event in _events_of(search, steps):
-                yield event
-            await search
+                yield run.meta()
+                if steps is not None:
+                    async for event in _events_of(search, steps):
+                        yield event
+                await search
 
     async def _look_up_answer(self, run: QueryRun) -> None:
         if self.answer_cache is not None and run.is_cacheable:
@@ -163,21 +152,22 @@ class QuerySteps:
         elif run.config.history:
             await self.rewriter.rewrite(run)
 
-    async def _find_chunks(self, run: QueryRun, steps: "asyncio.Queue[QueryStep | None]") -> None:
+    async def _find_chunks(self, run: QueryRun, steps: "asyncio.Queue[QueryStep | None] | None") -> None:
         """Search, unless the answer is cached; put the steps into the queue as they end."""
+        emit = _drop if steps is None else steps.put_nowait
         if run.cache.hit and run.cache.stored is not None:
             restore_chunks(run, run.cache.stored)
             for step in run.steps:
-                steps.put_nowait(step)
+                emit(step)
         else:
-            await self._retrieve(run, emit=steps.put_nowait)
+            await self._retrieve(run, emit)
 
     def _stage(self, run: QueryRun, name: str) -> AbstractContextManager[None]:
         run.stage = name
         return self.tracer.span(name)
 
     async def _retrieve(
-        self, run: QueryRun, emit: Callable[[QueryStep], None] = lambda _: None, *, calling_model: bool = True
+        self, run: QueryRun, emit: Callable[[QueryStep], None], *, calling_model: bool = True
     ) -> None:
         started, request = time.perf_counter(), self._request(run)
         fresh = FRESH_VECTORS.set(not run.config.use_cache)
@@ -257,6 +247,10 @@ async def _events_of(
     search.add_done_callback(lambda _: steps.put_nowait(None))
     while (step := await steps.get()) is not None:
         yield StepEvent(step)
+
+
+def _drop(_: QueryStep) -> None:
+    """Receive a step of a query that shows none."""
 
 
 def _collection_id(name: str) -> UUID:

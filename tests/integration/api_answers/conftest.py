@@ -1,6 +1,6 @@
 """A server with guides and a model, and its clients."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx2
@@ -28,11 +28,6 @@ GUIDES = {
 
 
 @pytest.fixture
-def tenant(make_tenant: Callable[[], str]) -> str:
-    return make_tenant()
-
-
-@pytest.fixture
 async def api(app_url: str, tenant: str) -> AsyncIterator[LiveApi]:
     async with live_api(settings_for(app_url, [tenant])) as running:
         yield running
@@ -42,12 +37,6 @@ async def api(app_url: str, tenant: str) -> AsyncIterator[LiveApi]:
 async def client(api: LiveApi, tenant: str) -> AsyncIterator[httpx2.AsyncClient]:
     async with api.client(tenant) as opened:
         yield opened
-
-
-@pytest.fixture
-async def openai() -> AsyncIterator[FakeOpenAI]:
-    async with FakeOpenAI() as server:
-        yield server
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """A server for ``/v1/docrag/query``, its model and its documents."""
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx2
@@ -29,17 +29,6 @@ SAID = {
     "sources": [URL, "https://invented.example/dough"],
     "confidence": "high",
 }
-
-
-@pytest.fixture
-def tenant(make_tenant: Callable[[], str]) -> str:
-    return make_tenant()
-
-
-@pytest.fixture
-async def openai() -> AsyncIterator[FakeOpenAI]:
-    async with FakeOpenAI() as server:
-        yield server
 
 
 @pytest.fixture

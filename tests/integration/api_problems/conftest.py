@@ -1,6 +1,6 @@
 """A server with low limits, and the check of a problem document."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx2
@@ -15,11 +15,6 @@ from vectorforge.config import IngestionSettings, QuerySettings
 from vectorforge.local.postgres import EmbeddedPostgres
 
 RAG = "/v1/rag/query"
-
-
-@pytest.fixture
-def tenant(make_tenant: Callable[[], str]) -> str:
-    return make_tenant()
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """A server with guides, and conversations on it."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -26,17 +26,6 @@ GUIDES = {
     "sauna": "The sauna is heated with wood. It takes a quarter of an hour.",
 }
 RAG = "/v1/rag/query"
-
-
-@pytest.fixture
-def tenant(make_tenant: Callable[[], str]) -> str:
-    return make_tenant()
-
-
-@pytest.fixture
-async def openai() -> AsyncIterator[FakeOpenAI]:
-    async with FakeOpenAI() as server:
-        yield server
 
 
 def provider(openai: FakeOpenAI) -> OpenAIProvider:

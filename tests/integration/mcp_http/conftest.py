@@ -24,11 +24,6 @@ QUESTION = {"query": "The water in the kettle boils at which degrees?"}
 
 
 @pytest.fixture
-def tenant(make_tenant: Callable[[], str]) -> str:
-    return make_tenant()
-
-
-@pytest.fixture
 def others(make_tenant: Callable[[], str]) -> list[str]:
     return [make_tenant() for _ in range(3)]
 

@@ -1,7 +1,7 @@
 """A server with guides, and an openai client of it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx2
@@ -36,11 +36,6 @@ ASKED: Any = [{"role": "user", "content": "How long must the dough rise?"}]
 async def vendor() -> AsyncIterator[FakeOpenAI]:
     async with FakeOpenAI() as server:
         yield server
-
-
-@pytest.fixture
-def tenant(make_tenant: Callable[[], str]) -> str:
-    return make_tenant()
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """A server with a handbook, and the openai package as its client."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any, TypeAlias
 
 import httpx2
@@ -48,11 +48,6 @@ EVENT = TypeAdapter[Any](ResponseStreamEvent)
 async def vendor() -> AsyncIterator[FakeOpenAI]:
     async with FakeOpenAI() as server:
         yield server
-
-
-@pytest.fixture
-def tenant(make_tenant: Callable[[], str]) -> str:
-    return make_tenant()
 
 
 @pytest.fixture
