@@ -18,6 +18,7 @@ from tests.support.rag.query_logs import make_log
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.repositories.query_log_repo import QueryLogWriter
+from vectorforge.db.schema.index_building import build_indexes
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.types import EXACT_SCAN_LIMIT, DistanceMetric
 from vectorforge.vectorstore.pgvector import PgVectorStore
@@ -32,8 +33,8 @@ _ANSWER = "The refund takes five working days after the parcel has arrived [Sour
 
 _SIZES: LiteralString = """
 SELECT pg_table_size('vectorforge.chunks'), pg_indexes_size('vectorforge.chunks'),
-       pg_table_size(partition), pg_relation_size(hnsw), pg_indexes_size(partition) - pg_relation_size(hnsw)
-FROM (SELECT %s::regclass AS partition, %s::regclass AS hnsw) AS named
+       pg_table_size(partition), hnsw, pg_indexes_size(partition) - hnsw
+FROM (SELECT %s::regclass AS partition, coalesce(pg_relation_size(to_regclass(%s)), 0) AS hnsw) AS named
 """
 
 
@@ -63,17 +64,17 @@ class Room:
             )
             self._collection = made.id
         afterwards = chunks - self.chunks >= _INDEX_AFTERWARDS
-        definition = self._drop_index() if afterwards else None
+        if afterwards:
+            self._drop_index()
         label = f"  storing {chunks:,} chunks"
         starts = range(self.chunks, chunks, _STORED_AT_ONCE)
         for start in track(starts, label, console=progress, transient=True):
             vectors = self.vectors(min(_STORED_AT_ONCE, chunks - start))
             await fill(self._store, self._collection, vectors, seed=start, quiet=True)
-        if definition is not None:
-            progress.print("  making the index")
-            with psycopg.connect(self._owner_url, autocommit=True) as connection:
-                connection.execute("SET maintenance_work_mem = '2GB'")
-                connection.execute(definition.encode())
+        if afterwards:
+            progress.print("  building the index")
+            space = self._partition.removeprefix("vectorforge.embeddings_")
+            await build_indexes(self._owner_url, larger_than=0, spaces=[space])
         settle(self._owner_url)
         self.chunks = chunks
 
@@ -98,12 +99,9 @@ class Room:
         assert row is not None
         return [size / self.chunks for size in row]
 
-    def _drop_index(self) -> str:
+    def _drop_index(self) -> None:
         with psycopg.connect(self._owner_url, autocommit=True) as connection:
-            found = connection.execute("SELECT pg_get_indexdef(%s::regclass)", (f"{self._partition}_hnsw",))
-            [definition] = found.fetchone() or [""]
-            connection.execute(f"DROP INDEX {self._partition}_hnsw".encode())
-        return str(definition)
+            connection.execute(f"DROP INDEX IF EXISTS {self._partition}_hnsw".encode())
 
 
 async def measure_searches(
