@@ -28,7 +28,7 @@ from vectorforge.errors import FilterError, InvalidInputError
 from vectorforge.pipeline.citations.check import CitationChecker
 from vectorforge.pipeline.guardrails.links import LinkFilter
 from vectorforge.pipeline.guardrails.log_text import redact
-from vectorforge.tools.semantic_search_tools import check_arguments
+from vectorforge.tools.schemas import check_arguments
 from vectorforge.vectorstore.filters.parse import parse
 from vectorforge.vectorstore.filters.sql import FilterCompiler
 

@@ -19,7 +19,7 @@ from vectorforge.ingestion.profile import RAGIngestionPipeline
 from vectorforge.pipeline.profile import RAGRetrievalPipeline
 from vectorforge.profile_types import SourceType
 from vectorforge.retriever.profile import ProfileVectorStore, RetrievedChunk
-from vectorforge.tools.schemas import PARAMETERS, anthropic_tools, openai_tools
+from vectorforge.tools.schemas import PROFILE_TOOLS, anthropic_tools, openai_tools
 from vectorforge.tools.semantic_search_tools import (
     NOTHING_FOUND,
     ProfileToolbox,
@@ -132,7 +132,7 @@ def test_tool_schemas_validate_against_vendor_sdks() -> None:
 
 # C17 C-018: a model can neither select a profile nor access the store
 def test_tool_schemas_exclude_profile_id() -> None:
-    for parameters in PARAMETERS.values():
+    for parameters in [tool.parameters for tool in PROFILE_TOOLS.values()]:
         assert "profile_id" not in json.dumps(parameters)
         assert parameters["additionalProperties"] is False
 

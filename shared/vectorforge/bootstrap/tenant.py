@@ -31,6 +31,7 @@ from vectorforge.vectorstore.pgvector import PgVectorStore
 if TYPE_CHECKING:  # imported on first use: no query needs them
     from vectorforge.bootstrap.profiles import ProfileServices
     from vectorforge.db.repositories.api_key_repo import ApiKeyRepository
+    from vectorforge.db.repositories.document_reading import DocumentReadingRepository
     from vectorforge.db.repositories.feedback_repo import FeedbackRepository
     from vectorforge.db.repositories.idempotent_answer_repo import IdempotentAnswerRepository
     from vectorforge.db.repositories.original_repo import OriginalRepository
@@ -104,6 +105,13 @@ class TenantServices:
         from vectorforge.db.repositories.statistics_repo import StatisticsRepository
 
         return StatisticsRepository(self._db)
+
+    @cached_property
+    def document_reading(self) -> "DocumentReadingRepository":
+        """Parts of the texts of the tenant's documents."""
+        from vectorforge.db.repositories.document_reading import DocumentReadingRepository
+
+        return DocumentReadingRepository(self._db)
 
     @cached_property
     def feedback(self) -> "FeedbackRepository":

@@ -1,17 +1,19 @@
-"""Arguments of the profile tools as models, and their schemas for OpenAI, Anthropic and Amazon Bedrock.
+"""Tools of agents as models, and their schemas for OpenAI, Anthropic and Amazon Bedrock.
 
 OpenAI: https://platform.openai.com/docs/guides/function-calling,
 Anthropic: https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/implement-tool-use,
 Bedrock: https://docs.aws.amazon.com/bedrock/latest/userguide/tool-use.html.
-No schema has a ``profile_id``: the application binds it, see ``toolbox``.
+No schema of the profile tools has a ``profile_id``: the application binds it, see ``ProfileToolbox``.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
 from pydantic.json_schema import SkipJsonSchema
 
+from vectorforge.errors import InvalidInputError
 from vectorforge.pipeline.presets import MIN_CONTEXT_CHARS, PROFILE_CONTEXT_CHARS
 from vectorforge.types import SearchMode
 
@@ -62,24 +64,43 @@ class ContextArguments(SearchArguments):
     )
 
 
-ARGUMENTS: Final[Mapping[str, type[SearchArguments]]] = {
-    SEMANTIC_SEARCH: SearchArguments,
-    SEMANTIC_SEARCH_WITH_CONTEXT: ContextArguments,
-}
-"""Model of each tool's arguments."""
+@dataclass(frozen=True, slots=True)
+class AgentTool:
+    """A tool as a language model sees it."""
 
-_DESCRIPTIONS: Final = {
-    SEMANTIC_SEARCH: (
-        "Searches this person's profile (summary, experience, projects, skills, education, CV and others), "
-        "by meaning unless told otherwise. Returns a JSON list of passages, best first, each with its score "
-        "and with the type and id of what it is from. An empty list: the profile says nothing of it."
-    ),
-    SEMANTIC_SEARCH_WITH_CONTEXT: (
-        "Searches this person's profile (summary, experience, projects, skills, education, CV and others), "
-        "by meaning unless told otherwise. Returns the best passages as one text to answer from, each under "
-        "a label such as [Source 1] that can be cited."
-    ),
+    name: str
+    description: str
+    arguments: type[BaseModel]
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """JSON Schema of the arguments."""
+        schema: dict[str, Any] = tool_schema(self.arguments.model_json_schema())
+        del schema["description"]  # the docstring
+        return schema
+
+
+PROFILE_TOOLS: Final[Mapping[str, AgentTool]] = {
+    tool.name: tool
+    for tool in (
+        AgentTool(
+            SEMANTIC_SEARCH,
+            "Searches this person's profile (summary, experience, projects, skills, education, CV and "
+            "others), by meaning unless told otherwise. Returns a JSON list of passages, best first, each "
+            "with its score and with the type and id of what it is from. An empty list: the profile says "
+            "nothing of it.",
+            SearchArguments,
+        ),
+        AgentTool(
+            SEMANTIC_SEARCH_WITH_CONTEXT,
+            "Searches this person's profile (summary, experience, projects, skills, education, CV and "
+            "others), by meaning unless told otherwise. Returns the best passages as one text to answer "
+            "from, each under a label such as [Source 1] that can be cited.",
+            ContextArguments,
+        ),
+    )
 }
+"""The tools of one profile by name."""
 
 
 def tool_schema(schema: Any) -> Any:
@@ -97,38 +118,54 @@ def tool_schema(schema: Any) -> Any:
     return [tool_schema(item) for item in schema] if isinstance(schema, list) else schema
 
 
-def _parameters(arguments: type[SearchArguments]) -> dict[str, Any]:
-    schema: dict[str, Any] = tool_schema(arguments.model_json_schema())
-    del schema["description"]  # the docstring
-    return schema
-
-
-PARAMETERS: Final[dict[str, dict[str, Any]]] = {name: _parameters(model) for name, model in ARGUMENTS.items()}
-"""JSON Schema of each tool's arguments."""
-
-
-def openai_tools() -> list[dict[str, Any]]:
-    """Return both tools for ``tools`` of OpenAI's chat completions and compatible servers."""
+def openai_tools(tools: Mapping[str, AgentTool] = PROFILE_TOOLS) -> list[dict[str, Any]]:
+    """Return the tools for ``tools`` of OpenAI's chat completions and compatible servers."""
     return [
         {
             "type": "function",
-            "function": {"name": name, "description": _DESCRIPTIONS[name], "parameters": parameters},
+            "function": {"name": name, "description": tool.description, "parameters": tool.parameters},
         }
-        for name, parameters in PARAMETERS.items()
+        for name, tool in tools.items()
     ]
 
 
-def anthropic_tools() -> list[dict[str, Any]]:
-    """Return both tools for ``tools`` of Anthropic's messages."""
+def anthropic_tools(tools: Mapping[str, AgentTool] = PROFILE_TOOLS) -> list[dict[str, Any]]:
+    """Return the tools for ``tools`` of Anthropic's messages."""
     return [
-        {"name": name, "description": _DESCRIPTIONS[name], "input_schema": parameters}
-        for name, parameters in PARAMETERS.items()
+        {"name": name, "description": tool.description, "input_schema": tool.parameters}
+        for name, tool in tools.items()
     ]
 
 
-def bedrock_tools() -> list[dict[str, Any]]:
-    """Return both tools for ``toolConfig.tools`` of Amazon Bedrock's Converse."""
+def bedrock_tools(tools: Mapping[str, AgentTool] = PROFILE_TOOLS) -> list[dict[str, Any]]:
+    """Return the tools for ``toolConfig.tools`` of Amazon Bedrock's Converse."""
     return [
-        {"toolSpec": {"name": name, "description": _DESCRIPTIONS[name], "inputSchema": {"json": parameters}}}
-        for name, parameters in PARAMETERS.items()
+        {
+            "toolSpec": {
+                "name": name,
+                "description": tool.description,
+                "inputSchema": {"json": tool.parameters},
+            }
+        }
+        for name, tool in tools.items()
     ]
+
+
+def check_arguments(
+    name: str, arguments: str | Mapping[str, Any], tools: Mapping[str, AgentTool] = PROFILE_TOOLS
+) -> BaseModel:
+    """Validate the arguments of a call, given as JSON text or as an object.
+
+    Raises:
+        InvalidInputError: Unknown tool or invalid arguments.
+    """
+    tool = tools.get(name)
+    if tool is None:
+        raise InvalidInputError(f"Unknown tool; available: {', '.join(tools)}.", field="name")
+    try:
+        if isinstance(arguments, str):
+            return tool.arguments.model_validate_json(arguments)
+        return tool.arguments.model_validate(dict(arguments))
+    except ValidationError as exc:
+        places = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in exc.errors())
+        raise InvalidInputError(f"Invalid arguments of {name}: {places}.", field="arguments") from exc

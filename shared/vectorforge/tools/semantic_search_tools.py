@@ -4,12 +4,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import ValidationError
-
-from vectorforge.errors import InvalidInputError
 from vectorforge.pipeline.presets import PROFILE_CONTEXT_CHARS
 from vectorforge.pipeline.profile import RAGRetrievalPipeline, RetrievedChunk
-from vectorforge.tools.schemas import ARGUMENTS, ContextArguments, SearchArguments
+from vectorforge.tools.schemas import ContextArguments, SearchArguments, check_arguments
 from vectorforge.types import SearchMode
 
 NOTHING_FOUND = "The profile says nothing about this."
@@ -107,6 +104,7 @@ class ProfileToolbox:
                 mmr_lambda=checked.mmr_lambda,
             )
             return context or NOTHING_FOUND
+        assert isinstance(checked, SearchArguments)  # noqa: S101 - the only other tool
         chunks = await semantic_search(
             checked.query,
             self._profile_id,
@@ -116,24 +114,6 @@ class ProfileToolbox:
             mmr_lambda=checked.mmr_lambda,
         )
         return json.dumps([_shown(chunk) for chunk in chunks], ensure_ascii=False)
-
-
-def check_arguments(name: str, arguments: str | Mapping[str, Any]) -> SearchArguments:
-    """Validate the arguments of a call, given as JSON text or as an object.
-
-    Raises:
-        InvalidInputError: Unknown tool or invalid arguments.
-    """
-    model = ARGUMENTS.get(name)
-    if model is None:
-        raise InvalidInputError(f"Unknown tool; available: {', '.join(ARGUMENTS)}.", field="name")
-    try:
-        if isinstance(arguments, str):
-            return model.model_validate_json(arguments)
-        return model.model_validate(dict(arguments))
-    except ValidationError as exc:
-        places = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in exc.errors())
-        raise InvalidInputError(f"Invalid arguments of {name}: {places}.", field="arguments") from exc
 
 
 def _shown(chunk: RetrievedChunk) -> dict[str, Any]:

@@ -16,7 +16,8 @@ from tests.support.vendors.fake_vendor import Reply
 from tests.support.vendors.vendor_behaviour import Failure
 from vectorforge.llm.providers.openai import OpenAIProvider
 
-NAMES = ["semantic_search", "semantic_search_with_context", "ask"]
+SEARCHES = ["semantic_search", "semantic_search_with_context", "ask"]
+NAMES = [*SEARCHES, "list_collections", "list_documents", "read_document", "find_in_document"]
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -73,7 +74,7 @@ async def test_tools_apply_filters_and_profile(api: LiveApi, tenant: str, mode: 
             assert [p["source"] for p in found["passages"]] == ["bike.md"]
         answer = await checked_call(client, "ask", **QUESTION, filters={"kind": {"$in": ["bike", "bread"]}})
         assert {source["source"] for source in answer["sources"]} == {"bike.md", "bread.md"}
-        for name in NAMES:
+        for name in SEARCHES:
             found = await checked_call(client, name, query="Which number has the engineer?", profile_id=2)
             assert found["collection"] == "profiles"
             assert "number 2" in str(found)
@@ -97,7 +98,7 @@ async def test_tool_error_result_states_the_remedy(api: LiveApi, tenant: str, mo
         ({"tenant_id": "other"}, "tenant_id: Extra inputs are not permitted"),
     ]
     async with mcp_client(api.url, tenant, mode=mode) as client:
-        for name in NAMES:
+        for name in SEARCHES:
             for arguments, text in cases:
                 result = await call(client, name, **{**QUESTION, **arguments})
                 assert result.is_error
@@ -136,7 +137,7 @@ async def test_concurrent_tenants_receive_own_results_only(
 
     async def ask(tenant: str) -> None:
         async with mcp_client(api.url, tenant, mode=mode) as client:
-            for name in NAMES * 2:
+            for name in SEARCHES * 2:
                 found = await checked_call(client, name, query="What is the secret?")
                 sources = {hit["source"] for hit in found.get("passages") or found["sources"]}
                 assert sources == {f"of-{tenant}.md"}

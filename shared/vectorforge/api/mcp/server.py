@@ -1,4 +1,4 @@
-"""The tools as a server of the official ``mcp`` package, over stdin and stdout and at ``/mcp``.
+"""The tools and resources as a server of the official ``mcp`` package, over stdin and stdout and at ``/mcp``.
 
 ``/mcp`` is streamable HTTP without sessions; each POST gets one JSON document. Protocol 2026-07-28, and
 2025-11-25 and its predecessors with their handshake
@@ -39,15 +39,15 @@ from starlette.types import Message
 from vectorforge import __version__
 from vectorforge.api.dependencies import find_tenant_services
 from vectorforge.api.error_schemas import problems
-from vectorforge.api.mcp.tools import INSTRUCTIONS, TOOLS, Answered, Caller, ToolDefinition
-from vectorforge.api.problems import problem_of, retry_after_s
+from vectorforge.api.mcp.caller import Answered, Caller, ToolDefinition, advice
+from vectorforge.api.mcp.resources import DocumentResources
+from vectorforge.api.mcp.tools import INSTRUCTIONS, TOOLS
 from vectorforge.api.request_state import receive_once
 from vectorforge.api.streaming.stream import cancelled_on_disconnect
 from vectorforge.bootstrap import Application, TenantServices
-from vectorforge.errors import InvalidInputError, VectorForgeError, log_unexpected
+from vectorforge.errors import InvalidInputError
 from vectorforge.tools.schemas import tool_schema
 
-logger = logging.getLogger(__name__)
 # The package logs "manager started" for every request.
 logging.getLogger("mcp").setLevel(logging.WARNING)
 
@@ -58,13 +58,14 @@ _MAX_PLACE_CHARS = 100
 
 
 def make_server(find_caller: Callable[[Any], Caller]) -> Server[Any]:
-    """Return a stateless server of the tools.
+    """Return a stateless server of the tools and resources.
 
     Args:
         find_caller: Returns the caller of an HTTP request; the argument is None elsewhere.
     """
     tools = [_describe(tool) for tool in TOOLS.values()]
     schemas = {tool.name: tool.input_schema for tool in tools}
+    resources = DocumentResources(find_caller)
 
     async def list_tools(_: ServerRequestContext[Any], __: PaginatedRequestParams | None) -> ListToolsResult:
         return ListToolsResult(tools=tools)
@@ -84,6 +85,9 @@ def make_server(find_caller: Callable[[Any], Caller]) -> Server[Any]:
         get_tool_input_schema=schemas.get,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
+        on_list_resources=resources.list,
+        on_list_resource_templates=resources.templates,
+        on_read_resource=resources.read,
     )
 
 
@@ -108,7 +112,7 @@ async def _call(tool: ToolDefinition[Any], caller: Caller, arguments: Mapping[st
     try:
         answered: Answered = await tool.run(caller, _checked(tool, arguments))
     except Exception as exc:  # noqa: BLE001 - a model can act on an error that is the tool's result
-        return CallToolResult(content=[TextContent(text=_advice(exc, caller))], is_error=True)
+        return CallToolResult(content=[TextContent(text=advice(exc, caller))], is_error=True)
     return CallToolResult(
         content=[TextContent(text=answered.text)], structured_content=answered.result.model_dump(mode="json")
     )
@@ -130,19 +134,6 @@ def _checked(tool: ToolDefinition[Any], arguments: Mapping[str, Any]) -> BaseMod
 def _place(location: tuple[int | str, ...]) -> str:
     """Return the name of the argument, bounded since unknown names are the caller's."""
     return str(location[0])[:_MAX_PLACE_CHARS] if location else "arguments"
-
-
-def _advice(error: Exception, caller: Caller) -> str:
-    """Describe an error and its remedy; exceptions of other libraries stay hidden."""
-    problem = problem_of(error, request_id=caller.request_id)
-    if problem.status == 500:
-        log_unexpected(logger, f"Tool call {caller.request_id} failed", error)
-    if problem.status < 500 and problem.status != 429:
-        return problem.detail
-    seconds = retry_after_s(error)
-    may_pass = isinstance(error, VectorForgeError) and error.retryable
-    again = f"Try again in {seconds} seconds." if seconds else "Try again once." if may_pass else ""
-    return " ".join(filter(None, [problem.detail, again, f"(Request {caller.request_id})"]))
 
 
 async def _undisturbed(call: Coroutine[Any, Any, CallToolResult]) -> CallToolResult:
@@ -266,7 +257,7 @@ _MESSAGE: dict[str, Any] = {
 async def mcp(request: Request) -> Response:
     """Call tools over the Model Context Protocol: streamable HTTP, one message and one JSON answer a request.
 
-    The tools are `semantic_search`, `semantic_search_with_context` and `ask`; `tools/list` describes them.
+    The tools search, answer, list and read documents: see `tools/list`. Documents are resources as well.
     There are no sessions, so GET and DELETE return 405.
     """
     if not request.headers.get("content-type", "").lower().startswith("application/json"):

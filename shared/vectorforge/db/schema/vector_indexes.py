@@ -29,7 +29,7 @@ _LIMITED_DIMENSION: Final = 384
 MOST_OWN: Final = 16
 """Collections of one partition with an index of their own: each write and each plan considers all of them."""
 _REMAINS: Final = 2
-"""Divisor of the limits below which an existing index is given up, so that it is not built over and over."""
+"""Divisor of the limits below which an existing index is given up, so that it is not rebuilt each time."""
 
 _SPACES = """
 SELECT s.space, coalesce(z.vectors, 0) AS vectors, coalesce(z.largest, 0) AS largest,

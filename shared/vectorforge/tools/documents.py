@@ -1,0 +1,241 @@
+"""Tools with which an agent reads documents itself: list collections and documents, read, and find a text."""
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Self
+from uuid import UUID
+
+from pydantic import BaseModel
+
+from vectorforge.db.repositories.collection_repo import CollectionRepository
+from vectorforge.db.repositories.document_reading import DocumentReadingRepository
+from vectorforge.db.repositories.document_repo import Document, DocumentRepository
+from vectorforge.deadline import off_event_loop
+from vectorforge.errors import InvalidInputError, NotFoundError
+from vectorforge.tools.document_schemas import (
+    DOCUMENT_TOOLS,
+    CollectionsResult,
+    DocumentsResult,
+    FindArguments,
+    FindResult,
+    FoundText,
+    ListCollectionsArguments,
+    ListDocumentsArguments,
+    ListedCollection,
+    ListedDocument,
+    ReadArguments,
+    ReadResult,
+)
+from vectorforge.tools.schemas import check_arguments
+from vectorforge.types import Collection, location_text
+from vectorforge.vectorstore.filters.documents import condition_on_documents
+
+if TYPE_CHECKING:
+    from vectorforge.bootstrap import TenantServices
+
+MAX_HEADINGS: Final = 50
+"""Headings in a result or a message."""
+_AROUND_CHARS: Final = 120
+"""Characters of an excerpt on each side of a text that was found."""
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentTools:
+    """The tools of one tenant.
+
+    Args:
+        collections: Bound to the tenant, as the next two.
+        documents: Documents without their texts.
+        reading: Parts of their texts.
+        find_collection: Returns a collection by name or id, None for the default one.
+    """
+
+    collections: CollectionRepository
+    documents: DocumentRepository
+    reading: DocumentReadingRepository
+    find_collection: Callable[[str | None], Awaitable[Collection]]
+
+    @classmethod
+    def of(cls, tenant: "TenantServices", default_collection: str) -> Self:
+        """Return the tools of a tenant; calls without a collection mean the default one, by name or id."""
+
+        async def find_collection(name: str | None) -> Collection:
+            return await tenant.find_collection(name or default_collection)
+
+        return cls(tenant.collections, tenant.documents, tenant.document_reading, find_collection)
+
+    async def call(self, name: str, arguments: str | Mapping[str, Any]) -> str:
+        """Run a call that a model made of ``openai_tools(DOCUMENT_TOOLS)`` and the like; return JSON for it.
+
+        Args:
+            name: Name of the tool.
+            arguments: A JSON text, as OpenAI sends it, or an object, as Anthropic does.
+
+        Raises:
+            InvalidInputError: Unknown tool or invalid arguments. The message may be returned to the model,
+                which can then correct the call.
+            VectorForgeError: As the tool.
+        """
+        checked = check_arguments(name, arguments, DOCUMENT_TOOLS)
+        return (await RUNS[name](self, checked)).model_dump_json()
+
+    async def list_collections(self, arguments: ListCollectionsArguments) -> CollectionsResult:
+        """Return a page of the collections, by name."""
+        every = await self.collections.list()
+        page = every[arguments.offset : arguments.offset + arguments.limit]
+        return CollectionsResult(
+            collections=[
+                ListedCollection(
+                    name=its.name, id=its.id, documents=its.document_count, passages=its.chunk_count
+                )
+                for its in page
+            ],
+            total=len(every),
+        )
+
+    async def list_documents(self, arguments: ListDocumentsArguments) -> DocumentsResult:
+        """Return a page of a collection's documents, the latest change first.
+
+        Raises:
+            NotFoundError: The collection does not exist.
+            FilterError: The filter cannot be understood.
+        """
+        condition = condition_on_documents(arguments.filters)
+        collection = await self.find_collection(arguments.collection)
+        documents, total = await self.documents.list(
+            collection.id, limit=arguments.limit, offset=arguments.offset, condition=condition
+        )
+        return DocumentsResult(
+            collection=collection.name, documents=[_listed(document) for document in documents], total=total
+        )
+
+    async def read_document(self, arguments: ReadArguments) -> ReadResult:
+        """Return a part of a document's text: from a character, or a page's or a section's.
+
+        Raises:
+            NotFoundError: The document does not exist, or has no such page or heading.
+            InvalidInputError: Both a page and a heading were requested.
+        """
+        document = await self.find_document(arguments.document, arguments.collection)
+        begin, end = await self._range(document, arguments)
+        start = begin + arguments.start
+        length = max(min(arguments.max_chars, end - start), 0)
+        text = await self.reading.part(document.id, start, length)
+        if text is None:
+            raise _unknown(arguments.document)
+        stop = start + len(text)
+        is_outlined = start == 0 and arguments.page is None and arguments.heading is None
+        return ReadResult(
+            document_id=document.id,
+            source=document.source,
+            title=document.title,
+            text=text,
+            start=start,
+            end=stop,
+            size_chars=document.size_chars,
+            next_start=stop - begin if stop < end else None,
+            headings=await self.reading.headings(document.id, MAX_HEADINGS) if is_outlined else [],
+        )
+
+    async def find_in_document(self, arguments: FindArguments) -> FindResult:
+        """Return the places of a document where a text stands, in order.
+
+        Raises:
+            NotFoundError: The document does not exist.
+        """
+        document = await self.find_document(arguments.document, arguments.collection)
+        text = await self.documents.text(document.id)
+        if text is None:
+            raise _unknown(arguments.document)
+        words = arguments.text.split()
+        if not words:
+            raise InvalidInputError("text must not be blank.", field="text")
+        wanted = re.compile(r"\s+".join(map(re.escape, words)), re.IGNORECASE)
+        spans = await off_event_loop(len(text), lambda: [match.span() for match in wanted.finditer(text)])
+        shown = spans[: arguments.limit]
+        places = await self.reading.places(document.id, [start for start, _ in shown])
+        return FindResult(
+            document_id=document.id,
+            source=document.source,
+            title=document.title,
+            matches=[
+                FoundText(
+                    start=start,
+                    end=end,
+                    excerpt=text[max(start - _AROUND_CHARS, 0) : end + _AROUND_CHARS],
+                    heading=place.heading,
+                    location=location_text(place.locations),
+                )
+                for (start, end), place in zip(shown, places, strict=True)
+            ],
+            total=len(spans),
+        )
+
+    async def find_document(self, name_or_id: str, collection: str | None) -> Document:
+        """Return a document by id, or else by its source in the collection.
+
+        Raises:
+            NotFoundError: It does not exist, or the collection does not.
+        """
+        found = None
+        if (as_id := _uuid(name_or_id)) is not None:
+            found = await self.documents.find_by_id(as_id)
+        if found is None:
+            its = await self.find_collection(collection)
+            found = await self.documents.find_by_source(its.id, name_or_id)
+        if found is None:
+            raise _unknown(name_or_id)
+        return found
+
+    async def _range(self, document: Document, arguments: ReadArguments) -> tuple[int, int]:
+        if arguments.page is not None and arguments.heading is not None:
+            raise InvalidInputError("Give page or heading, not both.", field="heading")
+        if arguments.page is not None:
+            found = await self.reading.page(document.id, arguments.page)
+            if found is None:
+                raise NotFoundError(f"The document has no page {arguments.page}, or its pages are unknown.")
+            return found
+        if arguments.heading is not None:
+            found = await self.reading.section(document.id, arguments.heading)
+            if found is None:
+                headings = await self.reading.headings(document.id, MAX_HEADINGS)
+                known = f"these: {'; '.join(headings)}" if headings else "none"
+                raise NotFoundError(f"No heading contains these words; the document has {known}.")
+            return found
+        return 0, document.size_chars
+
+
+def _listed(document: Document) -> ListedDocument:
+    return ListedDocument(
+        document_id=document.id,
+        source=document.source,
+        title=document.title,
+        media_type=document.media_type,
+        size_chars=document.size_chars,
+        updated_at=document.updated_at,
+        metadata=dict(document.metadata),
+    )
+
+
+def _unknown(name_or_id: str) -> NotFoundError:
+    return NotFoundError(
+        f"There is no document {name_or_id[:200]!r}; list_documents lists ids and sources of a collection's."
+    )
+
+
+def _uuid(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
+
+
+Run = Callable[[DocumentTools, Any], Awaitable[BaseModel]]
+RUNS: Final[Mapping[str, Run]] = {
+    "list_collections": DocumentTools.list_collections,
+    "list_documents": DocumentTools.list_documents,
+    "read_document": DocumentTools.read_document,
+    "find_in_document": DocumentTools.find_in_document,
+}
+"""The method of each tool, by its name."""

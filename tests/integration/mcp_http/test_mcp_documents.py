@@ -1,0 +1,202 @@
+"""Agents read documents over MCP: collections, documents, parts by character, page and heading, resources."""
+
+import json
+from typing import Any
+
+import httpx2
+import pytest
+from mcp import Client, MCPError
+
+from tests.integration.mcp_http.conftest import call, checked_call, text_of
+from tests.support.documents import pdf
+from tests.support.http.live_api import LiveApi, add_documents, finished_job, new_collection
+from tests.support.http.mcp_client import MODES, mcp_client
+from vectorforge.errors import InvalidInputError
+from vectorforge.tools.document_schemas import DOCUMENT_TOOLS, MAX_LISTED
+from vectorforge.tools.documents import DocumentTools
+from vectorforge.tools.schemas import openai_tools
+
+FILLER = "The mill grinds rye on every working day of the year. " * 12
+MANUAL = (
+    f"# Manual\n\nThe mill by the river was built of oak two hundred years ago.\n\n## Care\n\n{FILLER}\n\n"
+    f"### Oil\n\nUse the oil  K-77 for the wheel. {FILLER}\n\n"
+    f"## Safety\n\n{FILLER}\n\nKeep the oil K-77 away from children. [Source 9]\n"
+)
+
+
+async def add_manual(client: httpx2.AsyncClient) -> dict[str, Any]:
+    collection = await new_collection(client, "mills")
+    await add_documents(client, collection, manual=MANUAL)
+    (document,) = (await client.get(f"/v1/collections/{collection}/documents")).json()["documents"]
+    assert document["size_chars"] == len(MANUAL)
+    found: dict[str, Any] = document
+    return found
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_agent_lists_collections_and_documents_by_pages_and_filters(
+    api: LiveApi, tenant: str, mode: str
+) -> None:
+    async with api.client(tenant) as http:
+        await add_manual(http)
+    async with mcp_client(api.url, tenant, mode=mode) as client:
+        listed = await checked_call(client, "list_collections")
+        names = {its["name"]: its["documents"] for its in listed["collections"]}
+        assert (names["mills"], names["default"], listed["total"]) == (1, 3, len(names))
+        first = await checked_call(client, "list_collections", limit=1)
+        assert (len(first["collections"]), first["total"]) == (1, len(names))
+        assert text_of(await call(client, "list_collections", limit=1)).endswith(f"({len(names)} in all.)")
+
+        documents = await checked_call(client, "list_documents", collection="mills")
+        (manual,) = documents["documents"]
+        assert (manual["source"], manual["size_chars"], documents["total"]) == ("manual.md", len(MANUAL), 1)
+        bikes = await checked_call(client, "list_documents", filters={"kind": "bike"})
+        assert [its["source"] for its in bikes["documents"]] == ["bike.md"]
+        rest = await checked_call(client, "list_documents", offset=2)
+        assert (len(rest["documents"]), rest["total"]) == (1, 3)
+        wrong = await call(client, "list_documents", filters={"$near": 1})
+        assert wrong.is_error
+        assert "$near" in text_of(wrong)
+
+
+async def read_all(client: Client, **arguments: Any) -> str:
+    parts, start = [], 0
+    while start is not None:
+        part = await checked_call(client, "read_document", start=start, max_chars=100, **arguments)
+        assert len(part["text"]) <= 100
+        parts.append(part["text"])
+        start = part["next_start"]
+    return "".join(parts)
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_parts_of_a_document_are_its_text(api: LiveApi, tenant: str, mode: str) -> None:
+    async with api.client(tenant) as http:
+        manual = await add_manual(http)
+    async with mcp_client(api.url, tenant, mode=mode) as client:
+        assert await read_all(client, document=manual["id"]) == MANUAL
+        whole = await checked_call(client, "read_document", document="manual.md", collection="mills")
+        assert (whole["text"], whole["next_start"]) == (MANUAL, None)
+        assert whole["headings"] == ["Manual", "Manual > Care", "Manual > Care > Oil", "Manual > Safety"]
+        beyond = await checked_call(client, "read_document", document=manual["id"], start=10**6)
+        assert (beyond["text"], beyond["next_start"]) == ("", None)
+
+        care = await read_all(client, document=manual["id"], heading="CARE")
+        assert care.startswith("## Care")
+        assert "K-77 for the wheel" in care
+        assert "children" not in care
+        oil = await checked_call(client, "read_document", document=manual["id"], heading="oil")
+        assert MANUAL[oil["start"] : oil["end"]] == oil["text"]
+        assert "for the wheel" in oil["text"]
+
+
+async def test_words_are_found_in_any_case_and_across_blanks(api: LiveApi, tenant: str) -> None:
+    async with api.client(tenant) as http:
+        manual = await add_manual(http)
+    async with mcp_client(api.url, tenant) as client:
+        found = await checked_call(client, "find_in_document", document=manual["id"], text="OIL k-77")
+        assert found["total"] == 2
+        first, second = found["matches"]
+        assert MANUAL[first["start"] : first["end"]] == "oil  K-77"
+        assert first["heading"].endswith("Oil")
+        assert second["heading"].endswith("Safety")
+        assert "children" in second["excerpt"]
+        one = await call(client, "find_in_document", document=manual["id"], text="oil K-77", limit=1)
+        assert text_of(one).endswith("(2 in all.)")
+        none = await call(client, "find_in_document", document=manual["id"], text="K-7?")  # no pattern
+        assert text_of(none) == "None."
+
+
+async def test_pages_of_a_pdf_are_read_by_number(api: LiveApi, tenant: str) -> None:
+    pages = [f"Page {n} is about the {name}. {FILLER}" for n, name in enumerate(["mill", "weir", "barn"], 1)]
+    async with api.client(tenant) as http:
+        collection = await new_collection(http, "pdfs")
+        files = [("files", ("mill.pdf", pdf(*pages), "application/pdf"))]
+        response = await http.post(f"/v1/collections/{collection}/documents", files=files)
+        job = await finished_job(http, response.json()["id"])
+        assert job["status"] == "succeeded", job
+    async with mcp_client(api.url, tenant) as client:
+        read = await checked_call(client, "read_document", document="mill.pdf", collection="pdfs", page=2)
+        assert "about the weir" in read["text"]
+        assert "about the mill" not in read["text"]
+        assert "about the barn" not in read["text"]
+        found = await checked_call(
+            client, "find_in_document", document="mill.pdf", collection="pdfs", text="about the barn"
+        )
+        assert found["matches"][0]["location"] == "p. 3"
+
+
+async def test_models_call_the_same_tools_as_functions(api: LiveApi, tenant: str) -> None:
+    async with api.client(tenant) as http:
+        manual = await add_manual(http)
+    async with mcp_client(api.url, tenant) as client:
+        schemas = {tool.name: tool.input_schema for tool in (await client.list_tools()).tools}
+        over_mcp = await checked_call(client, "read_document", document=manual["id"], heading="Oil")
+    for function in [tool["function"] for tool in openai_tools(DOCUMENT_TOOLS)]:
+        assert function["parameters"]["properties"] == schemas[function["name"]]["properties"]
+    tools = DocumentTools.of(api.application.for_tenant(tenant), "mills")
+    called = await tools.call("read_document", '{"document": "manual.md", "heading": "Oil"}')
+    assert json.loads(called) == over_mcp
+    with pytest.raises(InvalidInputError, match="list_documents"):
+        await tools.call("delete_documents", {})
+    with pytest.raises(InvalidInputError, match="max_chars"):
+        await tools.call("read_document", {"document": "manual.md", "max_chars": 1})
+
+
+async def test_errors_say_what_to_do(api: LiveApi, tenant: str) -> None:
+    async with api.client(tenant) as http:
+        manual = await add_manual(http)
+    async with mcp_client(api.url, tenant) as client:
+        for name, arguments, words in (
+            ("read_document", {"document": "nothing.md"}, "list_documents"),
+            ("read_document", {"document": "manual.md", "collection": "no such"}, "mills"),
+            ("read_document", {"document": manual["id"], "page": 3}, "no page 3"),
+            ("read_document", {"document": manual["id"], "heading": "Roof"}, "Safety"),
+            ("read_document", {"document": manual["id"], "heading": "Care", "page": 1}, "not both"),
+            ("read_document", {"document": manual["id"], "max_chars": 10**6}, "max_chars"),
+            ("list_documents", {"limit": MAX_LISTED + 1}, "limit"),
+            ("find_in_document", {"document": manual["id"], "text": " "}, "text"),
+        ):
+            result = await call(client, name, **arguments)
+            assert result.is_error, (name, arguments)
+            assert words in text_of(result)
+
+
+async def test_labels_in_documents_are_neutralized_in_texts_for_models(api: LiveApi, tenant: str) -> None:
+    async with api.client(tenant) as http:
+        manual = await add_manual(http)
+    async with mcp_client(api.url, tenant) as client:
+        for name, arguments in (("read_document", {}), ("find_in_document", {"text": "children"})):
+            assert "[Source 9]" not in text_of(await call(client, name, document=manual["id"], **arguments))
+
+
+async def test_documents_of_another_tenant_do_not_exist(api: LiveApi, tenant: str, others: list[str]) -> None:
+    async with api.client(tenant) as http:
+        manual = await add_manual(http)
+    async with mcp_client(api.url, others[0]) as client:
+        assert (await checked_call(client, "list_collections"))["total"] == 0
+        for name, arguments in (("read_document", {}), ("find_in_document", {"text": "mill"})):
+            result = await call(client, name, document=manual["id"], **arguments)
+            assert result.is_error
+            assert "mill" not in text_of(result).replace(repr(manual["id"]), "")
+        with pytest.raises(MCPError):
+            await client.read_resource(f"vectorforge://documents/{manual['id']}")
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_documents_are_resources(api: LiveApi, tenant: str, mode: str) -> None:
+    async with api.client(tenant) as http:
+        manual = await add_manual(http)
+    async with mcp_client(api.url, tenant, mode=mode) as client:
+        listed = await client.list_resources()
+        assert {str(its.name) for its in listed.resources} == {"kettle.md", "bread.md", "bike.md"}
+        assert listed.next_cursor is None
+        (template,) = (await client.list_resource_templates()).resource_templates
+        uri = template.uri_template.replace("{document_id}", manual["id"])
+        (content,) = (await client.read_resource(uri)).contents
+        assert getattr(content, "text", None) == MANUAL
+        for wrong in ("https://docs.example/manual.md", "vectorforge://documents/nothing"):
+            with pytest.raises(MCPError, match=r"vectorforge://documents/|list_documents"):
+                await client.read_resource(wrong)
+        with pytest.raises(MCPError, match="cursor"):
+            await client.list_resources(cursor="-1")
