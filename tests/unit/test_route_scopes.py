@@ -1,10 +1,14 @@
 """The indexed scope of a path equals the result of matching every route's pattern."""
 
+from typing import Any
+from urllib.parse import quote, unquote
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from starlette.routing import compile_path
 
-from vectorforge.api.request_state import ROUTES, required_scope
+from vectorforge.api.request_state import ROUTES, escape_collection, required_scope
 from vectorforge.types import Scope
 
 ALL = [
@@ -45,3 +49,36 @@ def test_routes_require_their_scope_for_any_path_ending() -> None:
                 found = required_scope(method, filled + end)
                 assert found is not None, route
                 assert scope.included <= found.included, (route, end)
+
+
+@given(st.text(min_size=1), st.sampled_from(["", "/documents", "/query"]), st.sampled_from(["", "/dev"]))
+def test_collection_name_is_one_segment_of_path(name: str, below: str, root: str) -> None:
+    raw_path = f"{root}/v1/collections/{quote(name, safe='', errors='replace')}{below}"
+    scope: dict[str, Any] = {
+        "type": "http",
+        "root_path": root,
+        "path": unquote(raw_path),
+        "raw_path": raw_path.encode(),
+    }
+    escape_collection(scope)
+    segment = scope["path"].removeprefix(f"{root}/v1/collections/").removesuffix(below)
+    assert "/" not in segment
+    assert unquote(segment) == unquote(quote(name, errors="replace"))
+
+
+@pytest.mark.parametrize(
+    ("path", "raw_path", "expected"),
+    [
+        ("/v1/collections/a/b", None, "/v1/collections/a/b"),  # unknown what the client escaped
+        ("/v1/collections/a%2Fb", None, "/v1/collections/a%252Fb"),
+        ("/v1/collections/a/documents", b"/v1/collections/b%2Fdocuments", "/v1/collections/a/documents"),
+        ("/v1/models/a/b", b"/v1/models/a%2Fb", "/v1/models/a/b"),
+        ("/v1/collections", b"/v1/collections", "/v1/collections"),
+        ("/v1/collections/", b"/v1/collections/", "/v1/collections/"),
+        ("/v1/collections/a/b", b"/v1/%63ollections/a%2Fb", "/v1/collections/a/b"),
+    ],
+)
+def test_only_names_of_collections_are_escaped(path: str, raw_path: bytes | None, expected: str) -> None:
+    scope = {"type": "http", "path": path, "raw_path": raw_path}
+    escape_collection(scope)
+    assert scope["path"] == expected

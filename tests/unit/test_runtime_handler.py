@@ -53,6 +53,7 @@ def test_function_url_event_becomes_asgi_scope() -> None:
     request = read_event(URL_EVENT, context, "/")
     scope = request.scope
     assert (scope["type"], scope["method"], scope["path"]) == ("http", "PUT", "/a b")
+    assert scope["raw_path"] == b"/a%20b"
     assert scope["query_string"] == b"x=1&y=%20"
     assert [b"cookie", b"a=1; b=2"] in scope["headers"]
     assert scope["client"] == ("198.51.100.7", 0)

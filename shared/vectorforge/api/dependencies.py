@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from typing import Annotated, TypeVar
+from urllib.parse import unquote
 
-from fastapi import Depends, Query, Request, Security
+from fastapi import Depends, Path, Query, Request, Security
 from fastapi.security import APIKeyHeader, HTTPBearer
+from pydantic import BeforeValidator
 
 from vectorforge.api.request_state import RequestState, invocation_time_s
-from vectorforge.api.schemas import MAX_OFFSET, MAX_PAGE, MAX_PARTS
+from vectorforge.api.schemas import MAX_NAME_CHARS, MAX_OFFSET, MAX_PAGE, MAX_PARTS, storable
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.deadline import Deadline
 from vectorforge.errors import AuthenticationError, InvalidInputError, NotFoundError
@@ -82,6 +84,13 @@ async def find_admitted_tenant(
 ApplicationDep = Annotated[Application, Depends(find_application)]
 Tenant = Annotated[TenantServices, Depends(find_tenant_services)]
 AdmittedTenant = Annotated[TenantServices, Depends(find_admitted_tenant)]
+
+CollectionInPath = Annotated[
+    str,
+    BeforeValidator(lambda segment: storable(unquote(segment))),  # see ``request_state.escape_collection``
+    Path(max_length=MAX_NAME_CHARS, description="Id or name of the collection, percent-encoded; an id wins."),
+]
+"""Parameter ``collection_id`` of a route; ``CollectionCatalogue`` finds the collection."""
 
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="Rows to return.")]
 PartsLimit = Annotated[int, Query(ge=1, le=MAX_PARTS, description="Rows to return.")]

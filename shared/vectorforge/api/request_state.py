@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 from uuid import UUID, uuid4
 
 from starlette.datastructures import Headers
@@ -243,6 +244,28 @@ def route_path(scope: AsgiScope) -> str:
     root_path: str = scope.get("root_path", "")
     inside = path.removeprefix(root_path)
     return inside if not inside or inside.startswith("/") else path
+
+
+_COLLECTIONS = "/v1/collections/"
+
+
+def escape_collection(scope: AsgiScope) -> None:
+    """Escape "%" and "/" in the collection's name in ``path``, so that any name is one segment.
+
+    ``dependencies.CollectionInPath`` reverses it. A server that gives no ``raw_path`` decodes a slash in a
+    name to one that separates segments.
+    """
+    path = route_path(scope)
+    if not path.startswith(_COLLECTIONS):
+        return
+    decoded = path.removeprefix(_COLLECTIONS)
+    raw = (scope.get("raw_path") or b"").decode("latin-1").partition(_COLLECTIONS)[2]
+    if unquote(raw) == decoded:
+        name, slash, below = (unquote(part) for part in raw.partition("/"))
+    else:
+        name, slash, below = decoded.partition("/")
+    escaped = name.replace("%", "%25").replace("/", "%2F")
+    scope["path"] = scope["path"].removesuffix(decoded) + escaped + slash + below
 
 
 def is_openai_path(path: str) -> bool:

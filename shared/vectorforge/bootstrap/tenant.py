@@ -94,6 +94,7 @@ class TenantServices:
         self.embeddings = shared.embedding_registry.for_tenant(tenant_id)
         self._catalogue = CollectionCatalogue(self.collections, self.embeddings)
         self.find_collection = self._catalogue.find_collection
+        self.with_collection_id = self._catalogue.with_collection_id
         self.create_collection = self._catalogue.create_collection
         self.find_or_create_collection = self._catalogue.find_or_create_collection
         self.choose_variant = partial(shared.variants.choose, tenant_id=tenant_id)

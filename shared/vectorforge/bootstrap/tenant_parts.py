@@ -1,7 +1,9 @@
 """Parts of one tenant's services: its limits, its caches, and its collections by id or name."""
 
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID, uuid4
 
 from vectorforge.bootstrap.shared import Shared
@@ -22,6 +24,8 @@ from vectorforge.types import Collection, DistanceMetric, SearchSettings, Vector
 if TYPE_CHECKING:
     from vectorforge.ingestion.contexts.writer import ContextModel
     from vectorforge.limits.settings import TenantLimits
+
+T = TypeVar("T")
 
 _LATEST_END_S = 30.0
 """After a query's deadline: by then it is settled, or its process is gone."""
@@ -162,13 +166,29 @@ class CollectionCatalogue:
         Raises:
             NotFoundError: No such collection.
         """
-        try:
-            collection = await self.collections.find_by_id(UUID(name_or_id))
-        except ValueError:
-            collection = None
-        collection = collection or await self.collections.find_by_name(name_or_id)
+        if (as_id := _uuid(name_or_id)) and (collection := await self.collections.find_by_id(as_id)):
+            return collection
+        return await self._find_by_name(name_or_id)
+
+    async def with_collection_id(self, name_or_id: str, work: Callable[[UUID], Awaitable[T]]) -> T:
+        """Run work on a collection by id or name; an id wins, and is not looked up before the work.
+
+        Args:
+            name_or_id: Name or id of the collection.
+            work: Raises ``NotFoundError``, without any effect, for an unknown id; then the name is tried.
+
+        Raises:
+            NotFoundError: No such collection.
+        """
+        if as_id := _uuid(name_or_id):
+            with suppress(NotFoundError):
+                return await work(as_id)
+        return await work((await self._find_by_name(name_or_id)).id)
+
+    async def _find_by_name(self, name: str) -> Collection:
+        collection = await self.collections.find_by_name(name)
         if collection is None:
-            raise NotFoundError(f"Collection {name_or_id} not found")
+            raise NotFoundError(f"Collection {name} not found")
         return collection
 
     async def find_or_create_collection(
@@ -234,6 +254,13 @@ class CollectionCatalogue:
             contextual=contextual,
             ocr=ocr,
         )
+
+
+def _uuid(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
 
 
 def context_model(shared: Shared, limits: LimitServices) -> "ContextModel | None":

@@ -46,7 +46,7 @@ def mount(event: Mapping[str, Any], base_path: str) -> tuple[str, str]:
     context = event["requestContext"]
     stage = normalised(str(context.get("stage") or ""))
     is_2 = event.get("version") == "2.0"
-    path = unquote((context["http"]["path"] if is_2 else event["path"]) or "/")
+    path = unquote(_encoded_path(event))
     if stage in ("", f"/{_NO_STAGE}"):
         stage = ""
     elif not is_2 and unquote(context.get("path") or "").rstrip("/") == (stage + path).rstrip("/"):
@@ -57,6 +57,12 @@ def mount(event: Mapping[str, Any], base_path: str) -> tuple[str, str]:
         if root and (path == root or path.startswith(f"{root}/")):
             return root, path if path != root else f"{root}/"
     return "", path
+
+
+def _encoded_path(event: Mapping[str, Any]) -> str:
+    is_2 = event.get("version") == "2.0"
+    path: str = event["requestContext"]["http"]["path"] if is_2 else event["path"]
+    return path or "/"
 
 
 def mounted(app: AsgiApp, base_path: str) -> AsgiApp:
@@ -70,7 +76,8 @@ def mounted(app: AsgiApp, base_path: str) -> AsgiApp:
     async def mounted_app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             root_path, path = mount(scope["aws.event"], base_path)
-            scope = {**scope, "root_path": root_path, "path": path}
+            raw_path = _encoded_path(scope["aws.event"]).encode("utf-8", "replace")
+            scope = {**scope, "root_path": root_path, "path": path, "raw_path": raw_path}
         await app(scope, receive, send)
 
     return mounted_app
@@ -126,6 +133,7 @@ def read_event(event: Any, context: Any, base_path: str) -> HttpRequest:
         scope = adapter({**event, "headers": {}, "multiValueHeaders": {}}, context, config).scope
         headers = _headers(event)
         scope["root_path"], scope["path"] = mount(event, base_path)
+        scope["raw_path"] = _encoded_path(event).encode("utf-8", "replace")
         body = _body(event)
     except (AttributeError, KeyError, TypeError, ValueError) as exc:
         raise UnsupportedEventError(

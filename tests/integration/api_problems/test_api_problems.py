@@ -136,7 +136,11 @@ async def test_unknown_route_method_or_id_returns_problem(client: httpx2.AsyncCl
     assert response.headers["allow"] == "POST"
     for path in ("collections", "documents", "chunks", "jobs", "queries"):
         check_problem(await client.get(f"/v1/{path}/{uuid4()}"), 404, "not_found")
-        check_problem(await client.get(f"/v1/{path}/no-uuid"), 422, "invalid_input")
+        status, code = (404, "not_found") if path == "collections" else (422, "invalid_input")  # a name
+        check_problem(await client.get(f"/v1/{path}/no-uuid"), status, code)
+    problem = check_problem(await client.get(f"/v1/collections/{'n' * 201}"), 422, "invalid_input")
+    assert problem["errors"][0]["field"] == "collection_id"
+    check_problem(await client.get("/v1/collections/%00"), 404, "not_found")
     check_problem(await client.get("/v1/jobs", params={"limit": 201}), 422, "invalid_input")
     check_problem(await client.get("/v1/queries", params={"offset": -1}), 422, "invalid_input")
 

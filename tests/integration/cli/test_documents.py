@@ -99,3 +99,23 @@ def test_keys_are_created_rotated_and_revoked(vectorforge: CommandLine) -> None:
         key for key in vectorforge.json("keys", "list", "-t", "acme")["keys"] if key["id"] == listed["id"]
     ]
     assert vectorforge.json("keys", "list") == {"keys": []}  # of the local tenant
+
+
+def test_commands_accept_id_or_name_of_collection(vectorforge: CommandLine) -> None:
+    name = "team A/notes"
+    (vectorforge.folder / "note.md").write_text("The blue team moves in May.")
+    ingested = vectorforge.json("ingest", "note.md", "-c", name)
+    for reference in (name, ingested["collection_id"]):
+        chosen = ("-c", reference)
+        assert vectorforge.json("ingest", "note.md", *chosen)["collection"] == name
+        assert vectorforge.json("ingest", "note.md", *chosen, "--dry-run")["collection"] == name
+        assert vectorforge.json("ask", "When does the blue team move?", *chosen)["citations"]
+        assert vectorforge.json("search", "blue team", *chosen)["results"]
+        assert vectorforge.json("documents", "list", *chosen)["total"] == 1
+        assert vectorforge.json("stats", *chosen)["totals"]["queries"] >= 1
+        assert vectorforge.json("collections", "show", reference)["name"] == name
+        assert vectorforge.json("collections", "set", reference, "--dense-weight", "0.4")["name"] == name
+        status = vectorforge("collections", "reembed", "status", reference, code=2)
+        assert "No embedding model switch is open" in status.stderr
+    vectorforge("documents", "delete", "note.md", *chosen, "--yes")
+    assert vectorforge.json("erase", "collection", ingested["collection_id"], "--yes")["status"] == "done"

@@ -8,7 +8,13 @@ from uuid import UUID
 from fastapi import APIRouter, Depends
 from pydantic import BaseModel, BeforeValidator, Field
 
-from vectorforge.api.dependencies import AdmittedTenant, ApplicationDep, Tenant, check_provider, existing
+from vectorforge.api.dependencies import (
+    AdmittedTenant,
+    ApplicationDep,
+    CollectionInPath,
+    Tenant,
+    check_provider,
+)
 from vectorforge.api.error_schemas import problems
 from vectorforge.api.schemas import Body, ModelName, ProviderName, RequestBody
 from vectorforge.embedding_switch.repo import EmbeddingSwitch, SwitchState
@@ -130,16 +136,16 @@ router = APIRouter(prefix="/v1/collections/{collection_id}/embedding-switch", ta
 _STEP_PROBLEMS = problems(404, 409)
 
 
-async def _collection(collection_id: UUID, tenant: Tenant) -> Collection:
-    return existing(await tenant.collections.find_by_id(collection_id), "Collection", collection_id)
+async def _collection(collection_id: CollectionInPath, tenant: Tenant) -> Collection:
+    return await tenant.find_collection(collection_id)
 
 
-CollectionInPath = Annotated[Collection, Depends(_collection)]
+SwitchedCollection = Annotated[Collection, Depends(_collection)]
 
 
 @router.post("", status_code=202, responses=problems(404, 409, 413, 415, 429, 502, 504))
 async def start_switch(
-    body: SwitchRequest, collection: CollectionInPath, application: ApplicationDep, tenant: AdmittedTenant
+    body: SwitchRequest, collection: SwitchedCollection, application: ApplicationDep, tenant: AdmittedTenant
 ) -> StartedSwitch:
     """Start embedding the collection with another model in the background, without downtime."""
     check_provider(
@@ -160,14 +166,14 @@ async def start_switch(
 
 
 @router.get("", responses=problems(404))
-async def show_switch(collection: CollectionInPath, tenant: Tenant) -> SwitchBody:
+async def show_switch(collection: SwitchedCollection, tenant: Tenant) -> SwitchBody:
     """Return the progress of the open change; 404 if there is none."""
     return SwitchBody.of(await tenant.model_changes.stored.get(collection.id))
 
 
 @router.post("/switch", responses=problems(404, 409, 413, 415, 429, 502, 504))
 async def switch_model(
-    body: ComparisonRequest, collection: CollectionInPath, tenant: AdmittedTenant
+    body: ComparisonRequest, collection: SwitchedCollection, tenant: AdmittedTenant
 ) -> SwitchBody:
     """Compare the models, and switch to the new one if its results are similar enough."""
     gate, stored = EmbeddingGate(tenant, collection), tenant.model_changes.stored
@@ -181,13 +187,13 @@ async def switch_model(
 
 
 @router.post("/rollback", responses=_STEP_PROBLEMS)
-async def roll_back(collection: CollectionInPath, tenant: Tenant) -> SwitchBody:
+async def roll_back(collection: SwitchedCollection, tenant: Tenant) -> SwitchBody:
     """Switch back to the previous model at once; the change stays open."""
     return SwitchBody.of(await tenant.model_changes.stored.rollback(collection.id))
 
 
 @router.post("/finish", status_code=202, responses=_STEP_PROBLEMS)
-async def finish_switch(collection: CollectionInPath, tenant: Tenant) -> SwitchBody:
+async def finish_switch(collection: SwitchedCollection, tenant: Tenant) -> SwitchBody:
     """Finish a switched change; the previous model's vectors are deleted in the background."""
     stored = tenant.model_changes.stored
     change = await stored.get(collection.id)
@@ -196,7 +202,7 @@ async def finish_switch(collection: CollectionInPath, tenant: Tenant) -> SwitchB
 
 
 @router.post("/cancel", status_code=202, responses=_STEP_PROBLEMS)
-async def cancel_switch(collection: CollectionInPath, tenant: Tenant) -> SwitchBody:
+async def cancel_switch(collection: SwitchedCollection, tenant: Tenant) -> SwitchBody:
     """Cancel a change before its switch; the new model's vectors are deleted in the background."""
     stored = tenant.model_changes.stored
     change = await stored.get(collection.id)

@@ -20,6 +20,7 @@ from vectorforge.api.problems import error_response, route_not_found
 from vectorforge.api.request_state import (
     PUBLIC_PATHS,
     RequestState,
+    escape_collection,
     invocation_time_s,
     required_scope,
     route_path,
@@ -101,6 +102,7 @@ class RequestContext:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        escape_collection(scope)
         state = RequestState.begin(scope)
         token = REQUEST_ID.set(state.request_id)
         try:

@@ -12,6 +12,7 @@ from vectorforge.api.admin.erasures import ERASURE_RESPONSES, ErasureBody, erase
 from vectorforge.api.dependencies import (
     AdmittedTenant,
     ApplicationDep,
+    CollectionInPath,
     Limit,
     Offset,
     Tenant,
@@ -21,7 +22,7 @@ from vectorforge.api.dependencies import (
 from vectorforge.api.error_schemas import problems
 from vectorforge.api.schemas import MAX_NAME_CHARS, MAX_PAGE, Body, ModelName, ProviderName, RequestBody
 from vectorforge.erasure.repo import Subject
-from vectorforge.types import DistanceMetric, SearchMode, SearchSettings, VectorIndex
+from vectorforge.types import Collection, DistanceMetric, SearchMode, SearchSettings, VectorIndex
 
 
 class SearchSettingsFields(RequestBody):
@@ -176,36 +177,41 @@ async def create_collection(
 
 
 @router.get("/{collection_id}", responses=problems(404))
-async def show_collection(collection_id: UUID, tenant: Tenant) -> CollectionBody:
+async def show_collection(collection_id: CollectionInPath, tenant: Tenant) -> CollectionBody:
     """Return one collection."""
-    return CollectionBody.of(
-        existing(await tenant.collections.find_by_id(collection_id), "Collection", collection_id)
-    )
+    return CollectionBody.of(await tenant.find_collection(collection_id))
 
 
 @router.patch("/{collection_id}", responses=problems(404, 413, 415))
-async def change_collection(collection_id: UUID, body: CollectionChange, tenant: Tenant) -> CollectionBody:
+async def change_collection(
+    collection_id: CollectionInPath, body: CollectionChange, tenant: Tenant
+) -> CollectionBody:
     """Change the settings of searches in a collection, and of documents that are ingested from now on.
 
     After a change of the language, the chunks are indexed again in the background.
     """
     repo, settings = tenant.collections, body.search_settings()
     ingestion = body.model_dump(include={"keep_originals", "ocr", "contextual"}, exclude_none=True)
-    if ingestion:
-        await repo.set_ingestion(collection_id, **ingestion)
-    if body.keep_originals is False:
-        await tenant.originals.delete_of_collection(collection_id)
-    if settings == SearchSettings():
-        changed = await repo.find_by_id(collection_id)
-    else:
-        changed = await repo.set_search(collection_id, settings)
-    return CollectionBody.of(existing(changed, "Collection", collection_id))
+
+    async def change(found_id: UUID) -> Collection:
+        if ingestion:
+            await repo.set_ingestion(found_id, **ingestion)
+        if body.keep_originals is False:
+            await tenant.originals.delete_of_collection(found_id)
+        if settings == SearchSettings():
+            changed = await repo.find_by_id(found_id)
+        else:
+            changed = await repo.set_search(found_id, settings)
+        return existing(changed, "Collection", found_id)
+
+    return CollectionBody.of(await tenant.with_collection_id(collection_id, change))
 
 
 @router.delete("/{collection_id}", responses=ERASURE_RESPONSES)
 async def delete_collection(
-    request: Request, response: Response, collection_id: UUID, tenant: Tenant
+    request: Request, response: Response, collection_id: CollectionInPath, tenant: Tenant
 ) -> ErasureBody:
     """Erase a collection with its documents and all traces of them."""
-    subject = Subject("collection", collection_id)
-    return await erase(request, response, subject)
+    return await tenant.with_collection_id(
+        collection_id, lambda found_id: erase(request, response, Subject("collection", found_id))
+    )

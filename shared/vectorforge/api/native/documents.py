@@ -10,6 +10,7 @@ from vectorforge.api.admin.erasures import ERASURE_RESPONSES, ErasureBody, erase
 from vectorforge.api.dependencies import (
     AdmittedTenant,
     ApplicationDep,
+    CollectionInPath,
     Limit,
     Offset,
     PartsLimit,
@@ -36,7 +37,6 @@ from vectorforge.db.repositories.document_repo import Document
 from vectorforge.db.repositories.paging import SqlCondition
 from vectorforge.erasure.repo import Subject
 from vectorforge.ingestion.language import language_of
-from vectorforge.types import Collection
 from vectorforge.vectorstore.filters.documents import condition_on_documents
 
 router = APIRouter(prefix="/v1", tags=["documents"])
@@ -65,22 +65,18 @@ async def _find_document(tenant: TenantServices, document_id: UUID) -> Document:
     return existing(await tenant.documents.find_by_id(document_id), "Document", document_id)
 
 
-async def _require_collection(tenant: TenantServices, collection_id: UUID) -> Collection:
-    return existing(await tenant.collections.find_by_id(collection_id), "Collection", collection_id)
-
-
 @router.get("/collections/{collection_id}/documents", responses=problems(404))
 async def list_documents(
-    collection_id: UUID,
+    collection_id: CollectionInPath,
     tenant: Tenant,
     filtered: FilteredDocuments,
     limit: Limit = 50,
     offset: Offset = 0,
 ) -> DocumentList:
     """List the documents of a collection."""
-    collection = await _require_collection(tenant, collection_id)
+    collection = await tenant.find_collection(collection_id)
     documents, total = await tenant.documents.list(
-        collection_id, limit=limit, offset=offset, condition=filtered
+        collection.id, limit=limit, offset=offset, condition=filtered
     )
     return DocumentList(
         documents=[DocumentBody.of(document) for document in documents],
@@ -101,15 +97,15 @@ async def list_documents(
 )
 async def add_documents(
     request: Request,
-    collection_id: UUID,
+    collection_id: CollectionInPath,
     response: Response,
     application: ApplicationDep,
     tenant: AdmittedTenant,
 ) -> JobWithDocuments:
     """Ingest documents, as files or as JSON, in the background; the job has the progress."""
-    await _require_collection(tenant, collection_id)
+    collection = await tenant.find_collection(collection_id)
     new_items = await read_job_items(request, application.config.ingestion)
-    job = await tenant.jobs.create(collection_id, new_items)
+    job = await tenant.jobs.create(collection.id, new_items)
     await application.background.announce_job(tenant.tenant_id, job.id)
     response.headers["Location"] = f"/v1/jobs/{job.id}"
     items = await tenant.jobs.items(job.id, limit=MAX_PARTS)
@@ -119,24 +115,27 @@ async def add_documents(
 @router.post("/collections/{collection_id}/documents/delete", responses=problems(404, 409, 413, 415))
 async def delete_documents(
     request: Request,
-    collection_id: UUID,
+    collection_id: CollectionInPath,
     body: DocumentsDeletion,
-    application: ApplicationDep,
     tenant: Tenant,
 ) -> DeletedDocuments:
     """Delete the documents whose metadata matches, or count them. Large deletions need several requests."""
-    deadline = deadline_of(request)
-    store, chosen = tenant.vector_store, (collection_id, body.filters)
-    matched = await store.count_documents(*chosen, profile_id=body.profile_id)
-    if body.dry_run:
-        return DeletedDocuments(matched=matched, deleted=0, remaining=matched)
-    deleted = remaining = 0
-    while gone := await store.delete_documents(*chosen, profile_id=body.profile_id):
-        deleted += gone
-        if deadline.remaining_s() <= 0:
-            remaining = await store.count_documents(*chosen, profile_id=body.profile_id)
-            break
-    return DeletedDocuments(matched=matched, deleted=deleted, remaining=remaining)
+    deadline, store = deadline_of(request), tenant.vector_store
+
+    async def delete(found_id: UUID) -> DeletedDocuments:
+        chosen = (found_id, body.filters)
+        matched = await store.count_documents(*chosen, profile_id=body.profile_id)
+        if body.dry_run:
+            return DeletedDocuments(matched=matched, deleted=0, remaining=matched)
+        deleted = remaining = 0
+        while gone := await store.delete_documents(*chosen, profile_id=body.profile_id):
+            deleted += gone
+            if deadline.remaining_s() <= 0:
+                remaining = await store.count_documents(*chosen, profile_id=body.profile_id)
+                break
+        return DeletedDocuments(matched=matched, deleted=deleted, remaining=remaining)
+
+    return await tenant.with_collection_id(collection_id, delete)
 
 
 @router.get("/documents/{document_id}", responses=problems(404))

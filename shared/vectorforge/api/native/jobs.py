@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, Field, StringConstraints
 from vectorforge.api.dependencies import (
     AdmittedTenant,
     ApplicationDep,
+    CollectionInPath,
     Limit,
     Offset,
     PartsLimit,
@@ -157,7 +158,7 @@ class UploadFormBody(BaseModel):
 
 @router.post("/v1/collections/{collection_id}/uploads", responses=problems(404, 409, 413, 415, 429))
 async def prepare_upload(
-    collection_id: UUID, body: UploadRequest, application: ApplicationDep, tenant: AdmittedTenant
+    collection_id: CollectionInPath, body: UploadRequest, application: ApplicationDep, tenant: AdmittedTenant
 ) -> UploadFormBody:
     """Sign a form that uploads one file to S3, valid for some minutes.
 
@@ -169,7 +170,7 @@ async def prepare_upload(
             "Direct uploads are not configured (VECTORFORGE_UPLOADS_BUCKET); send documents to "
             "/v1/collections/{id}/documents."
         )
-    collection = existing(await tenant.collections.find_by_id(collection_id), "Collection", collection_id)
+    collection = await tenant.find_collection(collection_id)
     limit = application.config.ingestion.max_document_bytes
     check_at_most("size_bytes", body.size_bytes or 0, limit)
     key = UploadKey.make(tenant.tenant_id, collection.name, body.path).key

@@ -18,7 +18,7 @@ from vectorforge.api.answers import (
     Usage,
     numbered_sources,
 )
-from vectorforge.api.dependencies import ApplicationDep, Tenant
+from vectorforge.api.dependencies import ApplicationDep, CollectionInPath, Tenant
 from vectorforge.api.error_schemas import ANSWER_PROBLEMS
 from vectorforge.api.querying import QueryRoute, SurfaceQuery, check_config, requested_collection
 from vectorforge.api.request_state import RequestState
@@ -226,7 +226,7 @@ async def rag_query(
 )
 async def collection_query(
     request: Request,
-    collection_id: UUID,
+    collection_id: CollectionInPath,
     body: CollectionQueryRequest,
     application: ApplicationDep,
     tenant: Tenant,
@@ -234,7 +234,7 @@ async def collection_query(
     """Answer a query from this collection, with sources and citations."""
     config = body.config(tenant.choose_variant(body.variant, body.conversation_id))
     check_config(application, config, {})
-    query = SurfaceQuery(request, body.query, CollectionChoice((str(collection_id),)), config)
+    query = SurfaceQuery(request, body.query, CollectionChoice((collection_id,)), config)
     if body.dry_run:
         return await query.dry_run()
     return await query.answer(CollectionQueryResponse.of, stream=body.stream, resumable=body.resumable)
