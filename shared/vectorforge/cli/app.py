@@ -1,9 +1,11 @@
 """The command line: its commands, and the output of usage errors."""
 
 import sys
+from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
+from typer.completion import get_completion_script  # type: ignore[attr-defined] # for --show-completion
 from typer.core import TyperCommand, TyperGroup, TyperOption
 from typer.exceptions import TyperException
 
@@ -57,6 +59,31 @@ def _hide_flag_types(app: typer.Typer) -> None:
             _hide_flag_types(group.typer_instance)
 
 
+class Shell(StrEnum):
+    """A shell with completion."""
+
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
+
+
+def completion(shell: Annotated[Shell, typer.Argument(help="Your shell.")]) -> None:
+    """Print a script that completes commands and options in a shell.
+
+    [bold]Examples[/bold]
+
+        vectorforge completion bash >> ~/.bashrc
+
+        vectorforge completion zsh > "${fpath[1]}/_vectorforge"
+
+        vectorforge completion fish > ~/.config/fish/completions/vectorforge.fish
+    """
+    script = get_completion_script(
+        prog_name="vectorforge", complete_var="_VECTORFORGE_COMPLETE", shell=shell.value
+    )
+    sys.stdout.write(f"{script}\n")
+
+
 app = typer.Typer(
     name="vectorforge",
     no_args_is_help=True,
@@ -77,6 +104,7 @@ app.command()(stats)
 for group in (collections, documents, erase, index, keys, limits, logs, providers):
     app.add_typer(group.app, name=group.__name__.rpartition(".")[2])
 app.command()(doctor)
+app.command()(completion)
 app.command()(migrate)
 _hide_flag_types(app)
 app.info.cls = _Root
