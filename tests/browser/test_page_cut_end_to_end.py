@@ -11,8 +11,8 @@ import pytest_asyncio
 from playwright.async_api import expect
 
 from tests.browser.conftest import Visit
-from tests.browser.cuttable_relay import CuttableRelay, cuttable
 from tests.browser.page_actions import ask, ended
+from tests.support.http.cuttable_relay import CuttableRelay, cuttable
 from tests.support.http.live_api import add_documents, live_api, new_collection, settings_for
 from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge.local.postgres import EmbeddedPostgres
