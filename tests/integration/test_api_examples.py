@@ -57,6 +57,12 @@ async def test_ingest_and_query_examples_run(
         assert collection["document_count"] == 0  # it deletes its collection
         await run(api, tenant, "rag_ingest_example.py", "--keep")
         output = await run(api, tenant, "rag_query_example.py")
+        shown = await run(api, tenant, "python_client.py")
+        assert "succeeded: 2" in shown
+        assert "approves every refund above 500 euros. [Context 1]" in shown
+        assert "refunds.md: supported" in shown
+        assert "thirty days of paid holidays a year. [Context 1] (stop)" in shown
+        assert "['refunds.md', 'holidays.md']" in shown
         for title in ("Nothing but a question", "Every option", "A conversation", "Streamed", "refusal"):
             assert title in output
         assert "pgvector adds a vector type" in output
@@ -70,6 +76,7 @@ async def test_ingest_and_query_examples_run(
         ("mcp_agent.py", "Set OPENAI_API_KEY or ANTHROPIC_API_KEY"),
         ("langchain_retriever.py", "No server at"),
         ("openai_client_example.py", "No server at"),
+        ("python_client.py", "http://127.0.0.1:9: "),
         ("rag_ingest_example.py", "No server at"),
         ("rag_query_example.py", "No server at"),
     ],

@@ -52,8 +52,12 @@ class Caller:
                     yield event
             return
         blocking = self.client.stream(query, **options)
+
+        def following() -> AnswerEvent | None:
+            return next(blocking, None)
+
         try:
-            while (event := await asyncio.to_thread(lambda: next(blocking, None))) is not None:
+            while (event := await asyncio.to_thread(following)) is not None:
                 yield event
         finally:
             await asyncio.to_thread(blocking.close)

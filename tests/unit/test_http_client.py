@@ -42,7 +42,7 @@ REQUESTS: dict[type[Any], tuple[str, set[str]]] = {
 }
 RESULTS: dict[type[BaseModel], tuple[str, set[str]]] = {
     models.Answer: ("RAGQueryResponse", {"object"}),
-    models.ContextPassage: ("ContextEntry", set()),
+    models.ContextChunk: ("ContextEntry", set()),
     models.SearchResults: ("SearchResponse", set()),
     models.SearchResult: ("SearchResult", set()),
     models.Source: ("SourceBody", set()),

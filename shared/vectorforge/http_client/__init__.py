@@ -6,7 +6,7 @@
         print(client.query("How are tenants isolated?").response)
 
 ``AsyncVectorForge`` has the same methods as coroutines. ``calls`` describes each request once, ``transport``
-sends and repeats it; ``models``, ``stored_models`` and ``errors`` are what comes back. The guide is
+sends and repeats it; ``models``, ``stored_models`` and ``errors`` have its results. The guide is
 docs/use/python-client.md. ``vectorforge.client`` is the library without HTTP.
 """
 

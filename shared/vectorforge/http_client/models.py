@@ -31,7 +31,7 @@ class Step(Model):
     error: str | None
 
 
-class Passage(Model):
+class Chunk(Model):
     """A chunk in its document; offsets in characters of the document's text."""
 
     chunk_id: UUID
@@ -48,13 +48,13 @@ class Passage(Model):
     metadata: dict[str, Any]
 
 
-class ContextPassage(Passage):
+class ContextChunk(Chunk):
     """A retrieved chunk; ``label`` is its label in the prompt, or None if it did not fit."""
 
     label: str | None
 
 
-class SearchResult(Passage):
+class SearchResult(Chunk):
     """A found chunk."""
 
     relevance: float | None
@@ -125,7 +125,7 @@ class Answer(AnswerDetails):
     created: int
     query: str
     response: str
-    context: list[ContextPassage] | None
+    context: list[ContextChunk] | None
     citations: list[Citation]
     usage: Usage
     provider: str | None

@@ -1,4 +1,4 @@
-"""What the HTTP API stores: collections, documents, jobs, erasures and feedback."""
+"""Stored objects of the HTTP API: collections, documents, jobs, erasures and feedback."""
 
 from datetime import datetime
 from typing import Any
