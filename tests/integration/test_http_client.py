@@ -24,6 +24,7 @@ from vectorforge.http_client.errors import (
     StreamInterruptedError,
     UnauthenticatedError,
 )
+from vectorforge.http_client.models import Meta
 from vectorforge.http_client.stored_models import Job
 from vectorforge.limits.settings import Limits
 from vectorforge.local.postgres import EmbeddedPostgres
@@ -57,8 +58,8 @@ class Caller:
             return next(blocking, None)
 
         try:
-            while (event := await asyncio.to_thread(following)) is not None:
-                yield event
+            while (found := await asyncio.to_thread(following)) is not None:
+                yield found
         finally:
             await asyncio.to_thread(blocking.close)
 
@@ -214,13 +215,29 @@ async def until(happens: Callable[[], bool]) -> None:
             await asyncio.sleep(0.02)
 
 
+async def check_aborted(server: Surroundings, meta: AnswerEvent | None) -> None:
+    """Check that the only query was stopped, and did not run into the model's time limit."""
+    await until(lambda: server.llm.closed_early == 1)
+    assert isinstance(meta, Meta)
+    logs = server.api.application.for_tenant(server.tenant).query_logs
+    async with asyncio.timeout(10):
+        while True:
+            logged = await logs.find_by_id(meta.request_id)
+            if logged is not None and logged.outcome != "started":
+                break
+            await asyncio.sleep(0.02)
+    assert logged.outcome == "aborted"
+
+
 async def test_closing_the_stream_stops_the_answer(server: Surroundings, call: Caller) -> None:
     await server.hold_answers()
+    meta = None
     async with aclosing(call.events(QUERY)) as events:
         async for event in events:
+            meta = meta or event
             if isinstance(event, Token):
                 break
-    await until(lambda: server.llm.closed_early == 1)
+    await check_aborted(server, meta)
     server.release_answers()
     assert (await call("query", QUERY)).response  # the client is usable
 
@@ -228,19 +245,21 @@ async def test_closing_the_stream_stops_the_answer(server: Surroundings, call: C
 async def test_cancelled_task_stops_the_answer(server: Surroundings) -> None:
     async with AsyncVectorForge(server.api.url, key_of(server.tenant)) as client:
         await server.hold_answers()
-        received = asyncio.Event()
+        received = asyncio.Queue[AnswerEvent]()
 
         async def read() -> None:
-            async for event in client.stream(QUERY):
-                if isinstance(event, Token):
-                    received.set()
+            async with aclosing(client.stream(QUERY)) as events:
+                async for event in events:
+                    received.put_nowait(event)
 
         task = asyncio.create_task(read())
-        await received.wait()
+        meta = await received.get()
+        while not isinstance(await received.get(), Token):
+            pass
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await until(lambda: server.llm.closed_early == 1)
+        await check_aborted(server, meta)
         server.llm._delay_s = 30
         buffered = asyncio.create_task(client.query(f"{QUERY} Now?"))
         await asyncio.sleep(0.2)
