@@ -26,7 +26,7 @@ from vectorforge.http_client.errors import (
     UnauthenticatedError,
     UnexpectedResponseError,
 )
-from vectorforge.http_client.transport import EventDecoder, responses, results
+from vectorforge.http_client.transport import EventDecoder, _request, responses, results
 
 OPENAPI = json.loads((Path(__file__).parents[2] / "docs" / "openapi.json").read_text())
 SCHEMAS: Mapping[str, Any] = OPENAPI["components"]["schemas"]
@@ -254,6 +254,32 @@ def test_unknown_fields_and_events_are_ignored() -> None:
     )
     assert [decoder.feed(line) for line in lines] == [None] * len(lines)
     assert decoder.feed("") == token
+
+
+def test_error_event_is_raised_with_its_partial_answer() -> None:
+    decoder = EventDecoder(GET, httpx2.Response(200))
+    problem = {
+        "status": 503,
+        "code": "llm_unavailable",
+        "detail": "No.",
+        "partial_answer": "It",
+        "stage": "x",
+    }
+    for line in ("event: error", f"data: {json.dumps(problem)}", "id: 7"):
+        decoder.feed(line)
+    with pytest.raises(ServiceError) as caught:
+        decoder.feed("")
+    assert (caught.value.code, caught.value.partial_answer, decoder.has_ended) == (
+        "llm_unavailable",
+        "It",
+        True,
+    )
+
+
+def test_base_url_may_have_a_path_and_path_segments_are_encoded() -> None:
+    client = httpx2.Client(base_url="https://api.example/dev/")
+    request = _request(client, calls.get_collection("a/b ?"))
+    assert str(request.url) == "https://api.example/dev/v1/collections/a%2Fb%20%3F"
 
 
 def test_client_needs_no_package_of_the_server() -> None:

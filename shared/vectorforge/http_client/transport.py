@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
 
 import httpx2
-from pydantic import ValidationError
 from pydantic_core import from_json, to_json
 
 from vectorforge.http_client.calls import Call, Steps, stop_answer
@@ -80,7 +79,7 @@ def results(described: Call[Any] | Steps[Any], retries: int) -> Exchange[Any]:
 def _parse(parse: Callable[[bytes], T], content: bytes) -> T:
     try:
         return parse(content)
-    except ValidationError as exc:
+    except ValueError as exc:  # pydantic's, too
         raise UnexpectedResponseError(f"The server's response is not as documented: {exc}") from exc
 
 
@@ -135,8 +134,8 @@ class EventDecoder:
         name = fields.get("event", "")
         self.has_ended = name in ("done", "error")
         if name == "error":
-            problem = from_json(fields["data"])
-            raise response_error(problem["status"], problem)
+            problem: dict[str, Any] = _parse(from_json, fields["data"].encode())
+            raise response_error(problem.get("status", 500), problem)
         if name not in EVENTS:
             return None
         parse: Callable[[bytes], AnswerEvent] = EVENTS[name].model_validate_json
