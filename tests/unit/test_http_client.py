@@ -154,7 +154,7 @@ def exchange(call: Call[Any], *answers: httpx2.Response | Exception, retries: in
     assert next(running) is call
     for number, answer in enumerate(answers):
         try:
-            step = running.throw(answer) if isinstance(answer, Exception) else running.send(answer)
+            step = running.send(answer)
         except StopIteration:
             assert number == len(answers) - 1
             return pauses

@@ -6,7 +6,6 @@ import random
 import time
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import suppress
-from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
 
 import httpx2
@@ -22,8 +21,9 @@ from vectorforge.http_client.errors import (
 from vectorforge.http_client.models import EVENTS, AnswerEvent
 
 T = TypeVar("T")
+Outcome: TypeAlias = httpx2.Response | httpx2.TransportError
 Exchange: TypeAlias = Generator[Call[Any] | float, Any, T]
-"""Yields a call, whose response it receives, or seconds to sleep."""
+"""Yields a call, whose outcome it receives, or seconds to sleep."""
 
 _RETRIED: Final = (429, 503)
 _FIRST_BACKOFF_S, _LONGEST_BACKOFF_S = 0.5, 8.0
@@ -44,19 +44,18 @@ def responses(call: Call[Any], retries: int) -> Exchange[httpx2.Response]:
     for attempt in itertools.count():
         is_last = attempt >= retries or not call.repeatable
         pause_s = min(_FIRST_BACKOFF_S * 2**attempt, _LONGEST_BACKOFF_S) * random.uniform(0.5, 1)
-        try:
-            response: httpx2.Response = yield call
-        except httpx2.TransportError as exc:
-            if is_last or call.method == "DELETE" or isinstance(exc, httpx2.TimeoutException):
-                text = f"{call.method} {call.path}: {str(exc) or type(exc).__name__}"
-                raise ServerUnreachableError(text) from exc
+        outcome: Outcome = yield call
+        if isinstance(outcome, httpx2.TransportError):
+            if is_last or call.method == "DELETE" or isinstance(outcome, httpx2.TimeoutException):
+                text = f"{call.method} {call.path}: {str(outcome) or type(outcome).__name__}"
+                raise ServerUnreachableError(text) from outcome
+        elif outcome.is_success:
+            return outcome
         else:
-            if response.is_success:
-                return response
-            retry_after_s = _retry_after_s(response)
-            is_temporary = response.status_code in _RETRIED or retry_after_s is not None
+            retry_after_s = _retry_after_s(outcome)
+            is_temporary = outcome.status_code in _RETRIED or retry_after_s is not None
             if is_last or not is_temporary or (retry_after_s or 0) > _LONGEST_RETRY_AFTER_S:
-                raise response_error(response.status_code, _problem(response), retry_after_s)
+                raise response_error(outcome.status_code, _problem(outcome), retry_after_s)
             pause_s = pause_s if retry_after_s is None else retry_after_s
         yield pause_s
     raise AssertionError("unreachable")
@@ -202,25 +201,26 @@ class SyncSender:
                     self.client.send(_request(self.client, stop_answer(decoder.query_id)))
 
     def _run(self, exchange: Exchange[T], *, stream: bool) -> T:
-        advance: Callable[[], Call[Any] | float] = partial(next, exchange)
+        outcome: Outcome | None = None
         while True:
             try:
-                step = advance()
+                step = exchange.send(outcome)
             except StopIteration as end:
                 result: T = end.value
                 return result
-            advance = partial(next, exchange)
-            if not isinstance(step, Call):
-                time.sleep(step)
-                continue
-            try:
-                response = self.client.send(_request(self.client, step), stream=stream)
-                if not response.is_success:
-                    response.read()
-            except httpx2.TransportError as exc:
-                advance = partial(exchange.throw, exc)
+            if isinstance(step, Call):
+                outcome = self._send(step, stream=stream)
             else:
-                advance = partial(exchange.send, response)
+                time.sleep(step)
+
+    def _send(self, call: Call[Any], *, stream: bool) -> Outcome:
+        try:
+            response = self.client.send(_request(self.client, call), stream=stream)
+            if not response.is_success:
+                response.read()
+        except httpx2.TransportError as exc:
+            return exc
+        return response
 
 
 class AsyncSender:
@@ -254,22 +254,23 @@ class AsyncSender:
                     await self.client.send(_request(self.client, stop_answer(decoder.query_id)))
 
     async def _run(self, exchange: Exchange[T], *, stream: bool) -> T:
-        advance: Callable[[], Call[Any] | float] = partial(next, exchange)
+        outcome: Outcome | None = None
         while True:
             try:
-                step = advance()
+                step = exchange.send(outcome)
             except StopIteration as end:
                 result: T = end.value
                 return result
-            advance = partial(next, exchange)
-            if not isinstance(step, Call):
-                await asyncio.sleep(step)
-                continue
-            try:
-                response = await self.client.send(_request(self.client, step), stream=stream)
-                if not response.is_success:
-                    await response.aread()
-            except httpx2.TransportError as exc:
-                advance = partial(exchange.throw, exc)
+            if isinstance(step, Call):
+                outcome = await self._send(step, stream=stream)
             else:
-                advance = partial(exchange.send, response)
+                await asyncio.sleep(step)
+
+    async def _send(self, call: Call[Any], *, stream: bool) -> Outcome:
+        try:
+            response = await self.client.send(_request(self.client, call), stream=stream)
+            if not response.is_success:
+                await response.aread()
+        except httpx2.TransportError as exc:
+            return exc
+        return response
