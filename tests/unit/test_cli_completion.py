@@ -16,7 +16,7 @@ BIN = Path(sys.executable).parent
 ENVIRONMENT = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "TERM": "dumb"}
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def bash() -> Iterator[int]:
     """Return the terminal of an interactive bash that has sourced the script."""
     terminal, inner = pty.openpty()
@@ -54,6 +54,7 @@ def read_until(terminal: int, text: str) -> str:
 def test_bash_completes_commands_options_and_values(bash: int, typed: str, completed: str) -> None:
     os.write(bash, f"{typed}\t".encode())
     read_until(bash, f"{typed.rpartition(' ')[0]} {completed}")
+    os.write(bash, b"\x15")  # Ctrl-U: the next test begins an empty line
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from starlette.routing import compile_path
 
 from vectorforge.api.request_state import ROUTES, escape_collection, required_scope
+from vectorforge.runtime.http_event import read_event
 from vectorforge.types import Scope
 
 ALL = [
@@ -82,3 +83,19 @@ def test_only_names_of_collections_are_escaped(path: str, raw_path: bytes | None
     scope = {"type": "http", "path": path, "raw_path": raw_path}
     escape_collection(scope)
     assert scope["path"] == expected
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_collection_name_of_lambda_event_is_one_segment(version: str) -> None:
+    path = "/v1/collections/a%2Fb/documents"
+    http = {"method": "GET", "path": path, "sourceIp": "198.51.100.7"}
+    event = {
+        "version": version,
+        "httpMethod": "GET",
+        "path": path,
+        "requestContext": {"stage": "$default", "path": path, "identity": {}, "http": http},
+    }
+    scope = read_event(event, None, "/").scope
+    assert scope["path"] == "/v1/collections/a/b/documents"
+    escape_collection(scope)
+    assert scope["path"] == path
