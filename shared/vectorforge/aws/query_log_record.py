@@ -54,7 +54,7 @@ _TenantId = Annotated[str, AfterValidator(checked_tenant)]
 
 class _Message(BaseModel):
     # Fields of a newer version are ignored: an incompatible change increments VERSION.
-    model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)
+    model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True, defer_build=True)
 
     version: Literal[1] = VERSION
     tenant_id: _TenantId
