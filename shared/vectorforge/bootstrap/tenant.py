@@ -7,12 +7,8 @@ from uuid import UUID
 
 from vectorforge.bootstrap.shared import Shared
 from vectorforge.bootstrap.tenant_parts import CollectionCatalogue, LimitServices, TenantCaches, context_model
-from vectorforge.db.repositories.answer_stream_repo import AnswerStreamRepository
-from vectorforge.db.repositories.collection_listing import CollectionListing
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.repositories.conversation_repo import ConversationRepository
-from vectorforge.db.repositories.document_repo import DocumentRepository
-from vectorforge.db.repositories.job_repo import JobRepository
 from vectorforge.db.repositories.query_log_repo import QueryLogRepository
 from vectorforge.db.tenant_database import due_check
 from vectorforge.pipeline.answer_cache.lookup import QueryLookupService
@@ -30,10 +26,14 @@ from vectorforge.vectorstore.pgvector import PgVectorStore
 
 if TYPE_CHECKING:  # imported on first use: no query needs them
     from vectorforge.bootstrap.profiles import ProfileServices
+    from vectorforge.db.repositories.answer_stream_repo import AnswerStreamRepository
     from vectorforge.db.repositories.api_key_repo import ApiKeyRepository
+    from vectorforge.db.repositories.collection_listing import CollectionListing
     from vectorforge.db.repositories.document_reading import DocumentReadingRepository
+    from vectorforge.db.repositories.document_repo import DocumentRepository
     from vectorforge.db.repositories.feedback_repo import FeedbackRepository
     from vectorforge.db.repositories.idempotent_answer_repo import IdempotentAnswerRepository
+    from vectorforge.db.repositories.job_repo import JobRepository
     from vectorforge.db.repositories.original_repo import OriginalRepository
     from vectorforge.db.repositories.statistics_repo import StatisticsRepository
     from vectorforge.embedding_switch.service import ModelChanges
@@ -78,18 +78,12 @@ class TenantServices:
         self.limits = LimitServices(shared, db, request_id)
         self.caches = TenantCaches(shared, db, self.limits.admission)
         self.collections = CollectionRepository(db, max_collections=config.ingestion.max_collections)
-        self.listing = CollectionListing(db)
-        self.documents = DocumentRepository(db)
-        self.jobs = JobRepository(db)
         self.query_logs = QueryLogRepository(db)
         self.conversations = ConversationRepository(
             db,
             max_conversations=config.query.max_conversations,
             max_messages=config.query.max_conversation_messages,
             max_per_key=config.query.max_conversations_per_key,
-        )
-        self.answer_streams = AnswerStreamRepository(
-            db, retention_s=config.streams.stream_buffer_s, longest_s=config.query.query_timeout_s
         )
         self.embeddings = shared.embedding_registry.for_tenant(tenant_id)
         self._catalogue = CollectionCatalogue(self.collections, self.embeddings)
@@ -99,6 +93,36 @@ class TenantServices:
         self.find_or_create_collection = self._catalogue.find_or_create_collection
         self.choose_variant = partial(shared.variants.choose, tenant_id=tenant_id)
         self._preprocessor = QueryPreprocessor(config.query.max_query_length)
+
+    @cached_property
+    def listing(self) -> "CollectionListing":
+        """List of the tenant's collections."""
+        from vectorforge.db.repositories.collection_listing import CollectionListing
+
+        return CollectionListing(self._db)
+
+    @cached_property
+    def documents(self) -> "DocumentRepository":
+        """Documents of the tenant."""
+        from vectorforge.db.repositories.document_repo import DocumentRepository
+
+        return DocumentRepository(self._db)
+
+    @cached_property
+    def jobs(self) -> "JobRepository":
+        """Ingestion jobs of the tenant."""
+        from vectorforge.db.repositories.job_repo import JobRepository
+
+        return JobRepository(self._db)
+
+    @cached_property
+    def answer_streams(self) -> "AnswerStreamRepository":
+        """Streamed answers that a client can resume."""
+        from vectorforge.db.repositories.answer_stream_repo import AnswerStreamRepository
+
+        retention_s = self._config.streams.stream_buffer_s
+        longest_s = self._config.query.query_timeout_s
+        return AnswerStreamRepository(self._db, retention_s=retention_s, longest_s=longest_s)
 
     @cached_property
     def statistics(self) -> "StatisticsRepository":

@@ -11,13 +11,11 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
-from multiprocessing import active_children
 from types import FrameType, ModuleType
 from typing import Any
 
 from awslambdaric import bootstrap
 from awslambdaric.lambda_config import LambdaConfigProvider
-from awslambdaric.lambda_multi_concurrent_utils import MultiConcurrentRunner
 from awslambdaric.lambda_runtime_client import (
     BaseLambdaRuntimeClient,
     InvocationRequest,
@@ -208,16 +206,6 @@ class InitPhase(ModuleType):
             _call_hook(self._loaded, "shutdown")
 
 
-class _Runner(MultiConcurrentRunner):  # type: ignore[misc]  # awslambdaric is untyped
-    """Forks the processes that share an environment; each has its own client, loop and handler."""
-
-    @classmethod
-    def run_single(cls, handler: str, api_addr: str, use_thread: bool, socket_path: str | None) -> None:
-        if socket_path:
-            cls._redirect_output(socket_path)
-        serve(handler, StreamingMultiConcurrentClient(api_addr, use_thread))
-
-
 def main(arguments: list[str]) -> None:
     """Run a function: ``[program, "module.handler"]``; without a handler the one in ``_HANDLER``."""
     if len(arguments) < 2 and "_HANDLER" in os.environ:
@@ -226,14 +214,13 @@ def main(arguments: list[str]) -> None:
     if not config.is_multi_concurrent:
         serve(config.handler, StreamingRuntimeClient(config.api_address, _POLL_IN_A_THREAD))
         return
-    signal.signal(signal.SIGTERM, _pass_on)
-    _Runner.run_concurrent(
-        config.handler,
-        config.api_address,
-        _POLL_IN_A_THREAD,
-        config.lmi_socket_path,
-        int(config.max_concurrency),
-    )
+    from vectorforge.runtime.multi_concurrent import run_concurrently  # imports multiprocessing
+
+    run_concurrently(config, _serve_concurrent, use_thread=_POLL_IN_A_THREAD)
+
+
+def _serve_concurrent(handler_name: str, address: str, use_thread: bool) -> None:
+    serve(handler_name, StreamingMultiConcurrentClient(address, use_thread))
 
 
 def serve(handler_name: str, client: StreamingRuntimeClient | StreamingMultiConcurrentClient) -> None:
@@ -256,11 +243,6 @@ def serve(handler_name: str, client: StreamingRuntimeClient | StreamingMultiConc
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)  # a normal exit would wait for the thread inside /next
-
-
-def _pass_on(_signal: int, _frame: FrameType | None) -> None:
-    for process in active_children():
-        process.terminate()
 
 
 def _end(init_phase: InitPhase) -> None:
