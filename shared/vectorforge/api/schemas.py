@@ -63,7 +63,9 @@ LocationText = Annotated[
 class RequestBody(BaseModel):
     """Body of a request; unknown fields are rejected."""
 
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, hide_input_in_errors=True, defer_build=True)
+    model_config = ConfigDict(
+        extra="forbid", allow_inf_nan=False, hide_input_in_errors=True, defer_build=True
+    )
 
     @model_validator(mode="before")
     @classmethod

@@ -17,6 +17,7 @@ from vectorforge.errors import (
     LLMStreamError,
     LLMTimeoutError,
 )
+from vectorforge.patterns import pattern_of
 from vectorforge.vendors.response import (
     VendorConnectionError,
     VendorStatusError,
@@ -103,7 +104,7 @@ def broken_stream(provider: str) -> LLMStreamError:
     return _retryable(LLMStreamError(f"The answer of provider {provider} broke off before its end"))
 
 
-_COMPLAINT = re.compile(
+_COMPLAINT = pattern_of(
     r"context_length_exceeded|exceed_context_size|maximum context length|(prompt|input) is too long|"
     r"too many (input )?tokens|input tokens? (count )?[^.]{0,40}\bexceed|"
     r"\bexceeds? (the )?(model's )?(maximum |available )?context (limit|length|size|window)",
@@ -122,12 +123,12 @@ many input tokens. Max input tokens: 8192, request input token count: 9000". Gem
 context size"."""
 
 _NUMBER = r"(\d[\d,]{0,11})"
-_LIMIT = re.compile(
+_LIMIT = pattern_of(
     rf"context length (?:is|of) {_NUMBER}|> {_NUMBER}|limit of {_NUMBER}|tokens allowed \({_NUMBER}|"
     rf"max input tokens: {_NUMBER}|context size \({_NUMBER}",
     re.IGNORECASE,
 )
-_PROMPT = re.compile(
+_PROMPT = pattern_of(
     rf"{_NUMBER} in (?:the messages|your prompt)|resulted in {_NUMBER}|has {_NUMBER} input tokens|"
     rf"too long: {_NUMBER}|context limit: {_NUMBER}|input token count:? \(?{_NUMBER}|"
     rf"request \({_NUMBER} tokens",
@@ -164,7 +165,7 @@ def _first(pattern: re.Pattern[str], text: str) -> int | None:
     return int(next(filter(None, match.groups())).replace(",", "")) or None
 
 
-_ABOUT_THE_PARAMETER = re.compile(
+_ABOUT_THE_PARAMETER = pattern_of(
     r"unsupported|n[o']t support|deprecated|no longer|unknown|unrecogni[sz]ed|unexpected|extraneous|"
     r"(extra|additional) (inputs|fields|properties|parameters)|(cannot|can't|can not|may not)\b.{0,40}\bbe "
     r"(used|set|specified|combined)",
@@ -172,7 +173,7 @@ _ABOUT_THE_PARAMETER = re.compile(
 )
 """Texts and codes that reject a parameter as such. Complaints about a value must not match: the parameter
 would be left out from then on, with any value."""
-_ABOUT_THE_VALUE = re.compile(r"invalid_(value|type)|(above_max|below_min)_(value|length)")
+_ABOUT_THE_VALUE = pattern_of(r"invalid_(value|type)|(above_max|below_min)_(value|length)")
 """Error codes that reject a value, not the parameter."""
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from vectorforge.llm.providers.patterns import WORD, terms
+from vectorforge.patterns import pattern_of
 from vectorforge.pipeline.types import HistoryMessage
 
 _READ_CHARS = 2_000
@@ -62,7 +63,7 @@ _FUNCTION_WORDS = (
 )
 """Words that say nothing of the subject, besides those that ``terms`` drops."""
 
-_OPENING = re.compile(
+_OPENING = pattern_of(
     r"(?:and|but|or|so|then|also|what about|how about|what if|what else|why not"
     r"|und|aber|oder|also|dann|was ist mit|et|mais|ou|y|pero|ma|mas|maar|och|men|и|а|но|ve)\b(?!-)"
     # a preposition without a question word after it: "On AWS?"
@@ -70,21 +71,21 @@ _OPENING = re.compile(
     r"(?!which|what|whom|whose|how|where|welche|wie|was)",
     re.IGNORECASE,
 )
-_REFERENCE = re.compile(
+_REFERENCE = pattern_of(
     r"\b(?:that|there|one|das|der|die)\s*(?:$|[?.!,;:])"
     r"|\b(?:is|are|was|does|do|did|can|could|will|would|should|about|of|for|to|from|with|like|after|before|by)"
     r" that\b(?! (?:the|a|an|is|are)\b)"
     r"|\b(?:which|that|this|other|new|old|first|second|last) one\b",
     re.IGNORECASE,
 )
-_COMPARISON = re.compile(
+_COMPARISON = pattern_of(
     r"\b(?:better|worse|best|worst|faster|slower|cheaper|smaller|larger|bigger|longer|shorter|newer|older|more"
     r"|less|fewer|different|difference|besser|schlechter|schneller|größer|kleiner|billiger|mehr|weniger"
     r"|unterschied)\b(?!.*\b(?:than|from|between|als|zwischen|von)\b)",
     re.IGNORECASE,
 )
-_UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
-_ASIAN_POINTERS = re.compile(
+_UNSPACED = pattern_of(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
+_ASIAN_POINTERS = pattern_of(
     "[它他她这那其此呢這]|それ|これ|あれ|その|この|あの|そこ|ここ|では|มัน|นั้น|นี้|그것|이것|그거|이거|거기|그럼|그리고"
 )
 

@@ -10,22 +10,23 @@ from enum import Enum, auto
 from typing import Any, Literal, TypeAlias
 from urllib.parse import urldefrag
 
+from vectorforge.patterns import pattern_of
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.types import StructuredAnswer
 from vectorforge.types import RetrievedChunk
 
 _FENCE = r"\s*(?:```[ \t]*\w*\s*)?"
-_OPENING = re.compile(_FENCE + r"\{")
-_OPENING_SO_FAR = re.compile(r"\s*(?:`{0,3}|```[ \t]*\w*\s*)")
+_OPENING = pattern_of(_FENCE + r"\{")
+_OPENING_SO_FAR = pattern_of(r"\s*(?:`{0,3}|```[ \t]*\w*\s*)")
 """Possible start of an object."""
-_KEY = re.compile(r'[\s,]*"((?:[^"\\]|\\.){0,200})"\s*:\s*(?=\S)', re.DOTALL)
-_KEY_SO_FAR = re.compile(r'[\s,]*(?:"(?:[^"\\]|\\.){0,200}\\?(?:"\s*(?::\s*)?)?)?', re.DOTALL)
-_BETWEEN_TEXTS = re.compile(r'["{}\[\],]|[^"{}\[\],]+')
-_WITHIN_TEXT = re.compile(r'"|(?:[^"\\]|\\.)+', re.DOTALL)
-_PLAIN = re.compile(r'[^"\\]+')
-_UNICODE = re.compile(r"\\u([0-9a-fA-F]{4})")
-_UNICODE_SO_FAR = re.compile(r"(?:\\(?:u[0-9a-fA-F]{0,3})?)?")
-_AFTER_TEXT = re.compile(r"\s*(\S)")
+_KEY = pattern_of(r'[\s,]*"((?:[^"\\]|\\.){0,200})"\s*:\s*(?=\S)', re.DOTALL)
+_KEY_SO_FAR = pattern_of(r'[\s,]*(?:"(?:[^"\\]|\\.){0,200}\\?(?:"\s*(?::\s*)?)?)?', re.DOTALL)
+_BETWEEN_TEXTS = pattern_of(r'["{}\[\],]|[^"{}\[\],]+')
+_WITHIN_TEXT = pattern_of(r'"|(?:[^"\\]|\\.)+', re.DOTALL)
+_PLAIN = pattern_of(r'[^"\\]+')
+_UNICODE = pattern_of(r"\\u([0-9a-fA-F]{4})")
+_UNICODE_SO_FAR = pattern_of(r"(?:\\(?:u[0-9a-fA-F]{0,3})?)?")
+_AFTER_TEXT = pattern_of(r"\s*(\S)")
 _ESCAPES = {
     '"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t",
 }  # fmt: skip

@@ -241,7 +241,9 @@ class VectorStore(ABC):
         stored = [await self.upsert_chunks(collection_id, *document) for document in documents]
         return ReplacedProfile(stored, chunks_removed=removed)
 
-    async def profile_documents(self, collection_id: UUID, profile_id: int) -> "Mapping[str, CurrentDocument]":
+    async def profile_documents(
+        self, collection_id: UUID, profile_id: int
+    ) -> "Mapping[str, CurrentDocument]":
         """Return the stored state of a profile, by source; empty for an unknown profile.
 
         The default returns none, so that all chunks are embedded again.

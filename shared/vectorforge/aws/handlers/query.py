@@ -19,6 +19,7 @@ from vectorforge.aws.observability import FunctionTelemetry
 from vectorforge.bootstrap import Application
 from vectorforge.config import AwsSettings, VectorForgeConfig
 from vectorforge.errors import ConfigurationError, NotConfiguredError
+from vectorforge.patterns import compile_patterns
 from vectorforge.runtime import StreamingHandler, can_stream, event_loop, mounted, run_in_loop
 
 if TYPE_CHECKING:
@@ -112,6 +113,7 @@ def _prepare(application: Application) -> "_Adapter":
     initialization = os.environ.get("AWS_LAMBDA_INITIALIZATION_TYPE")
     if initialization in ("snap-start", "provisioned-concurrency"):  # the init phase may take its time
         app.state.routers.include_all()
+        compile_patterns()
     else:
         with _without_pydantic_v1():
             app.state.routers.include(*QUERY_ROUTERS)

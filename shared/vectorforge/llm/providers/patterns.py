@@ -4,6 +4,8 @@ import re
 from functools import lru_cache
 from typing import Final
 
+from vectorforge.patterns import pattern_of
+
 ENGLISH_STOP_WORDS: Final = frozenset(
     """
     a about an and any are as at be been but by can could d did do does doing for from had has have he
@@ -42,89 +44,89 @@ STOP_WORDS: Final = ENGLISH_STOP_WORDS | frozenset(
     どう
     """.split()  # noqa: SIM905
 )
-ABBREVIATION: Final = re.compile(
+ABBREVIATION: Final = pattern_of(
     r"(?:\b(?:[^\W\d_]|Mr|Mrs|Ms|Dr|Prof|St|Sr|Jr|Gen|Col|Lt|Sgt|Capt|Rev|Hon|Gov|Sen|Rep|No|Nos|Nr|Fig|Figs|Eq|Sec|"
     r"Vol|Ch|pp|vs|cf|ca|approx|etc|al|Inc|Ltd|Co|Corp|[Ee]\.g|[Ii]\.e|U\.S|U\.K|a\.m|p\.m|"
     r"bzw|bspw|evtl|ggf|inkl|usw|vgl|[Aa]bb|[Zz]\.\s?B|[Dd]\.\s?h|[Uu]\.\s?a|Mme|Mlle|env|Sra?|Dra|Ud|núm|т\.\s?е|г|гг))\.$"
 )
-ORDINAL: Final = re.compile(r"(?<![\d.,:])[0-3]?\d\.$")
+ORDINAL: Final = pattern_of(r"(?<![\d.,:])[0-3]?\d\.$")
 """Number of a day in German and its neighbors, if a month follows."""
-MONTH: Final = re.compile(
+MONTH: Final = pattern_of(
     r"\s*(?:Jan|Jän|Feb|Mär|Mar|Apr|Mai|Maj|Jun|Jul|Aug|Sep|Okt|Nov|Dez|Jahrhundert|Jh)", re.IGNORECASE
 )
 
-NUMERIC_QUESTION: Final = re.compile(
+NUMERIC_QUESTION: Final = pattern_of(
     r"\b(?:how (?:many|much|long|old|far|large|big|tall|high|often|fast|wide|deep)"
     r"|(?:what|which) (?:percent|percentage|number|year|date|day|month|decade|century)|when"
     r"|wie ?viele?|wann|combien|quand|cu[aá]nd?[nt]?[oa]s?|quant[oiae]|quando)\b",
     re.IGNORECASE,
 )
-NUMERIC_ANSWER: Final = re.compile(
+NUMERIC_ANSWER: Final = pattern_of(
     r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|dozen|half|third|hundred|thousand"
     r"|million|billion|percent|century|decade|January|February|March|April|May|June|July|August|September"
     r"|October|November|December|Monday|Tuesday|Wednesday|Thursday|Friday|Saturday|Sunday)\b"
 )
-NAME_QUESTION: Final = re.compile(
+NAME_QUESTION: Final = pattern_of(
     r"\b(?:who|whom|whose|where"
     r"|(?:what|which) (?:city|country|state|person|team|company|school|university|name))\b",
     re.IGNORECASE,
 )
-PROCEDURE: Final = re.compile(
+PROCEDURE: Final = pattern_of(
     r"\b(?:how (?:do|can|should|must|does|is|are|to)|steps?|order|wie|comment|c[oó]mo)\b|如何|怎么",
     re.IGNORECASE,
 )
 """Query about a procedure."""
-ENGLISH_QUERY: Final = re.compile(
+ENGLISH_QUERY: Final = pattern_of(
     r"\b(?:the|what|how|which|does|who|when|why|where|is|are|can|did)\b", re.IGNORECASE
 )
-TECHNICAL_TERM: Final = re.compile(r"[A-Z].*[A-Z]")
+TECHNICAL_TERM: Final = pattern_of(r"[A-Z].*[A-Z]")
 """Word with several capital letters, such as an acronym."""
-VALUE: Final = re.compile(r"\d+(?:[.,:]\d+)*|\b[A-Z]\w+|`[^`]+`")
-REASON_QUESTION: Final = re.compile(r"\bwhy\b", re.IGNORECASE)
-REASON_ANSWER: Final = re.compile(
+VALUE: Final = pattern_of(r"\d+(?:[.,:]\d+)*|\b[A-Z]\w+|`[^`]+`")
+REASON_QUESTION: Final = pattern_of(r"\bwhy\b", re.IGNORECASE)
+REASON_ANSWER: Final = pattern_of(
     r"\b(?:because|since|due to|so that|caused?|causes|reasons?|in order to|therefore|as a result)\b",
     re.IGNORECASE,
 )
 
-FENCE: Final = re.compile(r"\s*(```+|~~~+)")
-INDENTED: Final = re.compile(r"(?: {4}|\t)\s*\S.*[^.!?]$")
-HEADING: Final = re.compile(r"\s{0,3}#{1,6}\s")
-UNDERLINE: Final = re.compile(r"\s*(=+|-{2,})\s*$")
-ITEM: Final = re.compile(r"\A\s*(?:[-*+•]|(\d{1,3}[.)]))\s+")
+FENCE: Final = pattern_of(r"\s*(```+|~~~+)")
+INDENTED: Final = pattern_of(r"(?: {4}|\t)\s*\S.*[^.!?]$")
+HEADING: Final = pattern_of(r"\s{0,3}#{1,6}\s")
+UNDERLINE: Final = pattern_of(r"\s*(=+|-{2,})\s*$")
+ITEM: Final = pattern_of(r"\A\s*(?:[-*+•]|(\d{1,3}[.)]))\s+")
 # Of Markdown; "column: value; column: value" and "value | value" of other files (ingestion.extract.blocks).
-ROW: Final = re.compile(r"\s*\|.*\|\s*$|[^:;|]{1,80}: [^\n]*; [^:;|]{1,80}: \S|[^|]{1,200} \| \S")
-RULE: Final = re.compile(r"[\s|:*_=-]*$")
-CELL_END: Final = re.compile(r"(?<!\\)\|")
+ROW: Final = pattern_of(r"\s*\|.*\|\s*$|[^:;|]{1,80}: [^\n]*; [^:;|]{1,80}: \S|[^|]{1,200} \| \S")
+RULE: Final = pattern_of(r"[\s|:*_=-]*$")
+CELL_END: Final = pattern_of(r"(?<!\\)\|")
 # Western: before white space and anything but a lower-case letter; footnote marks may follow. Thai and Lao
 # mark no end but a space, which also separates phrases, so a short clause ends nothing.
-SENTENCE_END: Final = re.compile(
+SENTENCE_END: Final = pattern_of(
     r"[.!?…؟۔։](?:\[\d+\])*[\"'”’»)\]*_]*\s+(?=[^a-z\s])|[。！？｡।॥።។။།](?:\[\d+\])*[”’」』）]*\s*"
     r"|(?<=[\u0e00-\u0eff]{40})[ ]+(?=[\u0e00-\u0eff])"
 )
-CLOSING: Final = re.compile(r"[\"'”’»)」』）*_]*")
-FOOTNOTES: Final = re.compile(r"(?:\[\^?\d{1,4}\])+$")
-MARKER: Final = re.compile(r"\A\s*(?:>\s*)*(?:[-*+•]\s+(?:\[[ xX]\]\s+)?)?")
+CLOSING: Final = pattern_of(r"[\"'”’»)」』）*_]*")
+FOOTNOTES: Final = pattern_of(r"(?:\[\^?\d{1,4}\])+$")
+MARKER: Final = pattern_of(r"\A\s*(?:>\s*)*(?:[-*+•]\s+(?:\[[ xX]\]\s+)?)?")
 """Marker of a list item or a quotation."""
-LABEL_LIKE: Final = re.compile(r"\[(?:source|sources|context)?\s*\d[\d,; ]*\]", re.IGNORECASE)
-COMMENT: Final = re.compile(r"<!--.*?-->", re.DOTALL)
-MARKUP: Final = re.compile(
+LABEL_LIKE: Final = pattern_of(r"\[(?:source|sources|context)?\s*\d[\d,; ]*\]", re.IGNORECASE)
+COMMENT: Final = pattern_of(r"<!--.*?-->", re.DOTALL)
+MARKUP: Final = pattern_of(
     r"!\[[^\]\n]{0,200}\]\([^)\n]{0,500}\)|\[(?P<link>[^\[\]\n]{1,300})\]\([^()\n]{0,500}(?:\([^()\n]{0,100}\))?[^()\n]{0,100}\)"
     r"|`(?P<code>[^`\n]{1,200})`|(?<![\w*])(?P<mark>\*{1,3})(?=[^\s*])(?P<strong>[^*\n]{0,300}[^\s*])(?P=mark)(?![\w*])"
     r"|(?<!\w)(?P<line>_{1,3})(?=[^\s_])(?P<italic>[^_\n]{0,300}[^\s_])(?P=line)(?!\w)"
     r"|</?(?P<inline>b|i|em|strong|code|kbd|sup|sub|span)(?:\s[^<>\n]{0,300})?>|</?(?:br|div|p|img)\b[^<>\n]{0,300}>|\n\s*>|\\(?P<escaped>[!-/:-@\[-`{-~])"
 )
-NEEDS_CODE: Final = re.compile(r"[*<>\[\]|\\]|\b__|(?<!\w)_|_(?!\w)")
+NEEDS_CODE: Final = pattern_of(r"[*<>\[\]|\\]|\b__|(?<!\w)_|_(?!\w)")
 """Inline code that would be read as markup without its marks."""
 
-WORD: Final = re.compile(r"[^\W_]+")
-MARKED_WORD: Final = re.compile(
+WORD: Final = pattern_of(r"[^\W_]+")
+MARKED_WORD: Final = pattern_of(
     r"(?:[^\W_]|[\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0900-\u0963\u0966-\u109f\u1780-\u17d3])+"
 )
 """Word with the vowel signs of Hebrew, Arabic, Indian and south-east Asian scripts."""
-EXACT: Final = re.compile(r"(?<!\w)[$@#/.-]{0,2}+[^\W_]++(?:[-._/:$]{1,3}+[^\W_]++)++|[$@]\w++")
+EXACT: Final = pattern_of(r"(?<!\w)[$@#/.-]{0,2}+[^\W_]++(?:[-._/:$]{1,3}+[^\W_]++)++|[$@]\w++")
 """Identifiers, paths and versions, which also count as a whole."""
-SETTING: Final = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")
-UNSPACED: Final = re.compile(
+SETTING: Final = pattern_of(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")
+UNSPACED: Final = pattern_of(
     r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]+"
 )
 """Scripts without spaces between words, and Korean, whose words have many endings."""

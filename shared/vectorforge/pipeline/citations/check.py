@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from vectorforge.llm.providers.extractive import NO_ANSWER
+from vectorforge.patterns import pattern_of
 from vectorforge.pipeline.citations.claims import (
     Claim,
     Comparison,
@@ -29,7 +30,7 @@ from vectorforge.pipeline.citations.wording import Wording
 from vectorforge.pipeline.types import Citation, CitationVerdict
 from vectorforge.types import RetrievedChunk
 
-_WORDS = re.compile(r"\w+")
+_WORDS = pattern_of(r"\w+")
 _MOST_WORDS = 0.6
 """Share of content words in one or two sentences of the chunks from which a sentence is supported."""
 _LONGEST_GAP = 2
@@ -47,9 +48,9 @@ _BEFORE_LABEL = frozenset(
 """Words that make a label part of the sentence: "According to [Source 1], ..."."""
 _SHORTEST_STATEMENT = 4
 """Words of a sentence that should have a citation."""
-_MARK = re.compile(r"[.!?…。！？\n]")
+_MARK = pattern_of(r"[.!?…。！？\n]")
 """Every end of a sentence contains one of these."""
-_AFTER_STOP = re.compile(r"[ \t]{0,100}\[")
+_AFTER_STOP = pattern_of(r"[ \t]{0,100}\[")
 _LONGEST_LABEL = 200
 _LONGEST_LABELS = 1_000
 """Characters of all labels after a full stop."""
@@ -57,16 +58,16 @@ _MOST_JUDGED = 8_000
 """Characters of judged sentences that are dropped together."""
 _CONTEXT_CHARS = 500
 """Characters before a sentence that show its language."""
-_END = re.compile(r"(?<=[.!?…])[\"'”’»)\]*_]{0,40}+(?=[\s\[])|[。！？]+[”’」』）]*|\n")
+_END = pattern_of(r"(?<=[.!?…])[\"'”’»)\]*_]{0,40}+(?=[\s\[])|[。！？]+[”’」』）]*|\n")
 """End of a sentence after a full stop: a run of these is matched once."""
-_FENCE = re.compile(r"[ \t]*```[^\n]*\n")
+_FENCE = pattern_of(r"[ \t]*```[^\n]*\n")
 _FULL_WIDTH = frozenset("。！？")
-_ABBREVIATION = re.compile(
+_ABBREVIATION = pattern_of(
     r"(?:\b(?:[A-Za-z]|Mr|Mrs|Ms|Dr|Prof|St|Sr|Jr|Nos?|Nr|Art|Fig|Figs|Eq|Sec|Vol|Ch|pp|vs|cf|ca|approx|etc|al|Inc"
     r"|Ltd|Co|Corp|bzw|inkl|e\.g|i\.e|z\.\s?B|d\.\s?h|U\.S|U\.K|a\.m|p\.m))\.$",
     re.IGNORECASE,
 )
-_BLOCK = re.compile(r"[ \t]*(?:\n|[-*+•>#|\[]|```|\d{1,3}[.)]\s)")
+_BLOCK = pattern_of(r"[ \t]*(?:\n|[-*+•>#|\[]|```|\d{1,3}[.)]\s)")
 _LONGEST_MARK = 16
 _LONGEST_SENTENCE = 4_000
 """Characters; a longer sentence is cut there, because a model may never end one."""
@@ -77,8 +78,8 @@ _LONGEST_OPENING = 60
 """Characters before a "1." that still opens a list item."""
 _WRAPPED = 50
 """Shortest line that may be wrapped within a sentence, in characters."""
-_NUMBERED = re.compile(r"(?<![\w.,])\d{1,2}\.$")
-_NEXT_WORD = re.compile(r"\s{0,100}(?P<mark>[*_\"'“„(]{0,40})(?P<word>\w{0,40})(?P<more>.?)", re.DOTALL)
+_NUMBERED = pattern_of(r"(?<![\w.,])\d{1,2}\.$")
+_NEXT_WORD = pattern_of(r"\s{0,100}(?P<mark>[*_\"'“„(]{0,40})(?P<word>\w{0,40})(?P<more>.?)", re.DOTALL)
 
 
 @dataclass(slots=True)

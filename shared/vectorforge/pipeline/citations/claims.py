@@ -12,6 +12,7 @@ from typing import TypeAlias
 from vectorforge.llm.providers.patterns import terms
 from vectorforge.llm.providers.pieces import Piece
 from vectorforge.llm.providers.quotations import split
+from vectorforge.patterns import pattern_of
 from vectorforge.pipeline.citations import names
 from vectorforge.pipeline.citations.quantities import (
     Day,
@@ -24,24 +25,24 @@ from vectorforge.pipeline.citations.quantities import (
 from vectorforge.pipeline.citations.wording import NO_CONTENT, Agreement, Wording, compare
 from vectorforge.types import Location, RetrievedChunk
 
-_LIST_MARK = re.compile(
+_LIST_MARK = pattern_of(
     r"^[ \t]*(?:#{1,6}\s*)?(?:\*\*)?(?:(?:step|schritt|étape|paso)\s+)?\d{1,3}[.):](?=\s|\*)",
     re.IGNORECASE | re.MULTILINE,
 )
 _LONGEST_SENTENCE = 20_000
 """Characters of a sentence that are read: a model may never end one."""
-_NAMED_SOURCE = re.compile(r"\b(?:sources?|contexts?|passages?|documents?)\s+\d{1,3}\b", re.IGNORECASE)
-_VERSION_MARK = re.compile(r"\b[vV](?=\d)")
-_CONTRACTION = re.compile(r"n't\b")
+_NAMED_SOURCE = pattern_of(r"\b(?:sources?|contexts?|passages?|documents?)\s+\d{1,3}\b", re.IGNORECASE)
+_VERSION_MARK = pattern_of(r"\b[vV](?=\d)")
+_CONTRACTION = pattern_of(r"n't\b")
 _SHORTEST_QUOTATION = 8
 """Characters; a shorter text can occur anywhere."""
-_RANGE = re.compile(r"([A-Z]+)(\d+)(?::([A-Z]+)(\d+))?")
+_RANGE = pattern_of(r"([A-Z]+)(\d+)(?::([A-Z]+)(\d+))?")
 _NEARLY = 0.75
 _ENOUGH_ADDED = 2
 """Words that a second sentence of a chunk must add to the first to be compared, too."""
 _ANY = -1
 """Placeholder for any year or day of the month."""
-_SUPERSCRIPTS = re.compile(r"[⁰¹²³⁴-⁹₀-₉]+")
+_SUPERSCRIPTS = pattern_of(r"[⁰¹²³⁴-⁹₀-₉]+")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,28 +6,29 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from vectorforge.patterns import pattern_of
 from vectorforge.types import RetrievedChunk
 
 # Such as "[Source 2]", "[Context 2]", "[2]", "[Source 1, 3]", "[Source 1, Source 3]" and "[1][2]"; neither
 # "array[2]" nor "[2](link)".
-_LABEL = re.compile(
+_LABEL = pattern_of(
     r"(?:\[(?:source|context|sources)\s+(?P<named>\d{1,3}(?:\s*(?:,|;|and|&)\s*(?:source\s+|context\s+)?\d{1,3})*)\]"
     r"|(?<!\w)\[(?P<bare>\d{1,2}(?:\s*,\s*\d{1,2})*)\](?!\())",
     re.IGNORECASE,
 )
-_NUMBER = re.compile(r"\d+")
-_SOURCE = re.compile(r"source:", re.IGNORECASE)
-_CODE_SPAN = re.compile(r"`[^`\n]*`")
+_NUMBER = pattern_of(r"\d+")
+_SOURCE = pattern_of(r"source:", re.IGNORECASE)
+_CODE_SPAN = pattern_of(r"`[^`\n]*`")
 
 # Wider than the labels recognized in an answer: a model recognizes more than we do.
 _INVISIBLE = "\u00ad\u200b-\u200f\u2060-\u2064\ufeff"
 _SPACED = rf"[\s{_INVISIBLE}]*"
 _WORD = "|".join(_SPACED.join(word) + "s?" for word in ("source", "context"))
-_OPENING = re.compile(r"[\[［【〔]")
-_TYPED_NAMED = re.compile(
+_OPENING = pattern_of(r"[\[［【〔]")
+_TYPED_NAMED = pattern_of(
     rf"[\[［【〔]({_SPACED}(?:{_WORD})(?![^\W\d_])[^\[\]\n］】〕]{{0,60}}?)[\]］】〕]", re.IGNORECASE
 )
-_TYPED_BARE = re.compile(
+_TYPED_BARE = pattern_of(
     rf"(?<!\w)[\[［【〔]{_SPACED}(\d[\d\s,;&{_INVISIBLE}–-]{{0,40}}?){_SPACED}[\]］】〕](?!\(|:\s*<?\w+://)"
 )
 
@@ -115,11 +116,11 @@ _LONGEST_LABEL = 200
 """Characters held back because they may become a label."""
 _LONGEST_CODE = 500
 """Characters in which a backtick must follow a label for both to be code."""
-_SPECIAL = re.compile(r"[\[`\n]")
-_FENCE = re.compile(r"[ \t]{0,100}```")
-_FENCE_BEGUN = re.compile(r"[ \t]{0,100}`{0,2}\Z")
-_BEGUN = re.compile(r"\[(?:[a-z]{0,7}|(?:sources?|context)\s[\w\s,;&]*|\d[\d\s,]*)\Z", re.IGNORECASE)
-_LABEL_WORD = re.compile(r"\[(?:([a-z]+)\s)?", re.IGNORECASE)
+_SPECIAL = pattern_of(r"[\[`\n]")
+_FENCE = pattern_of(r"[ \t]{0,100}```")
+_FENCE_BEGUN = pattern_of(r"[ \t]{0,100}`{0,2}\Z")
+_BEGUN = pattern_of(r"\[(?:[a-z]{0,7}|(?:sources?|context)\s[\w\s,;&]*|\d[\d\s,]*)\Z", re.IGNORECASE)
+_LABEL_WORD = pattern_of(r"\[(?:([a-z]+)\s)?", re.IGNORECASE)
 
 
 class InventedLabels:

@@ -7,16 +7,17 @@ from collections.abc import Container, Iterable, Iterator
 from functools import cached_property
 from itertools import chain
 
+from vectorforge.patterns import pattern_of
 from vectorforge.pipeline.citations.quantities import BLANK
 from vectorforge.pipeline.citations.word_lists import FREQUENT, PLACES, UNITS
 
 # Possessive, and from the beginning of a word only: long runs of letters without an @ are read once, not once
 # from each of their letters (an answer of 60,000 took minutes).
-_ADDRESS = re.compile(
+_ADDRESS = pattern_of(
     r"(?:https?://|www\.)[^\s<>()\[\]\"'`\x00]+|(?<![\w.+-])[\w.+-]++@[\w-]+(?:\.[\w-]+)+", re.IGNORECASE
 )
-_CODE = re.compile(r"```[^\n`]*\n(?P<block>.*?)(?:```|\Z)|`(?P<span>[^`\n]+)`", re.DOTALL)
-_IDENTIFIER = re.compile(
+_CODE = pattern_of(r"```[^\n`]*\n(?P<block>.*?)(?:```|\Z)|`(?P<span>[^`\n]+)`", re.DOTALL)
+_IDENTIFIER = pattern_of(
     r"(?<![\w.])(?!\d{1,2}\.\d{1,2}\.\d{4}\b|\d{1,3}(?:\.\d{3})+\b(?!\.\d))"  # no date, no thousands
     r"\d+(?:\.\d+){2,}(?!\w)"  # 3.11.2
     r"|(?<![\w<])--[A-Za-z][\w-]*"  # --dry-run
@@ -29,10 +30,10 @@ _IDENTIFIER = re.compile(
     r"|[A-Z]{2,}(?:s\b)?(?![\w$])"  # AWS, APIs
     r")"
 )
-_TOKEN = re.compile(r"\d+(?:\.\d+)+|[^\W_]+")
-_LETTERS = re.compile(r"[^\W\d_]+")
-_WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
-_LEADING = re.compile(r"[\s*_\"'“”‘’„«»(\[{|>#•–—-]*$")
+_TOKEN = pattern_of(r"\d+(?:\.\d+)+|[^\W_]+")
+_LETTERS = pattern_of(r"[^\W\d_]+")
+_WORD = pattern_of(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
+_LEADING = pattern_of(r"[\s*_\"'“”‘’„«»(\[{|>#•–—-]*$")
 _NO_ACRONYMS = frozenset(
     "not no all and or only must never always yes ok any both may can do is are the true false am pm".split()  # noqa: SIM905
 )

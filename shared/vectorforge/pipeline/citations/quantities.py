@@ -5,26 +5,27 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
+from vectorforge.patterns import pattern_of
 from vectorforge.pipeline.citations.word_lists import COUNTS, MAGNITUDES, MONTHS, UNITS
 
 BLANK = "\x00"
 """Placeholder for text read already; not a word, space or punctuation."""
 
 _MONTH = "|".join(sorted(MONTHS, key=len, reverse=True))
-_ISO = re.compile(r"(?<![\d.-])(?P<y>\d{4})[-/](?P<m>\d{1,2})[-/](?P<d>\d{1,2})(?!\d|-\d)(?:T(?=\d))?")
-_NUMERIC = re.compile(r"(?<![\d./])(?P<a>\d{1,2})(?P<sep>[./])(?P<b>\d{1,2})(?P=sep)(?P<y>\d{4})(?![\d/])")
-_IDEOGRAPHIC = re.compile(r"(?P<y>\d{4})[年년]\s?(?P<m>\d{1,2})[月월](?:\s?(?P<d>\d{1,2})[日일])?")
-_DAY_FIRST = re.compile(
+_ISO = pattern_of(r"(?<![\d.-])(?P<y>\d{4})[-/](?P<m>\d{1,2})[-/](?P<d>\d{1,2})(?!\d|-\d)(?:T(?=\d))?")
+_NUMERIC = pattern_of(r"(?<![\d./])(?P<a>\d{1,2})(?P<sep>[./])(?P<b>\d{1,2})(?P=sep)(?P<y>\d{4})(?![\d/])")
+_IDEOGRAPHIC = pattern_of(r"(?P<y>\d{4})[年년]\s?(?P<m>\d{1,2})[月월](?:\s?(?P<d>\d{1,2})[日일])?")
+_DAY_FIRST = pattern_of(
     r"(?<![\d.,])(?P<d>[0-3]?\d)(?:st|nd|rd|th|er|º|\.)?\s+(?:of\s+|de\s+)?"
     rf"(?P<m>{_MONTH})\b\.?(?:,?\s+(?:de\s+)?(?P<y>\d{{4}})\b)?",
     re.IGNORECASE,
 )
-_MONTH_FIRST = re.compile(
+_MONTH_FIRST = pattern_of(
     rf"\b(?P<m>{_MONTH})\b\.?\s+(?P<d>[0-3]?\d)(?:st|nd|rd|th)?\b(?![.,:]?\d|\s?%)(?:,?\s+(?P<y>\d{{4}})\b)?",
     re.IGNORECASE,
 )
-_MONTH_ONLY = re.compile(rf"\b(?P<m>{_MONTH})\b\.?(?:,?\s+(?:de\s+)?(?P<y>\d{{4}})\b)?", re.IGNORECASE)
-_CLOCK = re.compile(
+_MONTH_ONLY = pattern_of(rf"\b(?P<m>{_MONTH})\b\.?(?:,?\s+(?:de\s+)?(?P<y>\d{{4}})\b)?", re.IGNORECASE)
+_CLOCK = pattern_of(
     r"(?<![\d:.])(?P<h>[01]?\d|2[0-3]):(?P<min>[0-5]\d)(?::[0-5]\d)?(?![\d:])\s?(?P<half>[ap]\.?m\b\.?)?"
     r"|(?<![\d:.])(?P<h12>1[0-2]|0?[1-9])\s?(?P<half12>[ap]\.?m\b\.?)",
     re.IGNORECASE,
@@ -32,7 +33,7 @@ _CLOCK = re.compile(
 _UNSPACED = "[\u2e80-\ud7ff]"
 """Scripts without a space between a word and a number."""
 _SPACE = " \u00a0\u2009\u202f"
-_NUMBER = re.compile(
+_NUMBER = pattern_of(
     rf"(?P<currency>US\$|[$€£¥₹]|\b(?:USD|EUR|GBP|CHF|JPY)(?=[{_SPACE}]?\d))?[{_SPACE}]?"
     rf"(?:(?<![\w.])|(?<={_UNSPACED}))(?P<sign>(?<![\w)\]{BLANK}])[-−])?"
     rf"(?P<digits>\d{{1,3}}(?:,\d{{2}})+,\d{{3}}|\d{{1,3}}(?P<sep>[,.'’_{_SPACE}])\d{{3}}(?:(?P=sep)\d{{3}})*(?:[.,]\d+)?"
@@ -42,12 +43,12 @@ _NUMBER = re.compile(
 )
 _COUNT = "|".join(sorted(COUNTS, key=len, reverse=True))
 _LARGE = "hundred|thousand|million|billion"
-_SPELLED = re.compile(
+_SPELLED = pattern_of(
     rf"(?<![\w-])(?P<words>(?:{_COUNT}|an?(?=\s(?:{_LARGE})\b))(?:(?:\s|-|\sand\s)(?:{_COUNT}|{_LARGE}))*)"
     r"(?!\w)(?:[\s-](?P<word>[^\W\d_]+))?",
     re.IGNORECASE,
 )
-_ROUNDED = re.compile(
+_ROUNDED = pattern_of(
     r"\b(?:(?P<about>about|around|roughly|approximately|some|circa|etwa|rund|ungefähr)"
     r"|(?P<over>over|above|more than|at least|über|mehr als)"
     r"|(?P<under>nearly|almost|under|below|fewer than|less than|fast|knapp|beinahe|weniger als))\s+[$€£¥₹]?$",

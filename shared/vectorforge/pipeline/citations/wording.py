@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 
 from vectorforge.llm.providers.extractive import NO_ANSWER
 from vectorforge.llm.providers.patterns import stem, terms
+from vectorforge.patterns import pattern_of
 from vectorforge.pipeline.citations.labels import replace_labels
 from vectorforge.pipeline.citations.names import fold
 from vectorforge.pipeline.citations.word_lists import (
@@ -32,9 +33,9 @@ from vectorforge.pipeline.types import AnswerQuality, Citation
 Agreement: TypeAlias = Literal["agrees", "unclear", "contradicts"]
 """Result of a comparison of what two sentences say about the words that they share."""
 
-_TOKEN = re.compile(r"\d+(?:[.,:/-]\d+)+|\w+(?:[.'’]\w+)*|[^\w\s]")
-_PHRASE = re.compile(rf"\b(?:{'|'.join(sorted(PHRASES, key=len, reverse=True))})\b", re.IGNORECASE)
-_PARTS = re.compile(r"[\W_]+")
+_TOKEN = pattern_of(r"\d+(?:[.,:/-]\d+)+|\w+(?:[.'’]\w+)*|[^\w\s]")
+_PHRASE = pattern_of(rf"\b(?:{'|'.join(sorted(PHRASES, key=len, reverse=True))})\b", re.IGNORECASE)
+_PARTS = pattern_of(r"[\W_]+")
 _CLAUSE_ENDS = frozenset(
     ". , ; : ( ) ! ? | – — and but while whereas although because if when und aber sondern wenn weil".split()  # noqa: SIM905
 )
@@ -318,12 +319,12 @@ def _equal(one: Sequence[str], other: Sequence[str]) -> int:
 LOW_RELEVANCE = 0.3
 """Share of the answer's words in the chunks below which it is poor (D-039)."""
 
-_WORD = re.compile(r"[^\W_]+")
+_WORD = pattern_of(r"[^\W_]+")
 _ASCII_GAPS = {code: " " for code in range(128) if not chr(code).isalnum()}
 """ASCII characters outside of ``_WORD``: splitting is ten times faster than searching for words."""
 _STEM_LETTERS = 3
 """Number of first letters that a word shares with its stem."""
-_IDEOGRAPHS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
+_IDEOGRAPHS = pattern_of(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
 
 
 def relevance(answer: str, chunks: Sequence[str]) -> float:

@@ -6,13 +6,15 @@ Each pattern decides by text that is complete where it ends: where the text is c
 import re
 from collections.abc import Callable, Iterable
 
-_CONTROLS = re.compile(r"[\s\x00-\x20]+")
-_SCHEME = re.compile(r"[a-z][a-z0-9+.\-]*:", re.IGNORECASE)
-_GOES_ON = re.compile(r"[\w%&=+~@\-]|/[\w%&=+~@\-.]|[.:][\w/]|/[?#]")
+from vectorforge.patterns import pattern_of
+
+_CONTROLS = pattern_of(r"[\s\x00-\x20]+")
+_SCHEME = pattern_of(r"[a-z][a-z0-9+.\-]*:", re.IGNORECASE)
+_GOES_ON = pattern_of(r"[\w%&=+~@\-]|/[\w%&=+~@\-.]|[.:][\w/]|/[?#]")
 """Continuation of an address."""
 _PUNCTUATION = ".,;:!?'\")]}>*_~`|\\/"
 """Characters that belong to the sentence at the end of an address; a final slash is ignored too."""
-_SOFT_STOP = re.compile(r"[\[\](){}\"'`|*,;!\\]")
+_SOFT_STOP = pattern_of(r"[\[\](){}\"'`|*,;!\\]")
 _MOST_CUTS = 20
 _MOST_PLACES = 200
 _MOST_LOOKED_UP = 1_000
@@ -104,61 +106,61 @@ def without_punctuation(run: str) -> str:
 
 TOP_LEVEL = "com|net|org|io|dev|app|ai|co|info|biz|xyz|ru|cn|de|uk|eu|fr|nl|ch|jp|br|ca|au|tv|cc|ws|top|site|online|store|cloud|gg"  # noqa: E501
 BEGINNINGS = frozenset("h ht htt http https http: https: http:/ https:/ w ww www www.".split())  # noqa: SIM905 - as words
-BLANK = re.compile(r"[ \t\r]{0,100}\n?[ \t\r]{0,100}")
-POINTED = re.compile(r"<[^<>\n]*")
-TITLE = re.compile(r"""[ \t]*(?:"[^")\n]*"|'[^')\n]*')?[ \t]*\)""")
-TITLE_DECIDED = re.compile(r"[)\n]")
-AUTOLINK = re.compile(r"<([a-z][a-z0-9+.\-]{1,31}:[^\s<>]*)", re.IGNORECASE)
-ANGLE_SO_FAR = re.compile(r"<(?:[a-z][a-z0-9+.\-]{0,31})?", re.IGNORECASE)
-TAG_NAME = re.compile(r"<([a-z][a-z0-9\-]{0,30})(?=[\s/>])", re.IGNORECASE)
-TAG_PART = re.compile(r"""[\s/]+|[^\s/>=]+|=\s*(?:"[^"]*(?:"|\Z)|'[^']*(?:'|\Z)|[^\s>"'][^\s>]*)?""")
+BLANK = pattern_of(r"[ \t\r]{0,100}\n?[ \t\r]{0,100}")
+POINTED = pattern_of(r"<[^<>\n]*")
+TITLE = pattern_of(r"""[ \t]*(?:"[^")\n]*"|'[^')\n]*')?[ \t]*\)""")
+TITLE_DECIDED = pattern_of(r"[)\n]")
+AUTOLINK = pattern_of(r"<([a-z][a-z0-9+.\-]{1,31}:[^\s<>]*)", re.IGNORECASE)
+ANGLE_SO_FAR = pattern_of(r"<(?:[a-z][a-z0-9+.\-]{0,31})?", re.IGNORECASE)
+TAG_NAME = pattern_of(r"<([a-z][a-z0-9\-]{0,30})(?=[\s/>])", re.IGNORECASE)
+TAG_PART = pattern_of(r"""[\s/]+|[^\s/>=]+|=\s*(?:"[^"]*(?:"|\Z)|'[^']*(?:'|\Z)|[^\s>"'][^\s>]*)?""")
 """Part of a start tag after its name. https://html.spec.whatwg.org/multipage/parsing.html#before-attribute-name-state"""
-SPACE_OR_BRACKET = re.compile(r"[\s()]")
-HARMLESS = re.compile(r"[^a-z/\\&<>\x00-\x20]|[a-z][a-z0-9+.\-]*+[^a-z0-9+.\-:&\\\x00-\x20]", re.IGNORECASE)
+SPACE_OR_BRACKET = pattern_of(r"[\s()]")
+HARMLESS = pattern_of(r"[^a-z/\\&<>\x00-\x20]|[a-z][a-z0-9+.\-]*+[^a-z0-9+.\-:&\\\x00-\x20]", re.IGNORECASE)
 """Start of a destination without a scheme and ``//``, as browsers read it."""
-_HARMLESS_READ = re.compile(
+_HARMLESS_READ = pattern_of(
     r"[^a-z/\\<>\x00-\x20]|[a-z][a-z0-9+.\-]*+[^a-z0-9+.\-:\\\x00-\x20]", re.IGNORECASE
 )
-PATH = re.compile(
+PATH = pattern_of(
     r"<?(?:[./?]|[^\s<>()]{0,200}(?:/|\.(?:png|jpe?g|gif|svg|webp|avif|bmp|ico)\b))", re.IGNORECASE
 )
 """Destination on the page's own site that may be an image."""
-PATH_DECIDED = re.compile(r"<?[^\s<>()]{0,200}")
-LOADS = re.compile(
+PATH_DECIDED = pattern_of(r"<?[^\s<>()]{0,200}")
+LOADS = pattern_of(
     r"[\s/\"'](?:src|srcset|poster|data|background|action|formaction|ping|xlink:href)\s*=", re.IGNORECASE
 )
 """Attributes whose address is loaded, or sent to, without a click."""
-REFERENCE = re.compile(
+REFERENCE = pattern_of(
     r"//|\\|(?:https?|ftp|wss?|data|javascript|vbscript|mailto|blob|file|tel|sms):", re.IGNORECASE
 )
-ADDRESS = re.compile(r"[a-z][a-z0-9+.\-]*://[^\s\"'<>]+", re.IGNORECASE)
-RUN = re.compile(r"(?:[!-;=?-\\^-~]|\](?![(\[:]))*")
+ADDRESS = pattern_of(r"[a-z][a-z0-9+.\-]*://[^\s\"'<>]+", re.IGNORECASE)
+RUN = pattern_of(r"(?:[!-;=?-\\^-~]|\](?![(\[:]))*")
 """Characters of an address: ASCII without spaces and angle brackets, up to the end of a link's text."""
-SLASHES = re.compile(r"(?:[a-z]+:)?//", re.IGNORECASE)
-REMOVED_RUN = re.compile(r"[^\"`{}|^]*")
-SCHEME_BEFORE = re.compile(r"[a-z][a-z0-9+.\-]*:\Z", re.IGNORECASE)
-LABELS_BEFORE = re.compile(r"(?<![\w@.\-])(?:[\w\-]+\.)+\Z")
-HOST = re.compile(
+SLASHES = pattern_of(r"(?:[a-z]+:)?//", re.IGNORECASE)
+REMOVED_RUN = pattern_of(r"[^\"`{}|^]*")
+SCHEME_BEFORE = pattern_of(r"[a-z][a-z0-9+.\-]*:\Z", re.IGNORECASE)
+LABELS_BEFORE = pattern_of(r"(?<![\w@.\-])(?:[\w\-]+\.)+\Z")
+HOST = pattern_of(
     rf"(?:[\w\-]+\.)+(?:{TOP_LEVEL})(?=[:/?#][\w/?#])|(?:[\w\-]+\.){{2,}}(?:com|net|org|ru|cn)(?![\w\-])"
     r"|[\w\-]+\.(?-i:com|net|org|ru|cn)(?!\.?[\w\-])",
     re.IGNORECASE,
 )
 """Two labels without a path in lower case only: "ASP.NET" and "System.Net.Http" are names of software."""
-HOST_SO_FAR = re.compile(r"[a-z0-9_\-]+(?:\.[a-z0-9_\-]+)*\.?", re.IGNORECASE | re.ASCII)
-HOST_END = re.compile(
+HOST_SO_FAR = pattern_of(r"[a-z0-9_\-]+(?:\.[a-z0-9_\-]+)*\.?", re.IGNORECASE | re.ASCII)
+HOST_END = pattern_of(
     rf"(?P<address>(?<![a-z0-9])(?:www\.|https?(?=:)))|(?<=\.)(?:{TOP_LEVEL})(?=[:/?#][\w/?#])"
     r"|(?<=\.)(?:com|net|org|ru|cn)(?![\w\-])",
     re.IGNORECASE,
 )
 """Possible end of a host, or start of another address within labels."""
-MAIL_HOST = re.compile(r"[\w\-]+(?:\.[\w\-]+)*")
-MAIL_DOMAIN = re.compile(r"\.[^\W\d_]{2,}\Z")
-NAME_BEFORE = re.compile(r"[\w.+%'\-]+\Z")
-RELATIVE = re.compile(
+MAIL_HOST = pattern_of(r"[\w\-]+(?:\.[\w\-]+)*")
+MAIL_DOMAIN = pattern_of(r"\.[^\W\d_]{2,}\Z")
+NAME_BEFORE = pattern_of(r"[\w.+%'\-]+\Z")
+RELATIVE = pattern_of(
     rf"//(?:(?:[\w\-]+\.)+(?:{TOP_LEVEL})(?![\w\-])|(?:[\w\-]+\.)+[a-z]{{2,}}(?=[:/?#][\w/?#]))",
     re.IGNORECASE,
 )
-BELONGS_TO_IT = re.compile(r"[\w/\\]")
+BELONGS_TO_IT = pattern_of(r"[\w/\\]")
 """Characters that programs may treat as part of the address before them."""
 
 

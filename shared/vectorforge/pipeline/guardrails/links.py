@@ -9,6 +9,7 @@ complete, or removed if it gets too long; other text is never held back.
 import re
 from collections.abc import Callable, Iterable
 
+from vectorforge.patterns import pattern_of
 from vectorforge.pipeline.guardrails.addresses import AllowedAddresses
 from vectorforge.pipeline.guardrails.constructs import CONTEXT_CHARS, Constructs
 
@@ -18,18 +19,18 @@ _OPEN_ENDS = frozenset(".:")
 """Ends of a piece of text that may have begun an address."""
 _SCHEMES = "mailto sms smsto mms tel callto xmpp sip sips skype facetime whatsapp".split()  # noqa: SIM905 - as words
 """Schemes without slashes that programs recognize in texts."""
-_SUSPECT = re.compile(r"\.[^\W\d_]|w\.|l\(|:\S|[\w.+%'\-]@", re.IGNORECASE)
-_BEGINNING = re.compile(r"(?:h|ht|htt|https?:?|ww?w?|www\.|/)\Z", re.IGNORECASE)
+_SUSPECT = pattern_of(r"\.[^\W\d_]|w\.|l\(|:\S|[\w.+%'\-]@", re.IGNORECASE)
+_BEGINNING = pattern_of(r"(?:h|ht|htt|https?:?|ww?w?|www\.|/)\Z", re.IGNORECASE)
 _AFTER_SCHEME = "|".join(rf"(?<=\b{scheme}:)" for scheme in _SCHEMES)
-TRIGGER = re.compile(
+TRIGGER = pattern_of(
     r"(?P<link>(?<=\])\()|(?P<definition>(?<=\]):)|(?P<style>(?<=url)\()|(?P<angle><(?:[a-z]|\Z))"
     r"|(?P<web>(?<![a-z0-9])(?:https?://|www\.[^\W_]|(?:h|ht|htt|https?|https?:|https?:/|ww?w?|www\.)\Z))"
     r"|(?P<scheme>(?<=[a-z0-9+.\-]:)/(?:/|\Z))|(?P<relative>(?<![:/])/(?:/|\Z))|(?P<host>(?<=[\w\-]\.)[^\W\d_])"
     rf"|(?P<mail>(?<=[\w.+%'\-])@(?:[^\W_]|\Z))|(?P<call>(?:{_AFTER_SCHEME})[!-;=?-~])",
     re.IGNORECASE,
 )
-_SWALLOWED = re.compile(r"[^\s)>]*")
-_IMAGE_OR_BREAK = re.compile(r"!\[|\n[ \t\r]{0,40}\n")
+_SWALLOWED = pattern_of(r"[^\s)>]*")
+_IMAGE_OR_BREAK = pattern_of(r"!\[|\n[ \t\r]{0,40}\n")
 
 
 class LinkFilter:

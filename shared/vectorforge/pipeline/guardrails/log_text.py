@@ -18,6 +18,7 @@ from typing import Literal, Protocol, TypeAlias, cast, get_args
 from vectorforge.db.repositories.query_log_repo import QueryLog
 from vectorforge.deadline import off_event_loop
 from vectorforge.errors import VectorForgeError
+from vectorforge.patterns import pattern_of
 
 logger = logging.getLogger(__name__)
 
@@ -153,12 +154,12 @@ def _text(text: str, policy: LogText, tenant_id: str) -> str:
     return redact(text)
 
 
-_SUSPECT = re.compile(
+_SUSPECT = pattern_of(
     r"@|\d[\d\s().:/-]{4,}\d|::|eyJ|[A-Za-z0-9_-]{16}|(?i:bearer|basic)\s|://|(?i:key|secret|token|passw|pwd)"
 )
 """Quick check: a text without a match needs no redaction."""
-_URL_PASSWORD = re.compile(r"(?<=://)[^\s/:@]{0,200}:[^\s/@]{1,200}(?=@)")
-_KEY = re.compile(
+_URL_PASSWORD = pattern_of(r"(?<=://)[^\s/:@]{0,200}:[^\s/@]{1,200}(?=@)")
+_KEY = pattern_of(
     r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----(?:[^-]|-(?!----)){0,20000}+"
     r"(?:-----END [A-Z ]{0,30}PRIVATE KEY-----)?"
     r"|\b(?:eyJ[\w-]{8,4000}\.[\w-]{4,4000}\.[\w-]{0,2000})"
@@ -167,27 +168,27 @@ _KEY = re.compile(
     r"|\b(?:AKIA|ASIA|AIDA|AROA)[A-Z0-9]{16}\b|\bAIza[\w-]{30,60}|\bya29\.[\w-]{20,500}|\bSG\.[\w.-]{20,200}",
     re.ASCII,
 )
-_BEARER = re.compile(r"\b((?:Bearer|Basic)\s{1,3})[\w.~+/=-]{12,4000}", re.ASCII | re.IGNORECASE)
-_ASSIGNED = re.compile(
+_BEARER = pattern_of(r"\b((?:Bearer|Basic)\s{1,3})[\w.~+/=-]{12,4000}", re.ASCII | re.IGNORECASE)
+_ASSIGNED = pattern_of(
     r"\b((?:api[_-]?key|secret(?:[_-]?access)?(?:[_-]?key)?|access[_-]?token|auth[_-]?token|client[_-]?secret"
     r"|passwor[dt]|passwd|pwd)[\"']?\s{0,3}[=:]\s{0,3}[\"']?)([^\s\"',;]{6,500})",
     re.ASCII | re.IGNORECASE,
 )
 _LETTER = r"\w\u00c0-\u024f"
 """Letters of names in addresses. Words of a script without spaces may adjoin a masked text."""
-_EMAIL = re.compile(
+_EMAIL = pattern_of(
     rf"(?<![{_LETTER}.+%-])[{_LETTER}.+%'-]{{1,64}}@(?:[{_LETTER}-]{{1,63}}\.){{1,8}}[a-z][\w-]{{1,62}}(?![\w-])"
     r"|(?<=mailto:)[^\s?<>]{1,200}",
     re.ASCII | re.IGNORECASE,
 )
-_IBAN = re.compile(r"\b[A-Z]{2}\d{2}(?:[ -]?[A-Z0-9]){11,30}\b", re.ASCII | re.IGNORECASE)
-_CARD = re.compile(r"(?<![\w.-])\d(?:[ .-]?\d){12,18}(?![\w-]|\.\d)", re.ASCII)
-_IPV4 = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w]|\.\d)", re.ASCII)
-_IPV6 = re.compile(
+_IBAN = pattern_of(r"\b[A-Z]{2}\d{2}(?:[ -]?[A-Z0-9]){11,30}\b", re.ASCII | re.IGNORECASE)
+_CARD = pattern_of(r"(?<![\w.-])\d(?:[ .-]?\d){12,18}(?![\w-]|\.\d)", re.ASCII)
+_IPV4 = pattern_of(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w]|\.\d)", re.ASCII)
+_IPV6 = pattern_of(
     r"(?<![\w:.])(?=[a-f:.]*\d)(?=[0-9a-f:.]*:[0-9a-f:.]*:)[0-9a-f:]{2,39}(?:(?:\d{1,3}\.){3}\d{1,3})?(?![\w:])",
     re.ASCII | re.IGNORECASE,
 )
-_PHONE = re.compile(
+_PHONE = pattern_of(
     r"(?<![\w.+/-])(?:"
     r"(?:\+|00)[1-9](?:[ ./()-]{0,3}\d){6,14}"  # international: E.164
     r"|\(\d{2,5}\)[ ./-]{0,2}\d(?:[ ./-]?\d){4,9}"  # (555) 123-4567
