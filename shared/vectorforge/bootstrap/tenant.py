@@ -9,6 +9,7 @@ from vectorforge.bootstrap.shared import Shared
 from vectorforge.bootstrap.tenant_parts import CollectionCatalogue, LimitServices, TenantCaches, context_model
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.repositories.conversation_repo import ConversationRepository
+from vectorforge.db.repositories.document_repo import DocumentRepository
 from vectorforge.db.repositories.query_log_repo import QueryLogRepository
 from vectorforge.db.tenant_database import due_check
 from vectorforge.pipeline.answer_cache.lookup import QueryLookupService
@@ -30,7 +31,6 @@ if TYPE_CHECKING:  # imported on first use: no query needs them
     from vectorforge.db.repositories.api_key_repo import ApiKeyRepository
     from vectorforge.db.repositories.collection_listing import CollectionListing
     from vectorforge.db.repositories.document_reading import DocumentReadingRepository
-    from vectorforge.db.repositories.document_repo import DocumentRepository
     from vectorforge.db.repositories.feedback_repo import FeedbackRepository
     from vectorforge.db.repositories.idempotent_answer_repo import IdempotentAnswerRepository
     from vectorforge.db.repositories.job_repo import JobRepository
@@ -78,6 +78,7 @@ class TenantServices:
         self.limits = LimitServices(shared, db, request_id)
         self.caches = TenantCaches(shared, db, self.limits.admission)
         self.collections = CollectionRepository(db, max_collections=config.ingestion.max_collections)
+        self.documents = DocumentRepository(db)
         self.query_logs = QueryLogRepository(db)
         self.conversations = ConversationRepository(
             db,
@@ -100,13 +101,6 @@ class TenantServices:
         from vectorforge.db.repositories.collection_listing import CollectionListing
 
         return CollectionListing(self._db)
-
-    @cached_property
-    def documents(self) -> "DocumentRepository":
-        """Documents of the tenant."""
-        from vectorforge.db.repositories.document_repo import DocumentRepository
-
-        return DocumentRepository(self._db)
 
     @cached_property
     def jobs(self) -> "JobRepository":

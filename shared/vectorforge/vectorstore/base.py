@@ -2,9 +2,10 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
+from vectorforge.db.repositories.document_repo import CurrentDocument
 from vectorforge.errors import ConflictError
 from vectorforge.types import (
     ChunkDraft,
@@ -15,9 +16,6 @@ from vectorforge.types import (
     Vector,
 )
 from vectorforge.types import NearestChunks as NearestChunks
-
-if TYPE_CHECKING:
-    from vectorforge.db.repositories.document_repo import CurrentDocument
 
 
 class VectorStore(ABC):
@@ -241,9 +239,7 @@ class VectorStore(ABC):
         stored = [await self.upsert_chunks(collection_id, *document) for document in documents]
         return ReplacedProfile(stored, chunks_removed=removed)
 
-    async def profile_documents(
-        self, collection_id: UUID, profile_id: int
-    ) -> "Mapping[str, CurrentDocument]":
+    async def profile_documents(self, collection_id: UUID, profile_id: int) -> Mapping[str, CurrentDocument]:
         """Return the stored state of a profile, by source; empty for an unknown profile.
 
         The default returns none, so that all chunks are embedded again.

@@ -2,9 +2,10 @@
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
+from vectorforge.db.repositories.document_repo import CurrentDocument
 from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.errors import (
     ConflictError,
@@ -40,9 +41,6 @@ from vectorforge.vectorstore.writes.chunk_rows import store_new
 from vectorforge.vectorstore.writes.document import DocumentWriter, delete_document
 from vectorforge.vectorstore.writes.profile import delete_profile, replace_profile, stored_documents
 from vectorforge.vectorstore.writes.replacement import PreparedDocument, prepare, prepare_profile
-
-if TYPE_CHECKING:
-    from vectorforge.db.repositories.document_repo import CurrentDocument
 
 
 class PgVectorStore(VectorStore):
@@ -160,7 +158,7 @@ class PgVectorStore(VectorStore):
         async with self._writer(collection_id, profile_id) as writer:
             return await replace_profile(writer, prepared, removing=list(removing))
 
-    async def profile_documents(self, collection_id: UUID, profile_id: int) -> "dict[str, CurrentDocument]":
+    async def profile_documents(self, collection_id: UUID, profile_id: int) -> dict[str, CurrentDocument]:
         """See ``VectorStore.profile_documents``."""
         return await stored_documents(self._db, collection_id, profile_id)
 
