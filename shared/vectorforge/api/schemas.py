@@ -63,9 +63,7 @@ LocationText = Annotated[
 class RequestBody(BaseModel):
     """Body of a request; unknown fields are rejected."""
 
-    model_config = ConfigDict(
-        extra="forbid", allow_inf_nan=False, hide_input_in_errors=True, defer_build=True
-    )
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, hide_input_in_errors=True)
 
     @model_validator(mode="before")
     @classmethod
@@ -76,7 +74,7 @@ class RequestBody(BaseModel):
 class Body(BaseModel):
     """A body made from an object with attributes of the same names."""
 
-    model_config = ConfigDict(from_attributes=True, defer_build=True)
+    model_config = ConfigDict(from_attributes=True)
 
     @classmethod
     def of(cls, source: Any, /, **given: Any) -> Self:
