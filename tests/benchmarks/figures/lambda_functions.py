@@ -181,7 +181,7 @@ async def _contestants(
         surroundings = await stack.enter_async_context(query_surroundings(app_url, _TENANT))
         database = await stack.enter_async_context(Database(app_url, pool_size=1))
         log_queue = Queue(aws.client("sqs"), "query-log").url
-        ingestion_queue = Queue(aws.client("sqs"), "ingestion")
+        ingestion_queue = Queue(aws.client("sqs"), "ingestion", visibility_s=3600)
         base = {**aws.environment, **environment}
         query = surroundings.environment(query_log_queue_url=log_queue) | base
         buffered = surroundings.environment(query_log_queue_url=log_queue, response_mode="buffered") | base
