@@ -194,38 +194,16 @@ def _proxy(url: URL, proxies: Mapping[str, str]) -> str | None:
     return proxy if "://" in proxy else f"http://{proxy}"
 
 
-_own_tls: ssl.SSLContext | None = None
-
-
-def use_own_tls() -> None:
-    """Build the TLS context of all sessions now, and leave aiohttp's own unused."""
-    global _own_tls
-    _own_tls = _build_tls()
-
-
 def _tls() -> ssl.SSLContext | bool:
     """Return the TLS context with the system's authorities, or those of SSL_CERT_FILE and SSL_CERT_DIR."""
-    if _own_tls is not None:
-        return _own_tls
-    if sys.platform not in ("darwin", "win32") and _has_authorities():
-        return True  # aiohttp's own context, which has them
-    return _build_tls()
-
-
-def _has_authorities() -> bool:
-    paths = ssl.get_default_verify_paths()
-    return bool(paths.cafile or paths.capath)
-
-
-def _build_tls() -> ssl.SSLContext:
     if sys.platform in ("darwin", "win32"):  # authorities are not in a file
         import truststore
 
         return truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    paths = ssl.get_default_verify_paths()
+    if paths.cafile or paths.capath:
+        return True  # aiohttp's own context, which has them
     context = ssl.create_default_context()
-    context.set_alpn_protocols(["http/1.1"])
-    if _has_authorities():
-        return context
     for file in _CA_FILES:
         if Path(file).is_file():
             context.load_verify_locations(file)

@@ -5,11 +5,7 @@ import math
 import os
 import random
 import re
-import ssl
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -106,7 +102,6 @@ def _prepare(application: Application) -> "_Adapter":
     """Make the app, and load what its first requests need."""
     app = create_app(application, open_on_demand=True)
     adapter = _make_adapter(app, application.config.aws, application)
-    _load_http_client()
     run_in_loop(application.preload())
     if app.state.gateway_keys is not None:
         run_in_loop(app.state.gateway_keys.preload())
@@ -115,40 +110,13 @@ def _prepare(application: Application) -> "_Adapter":
         app.state.routers.include_all()
         compile_patterns()
     else:
-        with _without_pydantic_v1():
-            app.state.routers.include(*QUERY_ROUTERS)
+        app.state.routers.include(*QUERY_ROUTERS)
     if initialization == "snap-start":
         from snapshot_restore_py import register_after_restore, register_before_snapshot
 
         register_before_snapshot(application.release)
         register_after_restore(random.seed)  # or all copies of the snapshot would wait alike before a retry
     return adapter
-
-
-def _load_http_client() -> None:
-    """Import aiohttp with empty TLS contexts: it would load the authorities twice, and sessions need one.
-
-    Its own contexts then verify no server. This process is ours alone, and makes its sessions in ``vendors``.
-    """
-    ssl.SSLContext.set_default_verify_paths = lambda _: None  # type: ignore[method-assign, assignment]
-    try:
-        from vectorforge.vendors import session
-    finally:
-        del ssl.SSLContext.set_default_verify_paths
-    session.use_own_tls()
-
-
-@contextmanager
-def _without_pydantic_v1() -> Iterator[None]:
-    """Let FastAPI fail to import pydantic.v1, which it does for each response model, to reject v1's."""
-    if "pydantic.v1" in sys.modules:
-        yield
-        return
-    sys.modules["pydantic.v1"] = None  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        del sys.modules["pydantic.v1"]
 
 
 class _Adapter(Protocol):
