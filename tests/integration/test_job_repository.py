@@ -42,9 +42,9 @@ class TestJobs:
         await repo.set_stage(job.id, "embed")
         await repo.set_stage(job.id, "store", ordinal=0)
         assert [item.stage for item in await repo.items(job.id)] == ["store", None]
-        stored = StoredItem(0, document_id=uuid4(), chunks_added=3, chunks_kept=1)
-        assert await repo.items_succeeded(job.id, [stored, stored]) == 1
-        assert await repo.items_succeeded(job.id, [stored]) == 0  # reported twice, counted once
+        stored = StoredItem(job.id, 0, document_id=uuid4(), chunks_added=3, chunks_kept=1)
+        assert await repo.items_succeeded([stored, stored]) == 1
+        assert await repo.items_succeeded([stored]) == 0  # reported twice, counted once
         [_] = await repo.next_items(job.id)
         warnings = ["w" * 1000] * 100
         assert await repo.item_failed(
@@ -52,8 +52,7 @@ class TestJobs:
         )
         assert (await repo.items(job.id))[1].warnings == ["w" * 300] * 10
         assert await repo.next_items(job.id) == []
-        finished = await repo.finish(job.id)
-        assert finished is not None
+        [finished] = await repo.finish(job.id)
         assert (finished.status, finished.documents_done, finished.documents_failed) == ("partial", 1, 1)
         assert (finished.chunks_added, finished.chunks_kept, finished.stage) == (3, 1, None)
         assert finished.finished_at is not None
@@ -62,7 +61,7 @@ class TestJobs:
         assert await repo.list(uuid4()) == []
         assert [item.status for item in await repo.items(job.id)] == ["succeeded", "failed"]
         assert (await repo.items(job.id))[1].error == JobError("extraction_failed", "Encrypted.")
-        assert await repo.finish(job.id) is None
+        assert await repo.finish(job.id) == []
         contents = await tenant_db.fetch_all(
             "SELECT FROM vectorforge.ingestion_job_items WHERE content IS NOT NULL"
         )
@@ -75,7 +74,7 @@ class TestJobs:
         job = await self.start(database, tenant_db)
         assert await repo.next_items(job.id)
         assert await dispatcher.claim() is None  # a worker has it
-        assert await repo.heartbeat(job.id, 0.05)
+        assert await repo.heartbeat(job.id, lease_s=0.05)
         await asyncio.sleep(0.1)
         assert await dispatcher.claim() == (tenant_db.tenant_id, job.id, 2)
         [again] = await repo.next_items(job.id)
@@ -90,15 +89,14 @@ class TestJobs:
         begun = 0
         while await repo.next_items(job.id):
             begun += 1
-            await repo.heartbeat(job.id, 0.001)
+            await repo.heartbeat(job.id, lease_s=0.001)
             await asyncio.sleep(0.01)
             assert await dispatcher.claim() == (tenant_db.tenant_id, job.id, begun + 1)
         assert begun == MAX_ATTEMPTS == 3
         (item,) = await repo.items(job.id)
         assert item.error is not None
         assert (item.status, item.error.code) == ("failed", "document_crashes")
-        finished = await repo.finish(job.id)
-        assert finished is not None
+        [finished] = await repo.finish(job.id)
         assert (finished.status, finished.documents_failed) == ("failed", 1)
 
     async def test_job_supports_retry_release_and_early_failure(
@@ -117,8 +115,7 @@ class TestJobs:
         assert released is not None
         assert released.status == "queued"
         assert [item.attempts for item in await repo.items(job.id)] == [1, 0, 0]
-        finished = await repo.finish(job.id, error=JobError("configuration_error", "No provider."))
-        assert finished is not None
+        [finished] = await repo.finish(job.id, error=JobError("configuration_error", "No provider."))
         assert finished.error == JobError("configuration_error", "No provider.")
         assert (finished.status, finished.documents_failed) == ("failed", 3)
 

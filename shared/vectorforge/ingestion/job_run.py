@@ -1,4 +1,4 @@
-"""Run of one ingestion job: its remaining documents, while its lease is renewed."""
+"""Run of ingestion jobs of one collection: their remaining documents, while their lease is renewed."""
 
 import asyncio
 import logging
@@ -43,16 +43,19 @@ MAX_RECORDS = 10_000
 _FIRST_PAUSE_S = 2.0
 _CLAIMED_GROUPS = 5
 """Groups of small documents begun at once: one is embedded while the one before it is stored."""
+MAX_RUN_DOCUMENTS = _CLAIMED_GROUPS * GROUP_SIZE
+"""Documents of jobs that are carried out in one run, if there are several; their groups span jobs."""
 
 
 class JobRun:
-    """Processes a claimed job.
+    """Processes claimed jobs.
 
     Args:
-        db: Database of the job's tenant.
-        job_id: Job that this process has claimed.
+        db: Database of the jobs' tenant.
+        job_ids: Jobs of one collection that this process has claimed, oldest first. Their documents are
+            stored in this order; several jobs have at most ``MAX_RUN_DOCUMENTS`` together.
         pipeline: Of the same tenant.
-        lease_s: Seconds for which it is claimed.
+        lease_s: Seconds for which they are claimed.
         others_wait: Returns whether another tenant's job should run next; called between documents.
         turn_s: Seconds before the first call of ``others_wait``, and between calls.
         document_time_s: Seconds after which a stopped document counts as one attempt; one stopped
@@ -62,7 +65,7 @@ class JobRun:
     def __init__(
         self,
         db: TenantDatabase,
-        job_id: UUID,
+        job_ids: Sequence[UUID],
         pipeline: IngestionPipeline,
         *,
         lease_s: float,
@@ -77,18 +80,18 @@ class JobRun:
         self._turn_ends = time.monotonic() + turn_s
         self._jobs = JobRepository(db)
         self._collections = CollectionRepository(db)
-        self._job_id = job_id
+        self._job_ids = job_ids
         self._pipeline = pipeline
-        self._lease = JobLease(self._jobs, job_id, lease_s)
+        self._lease = JobLease(self._jobs, job_ids, lease_s)
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Ingest documents until none is left, another job is due, or ``stopping`` is set.
 
-        An unfinished job returns to the queue, also on cancellation; then the current document is
-        started again by the worker that claims the job next.
+        Unfinished jobs return to the queue, also on cancellation; then the current document is
+        started again by the worker that claims its job next.
 
         Raises:
-            DatabaseError: The job can be claimed again when its lease has expired.
+            DatabaseError: The jobs can be claimed again when their lease has expired.
         """
         work = asyncio.create_task(self._work(stopping))
         beat = asyncio.create_task(self._lease.beat())
@@ -100,7 +103,7 @@ class JobRun:
             results = await asyncio.gather(work, beat, return_exceptions=True)
         for result in results:
             if isinstance(result, LeaseLostError):
-                logger.warning("Ingestion job %s was claimed by another worker or deleted", self._job_id)
+                logger.warning("Ingestion job %s was claimed by another worker or deleted", self._job_ids[0])
                 return
         for result in results:
             if isinstance(result, Exception):
@@ -114,9 +117,9 @@ class JobRun:
             if self._lease.is_held:
                 if isinstance(exc, asyncio.CancelledError):
                     await self._count_a_long_attempt()
-                await self._jobs.release(self._job_id)
+                await self._jobs.release(*self._job_ids)
             raise
-        await self._jobs.release(self._job_id)
+        await self._jobs.release(*self._job_ids)
 
     async def _count_a_long_attempt(self) -> None:
         """Count an attempt: documents that need longer than their worker may run must end."""
@@ -128,31 +131,41 @@ class JobRun:
             message = f"The document was not ready after {lasted_s:.0f} s, when its worker had to stop."
             for item in items:
                 await self._jobs.item_failed(
-                    self._job_id, item.ordinal, code="document_timeout", message=message, retry=True
+                    item.job_id, item.ordinal, code="document_timeout", message=message, retry=True
                 )
 
     async def _all_items(self, stopping: asyncio.Event) -> bool:
-        """Return True if the job has ended, False if it must return to the queue."""
-        job = await self._jobs.find_by_id(self._job_id)
+        """Return True if the jobs have ended, False if they must return to the queue."""
+        job = await self._jobs.find_by_id(self._job_ids[0])
         collection = await self._collections.find_by_id(job.collection_id) if job else None
-        if collection is None:  # deleted with the job
+        if collection is None:  # deleted with its jobs
             return True
         while not stopping.is_set():
             items = await self._jobs.next_items(
-                self._job_id,
-                limit=_CLAIMED_GROUPS * GROUP_SIZE,
+                *self._lease.job_ids,
+                limit=MAX_RUN_DOCUMENTS,
                 item_bytes=SMALL_BYTES,
                 total_bytes=_CLAIMED_GROUPS * GROUP_BYTES,
             )
             if not items:
-                for parent_source, sources in (await self._jobs.complete_files(self._job_id)).items():
-                    await self._pipeline.keep_only(collection, parent_source, sources)
-                self._lease.check()
-                await self._jobs.finish(self._job_id)
+                if len(self._job_ids) == 1:
+                    for parent_source, sources in (await self._jobs.complete_files(self._job_ids[0])).items():
+                        await self._pipeline.keep_only(collection, parent_source, sources)
+                await self._finish(self._lease.job_ids)
                 return True
             if not await self._ingest(collection, items, stopping):
                 break
         return False
+
+    async def _finish(self, job_ids: Sequence[UUID]) -> None:
+        """End jobs, the first ones of those that have not ended."""
+        self._lease.check()
+        ended, self._lease.job_ids = (
+            job_ids,
+            self._lease.job_ids[len(job_ids) :],
+        )  # first: a beat must not miss them
+        if ended:
+            await self._jobs.finish(*ended)
 
     async def _turn_is_over(self) -> bool:
         if time.monotonic() < self._turn_ends:
@@ -163,7 +176,7 @@ class JobRun:
     async def _ingest(
         self, collection: Collection, items: Sequence[IngestionJobItem], stopping: asyncio.Event
     ) -> bool:
-        """Ingest begun items; return False if the job must return to the queue, with the remaining ones."""
+        """Ingest begun items; return False if the jobs must return to the queue, with the remaining ones."""
         remaining = iter(items)
         groups = [*grouped(map(_document, items))]
         ahead: asyncio.Task[DocumentGroup] | None = None
@@ -172,9 +185,10 @@ class JobRun:
                 if stopping.is_set():
                     return False
                 begun = list(islice(remaining, len(group)))
+                await self._finish(self._lease.job_ids[: self._lease.job_ids.index(begun[0].job_id)])
                 self._begun = (begun, time.monotonic())
                 if len(group) == 1 and not is_small(group[0].part):
-                    await self._file(collection, begun[0], stopping)
+                    in_order = await self._file(collection, begun[0], stopping)
                     leaving = await self._turn_is_over()
                 else:
                     prepared = await (ahead or self._pipeline.prepare_parts(collection, group))
@@ -182,9 +196,9 @@ class JobRun:
                     ahead = None
                     if not leaving and may_overlap(group, following):
                         ahead = asyncio.create_task(self._pipeline.prepare_parts(collection, following))
-                    await self._store(collection, begun, prepared, stopping)
+                    in_order = await self._store(collection, begun, prepared, stopping)
                 self._begun = None
-                if leaving:
+                if leaving or not (in_order or len(self._job_ids) == 1):
                     return False
         finally:
             if ahead is not None:
@@ -192,23 +206,23 @@ class JobRun:
                 await asyncio.gather(ahead, return_exceptions=True)
         return True
 
-    async def _file(self, collection: Collection, item: IngestionJobItem, stopping: asyncio.Event) -> None:
+    async def _file(self, collection: Collection, item: IngestionJobItem, stopping: asyncio.Event) -> bool:
+        """Ingest a file alone; return False if documents of its job are left for later."""
         try:
             parts = await self._pipeline.split(item.content or b"", item.source, item.media_type)
         except VectorForgeError as exc:
-            await self._report_failure(item, IngestionError.of(exc), (), stopping)
-            return
+            return not await self._report_failure(item, IngestionError.of(exc), (), stopping)
         if parts[0].parent_source is not None:
             await self._expand(item, parts)
-            return
+            return False
         part = replace(parts[0], parent_source=item.parent_source)
         document = DocumentItem(part, item.title, item.metadata)
         on_stage = partial(self._enter, item)
         prepared = await self._pipeline.prepare_parts(collection, [document], on_stage=on_stage)
-        await self._store(collection, [item], prepared, stopping)
+        return await self._store(collection, [item], prepared, stopping)
 
     def _enter(self, item: IngestionJobItem, stage: IngestionStage) -> None:
-        self._lease.stage = (item.ordinal, stage)
+        self._lease.stage = (item.job_id, item.ordinal, stage)
 
     async def _store(
         self,
@@ -216,24 +230,29 @@ class JobRun:
         items: Sequence[IngestionJobItem],
         group: DocumentGroup,
         stopping: asyncio.Event,
-    ) -> None:
+    ) -> bool:
+        """Store a group and report its results; return False if a document is left for later."""
         on_stage = partial(self._enter, items[0])
+        in_order = True
         async with aclosing(self._pipeline.ingest_group(collection, group, on_stage=on_stage)) as ingested:
             async for results in ingested:
                 self._lease.check()
                 stored = [_stored(items[place], result) for place, result in results if result.error is None]
                 if stored:
-                    await self._jobs.items_succeeded(self._job_id, stored)
+                    await self._jobs.items_succeeded(stored)
                 for place, result in results:
-                    if result.error is not None:
-                        await self._report_failure(items[place], result.error, result.warnings, stopping)
+                    if result.error is not None and await self._report_failure(
+                        items[place], result.error, result.warnings, stopping
+                    ):
+                        in_order = False
+        return in_order
 
     async def _expand(self, item: IngestionJobItem, parts: Sequence[DocumentPart]) -> None:
         """Replace a JSONL file by its lines, so that each has its own result."""
         if len(parts) > MAX_RECORDS:
             message = f"The file has {len(parts):,} lines; at most {MAX_RECORDS:,} are read. Split it."
             await self._jobs.item_failed(
-                self._job_id, item.ordinal, code="document_too_large", message=message
+                item.job_id, item.ordinal, code="document_too_large", message=message
             )
             return
         records = [
@@ -242,7 +261,7 @@ class JobRun:
             )
             for part in parts
         ]
-        await self._jobs.replace_item(self._job_id, item.ordinal, records)
+        await self._jobs.replace_item(item.job_id, item.ordinal, records)
 
     async def _report_failure(
         self,
@@ -250,13 +269,14 @@ class JobRun:
         error: IngestionError,
         warnings: Sequence[str],
         stopping: asyncio.Event,
-    ) -> None:
+    ) -> bool:
+        """Report a failure; return True if the document is left for later."""
         self._lease.check()
         if error.code == DatabaseUnavailableError.code:  # not caused by the document
             raise DatabaseUnavailableError(error.message)
         retry = error.retryable and item.attempts < MAX_ATTEMPTS
         await self._jobs.item_failed(
-            self._job_id,
+            item.job_id,
             item.ordinal,
             code=error.code,
             message=error.message,
@@ -265,6 +285,7 @@ class JobRun:
         )
         if retry:
             await wait_for(stopping, _FIRST_PAUSE_S * 2 ** (item.attempts - 1))
+        return retry
 
 
 def _document(item: IngestionJobItem) -> DocumentItem:
@@ -274,6 +295,7 @@ def _document(item: IngestionJobItem) -> DocumentItem:
 
 def _stored(item: IngestionJobItem, result: DocumentResult) -> StoredItem:
     return StoredItem(
+        item.job_id,
         item.ordinal,
         document_id=result.document_id,
         chunks_added=result.chunks_added,

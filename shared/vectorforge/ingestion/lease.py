@@ -1,7 +1,8 @@
-"""Lease of a claimed job, renewed while it runs; without it, another worker claims the job."""
+"""Lease of claimed jobs, renewed while they run; without it, another worker claims them."""
 
 import asyncio
 import time
+from collections.abc import Sequence
 from uuid import UUID
 
 from vectorforge.db.repositories.job_repo import JobRepository
@@ -12,25 +13,26 @@ _BEATS_A_LEASE = 3
 
 
 class LeaseLostError(Exception):
-    """Another worker may have claimed the job; nothing more must be written for it."""
+    """Another worker may have claimed the jobs; nothing more must be written for them."""
 
 
 class JobLease:
-    """Lease of one job, from now on.
+    """Lease of jobs, from now on.
 
     Args:
         jobs: Jobs of the tenant.
-        job_id: Job that this process has claimed.
-        lease_s: Seconds for which it is claimed.
+        job_ids: Jobs that this process has claimed.
+        lease_s: Seconds for which they are claimed.
     """
 
-    def __init__(self, jobs: JobRepository, job_id: UUID, lease_s: float) -> None:
+    def __init__(self, jobs: JobRepository, job_ids: Sequence[UUID], lease_s: float) -> None:
         self._jobs = jobs
-        self._job_id = job_id
         self._lease_s = lease_s
         self._held_until = time.monotonic() + lease_s
-        self.stage: tuple[int, IngestionStage] | None = None
-        """Ordinal and stage of the running document, stored with the beats."""
+        self.job_ids = list(job_ids)
+        """Those that have not ended, in their order."""
+        self.stage: tuple[UUID, int, IngestionStage] | None = None
+        """Job, ordinal and stage of the running document, stored with the beats."""
 
     @property
     def is_held(self) -> bool:
@@ -46,20 +48,21 @@ class JobLease:
         """Renew the lease until canceled, and store stages that last long enough to be seen.
 
         Raises:
-            LeaseLostError: Another worker has claimed the job, or it was deleted.
+            LeaseLostError: Another worker has claimed a job, or it was deleted.
         """
         written = self.stage
         next_beat = time.monotonic() + self._lease_s / _BEATS_A_LEASE
         while True:
             await asyncio.sleep(min(_BEAT_S, self._lease_s / _BEATS_A_LEASE))
             if self.stage is not None and self.stage != written:
-                written = ordinal, stage = self.stage
-                await self._jobs.set_stage(self._job_id, stage)
-                await self._jobs.set_stage(self._job_id, stage, ordinal=ordinal)
+                written = job_id, ordinal, stage = self.stage
+                await self._jobs.set_stage(job_id, stage)
+                await self._jobs.set_stage(job_id, stage, ordinal=ordinal)
             if time.monotonic() >= next_beat:
                 self.check()
                 sent_at = time.monotonic()
-                if not await self._jobs.heartbeat(self._job_id, self._lease_s):
+                running = await self._jobs.heartbeat(*self.job_ids, lease_s=self._lease_s)
+                if not running.issuperset(self.job_ids):  # without those that have ended meanwhile
                     self._held_until = 0.0
                     raise LeaseLostError
                 self._held_until = sent_at + self._lease_s

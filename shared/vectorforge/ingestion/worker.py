@@ -16,7 +16,8 @@ from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.db.term_reading import TermReader
 from vectorforge.errors import VectorForgeError, log_unexpected
 from vectorforge.ingestion.embedding_backfill import EmbeddingBackfill
-from vectorforge.ingestion.job_run import JobRun, wait_for
+from vectorforge.ingestion.group import GROUP_SIZE
+from vectorforge.ingestion.job_run import MAX_RUN_DOCUMENTS, JobRun, wait_for
 from vectorforge.ingestion.pipeline import IngestionPipeline
 
 logger = logging.getLogger(__name__)
@@ -187,9 +188,12 @@ class IngestionWorker:
         except Exception as exc:  # noqa: BLE001 - the job would fail again
             await self._end(db, claimed.job_id, exc)
             return True
+        following = await JobRepository(db).claim_following(
+            claimed.job_id, self._lease_s, documents=MAX_RUN_DOCUMENTS, jobs=GROUP_SIZE
+        )
         run = JobRun(
             db,
-            claimed.job_id,
+            [claimed.job_id, *following],
             pipeline,
             lease_s=self._lease_s,
             others_wait=partial(dispatcher.others_wait, claimed.tenant_id),

@@ -45,10 +45,10 @@ class TestOtherTenant:
         assert await jobs.items(job.id) == []
         assert await jobs.list(collection.id) == []
         assert await jobs.next_items(job.id) == []
-        assert await jobs.items_succeeded(job.id, [StoredItem(0)]) == 0
+        assert await jobs.items_succeeded([StoredItem(job.id, 0)]) == 0
         assert not await jobs.item_failed(job.id, 0, code="x", message="y")
         assert not await jobs.heartbeat(job.id)
-        assert await jobs.finish(job.id) is None
+        assert await jobs.finish(job.id) == []
         with pytest.raises(NotFoundError):
             await jobs.create(collection.id, [NewJobItem("s", None, b"")])
         assert await logs.find_by_id(log.id) is None

@@ -1,8 +1,9 @@
-"""Progress of an ingestion job through its worker; every statement takes ``tenant_id`` and ``job_id``."""
+"""Progress of ingestion jobs through their worker; every statement takes ``tenant_id``."""
 
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Any
 from uuid import UUID
 
 from vectorforge.db.repositories.job_items import append_items
@@ -24,37 +25,80 @@ from vectorforge.db.tenant_database import TenantDatabase
 # (They are put together from constants of this package only; values are bound.)
 
 
+# Younger jobs of the collection wait for the claimed one, so that no other worker claims them meanwhile.
+# Jobs with a file of records run alone, since its end deletes documents, and so do jobs that were begun
+# before: they may have stopped their worker.
+_CLAIM_FOLLOWING = """
+WITH claimed AS (
+    SELECT tenant_id, collection_id, created_at, id, documents_total FROM vectorforge.ingestion_jobs
+    WHERE tenant_id = %(tenant_id)s AND id = %(job_id)s AND status = 'running' AND claims = 1
+        AND source_key IS NULL AND lease_expires_at > clock_timestamp()
+    FOR UPDATE
+), younger AS (
+    SELECT job.id, sum(job.documents_total) OVER up_to_this + claimed.documents_total <= %(documents)s
+        AND bool_and(job.status = 'queued' AND job.claims = 0 AND job.source_key IS NULL) OVER up_to_this
+        AND NOT bool_or(EXISTS (
+            SELECT FROM vectorforge.ingestion_job_items AS item
+            WHERE item.tenant_id = claimed.tenant_id AND item.job_id IN (job.id, claimed.id)
+                AND item.parent_source IS NOT NULL
+        )) OVER up_to_this AS fits
+    FROM claimed CROSS JOIN LATERAL (
+        SELECT * FROM vectorforge.ingestion_jobs AS job
+        WHERE job.tenant_id = claimed.tenant_id AND job.collection_id = claimed.collection_id
+            AND job.status IN ('queued', 'running')
+            AND (job.created_at, job.id) > (claimed.created_at, claimed.id)
+        ORDER BY job.created_at, job.id LIMIT %(jobs)s
+    ) AS job
+    WHERE claimed.documents_total < %(documents)s
+    WINDOW up_to_this AS (ORDER BY job.created_at, job.id)
+)
+UPDATE vectorforge.ingestion_jobs
+SET status = 'running', claims = 1, lease_expires_at = clock_timestamp() + make_interval(secs => %(lease_s)s),
+    last_claimed_at = clock_timestamp(), started_at = coalesce(started_at, clock_timestamp())
+WHERE tenant_id = %(tenant_id)s AND status = 'queued' AND id = ANY (ARRAY(SELECT id FROM younger WHERE fits))
+RETURNING created_at, id
+"""
 _GIVE_UP_ITEMS = """
 WITH given_up AS (
     UPDATE vectorforge.ingestion_job_items
     SET status = 'failed', content = NULL, error_code = 'document_crashes',
         error_message = 'Reading the document stopped the server ' || attempts || ' times.'
-    WHERE tenant_id = %(tenant_id)s AND job_id = %(job_id)s AND status = 'queued'
+    WHERE tenant_id = %(tenant_id)s AND job_id = ANY (%(job_ids)s) AND status = 'queued'
       AND attempts >= %(max_attempts)s
-    RETURNING 1
+    RETURNING job_id
 )
 UPDATE vectorforge.ingestion_jobs
-SET documents_failed = documents_failed + (SELECT count(*) FROM given_up), claims = 0
-WHERE tenant_id = %(tenant_id)s AND id = %(job_id)s AND EXISTS (SELECT FROM given_up)
+SET documents_failed = documents_failed + items, claims = 0
+FROM (SELECT job_id, count(*) AS items FROM given_up GROUP BY 1) AS counted
+WHERE tenant_id = %(tenant_id)s AND id = counted.job_id
 """
-# Of several items, those that were begun before stay out: one of them may have stopped its worker.
+# Of several items, those that were begun before stay out: one of them may have stopped its worker. Those
+# that fit are the first of each job, so that the update joins a row for each job instead of each item.
 _NEXT_ITEMS = f"""
 UPDATE vectorforge.ingestion_job_items
 SET status = 'running', attempts = attempts + 1
-WHERE tenant_id = %(tenant_id)s AND job_id = %(job_id)s AND status = 'queued' AND ordinal = ANY (ARRAY(
-    SELECT ordinal FROM (
-        SELECT ordinal, row_number() OVER first_to_this AS place,
+FROM (
+    SELECT next_job, max(next_ordinal) AS last_ordinal FROM (
+        SELECT next_job, next_ordinal, row_number() OVER first_to_this AS place,
                bool_and(attempts = 0 AND bytes <= %(item_bytes)s) OVER first_to_this
                AND sum(bytes) OVER first_to_this <= %(total_bytes)s AS fits
         FROM (
-            SELECT ordinal, attempts, octet_length(content) AS bytes FROM vectorforge.ingestion_job_items
-            WHERE tenant_id = %(tenant_id)s AND job_id = %(job_id)s AND status = 'queued'
-            ORDER BY ordinal LIMIT %(limit)s
+            SELECT job.place AS job_place, waiting.*
+            FROM unnest(%(job_ids)s) WITH ORDINALITY AS job (id, place) CROSS JOIN LATERAL (
+                SELECT job_id AS next_job, ordinal AS next_ordinal, attempts, octet_length(content) AS bytes
+                FROM vectorforge.ingestion_job_items
+                WHERE tenant_id = %(tenant_id)s AND job_id = job.id AND status = 'queued'
+                ORDER BY ordinal LIMIT %(limit)s
+            ) AS waiting
+            ORDER BY job_place, next_ordinal LIMIT %(limit)s
         ) AS waiting
-        WINDOW first_to_this AS (ORDER BY ordinal)
+        WINDOW first_to_this AS (ORDER BY job_place, next_ordinal)
     ) AS counted
     WHERE place = 1 OR fits
-))
+    GROUP BY 1
+) AS begun
+WHERE tenant_id = %(tenant_id)s AND job_id = ANY (%(job_ids)s) AND job_id = next_job
+    AND ordinal <= last_ordinal AND status = 'queued'
 RETURNING {ITEM_COLUMNS}, content
 """
 
@@ -62,7 +106,8 @@ RETURNING {ITEM_COLUMNS}, content
 _ITEMS_SUCCEEDED = """
 WITH ended AS (
     SELECT * FROM jsonb_to_recordset(%(ended)s::jsonb) AS one (
-        ordinal int, document_id uuid, unchanged bool, warnings jsonb, added int, kept int, removed int
+        job uuid, ordinal int, document_id uuid, unchanged bool, warnings jsonb, added int, kept int,
+        removed int
     )
 ), done AS (
     UPDATE vectorforge.ingestion_job_items AS item
@@ -71,16 +116,17 @@ WITH ended AS (
         warnings = ARRAY(SELECT jsonb_array_elements_text(ended.warnings)),
         chunks_added = ended.added, chunks_kept = ended.kept, chunks_removed = ended.removed
     FROM ended
-    WHERE tenant_id = %(tenant_id)s AND job_id = %(job_id)s AND item.ordinal = ended.ordinal
-        AND status = 'running'
-    RETURNING ended.added, ended.kept, ended.removed
+    WHERE tenant_id = %(tenant_id)s AND job_id = ANY (%(job_ids)s) AND job_id = ended.job
+        AND item.ordinal = ended.ordinal AND status = 'running'
+    RETURNING ended.job, ended.added, ended.kept, ended.removed
 ), counted AS (
-    SELECT count(*) AS documents, sum(added) AS added, sum(kept) AS kept, sum(removed) AS removed FROM done
+    SELECT job, count(*) AS documents, sum(added) AS added, sum(kept) AS kept, sum(removed) AS removed
+    FROM done GROUP BY 1
 )
 UPDATE vectorforge.ingestion_jobs
 SET documents_done = documents_done + documents, claims = 0, chunks_added = chunks_added + added,
     chunks_kept = chunks_kept + kept, chunks_removed = chunks_removed + removed
-FROM counted WHERE tenant_id = %(tenant_id)s AND id = %(job_id)s AND documents > 0
+FROM counted WHERE tenant_id = %(tenant_id)s AND id = counted.job
 RETURNING documents
 """
 _ITEM_FAILED = """
@@ -123,59 +169,77 @@ WHERE tenant_id = %(tenant_id)s AND job_id = %(job_id)s AND ordinal = %(ordinal)
 _HEARTBEAT = """
 UPDATE vectorforge.ingestion_jobs
 SET lease_expires_at = clock_timestamp() + make_interval(secs => %(lease_s)s)
-WHERE tenant_id = %(tenant_id)s AND id = %(job_id)s AND status = 'running'
+WHERE tenant_id = %(tenant_id)s AND id = ANY (%(job_ids)s) AND status = 'running'
+RETURNING id
 """
 _RELEASE_ITEMS = """
 UPDATE vectorforge.ingestion_job_items SET status = 'queued', attempts = greatest(attempts - 1, 0)
-WHERE tenant_id = %(tenant_id)s AND job_id = %(job_id)s AND status = 'running'
+WHERE tenant_id = %(tenant_id)s AND job_id = ANY (%(job_ids)s) AND status = 'running'
 """
 _RELEASE = """
 UPDATE vectorforge.ingestion_jobs
 SET status = 'queued', stage = NULL, lease_expires_at = NULL, claims = greatest(claims - 1, 0)
-WHERE tenant_id = %(tenant_id)s AND id = %(job_id)s AND status = 'running'
+WHERE tenant_id = %(tenant_id)s AND id = ANY (%(job_ids)s) AND status = 'running'
 """
 FINISH = f"""
 WITH failed AS (
     UPDATE vectorforge.ingestion_job_items
     SET status = 'failed', content = NULL, error_code = coalesce(error_code, %(code)s, 'not_finished'),
         error_message = coalesce(error_message, %(message)s, 'The job ended before this document.')
-    WHERE tenant_id = %(tenant_id)s AND job_id = %(job_id)s AND status IN ('queued', 'running')
-    RETURNING 1
+    WHERE tenant_id = %(tenant_id)s AND job_id = ANY (%(job_ids)s) AND status IN ('queued', 'running')
+    RETURNING job_id
 ), counted AS (
-    SELECT count(*) AS unfinished FROM failed
+    SELECT ended.job, count(failed.job_id) AS unfinished
+    FROM unnest(%(job_ids)s) AS ended (job) LEFT JOIN failed ON failed.job_id = ended.job GROUP BY 1
 )
 UPDATE vectorforge.ingestion_jobs
 SET documents_failed = documents_failed + unfinished, stage = NULL, lease_expires_at = NULL,
     finished_at = clock_timestamp(), error_code = %(code)s, error_message = %(message)s,
     status = CASE WHEN documents_failed + unfinished = 0 THEN 'succeeded'
                   WHEN documents_done = 0 THEN 'failed' ELSE 'partial' END
-FROM counted WHERE tenant_id = %(tenant_id)s AND id = %(job_id)s AND status IN ('queued', 'running')
+FROM counted WHERE tenant_id = %(tenant_id)s AND id = counted.job AND status IN ('queued', 'running')
 RETURNING {JOB_COLUMNS}
 """
-"""Ends a job; parameters: ``finish_values``."""
+"""Ends jobs; parameters: ``finish_values``."""
 
 
-def finish_values(error: JobError | None) -> dict[str, str | None]:
-    """Return the parameters of ``FINISH`` without tenant and job."""
+def finish_values(job_ids: Sequence[UUID], error: JobError | None) -> dict[str, Any]:
+    """Return the parameters of ``FINISH`` without the tenant."""
     code, message = (error.code, error.message[:MAX_ERROR_CHARS]) if error else (None, None)
-    return {"code": code, "message": message}
+    return {"job_ids": list(job_ids), "code": code, "message": message}
 
 
 class JobProgress:
-    """Progress of a claimed job of this tenant; see ``JobDispatcher``."""
+    """Progress of claimed jobs of this tenant; see ``JobDispatcher``."""
 
     def __init__(self, db: TenantDatabase) -> None:
         self._db = db
 
+    async def claim_following(self, job_id: UUID, lease_s: float, *, documents: int, jobs: int) -> list[UUID]:
+        """Claim the jobs of several documents that wait directly behind a job, to carry them out after it.
+
+        Args:
+            job_id: A job claimed by this process for the first time; otherwise there are none.
+            lease_s: As in ``JobDispatcher.claim``.
+            documents: Documents of all of them, with the job's, at most.
+            jobs: Number of jobs, at most.
+
+        Returns:
+            Their ids, oldest first.
+        """
+        values = {"job_id": job_id, "lease_s": lease_s, "documents": documents, "jobs": jobs}
+        rows = await self._db.fetch_all(_CLAIM_FOLLOWING, values)
+        return [row["id"] for row in sorted(rows, key=lambda row: (row["created_at"], row["id"]))]
+
     async def next_items(
-        self, job_id: UUID, *, limit: int = 1, item_bytes: int = 0, total_bytes: int = 0
+        self, *job_ids: UUID, limit: int = 1, item_bytes: int = 0, total_bytes: int = 0
     ) -> list[IngestionJobItem]:
         """Begin the next queued item, or several small ones that are begun for the first time.
 
         An item that was begun three times without an end fails instead ("document_crashes").
 
         Args:
-            job_id: The job.
+            job_ids: The jobs, in the order in which they are to be carried out.
             limit: Items, at most.
             item_bytes: Content of each item if there are several.
             total_bytes: Content of all of them.
@@ -184,7 +248,7 @@ class JobProgress:
             The items with their content, in order; empty if none is queued.
         """
         values = self._db.named(
-            job_id=job_id,
+            job_ids=list(job_ids),
             max_attempts=MAX_ATTEMPTS,
             limit=limit,
             item_bytes=item_bytes,
@@ -193,9 +257,10 @@ class JobProgress:
         async with self._db.transaction() as connection:
             await connection.execute(_GIVE_UP_ITEMS, values)
             rows = await (await connection.cursor(binary=True).execute(_NEXT_ITEMS, values)).fetchall()
-        return sorted(map(IngestionJobItem.of, rows), key=lambda item: item.ordinal)
+        places = {job_id: place for place, job_id in enumerate(job_ids)}
+        return sorted(map(IngestionJobItem.of, rows), key=lambda item: (places[item.job_id], item.ordinal))
 
-    async def items_succeeded(self, job_id: UUID, items: Sequence[StoredItem]) -> int:
+    async def items_succeeded(self, items: Sequence[StoredItem]) -> int:
         """Mark running items as stored and drop their content.
 
         Stores the first ten warnings of each, cut to 300 characters. Returns how many were running; the
@@ -203,6 +268,7 @@ class JobProgress:
         """
         ended = [
             {
+                "job": str(item.job_id),
                 "ordinal": item.ordinal,
                 "document_id": None if item.document_id is None else str(item.document_id),
                 "unchanged": item.unchanged,
@@ -213,8 +279,8 @@ class JobProgress:
             }
             for item in items
         ]
-        row = await self._db.fetch_one(_ITEMS_SUCCEEDED, {"job_id": job_id, "ended": json.dumps(ended)})
-        return int(row["documents"]) if row else 0
+        values = {"job_ids": list({item.job_id for item in items}), "ended": json.dumps(ended)}
+        return sum(row["documents"] for row in await self._db.fetch_all(_ITEMS_SUCCEEDED, values))
 
     async def item_failed(
         self,
@@ -263,19 +329,20 @@ class JobProgress:
         values = {"job_id": job_id, "stage": stage[:100], "ordinal": ordinal}
         await self._db.execute(_JOB_STAGE if ordinal is None else _ITEM_STAGE, values)
 
-    async def heartbeat(self, job_id: UUID, lease_s: float = 60.0) -> bool:
-        """Extend the lease by ``lease_s`` seconds; return False if the job is not running: stop then."""
-        return await self._db.execute(_HEARTBEAT, {"job_id": job_id, "lease_s": lease_s}) == 1
+    async def heartbeat(self, *job_ids: UUID, lease_s: float = 60.0) -> set[UUID]:
+        """Extend the leases by ``lease_s`` seconds; return the jobs that are running. Stop the others."""
+        values = {"job_ids": list(job_ids), "lease_s": lease_s}
+        return {row["id"] for row in await self._db.fetch_all(_HEARTBEAT, values)}
 
-    async def release(self, job_id: UUID) -> None:
-        """Return a running job to the queue with its remaining items, when its worker has to stop."""
-        await self._db.run([(statement, {"job_id": job_id}) for statement in (_RELEASE_ITEMS, _RELEASE)])
+    async def release(self, *job_ids: UUID) -> None:
+        """Return running jobs to the queue with their remaining items, when their worker has to stop."""
+        values = {"job_ids": list(job_ids)}
+        await self._db.run([(statement, values) for statement in (_RELEASE_ITEMS, _RELEASE)])
 
-    async def finish(self, job_id: UUID, *, error: JobError | None = None) -> IngestionJob | None:
-        """End a job: succeeded, partial (some documents failed) or failed (all did).
+    async def finish(self, *job_ids: UUID, error: JobError | None = None) -> list[IngestionJob]:
+        """End jobs: succeeded, partial (some documents failed) or failed (all did).
 
-        ``error`` is the reason for an early end, and the error of every unfinished item. Returns None if
-        there is no such job, or it had ended before.
+        ``error`` is the reason for an early end, and the error of every unfinished item. Returns the jobs
+        without those that do not exist, or had ended before.
         """
-        row = await self._db.fetch_one(FINISH, {"job_id": job_id, **finish_values(error)})
-        return IngestionJob.of(row) if row else None
+        return list(map(IngestionJob.of, await self._db.fetch_all(FINISH, finish_values(job_ids, error))))

@@ -187,7 +187,9 @@ class JobRepository(JobProgress):
             if row is not None:
                 await append_items(connection, self._db.tenant_id, new_id, items)
                 if refusal is not None:
-                    finished = await connection.execute(FINISH, {**values, **finish_values(refusal)})
+                    finished = await connection.execute(
+                        FINISH, {**values, **finish_values([new_id], refusal)}
+                    )
                     row = await finished.fetchone() or row
         if row is not None:
             return IngestionJob.of(row)

@@ -11,7 +11,7 @@ id, collection_id, status, stage, documents_total, documents_done, documents_fai
 chunks_kept, chunks_removed, error_code, error_message, created_at, started_at, finished_at
 """
 ITEM_COLUMNS = """
-ordinal, source, parent_source, media_type, title, metadata, status, stage, attempts, error_code,
+job_id, ordinal, source, parent_source, media_type, title, metadata, status, stage, attempts, error_code,
 error_message, document_id, warnings, chunks_added, chunks_kept, chunks_removed
 """
 
@@ -94,6 +94,7 @@ class JobOutcome:
 class IngestionJobItem:
     """One document of a job."""
 
+    job_id: UUID
     ordinal: int
     """Position in the job, from 0."""
     source: str
@@ -127,6 +128,7 @@ class IngestionJobItem:
 class StoredItem:
     """Result of one document of a job that is stored."""
 
+    job_id: UUID
     ordinal: int
     document_id: UUID | None = None
     chunks_added: int = 0
