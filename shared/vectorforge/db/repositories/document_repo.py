@@ -6,6 +6,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
@@ -71,7 +72,7 @@ SELECT d.source, d.id AS document_id, d.version, d.content_hash, array(
 ) AS chunk_hashes
 FROM vectorforge.documents d
 WHERE d.tenant_id = %s AND d.collection_id = %s
-    AND d.source_key = ANY (ARRAY(SELECT vectorforge.source_key(wanted) FROM unnest(%s::text[]) AS wanted))
+    AND d.source_key = ANY (%b::bytea[])
 """
 
 
@@ -198,7 +199,8 @@ class DocumentRepository:
         self, collection_id: UUID, sources: Sequence[str]
     ) -> dict[str, CurrentDocument]:
         """Return the stored state of sources, by source, without those that have no document."""
-        values = (self._db.tenant_id, collection_id, list(sources))
+        keys = [sha256(source.encode()).digest() for source in sources]  # as vectorforge.source_key
+        values = (self._db.tenant_id, collection_id, keys)
         rows = await self._db.fetch_all(_CURRENT, values, repeatable=True)
         return {
             row.pop("source"): CurrentDocument(**{**row, "chunk_hashes": frozenset(row["chunk_hashes"])})
