@@ -80,6 +80,11 @@ class Library:
         items = [NewJobItem(f"{n}.txt", None, text_of(n, word, paragraphs).encode()) for n in range(count)]
         return (await self.jobs.create(self.collection.id, items)).id
 
+    async def submit_each(self, word: str, count: int, paragraphs: int) -> list[UUID]:
+        """Submit documents as a job each; they wait for each other, since any job may have any document."""
+        items = [NewJobItem(f"{n}.txt", None, text_of(n, word, paragraphs).encode()) for n in range(count)]
+        return [(await self.jobs.create(self.collection.id, [item])).id for item in items]
+
     async def work_to_the_end(self) -> None:
         with worker_process(self.url, "nowhere"):
             async with asyncio.timeout(60):
@@ -168,3 +173,25 @@ async def test_killed_worker_loses_and_duplicates_no_document(library: Library, 
         " WHERE chunk_id = id AND to_version IS NULL"
     ).fetchone()
     assert counted == (DOCUMENTS * paragraphs,) * 3
+
+
+@pytest.mark.parametrize("place", ["ahead", "added"])
+async def test_killed_worker_of_several_jobs_loses_and_duplicates_no_document(
+    library: Library, place: str
+) -> None:
+    job_ids = await library.submit_each("new", DOCUMENTS, PARAGRAPHS[place])
+    await library.work_until(place)
+    assert len(await versions(library)) == (DOCUMENTS if place == "added" else 0)
+
+    await library.work_to_the_end()
+    assert await versions(library) == {f"{n}.txt": "new" for n in range(DOCUMENTS)}
+    for job_id in job_ids:
+        job = await library.jobs.find_by_id(job_id)
+        assert job is not None
+        assert (job.status, job.documents_done, job.documents_failed) == ("succeeded", 1, 0)
+        [item] = await library.jobs.items(job_id)
+        assert (item.attempts, item.status) == (2, "unchanged" if place == "added" else "succeeded")
+    counted = library.admin.execute(
+        "SELECT count(*), (SELECT count(*) FROM vectorforge.embeddings) FROM vectorforge.chunks"
+    ).fetchone()
+    assert counted == (DOCUMENTS * PARAGRAPHS[place],) * 2
