@@ -128,6 +128,39 @@ WHERE tenant_id = %s AND job_id = %s ORDER BY ordinal LIMIT %s OFFSET %s
 """
 
 
+# Younger jobs of the collection wait for the claimed one, so that no other worker claims them meanwhile.
+# Jobs with a file of records run alone, since its end deletes documents, and so do jobs that were begun
+# before: they may have stopped their worker.
+_CLAIM_FOLLOWING = """
+WITH claimed AS (
+    SELECT tenant_id, collection_id, created_at, id, documents_total FROM vectorforge.ingestion_jobs
+    WHERE tenant_id = %(tenant_id)s AND id = %(job_id)s AND status = 'running' AND claims = 1
+        AND source_key IS NULL AND lease_expires_at > clock_timestamp()
+    FOR UPDATE
+), younger AS (
+    SELECT job.id, sum(job.documents_total) OVER up_to_this + claimed.documents_total <= %(documents)s
+        AND bool_and(job.status = 'queued' AND job.claims = 0 AND job.source_key IS NULL) OVER up_to_this
+        AND NOT bool_or(EXISTS (
+            SELECT FROM vectorforge.ingestion_job_items AS item
+            WHERE item.tenant_id = claimed.tenant_id AND item.job_id IN (job.id, claimed.id)
+                AND item.parent_source IS NOT NULL
+        )) OVER up_to_this AS fits
+    FROM claimed CROSS JOIN LATERAL (
+        SELECT * FROM vectorforge.ingestion_jobs AS job
+        WHERE job.tenant_id = claimed.tenant_id AND job.collection_id = claimed.collection_id
+            AND job.status IN ('queued', 'running')
+            AND (job.created_at, job.id) > (claimed.created_at, claimed.id)
+        ORDER BY job.created_at, job.id LIMIT %(jobs)s
+    ) AS job
+    WHERE claimed.documents_total < %(documents)s
+    WINDOW up_to_this AS (ORDER BY job.created_at, job.id)
+)
+UPDATE vectorforge.ingestion_jobs
+SET status = 'running', claims = 1, lease_expires_at = clock_timestamp() + make_interval(secs => %(lease_s)s),
+    last_claimed_at = clock_timestamp(), started_at = coalesce(started_at, clock_timestamp())
+WHERE tenant_id = %(tenant_id)s AND status = 'queued' AND id = ANY (ARRAY(SELECT id FROM younger WHERE fits))
+RETURNING created_at, id
+"""
 _OPEN = """
 SELECT id FROM vectorforge.ingestion_jobs
 WHERE tenant_id = %s AND id = ANY(%s::uuid[]) AND finished_at IS NULL
@@ -197,6 +230,22 @@ class JobRepository(JobProgress):
         if existing is None:
             raise NotFoundError(f"Collection {collection_id} not found")
         return existing
+
+    async def claim_following(self, job_id: UUID, lease_s: float, *, documents: int, jobs: int) -> list[UUID]:
+        """Claim the jobs of several documents that wait directly behind a job, to carry them out after it.
+
+        Args:
+            job_id: A job claimed by this process for the first time; otherwise there are none.
+            lease_s: As in ``JobDispatcher.claim``.
+            documents: Documents of all of them, with the job's, at most.
+            jobs: Number of jobs, at most.
+
+        Returns:
+            Their ids, oldest first.
+        """
+        values = {"job_id": job_id, "lease_s": lease_s, "documents": documents, "jobs": jobs}
+        rows = await self._db.fetch_all(_CLAIM_FOLLOWING, values)
+        return [row["id"] for row in sorted(rows, key=lambda row: (row["created_at"], row["id"]))]
 
     async def find_by_id(self, job_id: UUID) -> IngestionJob | None:
         """Return the job, or None."""
