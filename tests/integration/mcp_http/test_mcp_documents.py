@@ -60,7 +60,8 @@ async def test_agent_lists_collections_and_documents_by_pages_and_filters(
 
 
 async def read_all(client: Client, **arguments: Any) -> str:
-    parts, start = [], 0
+    parts: list[str] = []
+    start: int | None = 0
     while start is not None:
         part = await checked_call(client, "read_document", start=start, max_chars=100, **arguments)
         assert len(part["text"]) <= 100
