@@ -160,12 +160,9 @@ class JobRun:
     async def _finish(self, job_ids: Sequence[UUID]) -> None:
         """End jobs, the first ones of those that have not ended."""
         self._lease.check()
-        ended, self._lease.job_ids = (
-            job_ids,
-            self._lease.job_ids[len(job_ids) :],
-        )  # first: a beat must not miss them
-        if ended:
-            await self._jobs.finish(*ended)
+        self._lease.job_ids = self._lease.job_ids[len(job_ids) :]  # first: a beat must not miss them
+        if job_ids:
+            await self._jobs.finish(*job_ids)
 
     async def _turn_is_over(self) -> bool:
         if time.monotonic() < self._turn_ends:
