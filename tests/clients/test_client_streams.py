@@ -200,7 +200,7 @@ async def test_mcp_client_calls_tools_and_receives_errors(served_api: ServedApi,
     vendor.script(Reply(texts=TEXTS), Failure(500))
     async with mcp_client(served_api.url, tenant, mode=mode) as client:
         names = [tool.name for tool in (await client.list_tools()).tools]
-        assert names == ["semantic_search", "semantic_search_with_context", "ask"]
+        assert names[:3] == ["semantic_search", "semantic_search_with_context", "ask"]
         found = await called(client, "semantic_search", query=QUESTION)
         assert found.structured_content["passages"][0]["source"] == "refunds.txt"
         answer = (await called(client, "ask", query=QUESTION)).structured_content

@@ -24,8 +24,16 @@ _CHAT: Final[Mapping[str, Any]] = {
 
 
 def _call(tool: str, **arguments: Any) -> Mapping[str, Any]:
-    params = {"name": tool, "arguments": {"query": _QUESTION, **arguments}}
+    return _document_call(tool, query=_QUESTION, **arguments)
+
+
+def _document_call(tool: str, **arguments: Any) -> Mapping[str, Any]:
+    params = {"name": tool, "arguments": arguments}
     return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+
+
+def _resource(uri: str) -> Mapping[str, Any]:
+    return {"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {"uri": uri}}
 
 
 KNOWN: Final[Mapping[str, Sequence[Mapping[str, Any]]]] = {
@@ -110,6 +118,12 @@ KNOWN: Final[Mapping[str, Sequence[Mapping[str, Any]]]] = {
         _call("semantic_search", top_k=3, filters='{"kind": "first"}'),
         _call("semantic_search_with_context", collection="{collection_id}", max_length=900),
         _call("ask", profile_id=7),
+        _document_call("list_documents", collection="{collection_id}", filters={"kind": "first"}, offset=1),
+        _document_call("read_document", document="{document_id}", page=1, start=5),
+        _document_call("read_document", document="{document_id}", heading="Goods", max_chars=100),
+        _document_call("find_in_document", document="{document_id}", text="goods", limit=2),
+        {"jsonrpc": "2.0", "id": 1, "method": "resources/list", "params": {"cursor": "1"}},
+        _resource("vectorforge://documents/{document_id}"),
     ],
     "POST /v1/keys": [{"name": "fuzz", "scope": "write", "expires_in_days": 30}],
     "POST /v1/keys/{key_id}/rotate": [{"overlap_hours": 0.5}],

@@ -61,7 +61,7 @@ async def test_official_client_calls_every_tool(environment: dict[str, str], mod
     async with Client(server(environment, "--collection", "handbook"), mode=mode) as client:
         assert client.protocol_version == MODES[mode]
         tools = (await client.list_tools()).tools
-        assert [tool.name for tool in tools] == ["semantic_search", "semantic_search_with_context", "ask"]
+        assert {"semantic_search", "ask", "read_document"} <= {tool.name for tool in tools}
         for tool in tools:
             result = await call(client, tool.name, **QUESTION, filters={"team": "hr"})
             assert "The finance team approves" in text_of(result)

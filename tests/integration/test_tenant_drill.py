@@ -34,7 +34,14 @@ TOOLS: Mapping[str, Mapping[str, Any]] = {
     "semantic_search_with_context": {"query": SECRET, "top_k": 20},
     "ask": {"query": SECRET, "top_k": 20},
 }
-"""Every MCP tool with arguments that find the caller's canary."""
+"""MCP tools that search, with arguments that find the caller's canary."""
+DOCUMENT_TOOLS: Mapping[str, Mapping[str, str]] = {
+    "list_collections": {},
+    "list_documents": {"collection": "collection_id"},
+    "read_document": {"document": "document_id"},
+    "find_in_document": {"document": "document_id"},
+}
+"""The other MCP tools, with the kinds of ids that they take."""
 
 NAMING: Mapping[str, str] = {
     "collection": "collection_id",
@@ -164,16 +171,39 @@ async def test_resource_of_other_tenant_in_body_is_not_found(drill: Drill) -> No
 
 async def test_mcp_tools_have_a_case(drill: Drill) -> None:
     async with mcp_client(drill.api.url, drill.bob.name) as client:
-        assert [tool.name for tool in (await client.list_tools()).tools] == list(TOOLS)
+        assert [tool.name for tool in (await client.list_tools()).tools] == [*TOOLS, *DOCUMENT_TOOLS]
+
+
+async def called(drill: Drill, tenant: Tenant, tool: str, arguments: Mapping[str, Any]) -> str:
+    """Return the result of a tool for a tenant, as JSON."""
+    async with mcp_client(drill.api.url, tenant.name) as client:
+        result = await client.call_tool(tool, {**arguments})
+        assert isinstance(result, CallToolResult)
+        return json.dumps(result.model_dump(mode="json"))
+
+
+@pytest.mark.parametrize("tool", DOCUMENT_TOOLS)
+async def test_document_tools_show_nothing_of_other_tenant(drill: Drill, tool: str) -> None:  # C17, C42
+    more = {"text": SECRET[:5]} if tool == "find_in_document" else {}
+
+    def of(tenant: Tenant) -> dict[str, Any]:
+        return more | {name: tenant.ids[kind] for name, kind in DOCUMENT_TOOLS[tool].items()}
+
+    assert drill.alice.ids["collection_id"] in await called(drill, drill.alice, "list_collections", {})
+    own = await called(drill, drill.alice, tool, of(drill.alice))
+    assert '"isError": false' in own.replace("is_error", "isError")
+    for arguments in (of(drill.bob), of(drill.alice)):
+        answer = await called(drill, drill.bob, tool, arguments)
+        for given in of(drill.alice).values():
+            answer = answer.replace(given, "")
+        assert drill.canary not in answer, arguments
+        assert not [its for name, its in drill.alice.ids.items() if name != "profile_id" and its in answer]
 
 
 @pytest.mark.parametrize("tool", TOOLS)
 async def test_tools_show_no_canary_of_other_tenant(drill: Drill, tool: str) -> None:  # C17, C42
     async def answered(tenant: Tenant, **more: Any) -> str:
-        async with mcp_client(drill.api.url, tenant.name) as client:
-            result = await client.call_tool(tool, {**TOOLS[tool], **more})
-            assert isinstance(result, CallToolResult)
-            return json.dumps(result.model_dump(mode="json"))
+        return await called(drill, tenant, tool, {**TOOLS[tool], **more})
 
     everywhere: list[dict[str, Any]] = [
         {},
