@@ -7,36 +7,20 @@ LANGUAGE sql STABLE
 RETURN concat_ws('_', 'embeddings', space, left(md5(collection::text), 16), 'hnsw');
 GRANT EXECUTE ON FUNCTION vectorforge.vector_index_name(text, uuid) TO vectorforge_app;
 
--- As in 0005; with a collection its own index.
-DROP FUNCTION vectorforge.vector_index_statement(text, boolean);
-CREATE FUNCTION vectorforge.vector_index_statement(space text, online boolean, collection uuid DEFAULT NULL) RETURNS text
+-- The statement of 0005; with a collection that of its own index.
+CREATE FUNCTION vectorforge.vector_index_statement(space text, online boolean, collection uuid) RETURNS text
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    parts constant text[] := regexp_match(space, '^(cosine|inner_product|l2)_(\d{1,5})(?:_alt)?(?:_(half|binary))?$');
-    metric constant text := CASE parts[1] WHEN 'inner_product' THEN 'ip' ELSE parts[1] END;
-    dimension constant int := parts[2]::int;
-    expression text;
+    shared constant text := vectorforge.vector_index_statement(space, online);
 BEGIN
-    IF parts IS NULL THEN
-        RAISE EXCEPTION 'unknown embedding space' USING ERRCODE = 'invalid_parameter_value';
+    IF collection IS NULL THEN
+        RETURN shared;
     END IF;
-    IF parts[3] = 'binary' THEN
-        expression := format('(public.binary_quantize(embedding)::bit(%s)) public.bit_hamming_ops', dimension);
-    ELSIF parts[3] IS NULL AND dimension <= 2000 THEN
-        expression := format('(embedding::public.vector(%s)) public.vector_%s_ops', dimension, metric);
-    ELSIF dimension <= 4000 THEN
-        expression := format('(embedding::public.halfvec(%s)) public.halfvec_%s_ops', dimension, metric);
-    ELSE
-        RETURN NULL;
-    END IF;
-    RETURN format(
-        'CREATE INDEX %s IF NOT EXISTS %I ON vectorforge.%I USING hnsw (%s)%s',
-        CASE WHEN online THEN 'CONCURRENTLY' END,
-        vectorforge.vector_index_name(space, collection), 'embeddings_' || space, expression,
-        CASE WHEN collection IS NOT NULL THEN format(' WHERE collection_id = %L::uuid', collection) END
-    );
+    RETURN replace(
+        shared, vectorforge.vector_index_name(space, NULL), vectorforge.vector_index_name(space, collection)
+    ) || format(' WHERE collection_id = %L::uuid', collection);
 END
 $$;
 
