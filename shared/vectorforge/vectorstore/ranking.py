@@ -11,7 +11,7 @@ from uuid import UUID
 
 from vectorforge.types import DistanceMetric, RetrievedChunk, SearchMode
 from vectorforge.vectorstore.search.fusion import DOCUMENT_SHARE, WORDS_SHARE
-from vectorforge.vectorstore.search.search import DENSE_DEPTH, LEXICAL_DEPTH, score_of
+from vectorforge.vectorstore.search.search import LEG_DEPTH, score_of
 from vectorforge.vectorstore.search.words import CONTEXT_SHARE, K1, B
 
 
@@ -37,7 +37,7 @@ def ranked(
     scored = [replace(chunk, score=score_of(metric, chunk.distance)) for chunk in candidates]
     nearest = sorted(scored, key=lambda chunk: (chunk.distance, chunk.chunk.id))
     if mode is SearchMode.HYBRID:
-        nearest = _fused(nearest, metric, dense_weight, top_k)
+        nearest = _fused(nearest, metric, dense_weight, max(top_k, LEG_DEPTH))
     return nearest[:top_k]
 
 
@@ -53,12 +53,11 @@ def _by_words(candidates: Sequence[RetrievedChunk]) -> list[RetrievedChunk]:
 
 
 def _fused(
-    nearest: Sequence[RetrievedChunk], metric: DistanceMetric, dense_weight: float, top_k: int
+    nearest: Sequence[RetrievedChunk], metric: DistanceMetric, dense_weight: float, depth: int
 ) -> list[RetrievedChunk]:
     """Return the best of both legs by relevance, as ``VectorStore.search`` defines it."""
     words = {chunk.chunk.id: chunk.score for chunk in _by_words(nearest)}
-    legs = {*list(words)[: max(top_k, LEXICAL_DEPTH)]}
-    legs |= {chunk.chunk.id for chunk in nearest[: max(top_k, DENSE_DEPTH)]}
+    legs = {*list(words)[:depth], *(chunk.chunk.id for chunk in nearest[:depth])}
     candidates = [chunk for chunk in nearest if chunk.chunk.id in legs]
     highest = max((chunk.score for chunk in candidates), default=1.0)
     most = {DistanceMetric.COSINE: 1.0, DistanceMetric.INNER_PRODUCT: max(1.0, highest)}.get(metric, highest)

@@ -13,12 +13,9 @@ from vectorforge.types import Chunk, DistanceMetric, NearestChunks, RetrievedChu
 from vectorforge.vectorstore.search.matches import SearchPlan, SearchShape
 from vectorforge.vectorstore.search.statement import MAX_SCAN_TUPLES, search_sql
 
-DENSE_DEPTH: Final = 40
-"""Candidates by vectors of a hybrid search, at least. 70 gain less than 0.0003 nDCG@10 on three collections,
-and take a tenth more of the database's time, since a filter multiplies them."""
-LEXICAL_DEPTH: Final = 70
-"""Candidates by words of a hybrid search, at least. 100 gain less than 0.001 nDCG@10 on three collections; 50
-lose 0.004 on one."""
+LEG_DEPTH: Final = 70
+"""Candidates of each leg of a hybrid search, at least. 100 gain less than 0.001 nDCG@10 on three collections
+and take an eighth more time; 50 lose 0.004 on one."""
 _MAX_REPEATED_FILTER: Final = 2_000
 """Characters of a filter that stands in every branch. A longer one stands once, and what it lets through is
 always compared completely: a statement over 16 KB pins a connection of RDS Proxy
@@ -139,8 +136,8 @@ class Search:
 
     @property
     def depth(self) -> int:
-        """Number of candidates by vectors."""
-        return self.top_k if self.shape.mode is SearchMode.DENSE else max(self.top_k, DENSE_DEPTH)
+        """Number of candidates of each leg."""
+        return self.top_k if self.shape.mode is SearchMode.DENSE else max(self.top_k, LEG_DEPTH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +222,7 @@ class Searcher:
             "limit": limit,
             "depth": depth,
             "candidates": candidates,
-            "lexical_limit": max(search.top_k, LEXICAL_DEPTH),
+            "lexical_limit": depth,
             "ef_search": ef_search,
             "scan_tuples": None if facts is None else facts.scan_tuples(max(candidates, ef_search)),
         }
