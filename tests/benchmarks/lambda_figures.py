@@ -25,7 +25,7 @@ parts:
               AWS's own runtime client
   chunks      what one chunk of a stream costs inside the function, beside a bare socket
   import      CPU of importing each handler, with and without bytecode
-  functions   process start to the first poll and the first answer, memory after init and events
+  functions   process start to the first poll, memory after init, after one event and after many
   bill        what a question is billed for on AWS: bytes of logs and answers, messages, milliseconds
 
 All run under the Lambda service of infra.emulator.lambda_service, in processes of their own, against an

@@ -9,7 +9,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from figures.database import fresh_database
@@ -80,24 +80,11 @@ def measure_imports(environment: Mapping[str, str], repeats: int) -> list[Table]
 async def measure_functions(
     server: EmbeddedPostgres, environment: Mapping[str, str], *, starts: int, events: int
 ) -> list[Table]:
-    """Measure the time from process start to the first poll and to the first answer, and memory."""
+    """Measure the time from process start to the first poll, and memory after events."""
     begun = Table(
-        "Process start to the first poll for an event, and to the end of the first event",
-        (
-            "function",
-            "first poll: wall ms min",
-            "wall ms median",
-            "CPU ms min",
-            "CPU ratio",
-            "first event ended: wall ms min",
-            "CPU ms min",
-            "without bytecode: wall ms",
-            "CPU ms",
-        ),
-        notes=[
-            f"{starts} times each, interleaved; without bytecode once.",
-            "The ratio is the median of each round's CPU time to the first poll, relative to the first row.",
-        ],
+        "Process start to the first poll for an event",
+        ("function", "wall ms min", "wall ms median", "CPU ms", "without bytecode: wall ms", "CPU ms"),
+        notes=[f"{starts} times each, interleaved; without bytecode once."],
     )
     memory = Table(
         "Memory",
@@ -105,45 +92,35 @@ async def measure_functions(
         notes=["Resident memory of the process, 10^6 bytes; one function at a time."],
     )
     async with _contestants(server, environment) as contestants:
-        runs: dict[str, list[tuple[float, ...]]] = {one.name: [] for one in contestants}
+        runs: dict[str, list[tuple[float, float]]] = {one.name: [] for one in contestants}
         for one in contestants:
-            await _start(one)  # stores the bytecode
+            await _start(one.function)  # stores the bytecode
         for _ in track(range(starts), "  starting", console=progress, transient=True):
             for one in contestants:
-                runs[one.name].append(await _start(one))
-        plain_cpu = [cpu for _, cpu, *_ in runs[contestants[0].name]]
+                runs[one.name].append(await _start(one.function))
         for one in contestants:
-            wall, cpu, ended_wall, ended_cpu = zip(*runs[one.name], strict=True)
-            ratio = statistics.median(own / plain for own, plain in zip(cpu, plain_cpu, strict=True))
-            without = await _start_without_bytecode(one)
-            begun.add(
-                one.name,
-                *(min(wall), statistics.median(wall), min(cpu), ratio),
-                *(min(ended_wall), min(ended_cpu), *without[:2]),
-            )
+            wall, cpu = zip(*runs[one.name], strict=True)
+            without = await _start_without_bytecode(one.function)
+            begun.add(one.name, min(wall), statistics.median(wall), min(cpu), *without)
         for one in track(contestants, "  asking", console=progress, transient=True):
             memory.add(one.name, *await _weigh(one, events))
     return [begun, memory]
 
 
-async def _start(one: _Contestant) -> tuple[float, float, float, float]:
-    """Return wall and CPU milliseconds of a process to its first poll, and to the end of its first event."""
-    async with FunctionProcess(one.function) as process:
+async def _start(function: FunctionConfiguration) -> tuple[float, float]:
+    """Return milliseconds and CPU milliseconds from the process's start to its first poll."""
+    async with FunctionProcess(function) as process:
         started = time.perf_counter()
         await process.start()
         wall = time.perf_counter() - started
         assert process.pid is not None
-        cpu = cpu_s(process.pid)
-        asked = time.perf_counter()
-        await one.ask(process, 0)
-        ended = wall + time.perf_counter() - asked
-        return wall * 1000, cpu * 1000, ended * 1000, cpu_s(process.pid) * 1000
+        return wall * 1000, cpu_s(process.pid) * 1000
 
 
-async def _start_without_bytecode(one: _Contestant) -> tuple[float, float, float, float]:
+async def _start_without_bytecode(function: FunctionConfiguration) -> tuple[float, float]:
     with tempfile.TemporaryDirectory() as empty:
         more = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPYCACHEPREFIX": empty}
-        return await _start(replace(one, function=_with(one.function, more)))
+        return await _start(_with(function, more))
 
 
 def _with(function: FunctionConfiguration, more: Mapping[str, str]) -> FunctionConfiguration:
@@ -181,7 +158,7 @@ async def _contestants(
         surroundings = await stack.enter_async_context(query_surroundings(app_url, _TENANT))
         database = await stack.enter_async_context(Database(app_url, pool_size=1))
         log_queue = Queue(aws.client("sqs"), "query-log").url
-        ingestion_queue = Queue(aws.client("sqs"), "ingestion", visibility_s=3600)
+        ingestion_queue = Queue(aws.client("sqs"), "ingestion")
         base = {**aws.environment, **environment}
         query = surroundings.environment(query_log_queue_url=log_queue) | base
         buffered = surroundings.environment(query_log_queue_url=log_queue, response_mode="buffered") | base
