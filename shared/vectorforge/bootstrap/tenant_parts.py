@@ -10,7 +10,11 @@ from vectorforge.bootstrap.shared import Shared
 from vectorforge.db.repositories.answer_cache_repo import AnswerCacheRepository
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.repositories.query_log_repo import TenantSettingsRepository
-from vectorforge.db.repositories.query_lookup_repo import QueryLookupRepository, QueryVectorRepository
+from vectorforge.db.repositories.query_lookup_repo import (
+    QueryLookupRepository,
+    QueryVectorRepository,
+    as_uuid,
+)
 from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import ConflictError, DimensionMismatchError, NotFoundError
@@ -166,7 +170,7 @@ class CollectionCatalogue:
         Raises:
             NotFoundError: No such collection.
         """
-        if (as_id := _uuid(name_or_id)) and (collection := await self.collections.find_by_id(as_id)):
+        if (as_id := as_uuid(name_or_id)) and (collection := await self.collections.find_by_id(as_id)):
             return collection
         return await self._find_by_name(name_or_id)
 
@@ -180,7 +184,7 @@ class CollectionCatalogue:
         Raises:
             NotFoundError: No such collection.
         """
-        if as_id := _uuid(name_or_id):
+        if as_id := as_uuid(name_or_id):
             with suppress(NotFoundError):
                 return await work(as_id)
         return await work((await self._find_by_name(name_or_id)).id)
@@ -254,13 +258,6 @@ class CollectionCatalogue:
             contextual=contextual,
             ocr=ocr,
         )
-
-
-def _uuid(text: str) -> UUID | None:
-    try:
-        return UUID(text)
-    except ValueError:
-        return None
 
 
 def context_model(shared: Shared, limits: LimitServices) -> "ContextModel | None":

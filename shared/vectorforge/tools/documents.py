@@ -4,13 +4,13 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
-from uuid import UUID
 
 from pydantic import BaseModel
 
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.repositories.document_reading import DocumentReadingRepository
 from vectorforge.db.repositories.document_repo import Document, DocumentRepository
+from vectorforge.db.repositories.query_lookup_repo import as_uuid
 from vectorforge.deadline import off_event_loop
 from vectorforge.errors import InvalidInputError, NotFoundError
 from vectorforge.tools.document_schemas import (
@@ -179,7 +179,7 @@ class DocumentTools:
             NotFoundError: It does not exist, or the collection does not.
         """
         found = None
-        if (as_id := _uuid(name_or_id)) is not None:
+        if (as_id := as_uuid(name_or_id)) is not None:
             found = await self.documents.find_by_id(as_id)
         if found is None:
             its = await self.find_collection(collection)
@@ -222,13 +222,6 @@ def _unknown(name_or_id: str) -> NotFoundError:
     return NotFoundError(
         f"There is no document {name_or_id[:200]!r}; list_documents lists ids and sources of a collection's."
     )
-
-
-def _uuid(text: str) -> UUID | None:
-    try:
-        return UUID(text)
-    except ValueError:
-        return None
 
 
 Run = Callable[[DocumentTools, Any], Awaitable[BaseModel]]

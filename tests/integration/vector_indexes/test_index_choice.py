@@ -190,6 +190,17 @@ class TestOwnIndexes:
             await build_indexes(owner_url, larger_than=2)
             assert (await index_of(owner_url, "cosine_3", larger_than=2)).own == ()
 
+    async def test_second_space_of_a_switch_has_the_index_of_the_collection(self, owner_url: str) -> None:
+        async with Database(app_url(owner_url)) as database:
+            db = database.for_tenant("a")
+            collection = await make(db)
+            await store(db, collection.id, vectors(3))
+            await build_indexes(owner_url, larger_than=2)
+        with psycopg.connect(owner_url) as connection:
+            connection.execute("SELECT vectorforge.ensure_alternate_space('cosine_3')")
+        (own,) = (await index_of(owner_url, "cosine_3_alt", larger_than=2)).own
+        assert (own.collection_id, own.state) == (collection.id, IndexState.READY)
+
     async def test_longest_name_of_an_index_is_not_cut(self, owner_url: str) -> None:
         with psycopg.connect(owner_url) as connection:
             [(name,)] = connection.execute(

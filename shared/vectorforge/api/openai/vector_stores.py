@@ -42,6 +42,7 @@ from vectorforge.api.schemas import MAX_FILTERS_BYTES, parse_query_filters
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.db.repositories.collection_listing import ListedDocument
 from vectorforge.db.repositories.paging import CursorPage, SqlCondition
+from vectorforge.db.repositories.query_lookup_repo import as_uuid
 from vectorforge.deadline import Deadline
 from vectorforge.erasure.repo import Subject
 from vectorforge.errors import InvalidInputError, NotFoundError
@@ -234,7 +235,7 @@ async def create_vector_store_file(
 ) -> VectorStoreFileBody:
     """Return the document if it belongs to the collection; documents cannot be attached to another one."""
     collection = await tenant.find_collection(vector_store_id)
-    requested = _uuid(body.file_id)
+    requested = as_uuid(body.file_id)
     listed = requested and await tenant.listing.document(collection.id, requested)
     if listed:
         return VectorStoreFileBody.of(listed)
@@ -276,14 +277,7 @@ async def retrieve_vector_store_file_content(
 
 async def _find(tenant: TenantServices, vector_store_id: str, file_id: str) -> ListedDocument:
     collection = await tenant.find_collection(vector_store_id)
-    requested = _uuid(file_id)
+    requested = as_uuid(file_id)
     return existing(
         await tenant.listing.document(collection.id, requested) if requested else None, "File", file_id
     )
-
-
-def _uuid(file_id: str) -> UUID | None:
-    try:
-        return UUID(file_id)
-    except ValueError:
-        return None

@@ -132,12 +132,11 @@ def _print_built(terminal: Terminal, built: list[SpaceIndex]) -> None:
 def _describe(index: SpaceIndex) -> str:
     if not index.possible:
         return "not possible"
-    states = {index.state, *(own.state for own in index.own)}
-    if IndexState.INVALID in states:
+    if IndexState.INVALID in index.states:
         return "being built, or invalid"
     if missing := len(index.missing()):
         return f"{missing} missing"
-    return "ready" if IndexState.READY in states else "not needed"
+    return "ready" if IndexState.READY in index.states else "not needed"
 
 
 def _megabytes(size: int) -> str:

@@ -182,7 +182,7 @@ async def storage_checks(conninfo: str, *, larger_than: int) -> list[Check]:
     """
     spaces = await list_indexes(conninfo, larger_than=larger_than)
     tables, buffers = await table_statistics(conninfo)
-    indexed = sum(IndexState.READY in _states(index) for index in spaces)
+    indexed = sum(IndexState.READY in index.states for index in spaces)
     detail = f"{indexed} of {len(spaces)} partitions indexed, none missing"
     no_advice = Check("vector indexes", "ok", detail)
     return [
@@ -195,25 +195,20 @@ async def storage_checks(conninfo: str, *, larger_than: int) -> list[Check]:
 def index_advice(spaces: list[SpaceIndex], shared_buffers: int) -> Iterator[Check]:
     """Yield partitions whose indexes are missing, invalid, useless or larger than the cache."""
     for index in spaces:
-        states = _states(index)
-        if IndexState.INVALID in states:
+        if IndexState.INVALID in index.states:
             detail = f"{index.space}: being built, or invalid after an aborted build; it slows down writes"
-            command = f"`vectorforge index build {index.space if index.state is IndexState.INVALID else ''}`"
-            yield _warn(detail, f"If no build is running: {command.replace(' `', '`')}.")
+            space = f" {index.space}" if index.state is IndexState.INVALID else ""
+            yield _warn(detail, f"If no build is running: `vectorforge index build{space}`.")
         elif index.missing():
             detail = f"{index.space}: missing; queries compare up to {index.largest} vectors"
             yield _warn(detail, "Run `vectorforge index build`.")
-        elif IndexState.READY in states and index.index_bytes > shared_buffers:
+        elif IndexState.READY in index.states and index.index_bytes > shared_buffers:
             detail = f"{index.space}: {_mb(index.index_bytes)}, shared_buffers only {_mb(shared_buffers)}"
             yield _warn(detail, "Give the server more memory, or new collections --vector-index half.")
         if _is_useless(index):
             detail = f"{index.space}: {_mb(index.index_bytes)} unused by any search"
             remedy = f"DROP INDEX CONCURRENTLY vectorforge.embeddings_{index.space}_hnsw speeds up writes."
             yield _warn(detail, remedy)
-
-
-def _states(index: SpaceIndex) -> set[IndexState]:
-    return {index.state, *(own.state for own in index.own)}
 
 
 def _is_useless(index: SpaceIndex) -> bool:

@@ -114,7 +114,7 @@ class QueryLookupRepository:
             "stale_s": self._stale_s,
         }
         row = None
-        if (as_id := _uuid(name_or_id)) is not None:
+        if (as_id := as_uuid(name_or_id)) is not None:
             row = await self._first_row(_BY_ID, {**values, "name_or_id": as_id}, piggyback)
             piggyback = None
         if row is None:
@@ -193,7 +193,8 @@ def _read_vector(stored: bytes | None) -> list[float] | None:
     return values.tolist()
 
 
-def _uuid(text: str) -> UUID | None:
+def as_uuid(text: str) -> UUID | None:
+    """Return the id that a text is; None for a name."""
     try:
         return UUID(text)
     except ValueError:

@@ -179,15 +179,16 @@ class _Builder:
         await self._connection.execute(f"ANALYZE vectorforge.embeddings_{index.space}".encode())
 
     async def _create(self, space: str, collection: UUID | None) -> None:
-        await self._drop(space, collection)  # left by an interrupted build, it blocks a new one
-        [statement] = await fetch(self._connection, _STATEMENT, {"space": space, "collection": collection})
-        await self._connection.execute(statement["build"].encode())
+        statement = await self._drop(space, collection)  # left by an interrupted build, it blocks a new one
+        await self._connection.execute(statement.encode())
 
-    async def _drop(self, space: str, collection: UUID | None) -> None:
+    async def _drop(self, space: str, collection: UUID | None) -> str:
+        """Drop an index if it exists, and return the statement that builds it."""
         [statement] = await fetch(self._connection, _STATEMENT, {"space": space, "collection": collection})
         await self._connection.execute(
             f"DROP INDEX CONCURRENTLY IF EXISTS vectorforge.{statement['name']}".encode()
         )
+        return str(statement["build"])
 
     async def _set_resources(self, index: SpaceIndex, collection: UUID | None) -> int:
         """Set the session's resources and return the number of workers."""

@@ -132,6 +132,11 @@ class SpaceIndex:
     """Its large collections, and others that have an index of their own."""
 
     @property
+    def states(self) -> set[IndexState]:
+        """States of the shared index and of ``own``."""
+        return {self.state, *(index.state for index in self.own)}
+
+    @property
     def is_shared(self) -> bool:
         """True if its large collections are too many for an index each."""
         large = sum(index.is_large for index in self.own)
