@@ -18,9 +18,11 @@ from infra.front_doors.rest_api import RestApi
 from infra.functions.bulk_load import BulkLoad
 from infra.functions.ingestion import Ingestion
 from infra.functions.migration import Migration
+from infra.functions.probe import Probe
 from infra.functions.query_function import QueryFunction
 from infra.functions.query_log import QueryLog
 from infra.monitoring.alarms import Alarms
+from infra.monitoring.budget import Budget
 from infra.monitoring.dashboard import Dashboard
 from infra.nag_rules import hold_to_rules
 from infra.setting_types import CodeSettings, SettingsError
@@ -61,6 +63,9 @@ class AppStack(Stack):
             if stage.front_door != "rest_api"
             else None
         )
+        self.probe = (
+            Probe(self, "Probe", stage=stage, settings=stage.probe, query=self.query) if stage.probe else None
+        )
         self.migration.before(self.query_log.writer, self.ingestion.function, self.query.function)
         self.alarms = Alarms(
             self,
@@ -71,6 +76,8 @@ class AppStack(Stack):
             bulk_load=self.bulk_load,
         )
         self.query.roll_back_on(self.alarms.deployment_alarms)
+        if stage.monthly_budget_dollars is not None:
+            Budget(self, "Budget", stage=stage, dollars=stage.monthly_budget_dollars, topic=self.alarms.topic)
         Dashboard(self, "Dashboard", stage=stage, alarms=self.alarms)
 
 

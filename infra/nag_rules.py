@@ -18,7 +18,7 @@ from infra.settings import StageSettings
 _ARN_OF = re.compile(r"<([^<>]+)\.Arn>")
 _FUNCTION_PATHS = (
     "App/Migration/Migrate", "App/QueryLog/Writer", "App/Ingestion/Ingest", "App/Query/Function",
-    "App/RestApi/KeyAuthorizer/Function",
+    "App/RestApi/KeyAuthorizer/Function", "App/Probe/Function",
 )  # fmt: skip
 _FUNCTION_ROLES = tuple(f"{path}/Role" for path in _FUNCTION_PATHS)
 _FUNCTIONS = tuple(f"{path}/Function" for path in _FUNCTION_PATHS)
@@ -199,13 +199,15 @@ ACKNOWLEDGED = (
     ),
     Acknowledged(
         "Serverless-LambdaAsyncFailureDestination",
-        ("App/Migration/Migrate/Alias", "App/Ingestion/Ingest/Alias"),
-        "A look for jobs that failed is made up for by the next; CloudFormation hears of a failed migration.",
+        ("App/Migration/Migrate/Alias", "App/Ingestion/Ingest/Alias", "App/Probe/Function/Alias"),
+        "A look for jobs or a probe that failed is made up for by the next, and an alarm counts failed "
+        "probes; CloudFormation hears of a failed migration.",
     ),
     Acknowledged(
         "Serverless-EventBusDLQ",
-        ("App/Ingestion/Look", "App/Migration/Index"),
-        "A look for jobs that could not be started is made up for by the next, five minutes later; the "
+        ("App/Ingestion/Look", "App/Migration/Index", "App/Probe/Schedule"),
+        "A look for jobs that could not be started is made up for by the next, five minutes later, and so is "
+        "a probe, whose alarm also fires without points; the "
         "building of indexes, without which searches are slower and no less right, on the next day.",
     ),
     Acknowledged(

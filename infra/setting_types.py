@@ -104,6 +104,28 @@ class DatabaseSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ServiceObjective:
+    """What a month of the service is measured by; the rest to 100 % is the error budget.
+
+    Raises:
+        SettingsError: A percentage is out of range.
+    """
+
+    answered_percent: float = 99.9
+    """Queries without a server-side error."""
+    fast_percent: float = 95.0
+    """Answers whose first token of the model comes within five seconds."""
+
+    def __post_init__(self) -> None:
+        for name, percent in (
+            ("answered_percent", self.answered_percent),
+            ("fast_percent", self.fast_percent),
+        ):
+            if not 50 <= percent < 100:
+                raise SettingsError(f"objective.{name} must be at least 50 and below 100, not {percent:g}.")
+
+
+@dataclass(frozen=True, slots=True)
 class CustomDomain:
     """A custom domain name; its DNS entry is not part of the stack."""
 

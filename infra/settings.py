@@ -21,9 +21,13 @@ from infra.setting_types import (
     FrontDoor,
     FunctionSettings,
     NetworkSettings,
+    ServiceObjective,
     SettingsError,
     Start,
 )
+
+PROBE_KEY_ID, PROBE_TENANT = "probe", "vectorforge-probe"
+"""Key id in the probe's events, and its tenant. API Gateway's own ids have ten characters."""
 
 MAX_GATEWAY_TENANTS = 90
 """Limit with keys of API Gateway: each takes an output and three resources of a stack's 200 and 500."""
@@ -53,6 +57,13 @@ class StageSettings:
     front_door: FrontDoor = "rest_api"
     canary: bool = False
     """Route a tenth of the traffic to a new version first, and roll back if an alarm fires."""
+    probe: FunctionSettings | None = None
+    """Query the service every five minutes as the tenant ``PROBE_TENANT``, and with ``canary`` every new
+    version before it gets traffic. None: no probe."""
+    objective: ServiceObjective | None = None
+    """Alarms when the error budget is spent too fast; None: no such alarms."""
+    monthly_budget_dollars: int | None = None
+    """AWS Budgets notifies when the month's costs are forecast to exceed it; None: no budget."""
     tenants: tuple[str, ...] = ("demo",)
     """Each gets its own API key and usage plan; API Gateway generates the keys."""
     iam_tenants: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -122,6 +133,8 @@ def _resource_problems(stage: StageSettings) -> Iterator[str]:
         yield "network.zones must have two availability zones, or none."
     if (stage.start == "provisioned") != (stage.provisioned_concurrency > 0):
         yield 'provisioned_concurrency must be at least 1 with start "provisioned", else 0.'
+    if stage.monthly_budget_dollars is not None and stage.monthly_budget_dollars < 1:
+        yield "monthly_budget_dollars must be at least 1, or None."
     if stage.uploads_kept_days is not None and stage.uploads_kept_days <= MESSAGE_DAYS:
         yield f"uploads_kept_days must be more than {MESSAGE_DAYS}, the retention of SQS."
     for name in stage.environment:
@@ -131,6 +144,8 @@ def _resource_problems(stage: StageSettings) -> Iterator[str]:
 
 def _caller_problems(stage: StageSettings) -> Iterator[str]:
     for tenant in (*stage.tenants, *stage.iam_tenants.values()):
+        if tenant == PROBE_TENANT:
+            yield f"The tenant {PROBE_TENANT!r} is the probe's: choose another name."
         if not _TENANT.fullmatch(tenant):
             yield f"The tenant {tenant!r} must be 1 to 64 letters, digits, dots, - and _."
     if len({re.sub(r"\W|_", "", tenant) for tenant in stage.tenants}) < len(stage.tenants):
@@ -212,6 +227,9 @@ PROD = StageSettings(
     migrate=FunctionSettings(memory_mb=512, timeout_s=900),
     start="snap_start",
     canary=True,
+    probe=FunctionSettings(memory_mb=256, timeout_s=120),
+    objective=ServiceObjective(),
+    monthly_budget_dollars=300,
     web_acl=True,
     log_retention_days=90,
     requests_per_second=100,

@@ -29,6 +29,7 @@ BUDGET_BYTES = {
     "ingest": 180_000_000,
     "migrate": 80_000_000,
     "authorizer": 50_000,
+    "probe": 50_000,
 }
 """Size limit of each function's folder (26 MB of the query function's for ``mcp``, whose server needs
 cryptography); more means that a dependency came in unnoticed."""
@@ -42,8 +43,8 @@ LAMBDA_LIMIT_BYTES = 250 * 1024**2
 COUNTS_TOKENS = frozenset({"query", "ingest"})
 """Functions whose bundle holds tiktoken's tables."""
 
-STANDS_ALONE = frozenset({"authorizer"})
-"""Functions that consist of their handler and use the standard library only."""
+STANDS_ALONE = frozenset({"authorizer", "probe"})
+"""Functions that consist of their handler, and use the standard library and the runtime's boto3 only."""
 
 PYTHON, PLATFORM = "3.14", "aarch64-manylinux_2_34"  # of Amazon Linux 2023, under python3.12 to 3.14
 _TASK_ROOT = "/var/task"

@@ -16,7 +16,7 @@ from infra.data.data_stack import DataStack
 from infra.data.database import APP_ROLE
 from infra.functions.ingestion import Ingestion
 from infra.functions.query_log import QueryLog
-from infra.settings import StageSettings
+from infra.settings import PROBE_KEY_ID, PROBE_TENANT, StageSettings
 
 _CONNECTIONS = 2
 """Connections of one process, which serves one query at a time."""
@@ -64,6 +64,7 @@ class QueryFunction(Construct):
                 "VECTORFORGE_DATABASE_POOL_SIZE": str(_CONNECTIONS),
                 "VECTORFORGE_IAM_TENANTS": json.dumps(dict(stage.iam_tenants)),
                 **_cors_origins(stage),
+                **_probe_key(stage),
                 **environment,
                 **query_log.environment,
                 **ingestion.environment,
@@ -83,6 +84,11 @@ class QueryFunction(Construct):
         ingestion.allow_linking_originals(self.function)
         self._canary = Canary(self, "Canary", stage=stage, function=self.function) if stage.canary else None
 
+    def check_new_version(self, probe: PythonFunction) -> None:
+        """Have the probe check a new version before it gets traffic; does nothing without a canary."""
+        if self._canary is not None:
+            self._canary.check_with(probe)
+
     def roll_back_on(self, alarms: Sequence[cloudwatch.IAlarm]) -> None:
         """Roll back a new version while an alarm fires; does nothing without ``StageSettings.canary``.
 
@@ -96,6 +102,12 @@ class QueryFunction(Construct):
 
 def _cors_origins(stage: StageSettings) -> dict[str, str]:
     return {"VECTORFORGE_CORS_ORIGINS": ",".join(stage.cors_origins)} if stage.cors_origins else {}
+
+
+def _probe_key(stage: StageSettings) -> dict[str, str]:
+    if stage.probe is None:
+        return {}
+    return {"VECTORFORGE_API_GATEWAY_KEYS": json.dumps({PROBE_KEY_ID: PROBE_TENANT})}
 
 
 class Canary(Construct):
@@ -132,6 +144,18 @@ class Canary(Construct):
         if (policy := self._role.node.try_find_child("DefaultPolicy")) is not None:
             self._group.node.add_dependency(policy)
 
+    def check_with(self, probe: PythonFunction) -> None:
+        """Invoke the probe before a new version gets traffic, and roll back unless it reports success.
+
+        The probe's unqualified function: CodeDeploy documents hooks by the names of functions only.
+        https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-attribute-updatepolicy.html
+        """
+        self._group.add_pre_hook(probe.function)  # also lets the probe report
+        # Named, not referred to: the probe waits for the group, which waits for this policy.
+        self._role.add_to_policy(
+            iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=[_function_arn(self, probe)])
+        )
+
     def watch(self, alarms: Sequence[cloudwatch.IAlarm]) -> None:
         """Roll back while any of these fires."""
         for alarm in alarms:
@@ -147,12 +171,7 @@ class Canary(Construct):
 
         https://docs.aws.amazon.com/codedeploy/latest/userguide/getting-started-create-service-role.html
         """
-        function_arn = Stack.of(self).format_arn(
-            service="lambda",
-            resource="function",
-            resource_name=function.name,
-            arn_format=ArnFormat.COLON_RESOURCE_NAME,
-        )
+        function_arn = _function_arn(self, function)
         self._role.add_to_policy(
             iam.PolicyStatement(
                 actions=[
@@ -163,3 +182,12 @@ class Canary(Construct):
                 resources=[function_arn, f"{function_arn}:{ALIAS}"],
             )
         )
+
+
+def _function_arn(scope: Construct, function: PythonFunction) -> str:
+    return Stack.of(scope).format_arn(
+        service="lambda",
+        resource="function",
+        resource_name=function.name,
+        arn_format=ArnFormat.COLON_RESOURCE_NAME,
+    )

@@ -1,6 +1,7 @@
 """The alarms of a deployment, and their SNS topic: encrypted, TLS only."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from aws_cdk import ArnFormat, CfnOutput, Duration, RemovalPolicy, Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
@@ -16,9 +17,11 @@ from infra.functions.bulk_load import BulkLoad
 from infra.monitoring.alarm_rules import AlarmRule, alarm_rules
 from infra.monitoring.database_alarm_rules import database_alarm_rules
 from infra.monitoring.metrics import FIVE_MINUTES, LogMetrics, ServiceMetrics
+from infra.monitoring.objective_alarm_rules import objective_alarm_rules
 from infra.settings import StageSettings
 
 RUNBOOK = "docs/operate/runbook.md"
+_SERVICE_DOWN = frozenset({"probe-failed", "query-failing", "api-failing", "url-failing"})
 
 
 class Alarms(Construct):
@@ -51,12 +54,32 @@ class Alarms(Construct):
         self.topic = AlarmTopic(self, "Topic", stage).topic
         failed_loads = bulk_load.state_machine.metric_failed(statistic="Sum", period=FIVE_MINUTES)
         metrics = ServiceMetrics(stage)
-        rules = (*alarm_rules(stage, metrics, bulk_load=failed_loads), *database_alarm_rules(stage, metrics))
+        rules = (
+            *alarm_rules(stage, metrics, bulk_load=failed_loads),
+            *database_alarm_rules(stage, metrics),
+            *objective_alarm_rules(stage, metrics),
+        )
         made = [(rule, self._make(rule)) for rule in rules]
+        if stage.probe is not None:
+            self._service_down([alarm for rule, alarm in made if rule.name in _SERVICE_DOWN])
         self.all: Sequence[cloudwatch.Alarm] = [alarm for _, alarm in made]
         self.deployment_alarms: Sequence[cloudwatch.Alarm] = [
             alarm for rule, alarm in made if rule.stops_deployment
         ]
+
+    def _service_down(self, alarms: Sequence[cloudwatch.Alarm]) -> None:
+        """Combine the alarms that each mean an outage: one to wake somebody with."""
+        down = cloudwatch.CompositeAlarm(
+            self,
+            "service-down",
+            composite_alarm_name=f"{self._stage.prefix}-service-down",
+            alarm_description=f"Callers get no answers. What to do: {RUNBOOK}#service-down",
+            alarm_rule=cloudwatch.AlarmRule.any_of(
+                *(cloudwatch.AlarmRule.from_alarm(alarm, cloudwatch.AlarmState.ALARM) for alarm in alarms)
+            ),
+        )
+        down.add_alarm_action(actions.SnsAction(self.topic))
+        down.add_ok_action(actions.SnsAction(self.topic))
 
     def _make(self, rule: AlarmRule) -> cloudwatch.Alarm:
         operator = cloudwatch.ComparisonOperator
@@ -84,8 +107,29 @@ _ROTATION = Duration.days(2560)
 """The maximum: the first two rotations of a key raise its price, and messages are not secret."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Publisher:
+    """An AWS service that publishes to the topic for resources of this account."""
+
+    sid: str
+    principal: str
+    source_arn: str
+
+    def statement(self, stack: Stack, allowed: list[str], *, on: str) -> iam.PolicyStatement:
+        return iam.PolicyStatement(
+            sid=self.sid,
+            principals=[iam.ServicePrincipal(self.principal)],
+            actions=allowed,
+            resources=[on],
+            conditions={
+                "StringEquals": {"aws:SourceAccount": stack.account},
+                "ArnLike": {"aws:SourceArn": self.source_arn},
+            },
+        )
+
+
 class AlarmTopic(Construct):
-    """A topic that only the stage's alarms may publish to.
+    """A topic that only the stage's alarms and its budget may publish to.
 
     It has its own key: CloudWatch cannot use the AWS managed key of SNS.
     https://docs.aws.amazon.com/sns/latest/dg/sns-key-management.html#compatibility-with-aws-services
@@ -103,11 +147,12 @@ class AlarmTopic(Construct):
             resource_name=f"{stage.prefix}-*",
             arn_format=ArnFormat.COLON_RESOURCE_NAME,
         )
-        conditions = {
-            "StringEquals": {"aws:SourceAccount": stack.account},
-            "ArnLike": {"aws:SourceArn": alarms},
-        }
-        cloudwatch = iam.ServicePrincipal("cloudwatch.amazonaws.com")
+        publishers = [_Publisher("Alarms", "cloudwatch.amazonaws.com", alarms)]
+        if stage.monthly_budget_dollars is not None:
+            budgets = stack.format_arn(
+                service="budgets", region="", resource="*", arn_format=ArnFormat.NO_RESOURCE_NAME
+            )
+            publishers.append(_Publisher("Budgets", "budgets.amazonaws.com", budgets))
         key = kms.Key(
             self,
             "Key",
@@ -117,14 +162,10 @@ class AlarmTopic(Construct):
             pending_window=Duration.days(7),
             removal_policy=RemovalPolicy.DESTROY,
         )
-        key.add_to_resource_policy(
-            iam.PolicyStatement(
-                principals=[cloudwatch],
-                actions=["kms:Decrypt", "kms:GenerateDataKey"],
-                resources=["*"],
-                conditions=conditions,
+        for publisher in publishers:
+            key.add_to_resource_policy(
+                publisher.statement(stack, ["kms:Decrypt", "kms:GenerateDataKey"], on="*")
             )
-        )
         self.topic = sns.Topic(
             self,
             "Topic",
@@ -133,15 +174,9 @@ class AlarmTopic(Construct):
             master_key=key,
             enforce_ssl=True,
         )
-        self.topic.add_to_resource_policy(
-            iam.PolicyStatement(
-                sid="Alarms",
-                principals=[cloudwatch],
-                actions=["sns:Publish"],
-                resources=[self.topic.topic_arn],
-                conditions=conditions,
-            )
-        )
+        for publisher in publishers:
+            allowed = publisher.statement(stack, ["sns:Publish"], on=self.topic.topic_arn)
+            self.topic.add_to_resource_policy(allowed)
         if stage.alarm_email is not None:
             self.topic.add_subscription(subscriptions.EmailSubscription(stage.alarm_email))
         CfnOutput(

@@ -5,7 +5,7 @@ deployment changes, and stacks stay independent. Tests compare the names with th
 ``vectorforge.aws.observability.ESSENTIAL``.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from aws_cdk import Duration
@@ -83,7 +83,7 @@ class ServiceMetrics:
                 "Sum",
                 {"FunctionName": f"{self._stage.prefix}-{function}"},
             )
-            for function in (*FUNCTIONS, *(["authorizer"] if self._stage.has_authorizer else []))
+            for function in (*FUNCTIONS, *_of_stage(self._stage))
         }
         return cloudwatch.MathExpression(
             expression=" + ".join(f"FILL({function}, 0)" for function in dropped),
@@ -161,6 +161,14 @@ class ServiceMetrics:
             period=period,
             label=label,
         )
+
+
+def _of_stage(stage: StageSettings) -> Iterator[str]:
+    """Yield the functions that only some stages have."""
+    if stage.has_authorizer:
+        yield "authorizer"
+    if stage.probe is not None:
+        yield "probe"
 
 
 class LogMetrics(Construct):
