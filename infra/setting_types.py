@@ -105,7 +105,7 @@ class DatabaseSettings:
 
 @dataclass(frozen=True, slots=True)
 class ServiceObjective:
-    """What a month of the service is measured by; the rest to 100 % is the error budget.
+    """Targets of a month; what is missing to 100 % is the error budget.
 
     Raises:
         SettingsError: A percentage is out of range.

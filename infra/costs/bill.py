@@ -68,6 +68,7 @@ class Assumed:
     access_log_bytes: int = 500
     metric_log_bytes: int = 430  # metrics added after ``Measured.log_bytes`` was measured
     writer_batches: int = 2  # for a query: at low traffic its start and its end are stored separately
+    probe_ms: float = 500  # of the probe and of the query function, which it waits for
     traces: int = 3  # for a query: the answer and each batch; above one a second X-Ray samples
 
 
@@ -111,6 +112,8 @@ def idle_bill(stage: StageSettings) -> list[BillLine]:
         _monthly("key of the alarms' topic", "key"),
         _monthly("secrets", "secret", SECRETS + int(stage.front_door != "function_url")),
     ]  # fmt: skip
+    if stage.probe is not None:
+        lines += [_monthly("alarm that combines others", "composite_alarm"), _probes(stage, stage.probe)]
     if stage.web_acl:
         lines += [_monthly("WAF, web ACL", "web_acl"), _monthly("WAF, rules", "web_acl_rule", WEB_ACL_RULES)]
     polls = f"2 × {_POLLS:,} × {money(PRICES['sqs_request'].dollars)} / 1,000,000"
@@ -127,7 +130,16 @@ def alarm_metrics(stage: StageSettings) -> int:
     """Count the metrics in the alarms of a stage; a test compares it with the template."""
     doors = 2 if stage.front_door == "both" else 1
     fixed = 30 + 2 * int(stage.has_authorizer)  # its errors, and its dropped invocations
+    fixed += 2 * int(stage.probe is not None) + 8 * int(stage.objective is not None)
     return fixed + 4 * doors + 2 * int(stage.canary) + int(stage.database.instance_type.startswith("t"))
+
+
+def _probes(stage: StageSettings, probe: FunctionSettings) -> BillLine:
+    """Bill the probes of a month: the probe waits for the two invocations of the query function."""
+    price, request = PRICES[f"lambda_{stage.code.architecture}"], PRICES["lambda_request"]
+    size, seconds = gb(probe) + gb(stage.query), ASSUMED.probe_ms / 1000
+    dollars = _LOOKS * (seconds * size * price.each + 3 * request.each)
+    return BillLine("probe every five minutes", f"{_LOOKS:,} × {seconds:g} s × {size:.2f} GB", dollars)
 
 
 def egress_bill(stage: StageSettings) -> list[BillLine]:

@@ -73,6 +73,7 @@ _ROWS = (
     ("key", "KMS key", 1.00, 1, "month", "kms"),
     ("metric", "CloudWatch, custom metric", 0.30, 1, "month", "cloudwatch"),
     ("alarm", "CloudWatch, alarm, each metric in it", 0.10, 1, "month", "cloudwatch"),
+    ("composite_alarm", "CloudWatch, composite alarm", 0.50, 1, "month", "cloudwatch"),
     ("dashboard", "CloudWatch, dashboard", 3.00, 1, "month", "cloudwatch"),
     ("log_gb", "CloudWatch Logs, taken in", 0.50, 1, "GB", "cloudwatch"),
     ("log_kept_gb", "CloudWatch Logs, kept", 0.03, 1, "GB-month", "cloudwatch"),

@@ -1,6 +1,5 @@
 """The probe: queries the service every five minutes, and a new version before it gets traffic."""
 
-
 from aws_cdk import ArnFormat, Duration, Stack
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets

@@ -68,7 +68,7 @@ class Alarms(Construct):
         ]
 
     def _service_down(self, alarms: Sequence[cloudwatch.Alarm]) -> None:
-        """Combine the alarms that each mean an outage: one to wake somebody with."""
+        """Combine the alarms that each mean an outage: the one to wake a person with."""
         down = cloudwatch.CompositeAlarm(
             self,
             "service-down",

@@ -57,15 +57,21 @@ def test_alarm_metrics_match_billed_count(alarms: dict[str, dict[str, Any]], sta
     assert sum(len(alarm_metrics(alarm)) for alarm in alarms.values()) == billed_alarm_metrics(stage)
 
 
-def test_alarm_topic_is_encrypted_and_accepts_own_alarms_only(
+def test_alarm_topic_is_encrypted_and_accepts_own_alarms_and_budget_only(
     template: StackTemplate, stage: StageSettings
 ) -> None:
     (topic,) = template.of_kind("AWS::SNS::Topic").values()
     assert text(topic["KmsMasterKeyId"]) == "AlarmsTopicKey.Arn"
     statements = template.of_kind("AWS::SNS::TopicPolicy")["AlarmsTopicPolicy"]["PolicyDocument"]["Statement"]
-    tls, allowed = statements
+    tls, allowed, *others = statements
     assert (tls["Effect"], tls["Condition"]) == ("Deny", {"Bool": {"aws:SecureTransport": "false"}})
-    key_statement = template.of_kind("AWS::KMS::Key")["AlarmsTopicKey"]["KeyPolicy"]["Statement"][1]
+    _, key_statement, *others_of_key = template.of_kind("AWS::KMS::Key")["AlarmsTopicKey"]["KeyPolicy"][
+        "Statement"
+    ]
+    budgets = ["budgets.amazonaws.com"] if stage.monthly_budget_dollars else []
+    for other in (others, others_of_key):
+        assert [one["Principal"]["Service"] for one in other] == budgets
+        assert all(":budgets:" in text(one["Condition"]["ArnLike"]["aws:SourceArn"]) for one in other)
     for statement in (allowed, key_statement):
         assert statement["Principal"] == {"Service": "cloudwatch.amazonaws.com"}
         condition = statement["Condition"]

@@ -239,6 +239,7 @@ def test_codedeploy_role_moves_this_alias_and_reads_its_alarms(
     assert app_templates["prod"].permissions("QueryCanaryRole") == {
         *((action, resource) for action in moves for resource in (arn, f"{arn}:live")),
         *(("cloudwatch:DescribeAlarms", f"{alarm}.Arn") for alarm in alarms),
+        ("lambda:InvokeFunction", arn.replace("-query", "-probe")),
     }
 
 
