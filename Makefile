@@ -12,7 +12,7 @@ TOKEN_TABLES := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/vectorforge/tiktoken
 RUN := $(UV) run --frozen --group dev --all-extras
 
 .DEFAULT_GOAL := help
-.PHONY: help run local-aws synth diff deploy destroy deploy-local destroy-local check test fmt quality campaign bench
+.PHONY: help run local-aws synth diff deploy verify destroy deploy-local destroy-local check test fmt quality campaign bench
 .PHONY: fuzz audit lint types unit-tests all-tests
 
 help: ## List the targets
@@ -36,6 +36,9 @@ diff: $(UV) $(CDK) ## Compare the stacks of STAGE with the deployed ones
 
 deploy: $(UV) $(CDK) ## Check the AWS account, then deploy STAGE (dev) with CDK
 	@$(RUN) python -m infra.deployment.deploy --stage $(STAGE) $(ARGS)
+
+verify: $(UV) ## Check the deployed STAGE (dev), and write a dated report with what was seen
+	@$(RUN) python -m infra.verification --stage $(STAGE) $(ARGS)
 
 destroy: $(UV) $(CDK) ## Delete STAGE (dev), and list leftovers
 	@$(RUN) python -m infra.deployment.destroy --stage $(STAGE) $(ARGS)

@@ -75,6 +75,16 @@ class Deployment:
         with contextlib.closing(client):
             yield client
 
+    def verify(self, report: Path) -> subprocess.CompletedProcess[str]:
+        """Run ``make verify`` for this deployment."""
+        command = [sys.executable, "-m", "infra.verification", "--region", "us-east-1", "--yes"]
+        variables = {"AWS_ENDPOINT_URL": str(self.told["endpoint_url"])}
+        variables |= {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
+        return subprocess.run(
+            [*command, "--report", str(report)], env=environment() | variables, capture_output=True,
+            text=True, check=False, timeout=DEPLOY_PATIENCE_S,
+        )  # fmt: skip
+
     @asynccontextmanager
     async def http(self, *, key: str | None = None) -> AsyncIterator["Api"]:
         """Return a client of the API, with the tenant's key unless another one is given ("" for none)."""

@@ -25,9 +25,7 @@ from tests.infra.local_deployment import (
     OLD,
     Deployment,
     Vendor,
-    command_line,
     deploy,
-    environment,
     eventually,
     lines_of,
     logged,
@@ -234,6 +232,17 @@ async def test_key_rotated_during_queries_fails_no_query(deployment: Deployment,
     assert NEW not in deployment.logs
 
 
+def test_verification_passes_and_says_what_needs_aws(deployment: Deployment, tmp_path: Path) -> None:
+    report = tmp_path / "report.md"
+    done = deployment.verify(report)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = [line.split(" | ") for line in report.read_text().splitlines() if line.startswith("| ")][1:]
+    passed = {row[0].removeprefix("| ") for row in rows if row[2] == "passed"}
+    assert passed >= {"health", "keys", "cited", "upload", "migrated", "event-sources"}
+    assert {row[3] for row in rows if row[2] == "skipped"} >= {"needs AWS"}
+    assert deployment.key not in report.read_text() + done.stdout
+
+
 async def test_second_deployment_updates_the_first(
     deployment: Deployment, folder: Path, vendor: Vendor
 ) -> None:
@@ -272,24 +281,3 @@ def test_destroy_stops_what_was_started_and_nothing_else(deployment: Deployment)
         assert not root.exists()
     finally:
         bystander.communicate()
-
-
-def test_destroy_after_a_killed_deploy_stops_its_processes(private_dir: Callable[[str], Path]) -> None:
-    folder = private_dir("killed")
-    command = subprocess.Popen(
-        command_line(folder, "deploy", "--port", "0"), env=environment(), stderr=subprocess.PIPE
-    )
-    assert command.stderr is not None
-    processes = BackgroundProcesses(folder / "deployment" / "processes.json")
-    with command.stderr:
-        for line in command.stderr:  # until LocalStack starts
-            if b"LocalStack" in line:
-                break
-    command.kill()
-    command.wait()
-    started = [psutil.Process(processes.pid(name)) for name in processes.names()]
-    assert len(started) >= 2
-    done = run(folder, "destroy", "--delete-data")
-    assert (done.returncode, done.stderr.splitlines()[0]) == (0, "Stopped.")
-    assert psutil.wait_procs(started, timeout=10)[1] == []
-    assert not (folder / "deployment").exists()

@@ -1,0 +1,177 @@
+"""Points that operators see: configuration of functions, metrics, alarms, logs, migrations."""
+
+import json
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from infra.constructs.python_function import ALIAS
+from infra.verification.points import Point, PointSkippedError, require, wait_for
+from infra.verification.stage import DeployedStage
+
+_TEST_ALARM = "recursion-stopped"
+"""An alarm that rolls nothing back."""
+_QUERY_METRICS = 12
+
+
+def _migrated(stage: DeployedStage) -> str:
+    qualified = f"{stage.name('migrate')}:{ALIAS}"
+    invoked = stage.aws("lambda").invoke(
+        FunctionName=qualified, Payload=json.dumps({"action": "check"}).encode()
+    )
+    answer = json.loads(invoked["Payload"].read())
+    require("FunctionError" not in invoked, f"the migrate function failed: {answer.get('errorType')}")
+    require(answer == {"pending": []}, f"pending: {answer.get('pending')}")
+    return "no migration is pending"
+
+
+def _event_sources(stage: DeployedStage) -> str:
+    seen = []
+    for function, settings in (("log_writer", stage.settings.log_writer), ("ingest", stage.settings.ingest)):
+        qualified = f"{stage.name(function)}:{ALIAS}"
+        listed = stage.aws("lambda").list_event_source_mappings(FunctionName=qualified)
+        mappings = listed["EventSourceMappings"]
+        require(len(mappings) == 1, f"{qualified} has {len(mappings)} event sources, not 1")
+        limit = mappings[0].get("ScalingConfig", {}).get("MaximumConcurrency")
+        require(limit == settings.max_concurrency, f"{qualified}: MaximumConcurrency {limit}")
+        seen.append(f"{qualified}: at most {limit} at once")
+    return "; ".join(seen)
+
+
+def _recursion(stage: DeployedStage) -> str:
+    functions = stage.aws("lambda")
+    name = stage.name("ingest")
+    allowed = functions.get_function_recursion_config(FunctionName=name)["RecursiveLoop"]
+    require(allowed == "Allow", f"{name}: {allowed}")
+    other = functions.get_function_recursion_config(FunctionName=stage.name("query"))["RecursiveLoop"]
+    require(other == "Terminate", f"{stage.name('query')}: {other}")
+    return "Allow for the ingest function, Terminate for the query function"
+
+
+def _runtime_updates(stage: DeployedStage) -> str:
+    found = stage.aws("lambda").get_runtime_management_config(FunctionName=stage.name("query"))
+    mode: str = found["UpdateRuntimeOn"]
+    require(mode == "FunctionUpdate", f"UpdateRuntimeOn is {mode}")
+    return mode
+
+
+def _pinned(stage: DeployedStage) -> str:
+    points = _statistics(stage, "AWS/RDS", "DatabaseConnectionsCurrentlySessionPinned", "Maximum",
+                         {"ProxyName": stage.settings.prefix})  # fmt: skip
+    if not points:
+        raise PointSkippedError("the proxy has not reported in the last hour: query, wait, and repeat")
+    worst = max(points)
+    require(worst == 0, f"up to {worst:g} pinned sessions in the last hour")
+    return f"0 pinned sessions at {len(points)} points of the last hour"
+
+
+def _metrics(stage: DeployedStage) -> str:
+    pages = (
+        stage.aws("cloudwatch")
+        .get_paginator("list_metrics")
+        .paginate(
+            Namespace=stage.settings.metrics_namespace,
+            Dimensions=[{"Name": "service", "Value": "query"}],
+        )
+    )
+    names = {metric["MetricName"] for page in pages for metric in page["Metrics"]}
+    require(len(names) >= _QUERY_METRICS, f"only {len(names)} metrics of the query function: {sorted(names)}")
+    return f"{len(names)} metrics of the query function"
+
+
+def _alarms(stage: DeployedStage) -> str:
+    alarms = list(_all_alarms(stage))
+    ringing = sorted(alarm["AlarmName"] for alarm in alarms if alarm["StateValue"] == "ALARM")
+    require(alarms, "there is no alarm")
+    require(not ringing, f"firing: {', '.join(ringing)}")
+    return f"{len(alarms)} alarms, none firing"
+
+
+def _alarm_notifies(stage: DeployedStage) -> str:
+    """Set one alarm to ALARM for an evaluation; its subscribers get a message, and another when it ends."""
+    cloudwatch, name = stage.aws("cloudwatch"), f"{stage.settings.prefix}-{_TEST_ALARM}"
+    before = datetime.now(UTC)
+    cloudwatch.set_alarm_state(AlarmName=name, StateValue="ALARM", StateReason="make verify")
+
+    def published() -> str | None:
+        history = cloudwatch.describe_alarm_history(
+            AlarmName=name, HistoryItemType="Action", StartDate=before
+        )
+        return next((item["HistorySummary"] for item in history["AlarmHistoryItems"]), None)
+
+    summary = wait_for(published, what="the alarm's action")
+    require(summary.startswith("Successfully executed"), summary)
+    return "an alarm published to the encrypted topic; it ends with its next evaluation"
+
+
+def _log_retention(stage: DeployedStage) -> str:
+    pages = (
+        stage.aws("logs")
+        .get_paginator("describe_log_groups")
+        .paginate(logGroupNamePrefix=f"/aws/lambda/{stage.settings.prefix}-")
+    )
+    groups = [group for page in pages for group in page["logGroups"]]
+    endless = [group["logGroupName"] for group in groups if "retentionInDays" not in group]
+    require(groups, "there are no log groups")
+    require(not endless, f"kept for ever: {', '.join(endless)}")
+    return f"{len(groups)} log groups, each with a retention"
+
+
+def _started(stage: DeployedStage) -> str:
+    """Read Lambda's own lines on starts of the query function."""
+    kind = "platform.restoreReport" if stage.settings.start == "snap_start" else "platform.initReport"
+    began = datetime.now(UTC) - timedelta(days=1)
+    found = stage.aws("logs").filter_log_events(
+        logGroupName=f"/aws/lambda/{stage.name('query')}",
+        startTime=int(began.timestamp() * 1000),
+        filterPattern=f'{{ $.type = "{kind}" }}',
+    )
+    records = [json.loads(event["message"])["record"] for event in found["events"]]
+    if not records:
+        raise PointSkippedError(f"no {kind} in the last day")
+    failed = [record for record in records if record.get("status") not in (None, "success")]
+    require(not failed, f"{len(failed)} of {len(records)} starts failed")
+    longest_ms = max(record.get("metrics", {}).get("durationMs", 0.0) for record in records)
+    return f"{len(records)} × {kind}, at most {longest_ms:.0f} ms"
+
+
+def _statistics(
+    stage: DeployedStage, namespace: str, name: str, statistic: str, dimensions: dict[str, str]
+) -> list[float]:
+    now = datetime.now(UTC)
+    found = stage.aws("cloudwatch").get_metric_statistics(
+        Namespace=namespace,
+        MetricName=name,
+        Dimensions=[{"Name": key, "Value": value} for key, value in dimensions.items()],
+        StartTime=now - timedelta(hours=1),
+        EndTime=now,
+        Period=60,
+        Statistics=[statistic],
+    )
+    return [point[statistic] for point in found["Datapoints"]]
+
+
+def _all_alarms(stage: DeployedStage) -> Iterable[dict[str, Any]]:
+    pages = (
+        stage.aws("cloudwatch")
+        .get_paginator("describe_alarms")
+        .paginate(AlarmNamePrefix=f"{stage.settings.prefix}-")
+    )
+    for page in pages:
+        yield from page["MetricAlarms"]
+
+
+ACCOUNT_POINTS: Final = (
+    Point("migrated", "the schema is that of the deployed code", _migrated),
+    Point("event-sources", "queues feed the alias, at their maximum concurrency", _event_sources),
+    Point("recursion", "only the ingest function may wake itself", _recursion, needs_aws=True),
+    Point(
+        "runtime-updates", "Lambda does not change the runtime of a version", _runtime_updates, needs_aws=True
+    ),
+    Point("starts", "processes of the query function start or are restored", _started, needs_aws=True),
+    Point("pinned", "no statement pins a connection of RDS Proxy", _pinned, needs_aws=True),
+    Point("metrics", "CloudWatch extracts the metrics from the logs", _metrics, needs_aws=True),
+    Point("log-retention", "every log group of a function has a retention", _log_retention, needs_aws=True),
+    Point("alarms", "the alarms exist, and none fires", _alarms, needs_aws=True),
+    Point("alarm-notifies", "an alarm publishes to the encrypted topic", _alarm_notifies, needs_aws=True),
+)

@@ -1,0 +1,196 @@
+"""Points that callers see: keys, tenants, ingestion, citations, streams, the query log."""
+
+import json
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import httpx2
+
+from infra.verification.points import Point, PointSkippedError, require, wait_for
+from infra.verification.stage import DeployedStage
+
+_FACT = "The lighthouse of Quarrelsome Point is painted green every ninth year."
+_QUESTION = "How often is the lighthouse of Quarrelsome Point painted?"
+_SHORTEST_STREAM_S = 0.3
+"""Time between the first and the last token of a model's answer, which a buffered response does not show."""
+
+
+def _health(stage: DeployedStage) -> str:
+    with stage.http() as api:
+        answer = api.get("/health", params={"deep": "1"})
+    require(answer.status_code == 200, f"/health?deep=1 returned {answer.status_code}")
+    parts = answer.json()["components"]
+    broken = [f"{part['name']}: {part['detail']}" for part in parts if not part["healthy"]]
+    require(not broken, "; ".join(broken))
+    return "healthy: " + ", ".join(part["name"] for part in parts)
+
+
+def _one_round_trip(stage: DeployedStage) -> str:
+    with stage.http() as api:
+        parts = api.get("/health", params={"deep": "1"}).json()["components"]
+    [detail] = [part["detail"] for part in parts if part["name"] == "database.transactions"]
+    require("one round trip" in detail, f"database.transactions: {detail}")
+    return str(detail)
+
+
+def _keys(stage: DeployedStage) -> str:
+    seen = []
+    for described, key in (("without a key", ""), ("with a wrong key", "wrong" * 8), ("with a key", None)):
+        with stage.http(key=key) as api:
+            answer = api.get("/v1/collections")
+        expected = 200 if key is None else 401
+        require(answer.status_code == expected, f"{described}: {answer.status_code}, not {expected}")
+        if expected == 401:
+            media_type = answer.headers.get("content-type", "")
+            require("problem+json" in media_type, f"{described}: 401 as {media_type}")
+        seen.append(f"{described} {answer.status_code}")
+    return ", ".join(seen)
+
+
+def _bearer(stage: DeployedStage) -> str:
+    if not stage.settings.has_authorizer:
+        raise PointSkippedError("the stage has no authorizer")
+    key = next(iter(stage.keys.values()))
+    with stage.http(key="") as api:
+        answer = api.get("/v1/collections", headers={"authorization": f"Bearer {key}"})
+    require(answer.status_code == 200, f"Authorization: Bearer: {answer.status_code}")
+    return "Authorization: Bearer 200"
+
+
+def _tenants(stage: DeployedStage) -> str:
+    if len(stage.keys) < 2:
+        raise PointSkippedError("the stage has one tenant; add another to `tenants` in infra/settings.py")
+    owner, stranger = list(stage.keys)[:2]
+    with _collection(stage, owner) as (_, collection), stage.http(tenant=stranger) as other:
+        answer = other.get(f"/v1/collections/{collection}")
+        listed = [one["id"] for one in other.get("/v1/collections").json()["collections"]]
+    require(answer.status_code == 404, f"another tenant's collection: {answer.status_code}, not 404")
+    require(collection not in listed, "another tenant's collection is listed")
+    return "another tenant's collection: 404, and not listed"
+
+
+def _cited(stage: DeployedStage) -> str:
+    with _collection(stage) as (api, collection):
+        began = time.monotonic()
+        _ingest(api, collection)
+        ingested_s = time.monotonic() - began
+        answer = _ask(api, collection)
+        require(_FACT in answer["response"], f"the answer is {answer['response'][:200]!r}")
+        require(answer["citations"], "the answer has no citation")
+        query_id = answer["id"].removeprefix("ragq_")
+
+        def ended() -> str | None:
+            entry = api.get(f"/v1/queries/{query_id}")
+            found = entry.json().get("outcome") if entry.status_code == 200 else None
+            return found if found not in (None, "started") else None
+
+        outcome = wait_for(ended, what="the row of the query log")
+    require(outcome == "answered", f"the query log says {outcome}")
+    return f"ingested in {ingested_s:.1f} s, cited, and logged as {outcome}"
+
+
+def _upload(stage: DeployedStage) -> str:
+    with _collection(stage) as (api, collection):
+        path = f"verification-{uuid.uuid4().hex[:8]}.md"
+        form = api.post(f"/v1/collections/{collection}/uploads", json={"path": path}).json()
+        fields = form["fields"]
+        altered = httpx2.post(
+            form["url"], data={**fields, "key": f"{fields['key']}-other"}, files={"file": _FACT.encode()}
+        )
+        accepted = httpx2.post(form["url"], data=fields, files={"file": _FACT.encode()})
+        require(accepted.is_success, f"the signed form: {accepted.status_code}")
+        if not stage.is_emulated:  # LocalStack checks neither signatures nor added fields
+            require(altered.status_code == 403, f"an altered key: {altered.status_code}, not 403")
+
+        def stored() -> int | None:
+            return api.get(f"/v1/collections/{collection}/documents").json()["total"] or None
+
+        wait_for(stored, what="the uploaded document")
+    return f"signed form {accepted.status_code}, altered key {altered.status_code}, document ingested"
+
+
+def _streamed(stage: DeployedStage) -> str:
+    body = {"query": _QUESTION, "stream": True}
+    with _collection(stage) as (api, collection):
+        _ingest(api, collection)
+        arrived: list[float] = []
+        kinds: list[str] = []
+        with api.stream("POST", "/v1/rag/query", json={**body, "collection": collection}) as response:
+            require(response.status_code == 200, f"the stream: {response.status_code}")
+            for line in response.iter_lines():
+                if line.startswith("event: "):
+                    kinds.append(line.removeprefix("event: "))
+                    arrived.append(time.monotonic())
+                elif kinds[-1:] == ["meta"] and line.startswith("data: "):
+                    extractive = json.loads(line.removeprefix("data: "))["extractive"]
+    require(kinds[:1] == ["meta"] and kinds[-1:] == ["done"], f"the events are {kinds}")
+    tokens = [at for at, kind in zip(arrived, kinds, strict=True) if kind == "token"]
+    spread_s = tokens[-1] - tokens[0]
+    if extractive:
+        raise PointSkippedError("no model is configured: an extractive answer is sent at once")
+    require(spread_s >= _SHORTEST_STREAM_S, f"{len(tokens)} tokens came within {spread_s * 1000:.0f} ms")
+    return f"{len(tokens)} tokens over {spread_s:.2f} s"
+
+
+def _old_tls(stage: DeployedStage) -> str:
+    import ssl
+
+    context = ssl.create_default_context()
+    context.minimum_version = ssl.TLSVersion.TLSv1
+    context.maximum_version = ssl.TLSVersion.TLSv1_1
+    try:
+        httpx2.get(f"{stage.api_url}/health", verify=context)
+    except httpx2.TransportError as exc:
+        return f"TLS 1.1: {type(exc).__name__}"
+    require(False, "the REST API accepted TLS 1.1")
+    return ""
+
+
+@contextmanager
+def _collection(stage: DeployedStage, tenant: str | None = None) -> Iterator[tuple[httpx2.Client, str]]:
+    """Create a collection of a tenant, yield a client and the collection's id, and delete it."""
+    with stage.http(tenant=tenant) as api:
+        name = f"verification-{uuid.uuid4().hex[:8]}"
+        created = api.post("/v1/collections", json={"name": name})
+        require(created.status_code == 201, f"a new collection: {created.status_code}")
+        collection: str = created.json()["id"]
+        try:
+            yield api, collection
+        finally:
+            api.delete(f"/v1/collections/{collection}")
+
+
+def _ingest(api: httpx2.Client, collection: str) -> None:
+    documents = {"documents": [{"source": "lighthouse.md", "text": _FACT}]}
+    job = api.post(f"/v1/collections/{collection}/documents", json=documents).json()["id"]
+
+    def ended() -> str | None:
+        status: str = api.get(f"/v1/jobs/{job}").json()["status"]
+        return status if status not in ("queued", "running") else None
+
+    status = wait_for(ended, what="the end of the job")
+    require(status == "succeeded", f"the job has {status}")
+
+
+def _ask(api: httpx2.Client, collection: str) -> dict[str, Any]:
+    body = {"query": _QUESTION, "collection": collection, "provider": "extractive"}
+    answer = api.post("/v1/rag/query", json=body)
+    require(answer.status_code == 200, f"the query: {answer.status_code}")
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+SERVICE_POINTS: Final = (
+    Point("health", "every part reports healthy, through the proxy and from the functions", _health),
+    Point("one-round-trip", "the proxy accepts a transaction in pipeline mode", _one_round_trip),
+    Point("keys", "without a valid key every path is 401 as problem+json", _keys),
+    Point("bearer", "the authorizer passes keys on from Authorization: Bearer", _bearer, needs_aws=True),
+    Point("tenants", "a tenant cannot read another tenant's collection", _tenants),
+    Point("cited", "a document is ingested through the queue, cited, and the query logged", _cited),
+    Point("upload", "S3 accepts a signed form and rejects an altered one", _upload),
+    Point("streamed", "events arrive one by one through the REST API", _streamed, needs_aws=True),
+    Point("tls", "the REST API refuses TLS 1.1", _old_tls, needs_aws=True),
+)

@@ -1,0 +1,101 @@
+"""A deployed stage as a caller and an operator see it: its API, its keys, its AWS services."""
+
+import json
+import os
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import httpx2
+
+from infra.deployment.cdk_command import DeploymentError
+from infra.doctor.aws import AwsClients
+from infra.emulator.deployment.emulated_account import EmulatedAccount
+from infra.settings import StageSettings
+
+_TIMEOUT_S = 60.0
+
+
+class DeployedStage:
+    """A stage in the account of boto3's credentials, or in LocalStack if ``AWS_ENDPOINT_URL`` is set.
+
+    Args:
+        settings: Of the stage.
+        region: AWS region.
+    """
+
+    def __init__(self, settings: StageSettings, region: str) -> None:
+        self.settings = settings
+        self.region = region
+        self.endpoint_url = os.environ.get("AWS_ENDPOINT_URL")
+        self._clients = AwsClients(region)
+
+    @property
+    def is_emulated(self) -> bool:
+        """True for LocalStack, in which some points cannot be shown."""
+        return self.endpoint_url is not None
+
+    def aws(self, service: str) -> Any:
+        """Return boto3's client of a service."""
+        return self._clients.get(service)
+
+    def name(self, function: str) -> str:
+        """Return the name of a function of ``functions/``."""
+        return f"{self.settings.prefix}-{function.replace('_', '-')}"
+
+    @cached_property
+    def outputs(self) -> Mapping[str, str]:
+        """Outputs of the app stack by name.
+
+        Raises:
+            DeploymentError: The stack does not exist.
+        """
+        stack = f"VectorForge-{self.settings.stage}-App"
+        found = self.aws("cloudformation").describe_stacks(StackName=stack)["Stacks"]
+        return {output["OutputKey"]: output["OutputValue"] for output in found[0].get("Outputs", ())}
+
+    @cached_property
+    def api_url(self) -> str:
+        """URL of the REST API without a slash at its end.
+
+        Raises:
+            DeploymentError: The stage has no REST API.
+        """
+        if self.endpoint_url is not None:
+            return EmulatedAccount(self.endpoint_url).look(self.settings.stage).url
+        if "ApiUrl" not in self.outputs:
+            raise DeploymentError(f"The stage {self.settings.stage} has no REST API, which this verifies.")
+        return self.outputs["ApiUrl"].rstrip("/")
+
+    @cached_property
+    def keys(self) -> Mapping[str, str]:
+        """API Gateway's keys by tenant; secrets, in no report."""
+        secret = self.aws("secretsmanager").get_secret_value(SecretId=f"{self.settings.prefix}/gateway-keys")
+        tenants: Mapping[str, str] = json.loads(secret["SecretString"])
+        gateway = self.aws("apigateway")
+        return {
+            tenant: gateway.get_api_key(apiKey=key_id, includeValue=True)["value"]
+            for key_id, tenant in tenants.items()
+        }
+
+    def http(self, *, key: str | None = None, tenant: str | None = None) -> httpx2.Client:
+        """Return a client of the REST API, to be used as a context manager.
+
+        Args:
+            key: Sent as ``x-api-key``; None: the tenant's, "": none.
+            tenant: One of ``keys``; default: the first.
+        """
+        if key is None:
+            key = self.keys[tenant or next(iter(self.keys))]
+        headers = {"x-api-key": key} if key else {}
+        url = self.api_url
+        if self.is_emulated:  # not every resolver finds names below localhost (RFC 6761)
+            named = urlsplit(url)
+            headers["host"] = named.netloc
+            url = urlunsplit(named._replace(netloc=f"127.0.0.1:{named.port}"))
+        return httpx2.Client(base_url=url, headers=headers, timeout=_TIMEOUT_S)
+
+    def close(self) -> None:
+        """Close the connections to AWS."""
+        self._clients.close()
