@@ -48,6 +48,7 @@ KNOWN: Final[Mapping[str, Sequence[Mapping[str, Any]]]] = {
         {"questions": [{"question": _QUESTION, "relevant": ["first.md"]}], "k": 3, "dry_run": True},
     ],
     "POST /v1/conversations": [{"title": "Refunds"}],
+    "PATCH /v1/conversations/{conversation_id}": [{"title": "Refunds"}],
     "POST /v1/collections/{collection_id}/documents": [
         {
             "documents": [

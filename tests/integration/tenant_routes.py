@@ -108,6 +108,7 @@ CASES: dict[tuple[str, str], Case] = {
     ("GET", "/v1/conversations"): Case(200, empty=("conversations",)),
     ("POST", "/v1/conversations"): Case(201, {"title": "Bob's"}),
     ("GET", "/v1/conversations/{conversation_id}"): Case(404),
+    ("PATCH", "/v1/conversations/{conversation_id}"): Case(404, {"title": "Bob's"}),
     ("DELETE", "/v1/conversations/{conversation_id}"): Case(404),
     ("POST", "/v1/responses"): Case(404, {"model": "vectorforge", "input": SECRET}),
     ("GET", "/v1/vector_stores"): Case(200, empty=("data",)),

@@ -50,6 +50,8 @@ def needed(method: str, path: str) -> Scope:
         return Scope.ADMIN
     if path.endswith("/feedback"):  # a reader rates, an admin sees all ratings
         return Scope.ADMIN if method == "GET" else Scope.READ
+    if path == "/v1/conversations/{conversation_id}":
+        return Scope.READ  # without the scope write only the credential's own
     if path.startswith("/v1/erasures"):
         return Scope.WRITE  # callers that may delete may see the result
     asks = method == "GET" or (method == "POST" and QUERY_ROUTES.fullmatch(path))

@@ -58,6 +58,8 @@ ROUTES: Mapping[Scope, tuple[str, ...]] = {
         "GET /v1/conversations",
         "POST /v1/conversations",
         "GET /v1/conversations/{conversation_id}",
+        "PATCH /v1/conversations/{conversation_id}",  # without `write` the credential's own
+        "DELETE /v1/conversations/{conversation_id}",
         "GET /v1/cache",
         "POST /v1/chat/completions",
         "GET /v1/models",
@@ -86,7 +88,6 @@ ROUTES: Mapping[Scope, tuple[str, ...]] = {
         "PUT /v1/profiles/{profile_id}",
         "POST /v1/profiles/{profile_id}/documents",
         "DELETE /v1/profiles/{profile_id}",
-        "DELETE /v1/conversations/{conversation_id}",
         "DELETE /v1/cache",
         "POST /v1/vector_stores",
         "DELETE /v1/vector_stores/{vector_store_id}",

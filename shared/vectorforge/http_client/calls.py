@@ -98,8 +98,8 @@ class SearchOptions(TypedDict, total=False):
     min_score: float | None
 
 
-class CollectionChanges(TypedDict, total=False):
-    """Settings of a collection that can be changed."""
+class CollectionSettings(TypedDict, total=False):
+    """Settings of a collection, new or existing."""
 
     search_mode: SearchMode | None
     dense_weight: float | None
@@ -109,7 +109,13 @@ class CollectionChanges(TypedDict, total=False):
     ocr: bool
 
 
-class CollectionOptions(CollectionChanges, total=False):
+class CollectionChanges(CollectionSettings, total=False):
+    """Changes of a collection."""
+
+    name: str | None
+
+
+class CollectionOptions(CollectionSettings, total=False):
     """Settings of a new collection."""
 
     description: str

@@ -48,9 +48,13 @@ class SearchSettingsFields(RequestBody):
         return SearchSettings(self.search_mode, self.dense_weight, self.language)
 
 
+Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_NAME_CHARS)]
+
+
 class CollectionChange(SearchSettingsFields):
     """Changes of a collection; omitted fields stay unchanged."""
 
+    name: Name | None = Field(default=None, description="New name; requests by the former name fail.")
     keep_originals: bool | None = Field(
         default=None,
         description="False also deletes the files that are kept. True keeps those ingested from now on.",
@@ -65,10 +69,10 @@ class CollectionChange(SearchSettingsFields):
 
     @model_validator(mode="after")
     def _something(self) -> Self:
-        given = (self.keep_originals, self.contextual, self.ocr)
-        if self.search_settings() == SearchSettings() and given == (None, None, None):
+        if not self.model_dump(exclude_none=True):
             raise ValueError(
-                "one of search_mode, dense_weight, language, keep_originals, contextual and ocr is required"
+                "one of name, search_mode, dense_weight, language, keep_originals, contextual and ocr "
+                "is required"
             )
         return self
 
@@ -76,7 +80,7 @@ class CollectionChange(SearchSettingsFields):
 class CollectionRequest(SearchSettingsFields):
     """A new collection; omitted fields come from the embedding provider."""
 
-    name: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_NAME_CHARS)]
+    name: Name
     description: str = Field(default="", max_length=2000)
     embedding_provider: ProviderName | None = None
     embedding_model: ModelName | None = None
@@ -182,11 +186,11 @@ async def show_collection(collection_id: CollectionInPath, tenant: Tenant) -> Co
     return CollectionBody.of(await tenant.find_collection(collection_id))
 
 
-@router.patch("/{collection_id}", responses=problems(404, 413, 415))
+@router.patch("/{collection_id}", responses=problems(404, 409, 413, 415))
 async def change_collection(
     collection_id: CollectionInPath, body: CollectionChange, tenant: Tenant
 ) -> CollectionBody:
-    """Change the settings of searches in a collection, and of documents that are ingested from now on.
+    """Change the name and search settings of a collection, and those of documents ingested from now on.
 
     After a change of the language, the chunks are indexed again in the background.
     """
@@ -194,6 +198,8 @@ async def change_collection(
     ingestion = body.model_dump(include={"keep_originals", "ocr", "contextual"}, exclude_none=True)
 
     async def change(found_id: UUID) -> Collection:
+        if body.name is not None:
+            await repo.rename(found_id, body.name)
         if ingestion:
             await repo.set_ingestion(found_id, **ingestion)
         if body.keep_originals is False:

@@ -1,23 +1,30 @@
 """``/v1/conversations``: stored conversations, which queries refer to by ``conversation_id``."""
 
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
-from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel, Field
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import BaseModel, Field, StringConstraints
 
 from vectorforge.api.dependencies import Limit, Offset, PartsLimit, Tenant, existing, principal_of
 from vectorforge.api.error_schemas import problems
-from vectorforge.api.schemas import Body, RequestBody
-from vectorforge.db.repositories.conversation_repo import MAX_TITLE_CHARS
+from vectorforge.api.schemas import Body, Locations, LocationText, RequestBody
+from vectorforge.db.repositories.conversation_repo import MAX_TITLE_CHARS, MessageContext
 from vectorforge.errors import NotFoundError
+from vectorforge.types import Scope
 
 
 class ConversationRequest(RequestBody):
     """A new conversation."""
 
     title: str = Field(default="", max_length=MAX_TITLE_CHARS, description="Empty: start of the first query.")
+
+
+class ConversationChange(RequestBody):
+    """A new title of a conversation."""
+
+    title: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_TITLE_CHARS)]
 
 
 class ConversationBody(Body):
@@ -30,6 +37,22 @@ class ConversationBody(Body):
     updated_at: datetime = Field(description="When the last exchange was added.")
 
 
+class MessageSourceBody(Body):
+    """A chunk that an answer was written from."""
+
+    number: int = Field(description="N of its label, from 1.")
+    chunk_id: UUID
+    document_id: UUID
+    document_source: str
+    title: str | None
+    heading: str | None
+    start_offset: int
+    end_offset: int
+    locations: Locations
+    location_text: LocationText
+    text: str
+
+
 class MessageBody(Body):
     """A message of a conversation."""
 
@@ -37,6 +60,20 @@ class MessageBody(Body):
     content: str
     query_id: UUID | None = Field(description="Id in the query log of its query.")
     created_at: datetime
+    collection_id: UUID | None = Field(description="Collection of its query; null without `sources=true`.")
+    sources: list[MessageSourceBody] | None = Field(
+        description="Chunks of an answer, without deleted ones; null without `sources=true`, and if the "
+        "query is not in the query log."
+    )
+
+    @classmethod
+    def with_context(cls, message: Any, context: MessageContext | None) -> Self:
+        """Return the body of a ``ConversationMessage``."""
+        is_answer = context is not None and message.role == "assistant"
+        sources = (
+            [MessageSourceBody.of(source) for source in context.sources] if context and is_answer else None
+        )
+        return cls.of(message, collection_id=context and context.collection_id, sources=sources)
 
 
 class ConversationWithMessages(ConversationBody):
@@ -69,27 +106,60 @@ async def create_conversation(
 
 
 @router.get("", responses=problems())
-async def list_conversations(tenant: Tenant, limit: Limit = 50, offset: Offset = 0) -> ConversationList:
+async def list_conversations(
+    request: Request,
+    tenant: Tenant,
+    limit: Limit = 50,
+    offset: Offset = 0,
+    own: Annotated[bool, Query(description="Only those that this credential created.")] = False,
+) -> ConversationList:
     """List the conversations, most recently used first."""
-    conversations = await tenant.conversations.list(limit=limit, offset=offset)
+    credential = principal_of(request).credential if own else None
+    conversations = await tenant.conversations.list(limit=limit, offset=offset, credential=credential)
     bodies = [ConversationBody.of(conversation) for conversation in conversations]
     return ConversationList(conversations=bodies, limit=limit, offset=offset)
 
 
 @router.get("/{conversation_id}", responses=problems(404))
 async def show_conversation(
-    conversation_id: UUID, tenant: Tenant, limit: PartsLimit = 100
+    conversation_id: UUID,
+    tenant: Tenant,
+    limit: PartsLimit = 100,
+    sources: Annotated[bool, Query(description="Return the chunks of each answer.")] = False,
 ) -> ConversationWithMessages:
     """Return one conversation with its last messages."""
     conversation = existing(
         await tenant.conversations.find_by_id(conversation_id), "Conversation", conversation_id
     )
     messages = await tenant.conversations.last_messages(conversation_id, limit)
-    return ConversationWithMessages.of(conversation, messages=messages)
+    queries = {message.query_id for message in messages if message.query_id} if sources else set()
+    contexts = await tenant.conversations.contexts(list(queries)) if queries else {}
+    bodies = [MessageBody.with_context(m, contexts.get(m.query_id) if m.query_id else None) for m in messages]
+    return ConversationWithMessages.of(conversation, messages=bodies)
+
+
+def _changeable_by(request: Request) -> str | None:
+    """Return the credential whose conversations the request may change; None: all of the tenant."""
+    principal = principal_of(request)
+    return None if principal.allows(Scope.WRITE) else principal.credential
+
+
+@router.patch("/{conversation_id}", responses=problems(404, 413, 415))
+async def change_conversation(
+    request: Request, conversation_id: UUID, body: ConversationChange, tenant: Tenant
+) -> ConversationBody:
+    """Rename a conversation; without the scope `write` only one that this credential created."""
+    changed = await tenant.conversations.rename(
+        conversation_id, body.title, credential=_changeable_by(request)
+    )
+    return ConversationBody.of(existing(changed, "Conversation", conversation_id))
 
 
 @router.delete("/{conversation_id}", status_code=204, responses=problems(404))
-async def delete_conversation(conversation_id: UUID, tenant: Tenant) -> None:
-    """Delete a conversation with its messages; its queries stay in the query log."""
-    if not await tenant.conversations.delete(conversation_id):
+async def delete_conversation(request: Request, conversation_id: UUID, tenant: Tenant) -> None:
+    """Delete a conversation with its messages; its queries stay in the query log.
+
+    Without the scope `write` only one that this credential created.
+    """
+    if not await tenant.conversations.delete(conversation_id, credential=_changeable_by(request)):
         raise NotFoundError(f"Conversation {conversation_id} not found")

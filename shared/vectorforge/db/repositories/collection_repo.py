@@ -93,6 +93,12 @@ WITH held AS (
 )
 SELECT {COLUMNS} FROM changed
 """
+_RENAME = """
+UPDATE vectorforge.collections SET name = %(name)s
+WHERE tenant_id = %(tenant_id)s AND id = %(id)s AND NOT EXISTS (
+    SELECT FROM vectorforge.collections WHERE tenant_id = %(tenant_id)s AND name = %(name)s AND id <> %(id)s
+)
+"""
 _SET_INGESTION = """
 UPDATE vectorforge.collections
 SET keep_originals = coalesce(%(keep_originals)s, keep_originals), ocr = coalesce(%(ocr)s, ocr),
@@ -195,7 +201,7 @@ class CollectionRepository:
                 f"A tenant may have at most {self._max_collections} collections; delete one first."
             )
         if row is None:
-            raise ConflictError(f"A collection named {name!r} already exists.")
+            raise _taken(name)
         return Collection.of_row(row)
 
     async def find_by_id(self, collection_id: UUID) -> Collection | None:
@@ -252,6 +258,18 @@ class CollectionRepository:
         if not await self._db.execute(_SET_INGESTION, values) and await self.find_by_id(collection_id):
             raise _no_context_for_profiles()
 
+    async def rename(self, collection_id: UUID, name: str) -> None:
+        """Set the name of a collection, if it exists.
+
+        Raises:
+            ConflictError: The name is taken.
+            InvalidInputError: It has not 1 to 200 characters.
+        """
+        _check(name)
+        values = {"id": collection_id, "name": name}
+        if not await self._db.execute(_RENAME, values) and await self.find_by_id(collection_id):
+            raise _taken(name)
+
     async def delete(self, collection_id: UUID) -> bool:
         """Remove a collection with its documents, chunks, vectors and jobs; its query logs stay.
 
@@ -288,7 +306,11 @@ class CollectionRepository:
         }
 
 
-def _check(name: str, dimension: int) -> None:
+def _taken(name: str) -> ConflictError:
+    return ConflictError(f"A collection named {name!r} already exists.")
+
+
+def _check(name: str, dimension: int = 1) -> None:
     if not name.strip() or len(name) > MAX_NAME_CHARS:
         raise InvalidInputError(f"name must have 1 to {MAX_NAME_CHARS} characters.", field="name")
     if not 1 <= dimension <= MAX_DIMENSION:

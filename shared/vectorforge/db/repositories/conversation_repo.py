@@ -4,7 +4,7 @@
 # (Statements are put together from constants of this module only; values are bound.)
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 from uuid import UUID, uuid4
@@ -12,6 +12,7 @@ from uuid import UUID, uuid4
 from vectorforge.db.repositories.query_log_repo import storable
 from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.errors import ConflictError, InvalidInputError
+from vectorforge.types import Location, location_text
 
 MAX_TITLE_CHARS = 200
 MAX_CREDENTIAL_CHARS = 512
@@ -31,12 +32,22 @@ RETURNING {_COLUMNS}
 _COUNT = "SELECT count(*) AS total FROM vectorforge.conversations WHERE tenant_id = %s"
 _BY_ID = f"SELECT {_COLUMNS} FROM vectorforge.conversations WHERE tenant_id = %s AND id = %s"
 _LIST = f"""
-SELECT {_COLUMNS} FROM vectorforge.conversations WHERE tenant_id = %s
-ORDER BY updated_at DESC, id DESC LIMIT %s OFFSET %s
+SELECT {_COLUMNS} FROM vectorforge.conversations
+WHERE tenant_id = %(tenant_id)s AND (%(credential)s::text IS NULL OR credential = %(credential)s)
+ORDER BY updated_at DESC, id DESC LIMIT %(limit)s OFFSET %(offset)s
 """
 _MESSAGES = """
 SELECT role, content, query_id, created_at FROM vectorforge.conversation_messages
 WHERE tenant_id = %s AND conversation_id = %s ORDER BY position DESC LIMIT %s
+"""
+_CONTEXTS = """
+SELECT l.id AS query_id, l.collection_id, used.number, c.id AS chunk_id, c.document_id,
+    d.source AS document_source, d.title, c.heading, c.start_offset, c.end_offset, c.text, c.locations
+FROM vectorforge.query_logs AS l
+LEFT JOIN LATERAL jsonb_array_elements_text(l.used_chunk_ids) WITH ORDINALITY AS used (id, number) ON true
+LEFT JOIN vectorforge.chunks AS c ON c.tenant_id = l.tenant_id AND c.id = used.id::uuid
+LEFT JOIN vectorforge.documents AS d ON d.tenant_id = c.tenant_id AND d.id = c.document_id
+WHERE l.tenant_id = %s AND l.id = ANY (%s) ORDER BY used.number
 """
 # The row lock lets concurrent exchanges take their positions one after the other, each as a whole.
 _APPEND = """
@@ -53,7 +64,13 @@ FROM grown CROSS JOIN (
     VALUES (0, 'user', %(question)s::text), (1, 'assistant', %(answer)s::text)
 ) AS new (turn, role, content)
 """
-_DELETE = "DELETE FROM vectorforge.conversations WHERE tenant_id = %s AND id = %s"
+_OF_CREDENTIAL = """
+tenant_id = %(tenant_id)s AND id = %(id)s AND (%(credential)s::text IS NULL OR credential = %(credential)s)
+"""
+_RENAME = (
+    f"UPDATE vectorforge.conversations SET title = %(title)s WHERE {_OF_CREDENTIAL} RETURNING {_COLUMNS}"
+)
+_DELETE = f"DELETE FROM vectorforge.conversations WHERE {_OF_CREDENTIAL}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +95,36 @@ class ConversationMessage:
     query_id: UUID | None
     """Query log record of this query or answer."""
     created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class MessageSource:
+    """A chunk that an answer was written from."""
+
+    number: int
+    """N of its label, from 1."""
+    chunk_id: UUID
+    document_id: UUID
+    document_source: str
+    title: str | None
+    heading: str | None
+    start_offset: int
+    end_offset: int
+    text: str
+    locations: Sequence[Location]
+
+    @property
+    def location_text(self) -> str:
+        """Locations as short text, such as "p. 12"."""
+        return location_text(self.locations)
+
+
+@dataclass(slots=True)
+class MessageContext:
+    """Collection of a query, and the chunks of its answer that still exist."""
+
+    collection_id: UUID
+    sources: list[MessageSource] = field(default_factory=list)
 
 
 class ConversationRepository:
@@ -111,12 +158,10 @@ class ConversationRepository:
             InvalidInputError: The title is longer than 200 characters.
             ConflictError: The tenant, or the credential, has as many conversations as are allowed.
         """
-        if len(title) > MAX_TITLE_CHARS:
-            raise InvalidInputError(f"title must have at most {MAX_TITLE_CHARS} characters.", field="title")
         values = {
             "id": uuid4(),
-            "title": storable(title),
-            "credential": credential and storable(credential)[:MAX_CREDENTIAL_CHARS],
+            "title": _checked(title),
+            "credential": _stored_name(credential),
             "limit": self._max_conversations,
             "limit_per_key": self._max_per_key,
         }
@@ -140,15 +185,28 @@ class ConversationRepository:
         row = await self._db.fetch_one(_BY_ID, (self._db.tenant_id, conversation_id))
         return Conversation(**row) if row else None
 
-    async def list(self, *, limit: int = 50, offset: int = 0) -> Sequence[Conversation]:
-        """Return a page of the conversations, the one used last first."""
-        rows = await self._db.fetch_all(_LIST, (self._db.tenant_id, limit, offset))
+    async def list(
+        self, *, limit: int = 50, offset: int = 0, credential: str | None = None
+    ) -> Sequence[Conversation]:
+        """Return a page of the conversations, or of those of one credential, the one used last first."""
+        values = {"limit": limit, "offset": offset, "credential": _stored_name(credential)}
+        rows = await self._db.fetch_all(_LIST, values)
         return [Conversation(**row) for row in rows]
 
     async def last_messages(self, conversation_id: UUID, limit: int) -> Sequence[ConversationMessage]:
         """Return the last messages, oldest first; empty for an unknown conversation."""
         rows = await self._db.fetch_all(_MESSAGES, (self._db.tenant_id, conversation_id, limit))
         return [ConversationMessage(**row) for row in reversed(rows)]
+
+    async def contexts(self, query_ids: Sequence[UUID]) -> dict[UUID, MessageContext]:
+        """Return collection and chunks of logged queries, by their id; without queries of no record."""
+        found: dict[UUID, MessageContext] = {}
+        for row in await self._db.fetch_all(_CONTEXTS, (self._db.tenant_id, list(query_ids))):
+            context = found.setdefault(row.pop("query_id"), MessageContext(row["collection_id"]))
+            del row["collection_id"]
+            if row["document_source"] is not None:
+                context.sources.append(MessageSource(**row))
+        return found
 
     async def append(self, conversation_id: UUID, question: str, answer: str, query_id: UUID) -> bool:
         """Add a finished exchange atomically; return False if the conversation does not exist, or is full."""
@@ -161,6 +219,33 @@ class ConversationRepository:
         }
         return await self._db.execute(_APPEND, values) == 2
 
-    async def delete(self, conversation_id: UUID) -> bool:
-        """Delete a conversation and its messages, but no query log; return False if there was none."""
-        return await self._db.execute(_DELETE, (self._db.tenant_id, conversation_id)) == 1
+    async def rename(
+        self, conversation_id: UUID, title: str, *, credential: str | None = None
+    ) -> Conversation | None:
+        """Set the title; return None if there is no such conversation, or if it has another credential.
+
+        Raises:
+            InvalidInputError: The title is longer than 200 characters.
+        """
+        values = {"id": conversation_id, "title": _checked(title), "credential": _stored_name(credential)}
+        row = await self._db.fetch_one(_RENAME, values)
+        return Conversation(**row) if row else None
+
+    async def delete(self, conversation_id: UUID, *, credential: str | None = None) -> bool:
+        """Delete a conversation and its messages, but no query log.
+
+        Returns:
+            False if there is no such conversation, or if it has another credential.
+        """
+        values = {"id": conversation_id, "credential": _stored_name(credential)}
+        return await self._db.execute(_DELETE, values) == 1
+
+
+def _checked(title: str) -> str:
+    if len(title) > MAX_TITLE_CHARS:
+        raise InvalidInputError(f"title must have at most {MAX_TITLE_CHARS} characters.", field="title")
+    return storable(title)
+
+
+def _stored_name(credential: str | None) -> str | None:
+    return credential and storable(credential)[:MAX_CREDENTIAL_CHARS]
