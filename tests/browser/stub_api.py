@@ -12,6 +12,8 @@ from aiohttp import web
 
 from tests.browser.answer_script import Json, Refuse, Step, answer
 from tests.browser.played_answer import PlayedAnswer
+from tests.browser.stub_conversations import StubConversations
+from tests.browser.stub_search import StubSearch
 from vectorforge.api.native.server import page_response
 
 PAGES = {"/": "index.html", "/statistics": "statistics.html"}
@@ -57,10 +59,13 @@ class StubApi:
     """Response of ``/v1/stats``, or {} for an unavailable database."""
     ranges: list[Json] = field(default_factory=list)
     """Parameters of the requested statistics."""
+    conversations: StubConversations = field(default_factory=StubConversations)
+    search: StubSearch = field(init=False)
     url: str = ""
 
     def __post_init__(self) -> None:
         self.ingestion_gate.set()
+        self.search = StubSearch(self.documents)
 
     def add_collection(self, name: str) -> Json:
         """Create an empty collection."""
@@ -76,6 +81,7 @@ class StubApi:
         title: str | None = None,
         collection: str = "c1",
         sample: bool = False,
+        headings: tuple[str | None, ...] = (None,),
     ) -> Json:
         """Store a document."""
         made = {
@@ -87,6 +93,7 @@ class StubApi:
             "metadata": {"sample": True} if sample else {},
             "chunk_count": 3,
             "text": text,
+            "headings": list(headings),
         }
         self.documents.append(made)
         return made
@@ -101,9 +108,13 @@ class StubApi:
                 web.get("/v1/providers", self._providers),
                 web.get("/v1/collections", self._list_collections),
                 web.post("/v1/collections", self._create_collection),
+                web.patch("/v1/collections/{id}", self._rename_collection),
+                web.delete("/v1/collections/{id}", self._delete_collection),
                 web.get("/v1/collections/{id}/documents", self._list_documents),
                 web.post("/v1/collections/{id}/documents", self._upload),
                 web.get("/v1/documents/{id}/text", self._document_text),
+                *self.search.routes(),
+                *self.conversations.routes(),
                 web.delete("/v1/documents/{id}", self._delete_document),
                 web.get("/v1/jobs", self._list_jobs),
                 web.get("/v1/jobs/{id}", self._job),
@@ -149,6 +160,18 @@ class StubApi:
         if any(c["name"] == name for c in self.collections):
             return problem(409, f"A collection named {name!r} already exists.")
         return web.json_response(self.add_collection(name), status=201)
+
+    async def _rename_collection(self, request: web.Request) -> web.Response:
+        name = (await request.json())["name"]
+        if any(c["name"] == name for c in self.collections):
+            return problem(409, f"A collection named {name!r} already exists.")
+        (renamed,) = [c for c in self.collections if c["id"] == request.match_info["id"]]
+        renamed["name"] = name
+        return web.json_response(renamed)
+
+    async def _delete_collection(self, request: web.Request) -> web.Response:
+        self.collections[:] = [c for c in self.collections if c["id"] != request.match_info["id"]]
+        return web.json_response({"status": "running"}, status=202)
 
     async def _list_documents(self, request: web.Request) -> web.Response:
         held = [d for d in self.documents if d["collection_id"] == request.match_info["id"]]
@@ -203,7 +226,7 @@ class StubApi:
         return problem(404, "There is no document with this id.")
 
     async def _delete_document(self, request: web.Request) -> web.Response:
-        self.documents = [d for d in self.documents if d["id"] != request.match_info["id"]]
+        self.documents[:] = [d for d in self.documents if d["id"] != request.match_info["id"]]
         return web.json_response({"status": "done"})
 
     async def _query(self, request: web.Request) -> web.StreamResponse:
@@ -211,6 +234,7 @@ class StubApi:
         steps = self.scripts.pop(0) if self.scripts else answer("Nothing scripted.")
         if isinstance(steps[0], Refuse):
             return problem(steps[0].status, steps[0].detail)
+        self.conversations.record(self.queries[-1], steps, request.match_info.get("id"))
         played = PlayedAnswer(list(steps))
         if (query_id := played.query_id) is not None:
             self.streams[query_id] = played

@@ -86,18 +86,23 @@ async def test_profile_collections_are_not_listed(stub: StubApi, visit: Visit) -
     await expect(page.locator("#collection")).to_have_value("c1")
 
 
-async def test_collection_switch_starts_new_conversation(stub: StubApi, visit: Visit) -> None:
+async def test_collection_switch_continues_and_turns_name_the_other_collection(
+    stub: StubApi, visit: Visit
+) -> None:
     stub.add_collection("travel")
     stub.scripts = [answer("One."), answer("Two.")]
     page = await visit(stub.url)
     await ask(page)
     await ended(page)
     await page.get_by_label("Collection", exact=True).select_option("travel")
-    await expect(page.locator(".turn")).to_have_count(0)
+    await expect(page.locator(".where")).to_have_text("Asked in “handbook”")
     await ask(page, "Another?")
-    await ended(page)
-    assert "messages" not in stub.queries[1]
-    assert stub.queries[1]["collection"] == "c2"
+    await ended(page, turn=1)
+    await expect(page.locator(".where:visible")).to_have_text(["Asked in “handbook”"])
+    assert [query["collection"] for query in stub.queries] == ["c1", "c2"]
+    assert stub.queries[0]["conversation_id"] == stub.queries[1]["conversation_id"]
+    await page.get_by_label("Collection", exact=True).select_option("handbook")
+    await expect(page.locator(".where:visible")).to_have_text(["Asked in “travel”"])
 
 
 async def test_upload_is_polled_until_each_file_completes_or_fails(stub: StubApi, visit: Visit) -> None:
@@ -200,7 +205,7 @@ async def test_declined_api_key_prompt_can_be_retried(stub: StubApi, visit: Visi
     await page.keyboard.press("Escape")
     await expect(page.get_by_role("alert")).to_contain_text("could not be loaded")
     stub.api_key = None
-    await page.get_by_role("button", name="Try again").click()
+    await page.get_by_role("button", name="Enter the key").click()
     await expect(page.get_by_role("heading", level=1)).to_have_text("Ask your own documents")
 
 

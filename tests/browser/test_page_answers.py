@@ -174,10 +174,14 @@ async def test_conversation_sends_history_and_new_conversation_drops_it(stub: St
         answer("Seventh."),
         answer("New."),
     ]
-    page = await visit(stub.url)
+    stub.conversations.is_full = True  # so the page sends the earlier messages itself
+    page = await visit(stub.url, failed_requests=True)
     for number in range(8):
         await ask(page, f"Question {number}?")
         await ended(page, "failed" if number == 6 else "answered", turn=number)
+    await expect(page.get_by_role("alert").first).to_contain_text(
+        "This conversation is not stored. The limit of 3 conversations is reached; delete one first."
+    )
     assert "messages" not in stub.queries[0]
     assert stub.queries[1]["messages"] == [
         {"role": "user", "content": "Question 0?"},

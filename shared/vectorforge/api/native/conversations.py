@@ -1,7 +1,7 @@
 """``/v1/conversations``: stored conversations, which queries refer to by ``conversation_id``."""
 
 from datetime import datetime
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Request, Response
@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, StringConstraints
 from vectorforge.api.dependencies import Limit, Offset, PartsLimit, Tenant, existing, principal_of
 from vectorforge.api.error_schemas import problems
 from vectorforge.api.schemas import Body, Locations, LocationText, RequestBody
-from vectorforge.db.repositories.conversation_repo import MAX_TITLE_CHARS, MessageContext
+from vectorforge.db.repositories.conversation_repo import MAX_TITLE_CHARS, ConversationMessage, MessageContext
 from vectorforge.errors import NotFoundError
 from vectorforge.types import Scope
 
@@ -60,20 +60,25 @@ class MessageBody(Body):
     content: str
     query_id: UUID | None = Field(description="Id in the query log of its query.")
     created_at: datetime
-    collection_id: UUID | None = Field(description="Collection of its query; null without `sources=true`.")
+    collection_id: UUID | None = Field(default=None, description="Collection of its query.")
+    provider: str | None = Field(
+        default=None, description="Provider of an answer; `extractive`: no model wrote it."
+    )
+    model: str | None = None
     sources: list[MessageSourceBody] | None = Field(
-        description="Chunks of an answer, without deleted ones; null without `sources=true`, and if the "
-        "query is not in the query log."
+        default=None, description="Chunks of an answer; null if its record is not in the query log."
     )
 
     @classmethod
-    def with_context(cls, message: Any, context: MessageContext | None) -> Self:
-        """Return the body of a ``ConversationMessage``."""
-        is_answer = context is not None and message.role == "assistant"
-        sources = (
-            [MessageSourceBody.of(source) for source in context.sources] if context and is_answer else None
-        )
-        return cls.of(message, collection_id=context and context.collection_id, sources=sources)
+    def with_context(cls, message: ConversationMessage, context: MessageContext | None) -> Self:
+        """Return the body of a message, with what the query log has of its query."""
+        if context is None:
+            return cls.of(message)
+        if message.role == "user":
+            return cls.of(message, collection_id=context.collection_id)
+        sources = [MessageSourceBody.of(source) for source in context.sources]
+        of_query = {name: getattr(context, name) for name in ("collection_id", "provider", "model")}
+        return cls.of(message, sources=sources, **of_query)
 
 
 class ConversationWithMessages(ConversationBody):
@@ -125,7 +130,9 @@ async def show_conversation(
     conversation_id: UUID,
     tenant: Tenant,
     limit: PartsLimit = 100,
-    sources: Annotated[bool, Query(description="Return the chunks of each answer.")] = False,
+    sources: Annotated[
+        bool, Query(description="Return collection, model and chunks of each answer.")
+    ] = False,
 ) -> ConversationWithMessages:
     """Return one conversation with its last messages."""
     conversation = existing(

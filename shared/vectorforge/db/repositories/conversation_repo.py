@@ -41,7 +41,7 @@ SELECT role, content, query_id, created_at FROM vectorforge.conversation_message
 WHERE tenant_id = %s AND conversation_id = %s ORDER BY position DESC LIMIT %s
 """
 _CONTEXTS = """
-SELECT l.id AS query_id, l.collection_id, used.number, c.id AS chunk_id, c.document_id,
+SELECT l.id AS query_id, l.collection_id, l.provider, l.model, used.number, c.id AS chunk_id, c.document_id,
     d.source AS document_source, d.title, c.heading, c.start_offset, c.end_offset, c.text, c.locations
 FROM vectorforge.query_logs AS l
 LEFT JOIN LATERAL jsonb_array_elements_text(l.used_chunk_ids) WITH ORDINALITY AS used (id, number) ON true
@@ -121,9 +121,11 @@ class MessageSource:
 
 @dataclass(slots=True)
 class MessageContext:
-    """Collection of a query, and the chunks of its answer that still exist."""
+    """Collection and model of a query, and the chunks of its answer that still exist."""
 
     collection_id: UUID
+    provider: str | None
+    model: str | None
     sources: list[MessageSource] = field(default_factory=list)
 
 
@@ -202,8 +204,8 @@ class ConversationRepository:
         """Return collection and chunks of logged queries, by their id; without queries of no record."""
         found: dict[UUID, MessageContext] = {}
         for row in await self._db.fetch_all(_CONTEXTS, (self._db.tenant_id, list(query_ids))):
-            context = found.setdefault(row.pop("query_id"), MessageContext(row["collection_id"]))
-            del row["collection_id"]
+            context = MessageContext(row.pop("collection_id"), row.pop("provider"), row.pop("model"))
+            context = found.setdefault(row.pop("query_id"), context)
             if row["document_source"] is not None:
                 context.sources.append(MessageSource(**row))
         return found

@@ -38,7 +38,7 @@ class AnswerStream {
     let attempt = 0;
     while (!this.ended && !this.abandoned) {
       this.setResuming(true);
-      if (attempt === RESUME_AFTER_MS.length) throw new Cut("The connection was lost, and the rest of the answer could not be fetched.");
+      if (attempt === RESUME_AFTER_MS.length) throw new Cut(T.restLost);
       await this.wait(RESUME_AFTER_MS[attempt] * (0.75 + Math.random() / 2));
       if (this.abandoned) return;
       const before = this.lastId;
@@ -54,7 +54,7 @@ class AnswerStream {
   /** True at the end of the stream: 404 or 204. */
   lost() {
     this.queryId = null;
-    return new Problem("The connection was lost, and the server does not have the rest of the answer any more.");
+    return new Problem(T.restGone);
   }
 
   async connect(path, options, firstByteMs) {
@@ -65,13 +65,13 @@ class AnswerStream {
       patience(firstByteMs);
       const response = await request(path, { ...options, signal: connection.signal, accept: "text/event-stream" });
       if (response.status === 204) throw this.lost();
-      if (!/^text\/event-stream/.test(response.headers.get("Content-Type") ?? "") || !response.body) throw new Problem("The server did not stream an answer.");
+      if (!/^text\/event-stream/.test(response.headers.get("Content-Type") ?? "") || !response.body) throw new Problem(T.notAStream);
       await this.read(response.body, () => patience(SILENCE_MS));
     } catch (error) {
       if (this.abandoned) return;
-      if (silent) throw new Cut("The server went silent before the answer was complete.");
+      if (silent) throw new Cut(T.silent);
       if (error instanceof Problem) throw error;
-      throw new Cut("The connection broke before the answer was complete.");
+      throw new Cut(T.broke);
     } finally {
       clearTimeout(timer);
     }
@@ -80,7 +80,7 @@ class AnswerStream {
   async read(body, onBytes) {
     for await (const { event, data, id } of serverEvents(body, onBytes)) {
       const value = parseJson(data), number = Number.parseInt(id, 10);
-      if (value === null) throw new Problem("The server's stream could not be read.");
+      if (value === null) throw new Problem(T.unreadableStream);
       if (number <= this.lastId) continue;  // had it before the connection was lost
       if (number) this.lastId = number;
       if (event === "meta") {
@@ -92,7 +92,7 @@ class AnswerStream {
       this.onEvent(event, value);
       if (this.ended) return;
     }
-    throw new Cut("The answer broke off before its end.");
+    throw new Cut(T.cut);
   }
 
   setResuming(isResuming) {

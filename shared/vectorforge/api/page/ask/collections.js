@@ -1,7 +1,8 @@
 "use strict";
 // ---------------------------------------------------------------- collections
 const state = { collections: [], collectionId: null, documentTotal: null, llm: null };
-const currentCollection = () => state.collections.find((c) => c.id === state.collectionId) ?? null;
+const collectionOf = (id) => state.collections.find((c) => c.id === id) ?? null;
+const currentCollection = () => collectionOf(state.collectionId);
 const nameWorthSaying = () => (currentCollection()?.name === "default" ? null : currentCollection()?.name);
 
 const COLLECTIONS_PAGE = 200;
@@ -16,29 +17,28 @@ async function everyCollection() {
 }
 
 async function loadCollections() {
-  const collections = (await everyCollection()).filter((c) => !c.by_profile);  // those need a profile's number
-  state.collections = collections;
-  const wanted = state.collectionId ?? remembered(localStorage, "vectorforge.collection");
-  const chosen = collections.find((c) => c.id === wanted) ?? collections.find((c) => c.document_count) ?? collections[0];
-  state.collectionId = chosen?.id ?? null;
+  state.collections = (await everyCollection()).filter((c) => !c.by_profile);  // those need a profile's number
+  state.collectionId = (collectionOf(state.collectionId ?? remembered(localStorage, "vectorforge.collection")) ?? firstCollection())?.id ?? null;
   drawPicker();
 }
 
+const firstCollection = () => state.collections.find((c) => c.document_count) ?? state.collections[0];
+
 function drawPicker() {
   const options = state.collections.map((c) => el("option", { value: c.id, selected: c.id === state.collectionId }, c.name));
-  $("collection").replaceChildren(...(options.length ? options : [el("option", { value: "" }, "No collection yet")]));
+  $("collection").replaceChildren(...(options.length ? options : [el("option", { value: "" }, T.noCollection)]));
   $("collection").disabled = !options.length;
   drawCount();
+  for (const turn of talk.turns) turn.drawCollection();
 }
 
 function drawCount() {
   const count = state.documentTotal ?? currentCollection()?.document_count ?? 0;
-  $("document-count").textContent = count ? count.toLocaleString() : "";
-  $("question").placeholder = count && nameWorthSaying() ? `Ask “${nameWorthSaying()}”` : "Ask your documents";
+  $("document-count").textContent = count ? digits(count) : "";
+  $("question").placeholder = count && nameWorthSaying() ? T.askName(nameWorthSaying()) : T.askDocuments;
 }
 
 async function chooseCollection(id) {
-  if (id !== state.collectionId && talk.turns.length) talk.clear();  // a thread is about one collection
   state.collectionId = id;
   state.documentTotal = null;
   remember(localStorage, "vectorforge.collection", id);
@@ -47,28 +47,38 @@ async function chooseCollection(id) {
   documents.resumeJobs();
 }
 
+const byName = (collections) => collections.sort((a, b) => a.name.localeCompare(b.name));
+
 async function createCollection(name) {
   const made = await getJson("/v1/collections", { method: "POST", json: { name } });
-  state.collections = [...state.collections, made].sort((a, b) => a.name.localeCompare(b.name));
+  state.collections = byName([...state.collections, made]);
   await chooseCollection(made.id);
-  announce(`Collection ${made.name} created.`);
-  return made;
+  announce(T.collectionCreated(made.name));
 }
 
 async function newCollection() {
-  $("collection-name").value = "";
-  $("collection-problem").hidden = true;
-  if ((await showDialog($("collection-dialog"))) === "ok") $("question").focus();
+  if (await askName({ title: T.newCollection, hint: T.collectionHint, button: T.create, save: createCollection })) $("question").focus();
 }
 
-/** The dialog stays open until the server has accepted the name. */
-$("collection-dialog").addEventListener("submit", async (event) => {
-  event.preventDefault();
+function renameCollection() {
+  const { id, name } = currentCollection();
+  return askName({ title: T.renameCollection, value: name, button: T.rename, save: async (wanted) => {
+    const changed = await getJson(`/v1/collections/${encodeURIComponent(id)}`, { method: "PATCH", json: { name: wanted } });
+    state.collections = byName(state.collections.map((c) => (c.id === id ? changed : c)));
+    drawPicker();
+    documents.draw();
+  } });
+}
+
+async function deleteCollection() {
+  const { id, name, chunk_count: passages } = currentCollection();
+  if (!await confirmDelete(name, T.deleteCollectionText(documents.total, passages ?? 0))) return;
   try {
-    await createCollection($("collection-name").value.trim());
-    $("collection-dialog").close("ok");
+    await getJson(`/v1/collections/${encodeURIComponent(id)}`, { method: "DELETE" });
   } catch (error) {
-    $("collection-problem").textContent = error.message;
-    $("collection-problem").hidden = false;
+    if (error.status !== 404) { showBanner(T.notDeleted(name, error.message)); return; }
   }
-});
+  state.collections = state.collections.filter((c) => c.id !== id);
+  announce(T.deleted(name));
+  await chooseCollection(firstCollection()?.id ?? null);
+}

@@ -9,7 +9,7 @@ const panel = {
     if (opener && !$("panel").contains(opener)) this.opener = opener;
     $("panel").hidden = false;
     $("frame").classList.add("open");
-    $("toggle-documents").setAttribute("aria-expanded", String(view === "documents"));
+    this.drawToggles();
     this.fit();
     if (!wasOpen || opener) requestAnimationFrame(() => $("panel-title")?.focus({ preventScroll: true }));
   },
@@ -21,10 +21,23 @@ const panel = {
     markCurrent();
     $("panel").hidden = true;
     $("frame").classList.remove("open");
-    $("toggle-documents").setAttribute("aria-expanded", "false");
+    this.drawToggles();
     this.fit();
     (this.opener?.isConnected ? this.opener : $("question")).focus({ preventScroll: true });
     this.opener = null;
+  },
+
+  drawToggles() {
+    for (const view of ["documents", "conversations"]) $(`toggle-${view}`).setAttribute("aria-expanded", String(this.view === view));
+  },
+
+  /** Puts nodes into the body; the focus stays on the button of the same place. */
+  fill(nodes) {
+    const body = $("panel-body"), buttons = () => [...body.querySelectorAll("button")];
+    const focused = body.contains(document.activeElement) ? buttons().indexOf(document.activeElement) : -1;
+    delete body.dataset.document;
+    body.replaceChildren(...nodes);
+    if (focused >= 0) (buttons()[focused] ?? $("panel-title")).focus({ preventScroll: true });
   },
 
   /** A sheet over the page is a dialog; a column beside it is complementary. */
@@ -36,17 +49,14 @@ const panel = {
   },
 
   head(...children) { $("panel").querySelector("header").replaceChildren(...children); },
+  /** The head of a view with a title. */
+  titled(title) { this.head(el("div", { class: "tools" }, el("h2", { id: "panel-title", tabindex: "-1" }, title), this.closeButton())); },
   closeButton() {
-    return el("button", { class: "icon", type: "button", "aria-label": "Close panel", title: "Close", onclick: () => panel.close() }, icon("close"));
+    return iconButton("close", T.close, () => panel.close());
   },
 };
 
-const FORMATS = "Markdown, text, HTML, PDF, Word, PowerPoint, Excel, EPUB, mail, notebooks, CSV, JSON, ZIP";
-const STAGES = {
-  queued: "Waiting", extract: "Reading", extracting: "Reading", chunk: "Cutting into passages", chunking: "Cutting into passages",
-  embed: "Embedding", embedding: "Embedding", store: "Storing", storing: "Storing",
-};
-const stageText = (stage, fallback) => STAGES[stage] ?? (stage ? stage[0].toUpperCase() + stage.slice(1) : fallback);
+const stageText = (stage, fallback) => T.stages[stage] ?? (stage ? stage[0].toUpperCase() + stage.slice(1) : fallback);
 
 function dropButton(title, hint) {
   return el("button", { class: "drop", type: "button", onclick: () => $("files").click() },
@@ -103,7 +113,7 @@ const documents = {
   },
 
   drawAll() {
-    panel.head(el("div", { class: "tools" }, el("h2", { id: "panel-title", tabindex: "-1" }, "Documents"), panel.closeButton()));
+    panel.titled(T.documents);
     $("panel-body").scrollTop = 0;
     this.draw();
   },
@@ -111,52 +121,50 @@ const documents = {
   draw() {
     welcome.draw();
     if (panel.view !== "documents") return;
-    const body = $("panel-body"), nodes = [dropButton("Add documents", `Drop files anywhere, or choose them. ${FORMATS}.`)];
+    const nodes = [dropButton(T.addDocuments, T.addHint(T.formats))];
     const own = this.uploads.filter((u) => u.collectionId === state.collectionId);
     if (own.length) nodes.push(...this.uploadNodes(own));
-    if (this.problem) nodes.push(el("p", { class: "quiet" }, this.problem), el("button", { class: "text-button", type: "button", onclick: () => this.reload() }, "Try again"));
+    if (this.problem) nodes.push(el("p", { class: "quiet" }, this.problem), textButton(T.tryAgain, () => this.reload()));
     else if (this.list.length) {
-      nodes.push(el("h3", {}, plural(this.total, "document")));
+      nodes.push(el("h3", {}, T.documentCount(this.total)));
       if (this.languageNote) nodes.push(el("p", { class: "quiet", id: "language-note" }, this.languageNote));
       nodes.push(el("ul", { class: "rows", id: "document-list" }, ...this.list.map((d) => this.row(d))));
-      if (this.list.length < this.total) nodes.push(el("button", { class: "text-button", type: "button", onclick: () => this.more().catch((e) => announce(e.message)) }, "Show more"));
-    } else if (!this.loading && !own.length) nodes.push(el("p", { class: "quiet" }, "Nothing here yet."));
-    if (apiKey) nodes.push(el("p", { class: "keyless" }, el("button", { class: "text-button", type: "button", onclick: () => { setKey(null); location.reload(); } }, "Forget the API key")));
-    const focused = body.contains(document.activeElement) ? [...body.querySelectorAll("button")].indexOf(document.activeElement) : -1;
-    body.replaceChildren(...nodes);
-    if (focused >= 0) (body.querySelectorAll("button")[focused] ?? $("panel-title")).focus({ preventScroll: true });
+      if (this.list.length < this.total) nodes.push(textButton(T.showMore, () => this.more().catch((e) => announce(e.message))));
+    } else if (!this.loading && !own.length) nodes.push(el("p", { class: "quiet" }, T.nothingHere));
+    if (currentCollection()) nodes.push(el("p", { class: "tail" }, textButton(T.newCollection, newCollection), textButton(T.renameCollection, renameCollection), textButton(T.deleteCollection, deleteCollection)));
+    panel.fill(nodes);
   },
 
   row(document_) {
     const name = sourceName(document_);
-    const facts = [plural(document_.chunk_count ?? 0, "passage"), document_.title && document_.title !== document_.source ? document_.source : null].filter(Boolean);
+    const facts = [T.passageCount(document_.chunk_count ?? 0), document_.title && document_.title !== document_.source ? document_.source : null].filter(Boolean);
     return el("li", {},
       el("div", { class: "title" }, el("button", { type: "button", onclick: (event) => source.open([{ document_id: document_.id, title: document_.title, document_source: document_.source }], 0, event.currentTarget) }, name)),
-      el("button", { class: "icon", type: "button", "aria-label": `Delete ${name}`, title: "Delete", onclick: () => this.remove(document_) }, icon("bin")),
+      iconButton("bin", `${T.remove} ${name}`, () => this.remove(document_)),
       el("div", { class: "sub one" }, facts.join(" · ")));
   },
 
   async remove(document_) {
     const name = sourceName(document_);
-    if (!await confirmDelete(`Delete “${name}”?`, `Its ${plural(document_.chunk_count ?? 0, "passage")} will not be found any more. Answers on this page stay as they are.`)) return;
+    if (!await confirmDelete(name, T.deleteDocumentText(document_.chunk_count ?? 0))) return;
     try {
       await getJson(`/v1/documents/${encodeURIComponent(document_.id)}`, { method: "DELETE" });
     } catch (error) {
-      if (error.status !== 404) { showBanner(`${name} could not be deleted. ${error.message}`); return; }
+      if (error.status !== 404) { showBanner(T.notDeleted(name, error.message)); return; }
     }
     this.list = this.list.filter((d) => d.id !== document_.id);
     this.setTotal(Math.max(0, this.total - 1));
     this.draw();
-    announce(`${name} deleted.`);
+    announce(T.deleted(name));
   },
 
   uploadNodes(own) {
     const finished = own.filter((u) => ["done", "unchanged", "failed"].includes(u.state));
     const failed = own.filter((u) => u.state === "failed").length;
-    const summary = finished.length < own.length ? `Adding ${finished.length + 1} of ${own.length}`
-      : failed ? `${own.length - failed} of ${own.length} added` : `${plural(own.length, "file")} added`;
+    const summary = finished.length < own.length ? T.addingOf(finished.length + 1, own.length)
+      : failed ? T.addedOf(own.length - failed, own.length) : T.filesAdded(own.length);
     const head = el("h3", {}, el("span", {}, summary));
-    if (finished.length) head.append(el("button", { class: "text-button", type: "button", onclick: () => { this.uploads = this.uploads.filter((u) => !finished.includes(u)); this.draw(); } }, "Clear"));
+    if (finished.length) head.append(textButton(T.clear, () => { this.uploads = this.uploads.filter((u) => !finished.includes(u)); this.draw(); }));
     return [head, el("ul", { class: "rows", id: "uploads" }, ...own.map((u) => {
       const row = el("li", { "data-state": u.state }, el("div", { class: "title" }, el("span", {}, u.name)));
       row.append(el("div", { class: "sub" + (u.state === "failed" ? " bad" : u.state === "done" ? " good" : "") }, u.text));
@@ -176,22 +184,22 @@ const documents = {
     if (!files.length) return;
     if (!state.collectionId) {
       try { await createCollection("default"); }
-      catch (error) { showBanner(`The files could not be added. ${error.message}`); return; }
+      catch (error) { showBanner(T.notAdded(error.message)); return; }
     }
     const collectionId = state.collectionId;
-    const uploads = files.map((file) => ({ ...file, state: "waiting", text: "Waiting", share: 0, collectionId }));
+    const uploads = files.map((file) => ({ ...file, state: "waiting", text: T.waiting, share: 0, collectionId }));
     this.uploads.push(...uploads);
     if (panel.view === "documents") this.draw(); else this.open(document.activeElement === document.body ? $("question") : document.activeElement);
-    announce(`Adding ${plural(files.length, "file")}.`);
+    announce(T.adding(files.length));
     for (const batch of batches(uploads)) await this.send(batch, collectionId);
   },
 
   async send(batch, collectionId) {
-    this.update(batch, { state: "sending", text: "Uploading", share: 0 });
+    this.update(batch, { state: "sending", text: T.uploading, share: 0 });
     let job;
     try {
       job = await upload(`/v1/collections/${encodeURIComponent(collectionId)}/documents`, batch, (share) => {
-        this.update(batch, { share, text: share < 1 ? `Uploading, ${Math.floor(share * 100)} %` : "Uploaded" });
+        this.update(batch, { share, text: share < 1 ? T.percent(Math.floor(share * 100)) : T.uploaded });
       });
     } catch (error) {
       if (batch.length > 1 && [413, 422].includes(error.status)) {  // one bad file must not keep the others out
@@ -199,10 +207,10 @@ const documents = {
         return;
       }
       this.update(batch, { state: "failed", text: error.message, blob: null });
-      announce(`Upload failed. ${error.message}`);
+      announce(T.uploadFailed(error.message));
       return;
     }
-    this.update(batch, { state: "working", text: "Waiting", blob: null });
+    this.update(batch, { state: "working", text: T.waiting, blob: null });
     this.watch(job, batch);
   },
 
@@ -224,7 +232,7 @@ const documents = {
       } catch (error) {
         failures += 1;
         if ([401, 403, 404].includes(error.status) || failures > 8) {
-          this.update(batch.filter((u) => u.state === "working"), { state: "failed", text: `Progress is unknown. ${error.message}` });
+          this.update(batch.filter((u) => u.state === "working"), { state: "failed", text: T.progressUnknown(error.message) });
           return;
         }
         delay = Math.min(500 * 2 ** failures, 8000);
@@ -233,7 +241,7 @@ const documents = {
       }
     }
     const failed = batch.filter((u) => u.state === "failed").length;
-    announce(failed ? `${plural(failed, "file")} could not be added.` : `${plural(batch.length, "file")} added.`);
+    announce(failed ? T.filesFailed(failed) : T.filesAdded(batch.length));
     if (batch[0]?.collectionId === state.collectionId) await this.reload();
   },
 
@@ -247,7 +255,7 @@ const documents = {
       for (const listed of jobs) {
         if (!["queued", "running"].includes(listed.status) || watched.has(listed.id)) continue;
         const job = await getJson(`/v1/jobs/${encodeURIComponent(listed.id)}`);
-        const batch = (job.documents ?? []).map((item) => ({ name: item.source, state: "working", text: "Waiting", collectionId: id, jobId: job.id }));
+        const batch = (job.documents ?? []).map((item) => ({ name: item.source, state: "working", text: T.waiting, collectionId: id, jobId: job.id }));
         this.uploads.push(...batch);
         this.watch(job, batch);
       }
@@ -266,15 +274,15 @@ function progressOf(file, item, job, over) {
   const jobId = job.id;
   if (["done", "unchanged", "failed"].includes(file.state)) return { jobId };
   const chunks = item?.chunks_added ?? 0;
-  if (item?.status === "succeeded") return { jobId, state: "done", text: `Added, ${plural(chunks + (item.chunks_kept ?? 0), "passage")}` };
-  if (item?.status === "unchanged") return { jobId, state: "unchanged", text: "Already up to date" };
+  if (item?.status === "succeeded") return { jobId, state: "done", text: T.addedPassages(chunks + (item.chunks_kept ?? 0)) };
+  if (item?.status === "unchanged") return { jobId, state: "unchanged", text: T.upToDate };
   if (item?.status === "failed" || (over && job.status !== "succeeded")) {
     const reason = item?.error?.message ?? (typeof job.error === "string" ? job.error : job.error?.message);
-    return { jobId, state: "failed", text: reason || "Could not be added." };
+    return { jobId, state: "failed", text: reason || T.couldNotAdd };
   }
-  if (over) return { jobId, state: "done", text: "Added" };
-  const text = stageText(item?.stage ?? (item?.status === "running" ? job.stage : item?.status ?? job.stage), "Waiting");
-  return { jobId, state: "working", text: chunks ? `${text}, ${plural(chunks, "passage")}` : text };
+  if (over) return { jobId, state: "done", text: T.added };
+  const text = stageText(item?.stage ?? (item?.status === "running" ? job.stage : item?.status ?? job.stage), T.waiting);
+  return { jobId, state: "working", text: chunks ? T.stageOf(text, chunks) : text };
 }
 
 /** At most 20 files and 40 MB a request: for visible progress within the server's body limit. */

@@ -28,7 +28,6 @@ function icon(name) {
 }
 
 const announce = (text) => { $("status").textContent = text; };
-const plural = (count, one, many = one + "s") => `${count.toLocaleString()} ${count === 1 ? one : many}`;
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const duration = (ms) => (ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`);
 const narrow = matchMedia("(max-width: 899px)");
@@ -63,8 +62,34 @@ for (const dialog of document.querySelectorAll("dialog")) {
   dialog.addEventListener("cancel", () => { dialog.returnValue = "cancel"; });
 }
 
-function confirmDelete(title, text) {
-  $("confirm-title").textContent = title;
+function confirmDelete(name, text) {
+  $("confirm-title").textContent = T.deleteTitle(name);
   $("confirm-text").textContent = text;
   return showDialog($("confirm-dialog")).then((choice) => choice === "ok");
 }
+
+/** Asks for a name; the dialog stays open until save(name) has worked. Resolves to false if it was cancelled. */
+function askName({ title, hint = "", value = "", button, save }) {
+  const dialog = $("name-dialog"), problem = $("name-problem");
+  $("name-title").textContent = title;
+  $("name-hint").textContent = hint;
+  $("name").value = value;
+  $("name-ok").textContent = button;
+  problem.hidden = true;
+  dialog.onsubmit = async (event) => {
+    event.preventDefault();
+    try {
+      await save($("name").value.trim());
+      dialog.close("ok");
+    } catch (error) {
+      problem.textContent = error.message;
+      problem.hidden = false;
+    }
+  };
+  return showDialog(dialog).then((choice) => choice === "ok");
+}
+
+/** A button of words. */
+const textButton = (text, onclick) => el("button", { class: "text-button", type: "button", onclick }, text);
+/** A button of an icon, with its name. */
+const iconButton = (name, label, onclick, more = {}) => el("button", { class: "icon", type: "button", "aria-label": label, title: label, onclick, ...more }, icon(name));

@@ -1,25 +1,21 @@
 "use strict";
 // ---------------------------------------------------------------- rating an answer
-const REASONS = {
-  incorrect: "Wrong", incomplete: "Incomplete", irrelevant: "Beside the question", wrong_citation: "Wrong source",
-  outdated: "Out of date", wrongly_refused: "The documents do say it", unclear: "Unclear",
-};
 /** Pauses before further attempts: the record of a query may reach the log a few seconds after the answer. */
 const LOG_PAUSES_MS = [1000, 3000, 6000];
 
 /** Thumbs below an ended answer, and reasons after a thumbs-down; null for an answer without an id. */
-function feedbackOf({ meta, phase, text }) {
-  return meta?.request_id && phase === "answered" && text.trim() ? new FeedbackView(`/v1/queries/${encodeURIComponent(meta.request_id)}/feedback`).node : null;
+function feedbackOf({ meta, phase, text, sources }) {
+  return meta?.request_id && phase === "answered" && text.trim() ? new FeedbackView(`/v1/queries/${encodeURIComponent(meta.request_id)}/feedback`, sources).node : null;
 }
 
 class FeedbackView {
-  constructor(path) {
-    Object.assign(this, { path, rating: null, last: Promise.resolve() });
-    this.thumbs = [["up", "Good answer"], ["down", "Bad answer"]].map(([rating, name]) => el("button", {
+  constructor(path, sources) {
+    Object.assign(this, { path, sources, rating: null, last: Promise.resolve() });
+    this.thumbs = [["up", T.good], ["down", T.bad]].map(([rating, name]) => el("button", {
       class: "thumb", type: "button", "data-rating": rating, "aria-label": name, title: name, "aria-pressed": "false", onclick: () => this.choose(rating),
     }, icon("thumb")));
     this.state = el("span", { class: "rated" });
-    this.node = el("div", { class: "feedback", role: "group", "aria-label": "Rate this answer" }, ...this.thumbs, this.state);
+    this.node = el("div", { class: "feedback", role: "group", "aria-label": T.rate }, ...this.thumbs, this.state);
   }
 
   /** The pressed thumb again takes the rating back. */
@@ -37,25 +33,29 @@ class FeedbackView {
   }
 
   reasons() {
-    const boxes = Object.entries(REASONS).map(([value, name]) => el("label", {}, el("input", { type: "checkbox", name: "reason", value }), name));
+    const box = (group, value, name) => el("label", {}, el("input", { type: "checkbox", name: group, value }), name);
+    const passages = this.sources.filter((item) => item.chunk_id).map((item) => box("should_cite", item.chunk_id, [`[${item.number}] ${sourceName(item)}`, item.location_text || headingOf(item)].filter(Boolean).join(", ")));
+    const boxes = Object.entries(T.reasons).map(([value, name]) => box("reason", value, name));
     return el("form", { onsubmit: (event) => { event.preventDefault(); this.send(true); } },
-      el("fieldset", {}, el("legend", {}, "What is wrong with it?"), ...boxes),
-      el("label", { class: "comment" }, "Comment", el("textarea", { name: "comment", rows: 2, maxlength: 2000 })),
-      el("button", { class: "button", type: "submit" }, "Send"));
+      el("fieldset", {}, el("legend", {}, T.wrong), ...boxes),
+      passages.length ? el("fieldset", {}, el("legend", {}, T.shouldCite), ...passages) : null,
+      el("label", { class: "comment" }, T.comment, el("textarea", { name: "comment", rows: 2, maxlength: 2000 })),
+      el("button", { class: "button", type: "submit" }, T.sendRating));
   }
 
   /** Ratings are sent one after the other, so that the last one stays. */
   send(isFinal = false) {
     const { rating, form } = this, data = form && new FormData(form);
     const json = { rating, reasons: data?.getAll("reason") ?? [], comment: data?.get("comment") ?? "" };
-    this.state.textContent = "Sending…";
+    if (data?.has("should_cite")) json.should_cite = data.getAll("should_cite");
+    this.state.textContent = T.sending;
     const say = (text) => { this.state.textContent = text; announce(text); };
     this.last = this.last.then(() => this.store(rating ? { method: "POST", json } : { method: "DELETE" })).then(() => {
-      say(rating === null ? "Rating withdrawn." : "Thank you.");
+      say(rating === null ? T.withdrawn : T.thanks);
       if (!isFinal || this.form !== form) return;
       form.remove();
       this.thumbs[1].focus();
-    }, (error) => say(error instanceof Problem ? error.message : "The rating was not sent."));
+    }, (error) => say(error instanceof Problem ? error.message : T.notRated));
   }
 
   async store(options) {

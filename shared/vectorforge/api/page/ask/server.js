@@ -8,17 +8,10 @@ class Problem extends Error {
   }
 }
 
-const STATUS_TEXT = {
-  401: "This server needs an API key.", 403: "This server refused the request.",
-  404: "That is not there any more.", 413: "That is too large for this server.",
-  429: "Too many requests at the moment. Try again in a little while.",
-  503: "The server cannot reach its database at the moment.", 504: "The server ran out of time.",
-};
-
 function problemFrom(body, status, requestId) {
   const fields = Array.isArray(body?.errors) ? body.errors.map((e) => [e.field, e.message].filter(Boolean).join(": ")) : [];
   const detail = typeof body?.detail === "string" ? body.detail : "";
-  const text = [detail.replace(/^RAG query error: /, "") || body?.title || STATUS_TEXT[status] || `The server answered with status ${status}.`];
+  const text = [detail.replace(/^RAG query error: /, "") || body?.title || T.status[status] || T.otherStatus(status)];
   for (const field of fields) if (!text[0].includes(field)) text.push(field);
   return new Problem(text.join(" "), { status, requestId: body?.request_id || requestId });
 }
@@ -34,9 +27,7 @@ let keyQuestion = null;
 function askForKey(usedKey) {
   if (usedKey !== apiKey) return Promise.resolve(true);  // another request was given a new one meanwhile
   keyQuestion ??= (async () => {
-    $("key-text").textContent = usedKey
-      ? "The server did not accept that key. Try another one."
-      : "This server asks for a key. It stays in this browser tab and is forgotten when the tab closes.";
+    $("key-text").textContent = usedKey ? T.keyRefused : T.keyAsked;
     $("key").value = "";
     const given = (await showDialog($("key-dialog"))) === "ok" ? $("key").value.trim() : "";
     $("key").value = "";
@@ -49,6 +40,7 @@ function askForKey(usedKey) {
 function setKey(key) {
   apiKey = key || null;
   remember(sessionStorage, "vectorforge.key", apiKey);
+  if ($("sign-out")) $("sign-out").hidden = !apiKey;
 }
 
 /** Where the server is mounted, such as "/prod" under a stage of API Gateway; "" at the root. */
@@ -67,7 +59,7 @@ async function request(path, { method = "GET", json, signal, accept = "applicati
       response = await fetch(base + path, { method, headers, signal, keepalive, body: json === undefined ? undefined : JSON.stringify(json) });
     } catch (error) {
       if (signal?.aborted) throw error;
-      throw new Problem("The server cannot be reached.", { isPassing: true });
+      throw new Problem(T.unreachable, { isPassing: true });
     }
     if (response.ok) return response;
     if (response.status === 401 && await askForKey(usedKey)) {
@@ -82,7 +74,7 @@ async function request(path, { method = "GET", json, signal, accept = "applicati
 async function getJson(path, options) {
   const response = await request(path, options);
   if (response.status === 204) return null;
-  try { return await response.json(); } catch { throw new Problem("The server's answer could not be read."); }
+  try { return await response.json(); } catch { throw new Problem(T.unreadable); }
 }
 
 /** Uploads with progress, which fetch() cannot report. */
@@ -98,13 +90,13 @@ async function upload(path, files, onProgress) {
       if (usedKey) call.setRequestHeader("X-Api-Key", usedKey);
       call.upload.onprogress = (event) => { if (event.lengthComputable) onProgress(event.loaded / event.total); };
       call.onload = () => resolve({ status: call.status, text: call.responseText, requestId: call.getResponseHeader("X-Request-Id") });
-      call.onerror = () => reject(new Problem("The connection broke during the upload."));
+      call.onerror = () => reject(new Problem(T.uploadBroke));
       call.send(form);
     });
     if (status === 401 && await askForKey(usedKey)) continue;
     const body = parseJson(text);
     if (status < 200 || status > 299) throw problemFrom(body, status, requestId);
-    if (!body) throw new Problem("The server's answer could not be read.");
+    if (!body) throw new Problem(T.unreadable);
     return body;
   }
 }

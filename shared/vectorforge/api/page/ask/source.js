@@ -19,22 +19,22 @@ const source = {
     const showing = this.current, passage = showing.passages[showing.index];
     const name = sourceName(passage);
     const file = passage.document_source || passage.source || "";
-    const tools = el("div", { class: "tools" }, el("button", { class: "back", type: "button", onclick: () => documents.open() }, icon("left"), "All documents"));
+    const tools = el("div", { class: "tools" }, el("button", { class: "back", type: "button", onclick: () => documents.open() }, icon("left"), T.allDocuments));
     if (showing.passages.length > 1) tools.append(this.stepper());
-    if (passage.chunk_id) tools.append(el("a", { class: "text-button", id: "open-source", href: this.link(), target: "_blank", rel: "opener" }, "Open page"));  // the opener lends its key
+    if (passage.chunk_id) tools.append(el("a", { class: "text-button", id: "open-source", href: this.link(), target: "_blank", rel: "opener" }, T.openPage));  // the opener lends its key
     tools.append(panel.closeButton());
     const place = showing.place ?? showing.turn?.placeOf(passage) ?? passage.location_text;
     const meta = el("p", { class: "meta" }, [place, file !== name ? file : null, headingOf(passage)].filter(Boolean).join(" · "));
     panel.head(tools, el("h2", { class: "name", id: "panel-title", tabindex: "-1" }, name), meta);
     const body = $("panel-body");
-    if (body.dataset.document !== passage.document_id) body.replaceChildren(el("p", { class: "quiet" }, "Opening…"));
+    if (body.dataset.document !== passage.document_id) body.replaceChildren(el("p", { class: "quiet" }, T.opening));
     try {
       const whole = await this.textOf(passage.document_id);
       if (this.current !== showing || showing.passages[showing.index] !== passage) return;
       this.show(whole, passage);
     } catch (error) {
       if (this.current !== showing) return;
-      this.showAlone(passage, error.status === 404 ? "This document has been deleted since." : error.message);
+      this.showAlone(passage, error.status === 404 ? T.documentDeleted : error.message);
     }
   },
 
@@ -54,9 +54,9 @@ const source = {
     const { passages, index } = this.current;
     const go = (to) => () => { this.current = { ...this.current, index: to, quote: this.current.turn?.cited().find((one) => one.index === to)?.quote ?? "", place: null }; markCurrent(); this.draw().then(() => $("panel").querySelector(`.step button:nth-of-type(${to > index ? 2 : 1}):not(:disabled)`)?.focus()); };
     return el("span", { class: "step" },
-      el("button", { class: "icon", type: "button", "aria-label": "Previous source", disabled: index === 0, onclick: go(index - 1) }, icon("left")),
-      el("span", {}, `${index + 1} of ${passages.length}`),
-      el("button", { class: "icon", type: "button", "aria-label": "Next source", disabled: index === passages.length - 1, onclick: go(index + 1) }, icon("right")));
+      iconButton("left", T.previousSource, go(index - 1), { disabled: index === 0 }),
+      el("span", {}, T.at(index + 1, passages.length)),
+      iconButton("right", T.nextSource, go(index + 1), { disabled: index === passages.length - 1 }));
   },
 
   async textOf(id) {
@@ -80,7 +80,7 @@ const source = {
 
   show(whole, passage, everything = false) {
     const text = whole.text ?? "", place = this.locate(text, passage), body = $("panel-body");
-    if (place === "changed") { this.showAlone(passage, "This document has changed since the answer. This is the passage as it was:"); return; }
+    if (place === "changed") { this.showAlone(passage, T.documentChanged); return; }
     const focus = place ?? { start: 0, end: 0 };
     const from = everything ? 0 : Math.max(0, focus.start - WINDOW), to = everything ? text.length : Math.min(text.length, focus.end + WINDOW);
     const page = el("div", { class: "page" + (/csv|json/.test(whole.media_type ?? "") ? " code" : ""), id: "document-text" });
@@ -89,11 +89,11 @@ const source = {
     append(page, text.slice(from, focus.start));
     if (mark) { this.fillMark(mark, text.slice(focus.start, focus.end), append); page.append(mark); }
     append(page, text.slice(focus.end, to));
-    const rest = () => el("button", { class: "text-button", type: "button", onclick: () => this.show(whole, passage, true) }, "Show the whole document");
+    const rest = () => textButton(T.wholeDocument, () => this.show(whole, passage, true));
     body.replaceChildren(...[from > 0 ? rest() : null, page, to < text.length ? rest() : null].filter(Boolean));
     body.dataset.document = whole.id ?? passage.document_id;
     this.scrollTo(mark?.querySelector(".quote") ?? mark);
-    if (mark) announce(`Passage highlighted in ${sourceName(passage)}.`);
+    if (mark) announce(T.highlighted(sourceName(passage)));
   },
 
   /** The passage; where the answer quotes it word for word, the quotation stands out in it. */

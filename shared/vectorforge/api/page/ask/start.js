@@ -1,52 +1,22 @@
 "use strict";
 $("open-statistics").href = base + "/statistics";
 // ---------------------------------------------------------------- controls
-function controls() {
-  const running = Boolean(talk.running), send = $("send");
-  send.disabled = !running && !$("question").value.trim();
-  send.setAttribute("aria-label", running ? "Stop the answer" : "Send question");
-  send.title = running ? "Stop (Esc)" : "Send (Enter)";
-  send.querySelector("use").setAttribute("href", running ? "#i-stop" : "#i-send");
-  $("new-conversation").disabled = !talk.turns.length;
-  $("new-conversation").hidden = !talk.turns.length;
-  talk.drawLatest();
-}
-
-function grow() {  // browsers without field-sizing
-  if (CSS.supports("field-sizing", "content")) return;
-  $("question").style.height = "auto";
-  $("question").style.height = `${$("question").scrollHeight}px`;
-}
-
-function submit() {
-  const question = $("question").value.trim();
-  if (!question || talk.running) return;
-  $("question").value = "";
-  grow();
-  talk.ask(question);
-}
-
-function showBanner(text, again) {
+/** Says what went wrong, once; again: what its button tries again. */
+function showBanner(text, again, name = T.tryAgain) {
   $("banner").hidden = false;
   $("banner").querySelector("span").textContent = text;
   const button = $("banner").querySelector("button");
-  button.textContent = again ? "Try again" : "Dismiss";
+  button.textContent = again ? name : T.dismiss;
   button.onclick = () => { $("banner").hidden = true; if (again) again(); else welcome.draw(); };
 }
 
-$("composer").addEventListener("submit", (event) => {
-  event.preventDefault();
-  if (talk.running) talk.stop(); else submit();
-});
-$("question").addEventListener("input", () => { grow(); controls(); });
-$("question").addEventListener("keydown", (event) => {
-  if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
-  event.preventDefault();
-  submit();
-});
 $("collection").addEventListener("change", () => chooseCollection($("collection").value));
 $("new-collection").addEventListener("click", newCollection);
-$("new-conversation").addEventListener("click", () => talk.clear());
+$("new-conversation").addEventListener("click", () => conversations.begin());
+$("toggle-conversations").addEventListener("click", (event) => conversations.toggle(event.currentTarget));
+$("sign-out").addEventListener("click", () => { setKey(null); location.assign(base + "/"); });
+$("language").addEventListener("click", () => { remember(localStorage, "vectorforge.language", language === "en" ? "de" : "en"); location.reload(); });
+addEventListener("popstate", () => conversations.fromAddress());
 $("toggle-documents").addEventListener("click", (event) => {
   if (panel.view === "documents") panel.close(); else documents.open(event.currentTarget);
 });
@@ -84,7 +54,7 @@ document.addEventListener("keydown", (event) => {
 
 /** The page behind the bottom sheet is inert; this keeps Tab from leaving for the browser's own controls. */
 function keepFocusInside(event) {
-  const stops = [...$("panel").querySelectorAll("button:not(:disabled)")];
+  const stops = [...$("panel").querySelectorAll("button:not(:disabled), a")];
   const at = stops.indexOf(document.activeElement);
   if (event.shiftKey ? at <= 0 : at === stops.length - 1) {
     event.preventDefault();
@@ -102,7 +72,7 @@ function dragging(change) {
 document.addEventListener("dragenter", (event) => {
   if (!carriesFiles(event)) return;
   event.preventDefault();
-  $("over").querySelector("span").textContent = `Add to ${currentCollection()?.name ?? "a new collection"}`;
+  $("over").querySelector("span").textContent = T.addTo(currentCollection()?.name);
   dragging(1);
 });
 document.addEventListener("dragover", (event) => { if (carriesFiles(event)) { event.preventDefault(); event.dataTransfer.dropEffect = "copy"; } });
@@ -151,19 +121,21 @@ async function start() {
     await loadCollections();
     await documents.reload();
   } catch (error) {
-    showBanner(`Your documents could not be loaded. ${error.message}`, start);
+    showBanner(T.noDocuments(error.message), start, error.status === 401 ? T.signIn : T.tryAgain);
     return;
   }
   state.ready = true;
+  await conversations.fromAddress();
   welcome.draw();
   documents.resumeJobs();
   lookAgain();
   try {
     const { llm = [] } = await getJson("/v1/providers");
     const own = llm.find((p) => p.is_default) ?? llm[0];
-    if (own) $("door").textContent = own.extractive ? "No model is connected: answers are quotes." : `Answers by ${own.default_model}`;
+    if (own) $("door").textContent = own.extractive ? T.noModel : T.answersBy(own.default_model);
   } catch { /* only a hint */ }
 }
 controls();
+setKey(apiKey);
 start();
 if (!narrow.matches) $("question").focus();

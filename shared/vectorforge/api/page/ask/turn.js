@@ -1,10 +1,5 @@
 "use strict";
 // ---------------------------------------------------------------- one question and its answer
-const ENDINGS = {
-  length: "The answer reached its length limit and stops here.", deadline: "Time ran out, so the answer stops here.",
-  content_filter: "The model's content filter ended this answer.",
-};
-
 class Turn {
   constructor(question, collectionId) {
     Object.assign(this, { question, collectionId, phase: "waiting" });
@@ -13,17 +8,25 @@ class Turn {
   }
 
   reset() {
-    Object.assign(this, { text: "", sources: [], citations: [], labels: [], meta: null, usage: null, done: null, problem: null, retrievalMs: null, stream: null, progress: null });
+    Object.assign(this, { text: "", sources: [], citations: [], labels: [], meta: null, usage: null, done: null, problem: null, retrievalMs: null, stream: null, progress: null, isStopped: false });
     this.head = el("h2", this.question.length > 160 ? { class: "long" } : {}, this.question);
-    this.status = el("p", { class: "state" }, "Searching");
-    this.body = el("div", { class: "answer streaming", "aria-live": "polite", "aria-busy": "true", "aria-label": "Answer" });
+    this.status = el("p", { class: "state" }, T.searching);
+    this.body = el("div", { class: "answer streaming", role: "group", "aria-live": "polite", "aria-busy": "true", "aria-label": T.answer });
     this.tail = el("div");
-    this.node.replaceChildren(this.head, this.status, this.body, this.tail);
+    this.where = el("p", { class: "where", hidden: true });
+    this.node.replaceChildren(this.head, this.where, this.status, this.body, this.tail);
     this.view = new AnswerView(this.body, (label) => this.chipsOf(label), (citations) => this.resolvedChips(citations));
     this.setPhase("waiting");
   }
 
   get running() { return this.phase === "waiting" || this.phase === "streaming"; }
+
+  /** Says which collection was asked, where it is not the chosen one. */
+  drawCollection() {
+    const id = this.collectionId;
+    this.where.hidden = !id || id === state.collectionId;
+    this.where.textContent = collectionOf(id) ? T.inCollection(collectionOf(id).name) : T.inDeleted;
+  }
 
   setPhase(phase) {
     this.phase = phase;
@@ -48,8 +51,8 @@ class Turn {
   }
 
   chip(index, verdict = null, place = this.sources[index].location_text, sentence = "") {
-    const item = this.sources[index], title = [sourceName(item), place].filter(Boolean).join(", "), name = `Source ${item.number}: ${title}`;
-    const said = VERDICTS[verdict] ?? null;
+    const item = this.sources[index], title = [sourceName(item), place].filter(Boolean).join(", "), name = `${T.source(item.number)}: ${title}`;
+    const said = T.verdicts[verdict] ?? null;
     return el("button", {
       class: "cite", type: "button", "data-source": index, "data-verdict": said ? verdict : null,
       title: said ? `${title}\n${said}` : title, "aria-label": said ? `${name}. ${said}` : name,
@@ -77,13 +80,26 @@ class Turn {
     return cited.length ? [...new Set(cited)].filter(Boolean).join(", ") : item.location_text;
   }
 
-  run(history) {
-    const json = { query: this.question };
-    if (history.length) json.messages = history;
+  /** memory: a promise of what the question is asked with, beside itself. */
+  run(memory) { return this.until(this.send(memory)); }
+
+  async send(memory) {
+    const json = { query: this.question, ...await memory };
+    if ($("effort").value) json.effort = $("effort").value;
+    if (this.isStopped) return;
     // The collection's own door tells the model to cite. Without any collection the other one says how to start.
     const path = this.collectionId ? `/v1/collections/${encodeURIComponent(this.collectionId)}/query` : "/v1/rag/query";
-    this.stream = new AnswerStream(path, json, { onEvent: (event, value) => this.receive(event, value), onResuming: (isResuming) => this.showProgress(isResuming ? "Connection lost, resuming…" : null) });
-    return this.until(this.stream.run());
+    this.stream = new AnswerStream(path, json, { onEvent: (event, value) => this.receive(event, value), onResuming: (isResuming) => this.showProgress(isResuming ? T.resuming : null) });
+    await this.stream.run();
+  }
+
+  /** Shows an answer that was stored. */
+  restore({ content, sources, query_id: queryId, provider, model }) {
+    this.text = content;
+    this.meta = queryId && { request_id: queryId, extractive: provider === "extractive", model };
+    this.sources = sources ?? [];
+    this.finish("answered");
+    if (!sources) this.tail.prepend(el("p", { class: "note", role: "note" }, T.noSources));
   }
 
   /** Fetches the rest of an answer whose connection was lost for too long. */
@@ -95,21 +111,22 @@ class Turn {
   }
 
   async until(end) {
-    const stream = this.stream;
+    this.end = end;
     try {
       await end;
     } catch (error) {
-      this.problem ??= error instanceof Problem ? error : new Problem("This page failed to show the answer.");
+      this.problem ??= error instanceof Problem ? error : new Problem(T.showFailed);
     }
-    if (this.stream !== stream) return;  // a newer question replaced it
+    if (this.end !== end) return;  // it was asked again
     this.showProgress(null);
     if (this.done) this.finish(this.done.finish_reason === "stopped" ? "stopped" : "answered");
-    else this.finish(stream.stopping || stream.abandoned ? "stopped" : "failed");
+    else this.finish(this.isStopped || this.stream?.abandoned ? "stopped" : "failed");
+    talk.ended(this);
   }
 
   receive(event, value) {
     if (event === "meta") this.meta = value;
-    else if (event === "plan") this.status.textContent = value.queries.length ? `Searching for ${plural(value.queries.length, "part")} of the question` : this.status.textContent;
+    else if (event === "plan") this.status.textContent = value.queries.length ? T.searchingParts(value.queries.length) : this.status.textContent;
     else if (event === "sources") this.receiveSources(value);
     else if (event === "degraded") this.meta = { ...this.meta, ...value };
     else if (event === "token") this.receiveText(value.text ?? "");
@@ -129,14 +146,15 @@ class Turn {
   }
 
   stop() {
-    this.stream.stop();
-    if (this.running) this.showProgress("Stopping…");
+    this.isStopped = true;
+    this.stream?.stop();
+    if (this.running) this.showProgress(T.stopping);
   }
 
   receiveSources({ sources = [], retrieval_ms: ms }) {
     this.sources = sources.map((s, index) => ({ ...s, number: s.number ?? index + 1 }));
     this.retrievalMs = ms ?? null;
-    this.status.textContent = sources.length ? `Reading ${plural(sources.length, "passage")}` : "Nothing matched";
+    this.status.textContent = sources.length ? T.reading(sources.length) : T.nothingMatched;
   }
 
   /** Says "quoted" only where something is. */
@@ -144,7 +162,7 @@ class Turn {
     if (!this.meta?.extractive) return;
     const quotes = this.body.querySelector(".cite") !== null;
     if (!quotes && this.running) return;
-    const text = quotes ? "Quoted from your documents, no model wrote this" : "No model wrote this";
+    const text = quotes ? T.quoted : T.unwritten;
     if (!this.badge?.isConnected) this.body.before(this.badge = el("p", { class: "badge" }, icon("quote"), el("span")));
     this.badge.lastChild.textContent = text;
   }
@@ -180,19 +198,24 @@ class Turn {
     this.setPhase(phase);
     this.draw();
     this.tail.replaceChildren(...[this.ending(), this.sourceList(), this.footer(), feedbackOf(this), evidenceOf(this)].filter(Boolean));
-    talk.ended(this);
+  }
+
+  /** The same problem is said once: not where the banner, or the question before, says it. */
+  failure() {
+    const { message, requestId, status } = this.problem, before = talk.turns[talk.turns.indexOf(this) - 1]?.problem?.message;
+    const isSaid = before === message || (!$("banner").hidden && $("banner").textContent.includes(message));
+    const canResume = Boolean(this.stream?.canResume), again = canResume ? T.askAgain : status === 401 ? T.signIn : T.retry;
+    return el("div", { class: "problem", role: "alert" }, el("p", {}, isSaid ? T.sameProblem : message),
+      requestId ? el("small", {}, T.request(requestId)) : null,
+      canResume ? el("button", { class: "button solid", type: "button", onclick: () => talk.goOn(this) }, T.fetchRest) : null,
+      el("button", { class: "button", type: "button", onclick: () => talk.retry(this) }, again));
   }
 
   ending() {
-    if (this.phase === "failed") {
-      return el("div", { class: "problem", role: "alert" }, el("p", {}, this.problem.message),
-        this.problem.requestId ? el("small", {}, `Request ${this.problem.requestId}`) : null,
-        this.stream.canResume ? el("button", { class: "button solid", type: "button", onclick: () => talk.goOn(this) }, "Fetch the rest") : null,
-        el("button", { class: "button", type: "button", onclick: () => talk.retry(this) }, this.stream.canResume ? "Ask again" : "Retry"));
-    }
-    if (this.phase === "stopped") return el("p", { class: "note", role: "note" }, this.text ? "Stopped. This is not the whole answer." : "Stopped before an answer came.");
-    const reason = ENDINGS[this.done?.finish_reason] ?? ENDINGS[this.done?.outcome];
-    const notes = [reason, this.meta?.query_truncated ? "The question was too long and was cut." : null, this.text.trim() ? null : "The model gave no answer."].filter(Boolean);
+    if (this.phase === "failed") return this.failure();
+    if (this.phase === "stopped") return el("p", { class: "note", role: "note" }, this.text ? T.stoppedText : T.stoppedEarly);
+    const reason = T.endings[this.done?.finish_reason] ?? T.endings[this.done?.outcome];
+    const notes = [reason, this.meta?.query_truncated ? T.tooLong : null, this.text.trim() ? null : T.noAnswer].filter(Boolean);
     return notes.length ? el("p", { class: "note", role: "note" }, notes.join(" ")) : null;
   }
 
@@ -203,14 +226,14 @@ class Turn {
     const others = this.sources.map((_, index) => index).filter((index) => !used.has(index));
     const scale = Math.max(1, ...this.sources.map((s) => nearness(s)[0] ?? 0));
     const list = el("ul", {}, ...(cited.length ? cited : others).map((index) => this.sourceRow(index, used, scale)));
-    const section = el("section", { class: "sources", "aria-label": "Sources" }, el("h3", {}, cited.length ? "Sources" : "Passages found"), list);
+    const section = el("section", { class: "sources", "aria-label": T.sources }, el("h3", {}, cited.length ? T.sources : T.passagesFound), list);
     if (cited.length && others.length) {
-      const more = el("button", { class: "text-button", type: "button", onclick: () => {
+      const more = textButton(T.moreRead(others.length), () => {
         const rows = others.map((index) => this.sourceRow(index, used, scale));
         list.append(...rows);
         more.parentNode.remove();
         rows[0].querySelector("button").focus();
-      } }, `${plural(others.length, "more passage")} read, not cited`);
+      });
       section.append(el("p", { class: "more" }, more));
     }
     return section;
@@ -224,41 +247,32 @@ class Turn {
     return el("li", used.has(index) ? {} : { class: "uncited" },
       el("button", { class: "source", type: "button", "data-source": index, onclick: (event) => source.open(this.sources, index, event.currentTarget) },
         el("span", { class: "number" }, String(item.number)), el("b", {}, name), el("em", {}, about),
-        score === null ? null : el("span", { class: "score", title: `${scoreName} to the question` }, el("i", { "aria-hidden": "true" }, bar), el("span", { class: "sr" }, `${scoreName.toLowerCase()} `), score.toFixed(2))));
+        score === null ? null : el("span", { class: "score", title: T.toQuestion(scoreName) }, el("i", { "aria-hidden": "true" }, bar), el("span", { class: "sr" }, `${scoreName.toLowerCase()} `), score.toFixed(2))));
   }
 
   footer() {
     const facts = [], latency = this.done?.latency ?? {};
     const step = this.done?.degraded?.at(-1);
-    if (step) facts.push(INSTEAD[step] ?? step);
-    else if (this.done?.cached) facts.push("Answered before, on the same documents");
+    if (step) facts.push(T.instead[step] ?? step);
+    else if (this.done?.cached) facts.push(T.answeredBefore);
     const search = latency.retrieval_ms ?? this.retrievalMs, total = latency.total_ms;
-    if (typeof search === "number") facts.push(`Searched in ${duration(search)}`);
-    if (typeof total === "number") facts.push(`answered in ${duration(total)}`);
-    if (this.usage?.total_tokens && !this.meta?.extractive) facts.push(`${(this.usage.prompt_tokens ?? 0).toLocaleString()} tokens read, ${(this.usage.completion_tokens ?? 0).toLocaleString()} written`);
+    if (typeof search === "number") facts.push(T.searchedIn(duration(search)));
+    if (typeof total === "number") facts.push(T.answeredIn(duration(total)));
+    if (this.usage?.total_tokens && !this.meta?.extractive) facts.push(tokensText(this.usage));
     if (this.meta?.model && !this.meta.extractive) facts.push(this.meta.model);
-    if (this.done?.cost_usd !== undefined && !this.meta?.extractive) facts.push(typeof this.done.cost_usd === "number" ? usd(this.done.cost_usd) : "price unknown");
+    if (this.done?.cost_usd !== undefined && !this.meta?.extractive) facts.push(typeof this.done.cost_usd === "number" ? usd(this.done.cost_usd) : T.noPrice);
     const node = el("p", { class: "foot" }, el("span", {}, facts.join(" · ")));
     if (this.text && navigator.clipboard) {
-      const copy = el("button", { class: "text-button", type: "button", onclick: () => navigator.clipboard.writeText(this.text).then(() => { copy.textContent = "Copied"; announce("Answer copied."); }, () => announce("Copying is not allowed here.")) }, "Copy");
+      const copy = textButton(T.copy, () => navigator.clipboard.writeText(this.text).then(() => { copy.textContent = T.copied; announce(T.answerCopied); }, () => announce(T.noCopying)));
       node.append(copy);
     }
-    if (this.phase === "stopped") node.append(el("button", { class: "text-button", type: "button", onclick: () => talk.retry(this) }, "Ask again"));
+    if (this.phase === "stopped") node.append(textButton(T.askAgain, () => talk.retry(this)));
     return node.textContent ? node : null;
   }
 }
 
-/** What came in place of the full answer. */
-const INSTEAD = {
-  provider: "Another model answered in its place",
-  stale: "The model does not answer now: an earlier answer",
-  passages: "The model does not answer now: passages found",
-  lexical: "The question was searched for by its words only",
-  ungrounded: "Your documents could not be searched: not from them",
-  template: "The model does not answer now",
-};
 /** The title, else the source; of an absolute path its last part. */
-const sourceName = (item) => item.title || (item.document_source || item.source || `Source ${item.number}`).replace(/^\/.*\//, "");
+const sourceName = (item) => item.title || (item.document_source || item.source || T.source(item.number)).replace(/^\/.*\//, "");
 /** The heading path without the document's title, which is shown next to it. */
 const headingOf = (item) => {
   const parts = (item.heading ?? "").split(" > ");
@@ -266,7 +280,7 @@ const headingOf = (item) => {
 };
 /** What the passage was ranked by, and its name: of vectors alone the score, else what vectors and words say together. */
 const nearness = (item) => {
-  if (typeof item.relevance === "number") return [item.relevance, "Relevance"];
-  return [typeof item.score === "number" ? item.score : null, "Similarity"];
+  if (typeof item.relevance === "number") return [item.relevance, T.relevance];
+  return [typeof item.score === "number" ? item.score : null, T.similarity];
 };
 const firstWords = (text) => (text ?? "").replace(/\s+/g, " ").trim().slice(0, 120);

@@ -33,14 +33,14 @@ function go(step) {
 
 function steps(index) {
   $("steps").hidden = chunks.length < 2;
-  $("position").textContent = `${index + 1} of ${chunks.length}`;
+  $("position").textContent = T.at(index + 1, chunks.length);
   $("previous").disabled = index === 0;
   $("next").disabled = index === chunks.length - 1;
 }
 
 async function draw() {
   const mine = ++showing, isLatest = () => mine === showing;
-  if (!chunks.length) { note("This link names no passage."); return; }
+  if (!chunks.length) { note(T.noPassage); return; }
   const { index, quotes } = place(), quote = (quotes[index] ?? "").slice(0, 1000);
   steps(index);
   try {
@@ -54,27 +54,27 @@ async function draw() {
     $("meta").textContent = [about.source === name ? null : about.source, where].filter(Boolean).join(" · ");
     $("original").hidden = false;
     $("original").onclick = () => download(about);
-    note(chunk.retired ? "This document has changed since the answer. This is the passage as it was:" : null);
+    note(chunk.retired ? T.documentChanged : null);
     if (chunk.retired) { replaceBody([el("div", { class: "text" }, marked(chunk.text, quote))]); return; }
     const shown = await pages(about.id, chunk, quote) ?? await text(about.id, chunk, quote);
     if (!isLatest()) return;
     replaceBody(shown);
-    announce(`Citation ${index + 1} of ${chunks.length}, highlighted in ${name}.`);
+    announce(T.citationShown(index + 1, chunks.length, name));
   } catch (error) {
     if (!isLatest()) return;
     replaceBody([]);
-    note(error.status === 404 ? "This document has been deleted since." : error.message);
+    note(error.status === 404 ? T.documentDeleted : error.message);
   }
 }
 
-const placeOf = (one) => (one.page ? `p. ${one.page}` : one.slide ? `slide ${one.slide}` : one.sheet ? [one.sheet, one.range].filter(Boolean).join(" ") : null);
+const placeOf = (one) => (one.page ? T.pagePlace(one.page) : one.slide ? T.slidePlace(one.slide) : one.sheet ? [one.sheet, one.range].filter(Boolean).join(" ") : null);
 
 /** The image as a URL that the page's policy allows. */
 function dataUrl(blob) {
   return new Promise((resolve, reject) => {
     const reader = new FileReader();
     reader.onload = () => resolve(reader.result);
-    reader.onerror = () => reject(new Problem("The image could not be read."));
+    reader.onerror = () => reject(new Problem(T.noImage));
     reader.readAsDataURL(blob);
   });
 }
@@ -94,13 +94,13 @@ async function pages(id, chunk, quote) {
     return await Promise.all(numbers.map(async (number) => {
       const query = new URLSearchParams({ chunk_id: chunk.id, width: String(width), ...(quote ? { quote } : {}) });
       const response = await request(`/v1/documents/${id}/pages/${number}.png?${query}`, { accept: "image/png" });
-      const image = el("img", { src: await dataUrl(await response.blob()), alt: `Page ${number}, with the passage marked: ${chunk.text}` });
+      const image = el("img", { src: await dataUrl(await response.blob()), alt: T.pageImage(number, chunk.text) });
       await image.decode();
-      return el("figure", {}, el("figcaption", {}, `Page ${number}`), image);
+      return el("figure", {}, el("figcaption", {}, T.page(number)), image);
     }));
   } catch (error) {
     if (![404, 422, 501].includes(error.status)) throw error;
-    note("The pages cannot be shown here; this is their text.");
+    note(T.noPages);
     return null;
   }
 }

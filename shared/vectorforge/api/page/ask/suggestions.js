@@ -1,0 +1,81 @@
+"use strict";
+// ---------------------------------------------------------------- empty state, with questions that the documents answer
+const MAX_SUGGESTIONS = 3, MAX_TRIALS = 8, SUGGESTION_CHARS = 60;
+
+/** The questions about the sample whose page has been read; none where other documents are. */
+function sampleQuestions() {
+  if (!documents.list.length || !documents.list.every((d) => d.metadata?.sample)) return [];
+  return SAMPLE_QUESTIONS.map(([question, page]) => ({ question, found: (result) => result.source.endsWith(page) }))
+    .filter(({ found }) => documents.list.length < documents.total || documents.list.some(found));
+}
+
+/** Questions about a document: about its first headings, then about all of it. */
+async function questionsAbout(about) {
+  const { chunks } = await getJson(`/v1/documents/${encodeURIComponent(about.id)}/chunks?limit=30`);
+  const title = sourceName(about), isShort = (text) => text.length <= SUGGESTION_CHARS;
+  const headings = [...new Set(chunks.map((chunk) => chunk.heading).filter((heading) => heading && headingOf({ ...about, heading })))];
+  const asked = headings.map((heading) => [heading, heading.split(" > ").at(-1)]).filter(([, last]) => isShort(last) && last !== title);
+  return [
+    ...asked.slice(0, 2).map(([heading, last]) => ({ question: T.aboutHeading(title, last), found: (result) => result.document_id === about.id && result.heading === heading })),
+    { question: T.aboutDocument(isShort(title) ? title : title.slice(0, SUGGESTION_CHARS - 3) + "…"), found: (result) => result.document_id === about.id },
+  ];
+}
+
+/** True if the passages that a question is about are among the first that a search for it finds. */
+async function isAnswerable({ question, found }, collection) {
+  const { results } = await getJson("/v1/search", { method: "POST", json: { query: question, collection, top_k: 3 } });
+  return results.some(found);
+}
+
+const suggestions = {
+  key: null, list: [],
+
+  /** Finds those of the documents that are listed now, once; each is offered as soon as a search has found its passages. */
+  async find() {
+    const id = state.collectionId, key = JSON.stringify([id, documents.list.map((d) => d.id).slice(0, MAX_SUGGESTIONS), documents.total]);
+    if (!id || this.key === key) return;
+    Object.assign(this, { key, list: [] });
+    let trials = 0;
+    try {
+      const sample = sampleQuestions(), perDocument = sample.length ? [sample] : [];
+      for (const about of sample.length ? [] : documents.list.slice(0, MAX_SUGGESTIONS)) perDocument.push(await questionsAbout(about));
+      for (let at = 0; perDocument.some((some) => at < some.length); at++) {  // one of each document first
+        for (const candidate of perDocument.map((some) => some[at]).filter(Boolean)) {
+          if (this.list.length === MAX_SUGGESTIONS || trials++ === MAX_TRIALS || this.key !== key || talk.turns.length) return;
+          if (!await isAnswerable(candidate, id) || this.key !== key) continue;
+          this.list.push(candidate.question);
+          welcome.draw();
+        }
+      }
+    } catch { /* an extra */ }
+  },
+};
+
+const welcome = {
+  drawn: null,
+
+  draw() {
+    $("welcome").hidden = talk.turns.length > 0 || !$("banner").hidden || !state.ready;
+    $("talk-title").hidden = !$("welcome").hidden;
+    if ($("welcome").hidden) return;
+    suggestions.find();
+    const key = JSON.stringify([documents.total, suggestions.list, currentCollection()?.name]);
+    if (this.drawn === key) return;
+    this.drawn = key;
+    $("welcome").replaceChildren(...(documents.total ? this.ready() : this.first()));
+  },
+
+  first() {
+    return [el("h1", {}, T.firstTitle),
+      el("p", { class: "lead" }, T.firstLead),
+      dropButton(T.dropTitle, T.dropHint(T.formats)),
+      el("ol", { class: "steps" }, ...T.steps.map(([title, text]) => el("li", {}, el("b", {}, title), el("span", {}, text))))];
+  },
+
+  ready() {
+    const rows = suggestions.list.map((question) => el("li", {}, el("button", { type: "button", onclick: () => talk.ask(question) }, question, icon("right"))));
+    return [el("h1", {}, nameWorthSaying() ? T.askName(nameWorthSaying()) : T.askDocuments),
+      el("p", { class: "lead" }, T.readyLead(documents.total)),
+      ...(rows.length ? [el("div", { class: "try" }, el("h2", {}, T.forExample), el("ul", {}, ...rows))] : [])];
+  },
+};
