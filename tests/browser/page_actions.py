@@ -12,7 +12,7 @@ def file(name: str, text: str = "some text") -> FilePayload:
 
 async def ask(page: Page, question: str = "A question?") -> None:
     """Type a question and send it."""
-    await page.get_by_label("Your question").fill(question)
+    await page.locator("#question").fill(question)
     await page.keyboard.press("Enter")
 
 

@@ -16,7 +16,7 @@ from tests.browser.stub_conversations import StubConversations
 from tests.browser.stub_search import StubSearch
 from vectorforge.api.native.server import page_response
 
-PAGES = {"/": "index.html", "/statistics": "statistics.html"}
+PAGES = {"/": "index.html", "/statistics": "statistics.html", "/source": "source.html"}
 
 
 @dataclass

@@ -21,12 +21,21 @@ class StubSearch:
         """Return the routes of chunks and of the search."""
         return [
             web.get("/v1/documents/{id}/chunks", self._chunks),
+            web.get("/v1/chunks/{id}", self._chunk),
             web.post("/v1/search", self._search),
         ]
 
     async def _chunks(self, request: web.Request) -> web.Response:
         (document,) = [d for d in self.documents if d["id"] == request.match_info["id"]]
         return web.json_response({"chunks": [{"heading": heading} for heading in document["headings"]]})
+
+    async def _chunk(self, request: web.Request) -> web.Response:
+        """Return the first ten characters of the first document."""
+        document = self.documents[0]
+        chunk = {"id": request.match_info["id"], "text": document["text"][:10], "heading": None}
+        place = {"start_offset": 0, "end_offset": 10, "locations": [], "retired": False}
+        about = {name: document[name] for name in ("id", "title", "source")}
+        return web.json_response({**chunk, **place, "document": about})
 
     async def _search(self, request: web.Request) -> web.Response:
         body = await request.json()

@@ -59,11 +59,11 @@ async def test_note_on_languages_is_shown_once_above_the_documents(stub: StubApi
     stub.add_document("text", file="urlaub.md", title="Urlaub")
     stub.language_note = '"handbook" has documents in de, found by words.'
     page = await visit(stub.url)
-    await page.get_by_role("button", name="Documents", exact=True).click()
+    await page.locator("#toggle-documents").click()
     await expect(page.get_by_text(stub.language_note)).to_have_count(1)
     stub.language_note = None
     await page.reload()
-    await page.get_by_role("button", name="Documents", exact=True).click()
+    await page.locator("#toggle-documents").click()
     await expect(page.locator("#document-list li")).to_have_count(2)
     await expect(page.locator("#language-note")).to_have_count(0)
 
@@ -128,7 +128,7 @@ async def test_running_job_is_shown_again_after_reload(stub: StubApi, visit: Vis
     await page.set_input_files("#files", [file("slow.md")])
     await expect(page.locator("#uploads")).to_contain_text("Embedding")
     await page.reload()
-    await page.get_by_role("button", name="Documents", exact=True).click()
+    await page.locator("#toggle-documents").click()
     await expect(page.locator("#uploads")).to_contain_text("slow.md")
     stub.ingestion_gate.set()
     await expect(page.locator("#uploads")).to_contain_text("Added, 3 passages")
@@ -161,7 +161,7 @@ async def test_new_collection_is_selected_and_duplicate_name_is_rejected(stub: S
 async def test_document_deletion_requires_confirmation(stub: StubApi, visit: Visit) -> None:
     stub.add_document("text", file="old.md")
     page = await visit(stub.url)
-    await page.get_by_role("button", name="Documents", exact=True).click()
+    await page.locator("#toggle-documents").click()
     await page.get_by_role("button", name="Delete old.md").click()
     await expect(page.get_by_role("alertdialog")).to_contain_text("Delete “old.md”?")
     await page.keyboard.press("Escape")
@@ -176,7 +176,7 @@ async def test_document_list_is_paginated(stub: StubApi, visit: Visit) -> None:
     for number in range(60):
         stub.add_document("text", file=f"{number}.md")
     page = await visit(stub.url)
-    await page.get_by_role("button", name="Documents", exact=True).click()
+    await page.locator("#toggle-documents").click()
     await expect(page.locator("#document-list li")).to_have_count(50)
     await page.get_by_role("button", name="Show more").click()
     await expect(page.locator("#document-list li")).to_have_count(60)

@@ -70,9 +70,8 @@ function blocksOf(text) {
 function renderBlock({ kind, text }, makeCitation) {
   if (kind === "code") return el("pre", { tabindex: "0" }, el("code", {}, makeCitation.plain(text)));
   if (kind === "heading") {
-    const [, marks, title] = HEADING.exec(text);
-    const node = el(marks.length < 3 ? "h3" : "h4");
-    appendInline(node, title, makeCitation);
+    const node = el(makeCitation.heading ?? "h3");  // one level: no text of a document or a model skips one
+    appendInline(node, HEADING.exec(text)[2], makeCitation);
     return node;
   }
   if (kind === "quote") {

@@ -35,6 +35,7 @@ function drawPicker() {
 function drawCount() {
   const count = state.documentTotal ?? currentCollection()?.document_count ?? 0;
   $("document-count").textContent = count ? digits(count) : "";
+  $("toggle-documents").setAttribute("aria-label", [T.documents, $("document-count").textContent].join(" ").trim());
   $("question").placeholder = count && nameWorthSaying() ? T.askName(nameWorthSaying()) : T.askDocuments;
 }
 

@@ -130,7 +130,7 @@ const conversations = {
     return el("li", {},
       el("div", { class: "title" }, el("button", { type: "button", "aria-current": one.id === this.id ? "true" : null, onclick: () => { if (one.id !== this.id) this.open(one.id); } }, name)),
       el("span", { class: "icons" },
-        iconButton("pen", `${T.rename} ${name}`, () => this.rename(one)),
+        iconButton("edit", `${T.rename} ${name}`, () => this.rename(one)),
         iconButton("bin", `${T.remove} ${name}`, () => this.remove(one))),
       el("div", { class: "sub one" }, time));
   },

@@ -48,7 +48,7 @@ const panel = {
     if (modal) $("panel").setAttribute("aria-modal", "true"); else $("panel").removeAttribute("aria-modal");
   },
 
-  head(...children) { $("panel").querySelector("header").replaceChildren(...children); },
+  head(...children) { $("panel").querySelector(".head").replaceChildren(...children); },
   /** The head of a view with a title. */
   titled(title) { this.head(el("div", { class: "tools" }, el("h2", { id: "panel-title", tabindex: "-1" }, title), this.closeButton())); },
   closeButton() {

@@ -41,7 +41,7 @@ function renderedMarkdown(text, passage, sentence) {
     marked += clean.slice(last, at) + end;
     last = at;
   }
-  const page = el("div", { class: "answer" }), plain = Object.assign(() => null, { plain: (code) => code, link: linkTo });
+  const page = el("div", { class: "answer" }), plain = Object.assign(() => null, { plain: (code) => code, link: linkTo, heading: "h2" });
   for (const block of blocksOf(marked + clean.slice(last))) page.append(renderBlock(block, plain));
   return wrapMarks(page, !inner);
 }
