@@ -174,7 +174,7 @@ def test_answers_are_extracted_and_cited(measured: Measured) -> None:
 
 
 def test_suggested_questions_of_the_page_are_answered(measured: Measured) -> None:
-    script = HERE.parents[1] / "shared" / "vectorforge" / "api" / "page" / "ask" / "conversation.js"
+    script = HERE.parents[1] / "shared" / "vectorforge" / "api" / "page" / "ask" / "strings.js"
     suggested = re.findall(r'^  \["(.+?)", "docs/[\w/-]+\.md"\],$', script.read_text(), re.MULTILINE)
     answered = {one.question.text: one.values["answer_containment"] for one in measured.answered}
     assert len(suggested) == 3
