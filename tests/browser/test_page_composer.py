@@ -65,7 +65,7 @@ async def test_question_sent_while_an_answer_streams_is_queued_and_asked_next(
     assert [query["query"] for query in stub.queries] == ["First?", "Second?"]
 
 
-async def test_queued_question_is_cancelled_into_the_box(stub: StubApi, visit: Visit) -> None:
+async def test_queued_question_is_canceled_into_the_box(stub: StubApi, visit: Visit) -> None:
     gate = asyncio.Event()
     stub.scripts = [answer("One", Hold(gate))]
     page = await visit(stub.url)

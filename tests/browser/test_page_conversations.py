@@ -85,7 +85,7 @@ async def test_conversations_are_opened_renamed_and_deleted_from_their_list(
     sources = [source(1, stub.add_document("A passage.", file="a.md", title="Notes"), 0, 10)]
     kept = stub.conversations.add("Receipts", exchange("How long?", "A year [1].", sources))
     stub.conversations.add("Old one", exchange("Old?", "Yes.", []))
-    stub.conversations.add()  # nothing was asked in it
+    stub.conversations.add()  # it has no messages
     page = await visit(stub.url)
     await open_list(page)
     await expect(page.locator("#conversation-list .title")).to_have_text(["Old one", "Receipts"])

@@ -1,4 +1,4 @@
-"""The texts of the pages: one file, the same in each language, and none beside it."""
+"""The texts of the pages: one file, the same in each language, and none elsewhere."""
 
 import re
 from pathlib import Path
