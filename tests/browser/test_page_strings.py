@@ -14,7 +14,7 @@ from tests.browser.stub_conversations import exchange
 
 PAGE = Path(__file__).parents[2] / "shared" / "vectorforge" / "api" / "page"
 SCRIPTS = [path for path in sorted(PAGE.rglob("*.js")) if path.name != "strings.js"]
-PAGES = ["index.html", "source.html"]
+PAGES = ["index.html", "source.html", "statistics.html"]
 LITERAL = re.compile(r'"((?:[^"\\\n]|\\.)*)"|`((?:[^`\\]|\\.)*)`')
 NO_LITERAL = re.compile(
     r"/\*.*?\*/|String\.raw`(?:[^`\\]|\\.)*`|(?<=[(,=:!&|?\s])/(?![/*\s])(?:[^/\\\n]|\\.)+/\w*"
@@ -58,7 +58,9 @@ def test_visible_text_in_a_script_is_found(literal: str, shown: list[str]) -> No
 
 @pytest.mark.parametrize("page", PAGES)
 def test_page_holds_no_visible_text_but_its_name(page: str) -> None:
-    html = re.sub(r"<(noscript|title)>.*?</\1>|<[^>]+>", " ", (PAGE / page).read_text(encoding="utf-8"))
+    html = re.sub(
+        r"<(noscript|title|style)>.*?</\1>|<[^>]+>", " ", (PAGE / page).read_text(), flags=re.DOTALL
+    )
     assert set(re.findall(r"\w+", html)) <= {"VectorForge"}
     named = re.findall(r'(?:aria-label|placeholder|title)="([^"]+)"', (PAGE / page).read_text())
     assert set(named) <= {"VectorForge"}
@@ -85,6 +87,8 @@ async def test_languages_have_the_same_texts_and_pages_use_only_those(stub: Stub
         if key
     } | {"send", "stop", "queue"}  # the modes of one button
     assert used == set(english)
+    statistics = "".join(path.read_text(encoding="utf-8") for path in (PAGE / "statistics").glob("*.js"))
+    assert set(re.findall(r"\bS\.(\w+)", statistics)) == set(english["stats"])
 
 
 @pytest.mark.browser

@@ -4,11 +4,9 @@
 
 // ---------------------------------------------------------------- small DOM tools
 const $ = (id) => document.getElementById(id);
-const SVG = "http://www.w3.org/2000/svg";
 
-/** An element with attributes, listeners ("onclick") and children (nodes or text). */
-function el(tag, attributes = {}, ...children) {
-  const node = document.createElement(tag);
+/** A node with attributes, listeners ("onclick") and children (nodes or text). */
+function make(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
     if (typeof value === "function") node.addEventListener(name.slice(2), value);
@@ -18,18 +16,13 @@ function el(tag, attributes = {}, ...children) {
   return node;
 }
 
-function icon(name) {
-  const svg = document.createElementNS(SVG, "svg");
-  svg.setAttribute("aria-hidden", "true");
-  const use = document.createElementNS(SVG, "use");
-  use.setAttribute("href", "#i-" + name);
-  svg.append(use);
-  return svg;
-}
+const el = (tag, attributes = {}, ...children) => make(document.createElement(tag), attributes, children);
+const shape = (tag, attributes = {}, ...children) => make(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
+const icon = (name) => shape("svg", { "aria-hidden": "true" }, shape("use", { href: "#i-" + name }));
 
 const announce = (text) => { $("status").textContent = text; };
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
-const duration = (ms) => (ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`);
+const duration = (ms) => (ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(ms < 10000 ? 1 : 0)} s`);
 const narrow = matchMedia("(max-width: 899px)");
 
 function remembered(store, key) {
