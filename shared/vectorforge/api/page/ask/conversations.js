@@ -10,7 +10,7 @@ const conversations = {
 
   /** What a question is asked with, so that the model knows what was said before. */
   async memoryOf(turn) {
-    const change = this.changes;
+    const change = ++this.changes;  // one that is being opened does not replace this question
     if (this.id === null && this.isStored) {
       try {
         const { id } = await getJson("/v1/conversations", { method: "POST" });

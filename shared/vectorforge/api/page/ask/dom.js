@@ -22,7 +22,7 @@ const icon = (name) => shape("svg", { "aria-hidden": "true" }, shape("use", { hr
 
 const announce = (text) => { $("status").textContent = text; };
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
-const duration = (ms) => (ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(ms < 10000 ? 1 : 0)} s`);
+const duration = (ms) => (ms < 1000 ? `${Math.round(ms)} ms` : `${digits(ms / 1000, ms < 10000 ? 1 : 0)} s`);
 const narrow = matchMedia("(max-width: 899px)");
 
 function remembered(store, key) {

@@ -46,7 +46,7 @@ const STRINGS = {
     noSources: "The sources of this answer are not stored any more.",
     formats: "Markdown, text, HTML, PDF, Word, PowerPoint, Excel, EPUB, mail, notebooks, CSV, JSON, ZIP",
     dropTitle: "Drop documents here", dropHint: (formats) => `or choose files. ${formats}.`, addHint: (formats) => `Drop files anywhere, or choose them. ${formats}.`,
-    stages: { queued: "Waiting", extract: "Reading", extracting: "Reading", chunk: "Cutting into passages", chunking: "Cutting into passages", embed: "Embedding", embedding: "Embedding", store: "Storing", storing: "Storing" },
+    stages: { queued: "Waiting", extract: "Reading", chunk: "Cutting into passages", embed: "Embedding", store: "Storing" },
     waiting: "Waiting", nothingHere: "Nothing here yet.", clear: "Clear", addingOf: (at, all) => `Adding ${at} of ${all}`,
     addedOf: (count, all) => `${count} of ${all} added`, filesAdded: (count) => `${counted(count, "file")} added`,
     adding: (count) => `Adding ${counted(count, "file")}.`, uploading: "Uploading", uploaded: "Uploaded", percent: (share) => `Uploading, ${share} %`,
@@ -147,7 +147,7 @@ const STRINGS = {
     noSources: "Die Quellen dieser Antwort sind nicht mehr gespeichert.",
     formats: "Markdown, Text, HTML, PDF, Word, PowerPoint, Excel, EPUB, E-Mail, Notebooks, CSV, JSON, ZIP",
     dropTitle: "Dokumente hier ablegen", dropHint: (formats) => `oder Dateien wählen. ${formats}.`, addHint: (formats) => `Dateien irgendwo ablegen oder wählen. ${formats}.`,
-    stages: { queued: "Wartet", extract: "Liest", extracting: "Liest", chunk: "Teilt in Passagen", chunking: "Teilt in Passagen", embed: "Bettet ein", embedding: "Bettet ein", store: "Speichert", storing: "Speichert" },
+    stages: { queued: "Wartet", extract: "Liest", chunk: "Teilt in Passagen", embed: "Bettet ein", store: "Speichert" },
     waiting: "Wartet", nothingHere: "Hier ist noch nichts.", clear: "Leeren", addingOf: (at, all) => `${at} von ${all} wird hinzugefügt`,
     addedOf: (count, all) => `${count} von ${all} hinzugefügt`, filesAdded: (count) => `${counted(count, "file")} hinzugefügt`,
     adding: (count) => `${counted(count, "file")} werden hinzugefügt.`, uploading: "Lädt hoch", uploaded: "Hochgeladen", percent: (share) => `Lädt hoch, ${share} %`,
@@ -219,7 +219,7 @@ function preferredLanguage() {
   return [chosen, ...navigator.languages.map((tag) => tag.slice(0, 2).toLowerCase())].find((tag) => Object.hasOwn(STRINGS, tag ?? "")) ?? "en";
 }
 const language = preferredLanguage(), T = STRINGS[language];
-const digits = (number) => number.toLocaleString(language);
+const digits = (number, places) => number.toLocaleString(language, { minimumFractionDigits: places, maximumFractionDigits: places });
 /** "1 passage", "1,200 passages". */
 const counted = (count, noun) => `${digits(count)} ${T.nouns[noun][count === 1 ? 0 : 1]}`;
 

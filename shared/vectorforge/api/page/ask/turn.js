@@ -247,7 +247,7 @@ class Turn {
     return el("li", used.has(index) ? {} : { class: "uncited" },
       el("button", { class: "source", type: "button", "data-source": index, onclick: (event) => source.open(this.sources, index, event.currentTarget) },
         el("span", { class: "number" }, String(item.number)), el("b", {}, name), el("em", {}, about),
-        score === null ? null : el("span", { class: "score", title: T.toQuestion(scoreName) }, el("i", { "aria-hidden": "true" }, bar), el("span", { class: "sr" }, `${scoreName.toLowerCase()} `), score.toFixed(2))));
+        score === null ? null : el("span", { class: "score", title: T.toQuestion(scoreName) }, el("i", { "aria-hidden": "true" }, bar), el("span", { class: "sr" }, `${scoreName.toLowerCase()} `), digits(score, 2))));
   }
 
   footer() {

@@ -2,8 +2,8 @@
 // ---------------------------------------------------------------- charts of the statistics, drawn as SVG
 const S = T.stats, whole = (value) => digits(Math.round(value));
 const short = (value) => new Intl.NumberFormat(language, { notation: "compact", maximumFractionDigits: 1 }).format(value);
-const dollars = (value) => "$" + (value === 0 || value >= 100 ? whole(value) : value >= 0.1 ? value.toFixed(2) : Number(value.toPrecision(2)).toString());
-const share = (part, all) => (all ? `${((part / all) * 100).toFixed(part && part / all < 0.1 ? 1 : 0)} %` : "–");
+const dollars = (value) => "$" + (value === 0 || value >= 100 ? whole(value) : value >= 0.1 ? digits(value, 2) : value.toLocaleString(language, { maximumSignificantDigits: 2 }));
+const share = (part, all) => (all ? `${digits((part / all) * 100, part && part / all < 0.1 ? 1 : 0)} %` : "–");
 
 const moment = (start) => new Date(start);
 const label = (start) => (shown.bucket === "hour"
