@@ -1,6 +1,6 @@
 "use strict";
 // ---------------------------------------------------------------- collections
-const state = { collections: [], collectionId: null, documentTotal: null, llm: null };
+const state = { collections: [], collectionId: null, documentTotal: null };
 const collectionOf = (id) => state.collections.find((c) => c.id === id) ?? null;
 const currentCollection = () => collectionOf(state.collectionId);
 const nameWorthSaying = () => (currentCollection()?.name === "default" ? null : currentCollection()?.name);

@@ -126,7 +126,7 @@ const documents = {
     if (own.length) nodes.push(...this.uploadNodes(own));
     if (this.problem) nodes.push(el("p", { class: "quiet" }, this.problem), textButton(T.tryAgain, () => this.reload()));
     else if (this.list.length) {
-      nodes.push(el("h3", {}, T.documentCount(this.total)));
+      nodes.push(el("h3", {}, counted(this.total, "document")));
       if (this.languageNote) nodes.push(el("p", { class: "quiet", id: "language-note" }, this.languageNote));
       nodes.push(el("ul", { class: "rows", id: "document-list" }, ...this.list.map((d) => this.row(d))));
       if (this.list.length < this.total) nodes.push(textButton(T.showMore, () => this.more().catch((e) => announce(e.message))));
@@ -137,7 +137,7 @@ const documents = {
 
   row(document_) {
     const name = sourceName(document_);
-    const facts = [T.passageCount(document_.chunk_count ?? 0), document_.title && document_.title !== document_.source ? document_.source : null].filter(Boolean);
+    const facts = [counted(document_.chunk_count ?? 0, "passage"), document_.title && document_.title !== document_.source ? document_.source : null].filter(Boolean);
     return el("li", {},
       el("div", { class: "title" }, el("button", { type: "button", onclick: (event) => source.open([{ document_id: document_.id, title: document_.title, document_source: document_.source }], 0, event.currentTarget) }, name)),
       iconButton("bin", `${T.remove} ${name}`, () => this.remove(document_)),

@@ -41,6 +41,13 @@ function codeUnits(text, codePoints) {
   return unit;
 }
 
+/** Where a passage has a sentence word for word, or null. */
+function sentenceIn(passage, quote, moreThan = 1) {
+  const words = quote.split(/\s+/).filter(Boolean).map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
+  const found = words.length > moreThan ? new RegExp(words.join("\\s+"), "i").exec(passage) : null;
+  return found && { start: found.index, end: found.index + found[0].length };
+}
+
 // ---------------------------------------------------------------- dialogs
 /** Resolves to "ok" or "cancel". */
 function showDialog(dialog) {

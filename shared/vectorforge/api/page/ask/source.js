@@ -98,13 +98,11 @@ const source = {
 
   /** The passage; where the answer quotes it word for word, the quotation stands out in it. */
   fillMark(mark, passage, append) {
-    const words = (this.current?.quote ?? "").split(/\s+/).filter(Boolean).map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
-    const quote = words.length > 2 ? new RegExp(words.join("\\s+")).exec(passage) : null;
+    const quote = sentenceIn(passage, this.current?.quote ?? "", 2);
     if (!quote) { append(mark, passage); return; }
-    const end = quote.index + quote[0].length;
-    append(mark, passage.slice(0, quote.index));
-    mark.append(el("span", { class: "quote" }, quote[0]));
-    append(mark, passage.slice(end));
+    append(mark, passage.slice(0, quote.start));
+    mark.append(el("span", { class: "quote" }, passage.slice(quote.start, quote.end)));
+    append(mark, passage.slice(quote.end));
   },
 
   showAlone(passage, reason) {

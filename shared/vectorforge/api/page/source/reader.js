@@ -128,13 +128,6 @@ function markdown(text, { start, end }, quote) {
   return renderedMarkdown(open + text.slice(from, end + WINDOW), at({ start: 0, end: end - start }), found && at(found));
 }
 
-/** Where a passage has a sentence word for word, or null. */
-function sentenceIn(passage, quote) {
-  const words = quote.split(/\s+/).filter(Boolean).map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
-  const found = words.length > 1 ? new RegExp(words.join("\\s+"), "i").exec(passage) : null;
-  return found && { start: found.index, end: found.index + found[0].length };
-}
-
 /** The passage, with the sentence standing out where it is found word for word. */
 function marked(passage, quote) {
   const found = sentenceIn(passage, quote);

@@ -83,7 +83,7 @@ function tiles() {
     tile(S.degraded, share(totals.degraded, all), steps || S.noneOf),
     tile(S.lowQuality, share(totals.low_quality, all), whole(totals.low_quality)),
     tile(S.ratedGood, rated(totals) ? share(totals.rated_up, rated(totals)) : "–", S.ratings(whole(totals.rated_up), rated(totals))),
-    tile(T.documents, whole(content.documents), T.passageCount(content.chunks)),
+    tile(T.documents, whole(content.documents), counted(content.chunks, "passage")),
   ];
 }
 
