@@ -301,6 +301,8 @@ class DocumentDraft:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     parent_source: str | None = None
     """File that contains this record."""
+    document_id: UUID | None = None
+    """Id if the source is new in its collection; None: a new one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,7 +112,13 @@ KNOWN: Final[Mapping[str, Sequence[Mapping[str, Any]]]] = {
     "POST /v1/vector_stores/{vector_store_id}/search": [
         {"query": [_QUESTION, "goods"], "filters": _ATTRIBUTES, "ranking_options": {"score_threshold": 0.1}}
     ],
+    "POST /v1/vector_stores/{vector_store_id}": [{"name": "store-{any}", "metadata": {"team": "A"}}],
     "POST /v1/vector_stores/{vector_store_id}/files": [{"file_id": "{file_id}", "attributes": {"n": 1}}],
+    "POST /v1/vector_stores/{vector_store_id}/files/{file_id}": [{"attributes": {"n": 1, "a.b": True}}],
+    "POST /v1/vector_stores/{vector_store_id}/file_batches": [
+        {"files": [{"file_id": "{file_id}", "attributes": {"n": 1}}]},
+        {"file_ids": ["{file_id}"], "attributes": {"n": 1}},
+    ],
     "POST /api/chat": [{"messages": _PARTS, "collection": "{collection_id}", "trigger": "submit-message"}],
     "POST /mcp": [
         {"jsonrpc": "2.0", "id": 1, "method": "tools/list"},

@@ -49,6 +49,7 @@ async def furnish(server: ApiServer) -> Furniture:
         ]
         ids = await _query_and_results(client, collection, jobs[0]["id"])
         ids |= {"vector_store_id": store, "file_id": jobs[1]["documents"][0]["document_id"]}
+        ids |= {"batch_id": jobs[1]["id"]}
         # Not from the first collection: the answer would be erased with it.
         ids |= await _profile_and_key(client, jobs[1]["documents"][1]["document_id"])
         changes = {step: await _changing(client, step, switched=wanted) for step, wanted in _STEPS.items()}
@@ -64,6 +65,8 @@ async def _query_and_results(client: httpx2.AsyncClient, collection: str, job: s
     conversation = (await client.post("/v1/conversations", json={"title": "Refunds"})).json()["id"]
     answer = (await client.post("/v1/rag/query", json={**_QUESTION, "conversation_id": conversation})).json()
     resumable = await ask_streaming(client, "/v1/rag/query", {**_QUESTION, "resumable": True})
+    body = {"model": f"vectorforge/{collection}", "input": _QUESTION["query"], "store": True}
+    stored = (await client.post("/v1/responses", json=body)).json()
     passage = answer["context"][0]
     return {
         "collection_id": collection,
@@ -73,6 +76,7 @@ async def _query_and_results(client: httpx2.AsyncClient, collection: str, job: s
         "chunk_id": passage["chunk_id"],
         "query_id": resumable[0].data["request_id"],
         "job_id": job,
+        "response_id": stored["id"],
     }
 
 

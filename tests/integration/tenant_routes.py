@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 import httpx2
 import pytest
@@ -111,6 +112,9 @@ CASES: dict[tuple[str, str], Case] = {
     ("PATCH", "/v1/conversations/{conversation_id}"): Case(404, {"title": "Bob's"}),
     ("DELETE", "/v1/conversations/{conversation_id}"): Case(404),
     ("POST", "/v1/responses"): Case(404, {"model": "vectorforge", "input": SECRET}),
+    ("GET", "/v1/responses/{response_id}"): Case(404),
+    ("GET", "/v1/responses/{response_id}/input_items"): Case(404),
+    ("DELETE", "/v1/responses/{response_id}"): Case(404),
     ("GET", "/v1/vector_stores"): Case(200, empty=("data",)),
     ("POST", "/v1/vector_stores"): Case(200, {"name": "store"}),
     ("GET", "/v1/vector_stores/{vector_store_id}"): Case(404),
@@ -121,6 +125,17 @@ CASES: dict[tuple[str, str], Case] = {
     ("GET", "/v1/vector_stores/{vector_store_id}/files/{file_id}"): Case(404),
     ("DELETE", "/v1/vector_stores/{vector_store_id}/files/{file_id}"): Case(404),
     ("GET", "/v1/vector_stores/{vector_store_id}/files/{file_id}/content"): Case(404),
+    ("POST", "/v1/vector_stores/{vector_store_id}"): Case(404, {"metadata": {"team": "Bob's"}}),
+    ("POST", "/v1/vector_stores/{vector_store_id}/files/{file_id}"): Case(404, {"attributes": {"n": 1}}),
+    ("POST", "/v1/vector_stores/{vector_store_id}/file_batches"): Case(404, {"file_ids": ["file-1"]}),
+    ("GET", "/v1/vector_stores/{vector_store_id}/file_batches/{batch_id}"): Case(404),
+    ("GET", "/v1/vector_stores/{vector_store_id}/file_batches/{batch_id}/files"): Case(404),
+    ("POST", "/v1/vector_stores/{vector_store_id}/file_batches/{batch_id}/cancel"): Case(404),
+    ("GET", "/v1/files"): Case(200, empty=("data",)),
+    ("POST", "/v1/files"): Case(415, {"purpose": "assistants"}),
+    ("GET", "/v1/files/{file_id}"): Case(404),
+    ("GET", "/v1/files/{file_id}/content"): Case(404),
+    ("DELETE", "/v1/files/{file_id}"): Case(404),
     # Bob may have a profile of the same number; until he does, there is nothing.
     ("POST", "/v1/profiles/{profile_id}/search"): Case(404, QUESTION),
     ("POST", "/v1/profiles/{profile_id}/query"): Case(404, QUESTION),
@@ -138,6 +153,12 @@ CASES: dict[tuple[str, str], Case] = {
     ("POST", "/v1/keys/{key_id}/rotate"): Case(404),
     ("DELETE", "/v1/keys/{key_id}"): Case(404),
 }
+REJECTED = {
+    ("POST", "/v1/files"): 415,  # a form is required
+    ("DELETE", "/v1/files/{file_id}"): 404,  # deleted by the route of its vector store
+    ("POST", "/v1/vector_stores/{vector_store_id}/file_batches"): 400,  # no such file
+}
+"""Statuses of requests that are not even valid for their own tenant."""
 ROUTES = [
     (method, route.path)
     for route in iter_route_contexts(create_routes().routes)
@@ -159,7 +180,9 @@ COSTS_NOTHING = {
     ("POST", "/v1/keys/{key_id}/rotate"),
     ("POST", "/v1/queries/{query_id}/stop"),
     ("POST", "/v1/queries/{query_id}/feedback"),
-    ("POST", "/v1/vector_stores/{vector_store_id}/files"),
+    ("POST", "/v1/vector_stores/{vector_store_id}"),
+    ("POST", "/v1/vector_stores/{vector_store_id}/files/{file_id}"),
+    ("POST", "/v1/vector_stores/{vector_store_id}/file_batches/{batch_id}/cancel"),
 }
 
 
@@ -201,10 +224,14 @@ async def furnish(client: httpx2.AsyncClient, secret: str) -> dict[str, str]:
     key = (await client.post("/v1/keys", json={"name": secret})).json()
     erased = await client.delete(f"/v1/collections/{await new_collection(client, 'erased')}")
     store_id = await new_collection(client, "another")  # to be deleted in addition to the first one
-    (item,) = (await add_documents(client, store_id, secret=secret))["documents"]
+    batch = await add_documents(client, store_id, secret=secret)
+    stored = {"model": "vectorforge/another", "input": secret, "store": True}
+    response = (await client.post("/v1/responses", json=stored)).json()
     return {
-        "vector_store_id": store_id,
-        "file_id": item["document_id"],
+        "response_id": response["id"],
+        "vector_store_id": f"vs_{UUID(store_id).hex}",
+        "file_id": f"file-{UUID(batch['documents'][0]['document_id']).hex}",
+        "batch_id": f"vsfb_{UUID(batch['id']).hex}",
         "collection_id": collection_id,
         "document_id": entry["document_id"],
         "chunk_id": entry["chunk_id"],

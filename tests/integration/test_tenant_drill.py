@@ -18,6 +18,7 @@ from tests.integration.tenant_routes import (
     CASES,
     HAS_NO_PLACE_NOW,
     PUBLIC,
+    REJECTED,
     SECRET,
     deleted_when,
     fill_in,
@@ -59,6 +60,7 @@ PAGE_IMAGE: Route = ("GET", "/v1/documents/{document_id}/pages/{page}.png")  # t
 OTHER_STATUS: Mapping[Route, int] = {
     **dict.fromkeys(HAS_NO_PLACE_NOW, 409),
     ("GET", "/metrics"): 404,
+    **REJECTED,
     PAGE_IMAGE: 404,
 }
 """Statuses of routes that may fail even with a tenant's own ids."""

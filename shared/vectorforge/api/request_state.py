@@ -4,7 +4,6 @@ Middleware fills the state in; routes and error responses read it. A route must 
 ``routers`` does not include a module with an undeclared route.
 """
 
-import asyncio
 import re
 import time
 from collections import defaultdict
@@ -16,7 +15,6 @@ from uuid import UUID, uuid4
 
 from starlette.datastructures import Headers
 from starlette.routing import compile_path
-from starlette.types import Message, Receive
 from starlette.types import Scope as AsgiScope
 
 from vectorforge.types import Principal, Scope
@@ -66,12 +64,19 @@ ROUTES: Mapping[Scope, tuple[str, ...]] = {
         "GET /v1/models/{model:path}",
         "POST /v1/embeddings",
         "POST /v1/responses",
+        "GET /v1/responses/{response_id}",
+        "GET /v1/responses/{response_id}/input_items",
         "GET /v1/vector_stores",
         "GET /v1/vector_stores/{vector_store_id}",
         "POST /v1/vector_stores/{vector_store_id}/search",
         "GET /v1/vector_stores/{vector_store_id}/files",
         "GET /v1/vector_stores/{vector_store_id}/files/{file_id}",
         "GET /v1/vector_stores/{vector_store_id}/files/{file_id}/content",
+        "GET /v1/vector_stores/{vector_store_id}/file_batches/{batch_id}",
+        "GET /v1/vector_stores/{vector_store_id}/file_batches/{batch_id}/files",
+        "GET /v1/files",
+        "GET /v1/files/{file_id}",
+        "GET /v1/files/{file_id}/content",
         "POST /api/chat",
         "POST /mcp",  # no tool changes anything
         "POST /mcp/",
@@ -88,11 +93,18 @@ ROUTES: Mapping[Scope, tuple[str, ...]] = {
         "PUT /v1/profiles/{profile_id}",
         "POST /v1/profiles/{profile_id}/documents",
         "DELETE /v1/profiles/{profile_id}",
+        "DELETE /v1/responses/{response_id}",
         "DELETE /v1/cache",
         "POST /v1/vector_stores",
+        "POST /v1/vector_stores/{vector_store_id}",
         "DELETE /v1/vector_stores/{vector_store_id}",
         "POST /v1/vector_stores/{vector_store_id}/files",
+        "POST /v1/vector_stores/{vector_store_id}/files/{file_id}",
         "DELETE /v1/vector_stores/{vector_store_id}/files/{file_id}",
+        "POST /v1/vector_stores/{vector_store_id}/file_batches",
+        "POST /v1/vector_stores/{vector_store_id}/file_batches/{batch_id}/cancel",
+        "POST /v1/files",
+        "DELETE /v1/files/{file_id}",
         # results of deletions, which require the same scope
         "GET /v1/erasures",
         "GET /v1/erasures/{erasure_id}",
@@ -186,7 +198,7 @@ _SCOPE_KEY = "vectorforge.request"
 STORED_RESPONSE_KEY = "vectorforge.stored_response"
 """Scope key of the ``StoredResponse`` that records the answer to a request with an ``Idempotency-Key``."""
 _VALID_REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{7,127}")
-_OPENAI_FAMILIES = frozenset({"chat", "responses", "models", "embeddings", "vector_stores"})
+_OPENAI_FAMILIES = frozenset({"chat", "responses", "models", "embeddings", "vector_stores", "files"})
 _NATIVE_FAMILIES = frozenset(
     path.split("/")[2]
     for routes in ROUTES.values()
@@ -286,16 +298,3 @@ def invocation_time_s(scope: AsgiScope) -> float | None:
     """Return the seconds until Lambda stops the process; None elsewhere."""
     context: Any = scope.get("aws.context")  # set by Mangum and by our runtime
     return None if context is None else context.get_remaining_time_in_millis() / 1000
-
-
-def receive_once(body: bytes) -> Receive:
-    """Return the ``receive`` of a request whose body has been read; it reports no disconnect."""
-    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def receive() -> Message:
-        if messages:
-            return messages.pop()
-        await asyncio.Event().wait()
-        raise AssertionError("never set")
-
-    return receive

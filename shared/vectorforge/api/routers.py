@@ -30,7 +30,13 @@ ROUTERS: Mapping[str, tuple[str, ...]] = {
     "vectorforge.api.openai.models": ("/v1/models",),
     "vectorforge.api.openai.embeddings": ("/v1/embeddings",),
     "vectorforge.api.openai.responses": ("/v1/responses",),
+    "vectorforge.api.openai.stored_responses": ("/v1/responses/*",),
     "vectorforge.api.openai.vector_stores": ("/v1/vector_stores",),
+    "vectorforge.api.openai.vector_store_files": (
+        "/v1/vector_stores/*/files",
+        "/v1/vector_stores/*/file_batches",
+    ),
+    "vectorforge.api.openai.files": ("/v1/files",),
     "vectorforge.api.ui_chat.routes": ("/api",),
     "vectorforge.api.mcp.server": ("/mcp",),
     "vectorforge.api.native.queries": ("/v1/queries",),

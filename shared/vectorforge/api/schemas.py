@@ -10,6 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     TypeAdapter,
@@ -225,8 +226,13 @@ VariantReference = Annotated[
     ),
 ]
 Messages = Annotated[list[ChatMessage], Field(max_length=MAX_MESSAGES)]
-ConversationReference = Annotated[
+ConversationId = Annotated[
     UUID,
+    BeforeValidator(lambda value: value.removeprefix("conv_") if isinstance(value, str) else value),
+]
+"""Id of a conversation, with or without the prefix of OpenAI's API."""
+ConversationReference = Annotated[
+    ConversationId,
     Field(
         description="A stored conversation (`POST /v1/conversations`) instead of messages: its messages are "
         "part of the prompt, and the finished exchange is added to it."

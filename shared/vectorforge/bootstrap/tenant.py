@@ -32,6 +32,7 @@ if TYPE_CHECKING:  # imported on first use: no query needs them
     from vectorforge.db.repositories.collection_listing import CollectionListing
     from vectorforge.db.repositories.document_reading import DocumentReadingRepository
     from vectorforge.db.repositories.feedback_repo import FeedbackRepository
+    from vectorforge.db.repositories.file_repo import FileRepository
     from vectorforge.db.repositories.idempotent_answer_repo import IdempotentAnswerRepository
     from vectorforge.db.repositories.job_repo import JobRepository
     from vectorforge.db.repositories.original_repo import OriginalRepository
@@ -101,6 +102,13 @@ class TenantServices:
         from vectorforge.db.repositories.collection_listing import CollectionListing
 
         return CollectionListing(self._db)
+
+    @cached_property
+    def files(self) -> "FileRepository":
+        """Files of the tenant: uploaded ones, and documents."""
+        from vectorforge.db.repositories.file_repo import FileRepository
+
+        return FileRepository(self._db)
 
     @cached_property
     def jobs(self) -> "JobRepository":

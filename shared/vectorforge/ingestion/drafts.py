@@ -76,6 +76,7 @@ def draft_document(document: ExtractedDocument, chunking: ChunkingConfig) -> Doc
         title=document.title,
         metadata=document.metadata,
         parent_source=document.parent_source,
+        document_id=document.document_id,
     )
 
 

@@ -212,7 +212,7 @@ class JobRun:
         if parts[0].parent_source is not None:
             await self._expand(item, parts)
             return False
-        part = replace(parts[0], parent_source=item.parent_source)
+        part = replace(parts[0], parent_source=item.parent_source, document_id=item.document_id)
         document = DocumentItem(part, item.title, item.metadata)
         on_stage = partial(self._enter, item)
         prepared = await self._pipeline.prepare_parts(collection, [document], on_stage=on_stage)
@@ -286,7 +286,8 @@ class JobRun:
 
 
 def _document(item: IngestionJobItem) -> DocumentItem:
-    part = DocumentPart(item.content or b"", item.source, item.media_type, item.parent_source)
+    parent, own_id = item.parent_source, item.document_id
+    part = DocumentPart(item.content or b"", item.source, item.media_type, parent, document_id=own_id)
     return DocumentItem(part, item.title, item.metadata)
 
 

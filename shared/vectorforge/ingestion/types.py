@@ -141,6 +141,8 @@ class DocumentPart:
     """The JSONL file that this is a line of."""
     fallback_title: str | None = None
     """Title of a document without one: the path of its file, relative to the ingested folder."""
+    document_id: UUID | None = None
+    """Id of the document if its source is new; None: a new one."""
 
 
 class ReadText(TypedDict):
@@ -173,6 +175,8 @@ class ExtractedDocument:
     """The JSONL file that this is a line of."""
     chunks: tuple[TextChunk, ...] | None = None
     """Chunks of the text; None: the pipeline cuts it."""
+    document_id: UUID | None = None
+    """As in ``DocumentPart``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,6 +148,7 @@ class IngestionWorker:
         if self._kept_stale_s is not None:
             await dispatcher.delete_expired_caches(self._kept_stale_s)
             await dispatcher.delete_expired_streams()
+            await dispatcher.delete_expired_files()
 
     async def run_next(self) -> bool:
         """Run one waiting job, otherwise index some unindexed words; then run a step of the backfill.

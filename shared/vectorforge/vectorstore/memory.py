@@ -160,7 +160,7 @@ class InMemoryVectorStore(VectorStore):
             return StoredDocument(old.id, old.version, 0, len(old.chunks), 0, unchanged=True)
         before = old.chunks if old else []
         replacement = plan(((stored.content_hash, stored) for stored in before), prepared)
-        document_id = old.id if old else uuid4()
+        document_id = old.id if old else document.document_id or uuid4()
         version = old.version + 1 if old else 1
         paired = [_stored(chunk, document_id, stored) for stored, chunk in replacement.paired]
         added = [_stored(chunk, document_id, None) for chunk in replacement.added]

@@ -60,7 +60,7 @@ async def test_response_reports_search_call_results_and_citations(
     assert response.id == f"resp_{own['query_id'].replace('-', '')}"
     async with api.client(tenant) as native:
         logged = (await native.get(f"/v1/queries/{own['query_id']}")).json()
-        file_id = annotations_of(response)[0]["file_id"]
+        file_id = annotations_of(response)[0]["file_id"].removeprefix("file-")
         text = (await native.get(f"/v1/documents/{file_id}/text")).json()["text"]
     assert logged["query_text"] == ASKED
     assert "two hours" in text

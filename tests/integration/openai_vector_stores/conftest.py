@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 import pytest
 from openai import AsyncOpenAI
@@ -51,7 +52,8 @@ async def fill(api: LiveApi, tenant: str, name: str) -> str:
 async def door(app_url: str, make_tenant: Callable[[], str]) -> AsyncIterator[Door]:
     tenant = make_tenant()
     async with live_api(settings_for(app_url, [tenant])) as api, client_of(api, tenant) as client:
-        yield Door(api, client, await fill(api, tenant, "handbook"))
+        store = UUID(await fill(api, tenant, "handbook"))
+        yield Door(api, client, f"vs_{store.hex}")
 
 
 def valid(found: OpenAIModel) -> Any:

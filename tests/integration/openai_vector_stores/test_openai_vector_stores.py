@@ -32,7 +32,7 @@ async def test_file_counts_include_documents_in_progress(door: Door) -> None:
     async with door.api.client(None) as client:
         client.headers["Authorization"] = f"Bearer {door.client.api_key}"
         body = {"documents": [{"source": "late.md", "text": "Later."}]}
-        await client.post(f"/v1/collections/{door.store}/documents", json=body)
+        await client.post("/v1/collections/handbook/documents", json=body)
     store = valid(await door.client.vector_stores.retrieve(door.store))
     assert (store.status, store.file_counts.in_progress, store.file_counts.total) == ("in_progress", 1, 4)
 
@@ -52,7 +52,7 @@ async def test_vector_store_is_created_and_deleted(door: Door) -> None:
 
 
 REFUSED_STORES: list[tuple[Any, Any]] = [
-    ("metadata", {"team": "press"}),
+    ("metadata", {"team": 1}),
     ("file_ids", ["file-1"]),
     ("expires_after", {"anchor": "last_active_at", "days": 1}),
     ("chunking_strategy", {"type": "static", "static": {}}),
@@ -65,7 +65,7 @@ async def test_unsupported_store_field_is_rejected_by_name(door: Door, subtests:
         with subtests.test(msg=str(field)):
             with pytest.raises(openai.BadRequestError) as caught:
                 await door.client.vector_stores.create(**{"name": "other", field: value})
-            assert caught.value.param == field
+            assert str(caught.value.param).startswith(field)
             assert [store.name async for store in door.client.vector_stores.list()] == ["handbook"]
 
 
@@ -168,16 +168,10 @@ async def test_attaching_file_of_other_collection_is_rejected(door: Door) -> Non
     attached = valid(await files.create(door.store, file_id=file.id, chunking_strategy={"type": "auto"}))
     assert attached == file
     other = await door.client.vector_stores.create(name="other")
-    for store, file_id, message in (
-        (other.id, file.id, "another vector store"),
-        (other.id, "file-1", "file-1"),
-    ):
+    for file_id, message in ((file.id, "vector store already"), ("file-1", "file-1")):
         with pytest.raises(openai.BadRequestError, match=message) as caught:
-            await files.create(store, file_id=file_id)
+            await files.create(other.id, file_id=file_id)
         assert caught.value.param == "file_id"
-    with pytest.raises(openai.BadRequestError) as caught:
-        await files.create(door.store, file_id=file.id, attributes={"year": 1})
-    assert caught.value.param == "attributes"
     with pytest.raises(openai.NotFoundError):  # a document belongs to its own vector store only
         await files.retrieve(file.id, vector_store_id=other.id)
 

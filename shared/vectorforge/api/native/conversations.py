@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field, StringConstraints
 
 from vectorforge.api.dependencies import Limit, Offset, PartsLimit, Tenant, existing, principal_of
 from vectorforge.api.error_schemas import problems
-from vectorforge.api.schemas import Body, Locations, LocationText, RequestBody
+from vectorforge.api.schemas import Body, ConversationId, Locations, LocationText, RequestBody
 from vectorforge.db.repositories.conversation_repo import MAX_TITLE_CHARS, ConversationMessage, MessageContext
 from vectorforge.errors import NotFoundError
 from vectorforge.types import Scope
@@ -127,7 +127,7 @@ async def list_conversations(
 
 @router.get("/{conversation_id}", responses=problems(404))
 async def show_conversation(
-    conversation_id: UUID,
+    conversation_id: ConversationId,
     tenant: Tenant,
     limit: PartsLimit = 100,
     sources: Annotated[
@@ -153,7 +153,7 @@ def _changeable_by(request: Request) -> str | None:
 
 @router.patch("/{conversation_id}", responses=problems(404, 413, 415))
 async def change_conversation(
-    request: Request, conversation_id: UUID, body: ConversationChange, tenant: Tenant
+    request: Request, conversation_id: ConversationId, body: ConversationChange, tenant: Tenant
 ) -> ConversationBody:
     """Rename a conversation; without the scope `write` only one that this credential created."""
     changed = await tenant.conversations.rename(
@@ -163,7 +163,7 @@ async def change_conversation(
 
 
 @router.delete("/{conversation_id}", status_code=204, responses=problems(404))
-async def delete_conversation(request: Request, conversation_id: UUID, tenant: Tenant) -> None:
+async def delete_conversation(request: Request, conversation_id: ConversationId, tenant: Tenant) -> None:
     """Delete a conversation with its messages; its queries stay in the query log.
 
     Without the scope `write` only one that this credential created.

@@ -59,7 +59,7 @@ async def read_job_items(request: Request, settings: IngestionSettings) -> list[
     """
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type == "multipart/form-data":
-        form = await _read_form(request, settings)
+        form = await read_form(request, max_files=settings.max_documents_per_request)
         try:
             return await _items_of_form(form, settings)
         finally:
@@ -69,13 +69,13 @@ async def read_job_items(request: Request, settings: IngestionSettings) -> list[
     raise HTTPException(415, "Send multipart/form-data with files, or application/json.")
 
 
-async def _read_form(request: Request, settings: IngestionSettings) -> FormData:
-    parser = _WholeForm(
-        request,
-        max_files=settings.max_documents_per_request,
-        max_fields=10,
-        max_part_size=MAX_METADATA_BYTES,
-    )
+async def read_form(request: Request, *, max_files: int) -> FormData:
+    """Read a form of files and at most ten fields, which the caller closes.
+
+    Raises:
+        HTTPException: 400, the form is malformed or has too many parts.
+    """
+    parser = _WholeForm(request, max_files=max_files, max_fields=10, max_part_size=MAX_METADATA_BYTES)
     try:
         return await parser.parse()
     except MultiPartException as exc:

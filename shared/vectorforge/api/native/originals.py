@@ -26,7 +26,7 @@ from vectorforge.ingestion.types import ExtractionLimits
 
 router = APIRouter(prefix="/v1/documents", tags=["documents"])
 
-_SAFE_HEADERS = {
+SAFE_HEADERS = {
     # An uploaded page neither runs nor loads anything, even if a browser shows it.
     "Content-Security-Policy": "default-src 'none'; sandbox; frame-ancestors 'none'",
     "X-Frame-Options": "DENY",
@@ -126,14 +126,14 @@ async def download_original(
         headers = {"Location": link, "Cache-Control": "private, no-store"}
         return Response(status_code=307 if redirect else 200, headers=headers)
     etag = f'"{original.sha256.hex()}"'
-    headers = {**_SAFE_HEADERS, "ETag": etag, "Content-Disposition": disposition(original)}
+    headers = {**SAFE_HEADERS, "ETag": etag, "Content-Disposition": disposition(original)}
     headers["Accept-Ranges"] = "bytes"
     if is_cached(request, etag):
         return Response(status_code=304, headers=headers)
     part = requested_range(request, etag, original.size_bytes)
     if part is not None:
         headers["Content-Range"] = f"bytes {part.start}-{part.stop - 1}/{original.size_bytes}"
-    content = await _content_of(application, tenant, original, part)
+    content = await content_of(application, tenant, original, part)
     # No charset: that of a text file is unknown.
     headers["Content-Type"] = original.media_type
     return Response(content, status_code=200 if part is None else 206, headers=headers)
@@ -195,7 +195,7 @@ async def show_page(
     rects = await _marks(tenant, document_id, page, chunk_id)
     arguments: dict[str, Any] = {"page": page, "width": width, "rects": rects, "quote": quote}
     version = sha256(original.sha256 + json.dumps(arguments).encode()).hexdigest()
-    headers = {**_SAFE_HEADERS, "ETag": f'"{version}"'}
+    headers = {**SAFE_HEADERS, "ETag": f'"{version}"'}
     if is_cached(request, headers["ETag"]):
         return Response(status_code=304, headers=headers)
     if find_spec("pypdfium2") is None:
@@ -203,13 +203,19 @@ async def show_page(
             "Page images are not deployed here: pypdfium2 is not installed. On AWS only the ingest function "
             "has it. Download the original instead."
         )
-    image = await _rendered(request, await _content_of(application, tenant, original), arguments)
+    image = await _rendered(request, await content_of(application, tenant, original), arguments)
     return Response(image, media_type="image/png", headers=headers)
 
 
-async def _content_of(
+async def content_of(
     application: Application, tenant: TenantServices, original: Original, part: range | None = None
 ) -> bytes:
+    """Return an original, or a part of it.
+
+    Raises:
+        OriginalNotKeptError: It was replaced or deleted meanwhile.
+        ObjectStoreError: The bucket did not respond.
+    """
     bucket = application.aws.originals_bucket
     if original.object_key is not None and bucket is not None:
         return await bucket.read(original.object_key)

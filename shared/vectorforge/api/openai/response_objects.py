@@ -8,6 +8,7 @@ from uuid import UUID
 
 from vectorforge.api.answers import Usage
 from vectorforge.api.openai.chat import own_details
+from vectorforge.api.openai.ids import FILE, prefixed
 from vectorforge.api.openai.labels import rewrite_labels
 from vectorforge.api.openai.response_schemas import (
     EchoedRequest,
@@ -139,6 +140,13 @@ class ResponseParts:
             vectorforge=own_details(result),
         )
 
+    def stored(
+        self, text: str, annotations: Sequence[FileCitation], completed_at: int, usage: ResponseUsage | None
+    ) -> ResponseBody:
+        """Return the response of a stored answer."""
+        output = [self.search("completed"), self.message("completed", text, annotations)]
+        return self._response("completed", output, completed_at=completed_at, usage=usage)
+
     def _response(self, status: Any, output: Sequence[Any], **values: Any) -> ResponseBody:
         absent = dict.fromkeys(("completed_at", "error", "incomplete_details", "usage", "vectorforge"))
         return ResponseBody(
@@ -170,7 +178,7 @@ def file_citation(citation: Citation, sources: Sequence[SourceCitation]) -> File
     """
     source = sources[citation.source_number - 1]
     return FileCitation(
-        file_id=str(source.document_id),
+        file_id=prefixed(FILE, source.document_id),
         filename=source.document_source,
         index=citation.start,
         end_index=citation.end,
@@ -184,7 +192,7 @@ def file_citation(citation: Citation, sources: Sequence[SourceCitation]) -> File
 
 def _found(source: SourceCitation, metadata: Mapping[str, Any]) -> FoundPassage:
     return FoundPassage(
-        file_id=str(source.document_id),
+        file_id=prefixed(FILE, source.document_id),
         filename=source.document_source,
         score=source.score,
         attributes=attributes_of(metadata),

@@ -4,7 +4,6 @@ https://developers.openai.com/api/reference/resources/responses
 """
 
 from typing import Annotated, Any, Literal, TypeAlias
-from uuid import UUID
 
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
@@ -21,7 +20,7 @@ from vectorforge.api.openai.request_schemas import (
     RetrievalOptions,
 )
 from vectorforge.api.openai.vector_store_schemas import FoundPassage
-from vectorforge.api.schemas import MAX_NAME_CHARS, Locations, LocationText, Temperature
+from vectorforge.api.schemas import MAX_NAME_CHARS, ConversationId, Locations, LocationText, Temperature
 from vectorforge.pipeline.types import CitationVerdict
 
 FILE_SEARCH = "file_search"
@@ -62,7 +61,7 @@ class InputItem(ClientMessage):
 class ConversationObject(OpenAIBody):
     """A conversation, named by its id."""
 
-    id: UUID
+    id: ConversationId
 
 
 def _items(value: Any) -> Any:
@@ -238,7 +237,7 @@ class IncompleteDetails(BaseModel):
 class ResponseConversation(BaseModel):
     """The stored conversation that the exchange is added to."""
 
-    id: UUID
+    id: str
 
 
 class TextFormat(BaseModel):

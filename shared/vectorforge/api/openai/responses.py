@@ -10,6 +10,7 @@ from fastapi import APIRouter, Request, Response
 
 from vectorforge.api.dependencies import ApplicationDep, Tenant, principal_of
 from vectorforge.api.error_schemas import openai_problems
+from vectorforge.api.openai.ids import CONVERSATION, collection_reference, prefixed
 from vectorforge.api.openai.models import (
     Conversation,
     RefusedOptions,
@@ -116,7 +117,7 @@ async def find_searched_collection(
     answering = answering_collection(application, requested)
     if body.file_search is None:
         return await find_collection(application, tenant, answering)
-    searched = await tenant.find_collection(body.file_search.vector_store_ids[0])
+    searched = await tenant.find_collection(collection_reference(body.file_search.vector_store_ids[0]))
     if requested.collection is not None:
         answered = await find_collection(application, tenant, answering)
         if answered.id != searched.id:
@@ -256,6 +257,8 @@ def _echo(body: ResponseRequest, config: QueryConfig, conversation_id: UUID | No
         tool_choice=body.tool_choice or "auto",
         parallel_tool_calls=body.parallel_tool_calls is not False,
         previous_response_id=body.previous_response_id,
-        conversation=ResponseConversation(id=conversation_id) if conversation_id else None,
+        conversation=ResponseConversation(id=prefixed(CONVERSATION, conversation_id))
+        if conversation_id
+        else None,
         store=conversation_id is not None,
     )

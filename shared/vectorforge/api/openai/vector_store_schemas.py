@@ -1,4 +1,4 @@
-"""Bodies of ``/v1/vector_stores``: a vector store is a collection, and a file is a document.
+"""Bodies of ``/v1/vector_stores``: a vector store is a collection.
 
 Unknown fields of requests are ignored, as OpenAI's clients send more than is used here; unsupported options
 that would change the result are rejected by name.
@@ -18,6 +18,7 @@ from pydantic import (
 )
 
 from vectorforge.api.native.search import SEARCH_DEGRADED
+from vectorforge.api.openai.ids import FILE, VECTOR_STORE, prefixed
 from vectorforge.api.openai.request_schemas import (
     MAX_RESULTS,
     AttributeFilter,
@@ -33,7 +34,7 @@ from vectorforge.api.schemas import (
     ProfileId,
     SearchModeName,
 )
-from vectorforge.db.repositories.collection_listing import ListedCollection, ListedDocument
+from vectorforge.db.repositories.collection_listing import ListedCollection
 from vectorforge.types import RetrievedChunk
 
 Attributes = dict[str, str | int | float | bool]
@@ -46,16 +47,6 @@ def _no_chunking(value: dict[str, Any] | None) -> dict[str, Any] | None:
 
 
 ChunkingStrategy = Annotated[dict[str, Any], AfterValidator(_no_chunking)]
-
-
-class VectorStoreFileRequest(OpenAIBody):
-    """A document that belongs to the vector store; no other can be attached."""
-
-    file_id: Annotated[str, Field(min_length=1, max_length=200)]
-    attributes: (
-        Annotated[dict[str, Any], unsupported("set a document's metadata when ingesting it")] | None
-    ) = None
-    chunking_strategy: ChunkingStrategy | None = None
 
 
 class CursorList(BaseModel):
@@ -75,68 +66,11 @@ class CursorList(BaseModel):
         )
 
 
-class OtherStrategy(BaseModel):
-    """Chunking strategy without a name in OpenAI's API."""
-
-    type: Literal["other"] = "other"
-
-
-class VectorStoreFileBody(BaseModel):
-    """A document."""
-
-    id: str
-    object: Literal["vector_store.file"] = "vector_store.file"
-    created_at: int = Field(description="Unix time in seconds.")
-    vector_store_id: str
-    filename: str = Field(description="The document's source. Not in OpenAI's own object.")
-    status: Literal["completed"] = "completed"
-    last_error: None = None
-    usage_bytes: int = Field(description="Of the text as UTF-8.")
-    attributes: Attributes = Field(description="The document's metadata, flat.")
-    chunking_strategy: OtherStrategy = Field(default_factory=OtherStrategy)
-
-    @classmethod
-    def of(cls, listed: ListedDocument) -> Self:
-        """Return the body of a document."""
-        document = listed.document
-        return cls(
-            id=str(document.id),
-            created_at=unix_time(document.created_at),
-            vector_store_id=str(document.collection_id),
-            filename=document.source,
-            usage_bytes=listed.text_bytes,
-            attributes=attributes_of(document.metadata),
-        )
-
-
-class VectorStoreFileList(CursorList):
-    """A page of documents."""
-
-    data: list[VectorStoreFileBody]
-
-
-class VectorStoreFileDeleted(BaseModel):
-    """A document that was deleted."""
-
-    id: str
-    object: Literal["vector_store.file.deleted"] = "vector_store.file.deleted"
-    deleted: Literal[True] = True
-
-
 class TextContent(BaseModel):
     """A text."""
 
     type: Literal["text"] = "text"
     text: str
-
-
-class FileContentPage(BaseModel):
-    """The whole extracted text of a document."""
-
-    object: Literal["vector_store.file_content.page"] = "vector_store.file_content.page"
-    data: list[TextContent]
-    has_more: Literal[False] = False
-    next_page: None = None
 
 
 class FoundPassage(BaseModel):
@@ -167,7 +101,7 @@ class SearchResultBody(BaseModel):
         """Return the body of a chunk."""
         chunk = retrieved.chunk
         return cls(
-            file_id=str(chunk.document_id),
+            file_id=prefixed(FILE, chunk.document_id),
             filename=retrieved.document_source,
             score=retrieved.score,
             attributes=attributes_of(chunk.metadata),
@@ -201,22 +135,37 @@ def attributes_of(metadata: Mapping[str, Any], prefix: str = "") -> Attributes:
 MAX_QUERIES = 8  # of one search
 
 
+MAX_BATCH_FILES = 500
+"""Files that one request attaches."""
+_StoreName = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_NAME_CHARS)]
+StoreMetadata = Annotated[
+    dict[Annotated[str, Field(min_length=1, max_length=64)], Annotated[str, Field(max_length=512)]],
+    Field(max_length=16),
+]
+_Expiry = Annotated[dict[str, Any], unsupported("vector stores do not expire")]
+
+
 class VectorStoreRequest(OpenAIBody):
     """A new vector store: a collection with the server's embedding model."""
 
-    name: (
-        Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_NAME_CHARS)]
-        | None
-    ) = Field(default=None, description="Unique within the tenant; without one, it is made up.")
+    name: _StoreName | None = Field(
+        default=None, description="Unique within the tenant; without one, it is made up."
+    )
     description: Annotated[str, Field(max_length=2000)] | None = None
     file_ids: (
-        Annotated[list[str], unsupported("add documents with POST /v1/collections/{id}/documents")] | None
-    ) = None
-    metadata: Annotated[dict[str, Any], unsupported("metadata of vector stores is not supported")] | None = (
-        None
-    )
-    expires_after: Annotated[dict[str, Any], unsupported("vector stores do not expire")] | None = None
+        Annotated[list[Annotated[str, Field(max_length=200)]], Field(max_length=MAX_BATCH_FILES)] | None
+    ) = Field(default=None, description="Uploaded files to attach.")
+    metadata: StoreMetadata | None = None
+    expires_after: _Expiry | None = None
     chunking_strategy: ChunkingStrategy | None = None
+
+
+class VectorStoreUpdate(OpenAIBody):
+    """New name or metadata of a vector store; what is missing or null stays."""
+
+    name: _StoreName | None = Field(default=None, description="Unique within the tenant.")
+    metadata: StoreMetadata | None = Field(default=None, description="In place of all that it has.")
+    expires_after: _Expiry | None = None
 
 
 def _listed(value: Any) -> Any:
@@ -243,12 +192,12 @@ class VectorStoreSearchRequest(OpenAIBody):
 
 
 class FileCounts(BaseModel):
-    """Documents by status; failed ones are listed by their jobs."""
+    """Files by status; documents that were not attached as files and failed are in their jobs only."""
 
     in_progress: int
     completed: int
-    failed: Literal[0] = 0
-    cancelled: Literal[0] = 0
+    failed: int
+    cancelled: int
     total: int
 
 
@@ -266,21 +215,28 @@ class VectorStoreBody(BaseModel):
     last_active_at: None = None
     expires_after: None = None
     expires_at: None = None
-    metadata: dict[str, str] = Field(default_factory=dict)
+    metadata: dict[str, str]
 
     @classmethod
     def of(cls, listed: ListedCollection) -> Self:
         """Return the body of a collection."""
         collection, waiting = listed.collection, listed.documents_waiting
-        stored = collection.document_count
+        stored, failed, cancelled = collection.document_count, listed.files_failed, listed.files_cancelled
         return cls(
-            id=str(collection.id),
+            id=prefixed(VECTOR_STORE, collection.id),
             created_at=unix_time(collection.created_at),
             name=collection.name,
             description=collection.description,
             status="in_progress" if waiting else "completed",
             usage_bytes=listed.text_bytes,
-            file_counts=FileCounts(in_progress=waiting, completed=stored, total=stored + waiting),
+            file_counts=FileCounts(
+                in_progress=waiting,
+                completed=stored,
+                failed=failed,
+                cancelled=cancelled,
+                total=stored + waiting + failed + cancelled,
+            ),
+            metadata=dict(listed.metadata),
         )
 
 

@@ -71,6 +71,36 @@ _RENAME = (
     f"UPDATE vectorforge.conversations SET title = %(title)s WHERE {_OF_CREDENTIAL} RETURNING {_COLUMNS}"
 )
 _DELETE = f"DELETE FROM vectorforge.conversations WHERE {_OF_CREDENTIAL}"
+_EXCHANGE = """
+WITH own AS (
+    SELECT min(position) AS first FROM vectorforge.conversation_messages
+    WHERE tenant_id = %(tenant_id)s AND conversation_id = %(id)s AND query_id = %(query_id)s
+)
+SELECT m.role, m.content, m.query_id, m.created_at FROM own, vectorforge.conversation_messages AS m
+WHERE m.tenant_id = %(tenant_id)s AND m.conversation_id = %(id)s
+    AND m.position BETWEEN own.first - 1 AND own.first + 1
+ORDER BY m.position
+"""
+# The count stays: later messages keep their positions. The title may be the deleted query.
+_DELETE_EXCHANGE = """
+WITH gone AS (
+    DELETE FROM vectorforge.conversation_messages
+    WHERE tenant_id = %(tenant_id)s AND conversation_id = %(id)s AND query_id = %(query_id)s
+    RETURNING position
+), others AS (
+    SELECT FROM vectorforge.conversation_messages WHERE tenant_id = %(tenant_id)s AND conversation_id = %(id)s
+        AND query_id IS DISTINCT FROM %(query_id)s LIMIT 1
+), untitled AS (
+    UPDATE vectorforge.conversations SET title = ''
+    WHERE tenant_id = %(tenant_id)s AND id = %(id)s AND EXISTS (SELECT FROM others)
+        AND EXISTS (SELECT FROM gone WHERE position = 0)
+), emptied AS (
+    DELETE FROM vectorforge.conversations
+    WHERE tenant_id = %(tenant_id)s AND id = %(id)s AND NOT EXISTS (SELECT FROM others)
+        AND EXISTS (SELECT FROM gone)
+)
+SELECT count(*) AS messages FROM gone
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +262,17 @@ class ConversationRepository:
         values = {"id": conversation_id, "title": _checked(title), "credential": _stored_name(credential)}
         row = await self._db.fetch_one(_RENAME, values)
         return Conversation(**row) if row else None
+
+    async def exchange(self, conversation_id: UUID, query_id: UUID) -> Sequence[ConversationMessage]:
+        """Return the messages of one query, after the message before them, if any; empty without such."""
+        values = {"id": conversation_id, "query_id": query_id}
+        return [ConversationMessage(**row) for row in await self._db.fetch_all(_EXCHANGE, values)]
+
+    async def delete_exchange(self, conversation_id: UUID, query_id: UUID) -> bool:
+        """Delete the messages of one query, and a conversation that is empty then; False without such."""
+        values = {"id": conversation_id, "query_id": query_id}
+        row = await self._db.fetch_one(_DELETE_EXCHANGE, values)
+        return bool(row and row["messages"])
 
     async def delete(self, conversation_id: UUID, *, credential: str | None = None) -> bool:
         """Delete a conversation and its messages, but no query log.

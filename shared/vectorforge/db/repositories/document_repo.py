@@ -3,6 +3,7 @@
 # ruff: noqa: S608
 # (Statements are put together from constants of this module only; values are bound.)
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -73,6 +74,27 @@ SELECT d.source, d.id AS document_id, d.version, d.content_hash, array(
 FROM vectorforge.documents d
 WHERE d.tenant_id = %s AND d.collection_id = %s
     AND d.source_key = ANY (%b::bytea[])
+"""
+# A chunk has its document's metadata and its own, which win.
+_SET_METADATA = """
+WITH before AS (
+    SELECT id, metadata FROM vectorforge.documents
+    WHERE tenant_id = %(tenant_id)s AND id = %(id)s AND collection_id = %(collection_id)s FOR UPDATE
+), now AS (
+    SELECT id, metadata AS old, jsonb_strip_nulls(
+        jsonb_build_object('language', metadata -> 'language')) || %(metadata)s::jsonb AS new
+    FROM before
+), changed AS (
+    UPDATE vectorforge.documents AS d SET metadata = now.new, updated_at = clock_timestamp()
+    FROM now WHERE d.tenant_id = %(tenant_id)s AND d.id = now.id
+)
+UPDATE vectorforge.chunks AS c SET metadata = now.new || coalesce((
+    SELECT jsonb_object_agg(own.key, own.value) FROM jsonb_each(c.metadata) AS own
+    WHERE now.old -> own.key IS DISTINCT FROM own.value
+), '{}')
+FROM now
+WHERE c.tenant_id = %(tenant_id)s AND c.collection_id = %(collection_id)s AND c.document_id = now.id
+    AND c.to_version IS NULL
 """
 
 
@@ -206,3 +228,8 @@ class DocumentRepository:
             row.pop("source"): CurrentDocument(**{**row, "chunk_hashes": frozenset(row["chunk_hashes"])})
             for row in rows
         }
+
+    async def set_metadata(self, collection_id: UUID, document_id: UUID, metadata: Mapping[str, Any]) -> None:
+        """Replace a document's metadata, except ``language`` if the new ones have none; not its vectors."""
+        values = {"collection_id": collection_id, "id": document_id, "metadata": json.dumps(dict(metadata))}
+        await self._db.execute(_SET_METADATA, values)

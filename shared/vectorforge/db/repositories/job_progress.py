@@ -113,7 +113,8 @@ FROM done WHERE job.tenant_id = done.tenant_id AND job.id = done.job_id
 _REPLACE_ITEM = """
 UPDATE vectorforge.ingestion_job_items
 SET source = %(source)s, parent_source = %(parent_source)s, media_type = %(media_type)s, title = %(title)s,
-    metadata = %(metadata)s, content = %(content)b, status = 'queued', stage = NULL, attempts = 0
+    metadata = %(metadata)s, content = %(content)b, status = 'queued', stage = NULL, attempts = 0,
+    document_id = NULL
 WHERE tenant_id = %(tenant_id)s AND job_id = %(job_id)s AND ordinal = %(ordinal)s AND status = 'running'
 """
 _COUNT_PARTS = """

@@ -32,6 +32,7 @@ FROM vectorforge.claim_ingestion_job(make_interval(secs => %s))
 _DELETE_OLD_LOGS = "SELECT vectorforge.delete_old_logs(make_interval(days => %s)) AS rows"
 _DELETE_EXPIRED_CACHES = "SELECT vectorforge.delete_expired_caches(make_interval(secs => %s)) AS rows"
 _DELETE_EXPIRED_STREAMS = "SELECT vectorforge.delete_expired_streams() AS rows"
+_DELETE_EXPIRED_FILES = "SELECT vectorforge.delete_expired_files() AS rows"
 _ERASE_OLD_TEXTS = "SELECT vectorforge.erase_old_log_texts(make_interval(days => %s)) AS rows"
 _OTHERS_WAIT = "SELECT vectorforge.other_tenants_wait(%s) AS waits"
 
@@ -83,6 +84,10 @@ class JobDispatcher:
     async def delete_expired_streams(self) -> None:
         """Delete expired streamed answers of all tenants."""
         await self._until_done(_DELETE_EXPIRED_STREAMS)
+
+    async def delete_expired_files(self) -> None:
+        """Delete expired files of all tenants that were uploaded and not attached to a vector store."""
+        await self._until_done(_DELETE_EXPIRED_FILES)
 
     async def _until_done(self, statement: str, *params: float) -> None:
         """Repeat a statement, which handles some rows, until it counts none."""

@@ -110,6 +110,7 @@ class IngestionJobItem:
     """Number of attempts."""
     error: JobError | None
     document_id: UUID | None
+    """Its document; of an uploaded file known before it is stored."""
     warnings: Sequence[str]
     """Characters or structure replaced or guessed during extraction."""
     chunks_added: int

@@ -200,4 +200,5 @@ class PartReader:
             metadata=with_language(cleaned, document.text),
             warnings=warnings,
             parent_source=part.parent_source,
+            document_id=part.document_id,
         )

@@ -216,7 +216,7 @@ async def _store_batch(
     db: TenantDatabase, collection_id: UUID, documents: Sequence[PreparedDocument]
 ) -> list[UUID | None]:
     """Store documents with vectors of one kind; return each one's id, or None."""
-    ids = [new_id() for _ in documents]
+    ids = [document.draft.document_id or new_id() for document in documents]
     rows = [(new_id(), chunk) for document in documents for chunk in document.chunks]
     drafts = [document.draft for document in documents]
     first = documents[0].chunks[0]

@@ -180,7 +180,7 @@ class DocumentWriter:
                 check_dimension(expected=self._dimension, actual=len(vector), what="chunk's vector")
                 check_halvable(vector, self._scope["space"])
         values = document_values(document, metadata, len(chunks))
-        locked = await self._lock_document(values)
+        locked = await self._lock_document(values, document.document_id)
         if self.profile_id is not None:
             await self._claim(locked)
         if not locked.is_new and locked.content_hash == document.content_hash:
@@ -226,12 +226,12 @@ class DocumentWriter:
         self._scope["space"] = collection["space"]
         self._scope["spaces"] = [space for space in (collection["space"], collection["other_space"]) if space]
 
-    async def _lock_document(self, values: dict[str, Any]) -> LockedDocument:
+    async def _lock_document(self, values: dict[str, Any], document_id: UUID | None) -> LockedDocument:
         for _ in range(_ATTEMPTS):
             row = await (await self.execute(_DOCUMENT, values)).fetchone()
             if row is not None:
                 return LockedDocument(**row, is_new=False)
-            fresh = new_id()
+            fresh = document_id or new_id()
             if (await self.execute(INSERT_DOCUMENT, {**values, "document": fresh})).rowcount:
                 return LockedDocument(fresh, 1, values["content_hash"], values["chunk_count"], is_new=True)
         raise ConflictError("The document is being deleted and stored concurrently; try again.")
