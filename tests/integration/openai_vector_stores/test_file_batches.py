@@ -26,7 +26,11 @@ async def test_batch_is_uploaded_and_counted(door: Door) -> None:
     assert (batch.status, counts.completed, counts.failed, counts.total) == ("completed", 2, 1, 3)
     assert valid(await batches.retrieve(batch.id, vector_store_id="handbook")) == batch
     listed = [file async for file in batches.list_files(batch.id, vector_store_id=door.store, limit=1)]
-    assert sorted(str(file.to_dict()["filename"]) for file in listed) == ["broken.pdf", "page1.md", "page2.md"]
+    assert sorted(str(file.to_dict()["filename"]) for file in listed) == [
+        "broken.pdf",
+        "page1.md",
+        "page2.md",
+    ]
     failed = batches.list_files(batch.id, vector_store_id=door.store, filter="failed")
     assert [file.to_dict()["filename"] async for file in failed] == ["broken.pdf"]
     store = await door.client.vector_stores.retrieve(door.store)
