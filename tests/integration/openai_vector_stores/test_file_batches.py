@@ -13,6 +13,10 @@ from vectorforge.db.repositories.job_repo import JobDispatcher
 from vectorforge.db.tenant_database import TenantDatabase
 
 
+def database_of(door: Door) -> TenantDatabase:
+    return door.api.application.database.for_tenant(door.client.api_key.removeprefix("key-of-"))
+
+
 def page(number: int) -> Any:
     return (f"page{number}.md", f"Page {number} of the manual has the number {number}.".encode())
 
@@ -35,6 +39,8 @@ async def test_batch_is_uploaded_and_counted(door: Door) -> None:
     assert [file.to_dict()["filename"] async for file in failed] == ["broken.pdf"]
     store = await door.client.vector_stores.retrieve(door.store)
     assert (store.file_counts.completed, store.file_counts.failed) == (5, 1)
+    contents = await database_of(door).fetch_all("SELECT content FROM vectorforge.uploaded_files")
+    assert [row["content"] for row in contents] == [None] * 3
     for id_ in ("vsfb_x", f"vsfb_{'0' * 32}"):
         with pytest.raises(openai.NotFoundError):
             await batches.retrieve(id_, vector_store_id=door.store)
@@ -125,10 +131,6 @@ async def test_batch_and_store_of_other_tenant_are_inaccessible(
             with pytest.raises(openai.NotFoundError):
                 await as_bob.vector_stores.update(store, name="mine")
             assert (await as_alice.vector_stores.retrieve(store)).name == "handbook"
-
-
-def database_of(door: Door) -> TenantDatabase:
-    return door.api.application.database.for_tenant(door.client.api_key.removeprefix("key-of-"))
 
 
 async def test_expired_file_is_gone_and_deleted(door: Door) -> None:

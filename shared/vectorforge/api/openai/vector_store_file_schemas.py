@@ -193,7 +193,7 @@ class FileBatchBody(BaseModel):
 
     @classmethod
     def of(cls, job: IngestionJob, cancelled: int) -> Self:
-        """Return the body of a job, of whose documents so many were cancelled."""
+        """Return the body of a job, of whose documents so many were canceled."""
         done, failed = job.documents_done, job.documents_failed
         open_ = job.documents_total - done - failed
         if cancelled:

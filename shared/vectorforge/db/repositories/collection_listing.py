@@ -63,7 +63,7 @@ class ListedCollection:
     files_failed: int
     """Attached files that could not be ingested ..."""
     files_cancelled: int
-    """... or were not, since their batch was cancelled."""
+    """... or were not, since their batch was canceled."""
     metadata: Mapping[str, str]
 
 

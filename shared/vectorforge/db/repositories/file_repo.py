@@ -74,7 +74,7 @@ ORDER BY id FOR UPDATE
 """
 _ATTACH = """
 WITH chosen AS (
-    SELECT f.*, wanted.attributes, (wanted.place - 1)::int AS new_ordinal,
+    SELECT f.id, f.filename, f.media_type, wanted.attributes, (wanted.place - 1)::int AS new_ordinal,
         row_number() OVER (PARTITION BY f.filename ORDER BY wanted.place) > 1 OR EXISTS (
             SELECT FROM vectorforge.documents d
             WHERE d.tenant_id = f.tenant_id AND d.collection_id = %(collection_id)s
@@ -99,12 +99,12 @@ WITH chosen AS (
     RETURNING id
 ), items AS (
     INSERT INTO vectorforge.ingestion_job_items
-        (tenant_id, job_id, ordinal, source, media_type, metadata, content, document_id)
-    SELECT %(tenant_id)s, job.id, new_ordinal, new_source, media_type, attributes, content, named.id
+        (tenant_id, job_id, ordinal, source, media_type, metadata, document_id, content)
+    SELECT %(tenant_id)s, job.id, new_ordinal, new_source, media_type, attributes, named.id, ''
     FROM named CROSS JOIN job
 )
 UPDATE vectorforge.uploaded_files AS f
-SET content = NULL, expires_at = NULL, collection_id = %(collection_id)s, document_id = f.id, job_id = job.id,
+SET expires_at = NULL, collection_id = %(collection_id)s, document_id = f.id, job_id = job.id,
     ordinal = named.new_ordinal, source = named.new_source
 FROM named CROSS JOIN job WHERE f.tenant_id = %(tenant_id)s AND f.id = named.id
 """
@@ -132,7 +132,7 @@ WHERE tenant_id = %(tenant_id)s AND job_id = %(job_id)s AND error_code = 'cancel
 _CANCEL = """
 WITH cancelled AS (
     UPDATE vectorforge.ingestion_job_items
-    SET status = 'failed', content = NULL, error_code = 'cancelled', error_message = 'Cancelled.'
+    SET status = 'failed', content = NULL, error_code = 'cancelled', error_message = 'Canceled.'
     WHERE tenant_id = %(tenant_id)s AND job_id = %(job_id)s AND status = 'queued'
     RETURNING job_id
 )
@@ -164,7 +164,7 @@ class StoredFile:
     expires_at: datetime | None
     metadata: Mapping[str, Any]
     status: str
-    """waiting | in_progress | completed | failed | cancelled"""
+    """waiting | in_progress | completed | failed, or ``"cancelled"``"""
     error_code: str | None
     error_message: str | None
 
@@ -243,7 +243,7 @@ class FileRepository:
         return page.cut([StoredFile(**row) for row in rows])
 
     async def content(self, file_id: UUID) -> bytes | None:
-        """Return the content of an uploaded file that is not attached, or None."""
+        """Return the content of an uploaded file that is not ingested yet, or None."""
         row = await self._db.fetch_one(_CONTENT, {"id": file_id})
         return bytes(row["content"]) if row and row["content"] is not None else None
 
@@ -283,6 +283,6 @@ class FileRepository:
         await self._db.execute(_CANCEL, {"job_id": job_id})
 
     async def count_cancelled(self, job_id: UUID) -> int:
-        """Return the number of documents of a job that ``cancel`` cancelled."""
+        """Return the number of documents of a job that ``cancel`` canceled."""
         row = await self._db.fetch_one(_COUNT_CANCELLED, {"job_id": job_id})
         return row["total"] if row else 0

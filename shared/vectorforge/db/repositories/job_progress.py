@@ -9,6 +9,7 @@ from uuid import UUID
 from vectorforge.db.repositories.job_items import append_items
 from vectorforge.db.repositories.job_types import (
     ITEM_COLUMNS,
+    ITEM_CONTENT,
     JOB_COLUMNS,
     MAX_ATTEMPTS,
     MAX_ERROR_CHARS,
@@ -23,7 +24,6 @@ from vectorforge.db.tenant_database import TenantDatabase
 
 # ruff: noqa: S608
 # (They are put together from constants of this package only; values are bound.)
-
 
 _GIVE_UP_ITEMS = """
 WITH given_up AS (
@@ -42,7 +42,7 @@ WHERE tenant_id = %(tenant_id)s AND id = counted.job_id
 # Of several items, those that were begun before stay out: one of them may have stopped its worker. Those
 # that fit are the first of each job, so that the update joins a row for each job instead of each item.
 _NEXT_ITEMS = f"""
-UPDATE vectorforge.ingestion_job_items
+UPDATE vectorforge.ingestion_job_items AS item
 SET status = 'running', attempts = attempts + 1
 FROM (
     SELECT next_job, max(next_ordinal) AS last_ordinal FROM (
@@ -52,8 +52,9 @@ FROM (
         FROM (
             SELECT job.place AS job_place, waiting.*
             FROM unnest(%(job_ids)s) WITH ORDINALITY AS job (id, place) CROSS JOIN LATERAL (
-                SELECT job_id AS next_job, ordinal AS next_ordinal, attempts, octet_length(content) AS bytes
-                FROM vectorforge.ingestion_job_items
+                SELECT job_id AS next_job, ordinal AS next_ordinal, attempts,
+                       coalesce(octet_length({ITEM_CONTENT}), 0) AS bytes
+                FROM vectorforge.ingestion_job_items AS item
                 WHERE tenant_id = %(tenant_id)s AND job_id = job.id AND status = 'queued'
                 ORDER BY ordinal LIMIT %(limit)s
             ) AS waiting
@@ -66,7 +67,7 @@ FROM (
 ) AS begun
 WHERE tenant_id = %(tenant_id)s AND job_id = ANY (%(job_ids)s) AND job_id = next_job
     AND ordinal <= last_ordinal AND status = 'queued'
-RETURNING {ITEM_COLUMNS}, content
+RETURNING {ITEM_COLUMNS}, {ITEM_CONTENT} AS content
 """
 
 # Items and job change together, and only items that run: reported twice, an item is counted once.
@@ -113,8 +114,7 @@ FROM done WHERE job.tenant_id = done.tenant_id AND job.id = done.job_id
 _REPLACE_ITEM = """
 UPDATE vectorforge.ingestion_job_items
 SET source = %(source)s, parent_source = %(parent_source)s, media_type = %(media_type)s, title = %(title)s,
-    metadata = %(metadata)s, content = %(content)b, status = 'queued', stage = NULL, attempts = 0,
-    document_id = NULL
+    metadata = %(metadata)s, content = %(content)b, status = 'queued', stage = NULL, attempts = 0
 WHERE tenant_id = %(tenant_id)s AND job_id = %(job_id)s AND ordinal = %(ordinal)s AND status = 'running'
 """
 _COUNT_PARTS = """

@@ -14,6 +14,11 @@ ITEM_COLUMNS = """
 job_id, ordinal, source, parent_source, media_type, title, metadata, status, stage, attempts, error_code,
 error_message, document_id, warnings, chunks_added, chunks_kept, chunks_removed
 """
+ITEM_CONTENT = """CASE WHEN content <> '' THEN content ELSE (
+    SELECT f.content FROM vectorforge.uploaded_files AS f
+    WHERE f.tenant_id = item.tenant_id AND f.job_id = item.job_id AND f.ordinal = item.ordinal
+) END"""
+"""Content of an ``item``: that of an uploaded file stays in its own table."""
 
 MAX_ATTEMPTS = 3
 """Maximum attempts of an item, so that one that crashes its worker does not do so forever."""
