@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 import openai
 import pytest
@@ -186,3 +187,22 @@ async def test_deleted_store_takes_its_files_along(door: Door) -> None:
         with pytest.raises(openai.NotFoundError):
             await client.files.retrieve(id_)
     assert [one.id async for one in client.files.list()] == [waiting.id]
+
+
+async def test_file_of_deleted_document_does_not_exist(door: Door) -> None:
+    client, path = door.client, "/v1/collections/handbook/documents/delete"
+    upload = client.vector_stores.files.upload_and_poll
+    files = [await upload(vector_store_id=door.store, file=page(number)) for number in (1, 2)]
+    erased, deleted = files
+    await client.vector_stores.files.update(deleted.id, vector_store_id=door.store, attributes={"n": 2})
+    async with door.api.client(client.api_key.removeprefix("key-of-")) as native:
+        document = UUID(erased.id.removeprefix("file-"))
+        certificate = (await native.delete(f"/v1/documents/{document}")).json()
+        found = (await native.post(path, json={"filters": {"n": 2}})).json()
+    assert (certificate["erased"]["uploaded_files"], found["deleted"]) == (1, 1)
+    for file in files:
+        with pytest.raises(openai.NotFoundError):
+            await client.files.retrieve(file.id)
+        with pytest.raises(openai.NotFoundError):
+            await client.vector_stores.files.retrieve(file.id, vector_store_id=door.store)
+    assert (await client.vector_stores.retrieve(door.store)).file_counts.total == 3
