@@ -76,6 +76,7 @@ class TestRowLevelSecurity:
             ("vectorforge_dispatcher", "ingestion_jobs", "DELETE"),
             ("vectorforge_dispatcher", "query_logs", "DELETE"),
             ("vectorforge_dispatcher", "tombstones", "DELETE"),
+            ("vectorforge_dispatcher", "uploaded_files", "DELETE"),
             ("vectorforge_log_keeper", "query_logs", "INSERT"),
         }
         readable = superuser.execute(
