@@ -1,5 +1,6 @@
 """Parameters of routes: the application, the tenant's services, page limits, and checks against settings."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Annotated, TypeVar
 from urllib.parse import unquote
@@ -7,6 +8,7 @@ from urllib.parse import unquote
 from fastapi import Depends, Path, Query, Request, Security
 from fastapi.security import APIKeyHeader, HTTPBearer
 from pydantic import BeforeValidator
+from starlette.types import Message, Receive
 
 from vectorforge.api.request_state import RequestState, invocation_time_s
 from vectorforge.api.schemas import MAX_NAME_CHARS, MAX_OFFSET, MAX_PAGE, MAX_PARTS, storable
@@ -141,3 +143,16 @@ def deadline_of(request: Request) -> Deadline:
     if left_s is not None:
         at = min(at, Deadline.after(left_s - LAMBDA_MARGIN_S).at)
     return Deadline(at)
+
+
+def receive_once(body: bytes) -> Receive:
+    """Return the ``receive`` of a request whose body has been read; it reports no disconnect."""
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive() -> Message:
+        if messages:
+            return messages.pop()
+        await asyncio.Event().wait()
+        raise AssertionError("never set")
+
+    return receive

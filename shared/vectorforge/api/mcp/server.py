@@ -37,12 +37,11 @@ from starlette.exceptions import HTTPException
 from starlette.types import Message
 
 from vectorforge import __version__
-from vectorforge.api.dependencies import find_tenant_services
+from vectorforge.api.dependencies import find_tenant_services, receive_once
 from vectorforge.api.error_schemas import problems
 from vectorforge.api.mcp.caller import Answered, Caller, ToolDefinition, advice
 from vectorforge.api.mcp.resources import DocumentResources
 from vectorforge.api.mcp.tools import INSTRUCTIONS, TOOLS
-from vectorforge.api.streaming.idempotency import receive_once
 from vectorforge.api.streaming.stream import cancelled_on_disconnect
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.errors import InvalidInputError

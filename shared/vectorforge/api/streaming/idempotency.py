@@ -9,9 +9,9 @@ from contextlib import contextmanager
 
 from fastapi import Request, Response
 from starlette.datastructures import Headers
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
-from vectorforge.api.dependencies import application_of, deadline_of, tenant_services_of
+from vectorforge.api.dependencies import application_of, deadline_of, receive_once, tenant_services_of
 from vectorforge.api.request_state import STORED_RESPONSE_KEY, RequestState
 from vectorforge.api.streaming.stored_response import StoredResponse
 from vectorforge.api.streaming.stream import cancelled_on_disconnect
@@ -188,16 +188,3 @@ class IdempotentResponse(Response):
             parts = await self._answers.read(answer.query_id, after)
             if not parts:
                 raise AnswerStreamLostError
-
-
-def receive_once(body: bytes) -> Receive:
-    """Return the ``receive`` of a request whose body has been read; it reports no disconnect."""
-    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def receive() -> Message:
-        if messages:
-            return messages.pop()
-        await asyncio.Event().wait()
-        raise AssertionError("never set")
-
-    return receive
