@@ -1,6 +1,7 @@
-"""Bodies of errors and their OpenAPI descriptions: problem documents (RFC 9457) and OpenAI's errors.
+"""Bodies of errors and their OpenAPI descriptions: problem documents (RFC 9457), OpenAI's and AWS's errors.
 
-https://www.rfc-editor.org/rfc/rfc9457, https://platform.openai.com/docs/guides/error-codes
+https://www.rfc-editor.org/rfc/rfc9457, https://platform.openai.com/docs/guides/error-codes,
+https://smithy.io/2.0/aws/protocols/aws-restjson1-protocol.html#operation-error-serialization
 """
 
 from typing import Any
@@ -111,3 +112,39 @@ def openai_error(problem: Problem) -> dict[str, Any]:
         "code": problem.code,
     }
     return {"error": error}
+
+
+class AwsError(BaseModel):
+    """The body of every error under the paths of Bedrock's API; its type is in ``x-amzn-ErrorType``."""
+
+    message: str
+    code: str = Field(description="Stable identifier, the same as in problem documents.")
+
+
+def aws_problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return the errors of the statuses of ``openai_problems``."""
+    described = openai_problems(*statuses).items()
+    return {status: {**response, "model": AwsError} for status, response in described}
+
+
+_EXCEPTIONS = {
+    401: "AccessDeniedException",
+    403: "AccessDeniedException",
+    404: "ResourceNotFoundException",
+    409: "ConflictException",
+    429: "ThrottlingException",
+    502: "BadGatewayException",
+}
+
+
+def aws_exception(problem: Problem) -> str:
+    """Return the type of an error in the service model of ``bedrock-agent-runtime``."""
+    if problem.code == "route_not_found":
+        return "UnknownOperationException"
+    other = "InternalServerException" if problem.status >= _SERVER_ERROR else "ValidationException"
+    return _EXCEPTIONS.get(problem.status, other)
+
+
+def aws_error(problem: Problem) -> dict[str, Any]:
+    """Return the body of an error."""
+    return {"message": problem.detail, "code": problem.code}

@@ -15,7 +15,7 @@ from vectorforge import __version__
 from vectorforge.api.native.document_schemas import DocumentsRequest
 from vectorforge.api.problems import PROBLEM_MEDIA_TYPE
 from vectorforge.api.querying import QueryRoute
-from vectorforge.api.request_state import is_openai_path, required_scope
+from vectorforge.api.request_state import error_shape_of, required_scope
 from vectorforge.api.routers import Routers
 from vectorforge.api.streaming.sse import EVENT_DATA
 
@@ -61,7 +61,7 @@ def document() -> dict[str, Any]:
         for method, operation in operations.items():
             if scope := required_scope(method.upper(), path):
                 operation["x-required-scope"] = scope.value
-            if is_openai_path(path):
+            if error_shape_of(path) != "problem":
                 operation["responses"].pop("422", None)  # these paths return 400 instead
             _name_problem_media_type(operation["responses"])
             if path in query_paths and method == "post":

@@ -16,7 +16,14 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from vectorforge.api.error_schemas import FieldProblem, Problem, openai_error, openai_status
+from vectorforge.api.error_schemas import (
+    FieldProblem,
+    Problem,
+    aws_error,
+    aws_exception,
+    openai_error,
+    openai_status,
+)
 from vectorforge.api.request_state import RequestState
 from vectorforge.errors import (
     AnsweringModelNotFoundError,
@@ -158,8 +165,11 @@ def problem_response(
     problem: Problem, state: RequestState, headers: Mapping[str, str] | None = None
 ) -> JSONResponse:
     """Return the problem as a response, in the shape that clients of the route read."""
-    if state.has_openai_errors:
+    if state.error_shape == "openai":
         return JSONResponse(openai_error(problem), openai_status(problem.status), headers)
+    if state.error_shape == "aws":
+        typed = {**(headers or {}), "x-amzn-ErrorType": aws_exception(problem)}
+        return JSONResponse(aws_error(problem), openai_status(problem.status), typed)
     content = problem.model_dump(mode="json", exclude_none=True)
     return JSONResponse(content, problem.status, headers, media_type=PROBLEM_MEDIA_TYPE)
 

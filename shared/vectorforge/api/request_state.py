@@ -9,7 +9,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from urllib.parse import unquote
 from uuid import UUID, uuid4
 
@@ -78,6 +78,9 @@ ROUTES: Mapping[Scope, tuple[str, ...]] = {
         "GET /v1/files/{file_id}",
         "GET /v1/files/{file_id}/content",
         "POST /api/chat",
+        "POST /bedrock/knowledgebases/{knowledge_base_id:path}/retrieve",
+        "POST /bedrock/retrieveAndGenerate",
+        "POST /bedrock/retrieveAndGenerateStream",
         "POST /mcp",  # no tool changes anything
         "POST /mcp/",
     ),
@@ -194,6 +197,7 @@ def undeclared(routes: Iterable[tuple[str, str]]) -> list[str]:
     ]
 
 
+ErrorShape: TypeAlias = Literal["problem", "openai", "aws"]
 _SCOPE_KEY = "vectorforge.request"
 STORED_RESPONSE_KEY = "vectorforge.stored_response"
 """Scope key of the ``StoredResponse`` that records the answer to a request with an ``Idempotency-Key``."""
@@ -216,8 +220,8 @@ class RequestState:
     """Id of the query log record, if the request is a query."""
     request_id: str
     """Id in logs and in ``X-Request-Id``: the client's, or ``query_id``."""
-    has_openai_errors: bool = False
-    """True if errors have OpenAI's shape instead of problem documents."""
+    error_shape: ErrorShape = "problem"
+    """Shape of error bodies: problem documents, or as OpenAI's or AWS's clients read them."""
     arrived_at: float = field(default_factory=time.monotonic)
     """Monotonic seconds."""
     principal: Principal | None = None
@@ -235,7 +239,7 @@ class RequestState:
         query_id = uuid4()
         given = Headers(scope=scope).get("x-request-id", "")
         request_id = given if _VALID_REQUEST_ID.fullmatch(given) else str(query_id)
-        state = cls(query_id, request_id, is_openai_path(route_path(scope)))
+        state = cls(query_id, request_id, error_shape_of(route_path(scope)))
         scope[_SCOPE_KEY] = state
         return state
 
@@ -292,6 +296,13 @@ def is_openai_path(path: str) -> bool:
     """
     _, _, below = path.partition("/v1/")
     return path.startswith("/v1/") and below.split("/", 1)[0] not in _NATIVE_FAMILIES
+
+
+def error_shape_of(path: str) -> ErrorShape:
+    """Return the shape of errors at this path; "aws" below ``/bedrock``, for clients of Bedrock's API."""
+    if is_openai_path(path):
+        return "openai"
+    return "aws" if path.startswith("/bedrock/") else "problem"
 
 
 def invocation_time_s(scope: AsgiScope) -> float | None:

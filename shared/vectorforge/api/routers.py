@@ -38,6 +38,7 @@ ROUTERS: Mapping[str, tuple[str, ...]] = {
     ),
     "vectorforge.api.openai.files": ("/v1/files",),
     "vectorforge.api.ui_chat.routes": ("/api",),
+    "vectorforge.api.bedrock.routes": ("/bedrock",),
     "vectorforge.api.mcp.server": ("/mcp",),
     "vectorforge.api.native.queries": ("/v1/queries",),
     "vectorforge.api.native.replay": ("/v1/queries/*/replay",),

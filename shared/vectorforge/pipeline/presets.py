@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 from vectorforge.errors import InvalidInputError
 from vectorforge.pipeline.context import ContextConfig, ContextFormat, SourceFormat
 from vectorforge.pipeline.prompts import (
+    BEDROCK_SYSTEM_PROMPT,
     DEFAULT_SYSTEM_PROMPT,
     DOCRAG_SYSTEM_PROMPT,
     DOCRAG_USER_PROMPT,
@@ -209,6 +210,13 @@ DOCRAG = Preset(
 """``RAGEngine`` and ``/v1/docrag/query``."""
 
 
+BEDROCK = Preset(
+    "bedrock",
+    defaults={"top_k": 5, "min_score": None, "temperature": 0.0, "max_tokens": 2048},
+    system_prompt=BEDROCK_SYSTEM_PROMPT,
+)
+"""``/bedrock``, with the defaults of Bedrock's Knowledge Bases."""
+
 PROFILE = Preset(
     "profile",
     defaults={"top_k": 5, "min_score": None, "search_mode": SearchMode.DENSE},
@@ -217,7 +225,9 @@ PROFILE = Preset(
 )
 """``/v1/profiles/{profile_id}/query``."""
 
-PRESETS: Mapping[str, Preset] = {preset.name: preset for preset in (VECTORFORGE, RAG_QUERY, DOCRAG, PROFILE)}
+PRESETS: Mapping[str, Preset] = {
+    preset.name: preset for preset in (VECTORFORGE, RAG_QUERY, DOCRAG, BEDROCK, PROFILE)
+}
 
 
 def find_preset(name: str) -> Preset:

@@ -32,6 +32,12 @@ Context:
 {context}
 """
 
+BEDROCK_SYSTEM_PROMPT = DEFAULT_SYSTEM_PROMPT.replace(
+    "Always cite which source(s) you used.",
+    "Always cite which source(s) you used, with their\nlabels at the end of each sentence and nowhere else.",
+)
+"""The surface removes the labels, so a sentence must be whole without them."""
+
 RAG_QUERY_SYSTEM_PROMPT = (
     "You are a helpful assistant. Use the following context to answer the user's question."
     "\n\nContext:\n{context}"

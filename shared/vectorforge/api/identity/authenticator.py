@@ -47,6 +47,9 @@ MAX_KEY_CHARS = 512
 
 _SECOND_CREDENTIAL = re.compile(r",\s*[A-Za-z][A-Za-z0-9-]*\s+\S")
 """Second credential in ``Authorization`` headers joined by a front door; AWS signatures have commas, too."""
+_BEDROCK_SIGNATURE = re.compile(
+    r"AWS4-HMAC-SHA256 Credential=([^/,\s]+)/\d{8}/[^/,\s]*/bedrock/aws4_request,"
+)
 _SHA256_HEX = re.compile(r"[0-9a-fA-F]{64}")
 _NO_CREDENTIAL = "An API key is required: Authorization: Bearer <key>."
 _NO_TENANT = "The caller is authenticated by the front door but not assigned to a tenant."
@@ -230,8 +233,15 @@ def _check_scopes(settings: ServerSettings, *, keys_are_stored: bool) -> None:
 
 
 def _bearer_key(headers: Mapping[str, str]) -> str | None:
-    """Return the Bearer credential, or None; an AWS signature (SigV4) does not count."""
-    scheme, _, key = headers.get("authorization", "").partition(" ")
+    """Return the Bearer credential, or None.
+
+    An AWS signature (SigV4) does not count, except of clients of Bedrock's API: they have a key of ours as
+    their access key id, which is the secret here and checked like any key; their signature is ignored.
+    """
+    authorization = headers.get("authorization", "")
+    if signed := _BEDROCK_SIGNATURE.match(authorization):
+        return signed[1]
+    scheme, _, key = authorization.partition(" ")
     return key.strip() if scheme.lower() == "bearer" else None
 
 

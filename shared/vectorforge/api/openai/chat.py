@@ -7,6 +7,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Request, Response
+from fastapi.sse import KEEPALIVE_COMMENT
 
 from vectorforge.api.answers import Usage, numbered_sources
 from vectorforge.api.dependencies import ApplicationDep, Tenant
@@ -161,6 +162,7 @@ class ChatChunkEncoder:
     """
 
     headers: Mapping[str, str] = {}
+    ping = KEEPALIVE_COMMENT
 
     def __init__(self, wanted: ChatFormat, *, request_id: str) -> None:
         self.request_id = request_id

@@ -81,9 +81,12 @@ class LabelRewriter:
 
     Args:
         chunks: Chunks in the prompt in the order of their labels; for labels by source.
+        keeps_labels: False removes the labels and the blanks before them instead; a source named by its
+            address stays.
     """
 
-    def __init__(self, chunks: Sequence[RetrievedChunk] = ()) -> None:
+    def __init__(self, chunks: Sequence[RetrievedChunk] = (), *, keeps_labels: bool = True) -> None:
+        self._keeps_labels = keeps_labels
         self._source_labels = SourceLabels(chunks)
         self._longest_source = max((_label_chars(chunk) for chunk in chunks), default=0)
         self._answer = ""
@@ -164,7 +167,10 @@ class LabelRewriter:
                 held_from = min(held_from, label.start)  # no label if the open code is closed
                 break
             parts += self._write_label(label)
-        parts.append(self._emit(max(held_from, self._done)))
+        held_from = max(held_from, self._done)
+        if not self._keeps_labels and not (is_line_whole and held_from == end):
+            held_from = self._done + len(self._answer[self._done : held_from].rstrip(" "))
+        parts.append(self._emit(held_from))
         self._scan_from = scan.restart(self._done)
         return parts
 
@@ -189,6 +195,9 @@ class LabelRewriter:
                 yield label
 
     def _write_label(self, label: Label) -> Iterable[str]:
+        if not self._keeps_labels:
+            yield self._remove_label(label)
+            return
         yield self._emit(label.start)
         if self._answer[label.start] == "[":
             self._done = label.end
@@ -203,6 +212,18 @@ class LabelRewriter:
             yield text
         self._shifted_from.append(label.end)
         self._shifts.append(self._written - self._done)
+
+    def _remove_label(self, label: Label) -> str:
+        """Return the text before a label; its numbers are located at the end of that text."""
+        is_bracketed = self._answer[label.start] == "["
+        text = self._answer[self._done : label.start].rstrip(" ") if is_bracketed else self._emit(label.end)
+        if is_bracketed:
+            self._written += len(text)
+            self._done = label.end
+        self._ranges.update({(label.start, n): (self._written, self._written) for n in label.numbers})
+        self._shifted_from.append(label.end)
+        self._shifts.append(self._written - self._done)
+        return text
 
     def _emit(self, end: int) -> str:
         text = self._answer[self._done : end]

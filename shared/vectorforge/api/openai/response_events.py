@@ -6,6 +6,7 @@ https://developers.openai.com/api/reference/resources/responses/streaming-events
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from fastapi.sse import KEEPALIVE_COMMENT
 from pydantic import BaseModel
 
 from vectorforge.api.error_schemas import openai_error
@@ -72,6 +73,7 @@ class ResponseEventEncoder:
     """
 
     headers: Mapping[str, str] = {}
+    ping = KEEPALIVE_COMMENT
 
     def __init__(self, wanted: ResponseFormat, *, request_id: str) -> None:
         self.request_id = request_id

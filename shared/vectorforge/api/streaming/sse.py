@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 from uuid import UUID
 
+from fastapi.sse import KEEPALIVE_COMMENT
 from pydantic import BaseModel, Field
 
 from vectorforge.api.answers import (
@@ -175,7 +176,9 @@ class QueryEventEncoder(Protocol):
     request_id: str
     """Id of the request in the logs."""
     headers: Mapping[str, str]
-    """Headers in addition to those of every event stream."""
+    """Headers in addition to those of every event stream; ``Content-Type`` replaces its media type."""
+    ping: bytes
+    """Sent after a silence, to keep the connection alive."""
 
     def encode(self, event: QueryEvent) -> bytes:
         """Encode an event as whole server-sent events; empty if the format has none for it.
@@ -193,6 +196,8 @@ class EventEncoder:
         with_sources: False sends ``sources`` with an empty list.
         last_id: Id of the event before the first one.
     """
+
+    ping = KEEPALIVE_COMMENT
 
     def __init__(
         self, *, request_id: str, problem_prefix: str = "", with_sources: bool = True, last_id: int = 0

@@ -210,6 +210,7 @@ class _FailureNoting:
     def __init__(self, encoder: QueryEventEncoder, note: Callable[[], None]) -> None:
         self.request_id = encoder.request_id
         self.headers = encoder.headers
+        self.ping = encoder.ping
         self._encoder = encoder
         self._note = note
 

@@ -98,6 +98,7 @@ class ClientStream:
     def __init__(self, send: Send, headers: Sequence[tuple[bytes, bytes]], *, ping_interval_s: float) -> None:
         self.has_gone = False
         """True after a disconnect; nothing more is sent."""
+        self.ping = KEEPALIVE_COMMENT
         self._asgi_send = send
         self._headers = headers
         self._ping_interval_s = ping_interval_s
@@ -153,7 +154,7 @@ class ClientStream:
                 async with asyncio.timeout(self._ping_interval_s):
                     await self._news.wait()
             except TimeoutError:
-                self._waiting += KEEPALIVE_COMMENT
+                self._waiting += self.ping
             self._news.clear()
             await self.flush()
 
@@ -224,7 +225,7 @@ class OpenedQuery:
 
 
 class QueryEventResponse(EventSourceResponse):
-    """Server-sent events of one query.
+    """Server-sent events of one query, or those of its encoder's media type.
 
     Args:
         query: Owned by the response from here on.
@@ -253,6 +254,7 @@ class QueryEventResponse(EventSourceResponse):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the events; return when all are sent or on disconnect."""
         client = ClientStream(send, self.raw_headers, ping_interval_s=self._ping_interval_s)
+        client.ping = self._encoder.ping
         try:
             with suppress(ClientDisconnect):
                 async with cancelled_on_disconnect(receive), client:

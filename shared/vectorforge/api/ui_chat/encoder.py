@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, TypeAlias
 
+from fastapi.sse import KEEPALIVE_COMMENT
 from pydantic.alias_generators import to_camel
 
 from vectorforge.api.answers import AnswerDetails, Latency, RetrievalStats, Structured, link_to, title_of
@@ -217,6 +218,7 @@ class UIMessageEncoder:
     def __init__(self, *, request_id: str) -> None:
         self.request_id = request_id
         self.headers: Mapping[str, str] = {"x-vercel-ai-ui-message-stream": "v1"}
+        self.ping = KEEPALIVE_COMMENT
         self._sources: Sequence[SourceCitation] = ()
         self._labels = LabelRewriter()
         self._text_sent = ""

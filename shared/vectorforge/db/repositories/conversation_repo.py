@@ -101,6 +101,16 @@ WITH gone AS (
 )
 SELECT count(*) AS messages FROM gone
 """
+_EXPIRE_SESSIONS = """
+DELETE FROM vectorforge.conversations AS old
+WHERE old.tenant_id = %(tenant_id)s AND old.credential LIKE 'session:%%' AND (
+    old.updated_at < now() - interval '24 hours' OR old.id IN (
+        SELECT id FROM vectorforge.conversations
+        WHERE tenant_id = %(tenant_id)s AND credential LIKE 'session:%%'
+        ORDER BY updated_at DESC, id DESC OFFSET %(limit)s
+    )
+)
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +211,18 @@ class ConversationRepository:
         if row is None:
             raise await self._refusal()
         return Conversation(**row)
+
+    async def start_session(self, credential: str) -> Conversation:
+        """Begin a conversation that is deleted after 24 hours without a message.
+
+        Sessions may be half of the tenant's conversations; of more, those used last remain.
+
+        Raises:
+            ConflictError: As of ``create``.
+        """
+        limit = max(1, min(self._max_conversations // 2, self._max_per_key)) - 1  # and the new one
+        await self._db.execute(_EXPIRE_SESSIONS, {"limit": limit})
+        return await self.create(credential=f"session:{credential}")
 
     async def _refusal(self) -> ConflictError:
         row = await self._db.fetch_one(_COUNT, (self._db.tenant_id,))

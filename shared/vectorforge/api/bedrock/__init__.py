@@ -1,0 +1,1 @@
+"""Knowledge Bases API of Amazon Bedrock (``bedrock-agent-runtime``), for clients that change one URL."""
