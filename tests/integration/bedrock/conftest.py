@@ -1,7 +1,8 @@
 """A server with guides, and boto3 clients of it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import closing
 from typing import Any
 
 import boto3
@@ -57,8 +58,9 @@ async def api(
 
 
 @pytest.fixture
-def client(api: LiveApi, tenant: str) -> Any:
-    return client_of(api, tenant)
+def client(api: LiveApi, tenant: str) -> Iterator[Any]:
+    with closing(client_of(api, tenant)) as opened:
+        yield opened
 
 
 def client_of(api: LiveApi, tenant: str, **given: Any) -> Any:
@@ -68,7 +70,7 @@ def client_of(api: LiveApi, tenant: str, **given: Any) -> Any:
         "bedrock-agent-runtime",
         region_name="us-east-1",
         endpoint_url=f"{api.url}/bedrock",
-        config=Config(retries={"max_attempts": 1, "mode": "standard"}, read_timeout=20),
+        config=Config(retries={"total_max_attempts": 1, "mode": "standard"}, read_timeout=20),
         **options,
     )
 

@@ -29,7 +29,7 @@ def whole_answer(result: QueryResult, session_id: str) -> Structure:
         cited.cite(citation)
     return {
         "sessionId": session_id,
-        "citations": list(cited.last_parts()),
+        "citations": list(cited.parts(is_whole=True)),
         "output": {"text": cited.text},
         "guardrailAction": _guardrail_action(result),
     }
@@ -69,9 +69,10 @@ class AnswerEventEncoder:
                 yield from map(_citation, self._cited.parts())
             case CitationEvent():
                 self._cited.cite(event.citation)
+                yield from map(_citation, self._cited.parts())
             case DoneEvent():
                 yield from self._output(self._cited.finish())
-                yield from map(_citation, self._cited.last_parts())
+                yield from map(_citation, self._cited.parts(is_whole=True))
                 yield event_message("guardrail", encode_json({"action": _guardrail_action(event.result)}))
             case ErrorEvent():
                 yield from self._output(self._cited.finish())

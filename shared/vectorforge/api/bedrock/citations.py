@@ -4,6 +4,7 @@ A part is the sentence of a label, or its share of a sentence with several. As i
 end of a span is the offset of its last character.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 from uuid import UUID
@@ -32,6 +33,7 @@ class CitedText:
         self._labels = LabelRewriter(chunks, keeps_labels=False)
         self._chunks: Mapping[UUID, RetrievedChunk] = {chunk.chunk.id: chunk for chunk in chunks}
         self._waiting: list[Citation] = []
+        """Citations whose part is not complete, in order."""
         self._cut = 0
         self._has_parts = False
 
@@ -44,46 +46,45 @@ class CitedText:
         return self._add(self._labels.finish())
 
     def cite(self, citation: Citation) -> None:
-        """Add a citation; those of one sentence are added without a piece between them."""
+        """Add a citation, in the order of the answer."""
         self._waiting.append(citation)
 
-    def parts(self) -> Iterator[Structure]:
-        """Yield the parts of the citations added since the last call."""
-        groups: list[tuple[int, list[Citation]]] = []
-        for citation in self._waiting:
-            at = self._labels.locate(citation).start
-            if not groups or groups[-1][0] != at:
-                groups.append((at, []))
-            groups[-1][1].append(citation)
-        self._waiting = []
-        following = [at for at, _ in groups[1:]]
-        for (at, citations), next_at in zip(groups, [*following, len(self.text)], strict=True):
-            self._has_parts = True
-            yield _part(self.text, self._range(at, next_at), self._references(citations))
+    def parts(self, *, is_whole: bool = False) -> Iterator[Structure]:
+        """Yield the parts whose end is certain; of a whole text, after ``finish``, all.
 
-    def last_parts(self) -> Iterator[Structure]:
-        """Yield the remaining parts; a text without any is one part without references."""
-        yield from self.parts()
-        if not self._has_parts:
+        A whole text without citations is one part without references.
+        """
+        while self._waiting and self._labels.has_emitted(self._waiting[0]):
+            at = self._labels.locate(self._waiting[0]).start
+            bounds, removed = self._bounds(at, is_whole=is_whole), self._labels.removed_at
+            numbers = max(1, bisect_right(removed, at) - bisect_left(removed, at))
+            group = [c for c in self._waiting[:numbers] if self._labels.locate(c).start == at]
+            may_grow = len(group) == len(self._waiting) < numbers or len(self.text) == at
+            if bounds is None or (may_grow and not is_whole):
+                return
+            del self._waiting[: len(group)]
+            self._cut, self._has_parts = max(self._cut, bounds[1]), True
+            yield _part(self.text, bounds, self._references(group))
+        if is_whole and not self._has_parts:
             yield _part(self.text, (0, len(self.text)), [])
 
     def _add(self, text: str) -> str:
         self.text += text
         return text
 
-    def _range(self, at: int, next_at: int) -> tuple[int, int]:
-        """Return the start and the end of the part of a label at this offset."""
-        start = self._cut
-        end = self._sentence_end(start)
-        while end < at and self.text[end:at].strip():
-            start, end = end, self._sentence_end(end)
-        if at < next_at < end:
-            end = next_at if not self.text[start:at].strip(_BETWEEN_PARTS) else at
-        self._cut = max(end, self._cut)
-        return start, end
-
-    def _sentence_end(self, start: int) -> int:
-        return sentence_end(self.text, start, is_whole=True) or len(self.text)
+    def _bounds(self, at: int, *, is_whole: bool) -> tuple[int, int] | None:
+        """Return the start and the end of the part of a label at this offset; None if more text is needed."""
+        start = len(self.text) - len(self.text[self._cut :].lstrip())
+        end = sentence_end(self.text, start, is_whole=is_whole)
+        while end is not None and end < at and self.text[end:at].strip():
+            start, end = end, sentence_end(self.text, end, is_whole=is_whole)
+        following = bisect_right(self._labels.removed_at, at)
+        if end is not None and following < len(self._labels.removed_at):
+            next_at = self._labels.removed_at[following]
+            if next_at < end:  # a label of the same sentence
+                end = at if self.text[start:at].strip(_BETWEEN_PARTS) else next_at
+        is_certain = is_whole or (end is not None and self.text[end:].strip())
+        return (start, end) if end is not None and is_certain else None
 
     def _references(self, citations: Sequence[Citation]) -> list[Structure]:
         locations = {citation.chunk_id: citation.locations for citation in citations}

@@ -100,6 +100,8 @@ class LabelRewriter:
         self._written = 0
         """Emitted characters."""
         self._ranges: dict[tuple[int, int], tuple[int, int]] = {}
+        self.removed_at: list[int] = []
+        """Offset in the emitted text of each number that was removed, in order."""
         self._shifted_from: list[int] = [0]
         self._shifts: list[int] = [0]
 
@@ -220,6 +222,7 @@ class LabelRewriter:
         if is_bracketed:
             self._written += len(text)
             self._done = label.end
+        self.removed_at += [self._written] * len(label.numbers)
         self._ranges.update({(label.start, n): (self._written, self._written) for n in label.numbers})
         self._shifted_from.append(label.end)
         self._shifts.append(self._written - self._done)
