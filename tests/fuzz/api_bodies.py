@@ -22,6 +22,31 @@ _CHAT: Final[Mapping[str, Any]] = {
     "filters": {"kind": "first"},
 }
 
+_KNOWLEDGE_BASE: Final[Mapping[str, Any]] = {
+    "input": {"text": _QUESTION},
+    "retrieveAndGenerateConfiguration": {
+        "type": "KNOWLEDGE_BASE",
+        "knowledgeBaseConfiguration": {
+            "knowledgeBaseId": "{collection_id}",
+            "modelArn": "extractive",
+            "generationConfiguration": {
+                "inferenceConfig": {"textInferenceConfig": {"temperature": 0.5, "maxTokens": 50}},
+                "promptTemplate": {"textPromptTemplate": "Use $search_results$ for $query$"},
+            },
+        },
+    },
+}
+_RETRIEVAL: Final[Mapping[str, Any]] = {
+    "numberOfResults": 3,
+    "overrideSearchType": "HYBRID",
+    "filter": {
+        "orAll": [
+            {"startsWith": {"key": "kind", "value": "fi"}},
+            {"listContains": {"key": "tags", "value": "a"}},
+        ]
+    },
+}
+
 
 def _call(tool: str, **arguments: Any) -> Mapping[str, Any]:
     return _document_call(tool, query=_QUESTION, **arguments)
@@ -120,6 +145,17 @@ KNOWN: Final[Mapping[str, Sequence[Mapping[str, Any]]]] = {
         {"file_ids": ["{file_id}"], "attributes": {"n": 1}},
     ],
     "POST /api/chat": [{"messages": _PARTS, "collection": "{collection_id}", "trigger": "submit-message"}],
+    "POST /bedrock/knowledgebases/{knowledge_base_id}/retrieve": [
+        {
+            "retrievalQuery": {"text": _QUESTION},
+            "retrievalConfiguration": {"vectorSearchConfiguration": _RETRIEVAL},
+        }
+    ],
+    "POST /bedrock/retrieveAndGenerate": [
+        _KNOWLEDGE_BASE,
+        {**_KNOWLEDGE_BASE, "sessionId": "{conversation_id}"},
+    ],
+    "POST /bedrock/retrieveAndGenerateStream": [_KNOWLEDGE_BASE],
     "POST /mcp": [
         {"jsonrpc": "2.0", "id": 1, "method": "tools/list"},
         _call("semantic_search", top_k=3, filters='{"kind": "first"}'),

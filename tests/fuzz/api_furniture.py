@@ -132,6 +132,7 @@ def _names_of_operations(
         "GET /v1/models/{model}": answers,
         "POST /v1/chat/completions": answers,
         "POST /v1/responses": answers,
+        "POST /bedrock/knowledgebases/{knowledge_base_id}/retrieve": {"knowledge_base_id": ids["collection"]},
         "POST /v1/embeddings": {"model": "hashing"},
         "GET /v1/queries": {"after": after, "offset": 0},
         "GET /v1/vector_stores": {"after": ids["vector_store_id"]},

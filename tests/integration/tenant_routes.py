@@ -27,6 +27,13 @@ QUESTION = {"query": SECRET}
 CHAT = {"id": "1", "messages": [{"id": "1", "role": "user", "parts": [{"type": "text", "text": SECRET}]}]}
 COMPLETION = {"model": "vectorforge/default", "messages": [{"role": "user", "content": SECRET}]}
 PROFILE = "7002600330044"
+KNOWLEDGE_BASE = {
+    "input": {"text": SECRET},
+    "retrieveAndGenerateConfiguration": {
+        "type": "KNOWLEDGE_BASE",
+        "knowledgeBaseConfiguration": {"knowledgeBaseId": "default", "modelArn": "extractive"},
+    },
+}
 
 
 @dataclass(frozen=True)
@@ -95,6 +102,11 @@ CASES: dict[tuple[str, str], Case] = {
     ("GET", "/v1/models/{model:path}"): Case(404),
     ("POST", "/v1/embeddings"): Case(200, {"model": "hashing", "input": "hello"}),  # without documents
     ("POST", "/api/chat"): Case(404, CHAT),
+    ("POST", "/bedrock/knowledgebases/{knowledge_base_id:path}/retrieve"): Case(
+        404, {"retrievalQuery": {"text": SECRET}}
+    ),
+    ("POST", "/bedrock/retrieveAndGenerate"): Case(404, KNOWLEDGE_BASE),
+    ("POST", "/bedrock/retrieveAndGenerateStream"): Case(404, KNOWLEDGE_BASE),
     ("GET", "/v1/cache"): Case(200),
     ("DELETE", "/v1/cache"): Case(200),
     ("POST", "/v1/docrag/query"): Case(404, QUESTION),
@@ -189,6 +201,7 @@ COSTS_NOTHING = {
 def fill_in(path: str, ids: Mapping[str, str]) -> str:
     """Return a path, or another text, with these ids."""
     path = path.replace("{model:path}", f"vectorforge/{ids['collection_id']}")
+    path = path.replace("{knowledge_base_id:path}", ids["collection_id"])
     return path.format(**ids, name="extractive", page=1)
 
 

@@ -141,5 +141,9 @@ async def test_tenant_id_in_body_is_rejected(alice: Alice, path: str) -> None:  
         assert response.status_code == case.status
         assert SECRET not in response.text
         return
+    if path.startswith("/bedrock/"):
+        assert response.status_code == 400
+        assert "tenant_id is not supported" in response.json()["message"]
+        return
     assert response.status_code == 422
     assert response.json()["errors"][0]["field"] == "tenant_id"

@@ -38,7 +38,7 @@ UNAUTHENTICATED, FORBIDDEN = 401, 403
 QUERY_ROUTES = re.compile(
     r"/v1/(search|rag/query|docrag/query|chat/completions|embeddings|responses|conversations)"
     r"|/v1/collections/[^/]+/query|/v1/profiles/[^/]+/(search|query)|/v1/vector_stores/[^/]+/search"
-    r"|/v1/queries/[^/]+/stop|/api/chat|/mcp/?"
+    r"|/v1/queries/[^/]+/stop|/api/chat|/mcp/?|/bedrock/.+"
 )
 """POST routes that change no document."""
 FOR_ADMINS = re.compile(r"/v1/keys.*|/v1/tenant|/v1/stats.*|/metrics|/v1/queries(/[^/]+(/replay)?)?")

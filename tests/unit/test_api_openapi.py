@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from vectorforge.api.openapi import document as openapi_document
-from vectorforge.api.request_state import is_openai_path
+from vectorforge.api.request_state import error_shape_of, is_openai_path
 from vectorforge.api.routers import ROUTERS, load_router
 from vectorforge.api.streaming.sse import EVENT_DATA
 
@@ -58,7 +58,8 @@ def test_openapi_errors_are_problem_documents(document: Any) -> None:  # C22
         for operation in operations.values():
             for status, response in operation["responses"].items():
                 if int(status) >= 400 and (path, status) not in _OTHERS:
-                    shape = "application/json" if is_openai_path(path) else "application/problem+json"
+                    is_ours = error_shape_of(path) == "problem"
+                    shape = "application/problem+json" if is_ours else "application/json"
                     assert list(response["content"]) == [shape], (path, status)
             if path.startswith("/v1/"):
                 unusable = "400" if is_openai_path(path) else "422"

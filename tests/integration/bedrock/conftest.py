@@ -1,20 +1,17 @@
 """A server with guides, and boto3 clients of it."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import closing
 from typing import Any
 
-import boto3
 import pytest
-from botocore.config import Config
 from pydantic import SecretStr
 
+from tests.support.http.knowledge_bases import KNOWLEDGE_BASE, knowledge_base_client
 from tests.support.http.live_api import (
     LiveApi,
     add_documents,
     finished_job,
-    key_of,
     live_api,
     new_collection,
     settings_for,
@@ -28,9 +25,6 @@ GUIDES = {
     "kettle": "# Kettle\n\nThe kettle switches itself off when the water boils at 100 degrees.\n",
     "bread": "# Bread\n\nLet the dough rise for two hours before baking it at 230 degrees.\n",
 }
-KNOWLEDGE_BASE = "KBHANDBOOK"
-MODEL_ARN = "arn:aws:bedrock:us-east-1::foundation-model/anthropic.claude-3-haiku-20240307-v1:0"
-ASKED = "How long must the dough rise?"
 
 
 @pytest.fixture
@@ -59,34 +53,8 @@ async def api(
 
 @pytest.fixture
 def client(api: LiveApi, tenant: str) -> Iterator[Any]:
-    with closing(client_of(api, tenant)) as opened:
+    with closing(knowledge_base_client(api.url, tenant)) as opened:
         yield opened
-
-
-def client_of(api: LiveApi, tenant: str, **given: Any) -> Any:
-    """Return a boto3 client whose access key id is the tenant's API key."""
-    options = {"aws_access_key_id": key_of(tenant), "aws_secret_access_key": "unused", **given}
-    return boto3.client(
-        "bedrock-agent-runtime",
-        region_name="us-east-1",
-        endpoint_url=f"{api.url}/bedrock",
-        config=Config(retries={"total_max_attempts": 1, "mode": "standard"}, read_timeout=20),
-        **options,
-    )
-
-
-async def call(operation: Callable[..., Any], **parameters: Any) -> Any:
-    """Call an operation of boto3, which blocks, in a thread."""
-    return await asyncio.to_thread(operation, **parameters)
-
-
-def question(text: str = ASKED, *, search: Any = None, **settings: Any) -> dict[str, Any]:
-    """Return the parameters of ``retrieve_and_generate``."""
-    chosen = {"knowledgeBaseId": KNOWLEDGE_BASE, "modelArn": MODEL_ARN, **settings}
-    if search is not None:
-        chosen["retrievalConfiguration"] = {"vectorSearchConfiguration": search}
-    configuration = {"type": "KNOWLEDGE_BASE", "knowledgeBaseConfiguration": chosen}
-    return {"input": {"text": text}, "retrieveAndGenerateConfiguration": configuration}
 
 
 async def add_document(api: LiveApi, tenant: str, collection: str, **document: Any) -> None:

@@ -6,13 +6,13 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from tests.integration.bedrock.conftest import (
+from tests.integration.bedrock.conftest import GUIDES
+from tests.support.http.knowledge_bases import (
     ASKED,
-    GUIDES,
     KNOWLEDGE_BASE,
     MODEL_ARN,
     call,
-    client_of,
+    knowledge_base_client,
     question,
 )
 from tests.support.http.live_api import LiveApi
@@ -48,7 +48,7 @@ async def test_answer_has_no_labels_and_its_parts_name_their_sources(
     assert reference["content"]["text"] == GUIDES["bread"].strip()
     assert reference["metadata"]["kind"] == "bread"
     assert response["guardrailAction"] == "NONE"
-    assert UUID(response["sessionId"])
+    assert str(UUID(response["sessionId"])) == response["sessionId"]
     async with api.client(tenant) as native:
         (logged,) = (await native.get("/v1/queries")).json()["queries"]
         record = (await native.get(f"/v1/queries/{logged['id']}")).json()
@@ -131,7 +131,7 @@ async def test_session_continues_the_conversation(client: Any, vendor: FakeOpenA
 
 async def test_unknown_and_foreign_sessions_are_rejected(client: Any, api: LiveApi, stranger: str) -> None:
     own = await call(client.retrieve_and_generate, **question())
-    with closing(client_of(api, stranger)) as theirs:
+    with closing(knowledge_base_client(api.url, stranger)) as theirs:
         for caller, session in (
             (client, str(uuid4())),
             (client, "not-a-session"),

@@ -13,7 +13,8 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 from pydantic import SecretStr
 
-from tests.integration.bedrock.conftest import ASKED, KNOWLEDGE_BASE, add_document, call, client_of, question
+from tests.integration.bedrock.conftest import add_document
+from tests.support.http.knowledge_bases import ASKED, KNOWLEDGE_BASE, call, knowledge_base_client, question
 from tests.support.http.live_api import LiveApi, key_of, live_api, settings_for
 from tests.support.vendors.fake_openai import FakeOpenAI
 from tests.support.vendors.vendor_behaviour import Failure
@@ -26,7 +27,7 @@ SEARCH: dict[str, Any] = {"knowledgeBaseId": KNOWLEDGE_BASE, "retrievalQuery": {
 
 async def test_access_key_id_that_is_no_api_key_is_denied(api: LiveApi, tenant: str) -> None:  # C42
     for key in ("AKIAIOSFODNN7EXAMPLE", key_of(tenant)[:-1], hashlib.sha256(b"x").hexdigest()):
-        with closing(client_of(api, tenant, aws_access_key_id=key)) as wrong:
+        with closing(knowledge_base_client(api.url, tenant, aws_access_key_id=key)) as wrong:
             for operation, parameters in (
                 (wrong.retrieve, SEARCH),
                 (wrong.retrieve_and_generate, question()),
@@ -65,7 +66,7 @@ async def test_signature_for_another_service_is_no_credential(api: LiveApi, tena
 
 
 async def test_another_tenant_finds_nothing(api: LiveApi, stranger: str) -> None:  # C42
-    with closing(client_of(api, stranger)) as theirs:
+    with closing(knowledge_base_client(api.url, stranger)) as theirs:
         for operation, parameters in (
             (theirs.retrieve, SEARCH),
             (theirs.retrieve_and_generate, question()),
@@ -100,7 +101,7 @@ async def test_limit_of_the_tenant_raises_throttling_exception(
     config = settings_for(postgres_server.app_url, [tenant], limits=limits)
     provider = OpenAIProvider(SecretStr(vendor.api_key), base_url=vendor.base_url)
     async with live_api(config, provider) as api:
-        with closing(client_of(api, tenant)) as client:
+        with closing(knowledge_base_client(api.url, tenant)) as client:
             for _ in range(2):
                 with pytest.raises(client.exceptions.ResourceNotFoundException):
                     await call(client.retrieve, **SEARCH)

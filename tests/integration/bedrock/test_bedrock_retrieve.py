@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.bedrock.conftest import ASKED, KNOWLEDGE_BASE, add_document, call
+from tests.integration.bedrock.conftest import add_document
+from tests.support.http.knowledge_bases import ASKED, KNOWLEDGE_BASE, call
 from tests.support.http.live_api import LiveApi
 
 ALPHA = {"team": "alpha", "year": 2023, "tags": ["red", "green"], "draft": False}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import EventStreamError
 
-from tests.integration.bedrock.conftest import call, question
+from tests.support.http.knowledge_bases import call, question
 from tests.support.http.live_api import LiveApi
 from tests.support.vendors.fake_openai import FakeOpenAI
 from tests.support.vendors.fake_vendor import Reply
