@@ -59,7 +59,7 @@ class CitedText:
             bounds, removed = self._bounds(at, is_whole=is_whole), self._labels.removed_at
             numbers = max(1, bisect_right(removed, at) - bisect_left(removed, at))
             group = [c for c in self._waiting[:numbers] if self._labels.locate(c).start == at]
-            may_grow = len(group) == len(self._waiting) < numbers or len(self.text) == at
+            may_grow = len(group) == len(self._waiting) < numbers
             if bounds is None or (may_grow and not is_whole):
                 return
             del self._waiting[: len(group)]
