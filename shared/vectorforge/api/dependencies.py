@@ -1,4 +1,4 @@
-"""Parameters of routes: the application, the tenant's services, page limits, and checks against settings."""
+"""Parameters of routes: the application, the tenant's services, page limits, bodies, checks of settings."""
 
 import asyncio
 from collections.abc import Sequence
