@@ -32,6 +32,10 @@ class Deadline:
         """Return the seconds left; negative when it has passed."""
         return self.at - time.monotonic()
 
+    def within(self, limit_s: float | None) -> "Deadline":
+        """Return the earlier of this deadline and ``limit_s`` from now; None for no limit."""
+        return self if limit_s is None else Deadline(min(self.at, time.monotonic() + limit_s))
+
     def clamp(self, seconds: float) -> float:
         """Return the smaller of ``seconds`` and the time left.
 

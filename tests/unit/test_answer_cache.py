@@ -13,12 +13,13 @@ import pytest
 from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge.deadline import Deadline
 from vectorforge.llm.registry import LLMProviderRegistry
+from vectorforge.llm.tools import ToolCall, ToolDefinition
 from vectorforge.pipeline.answer_cache.cache import answer_key
 from vectorforge.pipeline.presets import PRESETS, preset_text
 from vectorforge.pipeline.prompts import RAG_QUERY_SYSTEM_PROMPT
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.stored_answer import AnswerMemory
-from vectorforge.pipeline.types import HistoryMessage, QueryConfig
+from vectorforge.pipeline.types import HistoryMessage, JsonFormat, QueryConfig
 from vectorforge.retriever.base import CleanQuery, CollectionChoice
 from vectorforge.types import SearchMode
 
@@ -44,6 +45,12 @@ OTHER_VALUES: dict[str, Any] = {
     "mmr_lambda": 0.5,
     "effort": "low",
     "intents": ("When does it open?",),
+    "stop": ("\n",),
+    "response_format": JsonFormat({"type": "object"}),
+    "tools": (ToolDefinition("f"),),
+    "tool_choice": "none",
+    "parallel_tool_calls": False,
+    "following": [HistoryMessage("assistant", "", (ToolCall("1", "f", "{}"),))],
 }
 CHANGE_NOTHING: dict[str, Any] = {
     "stream": True,
@@ -55,6 +62,11 @@ CHANGE_NOTHING: dict[str, Any] = {
 
 
 def key(config: QueryConfig | None = None, question: str = "When?", **changes: Any) -> bytes:
+    run = prepared(config, question, **changes)
+    return answer_key(run, changes.get("tenant", "a"), changes.get("settings", "digest"))
+
+
+def prepared(config: QueryConfig | None = None, question: str = "When?", **changes: Any) -> QueryRun:
     registry = LLMProviderRegistry()
     for name in ("scripted", "other"):
         registry.register(ScriptedLLM(name=name))
@@ -68,7 +80,7 @@ def key(config: QueryConfig | None = None, question: str = "When?", **changes: A
     )
     run.collection_id = changes.get("collection", COLLECTION)
     run.prepare(CleanQuery(question, truncated=False), registry)
-    return answer_key(run, changes.get("tenant", "a"), changes.get("settings", "digest"))
+    return run
 
 
 def test_cache_key_of_equal_requests_is_equal() -> None:  # C21
@@ -86,6 +98,13 @@ def test_cache_key_covers_every_field_that_changes_the_answer() -> None:  # C20,
     assert len(keys) == len(OTHER_VALUES) + 1
     for name, value in CHANGE_NOTHING.items():
         assert key(replace(QueryConfig(), **{name: value})) == key(), name
+
+
+def test_query_with_tools_is_not_cacheable() -> None:
+    result = HistoryMessage("tool", "42", tool_call_id="1")
+    for name, value in {"tools": OTHER_VALUES["tools"], "following": [result], "history": [result]}.items():
+        assert not prepared(replace(QueryConfig(), **{name: value})).is_cacheable, name
+    assert prepared(QueryConfig()).is_cacheable
 
 
 def test_cache_key_depends_on_tenant_collection_query_and_settings() -> None:  # C21

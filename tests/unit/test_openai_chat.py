@@ -12,9 +12,9 @@ from starlette.types import Message
 
 from tests.support.rag.chunks import make_chunk
 from vectorforge.api.openai.chat import REFUSED, ChatChunkEncoder, ChatFormat
+from vectorforge.api.openai.chat_schemas import ChatCompletionRequest
 from vectorforge.api.openai.labels import sources_footer, without_sources_footer
 from vectorforge.api.openai.models import reject_options
-from vectorforge.api.openai.request_schemas import ChatCompletionRequest
 from vectorforge.api.streaming.stream import OpenedQuery, QueryEventResponse
 from vectorforge.errors import InvalidInputError, LLMStreamError
 from vectorforge.pipeline.context import cite
@@ -28,22 +28,31 @@ def request(**fields: Any) -> ChatCompletionRequest:
     return ChatCompletionRequest.model_validate({"model": "vectorforge", "messages": MESSAGES, **fields})
 
 
+def schema_format(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "json_schema", "json_schema": {"name": "a", "schema": schema}}
+
+
+def nested(levels: int) -> dict[str, Any]:
+    return {"items": nested(levels - 1)} if levels else {}
+
+
+def large_tool(number: int) -> dict[str, Any]:
+    function = {"name": f"f{number}", "parameters": {"description": "x" * 30_000}}
+    return {"type": "function", "function": function}
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [
         ("n", 2),
         ("n", 0),
-        ("tool_choice", "required"),
-        ("tool_choice", TOOL),
+        ("functions", [{"name": "f"}]),
         ("function_call", {"name": "f"}),
         ("modalities", ["text", "audio"]),
         ("audio", {"voice": "ash", "format": "mp3"}),
         ("logprobs", True),
         ("top_logprobs", 3),
         ("logit_bias", {"50256": -100}),
-        ("response_format", {"type": "json_object"}),
-        ("response_format", {"type": "json_schema", "json_schema": {}}),
-        ("stop", ["\n"]),
         ("web_search_options", {"search_context_size": "low"}),
     ],
 )
@@ -57,8 +66,8 @@ def test_unsupported_option_is_rejected_by_name(field: str, value: Any) -> None:
     "fields",
     [
         {},
-        {"n": 1, "tools": [TOOL], "tool_choice": "auto"},
-        {"functions": [{"name": "f"}], "function_call": "none"},
+        {"n": 1, "tools": [], "tool_choice": "auto", "parallel_tool_calls": True},
+        {"functions": [], "function_call": "none"},
         {"modalities": ["text"], "logprobs": False, "response_format": {"type": "text"}, "stop": []},
         {"n": None, "stop": None, "logit_bias": {}, "audio": None, "stream_options": {"x": 1}},
         {"seed": 1, "user": "ann", "store": True, "metadata": {"a": "b"}, "frequency_penalty": 0.5, "x": {}},
@@ -68,6 +77,50 @@ def test_options_without_effect_are_ignored(fields: dict[str, Any]) -> None:
     body = request(**fields)
     reject_options(body, REFUSED)
     assert body.options() == {}
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"tools": [TOOL, TOOL]}, "tools"),
+        ({"tools": [{"type": "custom", "custom": {"name": "f"}}]}, "tools.0.type"),
+        ({"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "g"}}}, "tool_choice"),
+        ({"tools": [TOOL], "tool_choice": {"type": "allowed_tools"}}, "tool_choice"),
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"tools": [large_tool(n) for n in range(5)]}, "tools"),
+        ({"response_format": {"type": "json_schema"}}, "response_format"),
+        ({"response_format": schema_format({"type": "integre"})}, "response_format"),
+        ({"response_format": schema_format({"enum": ["x" * 33_000]})}, "response_format"),
+        ({"response_format": schema_format({"$ref": "https://example.org/schema"})}, "response_format"),
+        ({"response_format": schema_format({"patternProperties": {"^a": {}}})}, "response_format"),
+    ],
+)
+def test_impossible_tool_or_schema_is_rejected_by_name(fields: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        request(**fields).options()
+    assert refused.value.field == field
+
+
+def test_schema_may_name_a_property_like_a_keyword() -> None:
+    schema = {"type": "object", "properties": {"patternProperties": {"type": "string"}}, "examples": [{}]}
+    assert request(response_format=schema_format(schema)).options()["response_format"].schema == schema
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"stop": ["a"] * 5},
+        {"stop": ""},
+        {"stop": "x" * 257},
+        {"tools": [TOOL] * 129},
+        {"tools": [{"type": "function", "function": {"name": "not a name"}}]},
+        {"response_format": {"type": "yaml"}},
+        {"response_format": schema_format(nested(70))},
+    ],
+)
+def test_output_options_are_limited(fields: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        request(**fields)
 
 
 def test_chat_request_options_map_to_query_options() -> None:

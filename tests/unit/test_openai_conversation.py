@@ -21,6 +21,31 @@ def user(content: Any) -> dict[str, Any]:
     return {"role": "user", "content": content}
 
 
+def called(*ids: str) -> dict[str, Any]:
+    calls = [{"id": i, "type": "function", "function": {"name": "f", "arguments": "{}"}} for i in ids]
+    return {"role": "assistant", "content": None, "tool_calls": calls}
+
+
+def result(call_id: str) -> dict[str, Any]:
+    return {"role": "tool", "content": "42", "tool_call_id": call_id}
+
+
+def test_messages_after_the_query_follow_it() -> None:
+    read = conversation(user("Hello"), called("1"), result("1"), user("How long?"), called("2"), result("2"))
+    assert read.question == "How long?"
+    assert [m.role for m in read.history] == ["user", "assistant", "tool"]
+    assert [(m.role, m.content, m.tool_call_id) for m in read.following] == [
+        ("assistant", "", None),
+        ("tool", "42", "2"),
+    ]
+    assert conversation(user("x"), {"role": "assistant", "content": "It is"}).following[0].content == "It is"
+
+
+def test_neighboring_tool_calls_become_one_message() -> None:
+    read = conversation(user("x"), called("1"), called("2"), result("2"), result("1"))
+    assert [[call.id for call in message.tool_calls] for message in read.following] == [["1", "2"], [], []]
+
+
 def test_last_user_message_becomes_query_and_rest_history() -> None:
     read = conversation(
         {"role": "developer", "content": "Be brief."},
@@ -51,8 +76,12 @@ def test_text_parts_are_joined(type_: str) -> None:
         ([user("  \n")], "messages.0.content"),
         ([user([])], "messages.0.content"),
         ([{"role": "system", "content": "Be brief."}], "messages"),
-        ([user("Hello"), {"role": "assistant", "content": "Once upon"}], "messages"),
-        ([user("x"), {"role": "tool", "content": "42", "tool_call_id": "1"}, user("y")], "messages.1.role"),
+        ([{"role": "assistant", "content": "Once upon"}], "messages"),
+        ([user("x"), {"role": "tool", "content": "42", "tool_call_id": "1"}, user("y")], "messages.1"),
+        ([user("x"), called("1"), user("y")], "messages"),
+        ([user("x"), called("1", "2"), result("1")], "messages"),
+        ([user("x"), called("1"), result("1"), result("1")], "messages.3"),
+        ([user("x"), {"role": "function", "content": "42"}], "messages.1.role"),
         ([user([{"type": "image_url", "image_url": {"url": "x"}}])], "messages.0.content.0.type"),
         ([user([{"type": "text", "text": "x"}, {"type": "input_audio"}])], "messages.0.content.1.type"),
         ([user([{"type": "text"}])], "messages.0.content.0.text"),

@@ -91,22 +91,22 @@ class Body(BaseModel):
         return cls(**{name: getattr(source, name) for name in copied if hasattr(source, name)}, **given)
 
 
-def storable(value: Any, depth: int = 0) -> Any:
+def storable(value: Any, depth: int = 0, limit: int = MAX_JSON_DEPTH) -> Any:
     """Return the JSON value with NULs and lone surrogates replaced by U+FFFD, since neither can be stored.
 
     Raises:
-        ValueError: A number is not finite, or the value is nested more than 16 levels deep.
+        ValueError: A number is not finite, or the value is nested more than ``limit`` levels deep.
     """
     if isinstance(value, str):
         return value if value.isascii() and "\x00" not in value else _storable_text(value)
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError("numbers must be finite")
-    if depth > MAX_JSON_DEPTH:
-        raise ValueError(f"nested more than {MAX_JSON_DEPTH} levels deep")
+    if depth > limit:
+        raise ValueError(f"nested more than {limit} levels deep")
     if isinstance(value, dict):
-        return {storable(key, depth + 1): storable(item, depth + 1) for key, item in value.items()}
+        return {storable(key, depth): storable(item, depth + 1, limit) for key, item in value.items()}
     if isinstance(value, list):
-        return [storable(item, depth + 1) for item in value]
+        return [storable(item, depth + 1, limit) for item in value]
     return value
 
 

@@ -14,6 +14,7 @@ from vectorforge.health import ComponentHealth
 from vectorforge.llm import failures
 from vectorforge.llm.types import (
     MODEL_CAPABILITIES,
+    AnswerPart,
     Completion,
     GroundingSource,
     LLMRequestConfig,
@@ -36,7 +37,8 @@ from vectorforge.vendors.resilience import LONGEST_WAIT_S, RetryBudget, with_ret
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
-_Stream: TypeAlias = AsyncGenerator[str | Completion, None]
+StreamItem: TypeAlias = AnswerPart | Completion
+_Stream: TypeAlias = AsyncGenerator[StreamItem, None]
 
 
 class BaseLLMProvider(ABC):
@@ -45,10 +47,7 @@ class BaseLLMProvider(ABC):
     Subclasses implement ``provider_name``, ``_call_api``, ``_call_api_stream`` and ``_list_models``, each
     one attempt, and ``_map_error``. This class adds at most ``retries`` further attempts within the deadline
     and none after the first token, our errors, the ``llm.*`` metrics, and the limit on a stream's silence.
-
-    Args:
-        default_model: Model of requests that name none.
-        **options: See ``ProviderOptions``.
+    ``default_model`` is the model of requests that name none.
     """
 
     max_temperature: ClassVar[float] = 2.0
@@ -111,7 +110,7 @@ class BaseLLMProvider(ABC):
         call = self._prepare(messages, config, sources, deadline)
         with measure(self.metrics, "llm.generate", call.tags) as timer:
             completion = await self._attempt(call, self._call_api)
-            return await self._response(call, completion, completion.content, timer)
+            return await self._response(call, completion, [completion.content], timer)
 
     async def generate_stream(
         self,
@@ -136,27 +135,27 @@ class BaseLLMProvider(ABC):
         sources: Sequence[GroundingSource] = (),
         deadline: Deadline | None = None,
     ) -> AsyncGenerator[LLMStreamEvent, None]:
-        """Yield the answer as it is generated: any number of ``TextDelta``, then exactly one ``StreamEnd``.
+        """Yield the answer as it is generated: ``TextDelta`` and ``ToolCallDelta``, then one ``StreamEnd``.
 
         A stream that ends in any other way raises, even when the vendor closed the connection normally.
         Closing the generator (``contextlib.aclosing``) closes the connection. Arguments and errors as
         ``generate``; no error is ``retryable`` once a text was yielded.
         """
-        call, texts = self._prepare(messages, config, sources, deadline), list[str]()
+        call, items = self._prepare(messages, config, sources, deadline), list[AnswerPart]()
         with measure(self.metrics, "llm.generate", call.tags) as timer:
             try:
                 stream, item = await self._attempt(call, self._open_stream)
                 async with aclosing(stream):
-                    while isinstance(item, str):
-                        if not texts:
+                    while not isinstance(item, Completion):
+                        if not items:
                             self.metrics.observe("llm.streaming.first_token_ms", timer.elapsed_ms, call.tags)
-                        texts.append(item)
-                        yield TextDelta(item)
+                        items.append(item)
+                        yield TextDelta(item) if isinstance(item, str) else item
                         item = await self._next(stream, call.deadline)
             finally:
-                if texts:
-                    self.metrics.increment("llm.streaming.chunks", len(texts), call.tags)
-            response = await self._response(call, item, "".join(texts), timer)
+                if items:
+                    self.metrics.increment("llm.streaming.chunks", len(items), call.tags)
+            response = await self._response(call, item, items, timer)
             facts = (response.total_tokens, self.name, response.model, response.latency_ms)
             logger.info("Streamed %d tokens from %s (%s) in %.0f ms", *facts)
             yield StreamEnd(response)
@@ -195,7 +194,7 @@ class BaseLLMProvider(ABC):
 
     @abstractmethod
     def _call_api_stream(self, call: ProviderCall) -> _Stream:
-        """Make one attempt at a stream: non-empty texts, then a ``Completion`` only if it is complete."""
+        """Make one attempt: non-empty texts and pieces of calls, then a ``Completion`` if it is complete."""
 
     def _body(self, call: ProviderCall, *, stream: bool) -> Mapping[str, Any] | None:
         """Return the JSON of the next attempt; None for a provider that sends nothing."""
@@ -268,7 +267,7 @@ class BaseLLMProvider(ABC):
         except Exception as exc:  # noqa: BLE001 - a vendor's answer may raise anything; it is mapped and raised
             raise self._map_error(exc) from self._safe_cause(exc)
 
-    async def _open_stream(self, call: ProviderCall) -> tuple[_Stream, str | Completion]:
+    async def _open_stream(self, call: ProviderCall) -> tuple[_Stream, StreamItem]:
         """Return the stream and its first item: everything before the first text can be retried."""
         stream = self._call_api_stream(call)
         try:
@@ -277,7 +276,7 @@ class BaseLLMProvider(ABC):
             await stream.aclose()
             raise
 
-    async def _next(self, stream: _Stream, deadline: Deadline) -> str | Completion:
+    async def _next(self, stream: _Stream, deadline: Deadline) -> StreamItem:
         """Return the next item of a stream that has emitted text: no error is retryable."""
         silence_s = min(self._token_gap_s, deadline.remaining_s())
         try:
@@ -286,15 +285,15 @@ class BaseLLMProvider(ABC):
             exc.retryable = False
             raise
 
-    async def _item(self, stream: _Stream) -> str | Completion:
+    async def _item(self, stream: _Stream) -> StreamItem:
         async for item in stream:
             return item
         raise failures.broken_stream(self.name)  # the vendors' SDKs take such an end for success
 
     async def _response(
-        self, call: ProviderCall, completion: Completion, content: str, timer: Measurement
+        self, call: ProviderCall, completion: Completion, items: Sequence[AnswerPart], timer: Measurement
     ) -> LLMResponse:
-        response = await response_of(call, completion, content, timer.elapsed_ms, estimate_tokens)
+        response = await response_of(call, completion, items, timer.elapsed_ms, estimate_tokens)
         self.metrics.increment("llm.tokens_input", response.prompt_tokens, call.tags)
         self.metrics.increment("llm.tokens_output", response.completion_tokens, call.tags)
         return response

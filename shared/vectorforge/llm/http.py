@@ -15,7 +15,8 @@ import orjson
 
 from vectorforge.errors import LLMError
 from vectorforge.llm import failures
-from vectorforge.llm.base import BaseLLMProvider
+from vectorforge.llm.base import BaseLLMProvider, StreamItem
+from vectorforge.llm.tools import ToolCallDelta, join_tool_calls
 from vectorforge.llm.types import Completion, FinishReason, LLMRequestConfig, ProviderCall
 from vectorforge.vendors.http import CONNECT_TIMEOUT_S, VendorTransport
 from vectorforge.vendors.response import VendorResponse, VendorStatusError
@@ -44,6 +45,7 @@ class StreamAccumulator(ABC):
         self.is_complete = False
         self.error: Exception | None = None
         """Failure after the text: an error event, or an event that cannot be read."""
+        self.calls: list[ToolCallDelta] = []  # pieces of tool calls; a stream takes them out as they come
 
     def read(self, batch: Iterable[bytes]) -> str:
         """Return the text of events that arrived together, joined: consumers pay for each text they get."""
@@ -81,6 +83,7 @@ class RefusedParameters:
         model: str,
         attempt: Callable[[frozenset[str]], Awaitable[T]],
         refused_name: Callable[[Exception], str | None],
+        is_callers_schema: bool = False,
     ) -> tuple[T, frozenset[str]]:
         """Send a request, and resend it without each parameter that the model refuses.
 
@@ -88,6 +91,7 @@ class RefusedParameters:
             model: Model of the request; its refusals are cached once a request without them succeeds.
             attempt: Sends the request without the given parameters.
             refused_name: Returns the parameter that an exception refuses; None raises the exception.
+            is_callers_schema: True: a refusal of the schema is not cached.
 
         Returns:
             The result of ``attempt``, and the parameters left out.
@@ -102,8 +106,8 @@ class RefusedParameters:
                     raise
                 refused |= {name}
             else:
-                if refused:
-                    self._by_model[model] = refused
+                if lasting := refused.difference(_FORMATS if is_callers_schema else ()):
+                    self._by_model[model] = lasting
                     self._by_model.move_to_end(model)
                 if len(self._by_model) > _MAX_MODELS:
                     self._by_model.popitem(last=False)
@@ -112,8 +116,10 @@ class RefusedParameters:
 
 def dropped_parameters(config: LLMRequestConfig, left_out: Collection[str]) -> list[str]:
     """Return the requested parameters among those that were left out of a request."""
-    formats = _FORMATS if config.response_schema is not None else ()
-    requested = [name for name in _SAMPLING if getattr(config, name) not in (None, ())]
+    formats = _FORMATS if config.response_schema is not None or config.json_object else ()
+    requested = [
+        name for name in (*_SAMPLING, "parallel_tool_calls") if getattr(config, name) not in (None, ())
+    ]
     return [name for name in (*requested, *formats) if name in left_out]
 
 
@@ -159,13 +165,15 @@ class HttpLLMProvider(BaseLLMProvider, Generic[Client]):
         text = answer.read_whole(body)
         return self._completion(call, answer, dropped, text)
 
-    async def _call_api_stream(self, call: ProviderCall) -> AsyncGenerator[str | Completion, None]:
+    async def _call_api_stream(self, call: ProviderCall) -> AsyncGenerator[StreamItem, None]:
         response, dropped = await self._send(call, stream=True)
         answer = self._accumulator()
         async with aclosing(response), aclosing(events(response.chunk)) as batches:
             async for batch in batches:
                 if text := answer.read(batch):
                     yield text
+                while answer.calls:
+                    yield answer.calls.pop(0)
                 if answer.error is not None:
                     raise answer.error
                 if answer.is_complete:
@@ -195,8 +203,10 @@ class HttpLLMProvider(BaseLLMProvider, Generic[Client]):
                 return None
             return self._refused_name(exc, call.config, left_out)
 
-        response, refused = await self._refused.send(call.config.model, attempt, refused_name)
-        return response, dropped_parameters(call.config, {*refused, *self.unsupported})
+        config = call.config
+        sent = self._refused.send(config.model, attempt, refused_name, config.is_callers_schema)
+        response, refused = await sent
+        return response, dropped_parameters(config, {*refused, *self.unsupported})
 
     @property
     @abstractmethod
@@ -231,6 +241,7 @@ class HttpLLMProvider(BaseLLMProvider, Generic[Client]):
             content=text,
             prompt_tokens=answer.usage.get(sent),
             completion_tokens=answer.usage.get(received),
+            tool_calls=join_tool_calls(answer.calls) if answer.calls else (),
             metadata={"dropped_parameters": dropped} if dropped else {},
         )
 

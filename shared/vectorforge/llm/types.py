@@ -8,13 +8,15 @@ from typing import Any, Final, Literal, TypeAlias, TypedDict
 from vectorforge.deadline import Deadline, off_event_loop
 from vectorforge.errors import InvalidInputError
 from vectorforge.health import HealthChecker
+from vectorforge.llm.tools import ToolCall, ToolCallDelta, ToolChoice, ToolDefinition, join_tool_calls
 from vectorforge.telemetry import MetricsCollector
 
 _MAX_COUNT: Final = 2**31 - 1
-_ROLES: Final = ("system", "user", "assistant")
+_ROLES: Final = ("system", "user", "assistant", "tool")
 
-Message: TypeAlias = Mapping[str, str]
-"""``{"role": "system" | "user" | "assistant", "content": text}``"""
+Message: TypeAlias = Mapping[str, Any]
+"""``{"role": "system" | "user" | "assistant" | "tool", "content": text}``; of the assistant also
+``tool_calls``, a sequence of ``ToolCall``; of a tool ``tool_call_id``, the id of the call that it answers."""
 
 
 class ProviderCapability(StrEnum):
@@ -69,9 +71,20 @@ class LLMRequestConfig:
     response_schema: Mapping[str, Any] | None = None
     """JSON Schema of the object that the whole answer must be: every property required, no others allowed.
     Best effort on models without structured outputs; the text may then be anything."""
+    schema_name: str = "answer"
+    strict_schema: bool = True
+    """False: the schema may be outside of the vendor's subset, which then guarantees nothing."""
+    is_callers_schema: bool = False
+    """True: a refusal of the schema says nothing about other requests to the model."""
+    json_object: bool = False
+    """The whole answer must be a JSON object of any form."""
     shared_messages: int = 0
     """Messages at the beginning that further calls will repeat, for vendors that cache prompts on demand
     only; others cache them unasked, or not at all."""
+    tools: Sequence[ToolDefinition] = ()
+    tool_choice: ToolChoice = "auto"
+    parallel_tool_calls: bool | None = None
+    """False: at most one call in an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +115,7 @@ class LLMResponse:
     completion_tokens: int
     total_tokens: int
     latency_ms: float
+    tool_calls: Sequence[ToolCall] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
     """finish_reason (``FinishReason``), attempts, dropped_parameters (names that the model refused and the
     request left out), usage_estimated (the vendor reported no token counts)."""
@@ -122,10 +136,11 @@ class StreamEnd:
     """The complete answer: ``content`` is all deltas joined."""
 
 
-LLMStreamEvent: TypeAlias = TextDelta | StreamEnd
+AnswerPart: TypeAlias = str | ToolCallDelta
+LLMStreamEvent: TypeAlias = TextDelta | ToolCallDelta | StreamEnd
 
 
-FinishReason: TypeAlias = Literal["stop", "length", "content_filter", "other"]
+FinishReason: TypeAlias = Literal["stop", "length", "content_filter", "tool_calls", "other"]
 """Reason for the end of an answer; vendors' own values are mapped to these."""
 
 
@@ -165,6 +180,8 @@ class Completion:
     prompt_tokens: int | None = None
     """None: not reported by the vendor; estimated instead."""
     completion_tokens: int | None = None
+    tool_calls: Sequence[ToolCall] = ()
+    """Of a whole answer; empty at the end of a stream."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     """Copied to ``LLMResponse.metadata``, e.g. ``dropped_parameters``."""
 
@@ -185,7 +202,7 @@ def _is_count(value: object) -> bool:
 async def response_of(
     call: ProviderCall,
     completion: Completion,
-    content: str,
+    parts: Sequence[AnswerPart],
     latency_ms: float,
     estimate: Callable[[str, str], int],
 ) -> LLMResponse:
@@ -194,10 +211,12 @@ async def response_of(
     Args:
         call: The request.
         completion: The provider's report.
-        content: The whole text.
+        parts: Texts, and pieces of the tool calls of a stream.
         latency_ms: Time since the request, retries included.
         estimate: Counts the tokens of a text for a model, where the vendor omitted the counts.
     """
+    content = "".join([part for part in parts if isinstance(part, str)])
+    calls = [part for part in parts if not isinstance(part, str)]
     sent, received = completion.prompt_tokens, completion.completion_tokens
     metadata = {"finish_reason": completion.finish_reason, "attempts": call.attempts}
     if sent is None or received is None:
@@ -214,6 +233,7 @@ async def response_of(
         completion_tokens=received,
         total_tokens=sent + received,
         latency_ms=latency_ms,
+        tool_calls=join_tool_calls(calls) if calls else completion.tool_calls,
         metadata={**metadata, **completion.metadata},
     )
 

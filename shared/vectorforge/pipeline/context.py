@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from vectorforge.llm.types import GroundingSource
 from vectorforge.pipeline.citations.labels import neutralise_labels
 from vectorforge.pipeline.prompts import DEFAULT_SYSTEM_PROMPT, fence, fill_template, render_template
 from vectorforge.pipeline.types import SourceCitation
@@ -104,6 +105,21 @@ class ContextPayload:
     def chunks_used(self) -> int:
         """Number of chunks in the context."""
         return len(self.used)
+
+    def grounding(self, label_format: ContextFormat) -> list[GroundingSource]:
+        """Return the chunks of the prompt as data."""
+        return [
+            GroundingSource(
+                number=number,
+                label=label_format.label_of(number),
+                text=chunk.chunk.text,
+                score=chunk.score,
+                title=chunk.document_title,
+                relevance=chunk.relevance,
+                heading=chunk.chunk.heading,
+            )
+            for number, chunk in enumerate(self.used, start=1)
+        ]
 
 
 class ContextBuilder:

@@ -63,6 +63,7 @@ class ConversationMemory:
     async def store_exchange(self, run: QueryRun) -> None:
         """Add a finished exchange to its stored conversation. Raises nothing but a cancellation."""
         is_finished = run.error is None and run.outcome in _FINISHED and "template" not in run.degraded
+        is_finished = is_finished and run.finish_reason != "tool_calls"
         if run.config.conversation_id is None or self.store is None or not is_finished:
             return
         # the client may disconnect, but the exchange is complete

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from vectorforge.errors import InvalidInputError, LLMError
 from vectorforge.pipeline.context import ContextPayload
-from vectorforge.pipeline.generation import grounding, prompt, request_for
+from vectorforge.pipeline.generation import prompt, request_for
 from vectorforge.pipeline.prompts import without_fence_number
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.types import SourceCitation
@@ -63,7 +63,7 @@ def describe_request(run: QueryRun, payload: ContextPayload) -> DryRun:
         request = run.provider.request_body(
             messages,
             request_for(run, run.model or ""),
-            sources=grounding(run, payload),
+            sources=payload.grounding(run.preset.context_format),
             stream=not run.buffered,
         )
     prompt_tokens = (

@@ -4,34 +4,32 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing, nullcontext
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cache
-from typing import Any
 
-from vectorforge.deadline import Deadline, off_event_loop
+from vectorforge.deadline import off_event_loop
 from vectorforge.errors import DeadlineExceededError, LLMError, LLMTimeoutError
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.failures import timed_out
 from vectorforge.llm.registry import ModelTarget
 from vectorforge.llm.types import (
-    GroundingSource,
     LLMRequestConfig,
     LLMResponse,
     LLMStreamEvent,
     Message,
     ProviderCapability,
+    StreamEnd,
     TextDelta,
 )
 from vectorforge.pipeline.citations.check import CitationChecker
 from vectorforge.pipeline.citations.labels import InventedLabels, without_invented_labels
 from vectorforge.pipeline.context import ContextPayload
 from vectorforge.pipeline.guardrails.links import LinkFilter, without_foreign_links
-from vectorforge.pipeline.presets import preset_text
-from vectorforge.pipeline.prompts import FENCE, prompt_digest
+from vectorforge.pipeline.query_log import logged_request
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.stopping import QueryStopped
 from vectorforge.pipeline.structured import read_answer
-from vectorforge.pipeline.types import CitationEvent, QueryEvent, TokenEvent, UsageEvent
+from vectorforge.pipeline.types import CitationEvent, QueryEvent, TokenEvent, ToolCallEvent, UsageEvent
 from vectorforge.tokens import estimate_tokens
 from vectorforge.vendors.resilience import CircuitBreaker
 
@@ -87,18 +85,18 @@ async def generate_answer(
     finally:
         run.timings.generation_ms += (time.perf_counter() - started) * 1000
         if run.response or run.answer:  # an answer that was cut off is paid for too
-            run.note_cost(await _usage(run, payload))
+            run.note_cost(await usage_of(run, payload))
     held = links.finish()[:_STEP_CHARS]  # of an answer that ended early
     for event in _pass_on(run, checker, labels.feed(held) + labels.finish()):
         yield event
     for citation in checker.finish():
         yield CitationEvent(citation)
     run.links_removed += links.changes
-    if links.changes + labels.removed and run.response is not None:
+    if (links.changes or labels.removed or run.config.stop) and run.response is not None:
         run.response = replace(run.response, content=run.answer)
     run.citations, run.invalid_citations = checker.citations, checker.invalid + labels.removed
     run.uncited_sentences = checker.uncited
-    yield await _usage(run, payload)
+    yield await usage_of(run, payload)
 
 
 def allowed_texts(run: QueryRun, payload: ContextPayload) -> Iterator[str]:
@@ -107,10 +105,13 @@ def allowed_texts(run: QueryRun, payload: ContextPayload) -> Iterator[str]:
         yield from (chunk.chunk.text, chunk.document_source)
         yield from (chunk.document_title or "", chunk.chunk.heading or "")
     yield from (run.query, run.search_text, run.config.system_prompt or "")
-    yield from (message.content for message in run.config.history)
+    yield from (message.content for message in (*run.config.history, *run.config.following))
 
 
 def _pass_on(run: QueryRun, checker: CitationChecker, text: str) -> Iterator[QueryEvent]:
+    while run.call_pieces:
+        run.note_first_token()
+        yield ToolCallEvent(run.call_pieces.pop(0))
     if not text:
         return
     run.note_first_token()
@@ -125,15 +126,16 @@ def _readable(
 ) -> AsyncGenerator[str, None]:
     """Return the answer's text, out of its JSON if the preset has a schema, until the stop signal."""
     if run.preset.response_schema is not None and not run.is_extractive:
-
-        @cache
-        def texts_of_all() -> list[str]:
-            return ["\n".join(allowed_texts(run, payload))]  # not for each example
+        texts_of_all = cache(lambda: ["\n".join(allowed_texts(run, payload))])  # not for each example
 
         def clean(example: str) -> str:
             return without_invented_labels(without_foreign_links(example, texts_of_all), len(payload.used))
 
         texts = read_answer(run, texts, clean)
+    if run.config.stop:
+        from vectorforge.pipeline.output_format import until_stop
+
+        texts = until_stop(run, texts)
     # a buffered answer is one piece
     return texts if run.stop is None or run.buffered else run.stop.interrupting(texts)
 
@@ -143,54 +145,39 @@ def prompt(run: QueryRun, payload: ContextPayload, provider: BaseLLMProvider) ->
 
     An extractive provider gets the query with what it was expanded by, without a template around it.
     """
-    if payload.user_message != run.quoted_query and ProviderCapability.EXTRACTIVE in provider.capabilities:
+    config = run.config
+    is_plain = payload.user_message == run.quoted_query and not config.following
+    if not is_plain and ProviderCapability.EXTRACTIVE in provider.capabilities:
         return [{"role": "user", "content": run.quoted_query}]
     system: list[Message] = []
     # Without chunks the system prompt would refer to an empty context (B-033).
-    if run.retrieved or run.preset.context_config(run.config).user_template:
+    if run.retrieved or run.preset.context_config(config).user_template or run.needs_no_chunks:
         system = [{"role": "system", "content": payload.system_prompt}]
-    history: list[Message] = []
-    if run.preset.history_policy == "messages":
-        history = [{"role": m.role, "content": m.content} for m in run.config.history]
-    return [*system, *history, {"role": "user", "content": payload.user_message}]
+    sent = config.history if run.preset.history_policy == "messages" else ()
+    history = [{"role": m.role, "content": m.content} for m in sent]
+    messages = [*system, *history, {"role": "user", "content": payload.user_message}]
+    if run.needs_no_chunks:
+        from vectorforge.pipeline.output_format import with_tool_messages
+
+        return with_tool_messages(run, messages)
+    return messages
 
 
 def request_for(run: QueryRun, model: str) -> LLMRequestConfig:
     """Return the request settings of the query."""
-    return LLMRequestConfig(
+    config = run.config
+    request = LLMRequestConfig(
         model=model,
-        temperature=run.config.temperature,
-        top_p=run.config.top_p,
-        max_tokens=run.config.max_tokens,
+        temperature=config.temperature,
+        top_p=config.top_p,
+        max_tokens=config.max_tokens,
         response_schema=run.preset.response_schema,
     )
+    if config.stop or config.tools or config.response_format is not None:
+        from vectorforge.pipeline.output_format import with_output
 
-
-def logged_request(run: QueryRun, messages: list[Message], request: LLMRequestConfig) -> dict[str, Any]:
-    """Return what the query log has of a request to a model, for a replay: hashes and settings, no texts."""
-    return {
-        "sha256": prompt_digest([messages, asdict(request)]),
-        "prompt_sha256": prompt_digest([run.config.system_prompt or preset_text(run.preset.name), FENCE]),
-        **{name: getattr(request, name) for name in ("model", "temperature", "top_p", "max_tokens")},
-        "context_limit": run.context_limit,
-        "history": len(run.config.history),
-    }
-
-
-def grounding(run: QueryRun, payload: ContextPayload) -> list[GroundingSource]:
-    """Return the chunks of the prompt as data."""
-    return [
-        GroundingSource(
-            number=number,
-            label=run.preset.context_format.label_of(number),
-            text=chunk.chunk.text,
-            score=chunk.score,
-            title=chunk.document_title,
-            relevance=chunk.relevance,
-            heading=chunk.chunk.heading,
-        )
-        for number, chunk in enumerate(payload.used, start=1)
-    ]
+        return with_output(run, request)
+    return request
 
 
 async def _texts(
@@ -198,15 +185,13 @@ async def _texts(
 ) -> AsyncGenerator[str, None]:
     """Yield the answer's pieces; one piece if the query is buffered."""
     messages, request = prompt(run, payload, target.provider), request_for(run, target.model)
-    sources = grounding(run, payload)
+    sources = payload.grounding(run.preset.context_format)
     if not run.is_extractive:
         run.request = logged_request(run, messages, request)
     if run.buffered:
-        until = (
-            run.deadline if limit_s is None else Deadline(min(run.deadline.at, time.monotonic() + limit_s))
-        )
+        until = run.deadline.within(limit_s)
         response = await target.provider.generate(messages, request, sources=sources, deadline=until)
-        _finish(run, response)
+        finish(run, response)
         if response.content:
             yield response.content
         return
@@ -216,9 +201,17 @@ async def _texts(
         while event is not None:
             if isinstance(event, TextDelta):
                 yield event.text
+            elif isinstance(event, StreamEnd):
+                finish(run, event.response)
             else:
-                _finish(run, event.response)
+                run.call_pieces.append(event)
+                yield ""  # passes the filters at once
             event = await anext(events, None)
+
+
+def longest_answer(run: QueryRun) -> int:
+    """Return the characters that ``max_tokens`` may have."""
+    return max(run.config.max_tokens * _MAX_CHARS_PER_TOKEN, _SHORTEST_BOUND_CHARS)
 
 
 async def _bounded(run: QueryRun, texts: AsyncGenerator[str, None]) -> AsyncGenerator[str, None]:
@@ -226,7 +219,7 @@ async def _bounded(run: QueryRun, texts: AsyncGenerator[str, None]) -> AsyncGene
 
     The rest would be stored, checked and masked at the expense of other queries.
     """
-    left = max(run.config.max_tokens * _MAX_CHARS_PER_TOKEN, _SHORTEST_BOUND_CHARS)
+    left = longest_answer(run)
     async with aclosing(texts):
         async for text in texts:
             if len(text) > left:
@@ -264,7 +257,7 @@ async def _in_steps(run: QueryRun, texts: AsyncIterator[str]) -> AsyncGenerator[
     """
     read = 0
     async for text in texts:
-        for start in range(0, len(text), _STEP_CHARS):
+        for start in range(0, len(text) or 1, _STEP_CHARS):
             if read >= _STEP_CHARS:
                 read = 0
                 await asyncio.sleep(0)
@@ -284,12 +277,18 @@ async def _first(
         raise timed_out(target.provider.name) from exc
 
 
-def _finish(run: QueryRun, response: LLMResponse) -> None:
+def finish(run: QueryRun, response: LLMResponse) -> None:
+    """Set the response of a model, and the finish reason."""
     run.response = response
     run.finish_reason = str(response.metadata.get("finish_reason", "stop"))
+    if response.tool_calls:
+        from vectorforge.pipeline.output_format import note_tool_calls
+
+        note_tool_calls(run, response)
 
 
-async def _usage(run: QueryRun, payload: ContextPayload) -> UsageEvent:
+async def usage_of(run: QueryRun, payload: ContextPayload) -> UsageEvent:
+    """Return the tokens of the answer, estimated if it was cut off."""
     response = run.response
     if response is not None:
         return UsageEvent(response.prompt_tokens, response.completion_tokens, response.total_tokens)

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import string
+from dataclasses import asdict
 
 from vectorforge.errors import InvalidInputError
 from vectorforge.tokens import estimate_tokens
@@ -102,7 +103,7 @@ def without_fence_number(text: str) -> str:
 
 def prompt_digest(prompt: object) -> str:
     """Return the SHA-256 of a prompt, or of its parts, without the numbers of its fences."""
-    text = without_fence_number(json.dumps(prompt, ensure_ascii=False, sort_keys=True))
+    text = without_fence_number(json.dumps(prompt, ensure_ascii=False, sort_keys=True, default=asdict))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 

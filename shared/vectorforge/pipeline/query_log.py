@@ -4,13 +4,17 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Protocol
 
 from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogRepository
 from vectorforge.db.repositories.query_lookup_repo import QueryVectorRepository
 from vectorforge.errors import VectorForgeError
+from vectorforge.llm.types import LLMRequestConfig, Message
 from vectorforge.pipeline.answer_cache.cache import AnswerCache
 from vectorforge.pipeline.guardrails.log_text import LogTexts
+from vectorforge.pipeline.presets import preset_text
+from vectorforge.pipeline.prompts import FENCE, prompt_digest
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.telemetry import MetricsCollector, Tracer, measure
 
@@ -24,6 +28,14 @@ _WRITE_TIMEOUT_S = 1.0
 """Time limit of the batched writes: without caches there would be no such wait."""
 _LATE_S = 1.0
 """Time limit of the record of a query without time left: Lambda stops the process two seconds later."""
+
+
+_DEFAULTS = LLMRequestConfig("")
+_LATER = (
+    "schema_name", "strict_schema", "is_callers_schema", "json_object",
+    "tools", "tool_choice", "parallel_tool_calls",
+)  # fmt: skip
+"""Settings that earlier versions did not have: left out of the hash if not used, which so stays the same."""
 
 
 class QueryLogSink(Protocol):
@@ -165,6 +177,26 @@ class QueryLogging:
 
     async def _allowed(self, record: QueryLog) -> QueryLog:
         return record if self._texts is None else await self._texts.apply(record)
+
+
+def logged_request(run: QueryRun, messages: Sequence[Message], request: LLMRequestConfig) -> dict[str, Any]:
+    """Return what the query log has of a request to a model, for a replay: hashes and settings, no texts."""
+    settings, logged = asdict(request), dict[str, Any]()
+    for name in _LATER:
+        if settings[name] == getattr(_DEFAULTS, name):
+            del settings[name]
+    if not settings.keys().isdisjoint(_LATER) or request.stop_sequences:
+        from vectorforge.pipeline.output_format import logged_output
+
+        logged = logged_output(request)
+    return {
+        "sha256": prompt_digest([messages, settings]),
+        "prompt_sha256": prompt_digest([run.config.system_prompt or preset_text(run.preset.name), FENCE]),
+        **{name: getattr(request, name) for name in ("model", "temperature", "top_p", "max_tokens")},
+        "context_limit": run.context_limit,
+        "history": len(run.config.history),
+        **logged,
+    }
 
 
 @contextmanager

@@ -14,9 +14,10 @@ from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.llm.types import Message
 from vectorforge.pipeline.context import ContextBuilder
 from vectorforge.pipeline.conversation import without_labels
-from vectorforge.pipeline.generation import logged_request, prompt, request_for
+from vectorforge.pipeline.generation import prompt, request_for
 from vectorforge.pipeline.presets import find_preset
 from vectorforge.pipeline.prompts import without_fence_number
+from vectorforge.pipeline.query_log import logged_request
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.types import HistoryMessage
 from vectorforge.pipeline.variants import Variant
@@ -141,6 +142,10 @@ class QueryReplayer:
         except InvalidInputError:
             replay.note("variant", f"The variant {log.variant} no longer exists.")
         sampling = {name: request[name] for name in ("temperature", "top_p", "max_tokens")}
+        sampling["stop"] = request.get("stop", ())
+        for part in ("response_format", "tools"):
+            if part in request:
+                replay.note("not_logged", f"The request had `{part}`, whose schemas are not logged.")
         config = find_preset(log.preset or "vectorforge").config(variant, history=tuple(history), **sampling)
         run = QueryRun(
             log.query_text,

@@ -10,6 +10,7 @@ from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.llm.types import LLMRequestConfig, Message
 from vectorforge.pipeline.follow_ups import expand, stands_alone
 from vectorforge.pipeline.run import QueryRun
+from vectorforge.pipeline.types import HistoryMessage
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +48,7 @@ class QueryRewriter:
             run: Has its history and its provider.
             calling_model: False never calls a model.
         """
-        mode, turns = run.config.rewrite, [m for m in run.config.history if m.role != "system"]
+        mode, turns = run.config.rewrite, _turns(run)
         if not mode or not turns:
             return
         text = None
@@ -88,8 +89,11 @@ class QueryRewriter:
         return " ".join(response.content.split()).strip("\"'“”„ ")
 
 
+def _turns(run: QueryRun) -> list[HistoryMessage]:
+    return [m for m in run.config.history if m.role in ("user", "assistant") and m.content]
+
+
 def _messages(run: QueryRun) -> list[Message]:
-    turns = [message for message in run.config.history if message.role != "system"][-_MESSAGES:]
-    conversation = "\n".join(f"{message.role}: {message.content[:_MAX_CHARS]}" for message in turns)
+    conversation = "\n".join(f"{turn.role}: {turn.content[:_MAX_CHARS]}" for turn in _turns(run)[-_MESSAGES:])
     query = f"Conversation:\n{conversation}\n\nLast question: {run.search_text}"
     return [{"role": "system", "content": REWRITING_PROMPT}, {"role": "user", "content": query}]

@@ -8,9 +8,10 @@ from uuid import UUID
 
 from vectorforge.db.repositories.query_log_repo import QueryLog
 from vectorforge.deadline import Deadline
-from vectorforge.errors import VectorForgeError
+from vectorforge.errors import InvalidInputError, VectorForgeError
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.registry import LLMProviderRegistry
+from vectorforge.llm.tools import ToolCallDelta
 from vectorforge.llm.types import LLMResponse, ProviderCapability
 from vectorforge.pipeline.context import ContextPayload
 from vectorforge.pipeline.follow_ups import Expansion
@@ -79,8 +80,10 @@ class QueryRun:
     """True if a model rejected a prompt as too long."""
     answer: str = ""
     response: LLMResponse | None = None
+    call_pieces: list[ToolCallDelta] = field(default_factory=list)
+    """Pieces of tool calls that are not events yet."""
     request: dict[str, Any] | None = None
-    """See ``generation.logged_request``."""
+    """See ``query_log.logged_request``."""
     citations: list[Citation] = field(default_factory=list)
     invalid_citations: int = 0
     uncited_sentences: int = 0
@@ -120,6 +123,11 @@ class QueryRun:
             self.provider = registry.get(self.config.llm_provider)
         elif registry.list_providers():
             self.provider = registry.get_default()
+        if self.config.needs_model and (self.provider is None or self.is_extractive):
+            name = "response_format" if self.config.response_format else "tool_choice"
+            raise InvalidInputError(
+                f"`{name}` requires a language model, and none is configured.", field=name
+            )
 
     def expand(self, expansion: Expansion | None) -> None:
         """Search for the query with earlier turns, and report it; None or without words: as it is."""
@@ -151,8 +159,14 @@ class QueryRun:
 
     @property
     def is_cacheable(self) -> bool:
-        """True if a model answers; quoting again costs as little as looking up the last answer."""
-        return self.provider is not None and not self.is_extractive
+        """True if a model answers, without tools; quoting again costs as little as a look-up."""
+        return self.provider is not None and not self.is_extractive and not self.config.has_tools
+
+    @property
+    def needs_no_chunks(self) -> bool:
+        """True if the model is called even if nothing is found: for its tools, or for the JSON."""
+        wanted = self.config.has_tools or self.config.response_format is not None
+        return wanted and self.provider is not None and not self.is_extractive
 
     def meta(self) -> MetaEvent:
         """Return the first event."""

@@ -267,8 +267,9 @@ def _ms_since(started: float) -> float:
 
 
 def _note_quality(run: QueryRun, metrics: MetricsCollector) -> None:
-    """Set ``run.quality``; count and log a low one. Answers without chunks and the fixed text have none."""
-    if not run.used or "template" in run.degraded:
+    """Set ``run.quality``; count and log a low one. Only texts from chunks have one."""
+    is_text = run.config.response_format is None and not (run.response and run.response.tool_calls)
+    if not run.used or not is_text or "template" in run.degraded:
         return
     chunks = [chunk.chunk.text for chunk in run.used]
     run.quality = quality = assess(

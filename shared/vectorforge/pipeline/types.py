@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias
 from uuid import UUID
 
 from vectorforge.errors import VectorForgeError
+from vectorforge.llm.tools import ToolCall, ToolCallDelta, ToolChoice, ToolDefinition
 from vectorforge.llm.types import LLMResponse
 from vectorforge.pipeline.step_types import Effort, QueryStep, StepEvent
 from vectorforge.types import Location, RetrievedChunk, Scan, SearchMode, location_text
@@ -61,8 +62,23 @@ RewriteMode: TypeAlias = Literal["auto"] | bool
 class HistoryMessage:
     """Earlier message of the conversation; lists have the oldest first."""
 
-    role: Literal["user", "assistant", "system"]
+    role: Literal["user", "assistant", "system", "tool"]
     content: str
+    tool_calls: Sequence[ToolCall] = ()
+    """Calls in an answer of the assistant."""
+    tool_call_id: str | None = None
+    """Call that a message of a tool answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class JsonFormat:
+    """JSON as the form of a whole answer."""
+
+    schema: Mapping[str, Any] | None = None
+    """See ``json_output.check_schema``; None: any JSON object."""
+    name: str = "answer"
+    strict: bool = True
+    """True: the schema is in the subset that vendors can guarantee."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +126,27 @@ class QueryConfig:
     reading of one document ("medium"); a plan only if the best chunks lack words of the query ("auto")."""
     intents: Sequence[str] = ()
     """Sub-queries given by the caller in place of a plan, at most ``MAX_SUB_QUERIES``."""
+    stop: Sequence[str] = ()
+    """Texts before which the answer ends."""
+    response_format: JsonFormat | None = None
+    """JSON in place of text."""
+    tools: Sequence[ToolDefinition] = ()
+    """Tools of the caller that the model may call; it gets the chunks as well."""
+    tool_choice: ToolChoice = "auto"
+    parallel_tool_calls: bool | None = None
+    following: Sequence[HistoryMessage] = ()
+    """Messages after the query: tool calls with their results, or the start of the answer."""
+
+    @property
+    def needs_model(self) -> bool:
+        """True if quoted chunks or a fixed sentence would not be in the requested form."""
+        forces_tool = bool(self.tools) and self.tool_choice not in ("auto", "none")
+        return forces_tool or self.response_format is not None
+
+    @property
+    def has_tools(self) -> bool:
+        """True if the model may call tools, or has called some."""
+        return bool(self.tools or self.following) or any(m.role == "tool" for m in self.history)
 
     @property
     def has_steps(self) -> bool:
@@ -233,7 +270,7 @@ class QueryResult:
     invalid_citations: int = 0
     outcome: Outcome = "answered"
     finish_reason: str = "stop"
-    """stop | length | content_filter | empty | deadline | stopped | other"""
+    """stop | length | content_filter | tool_calls | empty | deadline | stopped | other"""
     used_chunk_ids: list[UUID] = field(default_factory=list)
     query_truncated: bool = False
     funnel: Funnel = field(default_factory=Funnel)
@@ -252,6 +289,11 @@ class QueryResult:
     """Cost by the price list in the settings, or None if the model has no known price."""
     steps: Sequence[QueryStep] = ()
     """Steps of a search with ``effort`` or intents, in order."""
+
+    @property
+    def tool_calls(self) -> Sequence[ToolCall]:
+        """Tools that the model asks the caller to run."""
+        return self.llm_response.tool_calls if self.llm_response else ()
 
     @property
     def dropped_parameters(self) -> list[str]:
@@ -304,6 +346,13 @@ class TokenEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolCallEvent:
+    """Piece of a tool call."""
+
+    piece: ToolCallDelta
+
+
+@dataclass(frozen=True, slots=True)
 class CitationEvent:
     """Citation; comes at the end of its sentence, at the latest before ``UsageEvent``."""
 
@@ -338,5 +387,5 @@ class ErrorEvent:
     partial_answer: str = ""
 
 
-_AnswerEvent: TypeAlias = DegradedEvent | TokenEvent | CitationEvent | UsageEvent
+_AnswerEvent: TypeAlias = DegradedEvent | TokenEvent | ToolCallEvent | CitationEvent | UsageEvent
 QueryEvent: TypeAlias = MetaEvent | StepEvent | SourcesEvent | _AnswerEvent | DoneEvent | ErrorEvent

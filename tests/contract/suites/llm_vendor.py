@@ -213,7 +213,7 @@ class LLMVendorContract(LLMProviderContract, ABC):
 
     @pytest.mark.parametrize(
         ("finish", "expected"),
-        [("stop", "stop"), ("length", "length"), ("refusal", "content_filter"), ("tool", "other")],
+        [("stop", "stop"), ("length", "length"), ("refusal", "content_filter"), ("tool", "tool_calls")],
     )
     async def test_finish_reasons_map_to_common_values(
         self, server: FakeVendor, provider: BaseLLMProvider, finish: Any, expected: str

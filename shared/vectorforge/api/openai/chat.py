@@ -12,6 +12,13 @@ from fastapi.sse import KEEPALIVE_COMMENT
 from vectorforge.api.answers import Usage, numbered_sources
 from vectorforge.api.dependencies import ApplicationDep, Tenant
 from vectorforge.api.error_schemas import openai_error, openai_problems
+from vectorforge.api.openai.chat_schemas import (
+    AnswerChoice,
+    AnswerMessage,
+    ChatCompletion,
+    ChatCompletionRequest,
+    ToolCallMessage,
+)
 from vectorforge.api.openai.labels import LabelRewriter, rewrite_labels, sources_footer
 from vectorforge.api.openai.models import (
     Conversation,
@@ -21,18 +28,14 @@ from vectorforge.api.openai.models import (
     reject_options,
     url_citations,
 )
-from vectorforge.api.openai.request_schemas import (
-    AnswerChoice,
-    AnswerMessage,
-    ChatCompletion,
-    ChatCompletionRequest,
-    OwnDetails,
-)
+from vectorforge.api.openai.output_options import check_output
+from vectorforge.api.openai.request_schemas import CalledTool, JsonDetails, OwnDetails
 from vectorforge.api.problems import problem_of
 from vectorforge.api.querying import QueryRoute, SurfaceQuery, check_config
 from vectorforge.api.request_state import RequestState
 from vectorforge.api.schemas import nameless_events_content
 from vectorforge.api.streaming.sse import encode_json, json_event
+from vectorforge.llm.tools import ToolCallDelta
 from vectorforge.pipeline.types import (
     Citation,
     DoneEvent,
@@ -42,6 +45,7 @@ from vectorforge.pipeline.types import (
     QueryResult,
     SourcesEvent,
     TokenEvent,
+    ToolCallEvent,
     UsageEvent,
 )
 
@@ -69,8 +73,10 @@ async def create_chat_completion(
         tenant.choose_variant(body.variant, body.conversation_id),
         **body.options(),
         history=conversation.history,
+        following=conversation.following,
     )
     check_config(application, config, {"max_tokens": body.limit_field})
+    check_output(application, config, requested.preset, format_field="response_format")
     collection = answering_collection(application, requested)
     query = SurfaceQuery(request, conversation.question, collection, config)
     wanted = ChatFormat(
@@ -78,6 +84,7 @@ async def create_chat_completion(
         base_url=str(request.base_url).rstrip("/"),
         append_sources=bool(body.append_sources),
         include_usage=bool(body.stream_options and body.stream_options.include_usage),
+        is_json=config.response_format is not None,
     )
     encoder = ChatChunkEncoder(wanted, request_id=RequestState.of(request.scope).request_id)
     return await query.answer(
@@ -85,37 +92,25 @@ async def create_chat_completion(
     )
 
 
-_NO_TOOLS = "Tool calls are not supported; omit this field, or use `auto` or `none`."
-
-
-def _forces_a_tool(choice: Any) -> bool:
-    return choice not in (None, "auto", "none")
-
-
-def _is_structured(response_format: Any) -> bool:
-    return response_format is not None and response_format != {"type": "text"}
-
-
 REFUSED: RefusedOptions = {
     "n": (lambda n: n not in (None, 1), "Only n=1 is supported."),
-    "tool_choice": (_forces_a_tool, _NO_TOOLS),
-    "function_call": (_forces_a_tool, _NO_TOOLS),
+    "functions": (bool, "`functions` is not supported; use `tools`."),
+    "function_call": (lambda choice: choice not in (None, "auto", "none"), "Use `tools` and `tool_choice`."),
     "modalities": (lambda kinds: bool(kinds) and kinds != ["text"], "Only text answers are supported."),
     "audio": (bool, "Only text answers are supported."),
     "logprobs": (bool, "`logprobs` is not supported."),
     "top_logprobs": (bool, "`top_logprobs` is not supported."),
     "logit_bias": (bool, "`logit_bias` is not supported."),
-    "response_format": (_is_structured, "Only text answers are supported; other formats are not."),
-    "stop": (bool, "Stop sequences are not supported."),
     "web_search_options": (bool, "Web search is not supported."),
 }
 
 
-FinishReason = Literal["stop", "length", "content_filter"]
+FinishReason = Literal["stop", "length", "content_filter", "tool_calls"]
 _FINISH_REASONS: Mapping[str, FinishReason] = {
     "length": "length",
     "deadline": "length",  # also incomplete
     "content_filter": "content_filter",
+    "tool_calls": "tool_calls",
 }
 _END = b"data: [DONE]\n\n"
 
@@ -130,23 +125,29 @@ class ChatFormat:
     """Base URL of this server without a final slash, for sources without a web address."""
     append_sources: bool = False
     include_usage: bool = False
+    is_json: bool = False
+    """The text is JSON: nothing in it is rewritten, and its citations are among the details."""
 
 
 def chat_completion(result: QueryResult, wanted: ChatFormat) -> ChatCompletion:
     """Return a whole answer."""
     chunks = result.retrieved_chunks[: len(result.sources)]
-    answer, citations = rewrite_labels(result.answer, result.citations, chunks)
+    answer, citations = result.answer, list[Citation]()
+    if not wanted.is_json:
+        answer, citations = rewrite_labels(answer, result.citations, chunks)
     footer = sources_footer(citations, result.sources) if wanted.append_sources else ""
-    message = AnswerMessage(
-        content=answer + footer, annotations=url_citations(citations, result.sources, wanted.base_url)
-    )
+    content, annotations = answer + footer, url_citations(citations, result.sources, wanted.base_url)
+    message: AnswerMessage | ToolCallMessage = AnswerMessage(content=content, annotations=annotations)
+    if result.tool_calls:
+        calls = [CalledTool.of(call) for call in result.tool_calls]
+        message = ToolCallMessage(content=content or None, tool_calls=calls, annotations=annotations)
     return ChatCompletion(
         id=_completion_id(result.request_id),
         created=int(time.time()),
         model=wanted.model,
         choices=[AnswerChoice(message=message, finish_reason=_finish_reason(result))],
         usage=Usage.of(result),
-        vectorforge=own_details(result),
+        vectorforge=own_details(result, is_json=wanted.is_json),
     )
 
 
@@ -182,7 +183,9 @@ class ChatChunkEncoder:
                 self._rewriter = LabelRewriter(event.retrieved_chunks[: len(event.sources)])
                 return b""
             case TokenEvent():
-                return self._content(self._rewriter.feed(event.text))
+                return self._content(event.text if self._wanted.is_json else self._rewriter.feed(event.text))
+            case ToolCallEvent():
+                return self._delta({"tool_calls": [_called_piece(event.piece)]})
             case UsageEvent():
                 self._usage = event
                 return b""
@@ -195,11 +198,13 @@ class ChatChunkEncoder:
 
     def _end(self, result: QueryResult) -> Iterator[bytes]:
         rest = self._rewriter.finish()
-        citations = [self._rewriter.locate(citation) for citation in result.citations]
+        found = () if self._wanted.is_json else result.citations
+        citations = [self._rewriter.locate(citation) for citation in found]
         yield self._content(rest + self._footer(citations, result))
         annotations = url_citations(citations, result.sources, self._wanted.base_url)
         delta = {"annotations": [a.model_dump(mode="json") for a in annotations]}
-        yield self._delta(delta, vectorforge=own_details(result).model_dump(mode="json"))
+        details = own_details(result, is_json=self._wanted.is_json)
+        yield self._delta(delta, vectorforge=details.model_dump(mode="json"))
         yield self._delta({}, finish_reason=_finish_reason(result))
         if self._wanted.include_usage:
             usage = Usage.model_validate(self._usage) if self._usage else Usage()
@@ -248,9 +253,17 @@ def _finish_reason(result: QueryResult) -> FinishReason:
     return _FINISH_REASONS.get(result.finish_reason, "stop")
 
 
-def own_details(result: QueryResult) -> OwnDetails:
+def _called_piece(piece: ToolCallDelta) -> dict[str, Any]:
+    """Return a piece of a tool call; the first has its id and its name."""
+    if piece.id is None:
+        return {"index": piece.index, "function": {"arguments": piece.arguments}}
+    function = {"name": piece.name, "arguments": piece.arguments}
+    return {"index": piece.index, "id": piece.id, "type": "function", "function": function}
+
+
+def own_details(result: QueryResult, *, is_json: bool = False) -> OwnDetails:
     """Return the details of an answer that OpenAI's API does not have."""
-    return OwnDetails.of(
+    return (JsonDetails if is_json else OwnDetails).of(
         result,
         query_id=result.request_id,
         llm_model=result.llm_response and result.llm_response.model,

@@ -4,7 +4,7 @@ A model is a preset and, after a slash, a collection. https://platform.openai.co
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Self, TypeAlias
 
 from fastapi import APIRouter
@@ -13,15 +13,9 @@ from pydantic import BaseModel, Field
 from vectorforge.api.answers import link_to, title_of
 from vectorforge.api.dependencies import ApplicationDep, Tenant
 from vectorforge.api.error_schemas import openai_problems
+from vectorforge.api.openai.chat_schemas import Annotation, UrlCitation
 from vectorforge.api.openai.labels import without_sources_footer
-from vectorforge.api.openai.request_schemas import (
-    MAX_TEXT_CHARS,
-    Annotation,
-    ClientMessage,
-    ContentPart,
-    OpenAIBody,
-    UrlCitation,
-)
+from vectorforge.api.openai.request_schemas import MAX_TEXT_CHARS, ClientMessage, ContentPart, OpenAIBody
 from vectorforge.api.querying import (
     find_collection,
     requested_collection,
@@ -29,6 +23,7 @@ from vectorforge.api.querying import (
 from vectorforge.api.schemas import MAX_NAME_CHARS
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.errors import AnsweringModelNotFoundError, InvalidInputError
+from vectorforge.llm.tools import ToolCall
 from vectorforge.pipeline.presets import DEFAULT_COLLECTION, DOCRAG, RAG_QUERY, VECTORFORGE, Preset
 from vectorforge.pipeline.types import Citation, HistoryMessage, SourceCitation
 from vectorforge.retriever.base import CollectionChoice
@@ -175,11 +170,12 @@ def _annotation(citation: Citation, source: SourceCitation, base_url: str) -> An
     return Annotation(url_citation=cited)
 
 
-_ROLES: dict[str, Literal["user", "assistant", "system"]] = {
+_ROLES: dict[str, Literal["user", "assistant", "system", "tool"]] = {
     "user": "user",
     "assistant": "assistant",
     "system": "system",
     "developer": "system",
+    "tool": "tool",
 }
 _TEXT_PARTS = ("text", "input_text", "output_text")
 
@@ -192,38 +188,76 @@ class Conversation:
     history: tuple[HistoryMessage, ...] = ()
     """Oldest first, including the client's ``system`` and ``developer`` messages, which do not replace the
     prompt with the chunks."""
+    following: tuple[HistoryMessage, ...] = ()
+    """Messages after the query: calls of tools and their results, or the start of an answer."""
 
     @classmethod
     def of(cls, messages: Sequence[ClientMessage], *, field: str = "messages") -> "Conversation":
-        """Split messages into the query (the user's last message) and the conversation before it.
+        """Split messages into the query (the user's last message), and those before and after it.
 
         Args:
             messages: Oldest first.
             field: How the request calls them, for errors.
 
         Raises:
-            InvalidInputError: No message of the user holds text, an answer follows the last one, or a
-                message holds what is no text: an image, audio, a file, a tool's result.
+            InvalidInputError: No message of the user holds text, a message holds what is no text (an image,
+                audio, a file), or a tool's result does not follow its call.
         """
-        history = [_read(message, f"{field}.{index}") for index, message in enumerate(messages)]
-        requested = next((i for i in range(len(history) - 1, -1, -1) if history[i].role != "system"), None)
-        if requested is None or history[requested].role != "user":
-            raise InvalidInputError("The last message must be the user's.", field=field)
-        query = history.pop(requested).content
+        read = [_read(message, f"{field}.{index}") for index, message in enumerate(messages)]
+        _check_results(read, field)
+        requested = next((i for i in range(len(read) - 1, -1, -1) if read[i].role == "user"), None)
+        if requested is None:
+            raise InvalidInputError("A message must be the user's.", field=field)
+        query = read[requested].content
         if not query.strip():
             raise InvalidInputError("The query must not be blank.", field=f"{field}.{requested}.content")
-        return cls(query, tuple(message for message in history if message.content.strip()))
+        after = [message for message in read[requested + 1 :] if message.role != "system"]
+        before = read[:requested] + [m for m in read[requested + 1 :] if m.role == "system"]
+        return cls(query, _joined(before), _joined(after))
+
+
+def _joined(messages: Sequence[HistoryMessage]) -> tuple[HistoryMessage, ...]:
+    """Return messages without blank ones; neighboring tool calls become one message, as vendors require."""
+    joined: list[HistoryMessage] = []
+    for message in messages:
+        if message.tool_calls and joined and joined[-1].tool_calls:
+            joined[-1] = replace(joined[-1], tool_calls=(*joined[-1].tool_calls, *message.tool_calls))
+        elif message.content.strip() or message.tool_calls or message.role == "tool":
+            joined.append(message)
+    return tuple(joined)
+
+
+def _check_results(messages: Sequence[HistoryMessage], field: str) -> None:
+    """Raise ``InvalidInputError`` unless each tool call has one result, before the conversation goes on."""
+    waiting: set[str] = set()
+    for index, message in enumerate(messages):
+        if message.role == "tool":
+            if message.tool_call_id not in waiting:
+                raise InvalidInputError(
+                    "A result of a tool must follow the call that its id names.", field=f"{field}.{index}"
+                )
+            waiting.discard(message.tool_call_id)
+        elif waiting and message.role == "user":
+            break
+        waiting |= {call.id for call in message.tool_calls}
+    if waiting:
+        raise InvalidInputError(f"The tool call {min(waiting)!r:.100} has no result.", field=field)
 
 
 def _read(message: ClientMessage, field: str) -> HistoryMessage:
     role = _ROLES.get(message.role)
     if role is None:
         raise InvalidInputError(
-            "Messages of the roles user, assistant, system and developer are read; tools are not supported.",
+            "Messages of the roles user, assistant, system, developer and tool are read.",
             field=f"{field}.role",
         )
     text = _text(message.content or (), f"{field}.content")
-    return HistoryMessage(role, without_sources_footer(text) if role == "assistant" else text)
+    if role != "assistant":
+        return HistoryMessage(role, text, tool_call_id=message.tool_call_id if role == "tool" else None)
+    calls = (
+        ToolCall(call.id, call.function.name, call.function.arguments) for call in message.tool_calls or ()
+    )
+    return HistoryMessage(role, without_sources_footer(text), tool_calls=tuple(calls))
 
 
 def _text(parts: Sequence[ContentPart], field: str) -> str:

@@ -1,33 +1,36 @@
-"""Request fields that the OpenAI routers share, and the bodies of ``/v1/chat/completions``.
+"""Request fields and details of answers that the OpenAI routers share.
 
 Unknown fields are ignored, as OpenAI's servers do. https://platform.openai.com/docs/api-reference/chat
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from vectorforge.api.answers import AnswerDetails, SourceBody, Usage
+from vectorforge.api.answers import AnswerDetails, SourceBody
 from vectorforge.api.schemas import (
     ALLOW_UNGROUNDED,
+    MAX_JSON_DEPTH,
     MAX_NAME_CHARS,
     MAX_QUERY_CHARS,
+    Body,
     ConversationReference,
     EffortLevel,
     Filters,
     Intents,
     Locations,
+    LocationText,
     MmrLambda,
     ModelName,
     ProfileId,
     ProviderName,
     Rewrite,
     SearchModeName,
-    Temperature,
     VariantReference,
     storable,
 )
+from vectorforge.llm.tools import ToolCall
 from vectorforge.pipeline.types import CitationVerdict
 from vectorforge.vectorstore.filters.parse import MAX_CONDITIONS, MAX_KEY_LENGTH, MAX_LIST_LENGTH
 
@@ -35,6 +38,10 @@ MAX_CLIENT_MESSAGES = 1000
 """Messages of one request: clients send the whole conversation; its end becomes part of the prompt."""
 MAX_CONTENT_PARTS = 100
 MAX_TEXT_CHARS = MAX_QUERY_CHARS
+
+MAX_SCHEMA_DEPTH = 64
+"""Levels of JSON of a field with a JSON Schema, of which a level of the data takes two or three."""
+_WITH_SCHEMAS = frozenset({"response_format", "tools", "text", "parameters"})
 
 Text = Annotated[str, Field(max_length=MAX_TEXT_CHARS)]
 
@@ -47,7 +54,10 @@ class OpenAIBody(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _storable(cls, value: Any) -> Any:
-        return storable(value)
+        if not isinstance(value, dict) or value.keys().isdisjoint(_WITH_SCHEMAS):
+            return storable(value)
+        limits = {name: MAX_SCHEMA_DEPTH if name in _WITH_SCHEMAS else MAX_JSON_DEPTH for name in value}
+        return {storable(name): storable(part, 1, limits[name]) for name, part in value.items()}
 
 
 class ContentPart(BaseModel):
@@ -64,20 +74,42 @@ def _parts(value: Any) -> Any:
     return [{"type": "text", "text": value}] if isinstance(value, str) else value
 
 
+PartsOfText = BeforeValidator(_parts, json_schema_input_type=Text | list[ContentPart])
+
+
+class CalledFunction(BaseModel):
+    """A function with its arguments."""
+
+    name: str = Field(max_length=64)
+    arguments: Text = Field(default="", description="JSON as the model wrote it, which need not be valid.")
+
+
+class CalledTool(BaseModel):
+    """A call of a tool of the client by the model."""
+
+    id: str = Field(max_length=200)
+    type: Literal["function"] = "function"
+    function: CalledFunction
+
+    @classmethod
+    def of(cls, call: ToolCall) -> Self:
+        """Return the body of a call."""
+        return cls(id=call.id, function=CalledFunction(name=call.name, arguments=call.arguments))
+
+
 class ClientMessage(BaseModel):
     """A message of a conversation."""
 
     model_config = ConfigDict(extra="ignore", hide_input_in_errors=True)
 
-    role: str = Field(max_length=100, description="user, assistant, system or developer.")
-    content: (
-        Annotated[
-            list[ContentPart],
-            Field(max_length=MAX_CONTENT_PARTS),
-            BeforeValidator(_parts, json_schema_input_type=Text | list[ContentPart]),
-        ]
-        | None
-    ) = Field(default=None, description="Text, or parts of text.")
+    role: str = Field(max_length=100, description="user, assistant, system, developer or tool.")
+    tool_calls: Annotated[list[CalledTool], Field(max_length=128)] | None = Field(
+        default=None, description="Of the assistant."
+    )
+    tool_call_id: str | None = Field(default=None, max_length=200, description="Of a tool: its call.")
+    content: Annotated[list[ContentPart], Field(max_length=MAX_CONTENT_PARTS), PartsOfText] | None = Field(
+        default=None, description="Text, or parts of text."
+    )
 
 
 ClientMessages = Annotated[list[ClientMessage], Field(min_length=1, max_length=MAX_CLIENT_MESSAGES)]
@@ -184,98 +216,6 @@ class RetrievalOptions(OpenAIBody):
         return self.model_dump(include=set(RetrievalOptions.model_fields) - {"variant"}, exclude_none=True)
 
 
-class StreamOptions(OpenAIBody):
-    """Options of a stream."""
-
-    include_usage: bool | None = Field(default=None, description="True: the last chunk has the tokens.")
-
-
-class ChatCompletionRequest(RetrievalOptions):
-    """A conversation whose last message is the query. Other fields are ignored."""
-
-    model: AnsweringModel
-    messages: ClientMessages
-    stream: bool | None = Field(default=None, description="True: chunks come as server-sent events.")
-    stream_options: StreamOptions | None = None
-    temperature: Temperature | None = None
-    top_p: Annotated[float, Field(ge=0, le=1)] | None = None
-    max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
-    max_tokens: Annotated[int, Field(ge=1)] | None = Field(
-        default=None, description="The older name of max_completion_tokens."
-    )
-    append_sources: bool | None = Field(
-        default=None, description="True: append the cited sources in Markdown."
-    )
-    # Rejected if set, because the answer would differ from the request: ``api/openai/chat.py``.
-    n: int | None = None
-    tools: list[Any] | None = None
-    tool_choice: Any = None
-    functions: list[Any] | None = None
-    function_call: Any = None
-    modalities: list[Any] | None = None
-    audio: Any = None
-    logprobs: bool | None = None
-    top_logprobs: int | None = None
-    logit_bias: dict[str, Any] | None = None
-    response_format: Any = None
-    stop: Any = None
-    web_search_options: Any = None
-
-    def options(self) -> dict[str, Any]:
-        """Return the query settings of the request as fields of ``QueryConfig``."""
-        limit = self.max_completion_tokens or self.max_tokens
-        sampling = {"temperature": self.temperature, "top_p": self.top_p, "max_tokens": limit}
-        given = {name: value for name, value in sampling.items() if value is not None}
-        return {**self.search_options(), **given}
-
-    @property
-    def limit_field(self) -> str:
-        """Name of the field that limits the answer's length in this request."""
-        return "max_completion_tokens" if self.max_completion_tokens else "max_tokens"
-
-
-class UrlCitation(BaseModel):
-    """Position in the answer that cites a source."""
-
-    start_index: int = Field(description="Offset of `[n]` in the content, in Unicode code points.")
-    end_index: int = Field(description="Behind its last character.")
-    title: str = Field(description="The document's title or source, and the place: `Handbook, p. 12`.")
-    url: str = Field(
-        description="The source, when it is a web address, with the page, `#page=12`; else the page of this "
-        "server that shows it."
-    )
-    source_number: int = Field(description="The n of `[n]`.")
-    document_id: UUID
-    chunk_id: UUID
-    verdict: CitationVerdict
-    locations: Locations
-
-
-class Annotation(BaseModel):
-    """A citation, in the only kind that chat completions know."""
-
-    type: Literal["url_citation"] = "url_citation"
-    url_citation: UrlCitation
-
-
-class AnswerMessage(BaseModel):
-    """The answer."""
-
-    role: Literal["assistant"] = "assistant"
-    content: str
-    refusal: None = None
-    annotations: list[Annotation]
-
-
-class AnswerChoice(BaseModel):
-    """The one choice."""
-
-    index: Literal[0] = 0
-    message: AnswerMessage
-    logprobs: None = None
-    finish_reason: Literal["stop", "length", "content_filter"]
-
-
 class OwnDetails(AnswerDetails):
     """Details beyond OpenAI's API: ``vectorforge`` in the answer."""
 
@@ -287,13 +227,18 @@ class OwnDetails(AnswerDetails):
     sources: list[SourceBody] = Field(description="The passages in the prompt, by number.")
 
 
-class ChatCompletion(BaseModel):
-    """The answer."""
+class JsonCitation(Body):
+    """A citation of an answer in JSON, whose texts have no labels."""
 
-    id: str
-    object: Literal["chat.completion"] = "chat.completion"
-    created: int = Field(description="Unix time in seconds.")
-    model: str = Field(description="As requested.")
-    choices: list[AnswerChoice]
-    usage: Usage
-    vectorforge: OwnDetails
+    source_number: int
+    chunk_id: UUID
+    document_id: UUID
+    verdict: CitationVerdict
+    locations: Locations
+    location_text: LocationText
+
+
+class JsonDetails(OwnDetails):
+    """Details of an answer in JSON."""
+
+    citations: list[JsonCitation] = Field(description="In the order of the labels that the model wrote.")

@@ -15,6 +15,8 @@ from vectorforge.api.openai.response_objects import ResponseFormat, ResponsePart
 from vectorforge.api.openai.response_schemas import (
     FileCitation,
     FileSearchCall,
+    FunctionCall,
+    OutputItem,
     OutputMessage,
     OutputText,
     ResponseFailure,
@@ -22,6 +24,7 @@ from vectorforge.api.openai.response_schemas import (
 from vectorforge.api.problems import problem_of
 from vectorforge.api.streaming.sse import encode_json, json_event
 from vectorforge.errors import LLMRateLimitError
+from vectorforge.llm.tools import ToolCall, ToolCallDelta, join_tool_calls
 from vectorforge.pipeline.types import (
     Citation,
     CitationEvent,
@@ -33,6 +36,7 @@ from vectorforge.pipeline.types import (
     SourceCitation,
     SourcesEvent,
     TokenEvent,
+    ToolCallEvent,
 )
 
 EVENT_TYPES = (
@@ -48,6 +52,8 @@ EVENT_TYPES = (
     "response.output_text.annotation.added",
     "response.output_text.done",
     "response.content_part.done",
+    "response.function_call_arguments.delta",
+    "response.function_call_arguments.done",
     "response.completed",
     "response.incomplete",
     "error",
@@ -55,8 +61,8 @@ EVENT_TYPES = (
 )
 """Types of all events of a stream, in the order of their first occurrence."""
 
-_SEARCH, _MESSAGE = 0, 1
-"""Places of the two items in the output."""
+_SEARCH = 0
+"""Place of the search in the output."""
 
 
 class ResponseEventEncoder:
@@ -65,7 +71,8 @@ class ResponseEventEncoder:
     Order: ``response.created``, ``response.in_progress``, the item of the search with its own events, the
     item of the message with its text and annotations, and last ``response.completed`` or
     ``response.incomplete``. An annotation follows the end of its sentence and its ``[n]``. A failure
-    is ``error``, for which clients have an exception, and ``response.failed``.
+    is ``error``, for which clients have an exception, and ``response.failed``. With tools the message begins
+    with its text, and each tool call is an item with its own events.
 
     Args:
         wanted: Format of the response.
@@ -83,6 +90,9 @@ class ResponseEventEncoder:
         self._search: FileSearchCall | None = None
         self._sources: Sequence[SourceCitation] = ()
         self._rewriter = LabelRewriter()
+        self._places: list[str] = []
+        """Ids of the items after the search, in the order of their beginning."""
+        self._calls: list[ToolCallDelta] = []
         self._text: list[str] = []
         self._waiting: list[Citation] = []
         """Citations whose label is not sent yet."""
@@ -99,10 +109,13 @@ class ResponseEventEncoder:
             case SourcesEvent():
                 yield from self._found(event)
             case TokenEvent():
-                yield from self._say(self._rewriter.feed(event.text))
-            case CitationEvent():
+                is_json = self._wanted.is_json
+                yield from self._say(event.text if is_json else self._rewriter.feed(event.text))
+            case CitationEvent() if not self._wanted.is_json:
                 self._waiting.append(event.citation)
                 yield from self._annotate()
+            case ToolCallEvent():
+                yield from self._call(event.piece)
             case DoneEvent():
                 yield from self._end(event.result)
             case ErrorEvent():
@@ -126,12 +139,33 @@ class ResponseEventEncoder:
         self._search = parts.search("completed", event.sources, event.retrieved_chunks)
         yield self._search_event(parts, "completed")
         yield self._event("response.output_item.done", output_index=_SEARCH, item=self._search)
-        message = parts.message("in_progress", "")
-        yield self._event("response.output_item.added", output_index=_MESSAGE, item=message)
-        yield self._message_event("content_part.added", part=OutputText(text="", annotations=[]))
+        if not self._wanted.has_tools:
+            yield from self._begin_message()
+
+    def _begin_message(self) -> Iterator[bytes]:
+        message = self._begun_parts.message("in_progress", "")
+        if message.id not in self._places:
+            yield self._added(message)
+            yield self._message_event("content_part.added", part=OutputText(text="", annotations=[]))
+
+    def _added(self, item: OutputMessage | FunctionCall) -> bytes:
+        self._places.append(item.id)
+        return self._event("response.output_item.added", output_index=len(self._places), item=item)
+
+    def _call(self, piece: ToolCallDelta) -> Iterator[bytes]:
+        self._calls.append(piece)
+        begun = self._begun_parts.call(
+            piece.index, ToolCall(piece.id or "", piece.name or "", ""), status="in_progress"
+        )
+        if piece.id is not None:
+            yield self._added(begun)
+        if piece.arguments:
+            place = {"item_id": begun.id, "output_index": self._places.index(begun.id) + 1}
+            yield self._event("response.function_call_arguments.delta", **place, delta=piece.arguments)
 
     def _say(self, text: str) -> Iterator[bytes]:
         if text:
+            yield from self._begin_message()
             self._text.append(text)
             yield self._message_event("output_text.delta", delta=text, logprobs=[])
         yield from self._annotate()
@@ -151,11 +185,17 @@ class ResponseEventEncoder:
         parts, text = self._begun_parts, "".join(self._text)
         search = self._search or parts.search("completed")
         response = parts.answered(result, search, text, self._annotations)
-        message = response.output[_MESSAGE]
-        assert isinstance(message, OutputMessage)  # noqa: S101 - made so one line above
-        yield self._message_event("output_text.done", text=text, logprobs=[])
-        yield self._message_event("content_part.done", part=message.content[0])
-        yield self._event("response.output_item.done", output_index=_MESSAGE, item=message)
+        for item in response.output[1:]:
+            if isinstance(item, OutputMessage):
+                yield from self._begin_message()
+                yield self._message_event("output_text.done", text=text, logprobs=[])
+                yield self._message_event("content_part.done", part=item.content[0])
+            place = {"output_index": self._places.index(item.id) + 1}
+            if isinstance(item, FunctionCall):
+                done = {"item_id": item.id, "name": item.name, "arguments": item.arguments}
+                yield self._event("response.function_call_arguments.done", **place, **done)
+            yield self._event("response.output_item.done", **place, item=item)
+        response.output[1:] = sorted(response.output[1:], key=lambda item: self._places.index(item.id))
         yield self._event(f"response.{response.status}", response=response)
 
     def _failure(self, error: Exception) -> Iterator[bytes]:
@@ -170,11 +210,15 @@ class ResponseEventEncoder:
             failure = ResponseFailure.model_validate({"code": code, "message": body["message"]})
             yield self._event("response.failed", response=self._parts.failed(failure, self._output_so_far()))
 
-    def _output_so_far(self) -> list[FileSearchCall | OutputMessage]:
+    def _output_so_far(self) -> list[OutputItem]:
         if self._search is None:
             return []
-        message = self._begun_parts.message("incomplete", "".join(self._text), self._annotations)
-        return [self._search, message]
+        parts = self._begun_parts
+        message = parts.message("incomplete", "".join(self._text), self._annotations)
+        items: list[OutputMessage | FunctionCall] = [message]
+        for place, call in enumerate(join_tool_calls(self._calls)):
+            items.append(parts.call(place, call, status="incomplete"))
+        return [self._search, *(item for item in items if item.id in self._places)]
 
     @property
     def _begun_parts(self) -> ResponseParts:
@@ -191,7 +235,7 @@ class ResponseEventEncoder:
         return self._event(
             f"response.{name}",
             item_id=self._begun_parts.message_id,
-            output_index=_MESSAGE,
+            output_index=self._places.index(self._begun_parts.message_id) + 1,
             content_index=0,
             **data,
         )

@@ -14,8 +14,10 @@ from vectorforge.api.openai.response_schemas import (
     EchoedRequest,
     FileCitation,
     FileSearchCall,
+    FunctionCall,
     IncompleteDetails,
     ItemStatus,
+    OutputItem,
     OutputMessage,
     OutputText,
     ResponseBody,
@@ -24,6 +26,7 @@ from vectorforge.api.openai.response_schemas import (
 )
 from vectorforge.api.openai.vector_store_schemas import FoundPassage, attributes_of
 from vectorforge.errors import InvalidInputError
+from vectorforge.llm.tools import ToolCall
 from vectorforge.pipeline.types import Citation, QueryResult, SourceCitation
 from vectorforge.types import RetrievedChunk
 
@@ -71,6 +74,10 @@ class ResponseFormat:
     """Stored conversation of the exchange."""
     with_results: bool = False
     """True if the search item includes its chunks."""
+    is_json: bool = False
+    """The text is JSON: nothing in it is rewritten, and its citations are among the details."""
+    has_tools: bool = False
+    """The answer may have calls of tools, with or without text."""
 
 
 @dataclass(slots=True)
@@ -115,29 +122,39 @@ class ResponseParts:
         content = [OutputText(text=text, annotations=list(annotations))] if status != "in_progress" else []
         return OutputMessage(id=self.message_id, status=status, content=content)
 
+    def call(self, place: int, call: ToolCall, *, status: ItemStatus = "completed") -> FunctionCall:
+        """Return the item of a tool call; ``place`` counts the calls of the answer from 0."""
+        return FunctionCall(
+            id=f"fc_{self.query_id.hex}_{place}",
+            status=status,
+            call_id=call.id,
+            name=call.name,
+            arguments=call.arguments,
+        )
+
     def begun(self) -> ResponseBody:
         """Return the response without output."""
         return self._response("in_progress", [])
 
-    def failed(
-        self, failure: ResponseFailure, output: Sequence[FileSearchCall | OutputMessage]
-    ) -> ResponseBody:
+    def failed(self, failure: ResponseFailure, output: Sequence[OutputItem]) -> ResponseBody:
         """Return the response of a failed query with its partial output."""
         return self._response("failed", output, error=failure)
 
     def answered(
         self, result: QueryResult, search: FileSearchCall, text: str, annotations: Sequence[FileCitation]
     ) -> ResponseBody:
-        """Return the response with its answer, which may be incomplete."""
+        """Return the response with its answer, which may be incomplete; calls alone need no message."""
         reason = _INCOMPLETE.get(result.finish_reason)
         status: Literal["completed", "incomplete"] = "incomplete" if reason else "completed"
+        calls = [self.call(place, call, status=status) for place, call in enumerate(result.tool_calls)]
+        messages = [] if calls and not text else [self.message(status, text, annotations)]
         return self._response(
             status,
-            [search, self.message(status, text, annotations)],
+            [search, *messages, *calls],
             incomplete_details=IncompleteDetails(reason=reason) if reason else None,
             completed_at=int(time.time()) if status == "completed" else None,
             usage=_usage(result),
-            vectorforge=own_details(result),
+            vectorforge=own_details(result, is_json=self.wanted.is_json),
         )
 
     def stored(
@@ -163,7 +180,9 @@ def whole_response(result: QueryResult, wanted: ResponseFormat) -> ResponseBody:
     """Return a whole answer."""
     parts = ResponseParts(wanted, result.request_id, result.rewritten_query)
     chunks = result.retrieved_chunks[: len(result.sources)]
-    text, citations = rewrite_labels(result.answer, result.citations, chunks)
+    text, citations = result.answer, list[Citation]()
+    if not wanted.is_json:
+        text, citations = rewrite_labels(text, result.citations, chunks)
     search = parts.search("completed", result.sources, result.retrieved_chunks)
     annotations = [file_citation(citation, result.sources) for citation in citations]
     return parts.answered(result, search, text, annotations)

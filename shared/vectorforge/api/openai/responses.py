@@ -18,16 +18,16 @@ from vectorforge.api.openai.models import (
     answering_collection,
     reject_options,
 )
-from vectorforge.api.openai.request_schemas import ClientMessage
+from vectorforge.api.openai.output_options import check_output
+from vectorforge.api.openai.request_schemas import CalledFunction, CalledTool, ClientMessage
 from vectorforge.api.openai.response_events import EVENT_TYPES, ResponseEventEncoder
 from vectorforge.api.openai.response_objects import ResponseFormat, ResponseIds, whole_response
+from vectorforge.api.openai.response_requests import FILE_SEARCH, InputItem, ResponseRequest, ResponseTool
 from vectorforge.api.openai.response_schemas import (
-    FILE_SEARCH,
     EchoedRequest,
-    InputItem,
     ResponseBody,
     ResponseConversation,
-    ResponseRequest,
+    TextConfig,
 )
 from vectorforge.api.querying import QueryRoute, SurfaceQuery, check_config, find_collection
 from vectorforge.api.request_state import RequestState
@@ -42,10 +42,6 @@ _IGNORED_ITEMS = ("file_search_call", "reasoning")
 _REFUSED: RefusedOptions = {
     "background": (bool, "`background` is not supported."),
     "prompt": (bool, "Stored prompts are not supported; send `input`."),
-    "text": (
-        lambda text: (text or {}).get("format") not in (None, {"type": "text"}),
-        "Only text answers are supported; other formats are not.",
-    ),
     "top_logprobs": (bool, "`top_logprobs` is not supported."),
     "include": (
         lambda include: "message.output_text.logprobs" in (include or ()),
@@ -61,22 +57,16 @@ def reject_unsupported(body: ResponseRequest) -> None:
         InvalidInputError: The request has one; the error has its field.
     """
     reject_options(body, _REFUSED)
-    if not _may_choose(body.tool_choice, searches=body.file_search is not None):
-        raise InvalidInputError(
-            "Only `file_search` is supported, and every query runs it.",
-            field="tool_choice",
-        )
+    if body.tool_choice == "none" and body.file_search is not None:
+        raise InvalidInputError("Every query runs `file_search`.", field="tool_choice")
+    for number, tool in enumerate(body.tools or ()):
+        if tool.type not in (FILE_SEARCH, "function"):
+            raise InvalidInputError(
+                "Only tools of the types file_search and function are supported.",
+                field=f"tools.{number}.type",
+            )
     if sum(tool.type == FILE_SEARCH for tool in body.tools or ()) > 1:
         raise InvalidInputError("Only one `file_search` tool is supported.", field="tools")
-
-
-def _may_choose(choice: Any, *, searches: bool) -> bool:
-    """Return True if the tool choice allows a search, which always runs."""
-    if choice in (None, "auto"):
-        return True
-    if choice == "none":
-        return not searches
-    return searches and choice in ("required", {"type": FILE_SEARCH})
 
 
 def read_conversation(body: ResponseRequest) -> Conversation:
@@ -89,17 +79,20 @@ def read_conversation(body: ResponseRequest) -> Conversation:
     conversation = Conversation.of(messages, field="input")
     if not body.instructions:
         return conversation
-    return Conversation(
-        conversation.question, (HistoryMessage("system", body.instructions), *conversation.history)
-    )
+    return replace(conversation, history=(HistoryMessage("system", body.instructions), *conversation.history))
 
 
 def _message(item: InputItem, field: str) -> ClientMessage:
     if item.type in _IGNORED_ITEMS:
         return ClientMessage(role="developer")  # blank, so skipped; the others keep their index
+    if item.type == "function_call":
+        function = CalledFunction(name=item.name or "", arguments=item.arguments or "")
+        return ClientMessage(role="assistant", tool_calls=[CalledTool(id=item.call_id, function=function)])
+    if item.type == "function_call_output":
+        return ClientMessage(role="tool", tool_call_id=item.call_id, content=item.output)
     if item.type != "message":
         raise InvalidInputError(
-            "Only messages are supported; tools, their results and item references are not.",
+            "Only messages, function calls and their outputs are supported; item references are not.",
             field=f"{field}.type",
         )
     return item
@@ -144,7 +137,7 @@ async def find_stored_conversation(
         raise InvalidInputError(f"Send {given[0]} or {given[1]}, not both.", field=given[1])
     if not given:
         return None
-    if any(message.role != "system" for message in conversation.history):
+    if any(message.role != "system" for message in (*conversation.history, *conversation.following)):
         raise InvalidInputError(
             f"The conversation is given by {given[0]}; send only the query.", field="input"
         )
@@ -220,8 +213,12 @@ async def create_response(
         tenant.choose_variant(body.variant, conversation_id),
         **{**body.options(), "conversation_id": conversation_id},
         history=conversation.history,
+        following=conversation.following,
     )
     check_config(application, config, {"max_tokens": "max_output_tokens", "top_k": _top_k_field(body)})
+    check_output(application, config, requested.preset, format_field="text")
+    if config.has_tools and (body.store or conversation_id is not None):
+        raise InvalidInputError("Tools need the conversation in `input`, not a stored one.", field="tools")
     collection = await find_searched_collection(application, tenant, requested, body)
     credential = principal_of(request).credential
     async with conversation_for(tenant, body, conversation_id, credential) as stored_in:
@@ -230,6 +227,8 @@ async def create_response(
             echo=_echo(body, config, stored_in),
             conversation_id=stored_in,
             with_results="file_search_call.results" in (body.include or ()),
+            is_json=config.response_format is not None,
+            has_tools=config.has_tools,
         )
         query = SurfaceQuery(
             request, conversation.question, collection, replace(config, conversation_id=stored_in)
@@ -245,7 +244,6 @@ def _top_k_field(body: ResponseRequest) -> str:
 
 
 def _echo(body: ResponseRequest, config: QueryConfig, conversation_id: UUID | None) -> EchoedRequest:
-    searched = body.file_search
     return EchoedRequest(
         model=body.model,
         instructions=body.instructions,
@@ -253,7 +251,7 @@ def _echo(body: ResponseRequest, config: QueryConfig, conversation_id: UUID | No
         temperature=config.temperature,
         top_p=config.top_p,
         max_output_tokens=config.max_tokens,
-        tools=[searched.model_dump(mode="json", exclude_unset=True)] if searched else [],
+        tools=[_echoed(tool) for tool in body.tools or ()],
         tool_choice=body.tool_choice or "auto",
         parallel_tool_calls=body.parallel_tool_calls is not False,
         previous_response_id=body.previous_response_id,
@@ -261,4 +259,13 @@ def _echo(body: ResponseRequest, config: QueryConfig, conversation_id: UUID | No
         if conversation_id
         else None,
         store=conversation_id is not None,
+        text=TextConfig(format=wanted.model_dump(mode="json", by_alias=True, exclude_unset=True))
+        if (wanted := body.text and body.text.format)
+        else TextConfig(),
     )
+
+
+def _echoed(tool: ResponseTool) -> dict[str, Any]:
+    if tool.function is not None:
+        return {"type": tool.type, "strict": None, **tool.function.model_dump(mode="json")}
+    return tool.model_dump(mode="json", exclude_unset=True)

@@ -46,6 +46,7 @@ from vectorforge.pipeline.types import (
     QueryEvent,
     SourcesEvent,
     TokenEvent,
+    ToolCallEvent,
     UsageEvent,
 )
 
@@ -235,8 +236,8 @@ class EventEncoder:
                 return "done", DoneData.of(event.result)
             case ErrorEvent():
                 return "error", self._error(event)
-            case TokenEvent():
-                raise AssertionError("encode() deals with tokens")
+            case TokenEvent() | ToolCallEvent():
+                raise AssertionError("encode() deals with tokens, and native requests have no tools")
 
     def _sources(self, event: SourcesEvent) -> SourcesData:
         sources = numbered_sources(event.sources) if self._with_sources else []

@@ -69,7 +69,7 @@ class QueryLog:
     first_token_ms: float | None = None
     cost_usd: float | None = None
     request: Mapping[str, Any] | None = None
-    """See ``pipeline.generation.logged_request``; None: no request went to a model."""
+    """See ``pipeline.query_log.logged_request``; None: no request went to a model."""
     steps: Sequence[Mapping[str, Any]] = ()
     """Figures of the steps of a search with ``effort``; see ``pipeline.step_types.QueryStep.figures``."""
 

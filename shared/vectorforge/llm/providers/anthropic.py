@@ -1,6 +1,6 @@
 """Anthropic's Messages API."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, ClassVar, Self, Unpack
 
@@ -12,7 +12,8 @@ from vectorforge.errors import InvalidInputError
 from vectorforge.llm import failures
 from vectorforge.llm.failures import named_parameter
 from vectorforge.llm.http import HttpLLMProvider, StreamAccumulator
-from vectorforge.llm.types import FinishReason, LLMRequestConfig, ProviderCall, ProviderOptions
+from vectorforge.llm.tools import NamedTool, ToolCallDelta
+from vectorforge.llm.types import FinishReason, LLMRequestConfig, Message, ProviderCall, ProviderOptions
 from vectorforge.vendors.accounts import AnthropicClient, ClientKind, VertexAI, anthropic_transport, vertex_of
 from vectorforge.vendors.credentials import Credentials, as_credentials
 from vectorforge.vendors.response import VendorStatusError
@@ -34,6 +35,8 @@ _STATUSES = {
     "overloaded_error": 529,
 }
 """HTTP status of each error type outside a stream. Source: https://docs.claude.com/en/api/errors."""
+
+_TOOL_CHOICES = {"auto": "auto", "required": "any", "none": "none"}
 
 
 class AnthropicProvider(HttpLLMProvider[AnthropicClient]):
@@ -57,6 +60,7 @@ class AnthropicProvider(HttpLLMProvider[AnthropicClient]):
         "max_tokens": "length",
         "model_context_window_exceeded": "length",
         "refusal": "content_filter",
+        "tool_use": "tool_calls",
     }
     _path = "messages"
 
@@ -120,9 +124,7 @@ class AnthropicProvider(HttpLLMProvider[AnthropicClient]):
 
     def _request_body(self, call: ProviderCall, refused: frozenset[str], *, stream: bool) -> dict[str, Any]:
         config = call.config
-        messages: list[dict[str, Any]] = [dict(m) for m in call.messages if m["role"] != "system"]
-        if not messages:
-            raise InvalidInputError("messages must hold a user message.", field="messages")
+        messages = _messages(call.messages)
         shared = sum(message["role"] != "system" for message in call.messages[: config.shared_messages])
         if shared:
             messages[shared - 1]["content"] = _cached_text(messages[shared - 1]["content"])
@@ -131,9 +133,11 @@ class AnthropicProvider(HttpLLMProvider[AnthropicClient]):
             "system": "\n\n".join(m["content"] for m in call.messages if m["role"] == "system") or None,
             "messages": messages,
             "max_tokens": config.max_tokens,
-            "stop_sequences": list(config.stop_sequences) or None,
+            # blanks alone are refused
+            "stop_sequences": [text for text in config.stop_sequences if text.strip()] or None,
             "stream": stream or None,
             "output_config": _output_config(config, refused),
+            **(_tools(config) if config.tools else {}),
             "temperature": None if "temperature" in refused else config.temperature,
             "top_p": None if "top_p" in refused else config.top_p,
         }
@@ -146,17 +150,33 @@ class AnthropicProvider(HttpLLMProvider[AnthropicClient]):
 class _AnthropicStream(StreamAccumulator):
     """Reader of a message: https://docs.claude.com/en/docs/build-with-claude/streaming."""
 
+    def __init__(self, provider: str) -> None:
+        super().__init__(provider)
+        self._tools: dict[int, int] = {}
+        """Block of the message -> place of its tool call."""
+
     def read_whole(self, answer: Any) -> str:
         self.model, self.reason = answer.get("model"), answer.get("stop_reason")
         self.usage = _whole_usage(answer.get("usage") or {})
-        return "".join(block["text"] for block in answer.get("content") or () if block.get("type") == "text")
+        blocks = answer.get("content") or ()
+        for place, block in enumerate(block for block in blocks if block.get("type") == "tool_use"):
+            arguments = orjson.dumps(block["input"]).decode()
+            self.calls.append(ToolCallDelta(place, arguments, block["id"], block["name"]))
+        return "".join(block["text"] for block in blocks if block.get("type") == "text")
 
     def _read(self, data: bytes) -> str:
         event = orjson.loads(data)
         match event["type"]:
             case "content_block_delta":
+                if (piece := event["delta"].get("partial_json")) and event["index"] in self._tools:
+                    self.calls.append(ToolCallDelta(self._tools[event["index"]], piece))
                 text: str = event["delta"].get("text") or ""
                 return text
+            case "content_block_start":
+                block = event["content_block"]
+                if block["type"] == "tool_use":
+                    place = self._tools[event["index"]] = len(self._tools)
+                    self.calls.append(ToolCallDelta(place, "", block["id"], block["name"]))
             case "message_start":
                 self.model = event["message"].get("model")
                 self.usage = _whole_usage(event["message"].get("usage") or {})
@@ -171,6 +191,51 @@ class _AnthropicStream(StreamAccumulator):
                 status = _STATUSES.get(event["error"].get("type"), 500)
                 self.error = failures.error_for_status(self.provider, status, text=str(event["error"]))
         return ""
+
+
+def _messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """Return the conversation without its system messages; results of tools are in messages of the user."""
+    sent: list[dict[str, Any]] = []
+    for message in messages:
+        if message["role"] == "tool":
+            result = {"type": "tool_result", "tool_use_id": message["tool_call_id"]}
+            if not sent or not isinstance(sent[-1]["content"], list) or sent[-1]["role"] != "user":
+                sent.append({"role": "user", "content": []})
+            sent[-1]["content"].append({**result, "content": message["content"]})
+        elif message.get("tool_calls"):
+            text = [{"type": "text", "text": message["content"]}] if message["content"].strip() else []
+            uses = [
+                {"type": "tool_use", "id": call.id, "name": call.name, "input": call.values}
+                for call in message["tool_calls"]
+            ]
+            sent.append({"role": "assistant", "content": [*text, *uses]})
+        elif message["role"] != "system":
+            sent.append(dict(message))
+    if not sent:
+        raise InvalidInputError("messages must hold a user message.", field="messages")
+    if sent[-1]["role"] == "assistant" and isinstance(sent[-1]["content"], str):
+        sent[-1]["content"] = sent[-1]["content"].rstrip()  # required of an answer that is to go on
+    return sent
+
+
+def _tools(config: LLMRequestConfig) -> dict[str, Any]:
+    """Return the tools and their choice. https://platform.claude.com/docs/en/agents-and-tools/tool-use."""
+    tools = [
+        {
+            "name": tool.name,
+            **({"description": tool.description} if tool.description else {}),
+            "input_schema": dict(tool.schema),
+        }
+        for tool in config.tools
+    ]
+    choice: dict[str, Any]
+    if isinstance(config.tool_choice, NamedTool):
+        choice = {"type": "tool", "name": config.tool_choice.name}
+    else:
+        choice = {"type": _TOOL_CHOICES[config.tool_choice]}
+    if config.parallel_tool_calls is False and choice["type"] != "none":
+        choice["disable_parallel_tool_use"] = True
+    return {"tools": tools, "tool_choice": choice}
 
 
 def _cached_text(text: str) -> list[Mapping[str, Any]]:
@@ -194,6 +259,6 @@ def _output_config(config: LLMRequestConfig, refused: frozenset[str]) -> Mapping
 
     https://platform.claude.com/docs/en/build-with-claude/structured-outputs
     """
-    if config.response_schema is None or "output_config" in refused:
+    if config.response_schema is None or not config.strict_schema or "output_config" in refused:
         return None
     return {"format": {"type": "json_schema", "schema": dict(config.response_schema)}}

@@ -9,9 +9,10 @@ from typing import Any, ClassVar, Self, Unpack
 from vectorforge.config import LLMSettings
 from vectorforge.errors import InvalidInputError, LLMError
 from vectorforge.llm import failures
-from vectorforge.llm.base import BaseLLMProvider
+from vectorforge.llm.base import BaseLLMProvider, StreamItem
 from vectorforge.llm.failures import named_parameter
 from vectorforge.llm.http import RefusedParameters, drain, dropped_parameters
+from vectorforge.llm.tools import NamedTool, ToolCall, ToolCallDelta
 from vectorforge.llm.types import (
     Completion,
     FinishReason,
@@ -37,7 +38,9 @@ _FINISH_REASONS: Mapping[str | None, FinishReason] = {
     "model_context_window_exceeded": "length",
     "content_filtered": "content_filter",
     "guardrail_intervened": "content_filter",
+    "tool_use": "tool_calls",
 }
+_TOOL_CHOICES: Mapping[Any, Mapping[str, Any]] = {"auto": {"auto": {}}, "required": {"any": {}}}
 
 
 class BedrockProvider(BaseLLMProvider):
@@ -103,15 +106,20 @@ class BedrockProvider(BaseLLMProvider):
             raise ConnectionError("the response body broke off")
         blocks = answer["output"]["message"]["content"]
         text = "".join(block.get("text", "") for block in blocks)
-        return _completion(answer.get("stopReason"), answer.get("usage"), call, dropped, text)
+        uses = [block["toolUse"] for block in blocks if "toolUse" in block]
+        calls = [ToolCall(use["toolUseId"], use["name"], json.dumps(use["input"])) for use in uses]
+        return _completion(answer.get("stopReason"), answer.get("usage"), call, dropped, text, calls)
 
-    async def _call_api_stream(self, call: ProviderCall) -> AsyncGenerator[str | Completion, None]:
+    async def _call_api_stream(self, call: ProviderCall) -> AsyncGenerator[StreamItem, None]:
         answer, dropped = await self._send("converse_stream", call)
         reason = usage = None
+        places: dict[int, int] = {}  # block of the message -> place of its tool call
         async with aclosing(stream_events(answer["stream"])) as events:
             async for event in events:
                 if text := event.get("contentBlockDelta", {}).get("delta", {}).get("text"):
                     yield text
+                elif (piece := _tool_call_delta(event, places)) is not None:
+                    yield piece
                 reason = event.get("messageStop", {}).get("stopReason") or reason
                 if "metadata" in event:
                     usage = event["metadata"].get("usage")
@@ -141,8 +149,11 @@ class BedrockProvider(BaseLLMProvider):
         async def attempt(refused: frozenset[str]) -> Any:
             return await self._client.call(operation, **_request(call, refused))
 
-        answer, refused = await self._refused.send(call.config.model, attempt, _refused_name)
-        return answer, dropped_parameters(call.config, {*refused, *_UNSUPPORTED})
+        config = call.config
+        answer, refused = await self._refused.send(
+            config.model, attempt, _refused_name, config.is_callers_schema
+        )
+        return answer, dropped_parameters(config, {*refused, *_UNSUPPORTED})
 
     def _map_error(self, exc: Exception) -> LLMError:
         return failures.error_for_exception(self.name, exc)
@@ -155,7 +166,8 @@ def _request(call: ProviderCall, refused: frozenset[str]) -> dict[str, Any]:
     sampling = {
         "temperature": config.temperature,
         "top_p": config.top_p,
-        "stop_sequences": list(config.stop_sequences) or None,
+        # some models refuse blanks alone
+        "stop_sequences": [text for text in config.stop_sequences if text.strip()] or None,
     }
     sent = {_SPELLINGS[k]: v for k, v in sampling.items() if v is not None and k not in refused}
     request = {
@@ -164,6 +176,7 @@ def _request(call: ProviderCall, refused: frozenset[str]) -> dict[str, Any]:
         "inferenceConfig": {"maxTokens": config.max_tokens, **sent},
         "system": [{"text": system}] if system else None,
         "outputConfig": _output_config(config, refused),
+        "toolConfig": _tool_config(call) if config.tools else None,
     }
     return {name: value for name, value in request.items() if value is not None}
 
@@ -172,12 +185,56 @@ def _turns(messages: Sequence[Message]) -> list[dict[str, Any]]:
     """Return the conversation with alternating roles, as Converse requires."""
     turns: list[dict[str, Any]] = []
     for message in messages:
-        if not turns or turns[-1]["role"] != message["role"]:
-            turns.append({"role": message["role"], "content": []})
-        turns[-1]["content"].append({"text": message["content"]})
+        role = "user" if message["role"] == "tool" else message["role"]
+        if not turns or turns[-1]["role"] != role:
+            turns.append({"role": role, "content": []})
+        turns[-1]["content"] += _blocks(message)
     if not turns:
         raise InvalidInputError("messages must hold a user message.", field="messages")
     return turns
+
+
+def _blocks(message: Message) -> list[dict[str, Any]]:
+    text = [{"text": message["content"]}]
+    if message["role"] == "tool":
+        return [{"toolResult": {"toolUseId": message["tool_call_id"], "content": text}}]
+    if not (calls := message.get("tool_calls")):
+        return text
+    uses = [{"toolUse": {"toolUseId": c.id, "name": c.name, "input": c.values}} for c in calls]
+    return [*(text if message["content"].strip() else ()), *uses]
+
+
+def _tool_config(call: ProviderCall) -> Mapping[str, Any] | None:
+    """Return ``toolConfig``; with the choice "none" only if the conversation has calls, which require it.
+
+    https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ToolConfiguration.html
+    """
+    choice = call.config.tool_choice
+    if choice == "none" and not any(message.get("tool_calls") for message in call.messages):
+        return None
+    tools = [
+        {
+            "toolSpec": {
+                "name": tool.name,
+                **({"description": tool.description} if tool.description else {}),
+                "inputSchema": {"json": dict(tool.schema)},
+            }
+        }
+        for tool in call.config.tools
+    ]
+    named = {"tool": {"name": choice.name}} if isinstance(choice, NamedTool) else _TOOL_CHOICES.get(choice)
+    return {"tools": tools, **({"toolChoice": named} if named else {})}
+
+
+def _tool_call_delta(event: Mapping[str, Any], places: dict[int, int]) -> ToolCallDelta | None:
+    """Return the piece of a tool call in an event, and note its block."""
+    if begun := event.get("contentBlockStart", {}).get("start", {}).get("toolUse"):
+        place = places[event["contentBlockStart"]["contentBlockIndex"]] = len(places)
+        return ToolCallDelta(place, "", begun["toolUseId"], begun["name"])
+    delta = event.get("contentBlockDelta", {})
+    if piece := delta.get("delta", {}).get("toolUse", {}).get("input"):
+        return ToolCallDelta(places[delta["contentBlockIndex"]], piece)
+    return None
 
 
 def _output_config(config: LLMRequestConfig, refused: frozenset[str]) -> Mapping[str, Any] | None:
@@ -185,9 +242,9 @@ def _output_config(config: LLMRequestConfig, refused: frozenset[str]) -> Mapping
 
     https://docs.aws.amazon.com/bedrock/latest/userguide/structured-output.html
     """
-    if config.response_schema is None or "output_config" in refused:
+    if config.response_schema is None or not config.strict_schema or "output_config" in refused:
         return None
-    schema = {"name": "answer", "schema": json.dumps(config.response_schema)}
+    schema = {"name": config.schema_name, "schema": json.dumps(config.response_schema)}
     return {"textFormat": {"type": "json_schema", "structure": {"jsonSchema": schema}}}
 
 
@@ -203,7 +260,12 @@ def _refused_name(exc: Exception) -> str | None:
 
 
 def _completion(
-    reason: str | None, usage: Any, call: ProviderCall, dropped: list[str], text: str = ""
+    reason: str | None,
+    usage: Any,
+    call: ProviderCall,
+    dropped: list[str],
+    text: str = "",
+    calls: Sequence[ToolCall] = (),
 ) -> Completion:
     usage = usage or {}
     return Completion(
@@ -212,5 +274,6 @@ def _completion(
         content=text,
         prompt_tokens=usage.get("inputTokens"),
         completion_tokens=usage.get("outputTokens"),
+        tool_calls=calls,
         metadata={"dropped_parameters": dropped} if dropped else {},
     )

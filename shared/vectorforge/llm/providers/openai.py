@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
 from typing import Any, ClassVar, Self, TypeAlias, Unpack
 
 import orjson
@@ -12,7 +13,8 @@ from vectorforge.errors import LLMError
 from vectorforge.llm import failures
 from vectorforge.llm.failures import find_overflow, named_parameter
 from vectorforge.llm.http import HttpLLMProvider, StreamAccumulator
-from vectorforge.llm.types import FinishReason, LLMRequestConfig, ProviderCall, ProviderOptions
+from vectorforge.llm.tools import NamedTool, ToolCallDelta
+from vectorforge.llm.types import FinishReason, LLMRequestConfig, Message, ProviderCall, ProviderOptions
 from vectorforge.vendors.accounts import (
     OPENAI_BASE_URL,
     AzureOpenAI,
@@ -25,7 +27,7 @@ from vectorforge.vendors.credentials import Credentials, as_credentials
 from vectorforge.vendors.http import refuses_key
 from vectorforge.vendors.response import VendorStatusError
 
-_SAMPLING = ("temperature", "top_p", "frequency_penalty", "presence_penalty")
+_SAMPLING = ("temperature", "top_p", "frequency_penalty", "presence_penalty", "parallel_tool_calls")
 _FORMAT_STEPS = ("response_format.json_schema", "response_format")
 """Parts of a request for JSON that a model may refuse, in this order: the schema, then JSON at all."""
 _ABOUT_THE_FORMAT = re.compile(r"response_?format|json_schema|json_object", re.IGNORECASE)
@@ -56,6 +58,7 @@ class OpenAIProvider(HttpLLMProvider[OpenAIClient]):
         "stop": "stop",
         "length": "length",
         "content_filter": "content_filter",
+        "tool_calls": "tool_calls",
     }
 
     def __init__(
@@ -117,10 +120,11 @@ class OpenAIProvider(HttpLLMProvider[OpenAIClient]):
         limit = "max_completion_tokens" if "max_tokens" in refused else "max_tokens"
         body = {
             "model": self._azure.deployment(config.model) if self._azure else config.model,
-            "messages": [dict(message) for message in call.messages],
+            "messages": [_message(message) for message in call.messages],
             limit: config.max_tokens,
-            "stop": list(config.stop_sequences) or None,
+            "stop": None if "stop" in refused else list(config.stop_sequences) or None,
             "response_format": _response_format(config, refused),
+            **(_tools(config) if config.tools else {}),
             **{name: getattr(config, name) for name in _SAMPLING if name not in refused},
         }
         if stream:
@@ -140,12 +144,14 @@ class OpenAIProvider(HttpLLMProvider[OpenAIClient]):
         if exc.status == 400 and find_overflow(exc.text) is None:  # which may mention max_tokens, too
             if "max_completion_tokens" in exc.text and exc.param in ("max_tokens", None):
                 return "max_tokens"
-            candidates = (*_SAMPLING, "stream_options")
+            candidates = (*_SAMPLING, "stop", "stream_options")
             if name := named_parameter(candidates, message=exc.text, param=exc.param, code=exc.code):
                 return name
-        if config.response_schema is None or not _ABOUT_THE_FORMAT.search(f"{exc.param} {exc.text}"):
+        steps = _FORMAT_STEPS if config.response_schema is not None else _FORMAT_STEPS[1:]
+        is_json = config.response_schema is not None or config.json_object
+        if not is_json or not _ABOUT_THE_FORMAT.search(f"{exc.param} {exc.text}"):
             return None
-        return next((step for step in _FORMAT_STEPS if step not in refused), None)
+        return next((step for step in steps if step not in refused), None)
 
     def _is_refusal(self, exc: VendorStatusError) -> bool:
         """Return True for a status that rejects the key."""
@@ -166,10 +172,14 @@ class _OpenAIStream(StreamAccumulator):
     def __init__(self, provider: str, text_and_reason: _ChoiceReader) -> None:
         super().__init__(provider)
         self._text_and_reason = text_and_reason
+        self._begun: set[int] = set()
+        """Tool calls whose first piece was read."""
 
     def read_whole(self, answer: Any) -> str:
         self.model, self.usage = answer.get("model"), answer.get("usage") or {}
-        text, self.reason = self._text_and_reason((answer.get("choices") or [{}])[0], "message")
+        choice = (answer.get("choices") or [{}])[0]
+        text, self.reason = self._text_and_reason(choice, "message")
+        self._read_calls(choice.get("message"))
         return text
 
     def _read(self, data: bytes) -> str:
@@ -186,8 +196,42 @@ class _OpenAIStream(StreamAccumulator):
         if not choices:
             return ""
         text, reason = self._text_and_reason(choices[0], "delta")
+        self._read_calls(choices[0].get("delta"))
         self.reason = self.reason or reason  # the last chunk of a refusal says "stop"
         return text
+
+    def _read_calls(self, message: Mapping[str, Any] | None) -> None:
+        if not message or not message.get("tool_calls"):
+            return
+        for place, call in enumerate(message["tool_calls"]):
+            function, number = call.get("function") or {}, call.get("index")
+            index = place if number is None else number  # some servers, and whole answers, have none
+            piece = ToolCallDelta(index, function.get("arguments") or "")
+            if index not in self._begun:
+                self._begun.add(index)
+                piece = replace(piece, id=call.get("id") or f"call_{index}", name=function.get("name"))
+            self.calls.append(piece)
+
+
+def _message(message: Message) -> dict[str, Any]:
+    sent = dict(message)
+    if calls := sent.get("tool_calls"):
+        sent["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in calls
+        ]
+        if not sent["content"]:
+            del sent["content"]
+    return sent
+
+
+def _tools(config: LLMRequestConfig) -> dict[str, Any]:
+    """Return the tools and their choice. https://developers.openai.com/api/docs/guides/function-calling."""
+    choice: Any = config.tool_choice
+    if isinstance(choice, NamedTool):
+        choice = {"type": "function", "function": {"name": choice.name}}
+    functions = [{k: v for k, v in asdict(tool).items() if v is not None} for tool in config.tools]
+    return {"tools": [{"type": "function", "function": f} for f in functions], "tool_choice": choice}
 
 
 def _response_format(config: LLMRequestConfig, refused: frozenset[str]) -> dict[str, Any] | None:
@@ -195,11 +239,16 @@ def _response_format(config: LLMRequestConfig, refused: frozenset[str]) -> dict[
 
     https://developers.openai.com/api/docs/guides/structured-outputs
     """
-    if config.response_schema is None or "response_format" in refused:
+    is_json = config.response_schema is not None or config.json_object
+    if not is_json or "response_format" in refused:
         return None
-    if "response_format.json_schema" in refused:
+    if config.response_schema is None or "response_format.json_schema" in refused:
         return {"type": "json_object"}
-    schema = {"name": "answer", "schema": dict(config.response_schema), "strict": True}
+    schema = {
+        "name": config.schema_name,
+        "schema": dict(config.response_schema),
+        "strict": config.strict_schema,
+    }
     return {"type": "json_schema", "json_schema": schema}
 
 

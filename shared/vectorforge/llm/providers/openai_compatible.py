@@ -121,7 +121,8 @@ class MaxServeProvider(OpenAIProvider):
             return super()._request_body(call, refused, stream=stream)
         body = super()._request_body(call, refused - {"max_tokens"}, stream=stream)
         del body["messages"]
-        body.pop("response_format", None)  # this API does not support it
+        for unsupported in ("response_format", "tools", "tool_choice", "parallel_tool_calls"):
+            body.pop(unsupported, None)  # this API has none
         body["prompt"] = format_chat_prompt(call.messages)
         body["stop"] = [*STOP_TOKENS, *call.config.stop_sequences]
         return body

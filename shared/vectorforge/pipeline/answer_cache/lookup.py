@@ -152,16 +152,22 @@ def query_claim(run: QueryRun, settings: VectorForgeConfig) -> Claim:
     is_stream, config, provider = not run.buffered, run.config, run.provider
     if provider is None or run.is_extractive:
         return Claim(is_stream=is_stream)
-    texts = [run.query, config.system_prompt or "", *(message.content for message in config.history)]
+    messages = (*config.history, *config.following)
+    texts = [run.query, config.system_prompt or "", *(message.content for message in messages)]
+    if config.has_tools or config.response_format is not None:
+        texts.append(str([config.tools, config.response_format, *(m.tool_calls for m in messages)]))
     prompt_tokens = _PROMPT_TOKENS + _context_tokens(run, settings) + sum(map(_tokens, texts))
     if config.conversation_id is not None:
         prompt_tokens += settings.query.history_max_tokens
     if config.rewrite and (config.history or config.conversation_id is not None):
         prompt_tokens += _REWRITING_TOKENS
     prompt_tokens += _PLANNING_TOKENS.get(config.effort, 0)
+    answer_tokens = config.max_tokens
+    if config.response_format is not None:  # may be repaired once
+        prompt_tokens, answer_tokens = 2 * prompt_tokens + answer_tokens, 2 * answer_tokens
     model = run.model or provider.default_model
-    cost = run.prices.estimate_cost(provider.provider_name(), model, prompt_tokens, config.max_tokens)
-    return Claim(is_stream=is_stream, tokens=prompt_tokens + config.max_tokens, cost_usd=cost or 0.0)
+    cost = run.prices.estimate_cost(provider.provider_name(), model, prompt_tokens, answer_tokens)
+    return Claim(is_stream=is_stream, tokens=prompt_tokens + answer_tokens, cost_usd=cost or 0.0)
 
 
 def _tokens(text: str) -> int:

@@ -114,7 +114,7 @@ class DegradationLadder:
         if run.retrieved:
             return None
         run.outcome = "empty"
-        if run.preset.on_empty == "generate":
+        if run.preset.on_empty == "generate" or run.needs_no_chunks:
             return None
         return run.adopt(NO_RESULTS_ANSWER, finish_reason="empty")
 
@@ -125,7 +125,8 @@ class DegradationLadder:
             c.chunk.id for c in run.retrieved
         ]:  # else its labels would name other chunks
             return self._stale(run, stored, error)
-        if run.config.quote_passages and run.payload is not None and run.used:
+        is_text = not run.config.needs_model
+        if is_text and run.config.quote_passages and run.payload is not None and run.used:
             step = self._step(run, "passages", error, quoter=self._quoter)
             return [step, *await quote_passages(run, run.payload, self._quoter)]
         return self._last(run, error)
@@ -221,8 +222,11 @@ class DegradationLadder:
         if ProviderCapability.EXTRACTIVE not in target.provider.capabilities:
             breaker = self._registry.breakers.find(target.provider.name, target.model)
         started, payload = time.monotonic(), run.payload or build_context(run)
+        generate = generate_answer
+        if run.config.response_format is not None:
+            from vectorforge.pipeline.json_output import generate_json as generate
         try:
-            async with aclosing(generate_answer(run, payload, target, breaker, limit_s=limit_s)) as events:
+            async with aclosing(generate(run, payload, target, breaker, limit_s=limit_s)) as events:
                 async for event in events:
                     yield event
             return
@@ -232,7 +236,7 @@ class DegradationLadder:
             payload = shorten_prompt(run, payload, target, build_context, exc)
         if limit_s is not None:
             limit_s = max(limit_s - (time.monotonic() - started), 0.0)
-        async with aclosing(generate_answer(run, payload, target, breaker, limit_s=limit_s)) as events:
+        async with aclosing(generate(run, payload, target, breaker, limit_s=limit_s)) as events:
             async for event in events:
                 yield event
 
@@ -243,6 +247,9 @@ class DegradationLadder:
                 "No LLM providers configured: set VECTORFORGE_OPENAI_API_KEY or another provider's key."
             )
         others = [] if run.config.llm_provider else self._registry.fallbacks_of(run.provider)
+        if run.config.needs_model:
+            quoting = ProviderCapability.EXTRACTIVE
+            others = [other for other in others if quoting not in other.provider.capabilities]
         return [ModelTarget(run.provider, run.model), *others]
 
     def _limit_s(self, run: QueryRun, *, is_last: bool) -> float | None:
@@ -260,7 +267,7 @@ class DegradationLadder:
 
     def _last(self, run: QueryRun, error: VectorForgeError) -> Iterator[QueryEvent]:
         sentence = run.preset.unavailable_answer
-        if sentence is None:
+        if sentence is None or run.config.needs_model:
             raise unavailable(error) from error
         run.provider = run.llm_model = None
         yield self._step(run, "template", error)

@@ -24,7 +24,7 @@ from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.types import GroundingSource, LLMResponse
 from vectorforge.pipeline.citations.check import CitationChecker
 from vectorforge.pipeline.context import ContextPayload
-from vectorforge.pipeline.generation import allowed_texts, grounding, prompt, request_for
+from vectorforge.pipeline.generation import allowed_texts, prompt, request_for
 from vectorforge.pipeline.guardrails.links import without_foreign_links
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.types import QueryEvent, UsageEvent
@@ -81,7 +81,7 @@ async def quote_passages(
         ``TokenEvent`` and ``CitationEvent`` in the order of the text, then ``UsageEvent``.
     """
     started = time.perf_counter()
-    sources = grounding(run, payload)
+    sources = payload.grounding(run.preset.context_format)
     quoted = await _quoted(run, payload, sources, quoter)
     response, checker = _checked(run, payload, quoted or _best_chunks(sources))
     if quoted is not None and not checker.citations:
@@ -103,6 +103,10 @@ def _checked(
 ) -> tuple[LLMResponse, CitationChecker]:
     """Check the citations of quotes without images: loading one could tell the author of a document."""
     text = without_foreign_links(response.content, lambda: allowed_texts(run, payload))
+    if run.config.stop:
+        from vectorforge.pipeline.output_format import cut_at_stop
+
+        text = cut_at_stop(text, run.config.stop)
     checker = CitationChecker(run.query, payload.used)
     checker.feed(text)
     checker.finish()

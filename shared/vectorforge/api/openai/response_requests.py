@@ -1,0 +1,195 @@
+"""Bodies of requests to ``/v1/responses``.
+
+https://developers.openai.com/api/reference/resources/responses
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, Field, model_validator
+
+from vectorforge.api.openai.output_options import FunctionBody, JsonSchemaFormat, ToolName, tool_options
+from vectorforge.api.openai.request_schemas import (
+    MAX_CLIENT_MESSAGES,
+    MAX_CONTENT_PARTS,
+    MAX_RESULTS,
+    MAX_TEXT_CHARS,
+    AnsweringModel,
+    AttributeFilter,
+    ClientMessage,
+    ContentPart,
+    OpenAIBody,
+    PartsOfText,
+    RankingOptions,
+    RetrievalOptions,
+    Text,
+)
+from vectorforge.api.schemas import MAX_NAME_CHARS, ConversationId, Temperature
+
+FILE_SEARCH = "file_search"
+
+
+class ResponseTool(OpenAIBody):
+    """``file_search`` in one vector store, or a function of the client; of others only the type is read."""
+
+    type: str = Field(max_length=100)
+    function: FunctionBody | None = Field(
+        default=None, exclude=True, description="Not sent: a function's fields are at the top level."
+    )
+    vector_store_ids: list[Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS)]] = Field(
+        default_factory=list, max_length=100, description="One collection: its id or name."
+    )
+    max_num_results: Annotated[int, Field(ge=1, le=MAX_RESULTS)] | None = None
+    filters: AttributeFilter | None = None
+    ranking_options: RankingOptions | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _type_of_others(cls, value: Any) -> Any:
+        if not isinstance(value, dict) or value.get("type") == FILE_SEARCH:
+            return value
+        function = {"function": value} if value.get("type") == "function" else {}
+        return {"type": value.get("type"), **function}
+
+    @model_validator(mode="after")
+    def _one_store(self) -> "ResponseTool":
+        if self.type == FILE_SEARCH and len(self.vector_store_ids) != 1:
+            raise ValueError("vector_store_ids must have exactly one vector store")
+        return self
+
+
+class InputItem(ClientMessage):
+    """A message, a tool call or its result, or another item of an earlier response."""
+
+    type: str = Field(default="message", max_length=100)
+    role: str = Field(default="", max_length=100, description="user, assistant, system or developer.")
+    call_id: str = Field(default="", max_length=200, description="Of `function_call` and its output.")
+    name: str | None = Field(default=None, max_length=64)
+    arguments: Text | None = None
+    output: Annotated[list[ContentPart], Field(max_length=MAX_CONTENT_PARTS), PartsOfText] | None = None
+
+
+class ConversationObject(OpenAIBody):
+    """A conversation, named by its id."""
+
+    id: ConversationId
+
+
+def _items(value: Any) -> Any:
+    return [{"role": "user", "content": value}] if isinstance(value, str) else value
+
+
+_Conversation = Annotated[
+    ConversationObject,
+    BeforeValidator(
+        lambda value: {"id": value} if isinstance(value, str) else value,
+        json_schema_input_type=str | ConversationObject,
+    ),
+]
+_Metadata = Annotated[
+    dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]], Field(max_length=16)
+]
+
+
+class TextFormatBody(BaseModel):
+    """``text.format``: text, a JSON object, or JSON of a schema."""
+
+    type: Literal["text", "json_object", "json_schema"] = "text"
+    name: ToolName = "answer"
+    schema_: dict[str, Any] | None = Field(default=None, alias="schema", description="Draft 2020-12.")
+    strict: bool | None = None
+
+
+class TextOptions(BaseModel):
+    """``text``: the format of the answer."""
+
+    format: TextFormatBody | None = None
+
+
+class ResponseRequest(RetrievalOptions):
+    """A query, or a conversation whose last message is one. Other fields are ignored."""
+
+    model: AnsweringModel
+    input: Annotated[
+        list[InputItem],
+        Field(min_length=1, max_length=MAX_CLIENT_MESSAGES),
+        BeforeValidator(_items, json_schema_input_type=str | list[InputItem]),
+    ] = Field(description="The question, or messages, the oldest first.")
+    instructions: Annotated[str, Field(max_length=MAX_TEXT_CHARS)] | None = Field(
+        default=None, description="In addition to the prompt with the passages."
+    )
+    stream: bool | None = Field(default=None, description="True: events come as server-sent events.")
+    tools: Annotated[list[ResponseTool], Field(max_length=128)] | None = Field(
+        default=None, description="file_search chooses the collection when the model's name does not."
+    )
+    tool_choice: Any = None
+    parallel_tool_calls: bool | None = None
+    include: Annotated[list[str], Field(max_length=20)] | None = Field(
+        default=None, description="`file_search_call.results`: the passages in the prompt."
+    )
+    temperature: Temperature | None = None
+    top_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    max_output_tokens: Annotated[int, Field(ge=1)] | None = None
+    metadata: _Metadata | None = Field(default=None, description="Repeated in the response; not stored.")
+    store: bool | None = Field(default=None, description="True: store it in a new conversation.")
+    previous_response_id: Annotated[str, Field(max_length=200)] | None = Field(
+        default=None, description="A stored response, which must be the last one of its conversation."
+    )
+    conversation: _Conversation | None = Field(default=None, description="As conversation_id.")
+    text: TextOptions | None = None
+    # Refused, because the answer would differ from the request: ``api/openai/responses.py``.
+    background: bool | None = None
+    prompt: Any = None
+    top_logprobs: int | None = None
+
+    @property
+    def file_search(self) -> ResponseTool | None:
+        """First ``file_search`` tool."""
+        return next((tool for tool in self.tools or () if tool.type == FILE_SEARCH), None)
+
+    def options(self) -> dict[str, Any]:
+        """Return the query settings of the request as fields of ``QueryConfig``.
+
+        Top-level fields override those of the tool; filters of both apply.
+
+        Raises:
+            InvalidInputError: A tool, the choice of tools or a schema is not supported.
+        """
+        sampling = {
+            "temperature": self.temperature,
+            "top_p": self.top_p,
+            "max_tokens": self.max_output_tokens,
+        }
+        tool = self.file_search
+        options = {**_tool_options(tool), **self.search_options(), **_given(sampling), **self._output()}
+        if tool and tool.filters:
+            filters = tool.filters.translated()
+            options["filters"] = {"$and": [self.filters, filters]} if self.filters else filters
+        return options
+
+    def _output(self) -> dict[str, Any]:
+        """Return the format of the answer, and the tools of the client.
+
+        A search, which every query makes, is a tool call that satisfies ``required``.
+        """
+        options: dict[str, Any] = {}
+        if self.text is not None and self.text.format is not None:
+            wanted = self.text.format.model_dump(by_alias=True)
+            schema = wanted if wanted["schema"] is not None else None
+            body = JsonSchemaFormat.model_validate({"type": wanted["type"], "json_schema": schema})
+            options = _given({"response_format": body.json_format("text")})
+        choice = self.tool_choice
+        if self.file_search and choice in ("required", {"type": FILE_SEARCH}):
+            choice = "auto"
+        functions = [tool.function for tool in self.tools or () if tool.function is not None]
+        return {**options, **tool_options(functions, choice, parallel=self.parallel_tool_calls)}
+
+
+def _tool_options(tool: ResponseTool | None) -> dict[str, Any]:
+    if tool is None:
+        return {}
+    ranking = tool.ranking_options
+    return _given({"top_k": tool.max_num_results, "min_score": ranking.score_threshold if ranking else None})
+
+
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
