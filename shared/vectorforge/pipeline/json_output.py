@@ -49,7 +49,7 @@ _REPAIR = (
 )
 
 
-class _Invalid(Exception):  # noqa: N818 - a finding about an answer
+class InvalidJson(Exception):  # noqa: N818 - a finding about an answer
     """The answer is not JSON, or does not match the schema."""
 
 
@@ -176,10 +176,10 @@ class _Answer:
             value = _parsed(raw)
             checker = CitationChecker(run.query, self._payload.used)
             cleaned = self._cleaned(value, checker)
-            _check(cleaned, self._format)
+            check_json(cleaned, self._format)
         except RecursionError:
             return "", "it is nested too deeply."
-        except _Invalid as exc:
+        except InvalidJson as exc:
             return "", str(exc)[:_MAX_ERROR_CHARS]
         checker.finish()
         run.citations = [replace(citation, start=0, end=0) for citation in checker.citations]
@@ -218,17 +218,18 @@ def _parsed(raw: str) -> Any:
     try:
         return json.loads(text, parse_constant=_reject_constant)
     except ValueError as exc:
-        raise _Invalid(f"it is not JSON ({exc})") from None
+        raise InvalidJson(f"it is not JSON ({exc})") from None
 
 
 def _reject_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-def _check(value: Any, wanted: JsonFormat) -> None:
+def check_json(value: Any, wanted: JsonFormat) -> None:
+    """Raise ``InvalidJson`` unless a value has the format."""
     if wanted.schema is None:
         if not isinstance(value, dict):
-            raise _Invalid("it is not an object.")
+            raise InvalidJson("it is not an object.")
         return
     import jsonschema
     from referencing import Registry
@@ -238,9 +239,9 @@ def _check(value: Any, wanted: JsonFormat) -> None:
     try:
         error = next(iter(validator.iter_errors(value)), None)
     except (Unresolvable, jsonschema.exceptions.UnknownType) as exc:
-        raise _Invalid(f"its schema cannot be checked ({type(exc).__name__})") from None
+        raise InvalidJson(f"its schema cannot be checked ({type(exc).__name__})") from None
     if error is not None:
-        raise _Invalid(f"{error.json_path}: {error.message}")
+        raise InvalidJson(f"{error.json_path}: {error.message}")
 
 
 def _validator_class() -> Callable[..., Any]:
@@ -253,7 +254,7 @@ def _validator_class() -> Callable[..., Any]:
         nonlocal left
         left -= 1
         if left < 0:
-            raise _Invalid("it has too many parts.")
+            raise InvalidJson("it has too many parts.")
         yield from follow(validator, reference, value, schema) or ()
 
     changed: dict[str, Any] = {"$ref": limited, **dict.fromkeys(_UNCHECKED_KEYWORDS, lambda *_: ())}

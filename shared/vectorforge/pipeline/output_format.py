@@ -118,7 +118,9 @@ def cut_at_stop(text: str, stops: Sequence[str]) -> str:
 
 
 def _first_stop(text: str, stops: Sequence[str]) -> int | None:
-    return min((place for stop in stops if (place := text.find(stop)) >= 0), default=None)
+    """Return the start of the sequence that ends first, as a model would stop at it."""
+    found = [(place + len(stop), place) for stop in stops if (place := text.find(stop)) >= 0]
+    return min(found)[1] if found else None
 
 
 def _begun(text: str, stops: Sequence[str]) -> int:
