@@ -106,7 +106,7 @@ class RefusedParameters:
                     raise
                 refused |= {name}
             else:
-                if lasting := refused.difference(_FORMATS if is_callers_schema else ()):
+                if lasting := self.of(model) | refused.difference(_FORMATS if is_callers_schema else ()):
                     self._by_model[model] = lasting
                     self._by_model.move_to_end(model)
                 if len(self._by_model) > _MAX_MODELS:
