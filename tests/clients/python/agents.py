@@ -72,8 +72,7 @@ def langchain() -> Any:
         if not answer.tool_calls:
             return {"text": answer.content, "reason": answer.response_metadata["finish_reason"]}
         messages.append(answer)
-        for call in answer.tool_calls:
-            messages.append(ToolMessage(clock(**call["args"]), tool_call_id=call["id"]))
+        messages += [ToolMessage(clock(**c["args"]), tool_call_id=c["id"]) for c in answer.tool_calls]
 
 
 CLIENTS = {"instructor": instructor, "pydantic_ai": pydantic_ai, "langchain": langchain}
