@@ -181,7 +181,7 @@ class Completion:
     """None: not reported by the vendor; estimated instead."""
     completion_tokens: int | None = None
     tool_calls: Sequence[ToolCall] = ()
-    """Of a whole answer; empty at the end of a stream."""
+    """Calls in a whole answer; empty at the end of a stream."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     """Copied to ``LLMResponse.metadata``, e.g. ``dropped_parameters``."""
 

@@ -203,7 +203,7 @@ async def _texts(
                 yield event.text
             elif isinstance(event, StreamEnd):
                 finish(run, event.response)
-            else:
+            elif run.config.may_call_tools:
                 run.call_pieces.append(event)
                 yield ""  # passes the filters at once
             event = await anext(events, None)

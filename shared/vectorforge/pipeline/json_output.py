@@ -187,12 +187,12 @@ class _Answer:
         return json.dumps(cleaned, ensure_ascii=False), None
 
     def _cleaned(self, value: Any, checker: CitationChecker) -> Any:
-        """Return a value without foreign links, and without labels beside other text."""
+        """Return a value without foreign links, and without labels in text."""
         if isinstance(value, str):
             text = without_foreign_links(value, self._allowed)
             checker.feed(f"{text}\n\n")
             clean = replace_labels(text)
-            return clean.lstrip(" ") if clean.strip() else text  # labels alone are what was asked for
+            return clean.lstrip(" ") if clean.strip() else text  # labels alone are the requested value
         if isinstance(value, list):
             return [self._cleaned(item, checker) for item in value]
         if isinstance(value, dict):

@@ -74,9 +74,10 @@ def with_tool_messages(run: QueryRun, messages: list[Message]) -> list[Message]:
 
 
 def note_tool_calls(run: QueryRun, response: LLMResponse) -> None:
-    """Set the finish reason of an answer with tool calls, and log their names; drop calls not asked for."""
-    if not run.config.tools or run.config.tool_choice == "none":
-        run.response, run.call_pieces = replace(response, tool_calls=()), []
+    """Set the finish reason of an answer with tool calls, and log their names; drop unrequested calls."""
+    if not run.config.may_call_tools:
+        run.response = replace(response, tool_calls=())
+        run.finish_reason = run.finish_reason.replace("tool_calls", "stop")
         return
     if run.finish_reason != "length":  # else the last call is incomplete
         run.finish_reason = "tool_calls"

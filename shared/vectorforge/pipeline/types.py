@@ -140,8 +140,12 @@ class QueryConfig:
     @property
     def needs_model(self) -> bool:
         """True if quoted chunks or a fixed sentence would not be in the requested form."""
-        forces_tool = bool(self.tools) and self.tool_choice not in ("auto", "none")
-        return forces_tool or self.response_format is not None
+        return (self.may_call_tools and self.tool_choice != "auto") or self.response_format is not None
+
+    @property
+    def may_call_tools(self) -> bool:
+        """True if tool calls in an answer are requested."""
+        return bool(self.tools) and self.tool_choice != "none"
 
     @property
     def has_tools(self) -> bool:

@@ -12,7 +12,7 @@ MODEL = "vectorforge"
 
 
 class Rising(BaseModel):
-    """How long a dough rises."""
+    """Time and place of rising dough."""
 
     hours: int
     place: str

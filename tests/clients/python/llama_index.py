@@ -11,7 +11,7 @@ ASKED: Any = json.loads(sys.argv[1])
 
 
 class Rising(BaseModel):
-    """How long a dough rises."""
+    """Time and place of rising dough."""
 
     hours: int
     place: str

@@ -121,6 +121,22 @@ async def test_streamed_tool_calls_come_in_pieces(client: AsyncOpenAI, vendor: F
     assert [c.choices[0].finish_reason for c in chunks if c.choices][-1] == "tool_calls"
 
 
+@STREAMED
+async def test_call_of_a_tool_that_must_not_be_called_is_dropped(
+    client: AsyncOpenAI, vendor: FakeOpenAI, stream: bool
+) -> None:
+    vendor.script(Reply(texts=("It is hot [Source 1].",), tool_calls=CALLS, finish="tool"))
+    options: Any = {"tools": [WEATHER, CLOCK], "tool_choice": "none"}
+    if stream:
+        chunks = await streamed(client, **options)
+        assert [c for c in chunks if c.choices and c.choices[0].delta.tool_calls] == []
+        assert [c.choices[0].finish_reason for c in chunks if c.choices][-1] == "stop"
+    else:
+        answer = await client.chat.completions.create(model=MODEL, messages=ASKED, **options)
+        assert (answer.choices[0].finish_reason, answer.choices[0].message.tool_calls) == ("stop", None)
+    assert vendor.bodies[0]["tool_choice"] == "none"
+
+
 async def test_named_tool_is_forced_and_result_is_not_cached(client: AsyncOpenAI, vendor: FakeOpenAI) -> None:
     choice: Any = {"type": "function", "function": {"name": "clock"}}
     for _ in range(2):
@@ -253,7 +269,7 @@ async def test_fallback_provider_gets_the_same_tools(postgres_server: EmbeddedPo
             ]
             assert [tool["name"] for tool in working.bodies[0]["tools"]] == ["weather", "clock"]
             working.unscripted = Failure(529)
-            with pytest.raises(openai.APIStatusError) as failed:  # quoted passages are no call of a tool
+            with pytest.raises(openai.APIStatusError) as failed:  # quoted chunks are no call of a tool
                 await client.chat.completions.create(
                     model=MODEL, messages=ASKED, tools=[CLOCK], tool_choice="required"
                 )

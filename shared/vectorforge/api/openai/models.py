@@ -228,7 +228,7 @@ def _joined(messages: Sequence[HistoryMessage]) -> tuple[HistoryMessage, ...]:
 
 
 def _check_results(messages: Sequence[HistoryMessage], field: str) -> None:
-    """Raise ``InvalidInputError`` unless each tool call has one result, before the conversation goes on."""
+    """Raise ``InvalidInputError`` unless each tool call has one result, before the next query."""
     waiting: set[str] = set()
     for index, message in enumerate(messages):
         if message.role == "tool":
