@@ -43,9 +43,8 @@ HISTORY: list[Message] = [
 @pytest.fixture(params=["openai", "anthropic", "bedrock"])
 async def pair(request: pytest.FixtureRequest) -> AsyncIterator[Pair]:
     options: Any = {"retries": 0, "default_model": "model-1"}
-    server: FakeVendor = {"openai": FakeOpenAI, "anthropic": FakeAnthropic, "bedrock": FakeBedrock}[
-        request.param
-    ]()
+    kinds: Any = {"openai": FakeOpenAI, "anthropic": FakeAnthropic, "bedrock": FakeBedrock}
+    server: FakeVendor = kinds[request.param]()
     async with server:
         if request.param == "bedrock":
             provider: BaseLLMProvider = bedrock(server, **options)

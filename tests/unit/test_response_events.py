@@ -9,7 +9,14 @@ from vectorforge.api.openai.response_objects import ResponseFormat
 from vectorforge.api.openai.response_schemas import EchoedRequest
 from vectorforge.errors import LLMStreamError
 from vectorforge.llm.tools import ToolCallDelta
-from vectorforge.pipeline.types import ErrorEvent, MetaEvent, SourcesEvent, TokenEvent, ToolCallEvent
+from vectorforge.pipeline.types import (
+    ErrorEvent,
+    MetaEvent,
+    QueryEvent,
+    SourcesEvent,
+    TokenEvent,
+    ToolCallEvent,
+)
 
 ECHO = EchoedRequest(
     model="vectorforge",
@@ -34,7 +41,7 @@ def events_of(data: bytes) -> list[dict[str, Any]]:
 
 def test_broken_stream_ends_with_the_tool_calls_so_far() -> None:
     encoder = ResponseEventEncoder(ResponseFormat("How?", ECHO, has_tools=True), request_id="r")
-    query = [
+    query: list[QueryEvent] = [
         MetaEvent(uuid4(), uuid4(), "openai", "m", extractive=False),
         SourcesEvent([], [], 0.0),
         ToolCallEvent(ToolCallDelta(0, "", "call_1", "weather")),

@@ -140,7 +140,7 @@ def with_policy(log: QueryLog, policy: LogText, tenant_id: str) -> QueryLog:
     request = log.request
     if request and query != log.query_text:
         # A short text could be guessed by it, and no replay can match it.
-        request = {**request, "sha256": None}
+        request = {name: part for name, part in request.items() if name != "stop"} | {"sha256": None}
     return replace(log, query_text=query, generated_response=answer, request=request)
 
 
