@@ -37,7 +37,10 @@ NOT_ON_LAMBDA = {  # imports of the library that no bundle has, with the reason
 READERS = ["docx", "gcld3", "pypdfium2", "selectolax", "striprtf", "yaml"]
 ELSEWHERE = {  # reachable imports of a function that only another function's bundle has
     "query": dict.fromkeys(READERS, "documents are read in the ingest function"),
-    "ingest": {"httpx2": "passages are reranked in the query function, whose mcp brings it"},
+    "ingest": {
+        "httpx2": "passages are reranked in the query function, whose mcp brings it",
+        **dict.fromkeys(("jsonschema", "referencing"), "answers in JSON are checked in the query function"),
+    },
     "log_writer": dict.fromkeys(("aiohttp", "orjson", "yarl"), "the query function sends to the queue"),
     "migrate": {},
 }

@@ -57,3 +57,11 @@ def test_broken_stream_ends_with_the_tool_calls_so_far() -> None:
     output = {item["type"]: item for item in sent[-1]["response"]["output"]}
     assert output["function_call"]["arguments"] == '{"city": "Kö'
     assert output["function_call"]["status"] == output["message"]["status"] == "incomplete"
+
+
+def test_broken_stream_without_text_has_no_message() -> None:
+    encoder = ResponseEventEncoder(ResponseFormat("How?", ECHO, has_tools=True), request_id="r")
+    for event in (MetaEvent(uuid4(), uuid4(), "openai", "m", extractive=False), SourcesEvent([], [], 0.0)):
+        encoder.encode(event)
+    (*_, last) = events_of(encoder.encode(ErrorEvent(LLMStreamError("It broke off."), "generate")))
+    assert [item["type"] for item in last["response"]["output"]] == ["file_search_call"]

@@ -1,10 +1,9 @@
 """Tools that a model may ask its caller to run, and its calls, whole and in pieces."""
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
-
-import orjson
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +46,8 @@ class ToolCall:
     def values(self) -> dict[str, Any]:
         """Arguments as an object; text that is none is its only member ``arguments``."""
         try:
-            values = orjson.loads(self.arguments or "{}")
-        except ValueError:
+            values = json.loads(self.arguments or "{}")
+        except (ValueError, RecursionError):
             values = self.arguments
         return values if isinstance(values, dict) else {"arguments": values}
 
