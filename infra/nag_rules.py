@@ -26,7 +26,7 @@ _QUEUES = ("App/QueryLog/Records", "App/Ingestion/Jobs")
 _API = "App/RestApi/Api/Default"
 _PUBLIC = tuple(
     f"{_API}{path}/{method}"
-    for path in ("", "/health", "/openapi.json", "/statistics", "/source")
+    for path in ("", "/health", "/openapi.json", "/statistics", "/source", "/docs")
     for method in ("GET", "HEAD")
 )
 _EXECUTIONS = "Resource::arn:<AWS::Partition>:states:<AWS::Region>:<AWS::AccountId>:execution"
@@ -154,7 +154,7 @@ ACKNOWLEDGED = (
         "AwsSolutions-APIG4",
         tuple(
             f"{_API}{path}/OPTIONS"
-            for path in ("", "/health", "/openapi.json", "/statistics", "/source", "/{proxy+}")
+            for path in ("", "/health", "/openapi.json", "/statistics", "/source", "/docs", "/{proxy+}")
         ),
         "Browsers send preflights without a credential; limited in rate, and without data of any tenant.",
         when=lambda stage: bool(stage.cors_origins),

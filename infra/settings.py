@@ -88,6 +88,8 @@ class StageSettings:
     no message must refer to a deleted object."""
     cors_origins: tuple[str, ...] = ()
     """Web pages that may call the API: "https://app.example.com", "https://*.example.com", or "*" alone."""
+    api_explorer: bool = True
+    """Serve the API explorer at ``/docs``, without a key: the page has no data."""
     upload_origins: tuple[str, ...] = ()
     """Web pages, such as "https://docs.example.com", whose browsers may post uploads."""
     alarm_email: str | None = None
@@ -231,6 +233,7 @@ PROD = StageSettings(
     objective=ServiceObjective(),
     monthly_budget_dollars=300,
     web_acl=True,
+    api_explorer=False,
     log_retention_days=90,
     requests_per_second=100,
     burst=200,

@@ -16,8 +16,9 @@ from infra.front_doors.gateway_responses import add_gateway_responses
 from infra.front_doors.web_acl import WebAcl
 from infra.settings import StageSettings
 
-PUBLIC_PATHS = ("/", "/health", "/openapi.json", "/statistics", "/source")
-"""Paths that need no key, as in ``vectorforge.api.app``."""
+EXPLORER_PATH = "/docs"
+PUBLIC_PATHS = ("/", "/health", "/openapi.json", "/statistics", "/source", EXPLORER_PATH)
+"""Paths that need no key, as in ``vectorforge.api.request_state``; the explorer only if the stage has it."""
 
 EXAMPLE_BODY = '{"query": "What is this collection about?", "stream": true}'
 
@@ -26,8 +27,6 @@ _PUBLIC_REQUESTS_PER_SECOND = 10
 
 _PREFLIGHTS_PER_SECOND = 100
 """Limit for all callers; the application answers them at once, and browsers cache the answers."""
-
-_PREFLIGHT_PATHS = (*PUBLIC_PATHS, "/{proxy+}")
 
 _READING = ("GET", "HEAD")
 
@@ -65,6 +64,8 @@ class RestApi(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         self._stage = stage
+        self._public = [path for path in PUBLIC_PATHS if path != EXPLORER_PATH or stage.api_explorer]
+        self._preflights = [*self._public, "/{proxy+}"] if stage.cors_origins else []
         self.api = self._make_api()
         self.api_stage = self.api.deployment_stage
         self.url = self.api_stage.url_for_path("/").rstrip("/")
@@ -103,11 +104,10 @@ class RestApi(Construct):
         tenants = len(self._stage.tenants)
         unkeyed = {
             f"{path}/{method}": _limited(_PUBLIC_REQUESTS_PER_SECOND)
-            for path in PUBLIC_PATHS
+            for path in self._public
             for method in _READING
         }
-        if self._stage.cors_origins:
-            unkeyed |= {f"{path}/OPTIONS": _limited(_PREFLIGHTS_PER_SECOND) for path in _PREFLIGHT_PATHS}
+        unkeyed |= {f"{path}/OPTIONS": _limited(_PREFLIGHTS_PER_SECOND) for path in self._preflights}
         access_logs = self._log_group("AccessLogs", f"/aws/apigateway/{self._stage.prefix}")
         return apigateway.StageOptions(
             stage_name=self._stage.stage,
@@ -171,7 +171,7 @@ class RestApi(Construct):
             timeout=Duration.seconds(min(self._stage.query.timeout_s + _COLD_START_S, _LONGEST_STREAM_S)),
             allow_test_invoke=False,
         )
-        for path in PUBLIC_PATHS:
+        for path in self._public:
             resource = self.api.root.resource_for_path(path)
             for method in _READING:
                 resource.add_method(method, integration, api_key_required=False)
@@ -180,7 +180,7 @@ class RestApi(Construct):
             made = KeyAuthorizer(self, "KeyAuthorizer", stage=self._stage, settings=self._stage.authorizer)
             authorizer = made.authorizer
         self.api.root.add_resource("{proxy+}").add_method("ANY", integration, authorizer=authorizer)
-        for path in _PREFLIGHT_PATHS if self._stage.cors_origins else ():
+        for path in self._preflights:
             # Browsers send them without a credential; the application knows the origins.
             self.api.root.resource_for_path(path).add_method("OPTIONS", integration, api_key_required=False)
 

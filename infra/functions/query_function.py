@@ -63,6 +63,7 @@ class QueryFunction(Construct):
                 "VECTORFORGE_DATABASE_AUTH": "iam",
                 "VECTORFORGE_DATABASE_POOL_SIZE": str(_CONNECTIONS),
                 "VECTORFORGE_IAM_TENANTS": json.dumps(dict(stage.iam_tenants)),
+                "VECTORFORGE_API_EXPLORER": str(stage.api_explorer).lower(),
                 **_cors_origins(stage),
                 **_probe_key(stage),
                 **environment,

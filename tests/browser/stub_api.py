@@ -14,7 +14,7 @@ from tests.browser.answer_script import Json, Refuse, Step, answer
 from tests.browser.played_answer import PlayedAnswer
 from tests.browser.stub_conversations import StubConversations
 from tests.browser.stub_search import StubSearch
-from vectorforge.api.native.server import page_response
+from vectorforge.api.native.pages import page_response
 
 PAGES = {"/": "index.html", "/statistics": "statistics.html", "/source": "source.html"}
 

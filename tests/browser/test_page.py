@@ -9,7 +9,7 @@ from tests.browser.answer_script import answer, source
 from tests.browser.conftest import Visit
 from tests.browser.page_actions import ask, ended, file
 from tests.browser.stub_api import StubApi
-from vectorforge.api.native.server import page_response
+from vectorforge.api.native.pages import page_response
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 HOSTILE = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"

@@ -20,7 +20,7 @@ async def test_route_needs_a_gateway_key_where_the_application_needs_a_credentia
     )
     routes = [(verb.upper(), path) for path, verbs in app.openapi()["paths"].items() for verb in verbs]
     routes += [("HEAD", "/"), ("HEAD", "/health"), ("GET", "/openapi.json"), ("HEAD", "/openapi.json")]
-    routes += [(verb, path) for verb in ("GET", "HEAD") for path in ("/statistics", "/source")]
+    routes += [(verb, path) for verb in ("GET", "HEAD") for path in ("/statistics", "/source", "/docs")]
     found = methods(app_templates["dev"])
     without_key = set()
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://test") as client:
@@ -136,7 +136,7 @@ def test_preflights_need_no_key_where_origins_are_configured(
 ) -> None:
     web = app_templates["web"]
     found = preflights(web)
-    public = {"/", "/health", "/openapi.json", "/statistics", "/source"}
+    public = {"/", "/health", "/openapi.json", "/statistics", "/source", "/docs"}
     assert set(found) == set(methods(web)) == {*public, "/{proxy+}"}
     for path, method in found.items():
         assert method["ApiKeyRequired"] is False, path

@@ -13,6 +13,7 @@ import pytest
 from infra.bundling.bundle import ROOT
 from infra.settings import MAX_GATEWAY_TENANTS, PROD, StageSettings
 from tests.infra.conftest import VARIANTS
+from tests.infra.front_door_templates import methods
 from tests.infra.stack_template import StackTemplate, text
 from vectorforge.config import known_variables
 
@@ -45,6 +46,12 @@ def template(stage: StageSettings, app_templates: dict[str, StackTemplate]) -> S
 def variables(template: StackTemplate) -> dict[str, Any]:
     found: dict[str, Any] = template.of_kind("AWS::Lambda::Function")[FUNCTION]["Environment"]["Variables"]
     return found
+
+
+def test_api_explorer_is_off_in_production(app_templates: dict[str, StackTemplate]) -> None:  # issue 21
+    for name, is_on in (("dev", "true"), ("prod", "false")):
+        assert variables(app_templates[name])["VECTORFORGE_API_EXPLORER"] == is_on
+        assert ("/docs" in methods(app_templates[name])) is (is_on == "true")
 
 
 def test_function_streams_through_bundled_runtime(template: StackTemplate) -> None:

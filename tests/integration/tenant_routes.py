@@ -61,7 +61,7 @@ TOOL_CALL = {
 PUBLIC = {(method, path) for method in ("GET", "HEAD") for path in ("/", "/health", "/openapi.json")}
 
 
-PUBLIC |= {(method, path) for method in ("GET", "HEAD") for path in ("/statistics", "/source")}
+PUBLIC |= {(method, path) for method in ("GET", "HEAD") for path in ("/statistics", "/source", "/docs")}
 CASES: dict[tuple[str, str], Case] = {
     ("GET", "/v1/providers"): Case(200),
     ("GET", "/v1/providers/{name}/models"): Case(200),  # the deployment's, not a tenant's

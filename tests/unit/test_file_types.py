@@ -11,7 +11,7 @@ import docx
 import pytest
 
 from tests.support.documents import one, pdf, reason
-from vectorforge.api.native.server import page_response
+from vectorforge.api.native.pages import page_response
 from vectorforge.errors import ExtractionError
 from vectorforge.ingestion.extract import extract, media
 

@@ -1,8 +1,13 @@
-"""The OpenAPI document; ``python -m vectorforge.api.openapi > docs/openapi.json`` writes it to the file."""
+"""The OpenAPI document; ``python -m vectorforge.api.openapi > docs/openapi.json`` writes it to the file.
+
+``openapi_additions.json`` has what FastAPI does not know: order and descriptions of the tags, and examples of
+parameters and bodies. Tests send every example to a server.
+"""
 
 import json
 import sys
 from functools import cache
+from importlib.resources import files
 from typing import Any
 
 from fastapi import FastAPI
@@ -35,6 +40,7 @@ _REPLAYED = {
     "schema": {"const": "true"},
     "description": "The answer was generated for an earlier request with the same `Idempotency-Key`.",
 }
+_JSON = "application/json"
 _PROBLEM = "#/components/schemas/Problem"
 
 
@@ -68,12 +74,32 @@ def document() -> dict[str, Any]:
                 operation.setdefault("parameters", []).append(_IDEMPOTENCY_KEY)
                 operation["responses"]["200"]["headers"] = {"Idempotent-Replayed": _REPLAYED}
     schema["components"]["schemas"].update(_more_schemas())
+    _add_examples(schema)
     return schema
+
+
+def _add_examples(schema: dict[str, Any]) -> None:
+    """Add tags and examples.
+
+    Raises:
+        KeyError: An example belongs to no operation with a JSON body.
+    """
+    additions = json.loads(files("vectorforge.api").joinpath("openapi_additions.json").read_text("utf-8"))
+    schema["tags"] = additions["tags"]
+    for route, examples in additions["bodies"].items():
+        method, path = route.split(" ", 1)
+        schema["paths"][path][method.lower()]["requestBody"]["content"][_JSON]["examples"] = examples
+    for operations in schema["paths"].values():
+        for parameter in (
+            one for operation in operations.values() for one in operation.get("parameters", ())
+        ):
+            if parameter["in"] == "path" and parameter["name"] in additions["parameters"]:
+                parameter["example"] = additions["parameters"][parameter["name"]]
 
 
 def _name_problem_media_type(responses: dict[str, Any]) -> None:
     for status, response in responses.items():
-        content = response.get("content", {}).get("application/json")
+        content = response.get("content", {}).get(_JSON)
         if int(status) >= _FIRST_ERROR_STATUS and content and content["schema"].get("$ref") == _PROBLEM:
             response["content"] = {PROBLEM_MEDIA_TYPE: content}
 

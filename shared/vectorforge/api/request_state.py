@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # both load models and the database client, which a start doe
     from vectorforge.bootstrap import TenantServices
     from vectorforge.limits.admission import Admission
 
-PUBLIC_PATHS = frozenset({"/", "/health", "/openapi.json", "/statistics", "/source"})
+PUBLIC_PATHS = frozenset({"/", "/health", "/openapi.json", "/statistics", "/source", "/docs"})
 """Paths without authentication and tenant data; ``/health?deep=1`` requires a credential itself."""
 
 ROUTES: Mapping[Scope, tuple[str, ...]] = {

@@ -14,7 +14,8 @@ from fastapi.routing import iter_route_contexts
 from vectorforge.api.request_state import undeclared
 
 ROUTERS: Mapping[str, tuple[str, ...]] = {
-    "vectorforge.api.native.server": ("/", "/health", "/v1/providers", "/statistics", "/source"),
+    "vectorforge.api.native.server": ("/", "/health", "/v1/providers"),
+    "vectorforge.api.native.pages": ("/docs", "/source", "/statistics"),
     "vectorforge.api.native.collections": ("/v1/collections",),
     "vectorforge.api.admin.embedding_switch": ("/v1/collections/*/embedding-switch",),
     "vectorforge.api.native.conversations": ("/v1/conversations",),

@@ -111,6 +111,8 @@ class ServerSettings(Section):
     """Accepted host names; empty: any. ``vectorforge up`` accepts only its own."""
     cors_origins: Origins = ()
     """Origins of web pages that may read responses; ``*`` for all, without credentials."""
+    api_explorer: bool = True
+    """Serve the API explorer at ``/docs``; the CDK's stage "prod" disables it."""
     max_body_bytes: int = Field(default=64 * 1024 * 1024, ge=1)
     header_timeout_s: float = Field(default=10.0, gt=0, le=600)
     """Time limit of a request's headers in ``vectorforge up``."""

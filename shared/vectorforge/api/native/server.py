@@ -1,23 +1,14 @@
-"""Server routes: web pages, ``/health`` and ``/v1/providers``.
+"""Server routes: the description at ``/`` or its web page, ``/health`` and ``/v1/providers``."""
 
-Each page is sent as one file, under a policy that allows nothing but its own script and style.
-"""
-
-import hashlib
-import re
-from base64 import b64encode
-from functools import lru_cache
-from importlib.resources import files
-from importlib.resources.abc import Traversable
 from typing import Annotated, Any, Literal, Self
 
 from fastapi import APIRouter, Path, Query, Request, Response
-from fastapi.responses import HTMLResponse
 from pydantic import BaseModel, Field
 
 from vectorforge import __version__
 from vectorforge.api.dependencies import ApplicationDep, Tenant
 from vectorforge.api.error_schemas import problems
+from vectorforge.api.native.pages import page_response
 from vectorforge.api.request_state import RequestState
 from vectorforge.embedding.base import EmbeddingProvider
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
@@ -25,64 +16,6 @@ from vectorforge.errors import AuthenticationError, NotFoundError
 from vectorforge.health import HealthChecker
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.llm.types import ProviderCapability, ProviderInfo
-
-_INLINE = re.compile(r"<(script|style)[^>]*>(.*?)</\1>", re.DOTALL | re.IGNORECASE)
-_SCRIPT_FILE = re.compile(r'<script src="([\w/]+\.js)"></script>')
-_STYLE_FILE = re.compile(r'<link rel="stylesheet" href="([\w/]+\.css)">')
-
-
-def page_response(name: str) -> HTMLResponse:
-    """Return a page of ``api/page`` with its scripts and styles inlined."""
-    html, policy = _page(name)
-    return HTMLResponse(
-        html,
-        headers={
-            "Content-Security-Policy": policy,
-            "X-Frame-Options": "DENY",
-            "Cache-Control": "no-cache",
-        },
-    )
-
-
-_ANY_TEXT = 'accept="text/*"'
-"""The page's attribute that lists the extensions of all supported types when it is served."""
-
-
-@lru_cache
-def _page(name: str) -> tuple[str, str]:
-    """Return the page and a policy that allows exactly its own script and style."""
-    from vectorforge.ingestion.extract import media  # not needed to serve queries
-
-    folder = files("vectorforge.api").joinpath("page")
-    html = _with_its_files(folder.joinpath(name).read_text(encoding="utf-8"), folder)
-    html = html.replace(_ANY_TEXT, f'accept="{",".join([*media.EXTENSIONS, "text/*"])}"')
-    hashes: dict[str, list[str]] = {"script": [], "style": []}
-    for kind, text in _INLINE.findall(html):
-        digest = b64encode(hashlib.sha256(text.encode()).digest()).decode()
-        hashes[kind.lower()].append(f"'sha256-{digest}'")
-    policy = (
-        "default-src 'none'; "
-        f"script-src {_sources(hashes['script'])}; "
-        f"style-src {_sources(hashes['style'])}; "
-        "connect-src 'self'; img-src 'self' data:; "
-        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
-        "require-trusted-types-for 'script'; trusted-types 'none'"  # no text becomes markup or script
-    )
-    return html, policy
-
-
-def _with_its_files(html: str, folder: Traversable) -> str:
-    """Inline scripts and styles: one request, and each part is checked against its hash."""
-
-    def text_of(match: re.Match[str]) -> str:
-        return "\n" + folder.joinpath(match[1]).read_text(encoding="utf-8")
-
-    html = _STYLE_FILE.sub(lambda match: f"<style>{text_of(match)}</style>", html)
-    return _SCRIPT_FILE.sub(lambda match: f"<script>{text_of(match)}</script>", html)
-
-
-def _sources(hashes: list[str]) -> str:
-    return " ".join(hashes) or "'none'"
 
 
 class Component(BaseModel):
@@ -282,17 +215,3 @@ async def root(request: Request) -> Response | RootResponse:
     return RootResponse(
         name="VectorForge", version=__version__, documentation="/openapi.json", endpoints=ENDPOINTS
     )
-
-
-@router.head("/source", include_in_schema=False)
-@router.get("/source", include_in_schema=False)
-async def source_page() -> HTMLResponse:
-    """Return the page of a cited document, which has no data and prompts for a key."""
-    return page_response("source.html")
-
-
-@router.head("/statistics", include_in_schema=False)
-@router.get("/statistics", include_in_schema=False)
-async def statistics_page() -> HTMLResponse:
-    """Return the statistics page, which has no data and prompts for a key."""
-    return page_response("statistics.html")

@@ -44,7 +44,7 @@ function setKey(key) {
 }
 
 /** Where the server is mounted, such as "/prod" under a stage of API Gateway; "" at the root. */
-const base = location.pathname.replace(/(\/(source|statistics))?\/*$/, "").replace(/^\/+/, "/");
+const base = location.pathname.replace(/(\/(source|statistics|docs))?\/*$/, "").replace(/^\/+/, "/");
 
 /** A response with a good status; everything else is thrown as a Problem. Asks for a key on 401. */
 async function request(path, { method = "GET", json, signal, accept = "application/json", headers: more = {}, keepalive = false } = {}) {
