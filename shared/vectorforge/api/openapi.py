@@ -90,11 +90,10 @@ def _add_examples(schema: dict[str, Any]) -> None:
         method, path = route.split(" ", 1)
         schema["paths"][path][method.lower()]["requestBody"]["content"][_JSON]["examples"] = examples
     for operations in schema["paths"].values():
-        for parameter in (
-            one for operation in operations.values() for one in operation.get("parameters", ())
-        ):
-            if parameter["in"] == "path" and parameter["name"] in additions["parameters"]:
-                parameter["example"] = additions["parameters"][parameter["name"]]
+        for operation in operations.values():
+            for parameter in operation.get("parameters", ()):
+                if parameter["in"] == "path" and parameter["name"] in additions["parameters"]:
+                    parameter["example"] = additions["parameters"][parameter["name"]]
 
 
 def _name_problem_media_type(responses: dict[str, Any]) -> None:
