@@ -93,6 +93,32 @@ async def test_cancelled_call_stops_the_model(environment: dict[str, str]) -> No
             assert text_of(answer).startswith("The answer is 42 [Source 1].")
 
 
+@pytest.mark.parametrize("mode", MODES)
+async def test_call_reports_progress_and_cancellation_stops_the_model(
+    environment: dict[str, str], mode: str
+) -> None:  # issue 21
+    seen, written = list[str | None](), asyncio.Event()
+
+    async def show(progress: float, total: float | None, message: str | None) -> None:
+        assert (progress > len(seen), total) == (True, None)
+        seen.append(message)
+        if message and message.startswith("Tokens"):
+            written.set()
+
+    async with FakeOpenAI() as openai, asyncio.timeout(60):
+        keys = {"VECTORFORGE_OPENAI_BASE_URL": openai.base_url, "VECTORFORGE_OPENAI_API_KEY": openai.api_key}
+        openai.script(Reply(texts=("The finance", " team."), gate=lambda number: asyncio.sleep(60 * number)))
+        parameters = server({**environment, **keys}, "-c", "handbook")
+        async with Client(parameters, mode=mode) as client:
+            call_task = asyncio.create_task(client.call_tool("ask", QUESTION, progress_callback=show))
+            await written.wait()
+            call_task.cancel()  # sends `notifications/cancelled`
+            await openai.requests[-1].client_closed.wait()
+            with pytest.raises(asyncio.CancelledError):
+                await call_task
+    assert seen == ["Searching", "Passages found: 1", "Tokens written: about 2"]
+
+
 def started(environment: dict[str, str], *arguments: str) -> "subprocess.Popen[str]":
     pipe = subprocess.PIPE
     command = [str(VECTORFORGE), "mcp", *arguments]

@@ -5,7 +5,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, nullcontext
 from uuid import UUID, uuid4
 
@@ -153,7 +153,9 @@ class QueryService:
         )
         return await self.result(run)
 
-    async def result(self, run: QueryRun) -> QueryResult:
+    async def result(
+        self, run: QueryRun, observe: Callable[[QueryEvent], Awaitable[None]] | None = None
+    ) -> QueryResult:
         """Return the complete answer of a run that ``begin`` returned; raises as ``query``."""
         async with aclosing(self.events(run)) as events:
             async for event in events:
@@ -161,6 +163,8 @@ class QueryService:
                     return event.result
                 if isinstance(event, ErrorEvent):
                     raise event.error
+                if observe is not None:
+                    await observe(event)
         raise VectorForgeError("The query ended without a result.")
 
     async def query_stream(
@@ -282,7 +286,7 @@ class QueryService:
             last = self._fail(run, error)
         except BaseException:  # a disconnect (GeneratorExit) or a shutdown (CancelledError)
             run.outcome = "aborted"
-            await self._log_query(run)
+            await self._query_log.end(run)
             raise
         await self._end(run)
         yield last
@@ -290,12 +294,9 @@ class QueryService:
     async def _end(self, run: QueryRun) -> None:
         """Log the query, and store its exchange concurrently."""
         if run.config.conversation_id is None:
-            await self._log_query(run)
+            await self._query_log.end(run)
         else:
-            await asyncio.gather(self._log_query(run), self._memory.store_exchange(run))
-
-    async def _log_query(self, run: QueryRun) -> None:
-        await self._query_log.end(run)
+            await asyncio.gather(self._query_log.end(run), self._memory.store_exchange(run))
 
     def _fail(self, run: QueryRun, error: VectorForgeError) -> ErrorEvent:
         if error.is_fault:

@@ -10,6 +10,7 @@ from fastapi import Request
 from pydantic import BaseModel
 
 from vectorforge.api.dependencies import application_of, deadline_of, tenant_services_of
+from vectorforge.api.mcp.progress import Progress
 from vectorforge.api.problems import problem_of, retry_after_s
 from vectorforge.api.request_state import RequestState
 from vectorforge.bootstrap import Application, TenantServices
@@ -36,6 +37,8 @@ class Caller:
     """Id in the query log."""
     request_id: str
     """Id of the call in the logs."""
+    progress: Progress | None = None
+    """Reports the progress of a call; None if its client requests none."""
 
     @classmethod
     def of_request(cls, request: Request) -> Self:
@@ -89,7 +92,12 @@ class Caller:
             choice = self.tenant.profiles.choice
         try:
             return await self.tenant.query_service.begin(
-                query, choice, config, request_id=self.query_id, deadline=self.deadline, buffered=True
+                query,
+                choice,
+                config,
+                request_id=self.query_id,
+                deadline=self.deadline,
+                buffered=self.progress is None,
             )
         except NotFoundError as exc:
             if choice.missing is not None:

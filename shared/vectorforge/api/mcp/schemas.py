@@ -11,7 +11,7 @@ from uuid import UUID
 from pydantic import BaseModel, BeforeValidator, Field
 from pydantic.json_schema import SkipJsonSchema
 
-from vectorforge.api.answers import CitationBody, Usage, link_to
+from vectorforge.api.answers import CitationBody, StepBody, Usage, link_to
 from vectorforge.api.native.search import SEARCH_DEGRADED
 from vectorforge.api.schemas import (
     Body,
@@ -228,6 +228,11 @@ class AskResult(Body):
     provider: str | None
     model: str | None
     finish_reason: str
+    steps: list[StepBody] = Field(
+        default_factory=list,
+        exclude_if=lambda steps: not steps,
+        description="Steps of a search with effort or intents; left out without.",
+    )
     outcome: str = Field(description='How it ended; "empty": the documents hold nothing about it.')
 
     @classmethod

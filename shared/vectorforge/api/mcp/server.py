@@ -1,7 +1,7 @@
 """The tools and resources as a server of the official ``mcp`` package, over stdin and stdout and at ``/mcp``.
 
-``/mcp`` is streamable HTTP without sessions; each POST gets one JSON document. Protocol 2026-07-28, and
-2025-11-25 and its predecessors with their handshake
+``/mcp`` is streamable HTTP without sessions; each POST gets one JSON document, or events if its call reports
+progress. Protocol 2026-07-28, and 2025-11-25 and its predecessors with their handshake
 (https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http). No state remains
 between requests, so any process and any Lambda function can serve any of them.
 """
@@ -11,6 +11,7 @@ import logging
 import os
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any, cast
 
@@ -40,8 +41,10 @@ from vectorforge import __version__
 from vectorforge.api.dependencies import find_tenant_services, receive_once
 from vectorforge.api.error_schemas import problems
 from vectorforge.api.mcp.caller import Answered, Caller, ToolDefinition, advice
+from vectorforge.api.mcp.progress import CallResponse, Progress, may_report
 from vectorforge.api.mcp.resources import DocumentResources
 from vectorforge.api.mcp.tools import INSTRUCTIONS, TOOLS
+from vectorforge.api.schemas import nameless_events_content
 from vectorforge.api.streaming.stream import cancelled_on_disconnect
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.errors import InvalidInputError
@@ -73,7 +76,8 @@ def make_server(find_caller: Callable[[Any], Caller]) -> Server[Any]:
         tool = TOOLS.get(params.name)
         if tool is None:
             raise MCPError(INVALID_PARAMS, f"Unknown tool; available: {', '.join(TOOLS)}.")
-        return await _undisturbed(_call(tool, find_caller(context.request), params.arguments or {}))
+        caller = replace(find_caller(context.request), progress=Progress.of_call(context))
+        return await _undisturbed(_call(tool, caller, params.arguments or {}))
 
     return Server(
         "vectorforge",
@@ -238,7 +242,10 @@ _MESSAGE: dict[str, Any] = {
     responses={
         200: {
             "description": "The response to the message. A failed tool call has `isError` in its result.",
-            "content": {"application/json": {"schema": {"type": "object"}}},
+            "content": {
+                "application/json": {"schema": {"type": "object"}},
+                **nameless_events_content("A JSON-RPC message: progress, then the response."),
+            },
         },
         202: {"description": "It was a notification."},
         **problems(413, 415),
@@ -254,8 +261,9 @@ _MESSAGE: dict[str, Any] = {
     openapi_extra={"requestBody": {"required": True, "content": {"application/json": {"schema": _MESSAGE}}}},
 )
 async def mcp(request: Request) -> Response:
-    """Call tools over the Model Context Protocol: streamable HTTP, one message and one JSON answer a request.
+    """Call tools over the Model Context Protocol: streamable HTTP, one message and its answer a request.
 
+    The answer is a JSON document, or with `_meta.progressToken` in a call of `ask` server-sent events.
     The tools search, answer, list and read documents: see `tools/list`. Documents are resources as well.
     There are no sessions, so GET and DELETE return 405.
     """
@@ -264,6 +272,14 @@ async def mcp(request: Request) -> Response:
     body = await request.body()
     if len(body) > MAX_MESSAGE_BYTES:
         raise HTTPException(413, f"The message is larger than {MAX_MESSAGE_BYTES} bytes.")
+    if may_report(request.headers.get("accept", ""), body):
+        ping_interval_s: float = request.app.state.ping_interval_s
+        return CallResponse(lambda: _answer(request, body), ping_interval_s=ping_interval_s)
+    async with cancelled_on_disconnect(request.receive):
+        return await _answer(request, body)
+
+
+async def _answer(request: Request, body: bytes) -> Response:
     # Serves this one request and ends with it: nothing outlives a request that Lambda would freeze.
     manager = StreamableHTTPSessionManager(
         _server(),
@@ -274,6 +290,6 @@ async def mcp(request: Request) -> Response:
         max_request_body_size=MAX_MESSAGE_BYTES,
     )
     collected = _CollectedResponse()
-    async with cancelled_on_disconnect(request.receive), manager.run():
+    async with manager.run():
         await manager.handle_request(request.scope, receive_once(body), collected.send)
     return collected.response()

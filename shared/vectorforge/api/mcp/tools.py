@@ -70,7 +70,8 @@ async def _ask(caller: Caller, requested: AskArguments) -> Answered:
     config = preset.config(caller.tenant.choose_variant(None), **explicit)
     check_config(caller.application, config, {})
     run = await caller.begin(requested.collection, requested.query, config, profile_id=requested.profile_id)
-    answer = await caller.tenant.query_service.result(run)
+    observe = None if caller.progress is None else caller.progress.observe
+    answer = await caller.tenant.query_service.result(run, observe)
     assert run.lookup is not None  # noqa: S101 - set by ``begin``
     result = AskResult.of_answer(run.lookup.collection, answer, extractive=is_extractive(answer))
     return Answered(result, answer_text(result))

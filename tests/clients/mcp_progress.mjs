@@ -1,0 +1,16 @@
+// A call of the tool `ask` with the official MCP SDK; prints the progress while it arrives, and then the result.
+import { Client } from "@modelcontextprotocol/sdk/client/index.js";
+import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
+
+const asked = JSON.parse(process.argv[2]);
+const print = (value) => console.log(JSON.stringify(value));
+const headers = { authorization: `Bearer ${asked.key}` };
+const transport = new StreamableHTTPClientTransport(new URL(`${asked.url}/mcp`), { requestInit: { headers } });
+const client = new Client({ name: "test", version: "1" });
+
+await client.connect(transport);
+const result = await client.callTool({ name: "ask", arguments: { query: asked.text } }, undefined, {
+  onprogress: (progress) => print(progress),
+});
+print({ result });
+await client.close();
