@@ -112,7 +112,7 @@ async def test_call_reports_progress_and_cancellation_stops_the_model(
         async with Client(parameters, mode=mode) as client:
             call_task = asyncio.create_task(client.call_tool("ask", QUESTION, progress_callback=show))
             await written.wait()
-            call_task.cancel()  # sends `notifications/cancelled`
+            call_task.cancel()  # as a notification
             await openai.requests[-1].client_closed.wait()
             with pytest.raises(asyncio.CancelledError):
                 await call_task
