@@ -100,7 +100,7 @@ async def test_query_log_list_is_filtered_and_paginated(
         ("/v1/stats", {"since": "2020-01-01"}, "since"),
         ("/v1/stats", {"since": "2026-01-02", "until": "2026-01-01"}, "since"),
         ("/v1/stats", {"until": "0001-01-01"}, "until"),
-        ("/v1/stats", {"collection_id": "default"}, "collection_id"),
+        ("/v1/stats", {"collection_id": "x" * 201}, "collection_id"),
         ("/v1/stats/usage", {"model": ""}, "model"),
     ],
 )

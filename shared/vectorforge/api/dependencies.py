@@ -1,17 +1,25 @@
 """Parameters of routes: the application, the tenant's services, page limits, bodies, checks of settings."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, TypeVar
 from urllib.parse import unquote
+from uuid import UUID
 
 from fastapi import Depends, Path, Query, Request, Security
 from fastapi.security import APIKeyHeader, HTTPBearer
-from pydantic import BeforeValidator
+from pydantic import AfterValidator, BeforeValidator
 from starlette.types import Message, Receive
 
 from vectorforge.api.request_state import RequestState, invocation_time_s
-from vectorforge.api.schemas import MAX_NAME_CHARS, MAX_OFFSET, MAX_PAGE, MAX_PARTS, storable
+from vectorforge.api.schemas import (
+    MAX_NAME_CHARS,
+    MAX_OFFSET,
+    MAX_PAGE,
+    MAX_PARTS,
+    CollectionReference,
+    storable,
+)
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.deadline import Deadline
 from vectorforge.errors import AuthenticationError, InvalidInputError, NotFoundError
@@ -94,6 +102,9 @@ CollectionInPath = Annotated[
 ]
 """Parameter ``collection_id`` of a route; ``CollectionCatalogue`` finds the collection."""
 
+CollectionInQuery = Annotated[CollectionReference, AfterValidator(storable)]
+"""Query parameter ``collection_id`` of a list; ``listed_of_collection`` finds the collection."""
+
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="Rows to return.")]
 PartsLimit = Annotated[int, Query(ge=1, le=MAX_PARTS, description="Rows to return.")]
 Offset = Annotated[int, Query(ge=0, le=MAX_OFFSET, description="Rows to skip.")]
@@ -108,6 +119,31 @@ def existing(value: T | None, kind: str, id_: object) -> T:
     if value is None:
         raise NotFoundError(f"{kind} {id_} not found")
     return value
+
+
+async def listed_of_collection(
+    tenant: TenantServices,
+    name_or_id: str | None,
+    find: Callable[[UUID | None], Awaitable[T]],
+    is_empty: Callable[[T], bool],
+) -> T:
+    """Return what a list has of a collection by id or name; an id wins. None: of all collections.
+
+    What is left of a deleted collection can be listed by its id.
+
+    Raises:
+        NotFoundError: No such collection, and nothing is listed.
+    """
+    if name_or_id is None:
+        return await find(None)
+
+    async def find_of(collection_id: UUID) -> T:
+        found = await find(collection_id)
+        if is_empty(found):
+            existing(await tenant.collections.find_by_id(collection_id), "Collection", collection_id)
+        return found
+
+    return await tenant.with_collection_id(name_or_id, find_of)
 
 
 def check_provider(field: str, name: str | None, available: Sequence[str]) -> None:

@@ -1,5 +1,6 @@
 """``/v1/jobs``: progress of ingestions; ``/v1/collections/{id}/uploads``: direct uploads of files to S3."""
 
+import operator
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Literal, Self
@@ -12,12 +13,14 @@ from vectorforge.api.dependencies import (
     AdmittedTenant,
     ApplicationDep,
     CollectionInPath,
+    CollectionInQuery,
     Limit,
     Offset,
     PartsLimit,
     Tenant,
     check_at_most,
     existing,
+    listed_of_collection,
 )
 from vectorforge.api.error_schemas import problems
 from vectorforge.api.native.document_schemas import MAX_SOURCE_CHARS
@@ -104,16 +107,20 @@ _Source = Annotated[
 ]
 
 
-@router.get("/v1/jobs", responses=problems())
+@router.get("/v1/jobs", responses=problems(404))
 async def list_jobs(
     tenant: Tenant,
-    collection_id: Annotated[UUID | None, Query()] = None,
+    collection_id: CollectionInQuery | None = None,
     source: _Source | None = None,
     limit: Limit = 50,
     offset: Offset = 0,
 ) -> JobList:
     """List ingestion jobs, newest first; all, or those of a collection or a document."""
-    jobs = await tenant.jobs.list(collection_id, source=source, limit=limit, offset=offset)
+
+    async def find(id_: UUID | None) -> Sequence[IngestionJob]:
+        return await tenant.jobs.list(id_, source=source, limit=limit, offset=offset)
+
+    jobs = await listed_of_collection(tenant, collection_id, find, operator.not_)
     return JobList(jobs=[JobBody.of(job) for job in jobs], limit=limit, offset=offset)
 
 

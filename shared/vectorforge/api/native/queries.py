@@ -1,6 +1,7 @@
 """``/v1/queries``: the query log, and the query parameters that its list and its statistics share."""
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Self
 from uuid import UUID
@@ -14,7 +15,7 @@ from pydantic import (
     Field,
 )
 
-from vectorforge.api.dependencies import Tenant, existing
+from vectorforge.api.dependencies import CollectionInQuery, Tenant, existing, listed_of_collection
 from vectorforge.api.error_schemas import problems
 from vectorforge.api.schemas import MAX_OFFSET, MAX_PAGE, Body, ModelName, ProviderName, storable
 from vectorforge.db.repositories.paging import QueryFilter
@@ -44,16 +45,17 @@ class RangeParameters(BaseModel):
 
     since: Moment | None = Field(default=None, description="Not before; ISO 8601, UTC without an offset.")
     until: Moment | None = Field(default=None, description="Before; ISO 8601, UTC without an offset.")
-    collection_id: UUID | None = None
+    collection_id: CollectionInQuery | None = None
     provider: Annotated[ProviderName, BeforeValidator(_clean)] | None = None
     model: Annotated[ModelName, BeforeValidator(_clean)] | None = Field(
         default=None, description="The name that the vendor answered with."
     )
     variant: Annotated[str, BeforeValidator(_clean), Field(min_length=1, max_length=100)] | None = None
 
-    def matching(self) -> QueryFilter:
-        """Return the filter of these parameters."""
+    def matching(self, collection_id: UUID | None) -> QueryFilter:
+        """Return the filter of these parameters, with the id of their collection."""
         fields = {name: getattr(self, name) for name in type(self).model_fields}
+        fields["collection_id"] = collection_id
         return QueryFilter(
             **{name: fields[name] for name in QueryFilter.__dataclass_fields__ if name in fields}
         )
@@ -157,16 +159,21 @@ class PageParameters(LogParameters):
     after: str | None = Field(default=None, max_length=200, description="`next` of the previous page.")
 
 
-@router.get("", responses=problems())
+@router.get("", responses=problems(404))
 async def list_queries(tenant: Tenant, parameters: Annotated[PageParameters, Query()]) -> QueryLogList:
     """List the query log, newest first."""
     if parameters.after is not None and parameters.offset:
         raise InvalidInputError("`after` and `offset` cannot be combined.", field="offset")
-    logs = await tenant.query_logs.find(
-        parameters.matching(),
-        limit=parameters.limit,
-        offset=parameters.offset,
-        after=None if parameters.after is None else read_cursor(parameters.after),
+    after = None if parameters.after is None else read_cursor(parameters.after)
+    is_first = after is None and not parameters.offset  # a later page may be empty
+
+    async def find(collection_id: UUID | None) -> Sequence[QueryLog]:
+        return await tenant.query_logs.find(
+            parameters.matching(collection_id), limit=parameters.limit, offset=parameters.offset, after=after
+        )
+
+    logs = await listed_of_collection(
+        tenant, parameters.collection_id, find, lambda found: is_first and not found
     )
     return QueryLogList(
         queries=[QueryLogBody.of(log) for log in logs],

@@ -5,6 +5,7 @@ https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format; 
 ``telemetry.METRICS`` with "_" for ".".
 """
 
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Literal
@@ -13,7 +14,7 @@ from uuid import UUID
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, Field
 
-from vectorforge.api.dependencies import ApplicationDep, Tenant
+from vectorforge.api.dependencies import ApplicationDep, Tenant, listed_of_collection
 from vectorforge.api.error_schemas import problems
 from vectorforge.api.native.queries import RangeParameters
 from vectorforge.api.schemas import Body
@@ -149,7 +150,7 @@ class StatisticsParameters(RangeParameters):
     bucket: Bucket | None = None
 
 
-@router.get("/v1/stats", tags=["statistics"], responses=problems())
+@router.get("/v1/stats", tags=["statistics"], responses=problems(404))
 async def show_statistics(
     tenant: Tenant, parameters: Annotated[StatisticsParameters, Query()]
 ) -> StatisticsBody:
@@ -159,14 +160,25 @@ async def show_statistics(
     length of the intervals in `series`: hours for up to two days, else days, unless given (hours: at most
     31 days).
     """
-    statistics = await tenant.statistics.collect(parameters.matching(), parameters.bucket)
+    statistics = await listed_of_collection(
+        tenant,
+        parameters.collection_id,
+        lambda id_: tenant.statistics.collect(parameters.matching(id_), parameters.bucket),
+        lambda found: not found.totals.queries,
+    )
     return StatisticsBody.model_validate(statistics)
 
 
-@router.get("/v1/stats/usage", tags=["statistics"], responses=problems())
+@router.get("/v1/stats/usage", tags=["statistics"], responses=problems(404))
 async def list_usage(tenant: Tenant, parameters: Annotated[RangeParameters, Query()]) -> UsageList:
     """Tokens and cost by day, provider and model; the range as in `/v1/stats`."""
-    return UsageList.model_validate({"usage": await tenant.statistics.usage(parameters.matching())})
+    usage = await listed_of_collection(
+        tenant,
+        parameters.collection_id,
+        lambda id_: tenant.statistics.usage(parameters.matching(id_)),
+        operator.not_,
+    )
+    return UsageList.model_validate({"usage": usage})
 
 
 @router.get("/v1/cache", tags=["cache"], responses=problems())
