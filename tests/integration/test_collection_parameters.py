@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable
 from typing import Any
+from uuid import uuid4
 
 import httpx2
 import pytest
@@ -79,7 +80,7 @@ async def test_collection_of_another_tenant_is_not_found(
 async def test_log_of_a_deleted_collection_is_listed_by_its_id(
     api: LiveApi, client: httpx2.AsyncClient, tenant: str
 ) -> None:
-    log = make_log(query_text="Of a deleted collection")
+    log = make_log(uuid4(), query_text="Of a deleted collection")
     await QueryLogRepository(api.application.database.for_tenant(tenant)).create(log)
     parameters: dict[str, Any] = {"collection_id": str(log.collection_id), "limit": 1}
     found = (await client.get("/v1/queries", params=parameters)).json()
