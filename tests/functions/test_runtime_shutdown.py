@@ -3,11 +3,11 @@
 import asyncio
 import os
 import signal
-import time
 
 import pytest
 
 from infra.emulator.lambda_service.invocation import Invocation
+from tests.functions.ending_time import seconds_to_end
 from tests.functions.runtime_driver import (
     Gate,
     answer,
@@ -85,11 +85,8 @@ async def terminated(path: str, handler: str = "handler", attempts: int = 3) -> 
                 await asyncio.sleep(0.2)
             else:
                 await invocation.opened.wait()
-            exit_code = process.environment.exit
-            began = time.monotonic()
-            os.kill(process.environment.pid, signal.SIGTERM)
-            assert await asyncio.wait_for(asyncio.shield(exit_code), 20) == 0
-            least = min(least, time.monotonic() - began)
+            environment = process.environment
+            least = min(least, await seconds_to_end(environment.pid, environment.exit))
             await invocation.ended.wait()
         if least < LAMBDA_S:
             break

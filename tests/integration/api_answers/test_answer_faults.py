@@ -35,14 +35,15 @@ async def strict_client(
 
 
 async def logged(client: httpx2.AsyncClient, query_id: str) -> dict[str, Any]:
-    """Return the log record, which is written when the server has noticed the disconnect."""
-    for _ in range(250):
-        response = await client.get(f"/v1/queries/{query_id}")
-        if response.status_code == 200:
-            row: dict[str, Any] = response.json()
-            return row
-        await asyncio.sleep(0.02)
-    raise AssertionError("not logged")
+    """Return the log record after its end, which is written when the server has noticed the disconnect."""
+    async with asyncio.timeout(30):
+        while True:
+            response = await client.get(f"/v1/queries/{query_id}")
+            if response.status_code == 200:
+                row: dict[str, Any] = response.json()
+                if row["outcome"] != "started":
+                    return row
+            await asyncio.sleep(0.02)
 
 
 async def test_slow_model_does_not_block_other_requests(
