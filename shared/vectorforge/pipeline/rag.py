@@ -286,7 +286,7 @@ class QueryService:
             last = self._fail(run, error)
         except BaseException:  # a disconnect (GeneratorExit) or a shutdown (CancelledError)
             run.outcome = "aborted"
-            await self._query_log.end(run)
+            await self._log_query(run)
             raise
         await self._end(run)
         yield last
@@ -294,9 +294,12 @@ class QueryService:
     async def _end(self, run: QueryRun) -> None:
         """Log the query, and store its exchange concurrently."""
         if run.config.conversation_id is None:
-            await self._query_log.end(run)
+            await self._log_query(run)
         else:
-            await asyncio.gather(self._query_log.end(run), self._memory.store_exchange(run))
+            await asyncio.gather(self._log_query(run), self._memory.store_exchange(run))
+
+    async def _log_query(self, run: QueryRun) -> None:
+        await self._query_log.end(run)
 
     def _fail(self, run: QueryRun, error: VectorForgeError) -> ErrorEvent:
         if error.is_fault:
