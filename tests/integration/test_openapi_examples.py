@@ -62,8 +62,10 @@ async def seeded(client: httpx2.AsyncClient) -> dict[str, str]:
     }
     profile = {"text": "Repaired pumps at Acme."}
     await client.post(f"/v1/profiles/{examples['profile_id']}/documents", json=profile)
-    ids = {"vector_store_id": collection, "file_id": listed["id"], "query_id": logged["id"]}
-    return {**examples, **ids, "key_id": key["id"]}
+    conversation = (await client.post("/v1/conversations", json={})).json()
+    ids = {"vector_store_id": collection, "knowledge_base_id": collection, "file_id": listed["id"]}
+    ids |= {"query_id": logged["id"], "conversation_id": conversation["id"], "key_id": key["id"]}
+    return {**examples, **ids}
 
 
 async def start_switch(client: httpx2.AsyncClient, path: str) -> None:
@@ -100,7 +102,13 @@ async def test_example_is_accepted(
     parameters = await seeded(client)
     if path.endswith("/embedding-switch/switch"):
         await start_switch(client, path.removesuffix("/switch").format(**parameters))
-    filled = json.loads(json.dumps(body).replace("{file_id}", parameters["file_id"]))
+    if path.endswith("/file_batches"):  # of files that belong to no vector store yet
+        file = {"file": ("new.md", b"Refunds take five days."), "purpose": (None, "assistants")}
+        parameters["file_id"] = (await client.post("/v1/files", files=file)).json()["id"]
+    text = json.dumps(body)
+    for name in ("file_id", "knowledge_base_id"):
+        text = text.replace(f"{{{name}}}", parameters[name])
+    filled = json.loads(text)
     response = await client.request(method, path.format(**parameters), json=filled)
     assert response.is_success, response.text
     assert '"isError":true' not in response.text
