@@ -103,8 +103,8 @@ async def test_example_is_accepted(
     if path.endswith("/embedding-switch/switch"):
         await start_switch(client, path.removesuffix("/switch").format(**parameters))
     if path.endswith("/file_batches"):  # of files that belong to no vector store yet
-        file = {"file": ("new.md", b"Refunds take five days."), "purpose": (None, "assistants")}
-        parameters["file_id"] = (await client.post("/v1/files", files=file)).json()["id"]
+        file, purpose = {"file": ("new.md", b"Refunds take five days.")}, {"purpose": "assistants"}
+        parameters["file_id"] = (await client.post("/v1/files", files=file, data=purpose)).json()["id"]
     text = json.dumps(body)
     for name in ("file_id", "knowledge_base_id"):
         text = text.replace(f"{{{name}}}", parameters[name])
