@@ -89,6 +89,22 @@ async def test_settings_control_search_and_generation(client: Any, vendor: FakeO
     assert "nowhere else" in vendor.bodies[-1]["messages"][0]["content"]
 
 
+async def test_answer_ends_before_stop_sequence(client: Any, vendor: FakeOpenAI) -> None:
+    vendor.script(
+        Reply(
+            texts=(
+                "It rises two ho",
+                "urs [Source 1]. END The rest.",
+            )
+        )
+    )
+    sampling = {"textInferenceConfig": {"stopSequences": ["END", "FIN"]}}
+    generation = {"generationConfiguration": {"inferenceConfig": sampling}}
+    response = await call(client.retrieve_and_generate, **question(**generation))
+    assert vendor.bodies[-1]["stop"] == ["END", "FIN"]
+    assert response["output"]["text"].strip() == "It rises two hours."
+
+
 async def test_query_decomposition_searches_for_sub_queries(client: Any, api: LiveApi, tenant: str) -> None:
     orchestration = {"queryTransformationConfiguration": {"type": "QUERY_DECOMPOSITION"}}
     await call(client.retrieve_and_generate, **question(orchestrationConfiguration=orchestration))
@@ -173,10 +189,6 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
             }
         },
         "guardrailConfiguration is not supported",
-    ),
-    (
-        {"generationConfiguration": {"inferenceConfig": {"textInferenceConfig": {"stopSequences": ["x"]}}}},
-        "stopSequences is not supported",
     ),
     (
         {"generationConfiguration": {"inferenceConfig": {"textInferenceConfig": {"maxTokens": 60_000}}}},

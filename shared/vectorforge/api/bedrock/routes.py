@@ -179,6 +179,8 @@ def _search_options(settings: RetrievalConfiguration, field: str) -> dict[str, A
 def _generation_options(settings: KnowledgeBaseConfiguration, query: str) -> dict[str, Any]:
     generation = settings.generation_configuration
     options = generation.inference_config.text_inference_config.model_dump(exclude_none=True)
+    if stop := options.pop("stop_sequences", None):
+        options["stop"] = tuple(stop)
     if (template := generation.prompt_template.text_prompt_template) is not None:
         options["system_prompt"] = _system_prompt(template, query)
     if settings.orchestration_configuration.query_transformation_configuration is not None:

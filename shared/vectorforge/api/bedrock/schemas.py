@@ -70,6 +70,9 @@ class TextInferenceConfig(BedrockRequest):
     temperature: Annotated[float, Field(ge=0, le=1)] | None = None
     top_p: Annotated[float, Field(ge=0, le=1)] | None = None
     max_tokens: Annotated[int, Field(ge=1)] | None = None
+    stop_sequences: (
+        Annotated[list[Annotated[str, Field(min_length=1, max_length=1000)]], Field(max_length=4)] | None
+    ) = None
 
 
 class InferenceConfig(BedrockRequest):
