@@ -4,9 +4,9 @@ import json
 from typing import Any
 from uuid import uuid4
 
-from vectorforge.api.openai.response_events import ResponseEventEncoder
-from vectorforge.api.openai.response_objects import ResponseFormat
-from vectorforge.api.openai.response_schemas import EchoedRequest
+from vectorforge.api.openai.responses.events import ResponseEventEncoder
+from vectorforge.api.openai.responses.objects import ResponseFormat
+from vectorforge.api.openai.responses.schemas import EchoedRequest
 from vectorforge.errors import LLMStreamError
 from vectorforge.llm.tools import ToolCallDelta
 from vectorforge.pipeline.types import (

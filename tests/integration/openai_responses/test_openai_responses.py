@@ -25,7 +25,7 @@ from tests.support.http.live_api import (
 )
 from tests.support.vendors.fake_openai import FakeOpenAI
 from tests.support.vendors.fake_vendor import Reply
-from vectorforge.api.openai.response_events import EVENT_TYPES
+from vectorforge.api.openai.responses.events import EVENT_TYPES
 
 
 async def test_response_reports_search_call_results_and_citations(

@@ -27,7 +27,7 @@ from tests.support.http.live_api import (
 from tests.support.vendors.fake_openai import FakeOpenAI
 from tests.support.vendors.fake_vendor import Reply
 from tests.support.vendors.vendor_behaviour import Failure
-from vectorforge.api.openai.response_events import EVENT_TYPES
+from vectorforge.api.openai.responses.events import EVENT_TYPES
 
 
 async def test_failed_query_stores_no_conversation(

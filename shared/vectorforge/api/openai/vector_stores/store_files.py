@@ -12,11 +12,10 @@ from pydantic import TypeAdapter
 
 from vectorforge.api.dependencies import AdmittedTenant, ApplicationDep, Tenant, existing
 from vectorforge.api.error_schemas import openai_problems
-from vectorforge.api.openai.cursor_pages import Page
-from vectorforge.api.openai.files import delete_stored_file, find_file
 from vectorforge.api.openai.ids import FILE, FILE_BATCH, collection_reference, parse_id, prefixed
 from vectorforge.api.openai.request_schemas import AttributeFilter
-from vectorforge.api.openai.vector_store_file_schemas import (
+from vectorforge.api.openai.vector_stores.cursor_pages import Page
+from vectorforge.api.openai.vector_stores.file_schemas import (
     FileBatchBody,
     FileBatchRequest,
     FileContentPage,
@@ -27,7 +26,8 @@ from vectorforge.api.openai.vector_store_file_schemas import (
     VectorStoreFileUpdate,
     metadata_of,
 )
-from vectorforge.api.openai.vector_store_schemas import TextContent
+from vectorforge.api.openai.vector_stores.files import delete_stored_file, find_file
+from vectorforge.api.openai.vector_stores.store_schemas import TextContent
 from vectorforge.api.schemas import MAX_FILTERS_BYTES, parse_query_filters
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.db.repositories.job_types import IngestionJob

@@ -10,7 +10,7 @@ from vectorforge.api.answers import Usage
 from vectorforge.api.openai.chat import own_details
 from vectorforge.api.openai.ids import FILE, prefixed
 from vectorforge.api.openai.labels import rewrite_labels
-from vectorforge.api.openai.response_schemas import (
+from vectorforge.api.openai.responses.schemas import (
     EchoedRequest,
     FileCitation,
     FileSearchCall,
@@ -24,7 +24,7 @@ from vectorforge.api.openai.response_schemas import (
     ResponseFailure,
     ResponseUsage,
 )
-from vectorforge.api.openai.vector_store_schemas import FoundPassage, attributes_of
+from vectorforge.api.openai.vector_stores.store_schemas import FoundPassage, attributes_of
 from vectorforge.errors import InvalidInputError
 from vectorforge.llm.tools import ToolCall
 from vectorforge.pipeline.types import Citation, QueryResult, SourceCitation

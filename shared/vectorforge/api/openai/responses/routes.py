@@ -20,10 +20,10 @@ from vectorforge.api.openai.models import (
 )
 from vectorforge.api.openai.output_options import check_output
 from vectorforge.api.openai.request_schemas import CalledFunction, CalledTool, ClientMessage
-from vectorforge.api.openai.response_events import EVENT_TYPES, ResponseEventEncoder
-from vectorforge.api.openai.response_objects import ResponseFormat, ResponseIds, whole_response
-from vectorforge.api.openai.response_requests import FILE_SEARCH, InputItem, ResponseRequest, ResponseTool
-from vectorforge.api.openai.response_schemas import (
+from vectorforge.api.openai.responses.events import EVENT_TYPES, ResponseEventEncoder
+from vectorforge.api.openai.responses.objects import ResponseFormat, ResponseIds, whole_response
+from vectorforge.api.openai.responses.requests import FILE_SEARCH, InputItem, ResponseRequest, ResponseTool
+from vectorforge.api.openai.responses.schemas import (
     EchoedRequest,
     ResponseBody,
     ResponseConversation,

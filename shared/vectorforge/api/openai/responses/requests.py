@@ -136,7 +136,7 @@ class ResponseRequest(RetrievalOptions):
     )
     conversation: _Conversation | None = Field(default=None, description="As conversation_id.")
     text: TextOptions | None = None
-    # Refused, because the answer would differ from the request: ``api/openai/responses.py``.
+    # Refused, because the answer would differ from the request: ``api/openai/responses/routes.py``.
     background: bool | None = None
     prompt: Any = None
     top_logprobs: int | None = None

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from vectorforge.api.openai.ids import FILE, FILE_BATCH, VECTOR_STORE, prefixed
 from vectorforge.api.openai.request_schemas import OpenAIBody
-from vectorforge.api.openai.vector_store_schemas import (
+from vectorforge.api.openai.vector_stores.store_schemas import (
     MAX_BATCH_FILES,
     Attributes,
     ChunkingStrategy,

@@ -11,8 +11,8 @@ from pydantic import BaseModel
 
 from vectorforge.api.error_schemas import openai_error
 from vectorforge.api.openai.labels import LabelRewriter
-from vectorforge.api.openai.response_objects import ResponseFormat, ResponseParts, file_citation
-from vectorforge.api.openai.response_schemas import (
+from vectorforge.api.openai.responses.objects import ResponseFormat, ResponseParts, file_citation
+from vectorforge.api.openai.responses.schemas import (
     FileCitation,
     FileSearchCall,
     FunctionCall,

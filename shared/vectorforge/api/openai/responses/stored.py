@@ -15,15 +15,15 @@ from vectorforge.api.error_schemas import openai_problems
 from vectorforge.api.openai.ids import CONVERSATION, prefixed
 from vectorforge.api.openai.labels import rewrite_labels
 from vectorforge.api.openai.models import model_name
-from vectorforge.api.openai.response_objects import ResponseFormat, ResponseIds, ResponseParts, file_citation
-from vectorforge.api.openai.response_schemas import (
+from vectorforge.api.openai.responses.objects import ResponseFormat, ResponseIds, ResponseParts, file_citation
+from vectorforge.api.openai.responses.schemas import (
     EchoedRequest,
     FileCitation,
     ResponseBody,
     ResponseConversation,
     ResponseUsage,
 )
-from vectorforge.api.openai.vector_store_schemas import CursorList, unix_time
+from vectorforge.api.openai.vector_stores.store_schemas import CursorList, unix_time
 from vectorforge.bootstrap import TenantServices
 from vectorforge.db.repositories.conversation_repo import ConversationMessage
 from vectorforge.db.repositories.query_log_repo import QueryLog

@@ -11,7 +11,7 @@ from vectorforge.api.openai.request_schemas import (
     JsonDetails,
     OwnDetails,
 )
-from vectorforge.api.openai.vector_store_schemas import FoundPassage
+from vectorforge.api.openai.vector_stores.store_schemas import FoundPassage
 from vectorforge.api.schemas import Locations, LocationText
 from vectorforge.pipeline.types import CitationVerdict
 

@@ -1,0 +1,1 @@
+"""Responses of OpenAI's API: requests, answers, events, and stored responses."""
