@@ -99,8 +99,8 @@ async def test_answer_ends_before_stop_sequence(client: Any, vendor: FakeOpenAI)
         )
     )
     sampling = {"textInferenceConfig": {"stopSequences": ["END", "FIN"]}}
-    generation = {"generationConfiguration": {"inferenceConfig": sampling}}
-    response = await call(client.retrieve_and_generate, **question(**generation))
+    generation = {"inferenceConfig": sampling}
+    response = await call(client.retrieve_and_generate, **question(generationConfiguration=generation))
     assert vendor.bodies[-1]["stop"] == ["END", "FIN"]
     assert response["output"]["text"].strip() == "It rises two hours."
 
