@@ -90,6 +90,7 @@ fmt: $(UV) ## Fix lint findings, and format
 
 # Targets of `sam build -t template-local.yaml`; PLATFORM must match the template's Architecture.
 BUILDS := build-QueryFunction build-LogWriterFunction build-IngestFunction build-MigrateFunction build-AuthorizerFunction
+BUILDS += build-ProbeFunction
 .PHONY: $(BUILDS)
 PLATFORM ?= aarch64-manylinux_2_34
 build-QueryFunction: function := query
@@ -97,6 +98,7 @@ build-LogWriterFunction: function := log_writer
 build-IngestFunction: function := ingest
 build-MigrateFunction: function := migrate
 build-AuthorizerFunction: function := authorizer
+build-ProbeFunction: function := probe
 $(BUILDS): $(UV)
 	@$(RUN) python -m infra.bundling $(function) --platform $(PLATFORM) --output "$(ARTIFACTS_DIR)"
 
