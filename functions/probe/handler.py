@@ -46,11 +46,11 @@ def handler(event: Mapping[str, Any], context: Any) -> dict[str, str]:
     """
     until = time.monotonic() + context.get_remaining_time_in_millis() / 1000 - _RESERVE_S
     if "LifecycleEventHookExecutionId" not in event:
-        probe(ProbedFunction(event["function"]), until)
+        probe(_probed(event["function"]), until)
         return {"status": "Succeeded"}
     status = "Failed"
     try:
-        probe(ProbedFunction(os.environ["PROBED_VERSION"]), until)
+        probe(_probed(os.environ["PROBED_VERSION"]), until)
         status = "Succeeded"
     except Exception:  # whatever it is, CodeDeploy must not wait an hour for an answer
         logger.exception("The new version gets no traffic")
@@ -111,12 +111,15 @@ class ProbedFunction:
     """The query function, invoked with events of API Gateway.
 
     Args:
-        arn: ARN of an alias or a version.
+        arn: ARN or name of an alias or a version.
+        key_id: Id of an API Gateway key, which the function maps to a tenant.
+        client: boto3's client of Lambda.
     """
 
-    def __init__(self, arn: str) -> None:
+    def __init__(self, arn: str, key_id: str, client: Any) -> None:
         self._arn = arn
-        self._lambda = _client("lambda")
+        self._key_id = key_id
+        self._lambda = client
 
     def request(
         self,
@@ -132,21 +135,26 @@ class ProbedFunction:
         Raises:
             ProbeFailedError: The function failed, or the status is not an expected one.
         """
-        event = {**_event(method, path), "queryStringParameters": query}
+        event = {**_event(method, path, self._key_id), "queryStringParameters": query}
         event["body"] = None if body is None else json.dumps(body)
         invoked = self._lambda.invoke(FunctionName=self._arn, Payload=json.dumps(event))
         payload: bytes = invoked["Payload"].read()
-        prelude, separator, text = payload.partition(b"\0" * 8)
-        if "FunctionError" in invoked or not separator:
+        if "FunctionError" in invoked:
             raise ProbeFailedError(f"{method} {path}: {payload[:1000].decode(errors='replace')}")
-        status = json.loads(prelude)["statusCode"]
+        prelude, separator, streamed = payload.partition(b"\0" * 8)
+        answer = json.loads(prelude)
+        status, text = answer["statusCode"], streamed.decode() if separator else answer["body"]
         if status not in expected:
-            raise ProbeFailedError(f"{method} {path}: {status} {text[:1000].decode(errors='replace')}")
-        return status, text.decode()
+            raise ProbeFailedError(f"{method} {path}: {status} {text[:1000]}")
+        return status, text
 
 
-def _event(method: str, path: str) -> dict[str, Any]:
-    """Return an event of a REST API, sent with the key that ``infra.functions.probe`` maps to the tenant."""
+def _probed(arn: str) -> ProbedFunction:
+    return ProbedFunction(arn, os.environ["PROBE_KEY_ID"], _client("lambda"))
+
+
+def _event(method: str, path: str, key_id: str) -> dict[str, Any]:
+    """Return an event of a REST API."""
     return {
         "resource": "/{proxy+}",
         "path": path,
@@ -157,7 +165,7 @@ def _event(method: str, path: str) -> dict[str, Any]:
             "path": path,
             "httpMethod": method,
             "stage": "probe",
-            "identity": {"apiKeyId": os.environ["PROBE_KEY_ID"], "sourceIp": "127.0.0.1"},
+            "identity": {"apiKeyId": key_id, "sourceIp": "127.0.0.1"},
         },
         "isBase64Encoded": False,
     }

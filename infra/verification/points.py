@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, TypeVar
 
+from functions.probe.handler import ProbeFailedError
 from infra.verification.stage import DeployedStage
 
 Status: TypeAlias = Literal["passed", "failed", "skipped"]
@@ -52,7 +53,7 @@ def run_point(point: Point, stage: DeployedStage) -> Outcome:
         evidence = point.check(stage)
     except PointSkippedError as exc:
         status, evidence = "skipped", str(exc)
-    except PointFailedError as exc:
+    except (PointFailedError, ProbeFailedError) as exc:
         status, evidence = "failed", str(exc)
     except Exception as exc:  # noqa: BLE001 - the other points are checked all the same; texts may hold secrets
         status, evidence = "failed", f"the check ended with {_described(exc)}"

@@ -9,6 +9,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 import httpx2
 
+from functions.probe.handler import ProbedFunction
+from infra.constructs.python_function import ALIAS
 from infra.deployment.cdk_command import DeploymentError
 from infra.doctor.aws import AwsClients
 from infra.emulator.deployment.emulated_account import EmulatedAccount
@@ -69,15 +71,31 @@ class DeployedStage:
         return self.outputs["ApiUrl"].rstrip("/")
 
     @cached_property
-    def keys(self) -> Mapping[str, str]:
-        """API Gateway's keys by tenant; secrets, in no report."""
+    def key_ids(self) -> Mapping[str, str]:
+        """Ids of API Gateway's keys by tenant."""
         secret = self.aws("secretsmanager").get_secret_value(SecretId=f"{self.settings.prefix}/gateway-keys")
         tenants: Mapping[str, str] = json.loads(secret["SecretString"])
+        return {tenant: key_id for key_id, tenant in tenants.items()}
+
+    @cached_property
+    def keys(self) -> Mapping[str, str]:
+        """API Gateway's keys by tenant; secrets, in no report."""
         gateway = self.aws("apigateway")
         return {
             tenant: gateway.get_api_key(apiKey=key_id, includeValue=True)["value"]
-            for key_id, tenant in tenants.items()
+            for tenant, key_id in self.key_ids.items()
         }
+
+    @property
+    def query_function(self) -> ProbedFunction:
+        """The query function, invoked past the front doors as the first tenant.
+
+        ``/health?deep=1`` requires a credential, and API Gateway passes the id of a key on only for paths
+        that require one:
+        https://docs.aws.amazon.com/apigateway/latest/developerguide/api-gateway-mapping-template-reference.html
+        """
+        key_id = next(iter(self.key_ids.values()))
+        return ProbedFunction(f"{self.name('query')}:{ALIAS}", key_id, self.aws("lambda"))
 
     def http(self, *, key: str | None = None, tenant: str | None = None) -> httpx2.Client:
         """Return a client of the REST API, to be used as a context manager.

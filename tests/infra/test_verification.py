@@ -16,9 +16,10 @@ from tests.support.http.live_api import LiveApi, key_of, live_api, settings_for
 from vectorforge.local.postgres import EmbeddedPostgres
 
 PREFIX = "vectorforge-dev"
-HTTP_POINTS = ("health", "one-round-trip", "keys", "bearer", "tenants", "cited")
+HTTP_POINTS = ("keys", "bearer", "tenants", "cited")
 SERVICES = ("CLOUDFORMATION", "SECRETS_MANAGER", "API_GATEWAY", "LAMBDA", "CLOUDWATCH", "CLOUDWATCH_LOGS")
 RECURSION = "GET /2024-08-31/functions/vectorforge-dev-{}/recursion-config"
+INVOKE = "POST /2015-03-31/functions/vectorforge-dev-query%3Alive/invocations"
 UNVERIFIED = ROOT / "docs" / "results" / "unverified.md"
 
 
@@ -83,7 +84,7 @@ async def test_working_service_passes_every_point_of_callers(
     assert found["cited"][1].endswith("cited, and logged as answered")
     printed = capsys.readouterr().out
     assert "less than $0.01" in printed
-    assert f"6/6 ok       cited            {found['cited'][1]}" in printed
+    assert f"4/4 ok       cited            {found['cited'][1]}" in printed
     for tenant in tenants:
         assert key_of(tenant) not in report.read_text() + printed
         async with api.client(tenant) as client:
@@ -105,6 +106,40 @@ async def test_service_that_admits_callers_without_key_fails(
 async def test_extractive_stream_does_not_show_streaming(api: LiveApi, tmp_path: Path) -> None:
     _, found = await verify(tmp_path / "report.md", "streamed")
     assert found["streamed"] == ("skipped", "no model is configured: an extractive answer is sent at once")
+
+
+@pytest.mark.parametrize(
+    ("transactions", "status", "health", "one_round_trip"),
+    [
+        ("one round trip", 200, "passed", "passed"),
+        ("BEGIN and COMMIT", 200, "passed", "failed"),
+        ("one round trip", 401, "failed", "failed"),
+    ],
+)
+async def test_health_is_read_from_the_function_itself(
+    aws: ScriptedAws, tmp_path: Path, transactions: str, status: int, health: str, one_round_trip: str
+) -> None:
+    """API Gateway passes no key's id on for /health, so that the function would reject ``deep=1``."""
+    secret = json.dumps({"k3yidacm3e": "acme"})
+    aws.client("secretsmanager").create_secret(Name=f"{PREFIX}/gateway-keys", SecretString=secret)
+    parts = [{"name": "database.transactions", "healthy": True, "detail": transactions}]
+    answer = {"statusCode": status, "body": json.dumps({"status": "ok", "components": parts})}
+    aws.answer("lambda", INVOKE, json.dumps(answer))
+    _, found = await verify(tmp_path / "report.md", "health", "one-round-trip")
+    assert (found["health"][0], found["one-round-trip"][0]) == (health, one_round_trip)
+    if status == 401:
+        assert found["health"][1].startswith("GET /health: 401")
+
+
+async def test_unhealthy_part_fails(aws: ScriptedAws, tmp_path: Path) -> None:
+    secret = json.dumps({"k3yidacm3e": "acme"})
+    aws.client("secretsmanager").create_secret(Name=f"{PREFIX}/gateway-keys", SecretString=secret)
+    parts = [{"name": "llm.openai", "healthy": False, "detail": "rejected the key"}]
+    body = json.dumps({"status": "degraded", "components": parts}).encode()
+    streamed = json.dumps({"statusCode": 200}).encode() + b"\0" * 8 + body
+    aws.answer("lambda", INVOKE, streamed.decode())
+    _, found = await verify(tmp_path / "report.md", "health")
+    assert found["health"] == ("failed", "llm.openai: rejected the key")
 
 
 @pytest.mark.parametrize(("ingest", "expected"), [("Allow", "passed"), ("Terminate", "failed")])
