@@ -188,6 +188,7 @@ COSTS_NOTHING = {
         for step in ("rollback", "finish", "cancel")
     ),
     ("POST", "/v1/conversations"),
+    ("PATCH", "/v1/conversations/{conversation_id}"),
     ("POST", "/v1/keys"),
     ("POST", "/v1/keys/{key_id}/rotate"),
     ("POST", "/v1/queries/{query_id}/stop"),
