@@ -94,7 +94,20 @@ async def test_routes_reject_a_key_revoked_by_other_process(alice: Alice) -> Non
                 assert WRONG_KEY in response.text
             elif response.status_code != 401:
                 served.add((method, path))
-    assert served == READS_NOTHING_OF_A_TENANT
+    assert served == READS_NOTHING_OF_A_TENANT | {("POST", "/v1/files")}  # 415: it needs a form
+
+
+async def test_upload_with_revoked_key_stores_nothing(alice: Alice) -> None:
+    keys = keys_of(alice.api, alice.name)
+    key = await keys.create("short", Scope.ADMIN)
+    form, purpose = {"file": ("notes.md", b"Notes")}, {"purpose": "assistants"}
+    async with alice.api.client(None) as client:
+        client.headers.update(bearer(key))
+        assert (await client.get("/v1/providers")).status_code == 200  # now it is cached
+        await keys.revoke(key.key.id)
+        assert (await client.post("/v1/files", files=form, data=purpose)).status_code == 401
+    async with alice.api.client(alice.name) as client:
+        assert "notes.md" not in (await client.get("/v1/files")).text
 
 
 async def test_stream_with_revoked_key_returns_401_before_any_event(
