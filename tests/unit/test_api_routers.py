@@ -50,7 +50,7 @@ def test_path_of_a_route_includes_its_router(name: str, path: str) -> None:
 def test_unknown_path_includes_no_router() -> None:
     app = FastAPI(openapi_url=None)
     routers = Routers(app)
-    for path in ("/wp-login.php", "/v1", "/v1/ragged", "/v1/collection", "/docs"):
+    for path in ("/wp-login.php", "/v1", "/v1/ragged", "/v1/collection", "/doc"):
         routers.include_for(path)
     assert app.routes == []
 

@@ -12,6 +12,7 @@ from pydantic import SecretStr
 
 from vectorforge.config import LLMSettings
 from vectorforge.deadline import Deadline
+from vectorforge.errors import InvalidInputError
 from vectorforge.llm.providers.openai import OpenAIProvider
 from vectorforge.llm.types import LLMRequestConfig, Message, ProviderCall, check_messages
 from vectorforge.vendors.accounts import COHERE_BASE_URL, GOOGLE_BASE_URL
@@ -148,6 +149,10 @@ def format_chat_prompt(messages: Sequence[Message]) -> str:
         InvalidInputError: There is no message, or one has an invalid role or no text.
     """
     check_messages(messages)
+    for index, message in enumerate(messages):
+        if message["role"] == "tool":
+            name = f"messages[{index}].role"
+            raise InvalidInputError(f"{name}: this prompt has no results of tools.", field=name)
     turns = [
         f"{_header(message['role'])}{_SPECIAL_TOKEN.sub('< |', message['content'].strip())}<|eot_id|>"
         for message in messages
