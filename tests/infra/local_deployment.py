@@ -75,14 +75,14 @@ class Deployment:
         with contextlib.closing(client):
             yield client
 
-    def verify(self, report: Path) -> subprocess.CompletedProcess[str]:
-        """Run ``make verify`` for this deployment."""
+    def verify(self, report: Path, *points: str) -> subprocess.CompletedProcess[str]:
+        """Run ``make verify`` for these points of the deployment."""
         command = [sys.executable, "-m", "infra.verification", "--region", "us-east-1", "--yes"]
         variables = {"AWS_ENDPOINT_URL": str(self.told["endpoint_url"])}
         variables |= {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
         return subprocess.run(
-            [*command, "--report", str(report)], env=environment() | variables, capture_output=True,
-            text=True, check=False, timeout=DEPLOY_PATIENCE_S,
+            [*command, "--report", str(report), "--only", *points], env=environment() | variables,
+            capture_output=True, text=True, check=False, timeout=DEPLOY_PATIENCE_S,
         )  # fmt: skip
 
     @asynccontextmanager

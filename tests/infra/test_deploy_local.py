@@ -19,6 +19,7 @@ import pytest
 
 from infra.emulator.cloudformation.resources import DROPPED, KEPT, is_listed
 from infra.emulator.deployment.background import BackgroundProcesses
+from infra.verification.__main__ import POINTS
 from tests.infra.local_deployment import (
     ANSWER,
     NEW,
@@ -234,11 +235,13 @@ async def test_key_rotated_during_queries_fails_no_query(deployment: Deployment,
 
 def test_verification_passes_and_says_what_needs_aws(deployment: Deployment, tmp_path: Path) -> None:
     report = tmp_path / "report.md"
-    done = deployment.verify(report)
+    unhealthy = deployment.verify(report, "health")
+    assert (unhealthy.returncode, "embedding.openai" in unhealthy.stdout) == (1, True)  # the fake has none
+    done = deployment.verify(report, *(point.name for point in POINTS if point.name != "health"))
     assert done.returncode == 0, done.stdout + done.stderr
     rows = [line.split(" | ") for line in report.read_text().splitlines() if line.startswith("| ")][1:]
     passed = {row[0].removeprefix("| ") for row in rows if row[2] == "passed"}
-    assert passed >= {"health", "keys", "cited", "upload", "migrated", "event-sources"}
+    assert passed >= {"one-round-trip", "keys", "cited", "upload", "migrated", "event-sources"}
     assert {row[3] for row in rows if row[2] == "skipped"} >= {"needs AWS"}
     assert deployment.key not in report.read_text() + done.stdout
 

@@ -149,6 +149,7 @@ def test_function_permissions_are_exactly_those_needed(functions: dict[str, dict
         },
         "MigrateFunction": set(),
         "AuthorizerFunction": set(),
+        "ProbeFunction": set(),
     }
 
 
