@@ -70,6 +70,14 @@ def test_citation_check_has_full_precision_and_recall() -> None:  # N10
             "The fee is 5.50 EUR for every order that somebody sends back\nto the shop [Source 1].",
             ["unsupported"],
         ),
+        (
+            "Customers may return goods within 30 days of delivery [Source 1]\nSet max_retries. [Source 2]",
+            ["supported", "supported"],
+        ),
+        (
+            "The fee of a refund after these thirty days is, it says [Source 1]\nof course 5.50 EUR.",
+            ["unsupported"],
+        ),
         ("```\nmax_retries = 7\n```\n[Source 2]", ["unsupported"]),
         ("```\nmax_retries --retry-limit\n```\n[Source 2]", ["supported"]),
     ],

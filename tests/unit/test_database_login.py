@@ -40,7 +40,7 @@ def token(login: IamDatabaseLogin, *, host: str = HOST, port: int = 5432, user: 
 
 @pytest.mark.parametrize("user", [USER, "name with/odd+signs@ü"])
 def test_token_equals_boto3_token(user: str) -> None:
-    login, client = IamDatabaseLogin(), boto3.client("rds", region_name="eu-central-1")
+    login, client = IamDatabaseLogin(), boto3.Session().client("rds", region_name="eu-central-1")
     for _ in range(5):
         before, theirs, after = (
             token(login, user=user),

@@ -197,6 +197,14 @@ async def test_sentence_is_followed_by_the_next_one_of_its_paragraph() -> None:
     assert (await answer("What is the motor of the pump made of, iron?", text)).startswith(first)
 
 
+async def test_sentence_after_one_without_a_full_stop_is_on_its_own_line() -> None:
+    text = "The motor of the pump has these parts:\n\nThe motor of the pump has a fan. The motor of the pump is old."
+    quoted = await answer("What does the motor of the pump have?", text)
+    assert quoted.startswith(
+        "The motor of the pump has these parts: [Source 1]\nThe motor of the pump has a fan. [Source 1] The"
+    )
+
+
 async def test_row_with_the_exact_name_is_quoted() -> None:
     rows = "\n\n".join(f"name: Person{n}; phone: 555-{n:04}" for n in (178, 30, 299, 17, 1, 170))
     quoted = await answer("phone number of Person17?", rows, "Phones are answered on Mondays.")

@@ -43,7 +43,7 @@ async def test_unsigned_client_sends_the_key_as_bearer(api: LiveApi, tenant: str
     def add_key(request: Any, **_: Any) -> None:
         request.headers["Authorization"] = f"Bearer {key_of(tenant)}"
 
-    unsigned = boto3.client(
+    unsigned = boto3.Session().client(
         "bedrock-agent-runtime",
         region_name="us-east-1",
         endpoint_url=f"{api.url}/bedrock",

@@ -24,7 +24,7 @@ def knowledge_base_client(url: str, tenant: str, **given: Any) -> Any:
     """
     options = {"aws_access_key_id": key_of(tenant), "aws_secret_access_key": "unused", **given}
     config = Config(retries={"total_max_attempts": 1, "mode": "standard"}, read_timeout=20)
-    return boto3.client(
+    return boto3.Session().client(
         "bedrock-agent-runtime",
         **{"region_name": "us-east-1", "endpoint_url": f"{url}/bedrock", "config": config, **options},
     )

@@ -222,16 +222,18 @@ def _rendered(quotes: Sequence[Quote], sources: Sequence[GroundingSource]) -> li
     for quote in quotes:
         source, piece = quote
         if last is not None:
-            goes_on = last[1].kind == piece.kind == "prose" or (last[0], last[1].block) == (
-                source,
-                piece.block,
-            )
+            is_same_block = (last[0], last[1].block) == (source, piece.block)
+            goes_on = (is_same_block or last[1].kind == piece.kind == "prose") and _ends_sentence(last[1])
             parts.append(" " if goes_on else "\n")
         # a label within a fence would become part of it
         text = patterns.ITEM.sub("", piece.text) if piece.kind == "step" and steps == 1 else piece.text
         parts += [text, ("\n" if piece.kind == "code" else " ") + sources[source].label]
         last = quote
     return parts
+
+
+def _ends_sentence(piece: Piece) -> bool:
+    return piece.text.rstrip("\"'”’»)")[-1:] in tuple(".!?…。！？")
 
 
 def _completion(content: str, *, is_streamed: bool) -> Completion:

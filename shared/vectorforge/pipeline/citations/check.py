@@ -362,6 +362,8 @@ def _goes_on(text: str, line_end: int, *, is_whole: bool) -> bool | None:
     following = text[line_end + 1 : line_end + 1 + _LONGEST_MARK]
     if len(following.lstrip(" \t")) < _LONGEST_MARK // 2 and "\n" not in following and not is_whole:
         return None
+    if line.rstrip().endswith("]") and not following.lstrip()[:1].islower():
+        return False  # a label at the end of a line closes its sentence
     return bool(following.strip()) and not _BLOCK.match(following)
 
 
