@@ -21,8 +21,7 @@ from vectorforge.aws.query_log_record import parse_message
 from vectorforge.errors import ExtractionError, FilterError, InvalidInputError
 from vectorforge.ingestion.chunk import chunk_text
 from vectorforge.ingestion.extract import extract, media, split
-from vectorforge.ingestion.extract.readers.image import is_image
-from vectorforge.ingestion.extract.readers.pdf_image import render_page
+from vectorforge.ingestion.extract.readers.pdf_image import is_image, render_page
 from vectorforge.ingestion.extract.reading import read_text as read_document
 from vectorforge.ingestion.types import ExtractionLimits, ReadText
 from vectorforge.llm.http import events

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.rag.chunks import make_chunk
-from vectorforge.api.bedrock.citations import CitedText, reference_to
+from vectorforge.api.bedrock.answers import CitedText, reference_to
 from vectorforge.pipeline.citations.check import CitationChecker
 
 PASSAGES = [

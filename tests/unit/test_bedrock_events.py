@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.aws.aws_events import aws_event, aws_exception
-from vectorforge.api.bedrock.answers import AnswerEventEncoder
-from vectorforge.api.bedrock.event_stream import event_message, exception_message
+from vectorforge.api.bedrock.answers import AnswerEventEncoder, event_message, exception_message
 from vectorforge.api.streaming.stream import OpenedQuery, QueryEventResponse
 from vectorforge.errors import DatabaseUnavailableError, LLMRateLimitError
 from vectorforge.pipeline.types import ErrorEvent, QueryEvent, TokenEvent

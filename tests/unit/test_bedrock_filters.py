@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vectorforge.api.bedrock.filters import native_filter
+from vectorforge.api.bedrock.schemas import native_filter
 from vectorforge.errors import FilterError
 from vectorforge.vectorstore.filters.language import matches
 from vectorforge.vectorstore.filters.parse import parse

@@ -9,8 +9,7 @@ import pytest
 from tests.support.rag.chunks import make_chunk
 from vectorforge.errors import InvalidInputError
 from vectorforge.retriever.base import BaseRetriever, RetrievalRequest, RetrievedChunks
-from vectorforge.retriever.mmr import candidate_count, mmr_order
-from vectorforge.retriever.rerank import RerankingRetriever
+from vectorforge.retriever.rerank import RerankingRetriever, candidate_count, mmr_order
 from vectorforge.types import RetrievedChunk
 
 # Relevance 1, .9, .5 and 0 after scaling; cosines: ab .96, ac 0, ad .6, bc .28, bd .8, cd .8.

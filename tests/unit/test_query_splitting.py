@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from vectorforge.pipeline.planning.planner import PlanError, parse_plan
-from vectorforge.pipeline.planning.splitting import checked, split
+from vectorforge.pipeline.planning.planner import PlanError, checked, parse_plan, split
 from vectorforge.pipeline.step_types import MAX_SUB_QUERIES, MAX_SUB_QUERY_CHARS
 
 

@@ -9,9 +9,9 @@ from tests.unit.query_setup import COLLECTION, Setup
 from vectorforge.errors import LLMCircuitOpenError, LLMTimeoutError
 from vectorforge.llm.providers.extractive import ExtractiveProvider
 from vectorforge.pipeline.context import ContextBuilder
+from vectorforge.pipeline.conversation import REWRITING_PROMPT, QueryRewriter
 from vectorforge.pipeline.presets import history_of
 from vectorforge.pipeline.rag import QueryService
-from vectorforge.pipeline.rewriting import REWRITING_PROMPT, QueryRewriter
 from vectorforge.pipeline.types import MetaEvent, QueryConfig, RewriteMode
 
 HISTORY = history_of([("Where do I buy a copper kettle?", "In the shop.")])

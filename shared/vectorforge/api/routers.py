@@ -42,7 +42,6 @@ ROUTERS: Mapping[str, tuple[str, ...]] = {
     "vectorforge.api.bedrock.routes": ("/bedrock",),
     "vectorforge.api.mcp.server": ("/mcp",),
     "vectorforge.api.native.queries": ("/v1/queries",),
-    "vectorforge.api.native.replay": ("/v1/queries/*/replay",),
     "vectorforge.api.native.feedback": ("/v1/queries/*/feedback",),
     "vectorforge.api.admin.erasures": ("/v1/erasures", "/v1/tenant"),
     "vectorforge.api.native.statistics": ("/v1/cache", "/v1/stats", "/metrics"),

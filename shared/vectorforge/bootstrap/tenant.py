@@ -14,12 +14,11 @@ from vectorforge.db.repositories.query_log_repo import QueryLogRepository
 from vectorforge.db.tenant_database import due_check
 from vectorforge.pipeline.answer_cache.lookup import QueryLookupService
 from vectorforge.pipeline.context import ContextBuilder
-from vectorforge.pipeline.conversation import ConversationMemory
+from vectorforge.pipeline.conversation import ConversationMemory, QueryRewriter
 from vectorforge.pipeline.fallback.ladder import DegradationLadder
 from vectorforge.pipeline.prices import PriceList
 from vectorforge.pipeline.query_log import QueryLogSink
 from vectorforge.pipeline.rag import QueryService
-from vectorforge.pipeline.rewriting import QueryRewriter
 from vectorforge.retriever.base import BaseRetriever, QueryPreprocessor
 from vectorforge.retriever.hybrid import HybridRetriever
 from vectorforge.vectorstore.base import VectorStore

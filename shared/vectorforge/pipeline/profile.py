@@ -96,7 +96,7 @@ class RAGRetrievalPipeline:
         words = None if search_mode is SearchMode.DENSE else text
         count = top_k
         if mmr_lambda is not None:
-            from vectorforge.retriever.mmr import candidate_count, mmr_order  # few queries need it
+            from vectorforge.retriever.rerank import candidate_count, mmr_order  # few queries need it
 
             count = candidate_count(top_k, self._max_top_k, mmr_lambda)
 

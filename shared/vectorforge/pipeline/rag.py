@@ -16,13 +16,12 @@ from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.pipeline.answer_cache.cache import AnswerCache
 from vectorforge.pipeline.answer_cache.lookup import QueryLookupService
 from vectorforge.pipeline.context import ContextBuilder
-from vectorforge.pipeline.conversation import ConversationMemory
+from vectorforge.pipeline.conversation import ConversationMemory, QueryRewriter
 from vectorforge.pipeline.dry_run import DryRun, describe_request
 from vectorforge.pipeline.fallback.ladder import DegradationLadder
 from vectorforge.pipeline.guardrails.log_text import LogTexts
 from vectorforge.pipeline.prices import PUBLISHED_PRICES, PriceList
 from vectorforge.pipeline.query_log import QueryEndWrites, QueryLogging, QueryLogSink
-from vectorforge.pipeline.rewriting import QueryRewriter
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.steps import QuerySteps
 from vectorforge.pipeline.stopping import StopSignal

@@ -17,10 +17,9 @@ from vectorforge.pipeline.answer_cache.cache import AnswerCache, restore_chunks
 from vectorforge.pipeline.answer_cache.lookup import QueryLookupService
 from vectorforge.pipeline.citations.wording import assess
 from vectorforge.pipeline.context import ContextBuilder, ContextPayload
-from vectorforge.pipeline.conversation import ConversationMemory
+from vectorforge.pipeline.conversation import ConversationMemory, QueryRewriter
 from vectorforge.pipeline.fallback.ladder import DegradationLadder
 from vectorforge.pipeline.query_log import QueryLogging
-from vectorforge.pipeline.rewriting import QueryRewriter
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.step_types import QueryStep, StepEvent
 from vectorforge.pipeline.types import QueryEvent, SourcesEvent

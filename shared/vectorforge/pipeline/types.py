@@ -120,7 +120,7 @@ class QueryConfig:
     """Quote the chunks if no model answers."""
     search_mode: SearchMode | None = None
     mmr_lambda: float | None = None
-    """Choose the chunks by maximal marginal relevance, see ``retriever.mmr``; None: by relevance alone."""
+    """Choose the chunks by maximal marginal relevance, see ``retriever.rerank``; None: by relevance alone."""
     effort: Effort = "minimal"
     """Steps of the search: one; a plan and its sub-queries ("low"); with up to two further rounds and the
     reading of one document ("medium"); a plan only if the best chunks lack words of the query ("auto")."""

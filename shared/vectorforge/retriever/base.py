@@ -230,7 +230,7 @@ class BaseRetriever(ABC):
             search_mode: Mode of the search; None for the collection's.
             allow_lexical_fallback: Search lexically when the query cannot be embedded;
                 ``RetrievedChunks.vectors_error`` then holds the reason.
-            mmr_lambda: Chooses among 70 candidates by maximal marginal relevance, see ``retriever.mmr``: 1 by
+            mmr_lambda: Chooses among 70 candidates by maximal marginal relevance (``retriever.rerank``): 1 by
                 relevance alone, 0 by difference alone. None: ``top_k`` by relevance.
 
         Returns:

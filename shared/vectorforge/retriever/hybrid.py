@@ -106,7 +106,7 @@ class HybridRetriever(BaseRetriever):
     async def find(self, request: RetrievalRequest) -> RetrievedChunks:
         """Search; see ``BaseRetriever.retrieve``."""
         if request.mmr_lambda is not None:
-            from vectorforge.retriever.mmr import find_diverse  # few queries need it
+            from vectorforge.retriever.rerank import find_diverse  # few queries need it
 
             return await find_diverse(self.find, request, self._max_top_k)
         with measure(self.metrics, "retriever.search", self._tags):

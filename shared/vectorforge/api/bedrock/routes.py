@@ -12,16 +12,20 @@ from uuid import UUID
 
 from fastapi import APIRouter, Path, Request, Response
 
-from vectorforge.api.bedrock.answers import AnswerEventEncoder, whole_answer
-from vectorforge.api.bedrock.citations import Structure, reference_to
-from vectorforge.api.bedrock.event_stream import MEDIA_TYPE
-from vectorforge.api.bedrock.filters import native_filter
+from vectorforge.api.bedrock.answers import (
+    MEDIA_TYPE,
+    AnswerEventEncoder,
+    Structure,
+    reference_to,
+    whole_answer,
+)
 from vectorforge.api.bedrock.schemas import (
     MAX_ID_CHARS,
     KnowledgeBaseConfiguration,
     RetrievalConfiguration,
     RetrieveAndGenerateRequest,
     RetrieveRequest,
+    native_filter,
 )
 from vectorforge.api.dependencies import (
     AdmittedTenant,

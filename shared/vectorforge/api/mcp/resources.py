@@ -21,7 +21,7 @@ from mcp_types import (
 )
 
 from vectorforge.api.mcp.caller import Caller, advice
-from vectorforge.api.mcp.documents import document_tools
+from vectorforge.api.mcp.tools import document_tools
 from vectorforge.api.querying import query_time_limit
 from vectorforge.tools.document_schemas import MAX_LISTED, ListDocumentsArguments
 

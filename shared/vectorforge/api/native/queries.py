@@ -1,4 +1,4 @@
-"""``/v1/queries``: the query log, and the query parameters that its list and its statistics share."""
+"""``/v1/queries``: the query log, and the logged requests rebuilt."""
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Sequence
@@ -21,6 +21,7 @@ from vectorforge.api.schemas import MAX_OFFSET, MAX_PAGE, Body, ModelName, Provi
 from vectorforge.db.repositories.paging import QueryFilter
 from vectorforge.db.repositories.query_log_repo import QueryLog
 from vectorforge.errors import InvalidInputError
+from vectorforge.pipeline.replay import ChangeKind, ReplayStatus
 from vectorforge.pipeline.types import LoggedOutcome
 
 
@@ -187,3 +188,34 @@ async def list_queries(tenant: Tenant, parameters: Annotated[PageParameters, Que
 async def show_query(query_id: UUID, tenant: Tenant) -> QueryLogBody:
     """Return one query and its answer."""
     return QueryLogBody.of(existing(await tenant.query_logs.find_by_id(query_id), "Query", query_id))
+
+
+class ReplayChangeBody(Body):
+    """A difference from the time of the query."""
+
+    kind: ChangeKind
+    detail: str
+    chunk_id: UUID | None
+
+
+class ReplayBody(Body):
+    """A logged query's request to its model."""
+
+    query_id: UUID
+    status: ReplayStatus = Field(
+        description='"equal": its hash is the logged one; "not_rebuilt": a part of it does not exist.'
+    )
+    logged_sha256: str | None
+    rebuilt_sha256: str | None
+    messages: list[dict[str, Any]] | None = Field(
+        description="As sent, with zeros for the random number of the fence, which is not logged."
+    )
+    settings: dict[str, Any] = Field(description="Model and sampling of the request.")
+    changes: list[ReplayChangeBody] = Field(description="What has changed since, or was never logged.")
+
+
+@router.get("/{query_id}/replay", responses=problems(404))
+async def replay_query(query_id: UUID, tenant: Tenant) -> ReplayBody:
+    """Rebuild the request that went to the model; nothing is sent."""
+    log = existing(await tenant.query_logs.find_by_id(query_id), "Query", query_id)
+    return ReplayBody.of(await tenant.replayer.replay(log))

@@ -14,7 +14,7 @@ from vectorforge.cli.terminal import ExitCode
 from vectorforge.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from vectorforge.evaluation.from_feedback import FeedbackQuestions
+    from vectorforge.evaluation.questions import FeedbackQuestions
 
 
 @session_command
@@ -44,7 +44,7 @@ def export(
     """
 
     async def work(session: Session) -> "FeedbackQuestions":
-        from vectorforge.evaluation.from_feedback import read_feedback
+        from vectorforge.evaluation.questions import read_feedback
 
         return await read_feedback(session.services.feedback, (await session.collection(collection)).id)
 

@@ -6,7 +6,6 @@ from dataclasses import asdict
 from typing import Any
 from uuid import UUID
 
-from vectorforge.db.repositories.job_items import append_items
 from vectorforge.db.repositories.job_types import (
     ITEM_COLUMNS,
     ITEM_CONTENT,
@@ -18,6 +17,7 @@ from vectorforge.db.repositories.job_types import (
     JobError,
     NewJobItem,
     StoredItem,
+    append_items,
     bounded,
 )
 from vectorforge.db.tenant_database import TenantDatabase

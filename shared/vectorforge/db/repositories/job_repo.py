@@ -11,7 +11,6 @@ from typing import NamedTuple
 from uuid import UUID, uuid4
 
 from vectorforge.db.connection import Database
-from vectorforge.db.repositories.job_items import append_items
 from vectorforge.db.repositories.job_progress import FINISH, JobProgress, finish_values
 from vectorforge.db.repositories.job_types import (
     ITEM_COLUMNS,
@@ -21,6 +20,7 @@ from vectorforge.db.repositories.job_types import (
     JobError,
     JobOutcome,
     NewJobItem,
+    append_items,
 )
 from vectorforge.db.repositories.paging import MAX_PAGE, checked_page
 from vectorforge.errors import InvalidInputError, NotFoundError

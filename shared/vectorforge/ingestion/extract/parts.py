@@ -6,8 +6,7 @@ from pathlib import PurePosixPath
 
 from vectorforge.errors import ExtractionError, InvalidInputError
 from vectorforge.ingestion.extract import media
-from vectorforge.ingestion.extract.archive import open_archive, read_member
-from vectorforge.ingestion.extract.decode import clean
+from vectorforge.ingestion.extract.decode import clean, open_archive, read_member
 from vectorforge.ingestion.extract.readers.records import split_records
 from vectorforge.ingestion.types import MAX_SOURCE_CHARS, DocumentPart, ExtractionLimits
 

@@ -15,8 +15,8 @@ _READERS: Final[Mapping[str, str]] = {
     media.PPTX: "slides:read_pptx",
     media.ODT: "opendocument:read_odt",
     media.ODP: "opendocument:read_odp",
-    media.EPUB: "epub:read_epub",
-    media.RTF: "rtf:read_rtf",
+    media.EPUB: "html:read_epub",
+    media.RTF: "word:read_rtf",
     media.MAIL: "mail:read_eml",
     media.OUTLOOK: "mail:read_msg",
     media.NOTEBOOK: "markdown:read_notebook",
@@ -25,7 +25,7 @@ _READERS: Final[Mapping[str, str]] = {
     media.CSV: "records:read_table",
     media.TSV: "records:read_tsv",
     **dict.fromkeys(media.WORKBOOKS, "sheets:read_workbook"),
-    **dict.fromkeys(media.IMAGES, "image:read_image"),
+    **dict.fromkeys(media.IMAGES, "pdf_image:read_image"),
 }
 _WITH_CHARSET: Final = frozenset({media.HTML, media.CSV, media.TSV})
 _WITH_OCR: Final = frozenset({media.PDF, *media.IMAGES})

@@ -26,12 +26,13 @@ from vectorforge.llm.registry import LLMProviderRegistry, ModelTarget
 from vectorforge.llm.types import ProviderCapability
 from vectorforge.pipeline.answer_cache.cache import replay, restore_chunks
 from vectorforge.pipeline.fallback.quoting import (
+    BuildContext,
     is_final,
     may_answer_without_search,
     quote_passages,
+    shorten_prompt,
     unavailable,
 )
-from vectorforge.pipeline.fallback.shortening import BuildContext, shorten_prompt
 from vectorforge.pipeline.generation import generate_answer
 from vectorforge.pipeline.prompts import NO_RESULTS_ANSWER
 from vectorforge.pipeline.run import QueryRun

@@ -13,8 +13,7 @@ from vectorforge.deadline import Deadline
 from vectorforge.errors import DeadlineExceededError, VectorForgeError
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.pipeline.citations.wording import completeness
-from vectorforge.pipeline.planning.planner import Plan, can_plan, make_plan
-from vectorforge.pipeline.planning.splitting import checked, split
+from vectorforge.pipeline.planning.planner import Plan, can_plan, checked, make_plan, split
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.step_types import QueryStep, StepOrigin
 from vectorforge.retriever.base import BaseRetriever, QueryLookup, RetrievalRequest, RetrievedChunks

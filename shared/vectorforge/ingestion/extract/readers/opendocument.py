@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from vectorforge.ingestion.extract.archive import open_archive, read_member
 from vectorforge.ingestion.extract.blocks import Block, Reading, Row, heading, item, paragraph, table
+from vectorforge.ingestion.extract.decode import open_archive, read_member
 from vectorforge.ingestion.extract.readers.xml import local_name, parse_xml
 from vectorforge.types import Location
 

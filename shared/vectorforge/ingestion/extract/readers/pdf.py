@@ -22,8 +22,13 @@ from vectorforge.ingestion.extract.blocks import (
 )
 from vectorforge.ingestion.extract.readers.ocr import SWITCH_ON, engine_of, recognized
 from vectorforge.ingestion.extract.readers.pdf_layout import arranged
-from vectorforge.ingestion.extract.readers.pdf_outline import Outline
-from vectorforge.ingestion.extract.readers.pdf_paragraphs import FontSizes, Paragraphs, location, with_line
+from vectorforge.ingestion.extract.readers.pdf_paragraphs import (
+    FontSizes,
+    Outline,
+    Paragraphs,
+    location,
+    with_line,
+)
 from vectorforge.ingestion.extract.readers.pdf_tables import Table
 from vectorforge.ingestion.extract.readers.pdf_words import HYPHEN, Page, Segment, read_page
 from vectorforge.ingestion.types import OcrOptions

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
-from vectorforge.ingestion.extract.readers.pdf_grids import grids_of
 from vectorforge.ingestion.extract.readers.pdf_tables import (
     Table,
     aligned_table,
     box_of,
     grid_table,
+    grids_of,
     has_header_below,
     table_end,
 )

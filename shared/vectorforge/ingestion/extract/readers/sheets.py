@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from vectorforge.errors import ExtractionError
-from vectorforge.ingestion.extract.archive import open_archive
 from vectorforge.ingestion.extract.blocks import Block, BlockKind, Reading, Row, heading, paragraph
+from vectorforge.ingestion.extract.decode import open_archive
 from vectorforge.ingestion.types import MAX_SOURCE_CHARS
 
 _ZIP: Final = b"PK\x03\x04"

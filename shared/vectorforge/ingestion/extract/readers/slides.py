@@ -6,8 +6,8 @@ from typing import Any, Final
 from zipfile import ZipFile
 
 from vectorforge.errors import ExtractionError
-from vectorforge.ingestion.extract.archive import open_archive, read_member
 from vectorforge.ingestion.extract.blocks import Block, Reading, Row, heading, item, paragraph, table
+from vectorforge.ingestion.extract.decode import open_archive, read_member
 from vectorforge.ingestion.extract.readers.xml import local_name, parse_xml
 from vectorforge.types import Location
 
