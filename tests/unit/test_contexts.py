@@ -8,7 +8,7 @@ from vectorforge.ingestion.chunk import ChunkingConfig, ContextKind
 from vectorforge.ingestion.contexts.prompt import WINDOW_CHARS, context_calls, read_contexts
 from vectorforge.ingestion.drafts import draft_chunks, draft_document, embedded_text
 from vectorforge.ingestion.extract import media
-from vectorforge.ingestion.headings import first_sentence
+from vectorforge.ingestion.locations import first_sentence
 from vectorforge.ingestion.types import ExtractedDocument
 
 PLAIN = ChunkingConfig(chunk_size=120, chunk_overlap=0)

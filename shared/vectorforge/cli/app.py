@@ -11,8 +11,7 @@ from typer.exceptions import TyperException
 
 from vectorforge.cli.commands import collections, documents, erase, index, keys, limits, logs, providers
 from vectorforge.cli.commands.ask import ask
-from vectorforge.cli.commands.evaluate import evaluate
-from vectorforge.cli.commands.export import export
+from vectorforge.cli.commands.evaluate import evaluate, export
 from vectorforge.cli.commands.migrate import migrate
 from vectorforge.cli.commands.replay import replay
 from vectorforge.cli.commands.search import search

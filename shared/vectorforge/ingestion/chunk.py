@@ -10,7 +10,7 @@ from operator import attrgetter
 from vectorforge.config import IngestionSettings
 from vectorforge.errors import InvalidInputError
 from vectorforge.ingestion.extract import media
-from vectorforge.ingestion.headings import WITH_MARKDOWN_HEADINGS, find_headings
+from vectorforge.ingestion.locations import WITH_MARKDOWN_HEADINGS, find_headings
 from vectorforge.ingestion.types import SpanKind, TextChunk, TextSpan
 
 _SEGMENT = 50_000

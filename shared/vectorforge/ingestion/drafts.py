@@ -12,8 +12,7 @@ from vectorforge.db.repositories.embedding_space_repo import EmbeddingModel, Emb
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import ExtractionError, VectorForgeError
 from vectorforge.ingestion.chunk import ChunkingConfig, ContextKind, chunk_text
-from vectorforge.ingestion.headings import outline_contexts
-from vectorforge.ingestion.locations import locations_of, place_of
+from vectorforge.ingestion.locations import locations_of, outline_contexts, place_of
 from vectorforge.ingestion.types import ExtractedDocument, OnProgress
 from vectorforge.tokens import estimate_tokens
 from vectorforge.types import ChunkDraft, Collection, DocumentDraft, Vector

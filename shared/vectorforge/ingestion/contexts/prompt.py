@@ -93,10 +93,6 @@ def read_contexts(answer: str, chunks: Sequence[ChunkDraft]) -> dict[bytes, str]
     """Return the contexts in a model's answer by content hash; without chunks that it leaves out.
 
     Every entry that is whole counts, whatever is around it. Other numbers, and repeated ones, are ignored.
-
-    Args:
-        answer: Any text.
-        chunks: The chunks of the call.
     """
     by_number = {chunk.index + 1: chunk for chunk in chunks}
     found: dict[bytes, str] = {}
