@@ -13,6 +13,7 @@ from psycopg.conninfo import make_conninfo
 from tests.support.aws.fake_aws import FakeAws
 from tests.support.http.live_api import build_application, key_of, settings_for
 from tests.support.http.live_server import serve
+from tests.support.rag.ingested import ingest_part
 from vectorforge.api.app import create_app
 from vectorforge.aws.handlers.ingest import handle
 from vectorforge.bootstrap import Application
@@ -57,7 +58,7 @@ async def store(application: Application, text: str = "Oil the chain.", tenant: 
     services = application.for_tenant(tenant)
     collection = await services.find_or_create_collection("handbook")
     part = DocumentPart(text.encode(), "a.html", "text/html")
-    result = await services.ingestion.ingest_part(collection, part)
+    result = await ingest_part(services.ingestion, collection, part)
     assert result.error is None, result.error
     assert result.document_id is not None
     return result.document_id
@@ -168,11 +169,11 @@ async def test_unreachable_bucket_fails_the_document_for_a_retry(
     services = application.for_tenant("acme")
     collection = await services.find_or_create_collection("handbook")
     part = DocumentPart(b"Oil the chain.", "a.html", "text/html")
-    result = await services.ingestion.ingest_part(collection, part)
+    result = await ingest_part(services.ingestion, collection, part)
     assert (result.status, result.error and result.error.code) == (
         DocumentStatus.FAILED,
         ObjectStoreError.code,
     )
     aws_server.create_bucket(BUCKET)
-    again = await services.ingestion.ingest_part(collection, part)
+    again = await ingest_part(services.ingestion, collection, part)
     assert (again.status, len(listed(s3))) == (DocumentStatus.UNCHANGED, 1)

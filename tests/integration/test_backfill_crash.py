@@ -13,6 +13,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from tests.integration.backfill_process import BATCH, DIMENSION
+from tests.support.rag.ingested import ingest_bytes
 from tests.support.vendors.hashing_embedder import DIMENSION as OLD_DIMENSION
 from tests.support.vendors.hashing_embedder import HashingEmbedder
 from vectorforge.config import IngestionSettings
@@ -85,7 +86,7 @@ async def change(make_database: Callable[..., str]) -> AsyncIterator[Change]:
             PgVectorStore(db), DocumentRepository(db), embeddings, IngestionSettings()
         )
         for text in sorted(TEXTS):
-            await pipeline.ingest_bytes(collection, text.encode(), f"{text}.txt")
+            await ingest_bytes(pipeline, collection, text.encode(), f"{text}.txt")
         switches = EmbeddingSwitchRepository(db)
         await switches.start(
             collection.id,

@@ -11,6 +11,7 @@ from tests.support.formats.located import Located, price_list, three_slides, two
 from tests.support.http.event_stream import read_events
 from tests.support.http.live_api import LiveApi, finished_job, live_api, new_collection, settings_for
 from tests.support.http.mcp_client import mcp_client
+from tests.support.rag.ingested import ingest_bytes
 from vectorforge.local.postgres import EmbeddedPostgres
 
 FILES = [two_pages(), three_slides(), price_list()]
@@ -161,7 +162,7 @@ async def test_web_addresses_of_cited_pdfs_open_their_page(
     file = two_pages("https://docs.example/pump.pdf")
     services = api.application.for_tenant(tenant)
     collection = await services.find_collection(await new_collection(client))
-    await services.ingestion.ingest_bytes(collection, file.made.content, file.made.source, "application/pdf")
+    await ingest_bytes(services.ingestion, collection, file.made.content, file.made.source, "application/pdf")
     message = {"role": "user", "content": file.question}
     chat = await post(client, "/v1/chat/completions", model="vectorforge", messages=[message])
     cited = [annotation["url_citation"] for annotation in chat["choices"][0]["message"]["annotations"]]

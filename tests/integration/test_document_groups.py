@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.rag.ingested import ingest_bytes
 from tests.support.vendors.hashing_embedder import DIMENSION, HashingEmbedder, hashed_vector
 from vectorforge.config import IngestionSettings
 from vectorforge.db.connection import Database
@@ -59,7 +60,7 @@ class Room:
     async def ingest(self, content: bytes, by: str, source: str = "f.jsonl") -> dict[str, str]:
         """Ingest documents, and return each one's result by source."""
         if by == "pipeline":
-            results = await self.pipeline.ingest_bytes(self.collection, content, source)
+            results = await ingest_bytes(self.pipeline, self.collection, content, source)
             return {result.source: result.status.value for result in results}
         jobs = JobRepository(self.db)
         job = await jobs.create(self.collection.id, [NewJobItem(source, None, content)])
@@ -230,8 +231,8 @@ async def test_tokens_of_a_group_are_charged_once(room: Room) -> None:
     store, documents = PgVectorStore(room.db), DocumentRepository(room.db)
     pipeline = IngestionPipeline(store, documents, registry, settings, charge=charge)
     room.vendor.down_for = 1  # then each document has a request of its own
-    results = await pipeline.ingest_bytes(room.collection, lines("one", "two", "three"), "f.jsonl")
+    results = await ingest_bytes(pipeline, room.collection, lines("one", "two", "three"), "f.jsonl")
     assert [result.status.value for result in results] == ["succeeded"] * 3
     assert len(charged) == 1
-    await pipeline.ingest_bytes(room.collection, lines("one", "two", "three"), "f.jsonl")
+    await ingest_bytes(pipeline, room.collection, lines("one", "two", "three"), "f.jsonl")
     assert len(charged) == 1

@@ -12,6 +12,7 @@ import pytest
 from pydantic import SecretStr
 
 from tests.support.http.live_api import build_application, settings_for
+from tests.support.rag.ingested import ingest_part
 from tests.support.vendors.fake_openai import FakeOpenAI
 from tests.support.vendors.fake_vendor import Reply
 from tests.support.vendors.vendor_behaviour import Failure
@@ -70,7 +71,7 @@ async def collection(services: TenantServices) -> Collection:
     for number, name in enumerate(SUBJECTS):
         text = f"# {name}\n\nThe {name} is described as number {number} of <all> {name} things.\n"
         (part,) = await services.ingestion.split(text.encode(), f"/guides/{name}.md", "text/markdown")
-        result = await services.ingestion.ingest_part(made, part)
+        result = await ingest_part(services.ingestion, made, part)
         assert result.status is DocumentStatus.SUCCEEDED
     return made
 

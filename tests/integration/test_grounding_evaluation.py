@@ -9,6 +9,7 @@ import pytest
 from pydantic import SecretStr
 
 from tests.support.http.live_api import build_application, settings_for
+from tests.support.rag.ingested import ingest_part
 from tests.support.vendors.fake_openai import FakeOpenAI
 from tests.support.vendors.fake_vendor import Reply
 from vectorforge.bootstrap import TenantServices
@@ -67,7 +68,7 @@ async def test_grounding_set_separates_careful_from_credulous_models(
         documents[f"disagreements/{file.name}"] = await asyncio.to_thread(file.read_bytes)
     for source, text in documents.items():
         (part,) = await services.ingestion.split(text, source, "text/markdown")
-        result = await services.ingestion.ingest_part(collection, part)
+        result = await ingest_part(services.ingestion, collection, part)
         assert result.status is DocumentStatus.SUCCEEDED
     openai.unscripted = model
     runs = await Evaluation(services, collection, Plan(QUESTIONS, ["default"], parallel=4)).run()

@@ -14,6 +14,7 @@ import pytest
 
 from tests.support.aws.sqs_events import Queue
 from tests.support.http.live_api import build_application, settings_for
+from tests.support.rag.ingested import ingest_bytes
 from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge.aws.clients import AwsClients
 from vectorforge.aws.handlers.query_log_writer import QueryLogWriterFunction
@@ -71,8 +72,12 @@ async def query_stage(application: Application, make_tenant: NewTenant) -> Query
 async def prepare(application: Application, tenant: str) -> QueryStage:
     services = application.for_tenant(tenant)
     collection = await services.create_collection("guides")
-    await services.ingestion.ingest_bytes(
-        collection, b"Water boils at 100 degrees.", source="w.txt", media_type="text/plain"
+    await ingest_bytes(
+        services.ingestion,
+        collection,
+        b"Water boils at 100 degrees.",
+        source="w.txt",
+        media_type="text/plain",
     )
     return QueryStage(services, collection)
 

@@ -16,6 +16,7 @@ from tests.support.http.live_api import (
     new_collection,
     settings_for,
 )
+from tests.support.rag.ingested import ingest_part
 from tests.support.vendors.fake_openai import FakeOpenAI
 from tests.support.vendors.fake_vendor import Reply
 from tests.support.vendors.vendor_behaviour import Failure
@@ -147,7 +148,7 @@ async def test_sub_queries_are_one_round_trip(postgres_server: EmbeddedPostgres,
         for part in await services.ingestion.split(
             b"The kettle weighs two pounds.", "kettle.md", "text/plain"
         ):
-            await services.ingestion.ingest_part(collection, part)
+            await ingest_part(services.ingestion, collection, part)
         database = CountingDatabase(services._db)
         services.__dict__["vector_store"] = PgVectorStore(database)
         requests = [RetrievalRequest(text, collection.id) for text in ("kettle", "weight", "pounds", "two")]

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 from pydantic import SecretStr
 
+from tests.support.rag.ingested import ingest_bytes
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.config import DatabaseSettings, LLMSettings, VectorForgeConfig
 from vectorforge.pipeline.presets import RAG_QUERY
@@ -34,8 +35,13 @@ def services(application: Application, make_tenant: Callable[[], str]) -> Tenant
 async def guides(services: TenantServices) -> Collection:
     collection = await services.create_collection("guides")
     for name, text in GUIDES.items():
-        (result,) = await services.ingestion.ingest_bytes(
-            collection, text.encode(), source=name, media_type="text/markdown", metadata={"kind": name[:-3]}
+        (result,) = await ingest_bytes(
+            services.ingestion,
+            collection,
+            text.encode(),
+            source=name,
+            media_type="text/markdown",
+            metadata={"kind": name[:-3]},
         )
         assert result.status == "succeeded"
     return collection
@@ -113,8 +119,8 @@ async def test_search_with_each_metric_ranks_relevant_chunk_first(
 ) -> None:  # A-016, C16
     collection = await services.create_collection(f"by-{metric}", distance_metric=metric)
     for name, text in GUIDES.items():
-        await services.ingestion.ingest_bytes(
-            collection, text.encode(), source=name, media_type="text/markdown"
+        await ingest_bytes(
+            services.ingestion, collection, text.encode(), source=name, media_type="text/markdown"
         )
     found = await services.retriever.retrieve("dough and baking", collection.id, top_k=1)
     assert found[0].document_source == "bread.md"

@@ -16,6 +16,7 @@ from tests.support.formats.others import all_others
 from tests.support.formats.pdfs import all_pdfs
 from tests.support.formats.truth import Fact, Made
 from tests.support.http.live_api import settings_for
+from tests.support.rag.ingested import ingest_bytes
 from vectorforge.bootstrap import Application
 from vectorforge.ingestion.extract import extract
 from vectorforge.ingestion.types import DocumentStatus, ExtractedDocument, SpanKind
@@ -123,7 +124,7 @@ async def answer_facts(
         collection = await services.create_collection("formats")
         config = VECTORFORGE.config(services.choose_variant("default"), use_cache=False)
         for document in made:
-            [stored] = await services.ingestion.ingest_bytes(collection, document.content, document.source)
+            [stored] = await ingest_bytes(services.ingestion, collection, document.content, document.source)
             assert stored.status is DocumentStatus.SUCCEEDED, stored.error
         for document, figure in zip(made, figures, strict=True):
             for fact in document.facts:

@@ -19,6 +19,7 @@ import pytest
 
 from tests.quality.quoted_sentences import Wanted, read_wanted, share
 from tests.support.http.live_api import settings_for
+from tests.support.rag.ingested import ingest_part
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.evaluation.questions import Question, read_questions
 from vectorforge.evaluation.run import Evaluation, Plan
@@ -102,7 +103,7 @@ async def ingest(services: TenantServices) -> Collection:
 async def ingest_file(services: TenantServices, collection: Collection, source: str, file: Path) -> None:
     text = await asyncio.to_thread(file.read_bytes)
     for part in await services.ingestion.split(text, source, "text/markdown"):
-        result = await services.ingestion.ingest_part(collection, part)
+        result = await ingest_part(services.ingestion, collection, part)
         assert result.status is DocumentStatus.SUCCEEDED, result.error
 
 

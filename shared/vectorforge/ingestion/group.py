@@ -44,7 +44,7 @@ Drafted = tuple[DocumentDraft, Sequence[ChunkDraft]]
 
 
 class DocumentItem(NamedTuple):
-    """A document to store, with the arguments for ``IngestionPipeline.ingest_part``."""
+    """A document to store, with the arguments for ``IngestionPipeline.ingest_parts``."""
 
     part: DocumentPart
     title: str | None

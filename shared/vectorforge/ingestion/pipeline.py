@@ -3,8 +3,6 @@
 import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from operator import itemgetter
-from typing import Any
 
 from vectorforge.config import IngestionSettings
 from vectorforge.db.repositories.document_repo import DocumentRepository
@@ -16,7 +14,7 @@ from vectorforge.ingestion.contexts.writer import ContextModel, ContextWriter
 from vectorforge.ingestion.document import DocumentWriter
 from vectorforge.ingestion.drafts import ChunkVectors
 from vectorforge.ingestion.extract import PartReader, media
-from vectorforge.ingestion.group import DocumentGroup, DocumentItem, grouped
+from vectorforge.ingestion.group import DocumentGroup, DocumentItem
 from vectorforge.ingestion.originals import OriginalKeeper
 from vectorforge.ingestion.types import (
     Charge,
@@ -95,49 +93,6 @@ class IngestionPipeline:
         """Return a writer of contexts for some documents."""
         return ContextWriter(self._context_model, self._chunking, collection)
 
-    async def ingest_bytes(
-        self,
-        collection: Collection,
-        content: bytes,
-        source: str,
-        media_type: str | None = None,
-        title: str | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        *,
-        on_stage: OnStage | None = None,
-        on_progress: OnProgress | None = None,
-    ) -> list[DocumentResult]:
-        """Read a file and store what is in it; see ``split`` and ``ingest_part``.
-
-        Args:
-            collection: Target collection.
-            content: The file.
-            source: Its path, URL or key; a document with the same source is replaced.
-            media_type: Declared media type; see ``extract.media.detect``.
-            title: Overrides the title in the file, but not that of a JSONL record.
-            metadata: Added to every document of the file; a JSONL record's own win.
-            on_stage: Called with each document's stages.
-            on_progress: Called with the progress of embedding.
-
-        Returns:
-            One result for each document of the file, in order: several for JSONL, otherwise one. Failures are
-            results, too; only cancellation is raised.
-        """
-        try:
-            parts = await self.split(content, source, media_type)
-        except VectorForgeError as exc:
-            return [DocumentResult.of_failure(source, exc)]
-        results: list[DocumentResult] = []
-        for group in grouped(DocumentItem(part, title, metadata or {}) for part in parts):
-            ingested = self.ingest_parts(collection, group, on_stage=on_stage, on_progress=on_progress)
-            by_place = [one async for results_ in ingested for one in results_]
-            results.extend(result for _, result in sorted(by_place, key=itemgetter(0)))
-        try:
-            await self.delete_left_out(collection, parts, results)
-        except VectorForgeError as exc:
-            results.append(DocumentResult.of_failure(source, exc))
-        return results
-
     async def delete_left_out(
         self, collection: Collection, parts: Sequence[DocumentPart], results: Sequence[DocumentResult]
     ) -> int:
@@ -171,18 +126,6 @@ class IngestionPipeline:
             InvalidInputError: ``source`` is empty or too long.
         """
         return await self.reader.split(content, source, media_type)
-
-    async def ingest_part(
-        self,
-        collection: Collection,
-        part: DocumentPart,
-        title: str | None = None,
-        metadata: Mapping[str, Any] | None = None,
-    ) -> DocumentResult:
-        """Read and store one document; a failure is a result."""
-        ingested = self.ingest_parts(collection, [DocumentItem(part, title, metadata or {})])
-        [[(_, result)]] = [results async for results in ingested]
-        return result
 
     async def ingest_parts(
         self,

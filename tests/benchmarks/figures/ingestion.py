@@ -11,6 +11,7 @@ from figures.database import DIMENSION, fill, fresh_database, sentences
 from figures.measuring import Table, postgres_cpu_s, progress
 from rich.progress import track
 
+from tests.support.rag.ingested import ingest_bytes
 from tests.support.vendors.hashing_embedder import HashingEmbedder, hashed_vector
 from vectorforge.config import EmbeddingSettings, IngestionSettings
 from vectorforge.db.connection import Database
@@ -71,7 +72,7 @@ class Room:
         async def work() -> int:
             chunks = 0
             for source, content in waiting:
-                for result in await self._pipeline.ingest_bytes(collection, content, source):
+                for result in await ingest_bytes(self._pipeline, collection, content, source):
                     if result.status is not DocumentStatus.SUCCEEDED:
                         raise RuntimeError(f"{source}: {result.error}")
                     chunks += result.chunks_added

@@ -29,6 +29,7 @@ from tests.support.aws.live_query_function import (
 )
 from tests.support.aws.sqs_events import Queue
 from tests.support.http.live_api import settings_for
+from tests.support.rag.ingested import ingest_bytes
 from tests.support.vendors.fake_vendor import Reply
 from vectorforge.bootstrap import Application
 from vectorforge.config import EmbeddingSettings
@@ -146,8 +147,8 @@ async def _fill(surroundings: QuerySurroundings) -> None:
         for file in track(
             sorted((_ROOT / "docs").rglob("*.md")), "  reading", console=progress, transient=True
         ):
-            await services.ingestion.ingest_bytes(
-                collection, file.read_bytes(), file.relative_to(_ROOT).as_posix()
+            await ingest_bytes(
+                services.ingestion, collection, file.read_bytes(), file.relative_to(_ROOT).as_posix()
             )
 
 

@@ -6,6 +6,7 @@ from uuid import UUID
 
 import pytest
 
+from tests.support.rag.ingested import ingest_bytes
 from tests.support.vendors.hashing_embedder import HashingEmbedder
 from vectorforge.config import IngestionSettings
 from vectorforge.db.connection import Database
@@ -74,7 +75,7 @@ class Room:
 
     async def ingest(self, source: str, text: str) -> DocumentResult:
         current = await self.current()
-        [result] = await self.pipeline.ingest_bytes(current, text.encode(), source)
+        [result] = await ingest_bytes(self.pipeline, current, text.encode(), source)
         assert result.status is not DocumentStatus.FAILED, result.error
         return result
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.rag.ingested import ingest_bytes
 from tests.support.vendors.hashing_embedder import DIMENSION, HashingEmbedder
 from vectorforge.config import IngestionSettings
 from vectorforge.db.connection import Database
@@ -70,7 +71,7 @@ class Room:
 
     async def ingest(self, content: str | bytes, source: str = "a.txt") -> DocumentResult:
         content = content.encode() if isinstance(content, str) else content
-        [result] = await self.pipeline.ingest_bytes(self.collection, content, source)
+        [result] = await ingest_bytes(self.pipeline, self.collection, content, source)
         return result
 
     async def search(self, text: str, top_k: int = 100) -> Sequence[RetrievedChunk]:

@@ -16,6 +16,7 @@ from tests.integration.ingestion.conftest import (
     paragraph,
     text_of,
 )
+from tests.support.rag.ingested import ingest_bytes
 from tests.support.vendors.hashing_embedder import HashingEmbedder
 from vectorforge.db.repositories.job_types import NewJobItem
 from vectorforge.ingestion.extract import media
@@ -61,8 +62,8 @@ class TestPipeline:
     async def test_failed_record_leaves_other_records_ingested(self, room: Room) -> None:
         lines = [json.dumps({"id": n, "text": paragraph(n)}) for n in range(10)]
         lines[3] = "broken"
-        results = await room.pipeline.ingest_bytes(
-            room.collection, "\n".join(lines).encode(), "f.jsonl", metadata={"lang": "en"}
+        results = await ingest_bytes(
+            room.pipeline, room.collection, "\n".join(lines).encode(), "f.jsonl", metadata={"lang": "en"}
         )
         assert [result.status.value for result in results].count("succeeded") == 9
         assert results[3].source == "f.jsonl#4"
@@ -79,7 +80,7 @@ class TestPipeline:
             lines = [r if isinstance(r, str) else json.dumps(r) for r in records]
             content = "\n".join(lines).encode()
             if by == "pipeline":
-                await job_room.pipeline.ingest_bytes(job_room.collection, content, source)
+                await ingest_bytes(job_room.pipeline, job_room.collection, content, source)
                 return
             await job_room.jobs.create(job_room.collection.id, [NewJobItem(source, None, content)])
             await job_room.worker().run_until_idle()
@@ -113,8 +114,14 @@ class TestPipeline:
 
     # faults.md row 34
     async def test_nul_in_text_title_and_metadata_is_replaced_with_warning(self, room: Room) -> None:
-        [result] = await room.pipeline.ingest_bytes(
-            room.collection, b"a text with\x00 NUL inside", "a.txt", None, "ti\x00tle", {"k\x00": "v\ud800"}
+        [result] = await ingest_bytes(
+            room.pipeline,
+            room.collection,
+            b"a text with\x00 NUL inside",
+            "a.txt",
+            None,
+            "ti\x00tle",
+            {"k\x00": "v\ud800"},
         )
         assert result.status is DocumentStatus.SUCCEEDED
         assert len(result.warnings) == 2
@@ -137,14 +144,16 @@ class TestPipeline:
     async def test_title_and_headings_are_embedded_with_the_chunk(self, room: Room) -> None:
         room.collection = replace(room.collection, document_prefix="passage: ")
         text = "# Guide\n\n## Install\n\n" + paragraph(1)[:80]
-        await room.pipeline.ingest_bytes(room.collection, text.encode(), "guide.md", None, "Manual")
+        await ingest_bytes(room.pipeline, room.collection, text.encode(), "guide.md", None, "Manual")
         assert room.embedder.texts[-1].startswith("passage: Manual\nGuide > Install\n")
 
     # C19: only the titles have changed, and the words belong to another chunk now
     async def test_changed_title_reembeds_all_chunks(self, room: Room) -> None:
-        await room.pipeline.ingest_bytes(room.collection, text_of().encode(), "a.txt", None, "Old")
+        await ingest_bytes(room.pipeline, room.collection, text_of().encode(), "a.txt", None, "Old")
         room.embedder.texts.clear()
-        [result] = await room.pipeline.ingest_bytes(room.collection, text_of().encode(), "a.txt", None, "New")
+        [result] = await ingest_bytes(
+            room.pipeline, room.collection, text_of().encode(), "a.txt", None, "New"
+        )
         assert (result.chunks_added, result.chunks_kept, result.chunks_removed) == (6, 0, 6)
         assert room.embedder.texts == [f"New\n{paragraph(number)}" for number in range(6)]
 
@@ -264,7 +273,8 @@ class TestPipeline:
         def on_stage(stage: IngestionStage) -> None:
             stages.append(stage.value)
 
-        await room.pipeline.ingest_bytes(
+        await ingest_bytes(
+            room.pipeline,
             room.collection,
             text_of().encode(),
             "a.txt",

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.integration.profiles.conftest import Profiles
+from tests.support.rag.ingested import ingest_bytes
 from tests.support.vendors.hashing_embedder import HashingEmbedder
 from vectorforge.config import IngestionSettings
 from vectorforge.db.repositories.collection_repo import CollectionRepository
@@ -103,7 +104,7 @@ async def test_profile_collection_rejects_other_documents(profiles: Profiles) ->
 
     documents = DocumentRepository(profiles.db)
     pipeline = IngestionPipeline(core, documents, registry, IngestionSettings())
-    (result,) = await pipeline.ingest_bytes(profiles.collection, b"Nobody's.", "profiles/7/summary/1")
+    (result,) = await ingest_bytes(pipeline, profiles.collection, b"Nobody's.", "profiles/7/summary/1")
     assert result.status is DocumentStatus.FAILED
     assert result.error is not None
     assert result.error.code == "invalid_input"

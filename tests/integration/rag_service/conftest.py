@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 from pydantic import SecretStr
 
+from tests.support.rag.ingested import ingest_bytes
 from tests.support.vendors.hashing_embedder import HashingEmbedder
 from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge.bootstrap import Application
@@ -47,7 +48,9 @@ def fill(application: Application, tenant: str) -> None:
             services = application.for_tenant(tenant)
             collection = await services.create_collection("notes")
             for source, (text, metadata) in DOCUMENTS.items():
-                await services.ingestion.ingest_bytes(collection, text.encode(), source, None, None, metadata)
+                await ingest_bytes(
+                    services.ingestion, collection, text.encode(), source, None, None, metadata
+                )
 
     asyncio.run(ingest())
 
