@@ -11,16 +11,20 @@ from uuid import UUID, uuid4
 import pytest
 
 from tests.support.vendors.scripted_llm import ScriptedLLM
+from vectorforge.db.connection import Database
+from vectorforge.db.repositories.answer_cache_repo import AnswerCacheRepository
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.deadline import Deadline
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.llm.tools import ToolCall, ToolDefinition
-from vectorforge.pipeline.answer_cache.cache import answer_key
+from vectorforge.pipeline.answer_cache.cache import AnswerCache, answer_key
 from vectorforge.pipeline.presets import PRESETS, preset_text
 from vectorforge.pipeline.prompts import RAG_QUERY_SYSTEM_PROMPT
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.stored_answer import AnswerMemory
 from vectorforge.pipeline.types import HistoryMessage, JsonFormat, QueryConfig
 from vectorforge.retriever.base import CleanQuery, CollectionChoice
+from vectorforge.telemetry import InMemoryMetrics
 from vectorforge.types import SearchMode
 
 COLLECTION = UUID(int=7)
@@ -63,7 +67,17 @@ CHANGE_NOTHING: dict[str, Any] = {
 
 def key(config: QueryConfig | None = None, question: str = "When?", **changes: Any) -> bytes:
     run = prepared(config, question, **changes)
-    return answer_key(run, changes.get("tenant", "a"), changes.get("settings", "digest"))
+    tenant_id = changes.get("tenant", "a")
+    db = TenantDatabase(Database("postgresql://unused"), tenant_id)
+    cache = AnswerCache(
+        AnswerMemory(0),
+        AnswerCacheRepository(db, ttl_s=60, stale_s=60),
+        tenant_id=tenant_id,
+        ttl_s=60,
+        settings=changes.get("settings", "digest"),
+        metrics=InMemoryMetrics(),
+    )
+    return answer_key(cache.digest(run), run.collection_id)
 
 
 def prepared(config: QueryConfig | None = None, question: str = "When?", **changes: Any) -> QueryRun:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from vectorforge.api.openapi import document as openapi_document
-from vectorforge.api.request_state import error_shape_of, is_openai_path
+from vectorforge.api.request_state import error_shape_of
 from vectorforge.api.routers import ROUTERS, load_router
 from vectorforge.api.streaming.sse import EVENT_DATA
 
@@ -62,7 +62,7 @@ def test_openapi_errors_are_problem_documents(document: Any) -> None:  # C22
                     shape = "application/problem+json" if is_ours else "application/json"
                     assert list(response["content"]) == [shape], (path, status)
             if path.startswith("/v1/"):
-                unusable = "400" if is_openai_path(path) else "422"
+                unusable = "400" if error_shape_of(path) == "openai" else "422"
                 assert {"401", unusable, "503"} <= set(operation["responses"]), path
                 assert "requestBody" not in operation or "400" in operation["responses"], path
                 assert operation["security"]

@@ -5,7 +5,7 @@ import pytest
 from vectorforge.api.error_schemas import openai_error, openai_status
 from vectorforge.api.openai.models import RequestedModel, model_name
 from vectorforge.api.problems import problem_of
-from vectorforge.api.request_state import is_openai_path
+from vectorforge.api.request_state import error_shape_of
 from vectorforge.errors import (
     AnsweringModelNotFoundError,
     AuthenticationError,
@@ -56,8 +56,8 @@ def test_errors_have_openai_shape(error: Exception, status: int, type_: str, par
 
 
 def test_openai_paths_are_recognized() -> None:
-    assert is_openai_path("/v1/vector_stores/x/search")
-    assert is_openai_path("/v1/files")
-    assert not is_openai_path("/v1")
-    assert not is_openai_path("/files")
-    assert not is_openai_path("/v1/rag/query")
+    assert error_shape_of("/v1/vector_stores/x/search") == "openai"
+    assert error_shape_of("/v1/files") == "openai"
+    assert error_shape_of("/v1") != "openai"
+    assert error_shape_of("/files") != "openai"
+    assert error_shape_of("/v1/rag/query") != "openai"

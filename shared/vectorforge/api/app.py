@@ -193,9 +193,6 @@ def create_unconfigured_app(error: NotConfiguredError) -> FastAPI:
     """Return an app that answers `/health` with 200, and 503 with this error elsewhere.
 
     It checks no credential: front doors have done so, and it exposes no data.
-
-    Args:
-        error: Names the command that configures the application.
     """
     from vectorforge.api.native.server import Component, HealthResponse  # builds models
 

@@ -269,8 +269,7 @@ _COLLECTIONS = "/v1/collections/"
 def escape_collection(scope: AsgiScope) -> None:
     """Escape "%" and "/" in the collection's name in ``path``, so that any name is one segment.
 
-    ``dependencies.CollectionInPath`` reverses it. A server that gives no ``raw_path`` decodes a slash in a
-    name to one that separates segments.
+    ``dependencies.CollectionInPath`` reverses it. Without ``raw_path`` a slash in a name separates segments.
     """
     path = route_path(scope)
     if not path.startswith(_COLLECTIONS):
@@ -285,23 +284,13 @@ def escape_collection(scope: AsgiScope) -> None:
     scope["path"] = scope["path"].removesuffix(decoded) + escaped + slash + below
 
 
-def is_openai_path(path: str) -> bool:
-    """Return True if errors at this path have OpenAI's shape.
-
-    This includes unknown routes below ``/v1``: OpenAI's packages have calls for routes that are not served
-    here, and show no text of an error in another shape.
-
-    Args:
-        path: Without the prefix at which the app is mounted.
-    """
-    _, _, below = path.partition("/v1/")
-    return path.startswith("/v1/") and below.split("/", 1)[0] not in _NATIVE_FAMILIES
-
-
 def error_shape_of(path: str) -> ErrorShape:
-    """Return the shape of errors at this path; "aws" below ``/bedrock``, for clients of Bedrock's API."""
-    if is_openai_path(path):
-        return "openai"
+    """Return the shape of errors at a path of the app; "aws" is for clients of Bedrock's API.
+
+    Unknown routes below ``/v1`` have "openai", since OpenAI's packages show no text of another shape.
+    """
+    if path.startswith("/v1/"):
+        return "problem" if path.split("/")[2] in _NATIVE_FAMILIES else "openai"
     return "aws" if path.startswith("/bedrock/") else "problem"
 
 

@@ -65,11 +65,7 @@ def load_router(name: str) -> ModuleType:
 
 
 class Routers:
-    """Includes a router in an app before the first request to its paths is matched.
-
-    Args:
-        app: Receives the routes.
-    """
+    """Includes a router in an app before the first request to its paths is matched."""
 
     def __init__(self, app: FastAPI) -> None:
         self._app = app

@@ -16,12 +16,7 @@ LINK_EXPIRY_S = 300
 
 
 class OriginalsBucket:
-    """The bucket, without versioning; connects on the first call.
-
-    Args:
-        clients: Source of the S3 client.
-        bucket: Name of the bucket.
-    """
+    """The bucket, without versioning; connects on the first call."""
 
     def __init__(self, clients: AwsClients, bucket: str) -> None:
         self._clients = clients

@@ -24,12 +24,7 @@ _ENTRIES_A_CALL = 10  # https://docs.aws.amazon.com/AWSSimpleQueueService/latest
 
 
 class SqsQueue:
-    """Queue seen by a consumer; connects on the first call.
-
-    Args:
-        clients: Source of the SQS client.
-        url: URL of the queue.
-    """
+    """Queue seen by a consumer; connects on the first call."""
 
     def __init__(self, clients: AwsClients, url: str) -> None:
         self._clients = clients

@@ -107,11 +107,6 @@ def gateway_key_reader(secret_id: str) -> Reader:
 def secret_fields(secret_id: str, text: str | bytes, content: str) -> Mapping[str, Any]:
     """Parse a secret as a JSON object. The parser's own error carries the text, so it is not chained.
 
-    Args:
-        secret_id: Name of the secret, for the error.
-        text: The secret.
-        content: Expected content, for the error.
-
     Raises:
         ConfigurationError: It is not a JSON object.
     """

@@ -76,12 +76,7 @@ class AwsKeys:
 
 
 class SqsSender:
-    """Sends messages to one queue. Close it in each event loop that has used it.
-
-    Args:
-        keys: Credentials of the sender.
-        queue_url: The queue.
-    """
+    """Sends messages to one queue. Close it in each event loop that has used it."""
 
     def __init__(self, keys: AwsKeys, queue_url: str) -> None:
         self._keys = keys

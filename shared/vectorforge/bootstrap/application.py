@@ -4,7 +4,6 @@ import logging
 import math
 from collections.abc import Callable
 from functools import cached_property, lru_cache
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 from uuid import UUID
 
@@ -41,10 +40,6 @@ class BackgroundWork:
     """The worker of this process, and the announcements to the one that works instead.
 
     Announcements never raise: the work is stored already, and any worker or scheduled event finds it.
-
-    Args:
-        shared: Parts of the process.
-        ingestion_of: Returns the ingestion pipeline of a tenant.
     """
 
     def __init__(self, shared: Shared, ingestion_of: "Callable[[str], IngestionPipeline]") -> None:
@@ -283,9 +278,7 @@ class Application:
         await self.open()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     def for_tenant(self, tenant_id: str, request_id: UUID | None = None) -> "TenantServices":

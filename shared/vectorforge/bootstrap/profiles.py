@@ -21,15 +21,7 @@ _NO_PROFILES = "There are no profiles yet."
 
 
 class ProfileServices:
-    """Profiles of one tenant.
-
-    Args:
-        config: The settings.
-        catalog: Collections of the tenant.
-        embeddings: Embedding providers.
-        store: Chunks and vectors of the tenant.
-        charge: Charges tokens to the tenant's limits.
-    """
+    """Profiles of one tenant."""
 
     def __init__(
         self,

@@ -231,11 +231,6 @@ class RAGEngine:
     ) -> dict[str, Any]:
         """Rate an answer by its words, without a model; a heuristic.
 
-        Args:
-            query: The query.
-            response: As ``query`` returns it.
-            chunks: As ``retrieve_relevant_chunks`` returns them.
-
         Returns:
             ``relevance_score`` (share of the answer's words in the chunks, 0 to 1; 0 for an empty
             answer; a warning is logged below 0.3), ``completeness_score`` (share of the query's content words

@@ -164,12 +164,7 @@ class Batch:
 
 
 class SecondVectors:
-    """The vectors of one collection of one tenant, while its model is being changed.
-
-    Args:
-        db: Database of the tenant.
-        collection_id: The collection.
-    """
+    """The vectors of one collection of one tenant, while its model is being changed."""
 
     def __init__(self, db: TenantDatabase, collection_id: UUID) -> None:
         self._db = db

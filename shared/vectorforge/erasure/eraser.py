@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Protocol
 from uuid import UUID, uuid4
 
@@ -59,6 +60,7 @@ class RemovedOriginals(Protocol):
         """Remove all objects of the tenant; return their number."""
 
 
+@dataclass(eq=False, slots=True)
 class Eraser:
     """Erases data of one tenant.
 
@@ -72,24 +74,14 @@ class Eraser:
         on_begun: Called when an erasure has begun, to clear what this process caches.
     """
 
-    def __init__(
-        self,
-        erasures: ErasureRepository,
-        *,
-        files: UploadedFiles | None = None,
-        originals: RemovedOriginals | None = None,
-        leaves_files: bool = False,
-        not_reached: Sequence[str] = (),
-        rows_a_step: int = ROWS_A_STEP,
-        on_begun: Callable[[], object] = lambda: None,
-    ) -> None:
-        self.erasures = erasures
-        self._files = files
-        self._originals = originals
-        self._leaves_files = leaves_files
-        self._not_reached = not_reached
-        self._rows_a_step = rows_a_step
-        self._on_begun = on_begun
+    erasures: ErasureRepository
+    _: KW_ONLY
+    files: UploadedFiles | None = None
+    originals: RemovedOriginals | None = None
+    leaves_files: bool = False
+    not_reached: Sequence[str] = ()
+    rows_a_step: int = ROWS_A_STEP
+    on_begun: Callable[[], object] = lambda: None
 
     async def begin(self, subject: Subject, *, logs: LogPolicy, requested_by: str) -> UUID:
         """Begin an erasure, or join the one that runs for the same subject; it closes an erased tenant.
@@ -103,7 +95,7 @@ class Eraser:
         if begun is None:
             named = subject.profile_id if subject.kind == "profile" else subject.document_id
             raise NotFoundError(f"{subject.kind.capitalize()} {named or subject.collection_id} not found")
-        self._on_begun()
+        self.on_begun()
         return begun
 
     async def run(
@@ -131,7 +123,7 @@ class Eraser:
         limit = deadline or Deadline.never()
         erasure = await self.find(erasure_id)
         while not erasure.is_done:
-            step = await self.erasures.step(erasure_id, self._rows_a_step)
+            step = await self.erasures.step(erasure_id, self.rows_a_step)
             on_progress(step.stage, step.rows)
             if step.stage in ("objects", "done"):
                 return await self._end(await self.find(erasure_id))
@@ -142,16 +134,16 @@ class Eraser:
         return erasure
 
     async def _end(self, erasure: Erasure) -> Erasure:
-        if erasure.is_done or (self._leaves_files and await self._has_files(erasure)):
+        if erasure.is_done or (self.leaves_files and await self._has_files(erasure)):
             return erasure
-        if self._originals is not None:
+        if self.originals is not None:
             of_all = erasure.kind == "tenant"
-            removed = await (self._originals.remove_all() if of_all else self._originals.remove())
+            removed = await (self.originals.remove_all() if of_all else self.originals.remove())
             await self.erasures.note_files(erasure.id, [], removed)
             erasure = await self.find(erasure.id)
-        if self._files is not None:
+        if self.files is not None:
             for key in erasure.objects:
-                deleted = await self._files.erase(self.erasures.tenant_id, key)
+                deleted = await self.files.erase(self.erasures.tenant_id, key)
                 await self.erasures.note_files(erasure.id, [key], deleted)
             erasure = await self.find(erasure.id)
         now, schema_version = await self.erasures.now()
@@ -160,16 +152,16 @@ class Eraser:
             self.erasures.tenant_id,
             finished_at=now,
             schema_version=schema_version,
-            not_reached=self._not_reached,
+            not_reached=self.not_reached,
         )
         await self.erasures.finish(erasure.id, certificate)
         logger.info("An erasure is done", extra={"erasure_id": str(erasure.id), "erasure_kind": erasure.kind})
         return await self.find(erasure.id)
 
     async def _has_files(self, erasure: Erasure) -> bool:
-        if erasure.objects or self._originals is None:
+        if erasure.objects or self.originals is None:
             return bool(erasure.objects)
-        return erasure.kind == "tenant" or await self._originals.wait()
+        return erasure.kind == "tenant" or await self.originals.wait()
 
     async def find(self, erasure_id: UUID) -> Erasure:
         """Return an erasure and its progress.

@@ -277,9 +277,8 @@ def wait_for_job(
         if job.is_finished:
             return job
         if time.monotonic() + pause_s > end:
-            raise JobNotFinishedError(
-                f"Job {job_id} has not finished in {timeout_s:g} s; it is {job.status}."
-            )
+            message = f"Job {job_id} has not finished in {timeout_s:g} s; it is {job.status}."
+            raise JobNotFinishedError(message)
         yield pause_s
         pause_s = min(pause_s * 1.5, _SLOWEST_POLL_S)
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Final
 
 from vectorforge.db.repositories.document_repo import DocumentRepository
@@ -26,6 +26,7 @@ _WRITE_ATTEMPTS: Final = 3
 """Attempts; a store rejects a write after a concurrent replacement. Each attempt embeds less."""
 
 
+@dataclass(eq=False, slots=True)
 class DocumentWriter:
     """Stores extracted documents of one tenant, one at a time.
 
@@ -39,24 +40,14 @@ class DocumentWriter:
         charge: Counts embedded tokens against the tenant's limits; None: no limits.
     """
 
-    def __init__(
-        self,
-        store: VectorStore,
-        documents: DocumentRepository,
-        embeddings: EmbeddingProviderRegistry,
-        contexts_of: Callable[[Collection], ContextWriter],
-        limits: ExtractionLimits,
-        *,
-        models: EmbeddingModelRepository | None,
-        charge: Charge | None,
-    ) -> None:
-        self._store = store
-        self._documents = documents
-        self._embeddings = embeddings
-        self._contexts_of = contexts_of
-        self._limits = limits
-        self._models = models
-        self._charge = charge
+    store: VectorStore
+    documents: DocumentRepository
+    embeddings: EmbeddingProviderRegistry
+    contexts_of: Callable[[Collection], ContextWriter]
+    limits: ExtractionLimits
+    _: KW_ONLY
+    models: EmbeddingModelRepository | None
+    charge: Charge | None
 
     async def write(
         self,
@@ -85,23 +76,23 @@ class DocumentWriter:
             NotFoundError: The collection was deleted.
             DatabaseError: The database failed; nothing was written.
         """
-        self._limits.check_chars(len(document.text))
-        contexts = contexts or self._contexts_of(collection)
+        self.limits.check_chars(len(document.text))
+        contexts = contexts or self.contexts_of(collection)
         draft = await asyncio.to_thread(draft_document, document, contexts.chunking)
-        current = await self._documents.current_hashes(collection.id, document.source)
+        current = await self.documents.current_hashes(collection.id, document.source)
         if current is not None and current.content_hash == draft.content_hash:
             return current.unchanged()
         _tell(on_stage, IngestionStage.CHUNK)
         chunks = await asyncio.to_thread(draft_chunks, document, contexts.chunking)
-        self._limits.check_chunks(len(chunks))
-        vectors = ChunkVectors(self._embeddings, collection, self._models, prefetched)
+        self.limits.check_chunks(len(chunks))
+        vectors = ChunkVectors(self.embeddings, collection, self.models, prefetched)
         for attempt in range(1, _WRITE_ATTEMPTS + 1):
             stored = current.chunk_hashes if current else frozenset()
             new = [c for c in chunks if c.content_hash not in stored]
             if new:
                 _tell(on_stage, IngestionStage.EMBED)
-                if self._charge is not None and attempt == 1 and not charged:
-                    await self._charge(sum(chunk.token_count for chunk in new))
+                if self.charge is not None and attempt == 1 and not charged:
+                    await self.charge(sum(chunk.token_count for chunk in new))
             written = await contexts.write(document, draft, chunks, stored)
             new = [c for c in written.chunks if c.content_hash not in stored]
             if new:
@@ -109,14 +100,14 @@ class DocumentWriter:
             ready = [vectors.given(chunk) for chunk in written.chunks]
             _tell(on_stage, IngestionStage.STORE)
             try:
-                done = await self._store.replace_document(collection.id, written.draft, ready)
+                done = await self.store.replace_document(collection.id, written.draft, ready)
                 return replace(done, warnings=written.warnings)
             except DimensionMismatchError:
                 raise
             except ConflictError:
                 if attempt == _WRITE_ATTEMPTS:
                     raise
-            current = await self._documents.current_hashes(collection.id, document.source)
+            current = await self.documents.current_hashes(collection.id, document.source)
         raise AssertionError("the last attempt returns or raises")
 
 

@@ -44,27 +44,14 @@ class IngestEstimate:
     """By the price list, without a discount for cached prompts; None for a model that is not on it."""
 
 
+@dataclass(eq=False, slots=True)
 class IngestionEstimator:
-    """Estimates ingestions; reads and chunks documents, writes nothing and calls no model.
+    """Estimates ingestions; reads and chunks documents, writes nothing and calls no model."""
 
-    Args:
-        pipeline: Ingestion of the same tenant.
-        documents: Stored documents of the tenant.
-        embeddings: Providers of the collections.
-        estimate_cost: Costs by the price list.
-    """
-
-    def __init__(
-        self,
-        pipeline: IngestionPipeline,
-        documents: DocumentRepository,
-        embeddings: EmbeddingProviderRegistry,
-        estimate_cost: EstimateCost,
-    ) -> None:
-        self._pipeline = pipeline
-        self._documents = documents
-        self._embeddings = embeddings
-        self._estimate_cost = estimate_cost
+    pipeline: IngestionPipeline
+    documents: DocumentRepository
+    embeddings: EmbeddingProviderRegistry
+    estimate_cost: EstimateCost
 
     async def add(
         self, estimate: IngestEstimate, collection: Collection, items: Sequence[DocumentItem]
@@ -76,16 +63,16 @@ class IngestionEstimator:
             DatabaseError: The stored documents could not be read.
         """
         sources = [item.part.source for item in items]
-        current = await self._documents.current_hashes_of(collection.id, sources)
-        for read in await self._pipeline.reader.read_all(items, ocr=collection.ocr):
+        current = await self.documents.current_hashes_of(collection.id, sources)
+        for read in await self.pipeline.reader.read_all(items, ocr=collection.ocr):
             estimate.documents += 1
             if isinstance(read, ExtractedDocument):
                 await asyncio.to_thread(self._add, estimate, collection, read, current.get(read.source))
             else:
                 estimate.failed += 1
-        provider = self._embeddings.get(collection.embedding_provider)
+        provider = self.embeddings.get(collection.embedding_provider)
         if provider.is_remote:
-            estimate.embedding_cost_usd = self._estimate_cost(
+            estimate.embedding_cost_usd = self.estimate_cost(
                 collection.embedding_provider, collection.embedding_model, estimate.embedding_tokens, 0
             )
 
@@ -96,7 +83,7 @@ class IngestionEstimator:
         document: ExtractedDocument,
         current: CurrentDocument | None,
     ) -> None:
-        contexts = self._pipeline.contexts_of(collection)
+        contexts = self.pipeline.contexts_of(collection)
         draft = draft_document(document, contexts.chunking)
         if current is not None and current.content_hash == draft.content_hash:
             estimate.unchanged += 1
@@ -122,7 +109,7 @@ class IngestionEstimator:
             estimate.context_calls += 1
             estimate.context_prompt_tokens += sent
             estimate.context_completion_tokens += received
-            cost = self._estimate_cost(provider, model, sent, received)
+            cost = self.estimate_cost(provider, model, sent, received)
             before = estimate.context_cost_usd
             estimate.context_cost_usd = None if cost is None or before is None else before + cost
 

@@ -17,13 +17,7 @@ class LeaseLostError(Exception):
 
 
 class JobLease:
-    """Lease of jobs, from now on.
-
-    Args:
-        jobs: Jobs of the tenant.
-        job_ids: Jobs that this process has claimed.
-        lease_s: Seconds for which they are claimed.
-    """
+    """Lease of jobs, from now on."""
 
     def __init__(self, jobs: JobRepository, job_ids: Sequence[UUID], lease_s: float) -> None:
         self._jobs = jobs

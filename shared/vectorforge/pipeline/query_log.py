@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import KW_ONLY, asdict, dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogRepository
@@ -50,6 +50,7 @@ class QueryLogSink(Protocol):
         ...
 
 
+@dataclass(eq=False, slots=True)
 class QueryEndWrites:
     """Statements that are run at a query's end: cached answer, cached vector, settled limits.
 
@@ -60,40 +61,33 @@ class QueryEndWrites:
         admission: Admission of the query's request; None: it has no limits.
     """
 
-    def __init__(
-        self,
-        db: "TenantDatabase",
-        *,
-        answers: AnswerCache | None,
-        vectors: QueryVectorRepository | None,
-        admission: "Admission | None" = None,
-    ) -> None:
-        self._db = db
-        self._admission = admission
-        self._answers = answers
-        self._vectors = vectors
+    db: "TenantDatabase"
+    _: KW_ONLY
+    answers: AnswerCache | None
+    vectors: QueryVectorRepository | None
+    admission: "Admission | None" = None
 
     def statements(self, run: QueryRun) -> "list[Call]":
         """Return the statements, which may be run twice. A cached answer settles no tokens and no cost."""
         calls: list[Call] = []
-        if self._admission is not None:
-            calls += self._admission.settling(run.used_tokens, run.cost_usd if run.used_tokens else None)
-        if self._vectors is not None and run.retrieved.new_vector is not None:
-            calls.append(self._vectors.end_write(*run.retrieved.new_vector))
-        if self._answers is not None and run.is_cacheable:
-            calls += self._answers.end_write(run)
+        if self.admission is not None:
+            calls += self.admission.settling(run.used_tokens, run.cost_usd if run.used_tokens else None)
+        if self.vectors is not None and run.retrieved.new_vector is not None:
+            calls.append(self.vectors.end_write(*run.retrieved.new_vector))
+        if self.answers is not None and run.is_cacheable:
+            calls += self.answers.end_write(run)
         return calls
 
     def confirm(self) -> None:
         """Note that the statements were committed."""
-        if self._admission is not None:
-            self._admission.confirm()
+        if self.admission is not None:
+            self.admission.confirm()
 
     async def run(self, calls: "Sequence[Call]") -> bool:
         """Run the statements in a transaction of their own; return False if that failed."""
         try:
             async with asyncio.timeout(_WRITE_TIMEOUT_S):
-                await self._db.run(calls, repeatable=True)
+                await self.db.run(calls, repeatable=True)
         except (VectorForgeError, TimeoutError) as exc:
             reason = exc.message if isinstance(exc, VectorForgeError) else type(exc).__name__
             logger.warning("The answer was not stored: %s", reason)
@@ -101,6 +95,7 @@ class QueryEndWrites:
         return True
 
 
+@dataclass(eq=False, slots=True)
 class QueryLogging:
     """Writes the records of a query.
 
@@ -114,24 +109,14 @@ class QueryLogging:
         texts: Policy of the tenant for logged texts; None: texts are logged in full.
     """
 
-    def __init__(
-        self,
-        sink: QueryLogSink,
-        *,
-        metrics: MetricsCollector,
-        tracer: Tracer,
-        timeout_s: float,
-        table: QueryLogRepository | None = None,
-        end_writes: QueryEndWrites | None = None,
-        texts: LogTexts | None = None,
-    ) -> None:
-        self._sink = sink
-        self._table = table
-        self._metrics = metrics
-        self._tracer = tracer
-        self._timeout_s = timeout_s
-        self._end_writes = end_writes
-        self._texts = texts
+    sink: QueryLogSink
+    _: KW_ONLY
+    metrics: MetricsCollector
+    tracer: Tracer
+    timeout_s: float
+    table: QueryLogRepository | None = None
+    end_writes: QueryEndWrites | None = None
+    texts: LogTexts | None = None
 
     @property
     def runs_with_search(self) -> bool:
@@ -140,7 +125,7 @@ class QueryLogging:
         In the database the two would need two connections at a time, and a full pool would reject requests
         that it can serve one after the other.
         """
-        return self._table is None
+        return self.table is None
 
     async def start(self, run: QueryRun) -> None:
         """Log that the query has begun. Raises nothing but a cancellation."""
@@ -152,31 +137,31 @@ class QueryLogging:
 
     async def _start(self, run: QueryRun) -> None:
         with _failures_are_warnings():
-            async with asyncio.timeout(self._timeout_s):
-                await self._sink.start(await self._allowed(run.start_record()))
+            async with asyncio.timeout(self.timeout_s):
+                await self.sink.start(await self._allowed(run.start_record()))
 
     async def _end(self, run: QueryRun) -> None:
-        limit_s = self._timeout_s if run.deadline.remaining_s() > 0 else min(self._timeout_s, _LATE_S)
+        limit_s = self.timeout_s if run.deadline.remaining_s() > 0 else min(self.timeout_s, _LATE_S)
         # The limit is innermost, so that running out of time counts as an error.
-        with _failures_are_warnings(), self._tracer.span("log"), measure(self._metrics, "query_log.write"):
+        with _failures_are_warnings(), self.tracer.span("log"), measure(self.metrics, "query_log.write"):
             async with asyncio.timeout(limit_s):
                 await self._create(run)
 
     async def _create(self, run: QueryRun) -> None:
-        record, writes = await self._allowed(run.log_record()), self._end_writes
+        record, writes = await self._allowed(run.log_record()), self.end_writes
         calls = [] if writes is None else writes.statements(run)
         if not calls or writes is None or run.deadline.remaining_s() <= 0:  # the request's end settles
-            await self._sink.create(record)
+            await self.sink.create(record)
             return
-        if self._table is None:
-            _, are_committed = await asyncio.gather(self._sink.create(record), writes.run(calls))
+        if self.table is None:
+            _, are_committed = await asyncio.gather(self.sink.create(record), writes.run(calls))
         else:
-            are_committed = await self._table.create_with(record, calls, timeout_s=_WRITE_TIMEOUT_S)
+            are_committed = await self.table.create_with(record, calls, timeout_s=_WRITE_TIMEOUT_S)
         if are_committed:
             writes.confirm()
 
     async def _allowed(self, record: QueryLog) -> QueryLog:
-        return record if self._texts is None else await self._texts.apply(record)
+        return record if self.texts is None else await self.texts.apply(record)
 
 
 def logged_request(run: QueryRun, messages: Sequence[Message], request: LLMRequestConfig) -> dict[str, Any]:

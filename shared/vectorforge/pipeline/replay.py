@@ -60,27 +60,14 @@ class QueryReplay:
         self.changes.append(ReplayChange(kind, detail, chunk_id))
 
 
+@dataclass(eq=False, slots=True)
 class QueryReplayer:
-    """Rebuilds requests of one tenant's queries.
+    """Rebuilds requests of one tenant's queries."""
 
-    Args:
-        documents: Documents of the tenant.
-        conversations: Conversations of the tenant.
-        llm_registry: Configured models.
-        choose_variant: Returns a variant by its name, or raises ``InvalidInputError``.
-    """
-
-    def __init__(
-        self,
-        documents: DocumentRepository,
-        conversations: ConversationRepository,
-        llm_registry: LLMProviderRegistry,
-        choose_variant: Callable[[str], Variant | None],
-    ) -> None:
-        self._documents = documents
-        self._conversations = conversations
-        self._registry = llm_registry
-        self._choose_variant = choose_variant
+    documents: DocumentRepository
+    conversations: ConversationRepository
+    llm_registry: LLMProviderRegistry
+    choose_variant: Callable[[str], Variant | None]
 
     async def replay(self, log: QueryLog) -> QueryReplay:
         """Rebuild a query's request and compare its hash with the logged one."""
@@ -107,8 +94,8 @@ class QueryReplayer:
     async def _chunks(self, log: QueryLog, replay: QueryReplay) -> list[RetrievedChunk]:
         found = []
         for chunk_id in log.used_chunk_ids:
-            cited = await self._documents.chunk(chunk_id)
-            document = cited and await self._documents.find_by_id(cited.chunk.document_id)
+            cited = await self.documents.chunk(chunk_id)
+            document = cited and await self.documents.find_by_id(cited.chunk.document_id)
             if not cited or not document:
                 replay.note(
                     "chunk_deleted", "The chunk no longer exists, so its text cannot be rebuilt.", chunk_id
@@ -126,7 +113,7 @@ class QueryReplayer:
             return ()
         earlier = []
         if log.conversation_id is not None:
-            stored = await self._conversations.last_messages(log.conversation_id, _MAX_MESSAGES)
+            stored = await self.conversations.last_messages(log.conversation_id, _MAX_MESSAGES)
             own = [place for place, message in enumerate(stored) if message.query_id == log.id]
             earlier = list(stored[: own[0]]) if own else []
         if len(earlier) < count:
@@ -138,7 +125,7 @@ class QueryReplayer:
     ) -> QueryRun:
         variant = None
         try:
-            variant = self._choose_variant(log.variant) if log.variant else None
+            variant = self.choose_variant(log.variant) if log.variant else None
         except InvalidInputError:
             replay.note("variant", f"The variant {log.variant} no longer exists.")
         sampling = {name: request[name] for name in ("temperature", "top_p", "max_tokens")}
@@ -156,10 +143,10 @@ class QueryReplayer:
             buffered=True,
         )
         run.search_text, run.context_limit = log.query_text, request["context_limit"]
-        names = self._registry.list_providers()
+        names = self.llm_registry.list_providers()
         name = config.llm_provider or (log.provider if log.provider in names else None)
         if names:
-            run.provider = self._registry.get(name) if name else self._registry.get_default()
+            run.provider = self.llm_registry.get(name) if name else self.llm_registry.get_default()
         run.llm_model = config.llm_model
         return run
 

@@ -48,9 +48,6 @@ class AnswerReader:
 
     The pieces may be cut anywhere, within an escape too. Tolerated are a code fence around the object, line
     breaks and ``\d`` inside of texts, unescaped quotation marks, and a text instead of an object.
-
-    Args:
-        key: The property at the top level.
     """
 
     def __init__(self, key: str = "answer") -> None:

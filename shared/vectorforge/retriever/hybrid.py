@@ -3,10 +3,10 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
 from vectorforge.deadline import Deadline
@@ -34,6 +34,9 @@ from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, measure
 from vectorforge.types import Collection, DistanceMetric, RetrievedChunk, SearchMode, Vector
 from vectorforge.vectorstore.base import VectorStore
 
+if TYPE_CHECKING:
+    from vectorforge.db.repositories.query_lookup_repo import QueryVectorRepository
+
 logger = logging.getLogger(__name__)
 
 _STORE_TIMEOUT_S = 1.0
@@ -47,18 +50,6 @@ class CollectionFinder(Protocol):
 
     async def find_by_id(self, collection_id: UUID) -> Collection | None:
         """Return the collection, or None."""
-        ...
-
-
-class QueryVectors(Protocol):
-    """Cache of query vectors shared by all processes; ``QueryVectorRepository``."""
-
-    async def find(self, collection_id: UUID, query: str) -> tuple[Collection | None, Vector | None]:
-        """Return the collection and the query's vector in its space, each None if missing."""
-        ...
-
-    async def store(self, collection: Collection, query: str, vector: Vector) -> None:
-        """Store the vector that the collection's own model made of the query."""
         ...
 
 
@@ -89,7 +80,7 @@ class HybridRetriever(BaseRetriever):
         preprocess: Callable[[str], str] | None = None,
         metrics: MetricsCollector | None = None,
         max_top_k: int = 100,
-        query_vectors: QueryVectors | None = None,
+        query_vectors: "QueryVectorRepository | None" = None,
         per_document: int = 0,
         retriever_type: str = "hybrid",
     ) -> None:
@@ -263,12 +254,31 @@ class HybridRetriever(BaseRetriever):
         # A local model embeds as fast as the cache is read.
         return self._embedding_registry.get(collection.embedding_provider).is_remote
 
-    def _storing(
+    @asynccontextmanager
+    async def _storing(
         self, collection: Collection, query: str, vector: Vector | None
-    ) -> AbstractAsyncContextManager[None]:
-        if vector is None or self._query_vectors is None:
-            return nullcontext()
-        return _store_in_background(self._query_vectors, collection, query, vector)
+    ) -> AsyncIterator[None]:
+        """Store a vector while the block runs; a failure is logged, an error of the block cancels it."""
+        vectors = self._query_vectors
+        if vector is None or vectors is None:
+            yield
+            return
+
+        async def store() -> None:
+            try:
+                async with asyncio.timeout(_STORE_TIMEOUT_S):
+                    await vectors.store(collection, query, vector)
+            except (VectorForgeError, TimeoutError) as exc:
+                logger.warning("The query's vector was not stored: %s", type(exc).__name__)
+
+        task = asyncio.create_task(store())
+        try:
+            yield
+        except BaseException:
+            task.cancel()
+            raise
+        finally:
+            await asyncio.gather(task, return_exceptions=True)
 
 
 def _optional_arguments(request: RetrievalRequest, mode: SearchMode) -> dict[str, Any]:
@@ -288,26 +298,3 @@ def _mode(collection: Collection, requested: SearchMode | None) -> SearchMode:
             field="search_mode",
         )
     return mode
-
-
-@asynccontextmanager
-async def _store_in_background(
-    vectors: QueryVectors, collection: Collection, query: str, vector: Vector
-) -> AsyncIterator[None]:
-    """Store a vector while the block runs; a failure is logged, an error of the block cancels it."""
-
-    async def store() -> None:
-        try:
-            async with asyncio.timeout(_STORE_TIMEOUT_S):
-                await vectors.store(collection, query, vector)
-        except (VectorForgeError, TimeoutError) as exc:
-            logger.warning("The query's vector was not stored: %s", type(exc).__name__)
-
-    task = asyncio.create_task(store())
-    try:
-        yield
-    except BaseException:
-        task.cancel()
-        raise
-    finally:
-        await asyncio.gather(task, return_exceptions=True)

@@ -31,10 +31,6 @@ MAX_NORM: Final = 1e18
 def single_precision(vector: Vector, *, field: str) -> "array[float]":
     """Check a vector and round it to the single precision it is stored in.
 
-    Args:
-        vector: Any number of floats.
-        field: Name for errors.
-
     Returns:
         The same numbers as 4-byte floats.
 

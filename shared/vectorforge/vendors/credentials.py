@@ -37,9 +37,6 @@ class Credentials(Protocol):
         """Return the replacement of a rejected key, or the same key if there is no other.
 
         Safe to call for every rejection: keys are re-read at most once for many rejections of one key.
-
-        Args:
-            refused: The rejected key.
         """
 
 

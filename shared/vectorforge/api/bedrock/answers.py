@@ -217,10 +217,6 @@ class AnswerEventEncoder:
     """Encodes an answer as ``RetrieveAndGenerateStreamResponseOutput``, which equals ``whole_answer``.
 
     Events: ``output``, ``citation`` after the text of its sentence, and last ``guardrail`` or an exception.
-
-    Args:
-        session_id: Sent as a header.
-        request_id: Id of the request in the logs.
     """
 
     ping = event_message("output", '{"text": ""}')

@@ -196,12 +196,7 @@ def is_access_token(text: str) -> bool:
 
 
 class AccessTokens:
-    """Verifies access tokens.
-
-    Args:
-        settings: Issuer, audience, claims.
-        keys: Keys of the issuer.
-    """
+    """Verifies access tokens."""
 
     def __init__(self, settings: IdentitySettings, keys: KeySet) -> None:
         self._settings = settings

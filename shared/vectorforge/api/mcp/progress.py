@@ -31,12 +31,7 @@ _EVENT_STREAM: Final = "text/event-stream"
 
 
 class Progress:
-    """Reports the events of one query to a client that has sent a token.
-
-    Args:
-        token: Names the call in the notifications.
-        notify: Sends the parameters of a notification.
-    """
+    """Reports the events of one query to a client that has sent a token."""
 
     def __init__(self, token: str | int, notify: Notify) -> None:
         self._token = token

@@ -70,11 +70,6 @@ AnswerRequest = Callable[[Request], Awaitable[Response]]
 class IdempotentResponse(Response):
     """Response under a key: the first request is answered even after a disconnect, the others wait for it.
 
-    Args:
-        request: Validated request.
-        body: Its body.
-        answer: Answers it.
-
     Raises:
         InvalidInputError: The key is invalid.
     """

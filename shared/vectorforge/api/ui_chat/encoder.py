@@ -209,11 +209,7 @@ _DONE = b"data: [DONE]\n\n"
 
 
 class UIMessageEncoder:
-    """Makes the parts of one answer.
-
-    Args:
-        request_id: For the problem of an error.
-    """
+    """Makes the parts of one answer."""
 
     def __init__(self, *, request_id: str) -> None:
         self.request_id = request_id

@@ -85,12 +85,6 @@ _ALTERNATE = "SELECT vectorforge.ensure_alternate_space(%(space)s) AS space"
 async def second_space(db: TenantDatabase, space: str, metric: str, dimension: int) -> str:
     """Return the partition for the vectors of a model that replaces another one.
 
-    Args:
-        db: Database of any tenant.
-        space: Current space of the vectors.
-        metric: Metric of the collection.
-        dimension: Dimension of the new model.
-
     Returns:
         Its name; never ``space``.
 

@@ -170,11 +170,7 @@ class StoredFile:
 
 
 class FileRepository:
-    """The files of one tenant.
-
-    Args:
-        db: Bound to the tenant.
-    """
+    """The files of one tenant."""
 
     def __init__(self, db: TenantDatabase) -> None:
         self._db = db

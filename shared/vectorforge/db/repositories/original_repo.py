@@ -115,11 +115,7 @@ class Original:
 
 
 class OriginalRepository:
-    """The originals of one tenant.
-
-    Args:
-        db: Bound to the tenant.
-    """
+    """The originals of one tenant."""
 
     def __init__(self, db: TenantDatabase) -> None:
         self._db = db

@@ -119,23 +119,17 @@ async def build_indexes(
                     await connection.execute(_UNLOCK)
 
 
+@dataclass(eq=False, repr=False, slots=True)  # its address has the password
 class _Builder:
     """Builds indexes one by one, on a connection that holds the builders' lock."""
 
-    def __init__(
-        self,
-        connection: "AsyncConnection[DictRow]",
-        conninfo: str,
-        resources: BuildResources,
-        on_progress: Callable[[BuildProgress], None] | None,
-    ) -> None:
-        self._connection = connection
-        self._conninfo = conninfo
-        self._resources = resources
-        self._on_progress = on_progress
+    connection: "AsyncConnection[DictRow]"
+    conninfo: str
+    resources: BuildResources
+    on_progress: Callable[[BuildProgress], None] | None
 
     async def build_missing(self, larger_than: int, spaces: Collection[str]) -> list[SpaceIndex]:
-        possible = [index for index in await fetch_spaces(self._connection, larger_than) if index.possible]
+        possible = [index for index in await fetch_spaces(self.connection, larger_than) if index.possible]
         for space in set(spaces) - {index.space for index in possible}:
             raise NotFoundError(
                 f"No vector space {space!r} exists that can have an index; see `vectorforge index list`."
@@ -153,7 +147,7 @@ class _Builder:
             if not spaces:
                 for collection in index.superfluous():
                     await self._drop(index.space, collection)
-        return [index for index in await fetch_spaces(self._connection, larger_than) if index.space in names]
+        return [index for index in await fetch_spaces(self.connection, larger_than) if index.space in names]
 
     async def _build(self, index: SpaceIndex, collection: UUID | None) -> None:
         import psycopg
@@ -167,25 +161,25 @@ class _Builder:
                     if not workers:
                         raise
                     # Parallel workers share memory in /dev/shm, which may be small in a container.
-                    await self._connection.execute("SET max_parallel_maintenance_workers = 0")
+                    await self.connection.execute("SET max_parallel_maintenance_workers = 0")
                     await self._create(index.space, collection)
             except psycopg.errors.QueryCanceled as exc:
-                await self._connection.execute("SET statement_timeout = 0")
+                await self.connection.execute("SET statement_timeout = 0")
                 await self._drop(index.space, collection)
                 raise DeadlineExceededError(
-                    f"Building the index of {index.space} timed out after {self._resources.timeout_s:g} s; "
+                    f"Building the index of {index.space} timed out after {self.resources.timeout_s:g} s; "
                     "`vectorforge index build` has no limit."
                 ) from exc
-        await self._connection.execute(f"ANALYZE vectorforge.embeddings_{index.space}".encode())
+        await self.connection.execute(f"ANALYZE vectorforge.embeddings_{index.space}".encode())
 
     async def _create(self, space: str, collection: UUID | None) -> None:
         statement = await self._drop(space, collection)  # left by an interrupted build, it blocks a new one
-        await self._connection.execute(statement.encode())
+        await self.connection.execute(statement.encode())
 
     async def _drop(self, space: str, collection: UUID | None) -> str:
         """Drop an index if it exists, and return the statement that builds it."""
-        [statement] = await fetch(self._connection, _STATEMENT, {"space": space, "collection": collection})
-        await self._connection.execute(
+        [statement] = await fetch(self.connection, _STATEMENT, {"space": space, "collection": collection})
+        await self.connection.execute(
             f"DROP INDEX CONCURRENTLY IF EXISTS vectorforge.{statement['name']}".encode()
         )
         return str(statement["build"])
@@ -194,9 +188,9 @@ class _Builder:
         """Set the session's resources and return the number of workers."""
         own = (its.vectors for its in index.own if its.collection_id == collection)
         vectors = next(own, index.vectors)
-        limits = (await fetch(self._connection, _LIMITS))[0]
-        local = _is_local(self._conninfo)
-        memory, workers = self._resources.memory_bytes, self._resources.workers
+        limits = (await fetch(self.connection, _LIMITS))[0]
+        local = _is_local(self.conninfo)
+        memory, workers = self.resources.memory_bytes, self.resources.workers
         if memory is None:
             machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
             most = machine // 4 if local else limits["shared_buffers"]
@@ -206,18 +200,18 @@ class _Builder:
         settings = {
             "maintenance_work_mem": f"{memory // 1024}kB",
             "max_parallel_maintenance_workers": str(workers),
-            "statement_timeout": f"{int((self._resources.timeout_s or 0) * 1000)}ms",
+            "statement_timeout": f"{int((self.resources.timeout_s or 0) * 1000)}ms",
         }
         for name, value in settings.items():
-            await self._connection.execute("SELECT set_config(%s, %s, false)", (name, value))
+            await self.connection.execute("SELECT set_config(%s, %s, false)", (name, value))
         return workers
 
     @asynccontextmanager
     async def _watched(self, space: str) -> AsyncIterator[None]:
-        if self._on_progress is None:
+        if self.on_progress is None:
             yield
             return
-        watching = asyncio.create_task(self._watch(space, self._on_progress))
+        watching = asyncio.create_task(self._watch(space, self.on_progress))
         try:
             yield
         finally:
@@ -225,8 +219,8 @@ class _Builder:
             await asyncio.gather(watching, return_exceptions=True)
 
     async def _watch(self, space: str, on_progress: Callable[[BuildProgress], None]) -> None:
-        backend = self._connection.info.backend_pid
-        async with as_owner(self._conninfo) as connection:
+        backend = self.connection.info.backend_pid
+        async with as_owner(self.conninfo) as connection:
             while True:
                 for row in await fetch(connection, _PROGRESS, (backend,)):
                     fraction = row["blocks_done"] / row["blocks_total"] if row["blocks_total"] else 0.0

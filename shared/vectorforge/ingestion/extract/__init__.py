@@ -112,11 +112,7 @@ def _checked(document: ExtractedDocument, limits: ExtractionLimits) -> Extracted
 
 
 class PartReader:
-    """Reads files within limits.
-
-    Args:
-        limits: Of each file.
-    """
+    """Reads files within limits."""
 
     def __init__(self, limits: ExtractionLimits) -> None:
         self.limits = limits

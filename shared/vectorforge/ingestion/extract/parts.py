@@ -19,12 +19,6 @@ def split(
 ) -> list[DocumentPart]:
     """Cut a file into parts that are one document each: lines of JSONL, files of a ZIP, or itself.
 
-    Args:
-        content: The file.
-        source: Its path, URL or key.
-        media_type: Declared media type; see ``media.detect``.
-        limits: ``max_bytes`` applies.
-
     Raises:
         ExtractionError: ``too_large``, ``unsupported_type``, ``encrypted``, ``undecodable``, or ``empty``
             for a JSONL file without lines.

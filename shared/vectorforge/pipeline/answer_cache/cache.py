@@ -9,7 +9,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, fields, replace
+from dataclasses import KW_ONLY, asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -42,6 +42,7 @@ _TIMEOUT_S = 1.0
 """Time limit of a read: without a cache there would be no such wait."""
 
 
+@dataclass(eq=False, slots=True)
 class AnswerCache:
     """Finds the answer of a run that ``is_cacheable`` before its search, and stores it. Never fails a query.
 
@@ -54,22 +55,13 @@ class AnswerCache:
         metrics: Collector of ``pipeline.cache.*``.
     """
 
-    def __init__(
-        self,
-        memory: AnswerMemory,
-        shared: AnswerCacheRepository,
-        *,
-        tenant_id: str,
-        ttl_s: float,
-        settings: str,
-        metrics: MetricsCollector,
-    ) -> None:
-        self._memory = memory
-        self._shared = shared
-        self._tenant_id = tenant_id
-        self._ttl_s = ttl_s
-        self._settings = settings
-        self._metrics = metrics
+    memory: AnswerMemory
+    shared: AnswerCacheRepository
+    _: KW_ONLY
+    tenant_id: str
+    ttl_s: float
+    settings: str
+    metrics: MetricsCollector
 
     async def look_up(self, run: QueryRun) -> bool:
         """Return True if the same query has a fresh answer on the same documents.
@@ -78,7 +70,7 @@ class AnswerCache:
         ``stored``, also to an expired answer.
         """
         state = run.cache
-        state.key = _key_of(state.digest or self.digest(run), run.collection_id)
+        state.key = answer_key(state.digest or self.digest(run), run.collection_id)
         try:
             found = await self._find(run, state.key)
             if found is None:
@@ -91,28 +83,45 @@ class AnswerCache:
             return False
         is_hit = found.fresh_for_s > 0 and state.stored is not None
         if is_hit:
-            self._metrics.increment("pipeline.cache.hits", tags={"tier": found.tier})
+            self.metrics.increment("pipeline.cache.hits", tags={"tier": found.tier})
         else:
-            self._metrics.increment("pipeline.cache.misses")
+            self.metrics.increment("pipeline.cache.misses")
         return is_hit
 
     def digest(self, run: QueryRun) -> bytes:
-        """Return the digest of everything that decides the run's answer except documents and collection."""
-        return _digest(run, self._tenant_id, self._settings)
+        """Return the digest of everything that decides the run's answer except documents and collection.
+
+        Digested are the cleaned query, every field of the configuration that can change an answer (later
+        fields included), the preset with its prompt, the chosen provider and model, tenant, settings and the
+        version of the program.
+        """
+        config, preset, text = run.config, run.preset, run.search_text
+        parts = {
+            "format": _FORMAT,
+            "program": __version__,
+            "tenant": self.tenant_id,
+            "question": text if preset.case_matters else " ".join(text.lower().split()),
+            "config": {name: getattr(config, name) for name in _IN_THE_PROMPT},
+            "preset": preset_text(preset.name),
+            "provider": run.provider.name if run.provider else None,
+            "model": run.model,
+            "settings": self.settings,
+        }
+        return hashlib.sha256(_ENCODER.encode(parts).encode()).digest()
 
     async def _find(self, run: QueryRun, key: bytes) -> CachedAnswer | None:
         """Return the collection's version and its answer; memory answers only when the version is known."""
         state = run.cache
         if state.data_version is not None:
-            remembered = self._memory.find(self._tenant_id, key, state.data_version)
+            remembered = self.memory.find(self.tenant_id, key, state.data_version)
             if remembered is not None:
                 return remembered
         found = state.found
         if found is None:
             async with asyncio.timeout(min(_TIMEOUT_S, max(run.deadline.remaining_s(), 0.0))):
-                found = await self._shared.find(key, run.collection_id)
+                found = await self.shared.find(key, run.collection_id)
         if found is not None and found.answer is not None and found.fresh_for_s > 0:
-            self._memory.store(self._tenant_id, key, found.data_version, found.answer, found.fresh_for_s)
+            self.memory.store(self.tenant_id, key, found.data_version, found.answer, found.fresh_for_s)
         return found
 
     def end_write(self, run: QueryRun) -> "list[Call]":
@@ -130,8 +139,8 @@ class AnswerCache:
             return []
         if len(text) > _MAX_CHARS:
             return []
-        self._memory.store(self._tenant_id, key, version, text, self._ttl_s)
-        return [self._shared.end_write(key, run.collection_id, version, text)]
+        self.memory.store(self.tenant_id, key, version, text, self.ttl_s)
+        return [self.shared.end_write(key, run.collection_id, version, text)]
 
 
 def storable_answer(run: QueryRun) -> StoredAnswer | None:
@@ -201,40 +210,10 @@ def replay(run: QueryRun, stored: StoredAnswer) -> Iterator[QueryEvent]:
     )
 
 
-def answer_key(run: QueryRun, tenant_id: str, settings: str) -> bytes:
-    """Return the SHA-256 of everything that decides the answer, except the documents.
-
-    Hashed are the cleaned query, every field of the configuration that can change an answer (later fields
-    included), the preset with its prompt, the chosen provider and model, collection, tenant, settings and the
-    version of the program.
-
-    Args:
-        run: Prepared: it has its provider.
-        tenant_id: Tenant of the answer.
-        settings: See ``AnswerCache``.
-    """
-    return _key_of(_digest(run, tenant_id, settings), run.collection_id)
-
-
-def _key_of(digest: bytes, collection_id: UUID) -> bytes:
+def answer_key(digest: bytes, collection_id: UUID) -> bytes:
+    """Return the key of an answer in a collection, by the digest of ``AnswerCache.digest``."""
     # PostgreSQL makes the same key for a collection found by name (QueryLookupRepository)
     return hashlib.sha256(digest + collection_id.bytes).digest()
-
-
-def _digest(run: QueryRun, tenant_id: str, settings: str) -> bytes:
-    config, preset, text = run.config, run.preset, run.search_text
-    parts = {
-        "format": _FORMAT,
-        "program": __version__,
-        "tenant": tenant_id,
-        "question": text if preset.case_matters else " ".join(text.lower().split()),
-        "config": {name: getattr(config, name) for name in _IN_THE_PROMPT},
-        "preset": preset_text(preset.name),
-        "provider": run.provider.name if run.provider else None,
-        "model": run.model,
-        "settings": settings,
-    }
-    return hashlib.sha256(_ENCODER.encode(parts).encode()).digest()
 
 
 def _plain(value: Any) -> Any:

@@ -7,6 +7,7 @@ share of the tenant's limits.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
 
 from vectorforge.config import VectorForgeConfig
@@ -41,11 +42,12 @@ _BYTES_PER_TOKEN = 3
 """Bytes of UTF-8 per token; English and most scripts with multi-byte letters have about four. A claim is
 settled soon, so no tokenizer is loaded for it."""
 _REWRITING_TOKENS = 2_500
-"""Upper bound of a rewrite: see ``rewriting.QueryRewriter``."""
+"""Upper bound of a rewrite: see ``conversation.QueryRewriter``."""
 _PLANNING_TOKENS = {"minimal": 0, "low": 1_500, "auto": 1_500, "medium": 9_500}
 """Upper bound of the planning calls: see ``planning.QueryPlanner``."""
 
 
+@dataclass(eq=False, slots=True)
 class QueryLookupService:
     """Finds the collection of a query, with everything else that is read before the search.
 
@@ -58,22 +60,13 @@ class QueryLookupService:
         note_log_text: Receives the tenant's policy for logged texts, which is read with the rest.
     """
 
-    def __init__(
-        self,
-        queries: QueryLookupRepository,
-        find_collection: Callable[[str], Awaitable[Collection]],
-        answer_cache: AnswerCache | None,
-        *,
-        admission: "Admission | None",
-        settings: VectorForgeConfig,
-        note_log_text: Callable[[str | None], None],
-    ) -> None:
-        self._queries = queries
-        self._find_collection = find_collection
-        self._answer_cache = answer_cache
-        self._admission = admission
-        self._settings = settings
-        self._note_log_text = note_log_text
+    queries: QueryLookupRepository
+    find_collection: Callable[[str], Awaitable[Collection]]
+    answer_cache: AnswerCache | None
+    _: KW_ONLY
+    admission: "Admission | None"
+    settings: VectorForgeConfig
+    note_log_text: Callable[[str | None], None]
 
     async def look_up(self, run: QueryRun) -> None:
         """Set ``collection_id``, ``lookup`` and the first fields of ``cache``, and reserve the run's claim.
@@ -89,16 +82,16 @@ class QueryLookupService:
         """
         alone = run.request_error or run.config.history or run.config.conversation_id is not None
         text = None if alone else run.search_text
-        if not alone and self._answer_cache is not None and run.is_cacheable:
-            run.cache.digest = self._answer_cache.digest(run)
+        if not alone and self.answer_cache is not None and run.is_cacheable:
+            run.cache.digest = self.answer_cache.digest(run)
         try:
             run.lookup = await self._find_first(run, text)
         except DatabaseUnavailableError:
             if run.choice.known_id is None:
                 raise
             run.collection_id = run.choice.known_id  # the search fails next, which has fallbacks
-        if self._admission is not None:  # unless it went with the look-up
-            await self._admission.admit(lambda: query_claim(run, self._settings))
+        if self.admission is not None:  # unless it went with the look-up
+            await self.admission.admit(lambda: query_claim(run, self.settings))
         if run.lookup is None:
             return
         collection = run.lookup.collection
@@ -117,12 +110,12 @@ class QueryLookupService:
         digest = run.cache.digest
         piggyback = (
             None
-            if self._admission is None
-            else self._admission.piggyback(lambda: query_claim(run, self._settings))
+            if self.admission is None
+            else self.admission.piggyback(lambda: query_claim(run, self.settings))
         )
         try:
             async with asyncio.timeout(_TIMEOUT_S):
-                row = await self._queries.find(name, text, digest, piggyback=piggyback)
+                row = await self.queries.find(name, text, digest, piggyback=piggyback)
         except _FATAL:
             raise
         except (VectorForgeError, TimeoutError) as exc:
@@ -131,14 +124,14 @@ class QueryLookupService:
             return await self._find_alone(name)
         if row is None:
             return None
-        self._note_log_text(row.log_text)
+        self.note_log_text(row.log_text)
         if digest is not None:
             run.cache.found = row.answer
         return QueryLookup(row.collection, text, row.vector)
 
     async def _find_alone(self, name: str) -> QueryLookup | None:
         try:
-            return QueryLookup(await self._find_collection(name))
+            return QueryLookup(await self.find_collection(name))
         except NotFoundError:
             return None
 

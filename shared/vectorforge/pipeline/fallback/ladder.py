@@ -75,10 +75,6 @@ class DegradationLadder:
     async def answer(self, run: QueryRun, build_context: BuildContext) -> AsyncGenerator[QueryEvent, None]:
         """Yield the answer after a search, or the cached one.
 
-        Args:
-            run: Has its prompt.
-            build_context: Builds a shorter one.
-
         Yields:
             At most one ``DegradedEvent``, then tokens and citations, then one ``UsageEvent``.
 
@@ -149,11 +145,6 @@ class DegradationLadder:
         self, run: QueryRun, error: VectorForgeError, build_context: BuildContext
     ) -> AsyncGenerator[QueryEvent, None]:
         """Yield the answer after a failed search whose error passed ``check_search``.
-
-        Args:
-            run: Has no chunks.
-            error: Error of the search.
-            build_context: Builds the prompt.
 
         Yields:
             ``SourcesEvent``, ``DegradedEvent``, then as ``answer``.

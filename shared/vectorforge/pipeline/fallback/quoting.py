@@ -183,13 +183,6 @@ def shorten_prompt(
 ) -> ContextPayload:
     """Build a shorter prompt and set it in ``run``.
 
-    Args:
-        run: Its conversation and its context become shorter.
-        payload: Prompt that was rejected.
-        target: Model that rejected it.
-        build_context: Builds the prompt.
-        error: Its error.
-
     Raises:
         LLMContextOverflowError: ``error``, if nothing can be dropped.
     """

@@ -11,7 +11,7 @@ import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from ipaddress import ip_address
 from typing import Literal, Protocol, TypeAlias, cast, get_args
 
@@ -83,6 +83,7 @@ class LogTextPolicies:
             self._known.popitem(last=False)
 
 
+@dataclass(eq=False, slots=True)
 class LogTexts:
     """Applies one tenant's policy to its records.
 
@@ -93,43 +94,41 @@ class LogTexts:
         timeout_s: Time limit of reading the policy, if the look-up of the query has not read it.
     """
 
-    def __init__(
-        self, policies: LogTextPolicies, settings: LogTextSettings, tenant_id: str, *, timeout_s: float
-    ) -> None:
-        self._policies = policies
-        self._settings = settings
-        self._tenant_id = tenant_id
-        self._timeout_s = timeout_s
+    policies: LogTextPolicies
+    settings: LogTextSettings
+    tenant_id: str
+    _: KW_ONLY
+    timeout_s: float
 
     def note(self, own: str | None) -> None:
         """Note the tenant's policy, which was read with other data; None if it has none of its own."""
-        self._policies.note(self._tenant_id, own)
+        self.policies.note(self.tenant_id, own)
 
     async def apply(self, log: QueryLog) -> QueryLog:
         """Return the record as it may leave this process. Raises nothing but a cancellation."""
         policy = await self._policy()
         chars = len(log.query_text) + len(log.generated_response)
-        return await off_event_loop(chars, lambda: with_policy(log, policy, self._tenant_id))
+        return await off_event_loop(chars, lambda: with_policy(log, policy, self.tenant_id))
 
     async def allowed(self, text: str) -> str:
         """Return a text that belongs to a query as it may be stored. Raises nothing but a cancellation."""
         policy = await self._policy()
-        return text if policy == "full" else _text(text, policy, self._tenant_id)
+        return text if policy == "full" else _text(text, policy, self.tenant_id)
 
     async def _policy(self) -> LogText:
-        known = self._policies.find(self._tenant_id)
+        known = self.policies.find(self.tenant_id)
         if known is not None:
             return known
         try:
-            async with asyncio.timeout(self._timeout_s):
-                own = await self._settings.log_text()
+            async with asyncio.timeout(self.timeout_s):
+                own = await self.settings.log_text()
         except (VectorForgeError, TimeoutError) as exc:
-            policy = self._policies.note_failure(self._tenant_id)
+            policy = self.policies.note_failure(self.tenant_id)
             logger.warning(
                 "The policy for logged texts was not read, using %s: %s", policy, type(exc).__name__
             )
             return policy
-        return self._policies.note(self._tenant_id, own)
+        return self.policies.note(self.tenant_id, own)
 
 
 def with_policy(log: QueryLog, policy: LogText, tenant_id: str) -> QueryLog:

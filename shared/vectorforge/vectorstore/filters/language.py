@@ -79,10 +79,6 @@ Filter: TypeAlias = Equals | In | Compare | Contains | Exists | And | Or | Not
 def matches(condition: Filter, metadata: Mapping[str, Any]) -> bool:
     """Evaluate a filter on one chunk's metadata: the reference every adapter is compared with.
 
-    Args:
-        condition: Result of ``parse``.
-        metadata: The chunk's metadata as JSON values.
-
     Returns:
         Whether the filter holds.
     """

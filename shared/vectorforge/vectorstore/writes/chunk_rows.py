@@ -163,11 +163,6 @@ async def store_new(
 ) -> list[StoredDocument | None]:
     """Store checked documents unless they are there, or something else stands in the way.
 
-    Args:
-        db: The tenant's.
-        collection_id: The collection.
-        documents: With different sources.
-
     Returns:
         For each document, the stored one, or None if nothing was stored and ``DocumentWriter`` must be used.
 

@@ -213,9 +213,6 @@ def _storable(value: Any) -> Any:
 def read_notebook(content: bytes) -> Reading:
     """Read the Markdown and code cells of a notebook; outputs and raw cells are left out.
 
-    Args:
-        content: The file, in nbformat 4.
-
     Returns:
         Code in fences of the kernel's language; the first heading as ``title``.
 

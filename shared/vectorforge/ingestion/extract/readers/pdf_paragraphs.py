@@ -22,11 +22,7 @@ _NUMBER: Final = re.compile(
 
 
 class Outline:
-    """Headings by page and title; empty for a PDF without an outline.
-
-    Args:
-        pdf: The opened document.
-    """
+    """Headings by page and title; empty for a PDF without an outline."""
 
     def __init__(self, pdf: Any) -> None:
         self._levels: dict[tuple[int, str], int] = {}
@@ -74,11 +70,7 @@ _MAX_HEADING_LINES: Final = 3
 
 
 class FontSizes:
-    """Heights of the document's fonts: the text's, and those of headings with their levels.
-
-    Args:
-        segments: All text.
-    """
+    """Heights of the document's fonts: the text's, and those of headings with their levels."""
 
     def __init__(self, segments: Sequence[Segment]) -> None:
         chars: Counter[float] = Counter()
@@ -100,14 +92,7 @@ def _rounded(height: float) -> float:
 
 
 class Paragraphs:
-    """Joins the lines of a column to blocks.
-
-    Args:
-        page: Page of the lines.
-        number: Its number, from 1.
-        sizes: Heights of the document's fonts.
-        outline: Headings named by the author.
-    """
+    """Joins the lines of a column to blocks."""
 
     def __init__(self, page: Page, number: int, sizes: FontSizes, outline: Outline) -> None:
         self._page = page
