@@ -198,7 +198,8 @@ async def test_sentence_is_followed_by_the_next_one_of_its_paragraph() -> None:
 
 
 async def test_sentence_after_one_without_a_full_stop_is_on_its_own_line() -> None:
-    text = "The motor of the pump has these parts:\n\nThe motor of the pump has a fan. The motor of the pump is old."
+    statements = "The motor of the pump has a fan. The motor of the pump is old."
+    text = f"The motor of the pump has these parts:\n\n{statements}"
     quoted = await answer("What does the motor of the pump have?", text)
     assert quoted.startswith(
         "The motor of the pump has these parts: [Source 1]\nThe motor of the pump has a fan. [Source 1] The"
