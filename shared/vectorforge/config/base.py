@@ -46,6 +46,8 @@ class DatabaseSettings(Section):
     migrator_secret_id: str | None = None
     """Name or ARN of a Secrets Manager secret {"username": ..., "password": ...} for that URL, which then has
     neither: the secret that RDS creates and rotates for its master user."""
+    operator_template: str | None = None
+    """Id of the EC2 launch template of hosts for long work; unset: the migrate function starts none."""
     log_writer_database_url: SecretStr | None = None
     """postgresql:// URL of the role that may only insert into the query log."""
     eraser_database_url: SecretStr | None = None

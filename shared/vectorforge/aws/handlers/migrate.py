@@ -18,10 +18,9 @@ from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
-from vectorforge.aws.database_login import as_migrator
+from vectorforge.aws.handlers.database_work import ACTIONS, DatabaseWork
 from vectorforge.aws.observability import FunctionTelemetry
 from vectorforge.config import VectorForgeConfig
-from vectorforge.db.login import login_passwords
 from vectorforge.db.schema import migrate as migrations
 from vectorforge.deadline import Deadline
 from vectorforge.errors import DeadlineExceededError, InvalidInputError, VectorForgeError, log_unexpected
@@ -136,7 +135,7 @@ PHYSICAL_ID = "vectorforge-schema"
 
 
 class MigrateFunction:
-    """Handler of CloudFormation's requests, and of ``{"action": ...}`` with "migrate", "check" or "index"."""
+    """Handler of CloudFormation's requests, and of ``{"action": ...}`` with one of ``ACTIONS``."""
 
     def __init__(self) -> None:
         self._telemetry: FunctionTelemetry | None = None
@@ -145,8 +144,7 @@ class MigrateFunction:
         """Handle one event.
 
         Returns:
-            For a direct call the names of migrations: ``{"applied": [...]}`` or, for "check",
-            ``{"pending": [...]}``; for "index" the partitions whose index was built: ``{"built": [...]}``.
+            For a direct call the result of the method of ``DatabaseWork``: ``{"applied": [...]}``.
 
         Raises:
             VectorForgeError: A direct call failed, or the answer to CloudFormation was not accepted.
@@ -177,70 +175,18 @@ class MigrateFunction:
 
     def _run(
         self, event: Mapping[str, Any], context: Any, deadline: Deadline, *, of_stack: bool = False
-    ) -> dict[str, list[str]]:
+    ) -> dict[str, Any]:
         config = VectorForgeConfig.from_environment()
         if self._telemetry is None:
             self._telemetry = FunctionTelemetry("migrate", config)
         with self._telemetry.invocation(context):
             action = event.get("action")
-            if action not in ("migrate", "check", "index"):
-                raise InvalidInputError('action must be "migrate", "check" or "index".', field="action")
+            if action not in ACTIONS:
+                raise InvalidInputError(f"action must be one of: {', '.join(ACTIONS)}.", field="action")
             remaining_s = deadline.remaining_s()
             reserve_s = min(remaining_s / 4, 20.0)
-            seconds = remaining_s - reserve_s
-            if action == "index":
-                work = _build_indexes(config, seconds=seconds)
-            else:
-                work = _migrate(config, check=action == "check", accept_newer=of_stack, seconds=seconds)
-            return _within(remaining_s - reserve_s / 2, work)
-
-
-async def _migrate(
-    config: VectorForgeConfig, *, check: bool, accept_newer: bool, seconds: float
-) -> dict[str, list[str]]:
-    """Migrate, or list the pending migrations.
-
-    Args:
-        config: Settings with the migrator's URL.
-        check: List the pending migrations and change nothing.
-        accept_newer: See ``migrate``.
-        seconds: Time limit; an unfinished migration is rolled back.
-    """
-
-    async def look(conninfo: str) -> dict[str, list[str]]:
-        return {"pending": [migration.name for migration in await migrations.pending(conninfo)]}
-
-    async def migrate(conninfo: str) -> dict[str, list[str]]:
-        applied = await migrations.migrate(
-            conninfo,
-            login_passwords=login_passwords(config.database),
-            tokens=config.database.database_auth == "iam",
-            on_progress=lambda migration: logger.info("Applying %s", migration.name),
-            accept_newer=accept_newer,
-            wait_s=seconds,
-        )
-        return {"applied": [migration.name for migration in applied]}
-
-    try:
-        async with asyncio.timeout(seconds):
-            return await as_migrator(config.database, look if check else migrate)
-    except TimeoutError:
-        raise DeadlineExceededError(
-            f"The migration timed out after {seconds:.0f} s; run `vectorforge migrate`, which has no limit."
-        ) from None
-
-
-async def _build_indexes(config: VectorForgeConfig, *, seconds: float) -> dict[str, list[str]]:
-    """Build the missing vector indexes; an index that is unfinished after ``seconds`` is dropped."""
-    from vectorforge.db.schema.index_building import BuildResources, build_indexes
-    from vectorforge.types import EXACT_SCAN_LIMIT
-
-    async def build(conninfo: str) -> dict[str, list[str]]:
-        resources = BuildResources(timeout_s=seconds)
-        built = await build_indexes(conninfo, larger_than=EXACT_SCAN_LIMIT, resources=resources)
-        return {"built": [index.space for index in built]}
-
-    return await as_migrator(config.database, build)
+            work = DatabaseWork(config, seconds=remaining_s - reserve_s, of_stack=of_stack)
+            return _within(remaining_s - reserve_s / 2, getattr(work, action)(event))
 
 
 def _within(seconds: float, work: Coroutine[Any, Any, T]) -> T:

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from vectorforge.db.errors import translated_errors
 from vectorforge.db.login import parsed
+from vectorforge.db.schema.migrate import migrator_connection
 from vectorforge.db.schema.vector_indexes import IndexState, SpaceIndex, as_owner, fetch, fetch_spaces
 from vectorforge.errors import ConflictError, DeadlineExceededError, NotFoundError
 
@@ -28,6 +29,8 @@ _GRAPH_BYTES: Final = 1_000
 """Memory of an element besides its vector: 32 neighbors of 16 bytes on the lowest level, and those above.
 https://github.com/pgvector/pgvector/blob/v0.8.0/src/hnsw.h"""
 _LEAST_MEMORY: Final = 64 * _MIB
+_SECONDS_PER_NUMBER: Final = 80 / (100_000 * 384)
+"""Build time of one number of a vector, on two cores and in memory; docs/operate/storage.md."""
 _MOST_WORKERS: Final = 8
 
 _TRY_LOCK = f"SELECT pg_try_advisory_lock({_LOCK_KEY}) AS held"
@@ -43,6 +46,13 @@ SELECT vectorforge.vector_index_statement(%(space)s, true, %(collection)s) AS bu
 _PROGRESS = """
 SELECT coalesce(phase, 'initializing') AS phase, blocks_done, blocks_total
 FROM pg_stat_progress_create_index WHERE pid = %s
+"""
+
+_BUILDING = """
+SELECT replace(c.relname, 'embeddings_', ''), coalesce(p.phase, 'initializing'), p.blocks_done, p.blocks_total
+FROM pg_stat_progress_create_index AS p
+JOIN pg_class AS c ON c.oid = p.relid
+WHERE p.datname = current_database() ORDER BY 1
 """
 
 
@@ -77,6 +87,37 @@ class BuildResources:
 def build_bytes(vectors: int, vector_bytes: int) -> int:
     """Return the memory that holds the whole graph; with less, a build continues on disk, much slower."""
     return max(_LEAST_MEMORY, vectors * (vector_bytes + _GRAPH_BYTES) * 5 // 4)
+
+
+async def missing_build_s(conninfo: str, *, larger_than: int) -> float:
+    """Estimate the seconds that the missing indexes take on two cores; 0 if none is missing.
+
+    Raises:
+        DatabaseUnavailableError: No connection.
+    """
+    with translated_errors():
+        async with as_owner(conninfo) as connection:
+            spaces = await fetch_spaces(connection, larger_than)
+    numbers = sum(
+        _vectors(index, collection) * index.dimension for index in spaces for collection in index.missing()
+    )
+    return numbers * _SECONDS_PER_NUMBER
+
+
+async def builds_in_progress(conninfo: str) -> list[BuildProgress]:
+    """Return the index builds that run on the server, of vectors and of migrations.
+
+    Raises:
+        DatabaseUnavailableError: No connection.
+    """
+    with translated_errors():
+        # As the login itself: a role that it can SET does not see the progress of its sessions.
+        async with migrator_connection(conninfo) as connection:
+            rows = await (await connection.execute(_BUILDING.encode())).fetchall()
+    return [
+        BuildProgress(table, phase, min(done / total, 1.0) if total else 0.0)
+        for table, phase, done, total in rows
+    ]
 
 
 async def build_indexes(
@@ -186,8 +227,7 @@ class _Builder:
 
     async def _set_resources(self, index: SpaceIndex, collection: UUID | None) -> int:
         """Set the session's resources and return the number of workers."""
-        own = (its.vectors for its in index.own if its.collection_id == collection)
-        vectors = next(own, index.vectors)
+        vectors = _vectors(index, collection)
         limits = (await fetch(self.connection, _LIMITS))[0]
         local = _is_local(self.conninfo)
         memory, workers = self.resources.memory_bytes, self.resources.workers
@@ -226,6 +266,11 @@ class _Builder:
                     fraction = row["blocks_done"] / row["blocks_total"] if row["blocks_total"] else 0.0
                     on_progress(BuildProgress(space, row["phase"], min(fraction, 1.0)))
                 await asyncio.sleep(_POLL_S)
+
+
+def _vectors(index: SpaceIndex, collection: UUID | None) -> int:
+    """Return the vectors of one collection's index; None: of the shared one."""
+    return next((own.vectors for own in index.own if own.collection_id == collection), index.vectors)
 
 
 def _is_local(conninfo: str) -> bool:

@@ -150,8 +150,10 @@ async def migrate(
     return applied
 
 
-async def pending(conninfo: str, *, directory: Path = MIGRATIONS) -> list[Migration]:
-    """Return the migrations that are not applied yet, in order.
+async def pending(
+    conninfo: str, *, directory: Path = MIGRATIONS, accept_newer: bool = False
+) -> list[Migration]:
+    """Return the migrations that are not applied yet, in order; ``accept_newer`` as for ``migrate``.
 
     Raises:
         MigrationError: An applied file has changed or is missing.
@@ -159,7 +161,7 @@ async def pending(conninfo: str, *, directory: Path = MIGRATIONS) -> list[Migrat
     """
     migrations = read_migrations(directory)
     async with migrator_connection(conninfo) as connection:
-        return await _pending(connection, migrations)
+        return await _pending(connection, migrations, accept_newer=accept_newer)
 
 
 @asynccontextmanager

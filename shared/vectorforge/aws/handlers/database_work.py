@@ -1,0 +1,170 @@
+"""Work of the migrate function on the database, and its continuation on a host if it takes too long."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict
+from typing import Any, TypeVar, cast, get_args
+
+from vectorforge.aws.database_host import DatabaseHosts, Task
+from vectorforge.aws.database_login import as_migrator
+from vectorforge.config import VectorForgeConfig
+from vectorforge.db.login import login_passwords
+from vectorforge.db.schema import migrate as migrations
+from vectorforge.errors import (
+    ConfigurationError,
+    ConflictError,
+    DeadlineExceededError,
+    InvalidInputError,
+    VectorForgeError,
+)
+from vectorforge.types import EXACT_SCAN_LIMIT
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+ACTIONS = ("migrate", "check", "index", "status", "start", "ended")
+"""Methods of ``DatabaseWork`` that an event may name."""
+_OUTPUT_CHARS = 4_000
+"""Most of a host's output that is logged."""
+
+
+class DatabaseWork:
+    """Work within the time of one invocation.
+
+    Args:
+        config: Settings with the migrator's URL.
+        seconds: Time limit.
+        of_stack: Accept a schema that a newer version has migrated, which also serves this one.
+    """
+
+    def __init__(self, config: VectorForgeConfig, *, seconds: float, of_stack: bool = False) -> None:
+        self._config = config
+        template = config.database.operator_template
+        self._hosts = DatabaseHosts(template) if template else None
+        self._seconds = seconds
+        self._of_stack = of_stack
+
+    async def check(self, _: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the names of pending migrations."""
+        pending = await self._in_time(migrations.pending)
+        return {"pending": [migration.name for migration in pending]}
+
+    async def migrate(self, _: Mapping[str, Any]) -> dict[str, Any]:
+        """Apply the pending migrations, and return their names.
+
+        Raises:
+            DeadlineExceededError: It took too long and was rolled back; a host, if there are any, repeats it.
+        """
+        if self._of_stack and await self._running("migrate") and await self._in_time(_is_current):
+            return {"applied": []}  # a stack that is rolled back must not wait for the host
+
+        async def apply(conninfo: str) -> list[str]:
+            applied = await migrations.migrate(
+                conninfo,
+                login_passwords=login_passwords(self._config.database),
+                tokens=self._config.database.database_auth == "iam",
+                on_progress=lambda migration: logger.info("Applying %s", migration.name),
+                accept_newer=self._of_stack,
+                wait_s=self._seconds,
+            )
+            return [migration.name for migration in applied]
+
+        try:
+            return {"applied": await self._in_time(apply)}
+        except DeadlineExceededError:
+            if self._hosts is None:
+                raise
+        host = await asyncio.to_thread(self._hosts.start, "migrate")
+        raise DeadlineExceededError(
+            f"The migration needs more than {self._seconds:.0f} s and continues on the host {host['id']}. "
+            'Deploy again when {"action": "status"} shows no host.'
+        )
+
+    async def index(self, _: Mapping[str, Any]) -> dict[str, Any]:
+        """Build the missing vector indexes; on a host if they take longer than half of the time.
+
+        Raises:
+            DeadlineExceededError: It took too long, and there are no hosts; the unfinished index is dropped.
+        """
+        from vectorforge.db.schema.index_building import BuildResources, build_indexes, missing_build_s
+
+        if await self._running("index", "migrate"):
+            return {"built": [], **await self._in_progress()}
+
+        async def build(conninfo: str) -> list[str]:
+            needed_s = await missing_build_s(conninfo, larger_than=EXACT_SCAN_LIMIT) if self._hosts else 0.0
+            if needed_s > self._seconds / 2:
+                raise DeadlineExceededError("The missing indexes need a host.")
+            resources = BuildResources(timeout_s=self._seconds)
+            built = await build_indexes(conninfo, larger_than=EXACT_SCAN_LIMIT, resources=resources)
+            return [index.space for index in built]
+
+        try:
+            return {"built": await as_migrator(self._config.database, build)}
+        except ConflictError:
+            return {"built": [], **await self._in_progress()}
+        except DeadlineExceededError:
+            if self._hosts is None:
+                raise
+        return {"built": [], **await self.start({"task": "index"})}
+
+    async def status(self, event: Mapping[str, Any]) -> dict[str, Any]:
+        """Return pending migrations, index builds with their progress, and hosts."""
+        return {**await self.check(event), **await self._in_progress()}
+
+    async def start(self, event: Mapping[str, Any]) -> dict[str, Any]:
+        """Start a host for ``task``, unless one is running it.
+
+        Raises:
+            InvalidInputError: The task is unknown.
+            ConfigurationError: This stage has no hosts.
+        """
+        task = _task(event)
+        if self._hosts is None:
+            raise ConfigurationError("This stage has no hosts: VECTORFORGE_OPERATOR_TEMPLATE is not set.")
+        host = await asyncio.to_thread(self._hosts.start, task)
+        logger.warning("The task %s runs on the host %s", task, host["id"])
+        return {"hosts": [host]}
+
+    async def ended(self, event: Mapping[str, Any]) -> dict[str, Any]:
+        """Log the end of a host's task.
+
+        Raises:
+            InvalidInputError: The task is unknown.
+            VectorForgeError: The task failed, which the alarm on this function's errors reports.
+        """
+        task, code = _task(event), event.get("exit_code")
+        logger.info("A host ended the task %s: %s", task, str(event.get("output", ""))[-_OUTPUT_CHARS:])
+        if code != 0:
+            raise VectorForgeError(f"The task {task} failed on a host (exit code {code}); see the log.")
+        return {"ended": task}
+
+    async def _in_progress(self) -> dict[str, Any]:
+        from vectorforge.db.schema.index_building import builds_in_progress
+
+        building = [asdict(progress) for progress in await self._in_time(builds_in_progress)]
+        return {"building": building, "hosts": await self._running("index", "migrate")}
+
+    async def _running(self, *tasks: Task) -> list[dict[str, str]]:
+        return await asyncio.to_thread(self._hosts.running, *tasks) if self._hosts else []
+
+    async def _in_time(self, work: Callable[[str], Awaitable[T]]) -> T:
+        try:
+            async with asyncio.timeout(self._seconds):
+                return await as_migrator(self._config.database, work)
+        except TimeoutError:
+            raise DeadlineExceededError(
+                f"The migration timed out after {self._seconds:.0f} s; `vectorforge migrate` has no limit."
+            ) from None
+
+
+def _task(event: Mapping[str, Any]) -> Task:
+    if event.get("task") not in get_args(Task):
+        raise InvalidInputError(f"task must be one of: {', '.join(get_args(Task))}.", field="task")
+    return cast("Task", event["task"])
+
+
+async def _is_current(conninfo: str) -> bool:
+    return not await migrations.pending(conninfo, accept_newer=True)
