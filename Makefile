@@ -12,7 +12,7 @@ TOKEN_TABLES := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/vectorforge/tiktoken
 RUN := $(UV) run --frozen --group dev --all-extras
 
 .DEFAULT_GOAL := help
-.PHONY: help run local-aws synth diff deploy verify destroy deploy-local destroy-local check test fmt quality campaign bench
+.PHONY: help run local-aws synth diff deploy verify operator destroy deploy-local destroy-local check test fmt quality campaign bench
 .PHONY: fuzz audit lint types unit-tests all-tests
 
 help: ## List the targets
@@ -39,6 +39,9 @@ deploy: $(UV) $(CDK) ## Check the AWS account, then deploy STAGE (dev) with CDK
 
 verify: $(UV) ## Check the deployed STAGE (dev), and write a dated report with what was seen
 	@$(RUN) python -m infra.verification --stage $(STAGE) $(ARGS)
+
+operator: $(UV) ## Open a shell with the tools in the VPC of STAGE (dev), through Session Manager; ARGS="--help"
+	@$(RUN) python -m infra.deployment.operator --stage $(STAGE) $(ARGS)
 
 destroy: $(UV) $(CDK) ## Delete STAGE (dev), and list leftovers
 	@$(RUN) python -m infra.deployment.destroy --stage $(STAGE) $(ARGS)

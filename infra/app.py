@@ -18,6 +18,7 @@ from infra.front_doors.rest_api import RestApi
 from infra.functions.bulk_load import BulkLoad
 from infra.functions.ingestion import Ingestion
 from infra.functions.migration import Migration
+from infra.functions.operator_host import OperatorHost
 from infra.functions.probe import Probe
 from infra.functions.query_function import QueryFunction
 from infra.functions.query_log import QueryLog
@@ -37,7 +38,10 @@ class AppStack(Stack):
     ) -> None:
         super().__init__(scope, construct_id, **kwargs)
         access_logs = AccessLogs(self, "AccessLogs", stage)
-        self.migration = Migration(self, "Migration", stage=stage, data=data)
+        # Without egress no host reaches Session Manager, and the function not EC2.
+        egress = stage.network.egress != "none"
+        self.hosts = OperatorHost(self, "Operator", stage=stage, data=data) if egress else None
+        self.migration = Migration(self, "Migration", stage=stage, data=data, hosts=self.hosts)
         self.query_log = QueryLog(self, "QueryLog", stage=stage, data=data, access_logs=access_logs)
         self.ingestion = Ingestion(self, "Ingestion", stage=stage, data=data, access_logs=access_logs)
         self.bulk_load = BulkLoad(

@@ -56,13 +56,24 @@ ACKNOWLEDGED = (
         "AwsSolutions-IAM5[Resource::*]",
         _FUNCTION_ROLES,
         "Lambda makes the network interfaces, the function's code is denied them; X-Ray and Bedrock's lists "
-        "of models have no resources: https://docs.aws.amazon.com/lambda/latest/dg/configuration-vpc.html",
+        "of models have no resources; hosts are started from one launch template only: https://docs.aws.amazon.com/lambda/latest/dg/configuration-vpc.html",
     ),
     Acknowledged(
         "AwsSolutions-IAM5[Resource::*]",
         ("App/BulkLoad/Role",),
         "Deliveries of logs and X-Ray have no resources: "
         "https://docs.aws.amazon.com/step-functions/latest/dg/cw-logs.html",
+    ),
+    Acknowledged(
+        "AwsSolutions-IAM5[Resource::*]",
+        ("App/Operator/Role",),
+        "The agent of Systems Manager has actions without resources: "
+        "https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonmessagegatewayservice.html",
+    ),
+    Acknowledged(
+        "AwsSolutions-IAM5[Resource::arn:<AWS::Partition>:s3:::cdk-hnb659fds-assets-<AWS::AccountId>-<AWS::Region>/*]",
+        ("App/Operator/Role",),
+        "Code that the CDK deployed, without data: a host reads its tools also after a rollback.",
     ),
     Acknowledged(
         "AwsSolutions-IAM5[Resource::<QueryLog/Overflow.Arn>/query-logs/*]",

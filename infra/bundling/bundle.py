@@ -34,6 +34,10 @@ BUDGET_BYTES = {
 """Size limit of each function's folder (26 MB of the query function's for ``mcp``, whose server needs
 cryptography); more means that a dependency came in unnoticed."""
 
+OPERATOR = "operator"
+"""Bundle of a host: the whole library with its commands, and ``infra/bundling/host``; no function has it."""
+_BUDGETS = {**BUDGET_BYTES, OPERATOR: 120_000_000}
+
 SDK_BYTES = {"anthropic": 25_000_000, "openai": 30_000_000, "vertex": 30_000_000}
 """Size limit of each vendor's SDK, added where a stage's settings need it."""
 
@@ -78,7 +82,7 @@ class Bundle:
     @property
     def budget_bytes(self) -> int:
         """Size limit of the folder."""
-        return min(BUDGET_BYTES[self.function] + sum(SDK_BYTES[sdk] for sdk in self.sdks), LAMBDA_LIMIT_BYTES)
+        return min(_BUDGETS[self.function] + sum(SDK_BYTES[sdk] for sdk in self.sdks), LAMBDA_LIMIT_BYTES)
 
     def __str__(self) -> str:
         parts = [
@@ -108,7 +112,7 @@ def make_bundle(
     """Fill a folder with everything that Lambda needs to run a function.
 
     Args:
-        function: A folder of ``functions/``.
+        function: A folder of ``functions/``, or ``OPERATOR``.
         output: Empty, or not there yet.
         python_version: Version of the Lambda runtime, such as "3.14".
         platform: uv's name: "aarch64-manylinux_2_34", "x86_64-manylinux_2_34".
@@ -120,8 +124,8 @@ def make_bundle(
         DatabaseCertificateError: The database's root certificates cannot be had.
         TokenTableError: tiktoken's tables cannot be had.
     """
-    if function not in BUDGET_BYTES:
-        raise BundlingError(f"There is no function {function}; there are: {', '.join(BUDGET_BYTES)}.")
+    if function not in _BUDGETS:
+        raise BundlingError(f"There is no function {function}; there are: {', '.join(_BUDGETS)}.")
     if output.exists() and any(output.iterdir()):
         raise BundlingError(f"{output} is not empty; choose another folder, or empty it.")
     uv = find_uv()
@@ -179,11 +183,14 @@ def _install(uv: str, requirements: str, output: Path, python_version: str, plat
 
 def _copy_code(function: str, output: Path) -> None:
     def left_out(folder: str, names: list[str]) -> set[str]:
-        is_library = Path(folder) == ROOT / "shared" / "vectorforge"
+        is_library = Path(folder) == ROOT / "shared" / "vectorforge" and function != OPERATOR
         return {"__pycache__"} | (set(ROOMS_LEFT_OUT) & set(names) if is_library else set())
 
     if function not in STANDS_ALONE:
         shutil.copytree(ROOT / "shared" / "vectorforge", output / "vectorforge", ignore=left_out)
+    if function == OPERATOR:
+        shutil.copytree(ROOT / "infra" / "bundling" / "host", output / "host")
+        return
     shutil.copytree(ROOT / "functions" / function, output / "functions" / function, ignore=left_out)
     shutil.copyfile(ROOT / "functions" / "__init__.py", output / "functions" / "__init__.py")
 

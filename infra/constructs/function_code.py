@@ -10,8 +10,10 @@ from typing import Any, Final
 import jsii
 from aws_cdk import AssetHashType, BundlingOptions, DockerImage, ILocalBundling
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_s3_assets as s3_assets
+from constructs import Construct
 
-from infra.bundling.bundle import ROOMS_LEFT_OUT, ROOT, STANDS_ALONE, find_uv, make_bundle
+from infra.bundling.bundle import OPERATOR, ROOMS_LEFT_OUT, ROOT, STANDS_ALONE, find_uv, make_bundle
 from infra.bundling.interpreters import find_interpreter
 from infra.setting_types import CodeSettings
 
@@ -20,16 +22,25 @@ _LEFT_OUT = {ROOT / "shared" / "vectorforge" / room for room in ROOMS_LEFT_OUT}
 
 def function_code(function: str, settings: CodeSettings, sdks: tuple[str, ...]) -> lambda_.Code:
     """Return the bundle of a function as an asset; rebuilt only if code, lock file or target have changed."""
-    return lambda_.Code.from_asset(
-        str(ROOT / "functions" / function),
-        asset_hash=_fingerprint(function, settings, sdks),
-        asset_hash_type=AssetHashType.CUSTOM,
-        bundling=BundlingOptions(
+    return lambda_.Code.from_asset(str(ROOT / "functions" / function), **_bundled(function, settings, sdks))
+
+
+def operator_tools(scope: Construct, settings: CodeSettings) -> s3_assets.Asset:
+    """Return the bundle of the operator's host as an asset of the stack."""
+    folder = str(ROOT / "infra" / "bundling" / "host")
+    return s3_assets.Asset(scope, "Tools", path=folder, **_bundled(OPERATOR, settings, ()))
+
+
+def _bundled(function: str, settings: CodeSettings, sdks: tuple[str, ...]) -> dict[str, Any]:
+    return {
+        "asset_hash": _fingerprint(function, settings, sdks),
+        "asset_hash_type": AssetHashType.CUSTOM,
+        "bundling": BundlingOptions(
             # Never pulled: local bundling either succeeds or raises.
             image=DockerImage.from_registry("public.ecr.aws/sam/build-python3.14"),
             local=_LocalBundling(function, settings, sdks),
         ),
-    )
+    }
 
 
 def _fingerprint(function: str, settings: CodeSettings, sdks: tuple[str, ...]) -> str:
@@ -38,19 +49,20 @@ def _fingerprint(function: str, settings: CodeSettings, sdks: tuple[str, ...]) -
     target = " ".join([function, settings.python_version, settings.platform, str(compiled), *sdks])
     digest = hashlib.sha256(f"{target}\n".encode())
     # Of infra/ only what makes bundles, not the stacks: a new alarm changes no function.
-    places = [Path("functions", function), Path("infra", "bundling")]
+    places = [Path("functions", function), Path("infra", "bundling")]  # of the operator's tools the latter
     if function not in STANDS_ALONE:
         places.append(Path("shared", "vectorforge"))
-    files = [file for place in places for file in (ROOT / place).rglob("*") if _is_source(file)]
+    unused = set() if function == OPERATOR else _LEFT_OUT
+    files = [file for place in places for file in (ROOT / place).rglob("*") if _is_source(file, unused)]
     for file in sorted([*files, ROOT / "uv.lock", ROOT / "pyproject.toml"]):
         digest.update(f"{file.relative_to(ROOT)} {file.stat().st_mode & 0o100}\n".encode())
         digest.update(file.read_bytes())
     return digest.hexdigest()
 
 
-def _is_source(file: Path) -> bool:
-    """Return whether a file belongs to bundles; packages that none holds change no function."""
-    return file.is_file() and "__pycache__" not in file.parts and not _LEFT_OUT & set(file.parents)
+def _is_source(file: Path, unused: set[Path]) -> bool:
+    """Return whether a file belongs to a bundle; packages that it leaves out do not change it."""
+    return file.is_file() and "__pycache__" not in file.parts and not unused & set(file.parents)
 
 
 @jsii.implements(ILocalBundling)

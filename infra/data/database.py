@@ -1,5 +1,7 @@
 """PostgreSQL with pgvector behind RDS Proxy, with IAM authentication from end to end."""
 
+from typing import Protocol
+
 from aws_cdk import ArnFormat, Duration, RemovalPolicy, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
@@ -34,6 +36,14 @@ _PARAMETERS = {
     # For blue/green upgrades to the next major version. Turned on later, it would need a restart.
     "rds.logical_replication": "1",
 }
+
+
+class HasRole(Protocol):
+    """Something that acts with a role of IAM."""
+
+    @property
+    def role(self) -> iam.Role:
+        """The role."""
 
 
 class Database(Construct):
@@ -94,8 +104,8 @@ class Database(Construct):
         """Let a function log in to the proxy as a role of the database."""
         self.proxy.grant_connect(client.role, role)
 
-    def allow_owner_login(self, client: PythonFunction) -> None:
-        """Let a function log in to the instance, past the proxy, as its master user.
+    def allow_owner_login(self, client: HasRole) -> None:
+        """Let a function or a host log in to the instance, past the proxy, as its master user.
 
         With its password in ``master_secret`` at first, and with a token once the database's roles have
         ``rds_iam``, which PostgreSQL then counts as the master user's, too.
@@ -103,7 +113,7 @@ class Database(Construct):
         secret = iam.PolicyStatement(
             actions=["secretsmanager:GetSecretValue"], resources=[self.master_secret.secret_arn]
         )
-        token = iam.PolicyStatement(actions=["rds-db:connect"], resources=[self._database_user(OWNER_ROLE)])
+        token = iam.PolicyStatement(actions=["rds-db:connect"], resources=[self.user_arn(OWNER_ROLE)])
         client.role.add_to_policy(secret)
         client.role.add_to_policy(token)
 
@@ -196,7 +206,7 @@ class Database(Construct):
         proxy.node.add_dependency(self._make_log_group("ProxyLogs", f"/aws/rds/proxy/{self._stage.prefix}"))
         self._open_way_before_targets(proxy)
         # CDK leaves this out: https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/rds-proxy-iam-setup.html
-        users = [self._database_user(name) for name in (APP_ROLE, LOG_WRITER_ROLE)]
+        users = [self.user_arn(name) for name in (APP_ROLE, LOG_WRITER_ROLE)]
         role.add_to_policy(iam.PolicyStatement(actions=["rds-db:connect"], resources=users))
         return proxy
 
@@ -212,7 +222,8 @@ class Database(Construct):
             if isinstance(target_group, rds.CfnDBProxyTargetGroup):
                 target_group.node.add_dependency(*rules)
 
-    def _database_user(self, name: str) -> str:
+    def user_arn(self, name: str) -> str:
+        """Return the ARN of a role of the database, for ``rds-db:connect`` to the instance."""
         return Stack.of(self).format_arn(
             service="rds-db",
             resource="dbuser",

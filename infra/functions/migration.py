@@ -1,4 +1,4 @@
-"""Migrations of the database by CloudFormation before new code serves, and daily builds of vector indexes."""
+"""Migrations by CloudFormation before new code serves, and hourly builds of missing vector indexes."""
 
 import hashlib
 from pathlib import Path
@@ -11,14 +11,15 @@ from constructs import Construct
 from infra.bundling.bundle import ROOT
 from infra.constructs.python_function import PythonFunction
 from infra.data.data_stack import DataStack
+from infra.functions.operator_host import OperatorHost
 from infra.settings import StageSettings
 
 MIGRATIONS = ROOT / "shared" / "vectorforge" / "db" / "migrations"
 
 _MARGIN_S = 300
 """Time for a process to start, and for Lambda to retry one that died before it answered."""
-_INDEX_EVERY = Duration.days(1)
-"""A build that exceeds the function's timeout is dropped, and costs the database that time each day."""
+_INDEX_EVERY = Duration.hours(1)
+"""Also the longest wait of work whose host was lost. A look without work is one SQL query."""
 
 
 class Migration(Construct):
@@ -28,17 +29,29 @@ class Migration(Construct):
     the other way round: the old code receives an update to a newer schema, changes nothing and succeeds.
     Deleting the stack leaves the data alone.
 
-    Once a day the function builds the indexes of collections that have become large enough
-    (docs/operate/storage.md).
+    Once an hour the function builds the indexes of collections that have become large enough
+    (docs/operate/storage.md), or starts a host for them.
+
+    Args:
+        hosts: Hosts for what takes longer than the function's timeout; None: there are none.
 
     Attributes:
         function: The migrate function.
         schema: The custom resource.
     """
 
-    def __init__(self, scope: Construct, construct_id: str, *, stage: StageSettings, data: DataStack) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        stage: StageSettings,
+        data: DataStack,
+        hosts: OperatorHost | None,
+    ) -> None:
         super().__init__(scope, construct_id)
         database = data.database
+        template = {"VECTORFORGE_OPERATOR_TEMPLATE": hosts.template.ref} if hosts else {}
         self.function = PythonFunction(
             self,
             "Migrate",
@@ -51,9 +64,12 @@ class Migration(Construct):
                 "VECTORFORGE_DATABASE_AUTH": "iam",
                 "VECTORFORGE_MIGRATOR_DATABASE_URL": database.instance_url,
                 "VECTORFORGE_MIGRATOR_SECRET_ID": database.master_secret.secret_arn,
+                **template,
             },
         )
         database.allow_owner_login(self.function)
+        if hosts:
+            hosts.let_start(self.function)
         wait = Duration.seconds(min(stage.migrate.timeout_s + _MARGIN_S, 3600))
         # What CloudFormation does not wait for any more must not begin.
         self.function.alias.configure_async_invoke(max_event_age=wait)
@@ -78,7 +94,7 @@ class Migration(Construct):
             function.alias.node.add_dependency(self.schema)
 
     def _build_indexes(self, stage: StageSettings) -> None:
-        """Build missing indexes daily. EventBridge does not retry; the next day does."""
+        """Build missing indexes. EventBridge does not retry; the next hour does."""
         rule = events.Rule(
             self,
             "Index",

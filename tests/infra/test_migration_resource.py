@@ -77,9 +77,9 @@ def test_new_versions_depend_on_the_migration(template: StackTemplate) -> None:
         assert "MigrationSchema" in template.all_dependencies(source)
 
 
-def test_missing_indexes_are_built_daily(template: StackTemplate) -> None:
+def test_missing_indexes_are_built_hourly(template: StackTemplate) -> None:
     rule = template.of_kind("AWS::Events::Rule")["MigrationIndex"]
-    assert (rule["ScheduleExpression"], rule["State"]) == ("rate(1 day)", "ENABLED")
+    assert (rule["ScheduleExpression"], rule["State"]) == ("rate(1 hour)", "ENABLED")
     [target] = rule["Targets"]
     assert json.loads(target["Input"]) == {"action": "index"}
     assert text(target["Arn"]) == "MigrationMigrateAlias"
@@ -96,4 +96,5 @@ def test_migration_depends_on_own_code_and_permissions_only(
         "MigrationMigrateFunction",
         "MigrationMigrateRoleDefaultPolicy",
     } <= before
-    assert not [key for key in before if not key.startswith("Migration")]
+    # The operator's host continues what takes longer than the function's timeout.
+    assert not [key for key in before if not key.startswith(("Migration", "Operator"))]
