@@ -24,6 +24,7 @@ DROPPED: Mapping[str, str] = MappingProxyType(
         "AWS::CloudWatch::Dashboard": NOT_THERE,
         "AWS::CodeDeploy::*": NOT_THERE,
         "AWS::EC2::*": NO_NETWORK,
+        "AWS::IAM::InstanceProfile": "there are no machines to start",
         "AWS::KMS::*": "LocalStack's own needs a newer Python than 3.11",
         "AWS::Logs::MetricFilter": NOT_THERE,
         "AWS::Logs::QueryDefinition": NOT_THERE,
@@ -71,6 +72,11 @@ REMOVALS = (
     Removal("AWS::Lambda::Function", ("Properties", "VpcConfig"), NO_NETWORK),
     Removal("AWS::Lambda::Function", ("Properties", "Ipv6AllowedForDualStack"), NO_NETWORK),
     Removal("AWS::Lambda::Function", ("Properties", "SnapStart"), "a process has no snapshot"),
+    Removal(
+        "AWS::Lambda::Function",
+        ("Properties", "Environment", "Variables", "VECTORFORGE_OPERATOR_TEMPLATE"),
+        "there are no machines to start",
+    ),
     Removal(
         "AWS::Lambda::Function",
         ("Properties", "Environment", "Variables", "AWS_USE_DUALSTACK_ENDPOINT"),
