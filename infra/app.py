@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 from aws_cdk import App, Stack, Tags
+from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from infra.constructs.buckets import AccessLogs
@@ -105,6 +106,12 @@ def build(app: App, stage: StageSettings) -> tuple[DataStack, AppStack]:
         data=data,
         description=f"VectorForge ({stage.stage}): functions, queues, front door",
     )
+    if stage.permissions_boundary_arn is not None:
+        for stack in (data, functions):
+            boundary = iam.ManagedPolicy.from_managed_policy_arn(
+                stack, "PermissionsBoundary", stage.permissions_boundary_arn
+            )
+            iam.PermissionsBoundary.of(stack).apply(boundary)
     for key, value in {"application": "vectorforge", "stage": stage.stage}.items():
         # CloudFormation has no tags for it, though CDK thinks so.
         Tags.of(app).add(key, value, exclude_resource_types=["AWS::RDS::DBProxyTargetGroup"])

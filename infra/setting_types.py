@@ -1,5 +1,6 @@
 """Parts of a stage's settings: runtime, functions, network, database, domain."""
 
+import re
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -18,6 +19,8 @@ FrontDoor: TypeAlias = Literal["rest_api", "function_url", "both"]
 """Front door of the query function. "function_url" and "both" put CloudFront before a URL with IAM."""
 
 Architecture: TypeAlias = Literal["arm64", "x86_64"]
+
+_ZONES = 2
 
 MESSAGE_DAYS = 14
 """Longest retention of SQS."""
@@ -52,6 +55,32 @@ class FunctionSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ExistingVpc:
+    """A VPC that the stacks use and do not change, with two availability zones.
+
+    Raises:
+        SettingsError: An id is malformed, or a zone lacks a subnet.
+    """
+
+    id: str
+    zones: tuple[str, str]
+    function_subnets: tuple[str, str]
+    """Private subnets with egress to AWS services and vendors, one in each zone in their order."""
+    database_subnets: tuple[str, str]
+    """Private subnets of the instance and its proxy; they need no egress."""
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"vpc-[0-9a-f]{8,17}", self.id):
+            raise SettingsError(f"existing.id must be the id of a VPC such as vpc-0a1b2c3d, not {self.id!r}.")
+        for name in ("zones", "function_subnets", "database_subnets"):
+            if len(set(getattr(self, name))) != _ZONES:
+                raise SettingsError(f"existing.{name} must have {_ZONES} different entries.")
+        for subnet in (*self.function_subnets, *self.database_subnets):
+            if not re.fullmatch(r"subnet-[0-9a-f]{8,17}", subnet):
+                raise SettingsError(f"existing has {subnet!r}, which is not the id of a subnet.")
+
+
+@dataclass(frozen=True, slots=True)
 class NetworkSettings:
     """The VPC."""
 
@@ -60,6 +89,8 @@ class NetworkSettings:
     """One for all zones, or one in each, which survives the loss of a zone."""
     flow_logs: bool = False
     """Log rejected packets."""
+    existing: ExistingVpc | None = None
+    """Use this VPC instead of creating one. ``egress`` must be "nat", without ``nat_gateways``."""
     zones: tuple[str, ...] = ()
     """Names of two availability zones; empty: the region's first two.
 

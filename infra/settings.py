@@ -38,6 +38,7 @@ MAX_GATEWAY_TENANTS = 90
 _TENANT = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _ORIGIN = re.compile(r"https?://(\*(\.[a-z0-9-]+){2,}|[a-z0-9-]+(\.[a-z0-9-]+)*)(:[1-9]\d{0,4})?")
 _AUTHORIZER = FunctionSettings(memory_mb=256, timeout_s=5)
+_POLICY_ARN = re.compile(r"arn:aws[a-z-]*:iam::(\d{12}|aws):policy/[\w+=,.@/-]+")
 _IAM_ARN = re.compile(r"arn:aws[a-z-]*:iam::\d{12}:(role|user)/[\w+=,.@/-]+")
 
 
@@ -82,6 +83,8 @@ class StageSettings:
     """Create API Gateway's role for logs, one for all APIs of account and region; API Gateway refuses a stage
     with logs without it. False: the account has one.
     """
+    permissions_boundary_arn: str | None = None
+    """Managed policy that limits every role of the stacks, and must allow what they need; None: no limit."""
     keep_data: bool = True
     """Retain buckets, secret and logs when the stack is deleted."""
     log_retention_days: int = 30
@@ -109,7 +112,13 @@ class StageSettings:
         return self.front_door != "function_url" and self.authorizer is not None
 
     def __post_init__(self) -> None:
-        checks = (_resource_problems, _caller_problems, _front_door_problems, _origin_problems)
+        checks = (
+            _resource_problems,
+            _network_problems,
+            _caller_problems,
+            _front_door_problems,
+            _origin_problems,
+        )
         for problem in (problem for check in checks for problem in check(self)):
             raise SettingsError(problem)
 
@@ -132,10 +141,6 @@ class StageSettings:
 def _resource_problems(stage: StageSettings) -> Iterator[str]:
     if not (stage.stage.isalnum() and stage.stage.islower() and len(stage.stage) <= 12):
         yield f"The stage {stage.stage!r} must be 1 to 12 lower-case letters and digits."
-    if (stage.network.egress == "nat") != (stage.network.nat_gateways > 0):
-        yield 'nat_gateways must be at least 1 with egress "nat", else 0.'
-    if len(stage.network.zones) not in (0, 2):
-        yield "network.zones must have two availability zones, or none."
     if (stage.start == "provisioned") != (stage.provisioned_concurrency > 0):
         yield 'provisioned_concurrency must be at least 1 with start "provisioned", else 0.'
     if stage.monthly_budget_dollars is not None and stage.monthly_budget_dollars < 1:
@@ -145,6 +150,23 @@ def _resource_problems(stage: StageSettings) -> Iterator[str]:
     for name in stage.environment:
         if not name.startswith("VECTORFORGE_") or name.endswith(("_KEY", "_TOKEN", "_DATABASE_URL")):
             yield f"environment must not set {name}: keys belong in the secret."
+
+
+def _network_problems(stage: StageSettings) -> Iterator[str]:
+    if stage.network.existing is not None:
+        own = (stage.network.nat_gateways, stage.network.flow_logs, stage.network.zones)
+        if stage.network.egress != "nat" or any(own):
+            yield (
+                'With network.existing, egress must be "nat" without nat_gateways, flow_logs and zones: they '
+                "are the VPC's."
+            )
+    elif (stage.network.egress == "nat") != (stage.network.nat_gateways > 0):
+        yield 'nat_gateways must be at least 1 with egress "nat", else 0.'
+    if len(stage.network.zones) not in (0, 2):
+        yield "network.zones must have two availability zones, or none."
+    boundary = stage.permissions_boundary_arn
+    if boundary is not None and not _POLICY_ARN.fullmatch(boundary):
+        yield f"permissions_boundary_arn must be the ARN of a managed policy, not {boundary!r}."
 
 
 def _caller_problems(stage: StageSettings) -> Iterator[str]:

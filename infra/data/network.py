@@ -6,6 +6,7 @@ from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from infra.constructs.bedrock import named_models
+from infra.setting_types import ExistingVpc, NetworkSettings
 from infra.settings import StageSettings
 
 _ZONES = 2  # RDS and its proxy want two; more cost more NAT gateways and endpoints
@@ -15,7 +16,7 @@ class Network(Construct):
     """Two zones, egress by ``NetworkSettings.egress``, and no ingress from the internet.
 
     Attributes:
-        vpc: The VPC.
+        vpc: The VPC, created or ``NetworkSettings.existing``.
         function_subnets: Subnets of Lambda's network interfaces.
         database_subnets: Subnets of the instance and its proxy, without a route to the internet.
     """
@@ -23,6 +24,20 @@ class Network(Construct):
     def __init__(self, scope: Construct, construct_id: str, stage: StageSettings) -> None:
         super().__init__(scope, construct_id)
         settings = stage.network
+        if settings.existing is not None:
+            self.vpc: ec2.IVpc = _existing(self, settings.existing)
+            self.function_subnets = ec2.SubnetSelection(subnet_type=ec2.SubnetType.PRIVATE_WITH_EGRESS)
+            self.database_subnets = ec2.SubnetSelection(subnet_type=ec2.SubnetType.PRIVATE_ISOLATED)
+            return
+        self.vpc = self._create(settings, stage.prefix)
+        self.function_subnets = ec2.SubnetSelection(subnet_group_name="functions")
+        self.database_subnets = ec2.SubnetSelection(subnet_group_name="database")
+        if settings.egress == "none":
+            self._add_endpoints(with_models=bool(named_models(stage)))
+        if settings.flow_logs:
+            self._log_rejected_packets()
+
+    def _create(self, settings: NetworkSettings, name: str) -> ec2.Vpc:
         dual_stack = settings.egress == "dual_stack"
         functions = (
             ec2.SubnetType.PRIVATE_ISOLATED
@@ -44,10 +59,10 @@ class Network(Construct):
                     map_public_ip_on_launch=False,
                 )
             )
-        self.vpc = ec2.Vpc(
+        return ec2.Vpc(
             self,
             "Vpc",
-            vpc_name=stage.prefix,
+            vpc_name=name,
             availability_zones=list(settings.zones) or None,
             max_azs=None if settings.zones else _ZONES,
             nat_gateways=settings.nat_gateways,
@@ -59,12 +74,6 @@ class Network(Construct):
                 "S3": ec2.GatewayVpcEndpointOptions(service=ec2.GatewayVpcEndpointAwsService.S3)
             },
         )
-        self.function_subnets = ec2.SubnetSelection(subnet_group_name="functions")
-        self.database_subnets = ec2.SubnetSelection(subnet_group_name="database")
-        if settings.egress == "none":
-            self._add_endpoints(with_models=bool(named_models(stage)))
-        if settings.flow_logs:
-            self._log_rejected_packets()
 
     def _add_endpoints(self, *, with_models: bool) -> None:
         """Add endpoints of the AWS services that functions call, each billed by zone and hour."""
@@ -87,3 +96,14 @@ class Network(Construct):
             destination=ec2.FlowLogDestination.to_cloud_watch_logs(group),
             traffic_type=ec2.FlowLogTrafficType.REJECT,
         )
+
+
+def _existing(scope: Construct, vpc: ExistingVpc) -> ec2.IVpc:
+    return ec2.Vpc.from_vpc_attributes(
+        scope,
+        "Vpc",
+        vpc_id=vpc.id,
+        availability_zones=list(vpc.zones),
+        private_subnet_ids=list(vpc.function_subnets),
+        isolated_subnet_ids=list(vpc.database_subnets),
+    )

@@ -57,7 +57,9 @@ class OperatorHost(Construct):
         tools = operator_tools(self, stage.code)
         self._allow_work(data, tools.bucket.bucket_arn)
         place = data.places["migrate"]
-        subnet = place.vpc.select_subnets(subnet_group_name=place.subnets.subnet_group_name).subnet_ids[0]
+        subnet = place.vpc.select_subnets(
+            subnet_group_name=place.subnets.subnet_group_name, subnet_type=place.subnets.subnet_type
+        ).subnet_ids[0]
         profile = iam.CfnInstanceProfile(self, "Profile", roles=[self.role.role_name])
         user_data = self._user_data(data, tools.s3_bucket_name, tools.s3_object_key)
         self.template = ec2.CfnLaunchTemplate(
