@@ -83,7 +83,8 @@ class AppStack(Stack):
         self.query.roll_back_on(self.alarms.deployment_alarms)
         if stage.monthly_budget_dollars is not None:
             Budget(self, "Budget", stage=stage, dollars=stage.monthly_budget_dollars, topic=self.alarms.topic)
-        Dashboard(self, "Dashboard", stage=stage, alarms=self.alarms)
+        if stage.monitoring.dashboard:
+            Dashboard(self, "Dashboard", stage=stage, alarms=self.alarms)
 
 
 _CONTEXT = {

@@ -117,8 +117,20 @@ class DatabaseSettings:
     """UTC, at least half an hour at low traffic; RDS would choose a random one."""
     maintenance_window: str = "sun:03:00-sun:04:00"
     """UTC; minor versions of PostgreSQL are installed in it. Must not overlap ``backup_window``."""
+    proxy: bool = True
+    """Put RDS Proxy before the instance. Without it functions log in to the instance itself, and their
+    concurrency must be bounded: ``infra.connection_budget``."""
     proxy_max_connections_percent: int = 90
     """Share of the instance's ``max_connections``; the rest is for the migrate function and operators."""
+
+    @property
+    def max_connections(self) -> int:
+        """Value of RDS's formula for the instance's nominal memory; the template sets it without a proxy.
+
+        RDS's own default is lower by the memory that its processes use.
+        https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/CHAP_Limits.html#RDS_Limits.MaxConnections
+        """
+        return min(int(self.memory_gib * 1024**3 / 9_531_392), 5000)
 
     @property
     def memory_gib(self) -> float:
@@ -132,6 +144,17 @@ class DatabaseSettings:
         """Virtual CPUs of the instance, by which RDS Proxy is billed: two, and four in each "xlarge"."""
         _, _, size = self.instance_type.partition(".")
         return 4 * int(size.removesuffix("xlarge") or 1) if size.endswith("xlarge") else 2
+
+
+@dataclass(frozen=True, slots=True)
+class MonitoringSettings:
+    """Parts of the monitoring that are billed by the month."""
+
+    alarms: Literal["all", "essential"] = "all"
+    """"essential": only outages and losses, ``infra.monitoring.alarms.ESSENTIAL``."""
+    dashboard: bool = True
+    topic_key: bool = True
+    """Encrypt the alarms' topic with a KMS key of its own; CloudWatch cannot use the AWS managed key."""
 
 
 @dataclass(frozen=True, slots=True)

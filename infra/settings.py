@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import cast, get_args
 
+from infra.connection_budget import connection_problem
 from infra.setting_types import (
     MESSAGE_DAYS,
     Architecture,
@@ -20,11 +21,13 @@ from infra.setting_types import (
     DatabaseSettings,
     FrontDoor,
     FunctionSettings,
+    MonitoringSettings,
     NetworkSettings,
     ServiceObjective,
     SettingsError,
     Start,
 )
+from infra.vendor_addresses import without_known_ipv6
 
 PROBE_KEY_ID, PROBE_TENANT = "probe", "vectorforge-probe"
 """Key id in the probe's events, and its tenant. API Gateway's own ids have ten characters."""
@@ -64,6 +67,7 @@ class StageSettings:
     probe: FunctionSettings | None = None
     """Query the service every five minutes as the tenant ``PROBE_TENANT``, and with ``canary`` every new
     version before it gets traffic. None: no probe."""
+    monitoring: MonitoringSettings = field(default_factory=MonitoringSettings)
     objective: ServiceObjective | None = None
     """Alarms when the error budget is spent too fast; None: no such alarms."""
     monthly_budget_dollars: int | None = None
@@ -114,6 +118,7 @@ class StageSettings:
     def __post_init__(self) -> None:
         checks = (
             _resource_problems,
+            _thrift_problems,
             _network_problems,
             _caller_problems,
             _front_door_problems,
@@ -169,6 +174,15 @@ def _network_problems(stage: StageSettings) -> Iterator[str]:
         yield f"permissions_boundary_arn must be the ARN of a managed policy, not {boundary!r}."
 
 
+def _thrift_problems(stage: StageSettings) -> Iterator[str]:
+    if problem := connection_problem(
+        stage.database, query=stage.query, log_writer=stage.log_writer, ingest=stage.ingest
+    ):
+        yield problem
+    if stage.monitoring.alarms == "essential" and (stage.canary or stage.probe or stage.objective):
+        yield 'monitoring.alarms must be "all" with a canary, a probe or an objective, which need others.'
+
+
 def _caller_problems(stage: StageSettings) -> Iterator[str]:
     for tenant in (*stage.tenants, *stage.iam_tenants.values()):
         if tenant == PROBE_TENANT:
@@ -213,6 +227,18 @@ def _origin_problems(stage: StageSettings) -> Iterator[str]:
         yield "environment must not set VECTORFORGE_CORS_ORIGINS: use cors_origins."
 
 
+def network_for(environment: Mapping[str, str], *, flow_logs: bool = False) -> NetworkSettings:
+    """Return egress by IPv6, free of charge, or NAT in both zones where a vendor is not known to have IPv6.
+
+    Args:
+        environment: Settings that name the vendors, as in ``StageSettings.environment``.
+        flow_logs: As ``NetworkSettings.flow_logs``.
+    """
+    if without_known_ipv6(environment):
+        return NetworkSettings(egress="nat", nat_gateways=2, flow_logs=flow_logs)
+    return NetworkSettings(egress="dual_stack", flow_logs=flow_logs)
+
+
 DEV = StageSettings(
     stage="dev",
     network=NetworkSettings(egress="dual_stack"),
@@ -231,13 +257,25 @@ DEV = StageSettings(
     ingest=FunctionSettings(memory_mb=3008, timeout_s=900, max_concurrency=2),
     migrate=FunctionSettings(memory_mb=512, timeout_s=900),
     start="on_demand",
+    monitoring=MonitoringSettings(alarms="essential", dashboard=False, topic_key=False),
     keep_data=False,
     log_retention_days=7,
 )
 
+LEAN = dataclasses.replace(
+    DEV,
+    stage="lean",
+    database=dataclasses.replace(DEV.database, proxy=False),
+    query=dataclasses.replace(DEV.query, max_concurrency=10),
+)
+"""The least that answers: functions log in to the instance, and ten queries run at a time."""
+
+_PROD_VENDORS: Mapping[str, str] = MappingProxyType({})
+"""``environment`` of prod; without settings it uses OpenAI. Its egress follows from the vendors."""
+
 PROD = StageSettings(
     stage="prod",
-    network=NetworkSettings(egress="nat", nat_gateways=2, flow_logs=True),
+    network=network_for(_PROD_VENDORS, flow_logs=True),
     database=DatabaseSettings(
         instance_type="t4g.medium",
         storage_gib=50,
@@ -262,9 +300,26 @@ PROD = StageSettings(
     log_retention_days=90,
     requests_per_second=100,
     burst=200,
+    environment=_PROD_VENDORS,
 )
 
-STAGES: Mapping[str, StageSettings] = MappingProxyType({stage.stage: stage for stage in (DEV, PROD)})
+LARGE = dataclasses.replace(
+    PROD,
+    stage="large",
+    database=dataclasses.replace(
+        PROD.database, instance_type="m7g.xlarge", storage_gib=200, max_storage_gib=2000
+    ),
+    log_writer=dataclasses.replace(PROD.log_writer, max_concurrency=10),
+    ingest=dataclasses.replace(PROD.ingest, max_concurrency=10),
+    monthly_budget_dollars=1000,
+    requests_per_second=500,
+    burst=1000,
+)
+"""As prod, with four steady cores and 16 GB of memory for the database."""
+
+STAGES: Mapping[str, StageSettings] = MappingProxyType(
+    {stage.stage: stage for stage in (DEV, LEAN, PROD, LARGE)}
+)
 
 
 def choose(

@@ -26,6 +26,7 @@ AMAZON_ROOTS = {
 """SHA-256 of each certificate (https://www.amazontrust.com/repository/); taken out of certifi's."""
 
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----\n?", re.DOTALL)
+_REGION = re.compile(rb"Amazon RDS ([a-z]+(?:-[a-z]+)+-\d) Root CA")
 
 
 class DatabaseCertificateError(Exception):
@@ -36,8 +37,9 @@ def write_database_certificates(folder: Path, *, rds_roots: Path = RDS_ROOTS) ->
     """Write the root certificates that ``sslrootcert`` in the functions' database URLs names.
 
     ``database.pem`` is good for proxy and instance, in every region. libpq reads the file again for each
-    connection, and on the event loop: its 118 certificates cost some 30 ms each time. So there is
-    ``proxy.pem`` besides, with the four of Amazon, for functions that know nothing but a proxy.
+    connection, and on the event loop: its 118 certificates cost some 30 ms each time. So there are
+    ``proxy.pem`` besides, with the four of Amazon, for functions that know nothing but a proxy, and
+    ``rds-<region>.pem`` with the three of a region, for functions that log in to its instances.
 
     Args:
         folder: Made if it is not there.
@@ -55,6 +57,17 @@ def write_database_certificates(folder: Path, *, rds_roots: Path = RDS_ROOTS) ->
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "proxy.pem").write_bytes(amazon)
     (folder / "database.pem").write_bytes(amazon + rds)
+    for region, roots in _by_region(rds.decode("ascii")).items():
+        (folder / f"rds-{region}.pem").write_text("".join(roots), encoding="ascii")
+
+
+def _by_region(bundle: str) -> dict[str, list[str]]:
+    """Return the certificates of each region, which their subjects name in plain text."""
+    found: dict[str, list[str]] = {}
+    for pem in _CERTIFICATE.findall(bundle):
+        if (named := _REGION.search(ssl.PEM_cert_to_DER_cert(pem))) is not None:
+            found.setdefault(named[1].decode(), []).append(pem)
+    return found
 
 
 def _amazon_roots() -> bytes:

@@ -5,7 +5,6 @@ import dataclasses
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from itertools import chain
 from typing import Final
 
 from infra.bundling.bundle import ROOT
@@ -28,7 +27,9 @@ from infra.settings import STAGES, StageSettings
 DOCUMENT: Final = ROOT / "docs" / "operate" / "costs.md"
 
 _BLOCK = re.compile(r"<!-- costs: (?P<name>[a-z-]+) -->\n(?P<table>.*?)<!-- end -->", re.DOTALL)
+_SIZES: Final = {name: STAGES[name] for name in ("lean", "dev", "prod", "large")}
 _PROD = STAGES["prod"]
+_EGRESS_NAMES = {"nat": "NAT", "dual_stack": "IPv6", "none": "none"}
 _EGRESS = {
     "dual-stack": NetworkSettings(egress="dual_stack"),
     "one NAT gateway": NetworkSettings(egress="nat", nat_gateways=1),
@@ -48,6 +49,10 @@ def tables() -> dict[str, str]:
     per_thousand = "$ for 1,000 questions"
     query = _PROD.query
     return {
+        "sizes": _table(
+            ["stage", "database", "proxy", "egress", "queries at a time", "$ a month idle", per_thousand],
+            (_size(name, stage) for name, stage in _SIZES.items()),
+        ),
         "idle": _bills("$ a month", idle_bill, decimals=2),
         "questions": _bills(per_thousand, question_bill, decimals=4),
         "tokens": _table(
@@ -85,16 +90,30 @@ def filled(document: str) -> str:
 
 
 def _bills(title: str, bill: Callable[[StageSettings], list[BillLine]], *, decimals: int) -> str:
-    """Write the lines of a bill with the stages side by side."""
-    bills = {name: {line.what: line for line in bill(stage)} for name, stage in STAGES.items()}
+    """Write the lines of a bill with the stages side by side, and the arithmetic of one of them."""
+    bills = {name: {line.what: line for line in bill(stage)} for name, stage in _SIZES.items()}
     rows = []
     for what in dict.fromkeys(what for lines in bills.values() for what in lines):
-        found = [lines.get(what) for lines in bills.values()]
-        cells = ((f"{line.dollars:.{decimals}f}", line.arithmetic) if line else ("–", "") for line in found)
-        rows.append([what, *chain.from_iterable(cells)])
-    sums = ((f"**{total(list(lines.values())):.2f}**", "") for lines in bills.values())
-    header = [title, *(cell for name in bills for cell in (name, "how"))]
-    return _table(header, [*rows, ["**together**", *chain.from_iterable(sums)]])
+        found = {name: lines[what] for name, lines in bills.items() if what in lines}
+        explained = "prod" if "prod" in found else next(reversed(found))
+        cells = (f"{found[name].dollars:.{decimals}f}" if name in found else "–" for name in bills)
+        rows.append([what, *cells, f"{explained}: {found[explained].arithmetic}"])
+    sums = (f"**{total(list(lines.values())):.2f}**" for lines in bills.values())
+    return _table([title, *bills, "how"], [*rows, ["**together**", *sums, ""]])
+
+
+def _size(name: str, stage: StageSettings) -> list[str]:
+    database, most = stage.database, stage.query.max_concurrency
+    zones = "two zones" if database.multi_az else "one zone"
+    return [
+        f"`{name}`",
+        f"db.{database.instance_type}, {zones}, {database.storage_gib} GB",
+        "RDS Proxy" if database.proxy else "none",
+        _EGRESS_NAMES[stage.network.egress],
+        "the account's limit" if most is None else str(most),
+        f"**{total(idle_bill(stage)):.2f}**",
+        f"{total(question_bill(stage)):.2f}",
+    ]
 
 
 def _egress(name: str) -> list[str]:
@@ -103,8 +122,8 @@ def _egress(name: str) -> list[str]:
 
 
 def _prices() -> Iterable[list[str]]:
-    databases = (stage.database for stage in STAGES.values())
-    instances = [instance_hour(one.instance_type, multi_az=one.multi_az) for one in databases]
+    databases = {(one.instance_type, one.multi_az) for one in (stage.database for stage in STAGES.values())}
+    instances = [instance_hour(kind, multi_az=multi_az) for kind, multi_az in sorted(databases)]
     for price in [*PRICES.values(), *instances]:
         unit = f"{price.per:,} {price.unit}s" if price.per != 1 else price.unit
         yield [price.what, money(price.dollars), unit, price.source]

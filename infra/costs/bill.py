@@ -104,12 +104,12 @@ def idle_bill(stage: StageSettings) -> list[BillLine]:
         _monthly("RDS PostgreSQL", instance_hour(database.instance_type, multi_az=database.multi_az)),
         _monthly("its storage", "storage_multi" if database.multi_az else "storage_single",
                  database.storage_gib, " GB"),
-        _monthly("RDS Proxy", "proxy_vcpu", database.vcpus, " vCPU"),
+        *([_monthly("RDS Proxy", "proxy_vcpu", database.vcpus, " vCPU")] if database.proxy else []),
         *egress_bill(stage),
         *start_bill(stage),
         _monthly("alarms", "alarm", alarm_metrics(stage)),
-        _monthly("dashboard", "dashboard"),
-        _monthly("key of the alarms' topic", "key"),
+        *([_monthly("dashboard", "dashboard")] if stage.monitoring.dashboard else []),
+        *([_monthly("key of the alarms' topic", "key")] if stage.monitoring.topic_key else []),
         _monthly("secrets", "secret", SECRETS + int(stage.front_door != "function_url")),
     ]  # fmt: skip
     if stage.probe is not None:
@@ -128,10 +128,14 @@ def idle_bill(stage: StageSettings) -> list[BillLine]:
 
 def alarm_metrics(stage: StageSettings) -> int:
     """Count the metrics in the alarms of a stage; a test compares it with the template."""
-    doors = 2 if stage.front_door == "both" else 1
-    fixed = 30 + 2 * int(stage.has_authorizer)  # its errors, and its dropped invocations
+    doors, burstable = 2 if stage.front_door == "both" else 1, stage.database.instance_type.startswith("t")
+    proxied = stage.database.proxy  # its connections in use and allowed, pinned ones, and the wait for one
+    if stage.monitoring.alarms == "essential":
+        return 11 + int(stage.has_authorizer) + 2 * doors + int(burstable) + (2 if proxied else 1)
+    fixed = 26 + 2 * int(stage.has_authorizer)  # its errors, and its dropped invocations
+    fixed += 4 if proxied else 1
     fixed += 2 * int(stage.probe is not None) + 8 * int(stage.objective is not None)
-    return fixed + 4 * doors + 2 * int(stage.canary) + int(stage.database.instance_type.startswith("t"))
+    return fixed + 4 * doors + 2 * int(stage.canary) + int(burstable)
 
 
 def _probes(stage: StageSettings, probe: FunctionSettings) -> BillLine:

@@ -90,7 +90,8 @@ PRICES: Final = {
 }
 
 _INSTANCE_HOURS: Final = {
-    "t4g.micro": 0.016, "t4g.small": 0.032, "t4g.medium": 0.065, "t4g.large": 0.129, "t4g.xlarge": 0.258
+    "t4g.micro": 0.016, "t4g.small": 0.032, "t4g.medium": 0.065, "t4g.large": 0.129, "t4g.xlarge": 0.258,
+    "m7g.large": 0.168, "m7g.xlarge": 0.337,
 }  # fmt: skip
 """Dollars an hour of PostgreSQL in one zone; two zones are twice that."""
 

@@ -12,9 +12,9 @@ from infra.data.provider_keys import ProviderKeys
 from infra.settings import StageSettings
 
 CLIENTS = {
-    "query": "Query function: reaches RDS Proxy, AWS services and vendors",
-    "log_writer": "Log writer: reaches RDS Proxy and AWS services",
-    "ingest": "Ingest function: reaches RDS Proxy, AWS services and vendors",
+    "query": "Query function: reaches {database}, AWS services and vendors",
+    "log_writer": "Log writer: reaches {database} and AWS services",
+    "ingest": "Ingest function: reaches {database}, AWS services and vendors",
     "migrate": "Migrate function: reaches PostgreSQL itself and AWS services",
 }
 """Functions that log in to the database, with the purpose of their security groups."""
@@ -25,7 +25,7 @@ class DataStack(Stack):
 
     Attributes:
         network: The VPC.
-        database: Instance and proxy.
+        database: Instance, and its proxy if the stage has one.
         provider_keys: The secret with the vendors' keys.
         places: Network of each function by its folder in ``functions/``.
     """
@@ -35,12 +35,15 @@ class DataStack(Stack):
         self.network = Network(self, "Network", stage)
         self.database = Database(self, "Database", stage=stage, network=self.network)
         self.provider_keys = ProviderKeys(self, "ProviderKeys", stage)
+        reached = "RDS Proxy" if stage.database.proxy else "PostgreSQL"
         self.places = {
             function: Place(
                 self.network.vpc,
                 self.network.function_subnets,
                 self.database.client_group(
-                    f"{function.title().replace('_', '')}Group", description, direct=function == "migrate"
+                    f"{function.title().replace('_', '')}Group",
+                    description.format(database=reached),
+                    direct=function == "migrate",
                 ),
             )
             for function, description in CLIENTS.items()

@@ -1,6 +1,7 @@
-"""PostgreSQL with pgvector behind RDS Proxy, with IAM authentication from end to end."""
+"""PostgreSQL with pgvector, behind RDS Proxy if the stage has one, with IAM authentication throughout."""
 
 from typing import Protocol
+from urllib.parse import quote
 
 from aws_cdk import ArnFormat, Duration, RemovalPolicy, Stack
 from aws_cdk import aws_ec2 as ec2
@@ -10,6 +11,7 @@ from aws_cdk import aws_rds as rds
 from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
 
+from infra.connection_budget import IDLE_S
 from infra.constructs.buckets import removal, retention
 from infra.constructs.python_function import PythonFunction
 from infra.data.network import Network
@@ -47,11 +49,11 @@ class HasRole(Protocol):
 
 
 class Database(Construct):
-    """The instance in isolated subnets, reached through its proxy, and directly by the migrate function only.
+    """The instance in isolated subnets, and its proxy, past which only the migrate function reaches it.
 
     Attributes:
         instance: The instance.
-        proxy: The proxy.
+        proxy: The proxy; None: every function reaches the instance.
     """
 
     def __init__(
@@ -60,14 +62,29 @@ class Database(Construct):
         super().__init__(scope, construct_id)
         self._stage = stage
         self._network = network
-        self._instance_group = self._group("InstanceGroup", "PostgreSQL: reached by its proxy and migrations")
-        self._proxy_group = self._group("ProxyGroup", "RDS Proxy: reached by functions, reaches PostgreSQL")
+        clients = "its proxy and migrations" if stage.database.proxy else "functions"
+        self._instance_group = self._group("InstanceGroup", f"PostgreSQL: reached by {clients}")
+        self._client_server = self._instance_group
         self.instance = self._make_instance()
-        self.proxy = self._make_proxy()  # CDK lets its group reach the instance's; twice would be an error
+        self.proxy: rds.DatabaseProxy | None = None
+        if stage.database.proxy:
+            self._client_server = self._group(
+                "ProxyGroup", "RDS Proxy: reached by functions, reaches PostgreSQL"
+            )
+            # CDK lets its group reach the instance's; twice would be an error.
+            self.proxy = self._make_proxy(self._client_server)
 
-    def proxy_url(self, role: str) -> str:
-        """Return the URL of a role at the proxy. The password is a token, created for each connection."""
-        return f"postgresql://{role}@{self.proxy.endpoint}:{_PORT}/{DATABASE}?{_tls('proxy.pem')}"
+    def client_url(self, role: str) -> str:
+        """Return the URL of a role, without a password, which is a token created for each connection.
+
+        At the instance, the server ends idle connections: a frozen or ended process does not. Libpq reads the
+        root certificates for each connection, so the URL names the few of the region.
+        """
+        if self.proxy is not None:
+            return f"postgresql://{role}@{self.proxy.endpoint}:{_PORT}/{DATABASE}?{_tls('proxy.pem')}"
+        host, region = self.instance.instance_endpoint.hostname, Stack.of(self).region
+        options = quote(f"-c idle_session_timeout={IDLE_S * 1000}")
+        return f"postgresql://{role}@{host}:{_PORT}/{DATABASE}?{_tls(f'rds-{region}.pem')}&options={options}"
 
     @property
     def instance_url(self) -> str:
@@ -94,15 +111,18 @@ class Database(Construct):
             direct: To the instance, past the proxy.
         """
         group = self._group(construct_id, description)
-        _connect(group, self._instance_group if direct else self._proxy_group)
+        _connect(group, self._instance_group if direct else self._client_server)
         group.add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(443), "AWS services and vendors")
         if self._stage.network.egress == "dual_stack":
             group.add_egress_rule(ec2.Peer.any_ipv6(), ec2.Port.tcp(443), "AWS services and vendors")
         return group
 
     def allow_login(self, client: PythonFunction, role: str) -> None:
-        """Let a function log in to the proxy as a role of the database."""
-        self.proxy.grant_connect(client.role, role)
+        """Let a function log in as a role of the database, to the proxy or else to the instance."""
+        if self.proxy is not None:
+            self.proxy.grant_connect(client.role, role)
+        else:
+            client.allow("rds-db:connect", on=[self._database_user(role)])
 
     def allow_owner_login(self, client: HasRole) -> None:
         """Let a function or a host log in to the instance, past the proxy, as its master user.
@@ -160,7 +180,7 @@ class Database(Construct):
                 "Parameters",
                 engine=_ENGINE,
                 description="VectorForge: TLS only, slow statements are logged",
-                parameters=_PARAMETERS,
+                parameters=self._parameters(),
             ),
         )
         prefix = f"/aws/rds/instance/{self._stage.prefix}"
@@ -169,6 +189,11 @@ class Database(Construct):
             self._make_log_group("LoginLogs", f"{prefix}/{_REFUSED_TOKENS}"),
         )
         return instance
+
+    def _parameters(self) -> dict[str, str]:
+        if self._stage.database.proxy:
+            return _PARAMETERS
+        return {**_PARAMETERS, "max_connections": str(self._stage.database.max_connections)}
 
     def _make_log_group(self, construct_id: str, name: str) -> logs.LogGroup:
         """Create the log group before RDS does, which would never expire its lines."""
@@ -180,7 +205,7 @@ class Database(Construct):
             removal_policy=removal(self._stage),
         )
 
-    def _make_proxy(self) -> rds.DatabaseProxy:
+    def _make_proxy(self, group: ec2.SecurityGroup) -> rds.DatabaseProxy:
         role = iam.Role(
             self,
             "ProxyRole",
@@ -198,7 +223,7 @@ class Database(Construct):
             role=role,
             vpc=self._network.vpc,
             vpc_subnets=self._network.database_subnets,
-            security_groups=[self._proxy_group],
+            security_groups=[group],
             max_connections_percent=self._stage.database.proxy_max_connections_percent,
             borrow_timeout=Duration.seconds(8),  # less than VECTORFORGE_DATABASE_TIMEOUT_S
             idle_client_timeout=Duration.minutes(30),
@@ -214,7 +239,7 @@ class Database(Construct):
         """Create the security rules first: CloudFormation waits until the proxy reaches the instance."""
         rules = [
             rule
-            for group in (self._instance_group, self._proxy_group)
+            for group in (self._instance_group, self._client_server)
             for rule in group.node.find_all()
             if isinstance(rule, ec2.CfnSecurityGroupIngress | ec2.CfnSecurityGroupEgress)
         ]

@@ -1,13 +1,15 @@
 """The VPC: functions in private subnets, the database in isolated ones, no ingress."""
 
-from aws_cdk import RemovalPolicy
+from aws_cdk import Annotations, RemovalPolicy
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from infra.constructs.bedrock import named_models
+from infra.costs.bill import egress_bill, total
 from infra.setting_types import ExistingVpc, NetworkSettings
 from infra.settings import StageSettings
+from infra.vendor_addresses import without_known_ipv6
 
 _ZONES = 2  # RDS and its proxy want two; more cost more NAT gateways and endpoints
 
@@ -36,6 +38,7 @@ class Network(Construct):
             self._add_endpoints(with_models=bool(named_models(stage)))
         if settings.flow_logs:
             self._log_rejected_packets()
+        self._explain_egress(stage)
 
     def _create(self, settings: NetworkSettings, name: str) -> ec2.Vpc:
         dual_stack = settings.egress == "dual_stack"
@@ -74,6 +77,21 @@ class Network(Construct):
                 "S3": ec2.GatewayVpcEndpointOptions(service=ec2.GatewayVpcEndpointAwsService.S3)
             },
         )
+
+    def _explain_egress(self, stage: StageSettings) -> None:
+        """Print at synthesis what NAT costs and why it is there, or which vendors IPv6 may not reach."""
+        unknown, notes = ", ".join(without_known_ipv6(stage.environment)), Annotations.of(self)
+        named = f"No source in infra/vendor_addresses.py says that {unknown} has IPv6 addresses"
+        if stage.network.egress == "dual_stack" and unknown:
+            notes.add_warning_v2(
+                "vectorforge:ipv6-unknown",
+                f'{named}, and the stage "{stage.stage}" has IPv6 egress only. `make deploy` looks them up; '
+                'without IPv6 set egress to "nat", or choose other vendors in environment.',
+            )
+        elif stage.network.egress == "nat":
+            dollars = f"${total(egress_bill(stage)):.2f} a month"
+            reason = f"{named}." if unknown else 'Every vendor has IPv6: egress "dual_stack" would be free.'
+            notes.add_info(f'The stage "{stage.stage}" has NAT gateways, which cost {dollars}. {reason}')
 
     def _add_endpoints(self, *, with_models: bool) -> None:
         """Add endpoints of the AWS services that functions call, each billed by zone and hour."""

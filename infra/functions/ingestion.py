@@ -9,6 +9,7 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from infra.connection_budget import INGEST_CONNECTIONS
 from infra.constructs.bedrock import EMBEDDINGS, allow_contexts, allow_models
 from infra.constructs.buckets import AccessLogs, private_bucket
 from infra.constructs.message_queue import MessageQueue
@@ -18,8 +19,6 @@ from infra.data.database import APP_ROLE
 from infra.settings import StageSettings
 
 _LOOK_EVERY = Duration.minutes(5)
-_CONNECTIONS = 4
-"""One runs a job and one renews its lease; a bulk load ingests four objects at a time."""
 _BATCH = 1
 """A job may take the whole invocation."""
 
@@ -97,8 +96,8 @@ class Ingestion(Construct):
             place=data.places["ingest"],
             environment={
                 "VECTORFORGE_DATABASE_AUTH": "iam",
-                "VECTORFORGE_DATABASE_URL": data.database.proxy_url(APP_ROLE),
-                "VECTORFORGE_DATABASE_POOL_SIZE": str(_CONNECTIONS),
+                "VECTORFORGE_DATABASE_URL": data.database.client_url(APP_ROLE),
+                "VECTORFORGE_DATABASE_POOL_SIZE": str(INGEST_CONNECTIONS),
                 "VECTORFORGE_LOG_RETENTION_DAYS": str(stage.log_retention_days),
                 **data.provider_keys.environment,
                 **self.environment,

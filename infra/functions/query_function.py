@@ -10,6 +10,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
+from infra.connection_budget import QUERY_CONNECTIONS
 from infra.constructs.bedrock import ANSWERS, EMBEDDINGS, allow_models
 from infra.constructs.python_function import ALIAS, PythonFunction
 from infra.data.data_stack import DataStack
@@ -17,9 +18,6 @@ from infra.data.database import APP_ROLE
 from infra.functions.ingestion import Ingestion
 from infra.functions.query_log import QueryLog
 from infra.settings import PROBE_KEY_ID, PROBE_TENANT, StageSettings
-
-_CONNECTIONS = 2
-"""Connections of one process, which serves one query at a time."""
 
 
 class QueryFunction(Construct):
@@ -59,9 +57,9 @@ class QueryFunction(Construct):
             environment={
                 "AWS_LAMBDA_EXEC_WRAPPER": "/var/task/vectorforge/runtime/exec_wrapper",
                 "VECTORFORGE_RESPONSE_MODE": "stream",
-                "VECTORFORGE_DATABASE_URL": data.database.proxy_url(APP_ROLE),
+                "VECTORFORGE_DATABASE_URL": data.database.client_url(APP_ROLE),
                 "VECTORFORGE_DATABASE_AUTH": "iam",
-                "VECTORFORGE_DATABASE_POOL_SIZE": str(_CONNECTIONS),
+                "VECTORFORGE_DATABASE_POOL_SIZE": str(QUERY_CONNECTIONS),
                 "VECTORFORGE_IAM_TENANTS": json.dumps(dict(stage.iam_tenants)),
                 "VECTORFORGE_API_EXPLORER": str(stage.api_explorer).lower(),
                 **_cors_origins(stage),

@@ -21,11 +21,20 @@ from infra.monitoring.objective_alarm_rules import objective_alarm_rules
 from infra.settings import StageSettings
 
 RUNBOOK = "docs/operate/runbook.md"
+ESSENTIAL = frozenset(
+    {
+        "query-failing", "query-function-errors", "api-failing", "url-failing", "authorizer-errors",
+        "keys-unreadable", "query-log-dead-letters", "query-log-printed", "ingestion-dead-letters",
+        "migrate-errors", "bulk-load-failed", "database-cpu", "database-credits", "database-storage",
+        "database-connections",
+    }
+)  # fmt: skip
+"""Alarms of a stage that pays for no others: outages, losses, and a database that is about to stop."""
 _SERVICE_DOWN = frozenset({"probe-failed", "query-failing", "api-failing", "url-failing"})
 
 
 class Alarms(Construct):
-    """All alarms; each one needs a human action.
+    """The alarms of the stage's selection; each one needs a human action.
 
     Args:
         query: The query function.
@@ -59,7 +68,8 @@ class Alarms(Construct):
             *database_alarm_rules(stage, metrics),
             *objective_alarm_rules(stage, metrics),
         )
-        made = [(rule, self._make(rule)) for rule in rules]
+        chosen = [rule for rule in rules if stage.monitoring.alarms == "all" or rule.name in ESSENTIAL]
+        made = [(rule, self._make(rule)) for rule in chosen]
         if stage.probe is not None:
             self._service_down([alarm for rule, alarm in made if rule.name in _SERVICE_DOWN])
         self.all: Sequence[cloudwatch.Alarm] = [alarm for _, alarm in made]
@@ -131,7 +141,7 @@ class _Publisher:
 class AlarmTopic(Construct):
     """A topic that only the stage's alarms and its budget may publish to.
 
-    It has its own key: CloudWatch cannot use the AWS managed key of SNS.
+    With ``MonitoringSettings.topic_key`` it has a key of its own: CloudWatch cannot use the AWS managed one.
     https://docs.aws.amazon.com/sns/latest/dg/sns-key-management.html#compatibility-with-aws-services
 
     Attributes:
@@ -153,19 +163,7 @@ class AlarmTopic(Construct):
                 service="budgets", region="", resource="*", arn_format=ArnFormat.NO_RESOURCE_NAME
             )
             publishers.append(_Publisher("Budgets", "budgets.amazonaws.com", budgets))
-        key = kms.Key(
-            self,
-            "Key",
-            description=f"VectorForge ({stage.stage}): messages of alarms",
-            enable_key_rotation=True,
-            rotation_period=_ROTATION,
-            pending_window=Duration.days(7),
-            removal_policy=RemovalPolicy.DESTROY,
-        )
-        for publisher in publishers:
-            key.add_to_resource_policy(
-                publisher.statement(stack, ["kms:Decrypt", "kms:GenerateDataKey"], on="*")
-            )
+        key = self._make_key(stage, publishers) if stage.monitoring.topic_key else None
         self.topic = sns.Topic(
             self,
             "Topic",
@@ -185,3 +183,19 @@ class AlarmTopic(Construct):
             description="Topic of the alarms: aws sns subscribe --protocol email --topic-arn ...",
             value=self.topic.topic_arn,
         )
+
+    def _make_key(self, stage: StageSettings, publishers: Sequence[_Publisher]) -> kms.Key:
+        key = kms.Key(
+            self,
+            "Key",
+            description=f"VectorForge ({stage.stage}): messages of alarms",
+            enable_key_rotation=True,
+            rotation_period=_ROTATION,
+            pending_window=Duration.days(7),
+            removal_policy=RemovalPolicy.DESTROY,
+        )
+        for publisher in publishers:
+            key.add_to_resource_policy(
+                publisher.statement(Stack.of(self), ["kms:Decrypt", "kms:GenerateDataKey"], on="*")
+            )
+        return key

@@ -47,7 +47,7 @@ class Dashboard(Construct):
                     "p50 is the median, p95 the slowest of twenty; the phases show its cause: the vendor, "
                     "the search or a cold start.",
                 ),
-                *_latency(metrics),
+                *_latency(stage, metrics),
                 _heading(
                     "Cost",
                     f"Idle, this stage costs about ${idle:.0f} a month (`docs/operate/costs.md`); below is "
@@ -84,7 +84,7 @@ def _health(stage: StageSettings, metrics: ServiceMetrics) -> list[list[cloudwat
     waiting = [age(queue="query-log", label="query log"), age(queue="ingestion", label="documents")]
     usage: list[cloudwatch.IMetric] = [
         database("CPUUtilization", "Average", label="CPU"),
-        metrics.proxy_connections_percent("connections"),
+        metrics.connections_percent("connections"),
     ]
     lost = [
         dead(queue="query-log-dead", label="dead letters: query log"),
@@ -122,8 +122,8 @@ def _server_errors(stage: StageSettings, metrics: ServiceMetrics) -> list[cloudw
     return lines
 
 
-def _latency(metrics: ServiceMetrics) -> list[list[cloudwatch.IWidget]]:
-    own, proxy = metrics.own, metrics.proxy
+def _latency(stage: StageSettings, metrics: ServiceMetrics) -> list[list[cloudwatch.IWidget]]:
+    own = metrics.own
     percentiles = ("p50", "p95")
     phases = [
         own("embedding.duration_ms", "p50", label="embedding, part of the search"),
@@ -131,11 +131,6 @@ def _latency(metrics: ServiceMetrics) -> list[list[cloudwatch.IWidget]]:
         own("llm.streaming.first_token_ms", "p50", label="model, to its first token"),
         own("llm.generate.duration_ms", "p50", label="model, total"),
     ]
-    database = [
-        scaled(proxy("DatabaseConnectionsBorrowLatency", "Average"), "connection", 1000),
-        scaled(proxy("QueryDatabaseResponseLatency", "Average"), "response", 1000),
-    ]
-    pinned = proxy("DatabaseConnectionsCurrentlySessionPinned", "Maximum", label="pinned (right): 0")
     return [
         [
             graph(
@@ -158,6 +153,23 @@ def _latency(metrics: ServiceMetrics) -> list[list[cloudwatch.IWidget]]:
         ],
         [
             graph("Phases of a query, p50", phases, unit="ms", width=WIDTH * 2 // 3),
-            graph("Database: latency", database, [pinned], unit="ms", right_unit="connections"),
+            _database_latency(stage, metrics),
         ],
     ]
+
+
+def _database_latency(stage: StageSettings, metrics: ServiceMetrics) -> cloudwatch.IWidget:
+    """Return the latency of RDS Proxy, which times statements, or else that of the instance's storage."""
+    title, proxy = "Database: latency", metrics.proxy
+    if not stage.database.proxy:
+        lines = [
+            scaled(metrics.database("ReadLatency", "Average"), "read", 0.001),
+            scaled(metrics.database("WriteLatency", "Average"), "write", 0.001),
+        ]
+        return graph(title, lines, unit="ms")
+    lines = [
+        scaled(proxy("DatabaseConnectionsBorrowLatency", "Average"), "connection", 1000),
+        scaled(proxy("QueryDatabaseResponseLatency", "Average"), "response", 1000),
+    ]
+    pinned = proxy("DatabaseConnectionsCurrentlySessionPinned", "Maximum", label="pinned (right): 0")
+    return graph(title, lines, [pinned], unit="ms", right_unit="connections")

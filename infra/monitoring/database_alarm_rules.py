@@ -17,7 +17,15 @@ BORROW_MICROSECONDS = 1_000_000
 def database_alarm_rules(stage: StageSettings, metrics: ServiceMetrics) -> Iterator[AlarmRule]:
     """Yield the alarms of PostgreSQL and RDS Proxy."""
     yield from _instance(stage, metrics)
-    yield from _proxy(metrics)
+    yield AlarmRule(
+        "database-connections",
+        "More than 80 % of the connections that PostgreSQL or RDS Proxy accepts are in use.",
+        metrics.connections_percent("percent"),
+        80,
+        periods=2,
+    )
+    if stage.database.proxy:
+        yield from _proxy(metrics)
 
 
 def _instance(stage: StageSettings, metrics: ServiceMetrics) -> Iterator[AlarmRule]:
@@ -60,13 +68,6 @@ def _instance(stage: StageSettings, metrics: ServiceMetrics) -> Iterator[AlarmRu
 
 
 def _proxy(metrics: ServiceMetrics) -> Iterator[AlarmRule]:
-    yield AlarmRule(
-        "database-connections",
-        "More than 80 % of the connections that RDS Proxy may open are in use.",
-        metrics.proxy_connections_percent("percent"),
-        80,
-        periods=2,
-    )
     yield AlarmRule(
         "database-pinned",
         "A statement pins a connection of RDS Proxy to one client, which exhausts the pool.",

@@ -33,7 +33,7 @@ def graph(
     )
 
 
-def scaled(metric: cloudwatch.Metric, label: str, units: int) -> cloudwatch.MathExpression:
-    """Return a metric in a larger unit."""
+def scaled(metric: cloudwatch.Metric, label: str, units: float) -> cloudwatch.MathExpression:
+    """Return a metric in another unit."""
     key = metric.metric_name[0].lower() + metric.metric_name[1:]
     return cloudwatch.MathExpression(expression=f"{key} / {units}", using_metrics={key: metric}, label=label)

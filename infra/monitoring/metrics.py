@@ -119,11 +119,18 @@ class ServiceMetrics:
         dimensions = {"ProxyName": self._stage.prefix}
         return self._metric("AWS/RDS", name, statistic, dimensions, label=label)
 
-    def proxy_connections_percent(self, label: str) -> cloudwatch.MathExpression:
-        """Return the share of RDS Proxy's connections that is borrowed.
+    def connections_percent(self, label: str) -> cloudwatch.MathExpression:
+        """Return the share of RDS Proxy's connections that is borrowed, or of the instance's that is open.
 
         Every node of a proxy reports each minute; their sum is the proxy's, and the minutes cancel out.
         """
+        if not self._stage.database.proxy:
+            return cloudwatch.MathExpression(
+                expression=f"100 * opened / {self._stage.database.max_connections}",
+                using_metrics={"opened": self.database("DatabaseConnections", "Maximum")},
+                period=FIVE_MINUTES,
+                label=label,
+            )
         return cloudwatch.MathExpression(
             expression="100 * borrowed / allowed",
             using_metrics={

@@ -56,6 +56,8 @@ def _runtime_updates(stage: DeployedStage) -> str:
 
 
 def _pinned(stage: DeployedStage) -> str:
+    if not stage.settings.database.proxy:
+        raise PointSkippedError("the stage has no RDS Proxy")
     points = _statistics(stage, "AWS/RDS", "DatabaseConnectionsCurrentlySessionPinned", "Maximum",
                          {"ProxyName": stage.settings.prefix})  # fmt: skip
     if not points:

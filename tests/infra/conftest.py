@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 import pytest
 
 from infra.bundling.bundle import Bundle, make_bundle
-from infra.setting_types import CustomDomain
-from infra.settings import DEV, PROD, StageSettings
+from infra.setting_types import CustomDomain, MonitoringSettings
+from infra.settings import DEV, LARGE, LEAN, PROD, StageSettings
 from tests.infra.stack_template import StackTemplate
 from tests.support.aws.scripted_aws import ScriptedAws
 
@@ -36,15 +36,23 @@ os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "18,20")
 
 VARIANTS = (
     DEV,
+    LEAN,
     PROD,
+    LARGE,
     dataclasses.replace(
         DEV,
         stage="url",
         front_door="function_url",
         query=dataclasses.replace(DEV.query, max_concurrency=50),
         cors_origins=("https://app.example.org",),
+        monitoring=MonitoringSettings(),
     ),
-    dataclasses.replace(DEV, stage="web", cors_origins=("https://*.example.org", "http://localhost:3000")),
+    dataclasses.replace(
+        LEAN,
+        stage="web",
+        cors_origins=("https://*.example.org", "http://localhost:3000"),
+        monitoring=MonitoringSettings(),
+    ),
     dataclasses.replace(
         PROD,
         stage="both",

@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from infra.costs.bill import alarm_metrics as billed_alarm_metrics
+from infra.monitoring.alarms import ESSENTIAL
 from infra.monitoring.metrics import KEYS_UNREADABLE, RECORDS_PRINTED
 from infra.settings import DEV, PROD, StageSettings
 from tests.infra.conftest import VARIANTS
@@ -42,7 +43,7 @@ def alarms(template: StackTemplate) -> dict[str, dict[str, Any]]:
 def test_alarms_notify_topic_on_start_and_end(
     alarms: dict[str, dict[str, Any]], stage: StageSettings
 ) -> None:
-    assert len(alarms) >= 21
+    assert len(alarms) >= (21 if stage.monitoring.alarms == "all" else 14)
     for name, alarm in alarms.items():
         rule = name.removeprefix(f"{stage.prefix}-")
         topics = [] if rule in SILENT else [TOPIC]
@@ -61,6 +62,10 @@ def test_alarm_topic_is_encrypted_and_accepts_own_alarms_and_budget_only(
     template: StackTemplate, stage: StageSettings
 ) -> None:
     (topic,) = template.of_kind("AWS::SNS::Topic").values()
+    if not stage.monitoring.topic_key:
+        assert "KmsMasterKeyId" not in topic
+        assert not template.of_kind("AWS::KMS::Key")
+        return
     assert text(topic["KmsMasterKeyId"]) == "AlarmsTopicKey.Arn"
     statements = template.of_kind("AWS::SNS::TopicPolicy")["AlarmsTopicPolicy"]["PolicyDocument"]["Statement"]
     tls, allowed, *others = statements
@@ -127,6 +132,9 @@ def test_canary_rollback_alarms_fire_within_canary_window(
 def test_recursion_alarm_fires_for_any_function(
     alarms: dict[str, dict[str, Any]], template: StackTemplate, stage: StageSettings
 ) -> None:
+    if stage.monitoring.alarms == "essential":
+        assert f"{stage.prefix}-recursion-stopped" not in alarms
+        return
     alarm = alarms[f"{stage.prefix}-recursion-stopped"]
     functions = {one["FunctionName"] for one in template.of_kind("AWS::Lambda::Function").values()}
     watched = alarm_metrics(alarm)
@@ -286,15 +294,38 @@ def test_instance_vcpus_follow_instance_type(instance_type: str, vcpus: int) -> 
     assert dataclasses.replace(PROD.database, instance_type=instance_type).vcpus == vcpus
 
 
-def test_proxy_connection_alarm_sums_all_nodes(alarms: dict[str, Any], stage: StageSettings) -> None:
+def test_connection_alarm_counts_proxy_nodes_or_instance(
+    alarms: dict[str, Any], stage: StageSettings
+) -> None:
     # https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/rds-proxy.monitoring.html
-    metrics = alarms[f"{stage.prefix}-database-connections"]["Metrics"]
-    assert {one["MetricStat"]["Stat"] for one in metrics if "MetricStat" in one} == {"Sum"}
+    alarm = alarms[f"{stage.prefix}-database-connections"]
+    statistics = {one["MetricStat"]["Stat"] for one in alarm["Metrics"] if "MetricStat" in one}
+    if stage.database.proxy:
+        assert statistics == {"Sum"}
+    else:
+        assert statistics == {"Maximum"}
+        assert rings(alarm, opened=90.0)  # of 112
+        assert not rings(alarm, opened=89.0)
+
+
+def test_stage_without_proxy_has_no_alarms_of_it(alarms: dict[str, Any], stage: StageSettings) -> None:
+    of_proxy = {f"{stage.prefix}-database-pinned", f"{stage.prefix}-database-borrowing-slow"}
+    expected = of_proxy if stage.database.proxy and stage.monitoring.alarms == "all" else set()
+    assert of_proxy & alarms.keys() == expected
+
+
+def test_essential_alarms_are_a_selection_of_all(app_templates: dict[str, StackTemplate]) -> None:
+    def names(stage: str) -> set[str]:
+        found = app_templates[stage].of_kind("AWS::CloudWatch::Alarm").values()
+        return {alarm["AlarmName"].removeprefix(f"vectorforge-{stage}-") for alarm in found}
+
+    assert names("dev") == names("lean") == ESSENTIAL - {"url-failing"}
+    assert names("both") | {"database-credits", "authorizer-errors"} >= ESSENTIAL
 
 
 def test_burstable_instances_alone_have_credit_alarm(alarms: dict[str, Any], stage: StageSettings) -> None:
-    assert f"{stage.prefix}-database-credits" in alarms
-    steady = dataclasses.replace(
-        stage, database=dataclasses.replace(stage.database, instance_type="m7g.large")
-    )
-    assert billed_alarm_metrics(steady) == billed_alarm_metrics(stage) - 1
+    burstable = stage.database.instance_type.startswith("t")
+    assert (f"{stage.prefix}-database-credits" in alarms) is burstable
+    other = "m7g.large" if burstable else "t4g.large"
+    changed = dataclasses.replace(stage, database=dataclasses.replace(stage.database, instance_type=other))
+    assert billed_alarm_metrics(changed) == billed_alarm_metrics(stage) + (-1 if burstable else 1)

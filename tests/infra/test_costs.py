@@ -25,12 +25,13 @@ from infra.costs.bill import (
 )
 from infra.costs.prices import PRICES, PriceError
 from infra.setting_types import NetworkSettings
-from infra.settings import DEV, PROD, STAGES, StageSettings
+from infra.settings import DEV, PROD, STAGES, StageSettings, network_for
 from tests.infra.stack_template import StackTemplate
 from tests.infra.watched_metrics import dashboard_body
 from vectorforge.config import LLMSettings
 
-BOTH_STAGES = pytest.mark.parametrize("stage", STAGES.values(), ids=STAGES)
+WITH_DASHBOARD = [stage for stage in STAGES.values() if stage.monitoring.dashboard]
+EACH_STAGE = pytest.mark.parametrize("stage", STAGES.values(), ids=STAGES)
 
 
 def test_cost_document_tables_match_settings(capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,25 +72,43 @@ def test_measured_figures_match_performance_document() -> None:
     assert MEASURED.message_bytes < 64_000
 
 
-@BOTH_STAGES
+@EACH_STAGE
 def test_idle_bill_matches_template_resources(
     stage: StageSettings, app_templates: dict[str, StackTemplate], data_templates: dict[str, StackTemplate]
 ) -> None:
     app, data = app_templates[stage.stage], data_templates[stage.stage]
     assert len(data.of_kind("AWS::EC2::NatGateway")) == stage.network.nat_gateways
-    assert len(data.of_kind("AWS::RDS::DBProxy")) == len(data.of_kind("AWS::RDS::DBInstance")) == 1
+    assert len(data.of_kind("AWS::RDS::DBInstance")) == 1
+    assert len(data.of_kind("AWS::RDS::DBProxy")) == int(stage.database.proxy)
     master_secret = 1  # created by RDS
     secrets = sum(len(part.of_kind("AWS::SecretsManager::Secret")) for part in (app, data)) + master_secret
-    gateway_keys = 1  # both stages have a REST API
+    gateway_keys = 1  # all stages have a REST API
     assert secrets == SECRETS + gateway_keys
-    assert len(app.of_kind("AWS::KMS::Key")) + len(data.of_kind("AWS::KMS::Key")) == 1
-    assert len(app.of_kind("AWS::CloudWatch::Dashboard")) == 1
+    assert len(app.of_kind("AWS::KMS::Key")) + len(data.of_kind("AWS::KMS::Key")) == int(
+        stage.monitoring.topic_key
+    )
+    assert len(app.of_kind("AWS::CloudWatch::Dashboard")) == int(stage.monitoring.dashboard)
     sources = app.of_kind("AWS::Lambda::EventSourceMapping")
     assert len(sources) == 2
     assert all("MaximumConcurrency" in source["ScalingConfig"] for source in sources.values())
     acls = app.of_kind("AWS::WAFv2::WebACL").values()
     assert len(acls) == int(stage.web_acl)
     assert all(len(acl["Rules"]) == WEB_ACL_RULES for acl in acls)
+
+
+# The figures promised: by list prices, without free tiers.
+@pytest.mark.parametrize(("stage", "dollars"), [("lean", 23), ("dev", 40)])
+def test_small_stage_costs_at_most_its_goal_idle(stage: str, dollars: float) -> None:
+    assert 10 < total(idle_bill(STAGES[stage])) <= dollars
+
+
+def test_prod_without_nat_saves_the_gateways() -> None:
+    vendors = {
+        "VECTORFORGE_DEFAULT_LLM_PROVIDER": "anthropic",
+        "VECTORFORGE_DEFAULT_EMBEDDING_PROVIDER": "google",
+    }
+    ipv6 = dataclasses.replace(PROD, network=network_for(vendors))
+    assert total(idle_bill(PROD)) - total(idle_bill(ipv6)) == pytest.approx(73.0)
 
 
 def test_network_without_egress_has_endpoints_in_each_zone() -> None:
@@ -161,7 +180,7 @@ def evaluated(body: dict[str, Any], label: str, values: dict[str, float]) -> flo
     raise AssertionError(label)
 
 
-@BOTH_STAGES
+@pytest.mark.parametrize("stage", WITH_DASHBOARD, ids=lambda stage: stage.stage)
 def test_dashboard_cost_formula_matches_bill(
     stage: StageSettings, app_templates: dict[str, StackTemplate]
 ) -> None:

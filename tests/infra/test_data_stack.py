@@ -6,13 +6,19 @@ from typing import Any, cast
 
 import pytest
 from aws_cdk import App
-from aws_cdk.assertions import Match, Template
+from aws_cdk.assertions import Annotations, Match, Template
 
 from infra.data.data_stack import DataStack
 from infra.setting_types import NetworkSettings
-from infra.settings import DEV, PROD, StageSettings
+from infra.settings import DEV, LEAN, PROD, StageSettings
 
 NONE = dataclasses.replace(DEV, stage="closed", network=NetworkSettings(egress="none"))
+
+KNOWN = {
+    "VECTORFORGE_DEFAULT_EMBEDDING_PROVIDER": "google",
+    "VECTORFORGE_DEFAULT_LLM_PROVIDER": "anthropic",
+}
+"""Vendors that are known to have IPv6 addresses."""
 
 
 def synthesize(stage: StageSettings) -> Template:
@@ -231,3 +237,42 @@ def test_production_database_is_multi_az_and_development_is_small() -> None:
     development.has_resource_properties(
         "AWS::RDS::DBInstance", {"MultiAZ": False, "DBInstanceClass": "db.t4g.micro"}
     )
+
+
+def test_stage_without_proxy_reaches_the_instance_directly() -> None:
+    template = synthesize(LEAN)
+    for kind in ("DBProxy", "DBProxyTargetGroup"):
+        template.resource_count_is(f"AWS::RDS::{kind}", 0)
+    template.resource_count_is("AWS::IAM::Role", 0)
+    names = _names_of_groups(template)
+    flows = sorted(
+        (names[rule["SourceSecurityGroupId"]["Fn::GetAtt"][0]], names[rule["GroupId"]["Fn::GetAtt"][0]])
+        for rule in properties(template, "AWS::EC2::SecurityGroupIngress")
+    )
+    clients = ("Ingest function", "Log writer", "Migrate function", "Query function")
+    assert flows == [(client, "PostgreSQL") for client in clients]
+    [group] = properties(template, "AWS::RDS::DBParameterGroup")
+    assert group["Parameters"]["max_connections"] == "112"  # the bound that settings.py checks
+    template.has_resource_properties("AWS::RDS::DBInstance", {"EnableIAMDatabaseAuthentication": True})
+
+
+@pytest.mark.parametrize(
+    ("stage", "level", "said"),
+    [
+        (LEAN, "warning", "api.openai.com has IPv6 addresses"),
+        (PROD, "info", r"cost \$73.00 a month. No source"),
+        (dataclasses.replace(PROD, environment=KNOWN), "info", '"dual_stack" would be free'),
+        (dataclasses.replace(LEAN, environment=KNOWN), None, ""),
+    ],
+)
+def test_synthesis_explains_egress(stage: StageSettings, level: str | None, said: str) -> None:
+    stack = DataStack(App(), "Data", stage=stage)
+    found = Annotations.from_stack(stack)
+    for name, has, has_no in (
+        ("warning", found.has_warning, found.has_no_warning),
+        ("info", found.has_info, found.has_no_info),
+    ):
+        if name == level:
+            has("*", Match.string_like_regexp(said))
+        else:
+            has_no("*", Match.any_value())

@@ -36,7 +36,10 @@ UNWATCHED = {
 """Metrics of design A that are sent but not watched; see docs/operate/costs.md for their price."""
 
 
-@pytest.fixture(params=VARIANTS, ids=lambda stage: stage.stage)
+WITH_DASHBOARD = [stage for stage in VARIANTS if stage.monitoring.dashboard]
+
+
+@pytest.fixture(params=WITH_DASHBOARD, ids=lambda stage: stage.stage)
 def stage(request: pytest.FixtureRequest) -> StageSettings:
     return cast("StageSettings", request.param)
 
@@ -126,7 +129,8 @@ OF_AWS = {
     # https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-available-cloudwatch-metrics.html
     "AWS/SQS": "ApproximateAgeOfOldestMessage ApproximateNumberOfMessagesVisible",
     # https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/rds-metrics.html, rds-proxy.monitoring.html
-    "AWS/RDS": "CPUSurplusCreditsCharged CPUUtilization FreeableMemory FreeStorageSpace "
+    "AWS/RDS": "CPUSurplusCreditsCharged CPUUtilization DatabaseConnections FreeableMemory FreeStorageSpace "
+    "ReadLatency WriteLatency "
     "DatabaseConnectionsBorrowLatency DatabaseConnectionsCurrentlyBorrowed MaxDatabaseConnectionsAllowed "
     "DatabaseConnectionsCurrentlySessionPinned QueryDatabaseResponseLatency",
     # https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-monitoring.html

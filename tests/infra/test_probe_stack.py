@@ -82,7 +82,7 @@ def test_probe_alarm_fires_on_failures_and_on_silence(template: StackTemplate) -
 
 
 def test_service_down_combines_alarms_of_outages(app_templates: dict[str, StackTemplate]) -> None:
-    doors = {"prod": ["api"], "both": ["api", "url"]}
+    doors = {"prod": ["api"], "large": ["api"], "both": ["api", "url"]}
     for stage, template in app_templates.items():
         composite = template.of_kind("AWS::CloudWatch::CompositeAlarm")
         assert len(composite) == int(stage in doors), stage

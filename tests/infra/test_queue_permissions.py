@@ -32,12 +32,18 @@ _LOG_DELIVERY = {
 }
 """https://docs.aws.amazon.com/step-functions/latest/dg/cw-logs.html: no resource can be named."""
 _HERE = "AWS::Region:AWS::AccountId"
-_PROXY = "DatabaseProxy.DBProxyArn"
+_PROXY, _INSTANCE = "DatabaseProxy.DBProxyArn[6]", "DatabaseInstance.DbiResourceId"
 
 
 @pytest.fixture(scope="module", params=sorted(STAGES))
 def stage(request: pytest.FixtureRequest) -> str:
     return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def server(stage: str) -> str:
+    """Return the resource that the app's roles log in to."""
+    return _PROXY if STAGES[stage].database.proxy else _INSTANCE
 
 
 @pytest.fixture(scope="module")
@@ -53,17 +59,19 @@ def _function(logs: str, *own: tuple[str, str]) -> set[tuple[str, str]]:
 
 
 # F-003
-def test_log_writer_role_reads_queue_and_overflow_and_writes_logs(template: StackTemplate) -> None:
+def test_log_writer_role_reads_queue_and_overflow_and_writes_logs(
+    template: StackTemplate, server: str
+) -> None:
     assert template.permissions("QueryLogWriterRole") == _function(
         "QueryLogWriterLogs",
         *((action, "QueryLogRecordsQueue.Arn") for action in _CONSUMES),
         ("s3:GetObject", "QueryLogOverflow.Arn/query-logs/*"),
         ("s3:PutObject", "QueryLogOverflow.Arn/query-logs/*"),
-        ("rds-db:connect", f"arn:AWS::Partition:rds-db:{_HERE}:dbuser:{_PROXY}[6]/vectorforge_log_writer"),
+        ("rds-db:connect", f"arn:AWS::Partition:rds-db:{_HERE}:dbuser:{server}/vectorforge_log_writer"),
     )
 
 
-def test_ingest_role_reads_uploads_and_provider_keys(template: StackTemplate) -> None:
+def test_ingest_role_reads_uploads_and_provider_keys(template: StackTemplate, server: str) -> None:
     assert template.permissions("IngestionIngestRole") == _function(
         "IngestionIngestLogs",
         *((action, "IngestionJobsQueue.Arn") for action in _CONSUMES | {"sqs:SendMessage"}),
@@ -73,7 +81,7 @@ def test_ingest_role_reads_uploads_and_provider_keys(template: StackTemplate) ->
         ("s3:PutObject", "IngestionOriginals.Arn/*"),
         ("s3:DeleteObject", "IngestionOriginals.Arn/*"),
         ("s3:ListBucket", "IngestionOriginals.Arn"),
-        ("rds-db:connect", f"arn:AWS::Partition:rds-db:{_HERE}:dbuser:{_PROXY}[6]/vectorforge_app"),
+        ("rds-db:connect", f"arn:AWS::Partition:rds-db:{_HERE}:dbuser:{server}/vectorforge_app"),
         ("secretsmanager:GetSecretValue", "ProviderKeysSecret"),
     )
 

@@ -228,7 +228,9 @@ def test_deletion_policy_follows_stage(template: StackTemplate, stage: StageSett
             assert resource["UpdateReplacePolicy"] == ("Retain" if stage.keep_data else "Delete")
 
 
-def test_functions_connect_with_tokens_over_verified_tls(template: StackTemplate, tmp_path: Path) -> None:
+def test_functions_connect_with_tokens_over_verified_tls(
+    template: StackTemplate, stage: StageSettings, tmp_path: Path
+) -> None:
     certificates = tmp_path / "certificates"
     write_database_certificates(certificates)
     functions = template.of_kind("AWS::Lambda::Function")
@@ -244,9 +246,12 @@ def test_functions_connect_with_tokens_over_verified_tls(template: StackTemplate
         assert {key for key in environment if key.endswith("DATABASE_URL")} == {variable}
         url = text(environment[variable])
         assert re.match(rf"postgresql://{user}[A-Za-z0-9.]+:5432/vectorforge\?", url), url
-        roots = "database.pem" if function.startswith("Migration") else "proxy.pem"
-        assert url.endswith(f"?sslmode=verify-full&sslrootcert=/var/task/certificates/{roots}")
-        assert (certificates / roots).is_file()
+        roots = "proxy.pem" if stage.database.proxy else "rds-AWS::Region.pem"
+        options = "" if stage.database.proxy else "&options=-c%20idle_session_timeout%3D120000"
+        if function.startswith("Migration"):
+            roots, options = "database.pem", ""
+        assert url.endswith(f"?sslmode=verify-full&sslrootcert=/var/task/certificates/{roots}{options}")
+        assert (certificates / roots.replace("AWS::Region", "eu-central-1")).is_file()
 
 
 def test_function_settings_are_known_variables(template: StackTemplate) -> None:

@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
-from infra.setting_types import CustomDomain, NetworkSettings, SettingsError
-from infra.settings import DEV, PROD, STAGES, choose
+from infra.connection_budget import RESERVED, most_connections
+from infra.setting_types import CustomDomain, MonitoringSettings, NetworkSettings, SettingsError
+from infra.settings import DEV, LEAN, PROD, STAGES, choose, network_for
+from infra.vendor_addresses import IPV6_SOURCES, vendor_hosts, without_known_ipv6
 
 ROLE = "arn:aws:iam::123456789012:role/acme-reader"
 
@@ -16,7 +18,7 @@ def test_stage_is_chosen_by_name_with_other_architecture() -> None:
     assert chosen.code.platform == "x86_64-manylinux_2_34"
     assert chosen.code.python_version == "3.11"
     assert dataclasses.replace(chosen, code=DEV.code) == DEV
-    assert set(STAGES) == {"dev", "prod"}
+    assert set(STAGES) == {"lean", "dev", "prod", "large"}
 
 
 @pytest.mark.parametrize(
@@ -50,6 +52,8 @@ def test_stage_is_chosen_by_name_with_other_architecture() -> None:
         ({"cors_origins": ("https://*.com",)}, "cors_origins"),
         ({"cors_origins": ("*", "https://app.example.com")}, "cors_origins"),
         ({"environment": {"VECTORFORGE_CORS_ORIGINS": "*"}}, "cors_origins"),
+        ({"monitoring": MonitoringSettings(alarms="essential")}, "monitoring.alarms"),
+        ({"database": dataclasses.replace(PROD.database, proxy=False)}, "max_concurrency of query"),
     ],
 )
 def test_contradictory_settings_are_rejected(change: dict[str, Any], message: str) -> None:
@@ -60,5 +64,54 @@ def test_contradictory_settings_are_rejected(change: dict[str, Any], message: st
 
 @pytest.mark.parametrize("chosen", [("test", None), ("dev", "mips")])
 def test_unknown_names_are_rejected_with_valid_ones(chosen: tuple[str, str | None]) -> None:
-    with pytest.raises(SettingsError, match=r"dev, prod|arm64 or x86_64"):
+    with pytest.raises(SettingsError, match=r"dev, lean, prod, large|arm64 or x86_64"):
         choose(chosen[0], architecture=chosen[1])
+
+
+def test_lean_stage_stays_within_its_instance() -> None:
+    most = most_connections(LEAN.query, LEAN.log_writer, LEAN.ingest)
+    assert most is not None
+    assert most <= LEAN.database.max_connections - RESERVED
+
+
+def test_concurrency_beyond_max_connections_is_rejected_with_the_possible() -> None:
+    def lean(queries: int) -> Any:
+        return dataclasses.replace(LEAN, query=dataclasses.replace(LEAN.query, max_concurrency=queries))
+
+    with pytest.raises(SettingsError, match=r"db\.t4g\.micro has 97 .*max_concurrency to at most 12,"):
+        lean(50)
+    lean(12)
+    with pytest.raises(SettingsError, match="at most 12"):
+        lean(13)
+    jobs = dataclasses.replace(LEAN.ingest, max_concurrency=50)
+    with pytest.raises(SettingsError, match="reserved\\): choose a larger instance_type"):
+        dataclasses.replace(LEAN, ingest=jobs)
+    larger = dataclasses.replace(LEAN.database, instance_type="t4g.large")
+    dataclasses.replace(lean(12), database=larger, ingest=jobs)
+
+
+GOOGLE = {"VECTORFORGE_DEFAULT_EMBEDDING_PROVIDER": "google", "VECTORFORGE_DEFAULT_LLM_PROVIDER": "anthropic"}
+
+
+@pytest.mark.parametrize(
+    ("environment", "hosts"),
+    [
+        ({}, ["api.openai.com"]),
+        (GOOGLE, []),
+        (GOOGLE | {"VECTORFORGE_LLM_FALLBACKS": '["openai:gpt-4o"]'}, ["api.openai.com"]),
+        (GOOGLE | {"VECTORFORGE_LLM_FALLBACKS": "no JSON"}, []),
+        (GOOGLE | {"VECTORFORGE_VERTEX_PROJECT": "acme"}, ["aiplatform.googleapis.com"]),
+        (GOOGLE | {"VECTORFORGE_GOOGLE_BASE_URL": "https://gate.example.org/v1"}, ["gate.example.org"]),
+        (GOOGLE | {"VECTORFORGE_DEFAULT_LLM_PROVIDER": "bedrock"}, []),
+        ({"VECTORFORGE_OPENAI_BASE_URL": "https://sqs.eu-central-1.api.aws"}, []),
+    ],
+)
+def test_nat_is_chosen_for_vendors_without_known_ipv6(environment: dict[str, str], hosts: list[str]) -> None:
+    assert without_known_ipv6(environment) == hosts
+    chosen = network_for(environment)
+    assert (chosen.egress, chosen.nat_gateways) == (("nat", 2) if hosts else ("dual_stack", 0))
+
+
+def test_known_ipv6_hosts_have_sources() -> None:
+    assert "api.anthropic.com" in vendor_hosts(GOOGLE)
+    assert all(source.startswith("https://") for source in IPV6_SOURCES.values())
