@@ -7,6 +7,7 @@ Exit codes: 0 done; 1 a check, the CDK or CloudFormation failed; 2 the command l
 
 import dataclasses
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -23,7 +24,7 @@ _KEYS = tuple(name for setting in _SETTINGS for name in (setting, f"VECTORFORGE_
 _EMBEDDING_PROVIDER = "VECTORFORGE_DEFAULT_EMBEDDING_PROVIDER"
 
 
-def deploy(cdk: Cdk, stage: StageSettings, *, approved: bool, checked: bool) -> None:
+def deploy(cdk: Cdk, stage: StageSettings, *, approved: bool, checked: bool, key: str | None = None) -> None:
     """Synthesize, check, deploy, and report.
 
     Args:
@@ -31,6 +32,7 @@ def deploy(cdk: Cdk, stage: StageSettings, *, approved: bool, checked: bool) -> 
         stage: The stage's settings.
         approved: Deploy without asking about changes of permissions.
         checked: Check the account first.
+        key: OpenAI's, stored in the stage's secret if it has none.
 
     Raises:
         DeploymentError: One of the steps failed.
@@ -49,6 +51,8 @@ def deploy(cdk: Cdk, stage: StageSettings, *, approved: bool, checked: bool) -> 
         data = [name for name in names if name.endswith("-Data")]
         cdk.run("deploy", *data, *arguments, "--outputs-file", str(outputs))
         sys.stdout.write("\n".join([*report(cdk.assembly, outputs), ""]))
+        if key is not None and not _has_key(cdk, stage):
+            _store_key(cdk, stage, key)
         _demand_key(cdk, stage)
     cdk.run("deploy", *names, *arguments, "--outputs-file", str(outputs))
     sys.stdout.write(
@@ -113,6 +117,18 @@ def _has_key(cdk: Cdk, stage: StageSettings) -> bool:
     return isinstance(secret, dict) and any(secret.get(key) for key in _KEYS)
 
 
+def _store_key(cdk: Cdk, stage: StageSettings, key: str) -> None:
+    import boto3
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    name, value = stage.provider_secret, json.dumps({"openai_api_key": key})
+    try:
+        session = boto3.session.Session(region_name=cdk.environment.get("AWS_REGION"))
+        session.client("secretsmanager").put_secret_value(SecretId=name, SecretString=value)
+    except (BotoCoreError, ClientError) as exc:
+        raise DeploymentError(f"{name} cannot be written ({type(exc).__name__}).") from None
+
+
 def _demand_key(cdk: Cdk, stage: StageSettings) -> None:
     if not _has_key(cdk, stage):
         raise DeploymentError(
@@ -132,12 +148,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="give a new version all questions at once, without CodeDeploy, which refuses every version "
         "while an alarm of the canary rings: for going back to a former commit, and for repairs in an outage",
     )
+    parser.add_argument(
+        "--store-key",
+        action="store_true",
+        help="store OPENAI_API_KEY of the environment in the stage's secret, if it has no key",
+    )
     options = parser.parse_args(arguments)
 
     def work() -> None:
+        key = (os.environ.get("OPENAI_API_KEY") or None) if options.store_key else None
         stage = choose(options.stage)
         cdk = dataclasses.replace(chosen_cdk(options), all_at_once=options.all_at_once)
-        deploy(cdk, stage, approved=options.yes, checked=not options.skip_checks)
+        deploy(cdk, stage, approved=options.yes, checked=not options.skip_checks, key=key)
 
     return guarded(work)
 

@@ -131,6 +131,17 @@ class TestDeployWithoutKey:
         assert commands.called == ["synth", "deploy"]
         assert commands.calls[-1][2:4] == ["VectorForge-prod-Data", "VectorForge-prod-App"]
 
+    def test_key_of_environment_is_stored_on_request(self, commands: Commands) -> None:
+        make_secret(commands, "{}")
+        commands.environment["OPENAI_API_KEY"] = KEY
+        arguments = ("deploy", "--yes", "--skip-checks", "--stage", "prod")
+        commands.run(*arguments, code=1)
+        commands.run(*arguments, "--store-key")
+        found = commands.account.client("secretsmanager").get_secret_value(
+            SecretId="vectorforge-prod/providers"
+        )
+        assert json.loads(found["SecretString"]) == {"openai_api_key": KEY}
+
     @pytest.mark.parametrize("content", ["not JSON " + KEY, ""])
     def test_unreadable_secret_is_reported(self, commands: Commands, content: str) -> None:
         if content:
