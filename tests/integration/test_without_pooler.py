@@ -116,7 +116,8 @@ async def test_frozen_process_loses_its_connections_and_recovers(
     async with Database(url, pool_size=QUERY_CONNECTIONS, timeout_s=20) as database:
         held = asyncio.Barrier(QUERY_CONNECTIONS)
         await use_whole_pool(database, QUERY_CONNECTIONS, held)
-        while await asyncio.to_thread(opened, lean_server):  # noqa: ASYNC110 - another process
-            await asyncio.sleep(0.05)
+        async with asyncio.timeout(60):
+            while await asyncio.to_thread(opened, lean_server):  # noqa: ASYNC110 - another process
+                await asyncio.sleep(0.05)
         [(rows, _)] = await database.run([("SELECT 1 AS one", ())], repeatable=repeatable)
         assert rows == [{"one": 1}]

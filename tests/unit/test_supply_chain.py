@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from infra.bundling.bundle import export_locked, find_uv
 from infra.deployment.audit import NPM_LOCKS, bill_of_materials, functions_with_packages
+from infra.setting_types import CodeSettings
 
 ROOT = Path(__file__).parents[2]
 INDEX = "https://pypi.org/simple"
@@ -88,3 +90,16 @@ def test_actions_are_pinned_by_commit() -> None:  # security 23
     for workflow in workflows:
         used = re.findall(r"uses:\s*(\S+)", workflow.read_text())
         assert [one for one in used if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", one)] == []
+
+
+def test_tested_python_versions_match_metadata_and_lambda() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
+    sam = (ROOT / "template-local.yaml").read_text()
+    named = [classifier.rpartition(" ")[2] for classifier in project["classifiers"]]
+    oldest = project["requires-python"].removeprefix(">=")
+    assert "bookworm" in workflow["jobs"]["linux"]["container"]["image"]  # Debian 12: Python 3.11
+    assert [oldest, *workflow["jobs"]["python"]["strategy"]["matrix"]["python"]] == named
+    assert named[0] == oldest == "3.11"
+    assert named[-1] == CodeSettings().python_version
+    assert re.findall(r"Runtime: python(\S+)", sam) == [CodeSettings().python_version]
