@@ -1,8 +1,7 @@
-"""Metrics and spans: names of all metrics, collectors, timing.
+"""Metrics: names of all metrics, collectors, timing. Spans are in ``spans``.
 
 Each metric is emitted in one place only. On a laptop and in tests metrics stay in memory
-(``InMemoryMetrics``); on AWS the same calls become CloudWatch metrics (``aws.observability``) and the spans
-X-Ray subsegments (``aws.tracing``).
+(``InMemoryMetrics``); on AWS the same calls become CloudWatch metrics (``aws.observability``).
 """
 
 import functools
@@ -10,7 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Literal, ParamSpec, Protocol, TypeVar
@@ -81,6 +80,8 @@ METRICS: Mapping[str, MetricSpec] = {
     "query_log.write.errors": _counter("error_type"),
     "query_log.rows_stored": _counter(),
     "query_log.messages_refused": _counter(),
+    "traces.exported": _counter(),
+    "traces.dropped": _counter(),
     "embedding.duration_ms": _histogram("provider", "model"),
     "embedding.calls": _counter("provider", "model"),
     "embedding.errors": _counter("provider", "model", "error_type"),
@@ -104,29 +105,6 @@ class MetricsCollector(Protocol):
     def increment(self, name: str, value: float = 1, tags: Tags | None = None) -> None:
         """Add to a counter."""
         ...
-
-
-class Tracer(Protocol):
-    """Destination of spans for the steps of a query."""
-
-    def span(self, name: str) -> AbstractContextManager[None]:
-        """Return a span that covers the block and is marked as failed when an ``Exception`` leaves it.
-
-        Spans may overlap, end in any order, and stay open across the ``yield`` of an async generator:
-        there is no stack and no context variable.
-        """
-        ...
-
-
-class NoTracer:
-    """Tracer that records nothing."""
-
-    def span(self, name: str) -> AbstractContextManager[None]:
-        """Return a block without a span."""
-        return _NO_SPAN
-
-
-_NO_SPAN = nullcontext()
 
 
 @dataclass(slots=True)

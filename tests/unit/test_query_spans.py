@@ -1,4 +1,4 @@
-"""The spans of a query: five sequential steps, each closed once however the query ends."""
+"""The spans of a query: five sequential steps within the whole, each closed once however the query ends."""
 
 import asyncio
 from contextlib import aclosing
@@ -23,6 +23,7 @@ from vectorforge.pipeline.context import ContextBuilder
 from vectorforge.pipeline.rag import QueryService
 from vectorforge.pipeline.types import ErrorEvent, TokenEvent
 from vectorforge.retriever.base import BaseRetriever, RetrievalRequest, RetrievedChunks
+from vectorforge.spans import SPAN_NAMES
 from vectorforge.telemetry import InMemoryMetrics
 
 COLLECTION = uuid4()
@@ -77,13 +78,15 @@ async def test_query_steps_emit_non_overlapping_spans() -> None:
     traced = Traced()
     events = [type(e).__name__ async for e in traced.service.query_events("When?", COLLECTION)]
     assert events[-1] == "DoneEvent"
-    assert traced.spans.seen == [(step, what) for step in STEPS for what in ("begin", "end")]
+    steps = [(step, what) for step in STEPS for what in ("begin", "end")]
+    assert traced.spans.seen == [("query", "begin"), *steps, ("query", "end")]
+    assert {name for name, _ in traced.spans.seen} == set(SPAN_NAMES)
 
 
 async def test_non_streamed_query_emits_same_spans() -> None:
     traced = Traced()
     await traced.service.query("When?", COLLECTION)
-    assert traced.spans.ended() == finished(*STEPS)
+    assert traced.spans.ended() == finished(*STEPS, "query")
 
 
 async def test_generate_span_lasts_until_last_token() -> None:
@@ -111,20 +114,24 @@ async def test_failed_step_span_is_marked_as_error(
     events = [event async for event in traced.service.query_events(question, COLLECTION)]
     assert isinstance(events[-1], ErrorEvent)
     before = STEPS[: STEPS.index(failed[0])]
-    assert traced.spans.ended() == [*finished(*before), failed, ("log", "end")]
+    assert traced.spans.ended() == [*finished(*before), failed, ("log", "end"), ("query", "end")]
 
 
 async def test_failed_log_span_is_marked_without_failing_query() -> None:
     traced = Traced(log_error=DatabaseUnavailableError())
     await traced.service.query("When?", COLLECTION)
-    assert traced.spans.ended() == [*finished(*STEPS[:-1]), ("log", "error: DatabaseUnavailableError")]
+    assert traced.spans.ended() == [
+        *finished(*STEPS[:-1]),
+        ("log", "error: DatabaseUnavailableError"),
+        ("query", "end"),
+    ]
 
 
 async def test_log_timeout_counts_as_error() -> None:
     traced = Traced()
     traced.log.delay_s = 60
     await traced.service.query("When?", COLLECTION)
-    assert traced.spans.ended()[-1] == ("log", "error: TimeoutError")
+    assert traced.spans.ended()[-2] == ("log", "error: TimeoutError")
     assert traced.metrics.get("query_log.write.errors", {"error_type": "TimeoutError"}).total == 1
 
 
@@ -134,7 +141,7 @@ async def test_log_write_after_deadline_is_limited_to_one_second() -> None:
     async with asyncio.timeout(30):
         with pytest.raises(LLMTimeoutError):
             await traced.service.query("When?", COLLECTION, deadline=Deadline.after(0.05))
-    assert traced.spans.ended()[-1] == ("log", "error: TimeoutError")
+    assert traced.spans.ended()[-2] == ("log", "error: TimeoutError")
 
 
 async def test_stream_closed_early_leaves_no_open_span() -> None:
@@ -143,7 +150,7 @@ async def test_stream_closed_early_leaves_no_open_span() -> None:
         async for event in events:
             if isinstance(event, TokenEvent):
                 break
-    assert traced.spans.ended() == finished(*STEPS)  # a disconnect is not an error
+    assert traced.spans.ended() == finished(*STEPS, "query")  # a disconnect is not an error
     assert traced.log.rows[-1].outcome == "aborted"
 
 
@@ -155,7 +162,7 @@ async def test_cancelled_query_leaves_no_open_span() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert traced.spans.ended() == finished(*STEPS)
+    assert traced.spans.ended() == finished(*STEPS, "query")
 
 
 async def test_rejected_query_raises_and_is_traced() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.aws.xray_daemon import XRayDaemon
+from vectorforge.spans import SPAN_NAMES
 
 ROOT = Path(__file__).parents[2]
 TRACE_ID, SEGMENT_ID = "1-6920f0a1-3f5c7d9e1b2a4c6d8e0f1a2b", "53995c3f42cd8ad8"
@@ -16,7 +17,8 @@ SAMPLED = f"Root={TRACE_ID};Parent={SEGMENT_ID};Sampled=1"
 BEGINNING = """
 import os, sys
 from vectorforge.aws.tracing import XRayTracer
-tracer = XRayTracer("query")
+from vectorforge.spans import QueryTrace, SPAN_NAMES
+tracer, trace = XRayTracer("query"), QueryTrace("0" * 32)
 """
 
 
@@ -43,7 +45,7 @@ def run(daemon: XRayDaemon, code: str, **environment: str) -> list[dict[str, Any
 
 
 def test_span_is_a_subsegment_of_the_invocation(daemon: XRayDaemon) -> None:
-    (document,) = run(daemon, "with tracer.span('retrieve'): pass")
+    (document,) = run(daemon, "with tracer.span('retrieve', trace): pass")
     assert document["name"] == "retrieve"
     assert document["type"] == "subsegment"
     assert (document["trace_id"], document["parent_id"]) == (TRACE_ID, SEGMENT_ID)
@@ -57,7 +59,7 @@ def test_failed_span_reports_error_type_without_message(daemon: XRayDaemon) -> N
         daemon,
         """
 try:
-    with tracer.span("retrieve"):
+    with tracer.span("retrieve", trace):
         raise OSError("postgresql://user:canary@host")
 except OSError:
     pass
@@ -68,6 +70,19 @@ except OSError:
     assert "canary" not in str(document)
 
 
+def test_every_span_name_becomes_a_subsegment_and_query_starts_with_its_trace(daemon: XRayDaemon) -> None:
+    documents = run(
+        daemon,
+        """
+trace.started_ns = 1_000_000_000
+for name in SPAN_NAMES:
+    with tracer.span(name, trace): pass
+""",
+    )
+    assert [document["name"] for document in documents] == list(SPAN_NAMES)
+    assert [document["start_time"] == 1.0 for document in documents] == [True, *[False] * 5]
+
+
 def test_overlapping_spans_are_siblings(daemon: XRayDaemon) -> None:
     documents = run(
         daemon,
@@ -75,7 +90,7 @@ def test_overlapping_spans_are_siblings(daemon: XRayDaemon) -> None:
 import asyncio
 
 async def answer():
-    with tracer.span("generate"):
+    with tracer.span("generate", trace):
         yield 1
         yield 2
 
@@ -90,7 +105,7 @@ async def main():
     await second.aclose()
 
 async def step(name):
-    with tracer.span(name):
+    with tracer.span(name, trace):
         await asyncio.sleep(0.01)
 
 asyncio.run(main())
@@ -106,11 +121,11 @@ def test_next_invocation_has_own_trace(daemon: XRayDaemon) -> None:
     documents = run(
         daemon,
         """
-with tracer.span("log"): pass
+with tracer.span("log", trace): pass
 os.environ["_X_AMZN_TRACE_ID"] = "Root=1-6920f0a2-000000000000000000000001;Parent=1111111111111111;Sampled=1"
-with tracer.span("log"): pass
+with tracer.span("log", trace): pass
 os.environ["_X_AMZN_TRACE_ID"] = "Root=1-6920f0a2-000000000000000000000001;Parent=2222222222222222;Sampled=1"
-with tracer.span("log"): pass
+with tracer.span("log", trace): pass
 """,
     )
     other = "1-6920f0a2-000000000000000000000001"
@@ -132,7 +147,7 @@ with tracer.span("log"): pass
     ids=["not sampled", "no trace", "not on Lambda", "switched off"],
 )
 def test_untraced_invocation_sends_nothing(daemon: XRayDaemon, environment: dict[str, str]) -> None:
-    assert run(daemon, "with tracer.span('retrieve'): pass", **environment) == []
+    assert run(daemon, "with tracer.span('retrieve', trace): pass", **environment) == []
 
 
 def test_tracing_imports_no_client_library(daemon: XRayDaemon) -> None:
@@ -148,14 +163,14 @@ def test_cancelled_span_is_annotated_without_fault(daemon: XRayDaemon) -> None:
 import asyncio
 
 def closed():
-    with tracer.span("closed"):
+    with tracer.span("closed", trace):
         yield
 
 generator = closed()
 next(generator)
 generator.close()
 try:
-    with tracer.span("cancelled"):
+    with tracer.span("cancelled", trace):
         raise asyncio.CancelledError
 except asyncio.CancelledError:
     pass

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from vectorforge.config import VectorForgeConfig
 from vectorforge.errors import VectorForgeError, describe_exception, log_unexpected
-from vectorforge.telemetry import CREDENTIAL, METRICS, REQUEST_ID, NoTracer, Tags, Tracer
+from vectorforge.spans import NoTracer, RecordingTracer, Tracer
+from vectorforge.telemetry import CREDENTIAL, METRICS, REQUEST_ID, Tags
 
 if TYPE_CHECKING:
     from aws_lambda_powertools import Logger
@@ -259,7 +260,7 @@ class FunctionTelemetry:
 
     Args:
         service: Name of the function, e.g. "query".
-        config: ``config.aws`` selects the metrics and enables spans.
+        config: ``config.aws`` selects the metrics, ``config.tracing`` the tracer.
     """
 
     def __init__(self, service: str, config: VectorForgeConfig) -> None:
@@ -267,7 +268,9 @@ class FunctionTelemetry:
 
         self.metrics = EmfMetrics(service, selection=config.aws.cloudwatch_metrics)
         self.tracer: Tracer = NoTracer()
-        if config.aws.tracing:
+        if config.tracing.tracing == "otel":
+            self.tracer = RecordingTracer()
+        elif config.tracing.tracing == "xray":
             from vectorforge.aws.tracing import XRayTracer
 
             self.tracer = XRayTracer(service)

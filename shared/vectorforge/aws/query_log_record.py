@@ -26,6 +26,7 @@ from vectorforge.db.repositories.query_log_repo import QueryLog, storable
 from vectorforge.db.tenant_database import checked_tenant
 from vectorforge.errors import InvalidInputError
 from vectorforge.pipeline.types import LoggedOutcome
+from vectorforge.spans import SpanName
 
 RECORD_TYPE: Final = "vectorforge.query_log"
 POINTER_TYPE: Final = "vectorforge.query_log_pointer"
@@ -49,6 +50,10 @@ _Moment = Annotated[
     AwareDatetime, Field(ge=datetime(2000, 1, 1, tzinfo=UTC), lt=datetime(2101, 1, 1, tzinfo=UTC))
 ]
 """Range of plausible times that every client can display; PostgreSQL's go from 4713 BC to 294276 AD."""
+_TraceId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+_SpanId = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
+_Nanoseconds = Annotated[int, Field(ge=0, lt=2**63)]
+_Span = tuple[SpanName, _SpanId, _Nanoseconds, _Nanoseconds, Annotated[_Text, Field(max_length=200)] | None]
 _TenantId = Annotated[str, AfterValidator(checked_tenant)]
 
 
@@ -92,6 +97,7 @@ class QueryLogRecord(_Message):
     cost_usd: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     request: Annotated[dict[str, _Text | int | float | None], Field(max_length=20)] | None = None
     steps: Annotated[list[dict[str, float | str | None]], Field(max_length=20)] | None = None
+    trace: tuple[_TraceId, _SpanId | None, Annotated[list[_Span], Field(max_length=20)]] | None = None
 
     def query_log(self) -> QueryLog:
         """Return the record without its tenant."""

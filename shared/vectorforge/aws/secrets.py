@@ -33,6 +33,7 @@ KEY_SETTINGS = frozenset(
         "cohere_api_key",
         "embedding_api_key",
         "rerank_api_key",
+        "otlp_headers",
     }
 )
 """Settings that may be stored."""

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from vectorforge.spans import QueryTrace, SpanName
+
 
 class XRayTracer:
     """Tracer that sends a subsegment to the X-Ray daemon of the Lambda sandbox when a span ends.
@@ -28,12 +30,12 @@ class XRayTracer:
         self._recorder: Any = tracer.provider
 
     @contextmanager
-    def span(self, name: str) -> Iterator[None]:
+    def span(self, name: SpanName, trace: QueryTrace) -> Iterator[None]:
         """A subsegment; an ``Exception`` marks it as a fault, with its type and never its text.
 
         One that was canceled, or whose generator was closed, is no fault: it gets ``outcome`` "canceled".
         """
-        subsegment = self._begin(name)
+        subsegment = self._begin(name, trace)
         if subsegment is None:
             yield
             return
@@ -50,7 +52,7 @@ class XRayTracer:
             subsegment.close()
             self._recorder.emitter.send_entity(subsegment)
 
-    def _begin(self, name: str) -> Any | None:
+    def _begin(self, name: SpanName, trace: QueryTrace) -> Any | None:
         """A subsegment of the running invocation; None when that is not traced."""
         from aws_xray_sdk.core.models.facade_segment import FacadeSegment
         from aws_xray_sdk.core.models.subsegment import Subsegment
@@ -62,5 +64,6 @@ class XRayTracer:
             return None
         segment = FacadeSegment("facade", traceid=header.root, entityid=header.parent, sampled=True)
         subsegment = Subsegment(name, "local", segment)
+        subsegment.start_time = trace.start_ns(name) / 1e9
         segment.add_subsegment(subsegment)
         return subsegment

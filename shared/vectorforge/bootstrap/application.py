@@ -20,7 +20,8 @@ from vectorforge.errors import (
 )
 from vectorforge.health import HealthChecker
 from vectorforge.llm.registry import LLMProviderRegistry
-from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, NoTracer, Tracer
+from vectorforge.spans import NoTracer, RecordingTracer, Tracer
+from vectorforge.telemetry import InMemoryMetrics, MetricsCollector
 from vectorforge.vendors.credentials import CredentialStore
 
 if TYPE_CHECKING:  # imported on first use, to keep a cold start short
@@ -173,7 +174,7 @@ class Application:
             embedding_registry,
             llm_registry,
             self.metrics,
-            tracer or NoTracer(),
+            tracer or (RecordingTracer() if config.tracing.tracing == "otel" else NoTracer()),
             self.health_checker,
             credential_store=store,
             vector_store=lru_cache(maxsize=_CACHED_TENANTS)(vector_store) if vector_store else None,
@@ -199,7 +200,7 @@ class Application:
         Args:
             config: The settings.
             metrics: Destination of measurements; None: they stay in memory.
-            tracer: Destination of spans; None drops them.
+            tracer: Destination of spans; None: the query log with ``VECTORFORGE_TRACING=otel``, else none.
             vector_store: See the constructor.
 
         Raises:

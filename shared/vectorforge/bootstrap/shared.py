@@ -19,7 +19,8 @@ from vectorforge.limits.admission import LimitGate
 from vectorforge.limits.settings import Limits
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.pipeline.variants import VariantCatalogue
-from vectorforge.telemetry import MetricsCollector, Tracer
+from vectorforge.spans import Tracer
+from vectorforge.telemetry import MetricsCollector
 from vectorforge.vendors.credentials import CredentialStore, find_credentials
 from vectorforge.vendors.resilience import CircuitBreakers, RetryBudget
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:  # imported on first use, to keep a cold start short
     from vectorforge.aws.uploads import UploadedFilesEraser, UploadForms
     from vectorforge.erasure.eraser import Eraser
     from vectorforge.llm.providers.extractive import ExtractiveProvider
+    from vectorforge.otlp.background import BackgroundExport
     from vectorforge.pipeline.guardrails.log_text import LogTextPolicies
     from vectorforge.pipeline.stored_answer import AnswerMemory
     from vectorforge.retriever.onnx_rerank import OnnxReranker
@@ -142,6 +144,22 @@ class Shared:
     def aws(self) -> AwsServices:
         """Queues and buckets on AWS."""
         return AwsServices(self.config.aws)
+
+    @cached_property
+    def trace_export(self) -> "BackgroundExport | None":
+        """Export of traces in this process; None if there are none, or the log writer exports them.
+
+        Raises:
+            ConfigurationError: As ``trace_exporter``.
+        """
+        if self.config.tracing.tracing != "otel" or self.aws.query_log_queue is not None:
+            return None
+        from vectorforge.aws.trace_export import trace_exporter
+        from vectorforge.otlp.background import BackgroundExport
+
+        exporter = trace_exporter(self.config.tracing, self.metrics, self.credential_store)
+        texts = self.config.tracing.otlp_texts
+        return None if exporter is None else BackgroundExport(exporter, with_texts=texts)
 
     @cached_property
     def variants(self) -> VariantCatalogue:
@@ -260,6 +278,9 @@ class Shared:
 
     async def close(self) -> None:
         """Close connections; safe to call twice."""
+        export: BackgroundExport | None = vars(self).get("trace_export")
+        if export is not None:
+            await export.aclose()
         await self.llm_registry.aclose()
         await self.embedding_registry.aclose()
         reranker: HttpReranker | OnnxReranker | None = vars(self).get("reranker")

@@ -237,7 +237,7 @@ class TenantServices:
 
     def _query_service(self, *, degraded: bool) -> QueryService:
         shared, config = self._shared, self._config
-        through_queue = shared.aws.query_log_queue is not None
+        through_queue, export = shared.aws.query_log_queue is not None, shared.trace_export
         return QueryService(
             self.retriever,
             ContextBuilder(),
@@ -259,6 +259,7 @@ class TenantServices:
             log_table=None if through_queue else self.query_logs,
             end_writes=self.caches.end_writes,
             log_texts=self.caches.log_texts,
+            export_trace=partial(export.offer, self.tenant_id) if export is not None else None,
         )
 
     @cached_property

@@ -10,7 +10,13 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 from pydantic_settings import SettingsError
 
 from vectorforge.config.access import IdentitySettings, LimitSettings, ServerSettings
-from vectorforge.config.base import AwsSettings, DatabaseSettings, IngestionSettings, Section
+from vectorforge.config.base import (
+    AwsSettings,
+    DatabaseSettings,
+    IngestionSettings,
+    Section,
+    TracingSettings,
+)
 from vectorforge.config.models import (
     EmbeddingSettings,
     LLMSettings,
@@ -36,6 +42,7 @@ __all__ = [
     "RerankSettings",
     "ServerSettings",
     "StreamSettings",
+    "TracingSettings",
     "VectorForgeConfig",
     "known_variables",
 ]
@@ -58,6 +65,7 @@ class VectorForgeConfig(BaseModel):
     server: ServerSettings = Field(default_factory=ServerSettings)
     identity: IdentitySettings = Field(default_factory=IdentitySettings)
     aws: AwsSettings = Field(default_factory=AwsSettings)
+    tracing: TracingSettings = Field(default_factory=TracingSettings)
 
     @classmethod
     def from_environment(cls, **overrides: Any) -> "VectorForgeConfig":

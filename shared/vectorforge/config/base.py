@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import AliasChoices, Field, SecretStr, model_validator
+from pydantic import AliasChoices, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
@@ -136,9 +136,36 @@ class AwsSettings(Section):
     """SSM path with one SecureString for each setting, e.g. /vectorforge/prod for .../openai_api_key."""
     cloudwatch_metrics: Literal["essential", "all"] = "essential"
     """Measurements sent as CloudWatch metrics, each billed; the others are fields of log lines."""
-    tracing: bool = False
-    """Send spans of queries to X-Ray; the function needs active tracing."""
     gateway_key_secret_id: str | None = None
     """Name or ARN of a Secrets Manager secret: a JSON object, id of an API Gateway key -> tenant."""
     secret_max_age_s: int = Field(default=300, ge=1, le=86_400)
     """Maximum age of a secret, so that a change takes effect without a deployment."""
+
+
+class TracingSettings(Section):
+    """Spans of queries."""
+
+    tracing: Literal["off", "xray", "otel"] = "off"
+    """Destination of spans. "xray": the daemon of a function with active tracing. "otel": the query log
+    record, from which the log writer, or this process without a queue, exports them."""
+    otlp_endpoint: str | None = Field(
+        default=None, pattern=r"^https?://[^\s/@?#]+(/[^\s#]*)?$", max_length=2_048
+    )
+    """Address for traces of an OTLP/HTTP backend; requests to CloudWatch's are signed."""
+    otlp_headers: SecretStr | None = None
+    """Headers of its requests: name=value pairs, separated by commas."""
+    otlp_resource: str = "service.name=vectorforge"
+    """Resource attributes of all spans, in the same format."""
+    otlp_texts: bool = False
+    """Export query and answer as the query log has them."""
+
+    @field_validator("tracing", mode="before")
+    @classmethod
+    def _accept_former_values(cls, value: Any) -> Any:
+        return {"true": "xray", "false": "off"}.get(str(value).lower(), value)
+
+    @model_validator(mode="after")
+    def _otel_has_endpoint(self) -> Self:
+        if self.tracing == "otel" and self.otlp_endpoint is None:
+            raise ValueError("VECTORFORGE_TRACING=otel requires VECTORFORGE_OTLP_ENDPOINT")
+        return self

@@ -47,6 +47,7 @@ Import them from this package. The first line of a class's docstring is its defa
     ├── ExtractionError                 a document could not be read
     ├── ObjectStoreError                an object of a bucket could not be read
     ├── QueueError                      a queue did not take a message
+    ├── TraceExportError                a backend did not take the traces of queries
     ├── RetrievalError                  the search itself failed
     └── DatabaseError
         ├── DatabaseUnavailableError

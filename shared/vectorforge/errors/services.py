@@ -139,6 +139,13 @@ class QueueError(VectorForgeError):
     retryable = True
 
 
+class TraceExportError(VectorForgeError):
+    """The traces could not be exported."""
+
+    code = "trace_export_error"
+    retryable = True
+
+
 class RetrievalError(VectorForgeError):
     """The search failed."""
 

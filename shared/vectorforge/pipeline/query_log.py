@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, asdict, dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -16,7 +16,8 @@ from vectorforge.pipeline.guardrails.log_text import LogTexts
 from vectorforge.pipeline.presets import preset_text
 from vectorforge.pipeline.prompts import FENCE, prompt_digest
 from vectorforge.pipeline.run import QueryRun
-from vectorforge.telemetry import MetricsCollector, Tracer, measure
+from vectorforge.spans import Tracer
+from vectorforge.telemetry import MetricsCollector, measure
 
 if TYPE_CHECKING:
     from vectorforge.db.tenant_database import Call, TenantDatabase
@@ -107,6 +108,8 @@ class QueryLogging:
         table: The sink as the table; None if records go to another place than the database.
         end_writes: Writes batched with the record of the end; None for none.
         texts: Policy of the tenant for logged texts; None: texts are logged in full.
+        export: Accepts the record of a query's end for the export of its trace, without waiting; None if the
+            reader of the sink exports it.
     """
 
     sink: QueryLogSink
@@ -117,6 +120,7 @@ class QueryLogging:
     table: QueryLogRepository | None = None
     end_writes: QueryEndWrites | None = None
     texts: LogTexts | None = None
+    export: Callable[[QueryLog], None] | None = None
 
     @property
     def runs_with_search(self) -> bool:
@@ -143,12 +147,15 @@ class QueryLogging:
     async def _end(self, run: QueryRun) -> None:
         limit_s = self.timeout_s if run.deadline.remaining_s() > 0 else min(self.timeout_s, _LATE_S)
         # The limit is innermost, so that running out of time counts as an error.
-        with _failures_are_warnings(), self.tracer.span("log"), measure(self.metrics, "query_log.write"):
+        span, measured = self.tracer.span("log", run.trace), measure(self.metrics, "query_log.write")
+        with _failures_are_warnings(), span, measured:
             async with asyncio.timeout(limit_s):
                 await self._create(run)
 
     async def _create(self, run: QueryRun) -> None:
         record, writes = await self._allowed(run.log_record()), self.end_writes
+        if self.export is not None:
+            self.export(record)
         calls = [] if writes is None else writes.statements(run)
         if not calls or writes is None or run.deadline.remaining_s() <= 0:  # the request's end settles
             await self.sink.create(record)

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, nullcontext
 from uuid import UUID, uuid4
 
-from vectorforge.db.repositories.query_log_repo import QueryLogRepository
+from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogRepository
 from vectorforge.deadline import Deadline
 from vectorforge.errors import VectorForgeError, log_unexpected
 from vectorforge.llm.registry import LLMProviderRegistry
@@ -27,7 +27,8 @@ from vectorforge.pipeline.steps import QuerySteps
 from vectorforge.pipeline.stopping import StopSignal
 from vectorforge.pipeline.types import DoneEvent, ErrorEvent, QueryConfig, QueryEvent, QueryResult, TokenEvent
 from vectorforge.retriever.base import BaseRetriever, CollectionChoice, QueriedCollection, QueryPreprocessor
-from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, NoTracer, Tracer, measure
+from vectorforge.spans import NoTracer, Tracer
+from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, measure
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ class QueryService:
         query_log_repo: Sink of the log records of the tenant. The first is awaited before the first event,
             the second before the last event: nothing runs after a response on Lambda.
         metrics: Collector of ``pipeline.*`` and ``context.*``.
-        tracer: Collector of the spans preprocess, retrieve, context, generate and log.
+        tracer: Collector of the spans of ``SPAN_NAMES``.
         timeout_s: Time limit of a query.
         log_timeout_s: Longest wait of the first event, and of the last, for the log.
         prices: Prices for the estimated cost of an answer.
@@ -55,6 +56,7 @@ class QueryService:
         end_writes: Writes batched with the final log record; given with ``lookup``. None: answers are not
             stored, and the retriever stores vectors itself.
         log_texts: Policy of the same tenant for logged texts; None: texts are logged in full.
+        export_trace: See ``QueryLogging``.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class QueryService:
         log_table: QueryLogRepository | None = None,
         end_writes: QueryEndWrites | None = None,
         log_texts: LogTexts | None = None,
+        export_trace: Callable[[QueryLog], None] | None = None,
     ) -> None:
         self.metrics: MetricsCollector = metrics or InMemoryMetrics()
         self._timeout_s = timeout_s
@@ -101,6 +104,7 @@ class QueryService:
             table=log_table,
             end_writes=end_writes,
             texts=log_texts,
+            export=export_trace,
         )
 
     @property
@@ -264,30 +268,33 @@ class QueryService:
     async def events(self, run: QueryRun) -> AsyncGenerator[QueryEvent, None]:
         """Yield the events of a run that ``begin`` returned; as ``query_events``."""
         variant = run.config.variant
-        try:
-            with (
-                measure(self.metrics, "pipeline.query") as measurement,
-                measure(self.metrics, "pipeline.variant", {"variant": variant}) if variant else nullcontext(),
-            ):
-                try:
-                    async with aclosing(self._steps.events(run)) as events:
-                        async for event in events:
-                            yield event
-                finally:
-                    measurement.error_tags["stage"] = run.stage  # the step that was running
-            last: QueryEvent = DoneEvent(run.result())
-        except VectorForgeError as exc:
-            last = self._fail(run, exc)
-        except Exception as exc:  # noqa: BLE001 - a bug is an error event like any other failure
-            log_unexpected(logger, f"Query {run.request_id} failed in stage {run.stage}", exc)
-            error = VectorForgeError("The question could not be answered because of an internal error.")
-            error.__cause__ = exc
-            last = self._fail(run, error)
-        except BaseException:  # a disconnect (GeneratorExit) or a shutdown (CancelledError)
-            run.outcome = "aborted"
-            await self._log_query(run)
-            raise
-        await self._end(run)
+        with self._tracer.span("query", run.trace):
+            try:
+                with (
+                    measure(self.metrics, "pipeline.query") as measurement,
+                    measure(self.metrics, "pipeline.variant", {"variant": variant})
+                    if variant
+                    else nullcontext(),
+                ):
+                    try:
+                        async with aclosing(self._steps.events(run)) as events:
+                            async for event in events:
+                                yield event
+                    finally:
+                        measurement.error_tags["stage"] = run.stage  # the step that was running
+                last: QueryEvent = DoneEvent(run.result())
+            except VectorForgeError as exc:
+                last = self._fail(run, exc)
+            except Exception as exc:  # noqa: BLE001 - a bug is an error event like any other failure
+                log_unexpected(logger, f"Query {run.request_id} failed in stage {run.stage}", exc)
+                error = VectorForgeError("The question could not be answered because of an internal error.")
+                error.__cause__ = exc
+                last = self._fail(run, error)
+            except BaseException:  # a disconnect (GeneratorExit) or a shutdown (CancelledError)
+                run.outcome = "aborted"
+                await self._log_query(run)
+                raise
+            await self._end(run)
         yield last
 
     async def _end(self, run: QueryRun) -> None:

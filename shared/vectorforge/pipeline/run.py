@@ -37,6 +37,7 @@ from vectorforge.pipeline.types import (
     UsageEvent,
 )
 from vectorforge.retriever.base import CleanQuery, CollectionChoice, QueryLookup, RetrievedChunks
+from vectorforge.spans import QueryTrace
 from vectorforge.types import RetrievedChunk
 
 
@@ -106,6 +107,7 @@ class QueryRun:
     """Cost of the planning calls, part of ``cost_usd``."""
     prices: PriceList = PUBLISHED_PRICES
     stop: StopSignal | None = None
+    trace: QueryTrace = field(default_factory=QueryTrace.begin)
     started: float = field(default_factory=time.perf_counter)
 
     def prepare(self, clean: CleanQuery, registry: LLMProviderRegistry) -> None:
@@ -303,6 +305,7 @@ class QueryRun:
             quality=asdict(self.quality) if self.quality else None,
             request=self.request,
             steps=[step.figures() for step in self.steps],
+            trace=self.trace.record(),
         )
 
     def note_cost(self, usage: UsageEvent) -> None:

@@ -24,7 +24,8 @@ from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.step_types import QueryStep, StepEvent
 from vectorforge.pipeline.types import QueryEvent, SourcesEvent
 from vectorforge.retriever.base import BaseRetriever, QueryPreprocessor, RetrievalRequest
-from vectorforge.telemetry import MetricsCollector, Tracer
+from vectorforge.spans import SpanName, Tracer
+from vectorforge.telemetry import MetricsCollector
 
 logger = logging.getLogger(__name__)
 
@@ -161,9 +162,9 @@ class QuerySteps:
         else:
             await self._retrieve(run, emit)
 
-    def _stage(self, run: QueryRun, name: str) -> AbstractContextManager[None]:
+    def _stage(self, run: QueryRun, name: SpanName) -> AbstractContextManager[None]:
         run.stage = name
-        return self.tracer.span(name)
+        return self.tracer.span(name, run.trace)
 
     async def _retrieve(
         self, run: QueryRun, emit: Callable[[QueryStep], None], *, calling_model: bool = True

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from vectorforge.spans import QueryTrace, SpanName
+
 
 class SpanList:
     """Records when spans begin and how they end."""
@@ -12,7 +14,7 @@ class SpanList:
         """(name, "begin" | "end" | "error: <type>"), oldest first."""
 
     @contextmanager
-    def span(self, name: str) -> Iterator[None]:
+    def span(self, name: SpanName, trace: QueryTrace) -> Iterator[None]:
         """Record a span, ended regularly by cancellation and generator close, else by its error."""
         self.seen.append((name, "begin"))
         end = "end"

@@ -12,6 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
+from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -28,6 +29,7 @@ from vectorforge.api.request_state import (
 from vectorforge.api.routers import Routers
 from vectorforge.errors import DeadlineExceededError, VectorForgeError
 from vectorforge.limits.settings import LimitState
+from vectorforge.spans import TRACE_PARENT
 from vectorforge.telemetry import REQUEST_ID, MetricsCollector
 
 logger = logging.getLogger(__name__)
@@ -105,6 +107,7 @@ class RequestContext:
         escape_collection(scope)
         state = RequestState.begin(scope)
         token = REQUEST_ID.set(state.request_id)
+        parent_token = TRACE_PARENT.set(Headers(scope=scope).get("traceparent"))
         try:
             await self._respond(state, scope, receive, send)
         finally:
@@ -112,6 +115,7 @@ class RequestContext:
                 await admission.end()  # settles whatever the request left unsettled
             log_access(scope)
             REQUEST_ID.reset(token)
+            TRACE_PARENT.reset(parent_token)
 
     async def _respond(self, state: RequestState, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_headers(message: Message) -> None:

@@ -2,14 +2,15 @@
 
 A message that can never be stored (poison) fails alone, and the queue moves it to its dead-letter queue after
 ``maxReceiveCount`` attempts. While the database or the bucket is unavailable, messages fail and are retried
-with backoff.
+with backoff. So is a message whose trace could not be exported: its record is stored, and stays as it is.
 """
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -19,9 +20,11 @@ from vectorforge.aws.observability import FunctionTelemetry
 from vectorforge.aws.query_log_queue import QueryLogOverflow
 from vectorforge.aws.query_log_record import MAX_RECORD_BYTES, QueryLogPointer, QueryLogRecord, parse_message
 from vectorforge.aws.queues import ReceivedMessage, RetryWaits, SqsQueue, delay_messages
+from vectorforge.aws.secrets import StoredKeys
+from vectorforge.aws.trace_export import export_stored, trace_exporter
 from vectorforge.config import VectorForgeConfig
 from vectorforge.db.connection import Database
-from vectorforge.db.repositories.query_log_repo import QueryLogWriter
+from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogWriter
 from vectorforge.deadline import Deadline
 from vectorforge.errors import (
     ConfigurationError,
@@ -35,6 +38,7 @@ from vectorforge.errors import (
     UnsafeRoleError,
     VectorForgeError,
 )
+from vectorforge.otlp.encoding import encode_trace
 from vectorforge.telemetry import measure
 from vectorforge.threads import LoopThread
 
@@ -64,6 +68,10 @@ class QueryLogBatch:
     stored: int = 0
     """Rows that are new or were completed."""
     already_there: int = 0
+    encode: Callable[[str, QueryLog], str] | None = None
+    """Encodes the trace of a stored record; None: traces are not exported."""
+    traces: dict[str, str] = field(default_factory=dict)
+    """By message id: encoded traces of stored records."""
     _inline: dict[str, tuple[QueryLogRecord, int]] = field(default_factory=dict)
     _pointers: dict[str, QueryLogPointer] = field(default_factory=dict)
 
@@ -144,8 +152,10 @@ class QueryLogBatch:
         else:
             self.stored += written.stored
             self.already_there += written.already_there
-            for message_id in part:
+            for message_id, record in part.items():
                 self._inline.pop(message_id, None)
+                if self.encode is not None and (trace := self.encode(record.tenant_id, record.query_log())):
+                    self.traces[message_id] = trace
 
     def _fail(self, message_id: str, error: VectorForgeError) -> None:
         self.failures[message_id] = error
@@ -208,6 +218,9 @@ class _Started:
         self._overflow = QueryLogOverflow(self._clients, bucket) if bucket else None
         self._clients.warm(*(["sqs"] if queue_url else []), *(["s3"] if bucket else []))
         self.telemetry = FunctionTelemetry("log_writer", config)
+        self._keys = StoredKeys.from_settings(config.aws)
+        self._exporter = trace_exporter(config.tracing, self.telemetry.metrics, self._keys)
+        self._encode = partial(encode_trace, with_texts=config.tracing.otlp_texts)
 
     @property
     def is_stale(self) -> bool:
@@ -221,13 +234,17 @@ class _Started:
         remaining_s = deadline.remaining_s()
         # What is left then is for the response, and for the queue (``_delay``).
         storing_s = remaining_s - min(max(remaining_s / 5, 1.0), 6.0)
-        batch = QueryLogBatch()
+        exporter = self._exporter
+        batch = QueryLogBatch(encode=None if exporter is None else self._encode)
         batch.read(messages)
         try:
             with measure(self.telemetry.metrics, "query_log.write"):
                 self._loop.run(lambda: self._store(batch, storing_s))
         except VectorForgeError as exc:
             batch.fail_rest(exc)
+        if exporter is not None and batch.traces:
+            failed = self._loop.run(lambda: export_stored(exporter, batch.traces, messages, deadline))
+            batch.failures = {**failed, **batch.failures}
         retried = [
             ReceivedMessage.of(message)
             for message in messages
@@ -295,4 +312,5 @@ class _Started:
         if loop is not None and loop.is_running:
             loop.run(self._database.close)
             loop.close()
+        self._keys.close()
         self._clients.close()

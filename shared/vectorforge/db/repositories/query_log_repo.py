@@ -14,6 +14,7 @@ from vectorforge.db.connection import Database
 from vectorforge.db.repositories.paging import CONDITIONS, QueryFilter, checked_page
 from vectorforge.db.tenant_database import TenantDatabase, checked_tenant
 from vectorforge.errors import DatabaseUnavailableError, VectorForgeError
+from vectorforge.spans import TraceRecord
 
 if TYPE_CHECKING:
     from psycopg.rows import DictRow
@@ -72,9 +73,11 @@ class QueryLog:
     """See ``pipeline.query_log.logged_request``; None: no request went to a model."""
     steps: Sequence[Mapping[str, Any]] = ()
     """Figures of the steps of a search with ``effort``; see ``pipeline.step_types.QueryStep.figures``."""
+    trace: TraceRecord | None = field(default=None, metadata={"is_column": False})
+    """See ``spans.QueryTrace.record``; exported and not stored."""
 
 
-_FIELDS = [field.name for field in fields(QueryLog)]
+_FIELDS = [field.name for field in fields(QueryLog) if field.metadata.get("is_column", True)]
 _COLUMNS = ", ".join(_FIELDS)
 _VALUES = ", ".join(
     "coalesce(%(created_at)s, now())" if name == "created_at" else f"%({name})s" for name in _FIELDS
