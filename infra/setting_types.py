@@ -158,6 +158,20 @@ class MonitoringSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class OtelSettings:
+    """Export of queries' spans by the log writer, instead of X-Ray's subsegments."""
+
+    endpoint: str | None = None
+    """Address for traces of an OTLP/HTTP backend; None: CloudWatch's in the region, which needs Transaction
+    Search. Must be reachable by the network's egress."""
+    headers_secret: str | None = None
+    """Name of a secret of Secrets Manager, {"otlp_headers": "Authorization=Basic ..."}; only the log writer
+    reads it. None: no headers."""
+    texts: bool = False
+    """Export query and answer as the query log has them."""
+
+
+@dataclass(frozen=True, slots=True)
 class ServiceObjective:
     """Targets of a month; what is missing to 100 % is the error budget.
 

@@ -23,6 +23,7 @@ from infra.setting_types import (
     FunctionSettings,
     MonitoringSettings,
     NetworkSettings,
+    OtelSettings,
     ServiceObjective,
     SettingsError,
     Start,
@@ -70,6 +71,8 @@ class StageSettings:
     monitoring: MonitoringSettings = field(default_factory=MonitoringSettings)
     objective: ServiceObjective | None = None
     """Alarms when the error budget is spent too fast; None: no such alarms."""
+    otel: OtelSettings | None = None
+    """Export spans with OpenTelemetry; None: X-Ray. See docs/operate/tracing.md."""
     monthly_budget_dollars: int | None = None
     """AWS Budgets notifies when the month's costs are forecast to exceed it; None: no budget."""
     tenants: tuple[str, ...] = ("demo",)
@@ -152,6 +155,8 @@ def _resource_problems(stage: StageSettings) -> Iterator[str]:
         yield "monthly_budget_dollars must be at least 1, or None."
     if stage.uploads_kept_days is not None and stage.uploads_kept_days <= MESSAGE_DAYS:
         yield f"uploads_kept_days must be more than {MESSAGE_DAYS}, the retention of SQS."
+    if stage.otel is not None and stage.otel.endpoint is None and stage.network.egress == "dual_stack":
+        yield 'otel.endpoint is required with egress "dual_stack": CloudWatch\'s has no IPv6 address.'
     for name in stage.environment:
         if not name.startswith("VECTORFORGE_") or name.endswith(("_KEY", "_TOKEN", "_DATABASE_URL")):
             yield f"environment must not set {name}: keys belong in the secret."

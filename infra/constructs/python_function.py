@@ -90,11 +90,11 @@ class PythonFunction(Construct):
             architecture=_architecture(stage),
             memory_size=settings.memory_mb,
             timeout=Duration.seconds(settings.timeout_s),
-            environment={**_common_environment(stage), **environment},
+            environment={**_common_environment(stage), **otel_environment(self, stage), **environment},
             role=self.role,
             log_group=self.log_group,
             logging_format=lambda_.LoggingFormat.JSON,
-            tracing=lambda_.Tracing.ACTIVE,
+            tracing=lambda_.Tracing.ACTIVE if stage.otel is None else lambda_.Tracing.DISABLED,
             snap_start=lambda_.SnapStartConf.ON_PUBLISHED_VERSIONS if start == "snap_start" else None,
             current_version_options=lambda_.VersionOptions(
                 # A version that stays would keep its snapshot, which is billed.
@@ -178,8 +178,21 @@ def _architecture(stage: StageSettings) -> lambda_.Architecture:
     return lambda_.Architecture.ARM_64 if stage.code.architecture == "arm64" else lambda_.Architecture.X86_64
 
 
+def otel_environment(scope: Construct, stage: StageSettings) -> dict[str, str]:
+    """Return the variables of a stage that exports spans with OpenTelemetry; none with X-Ray."""
+    if (otel := stage.otel) is None:
+        return {}
+    return {
+        "VECTORFORGE_TRACING": "otel",
+        "VECTORFORGE_OTLP_ENDPOINT": otel.endpoint
+        or f"https://xray.{Stack.of(scope).region}.{Stack.of(scope).url_suffix}/v1/traces",
+        "VECTORFORGE_OTLP_RESOURCE": (f"service.name=vectorforge,deployment.environment.name={stage.stage}"),
+        "VECTORFORGE_OTLP_TEXTS": str(otel.texts).lower(),
+    }
+
+
 def _common_environment(stage: StageSettings) -> dict[str, str]:
-    common = {"POWERTOOLS_METRICS_NAMESPACE": stage.metrics_namespace, "VECTORFORGE_TRACING": "true"}
+    common = {"POWERTOOLS_METRICS_NAMESPACE": stage.metrics_namespace, "VECTORFORGE_TRACING": "xray"}
     if stage.network.egress == "dual_stack":
         # The classic hosts of SQS and Secrets Manager have no IPv6 addresses.
         # https://docs.aws.amazon.com/sdkref/latest/guide/feature-endpoints.html

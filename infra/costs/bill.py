@@ -157,6 +157,7 @@ def egress_bill(stage: StageSettings) -> list[BillLine]:
             ]
         case "none":
             services = ENDPOINTS * (2 if named_models(stage) else 1)
+            services += stage.otel is not None and stage.otel.endpoint is None  # X-Ray's
             return [_monthly("interface endpoints", "endpoint_hour", services * ZONES)]
         case _:
             return [BillLine("egress-only internet gateway", "free", 0.0)]
@@ -191,7 +192,7 @@ def question_bill(stage: StageSettings) -> list[BillLine]:
         *_front_door(stage, price),
         _times("SQS", 2 + 2 * batches, "sqs_request"),
         _gigabytes("CloudWatch Logs", _logged_bytes(stage), "log_gb"),
-        _times("X-Ray", ASSUMED.traces, "trace"),
+        _times("X-Ray", ASSUMED.traces if stage.otel is None else 0, "trace"),
         *_traffic(stage),
     ]
 

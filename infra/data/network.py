@@ -35,7 +35,7 @@ class Network(Construct):
         self.function_subnets = ec2.SubnetSelection(subnet_group_name="functions")
         self.database_subnets = ec2.SubnetSelection(subnet_group_name="database")
         if settings.egress == "none":
-            self._add_endpoints(with_models=bool(named_models(stage)))
+            self._add_endpoints(stage)
         if settings.flow_logs:
             self._log_rejected_packets()
         self._explain_egress(stage)
@@ -93,13 +93,15 @@ class Network(Construct):
             reason = f"{named}." if unknown else 'Every vendor has IPv6: egress "dual_stack" would be free.'
             notes.add_info(f'The stage "{stage.stage}" has NAT gateways, which cost {dollars}. {reason}')
 
-    def _add_endpoints(self, *, with_models: bool) -> None:
+    def _add_endpoints(self, stage: StageSettings) -> None:
         """Add endpoints of the AWS services that functions call, each billed by zone and hour."""
         services = {
             "SecretsManager": ec2.InterfaceVpcEndpointAwsService.SECRETS_MANAGER,
             "Sqs": ec2.InterfaceVpcEndpointAwsService.SQS,
         }
-        if with_models:
+        if stage.otel is not None and stage.otel.endpoint is None:
+            services["XRay"] = ec2.InterfaceVpcEndpointAwsService.XRAY
+        if named_models(stage):
             services["Bedrock"] = ec2.InterfaceVpcEndpointAwsService.BEDROCK
             services["BedrockRuntime"] = ec2.InterfaceVpcEndpointAwsService.BEDROCK_RUNTIME
         for name, service in services.items():

@@ -112,7 +112,7 @@ class RestApi(Construct):
         return apigateway.StageOptions(
             stage_name=self._stage.stage,
             description=f"VectorForge ({self._stage.stage})",
-            tracing_enabled=True,
+            tracing_enabled=self._stage.otel is None,
             # Metrics of API and stage are free of charge, those of each method are not.
             metrics_enabled=False,
             access_log_destination=apigateway.LogGroupLogDestination(access_logs),

@@ -1,5 +1,6 @@
 """Query log: a queue for records, a bucket for large ones, and the function that stores them."""
 
+from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
 
 from infra.constructs.buckets import AccessLogs, private_bucket
@@ -63,13 +64,31 @@ class QueryLog(Construct):
                 "VECTORFORGE_DATABASE_AUTH": "iam",
                 "VECTORFORGE_LOG_WRITER_DATABASE_URL": data.database.client_url(LOG_WRITER_ROLE),
                 **self.environment,
+                **self._headers_secret(stage),
             },
         )
+        self._allow_exporting(stage)
         data.database.allow_login(self.writer, LOG_WRITER_ROLE)
         # It puts a record back without its texts, once the table has them.
         for action in ("s3:GetObject", "s3:PutObject"):
             self.writer.allow(action, on=[self.overflow_bucket.arn_for_objects(_OBJECTS)])
         self._messages.feed(self.writer, batch_size=_BATCH)
+
+    def _headers_secret(self, stage: StageSettings) -> dict[str, str]:
+        secret = stage.otel and stage.otel.headers_secret
+        return {"VECTORFORGE_PROVIDER_SECRET_ID": secret} if secret else {}
+
+    def _allow_exporting(self, stage: StageSettings) -> None:
+        """Allow the log writer to export traces, to CloudWatch or with the headers of a secret."""
+        if stage.otel is None:
+            return
+        if stage.otel.endpoint is None:
+            # Those of AWSXrayWriteOnlyPolicy for OTLP; they take no resource.
+            # https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch-OTLP-UsingADOT.html
+            self.writer.allow("xray:PutTraceSegments", "xray:PutSpans", "xray:PutSpansForIndexing", on=["*"])
+        if stage.otel.headers_secret is not None:
+            secret = secretsmanager.Secret.from_secret_name_v2(self, "Headers", stage.otel.headers_secret)
+            self.writer.allow("secretsmanager:GetSecretValue", on=[f"{secret.secret_arn}-??????"])
 
     def allow_sending(self, function: PythonFunction) -> None:
         """Allow a function to send records, not to read them."""

@@ -195,7 +195,7 @@ def test_tracing_setting_is_enabled_with_xray(template: dict[str, Any]) -> None:
     shared = template["Globals"]["Function"]
     assert (shared["Tracing"], shared["Environment"]["Variables"]["VECTORFORGE_TRACING"]) == (
         "Active",
-        "true",
+        "xray",
     )
 
 
