@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import ipaddress
+import os
 import socket
 from typing import Annotated
 
@@ -22,10 +23,11 @@ _WILDCARDS = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not listened o
 @session_command
 def up(
     context: CommandContext,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    host: Annotated[str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")] = None,
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free one.")
-    ] = 8000,
+        int | None,
+        typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free one.", show_default="8000"),
+    ] = None,
     sample: Annotated[bool, typer.Option(help="Ingest the project's README and docs as a sample.")] = True,
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Serve every client that reaches --host without an API key.")
@@ -40,12 +42,17 @@ def up(
     Without VECTORFORGE_API_KEYS there is no login, so only this machine is
     served; other machines (--host 0.0.0.0) need keys, or --insecure.
 
+    Without --host and --port the server listens where AWS_LAMBDA_HTTP_ENDPOINT
+    says, as in a Lambda Web Function.
+
     [bold]Examples[/bold]
 
         vectorforge up
 
         VECTORFORGE_ANTHROPIC_API_KEY=... vectorforge up --port 9000 --no-sample
     """
+    given_host, given_port = listening_address(os.environ.get("AWS_LAMBDA_HTTP_ENDPOINT"))
+    host, port = given_host if host is None else host, given_port if port is None else port
     config = serving_config(VectorForgeConfig.from_environment(), host, insecure=insecure)
     gc.disable()  # until serve_laptop has loaded everything
     try:
@@ -131,6 +138,22 @@ def mcp(
 
         with stop_on_sigterm(), local_setup(config, data_dir=data_dir, supervised=True) as setup:
             asyncio.run(serve(setup))
+
+
+def listening_address(endpoint: str | None) -> tuple[str, int]:
+    """Return host and port of an ``AWS_LAMBDA_HTTP_ENDPOINT``, which is "host:port"; without one the default.
+
+    Lambda sets it for Web Functions: https://docs.aws.amazon.com/lambda/latest/dg/web-functions.html
+
+    Raises:
+        ConfigurationError: It has another form.
+    """
+    if not endpoint:
+        return "127.0.0.1", 8000
+    host, colon, port = endpoint.rpartition(":")
+    if not (colon and host and port.isascii() and port.isdigit() and int(port) <= 65535):
+        raise ConfigurationError("AWS_LAMBDA_HTTP_ENDPOINT must be host:port, such as 0.0.0.0:3000.")
+    return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 def own_names(host: str) -> list[str]:
