@@ -13,7 +13,7 @@ from vectorforge.aws.handlers.query_log_writer import QueryLogWriterFunction
 from vectorforge.aws.trace_export import DELIVERIES
 from vectorforge.db.repositories.query_log_repo import QueryLog
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.spans import SPAN_NAMES, QueryTrace, RecordingTracer
+from vectorforge.telemetry import SPAN_NAMES, QueryTrace, RecordingTracer
 
 Rows: TypeAlias = Callable[[str], Awaitable[list[QueryLog]]]
 MakeWriter: TypeAlias = Callable[[str], QueryLogWriterFunction]

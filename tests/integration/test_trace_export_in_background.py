@@ -11,7 +11,7 @@ from tests.support.http.otlp_receiver import OtlpReceiver
 from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge.config import TracingSettings
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.spans import SPAN_NAMES
+from vectorforge.telemetry import SPAN_NAMES
 
 TRACE_ID, PARENT_ID = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 QUESTION = "When does water boil?"

@@ -23,8 +23,7 @@ from vectorforge.pipeline.context import ContextBuilder
 from vectorforge.pipeline.rag import QueryService
 from vectorforge.pipeline.types import ErrorEvent, TokenEvent
 from vectorforge.retriever.base import BaseRetriever, RetrievalRequest, RetrievedChunks
-from vectorforge.spans import SPAN_NAMES
-from vectorforge.telemetry import InMemoryMetrics
+from vectorforge.telemetry import SPAN_NAMES, InMemoryMetrics
 
 COLLECTION = uuid4()
 STEPS = ["preprocess", "retrieve", "context", "generate", "log"]

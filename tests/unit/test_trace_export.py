@@ -17,8 +17,7 @@ from vectorforge.errors import ConfigurationError, TraceExportError
 from vectorforge.otlp.background import MAX_WAITING, BackgroundExport
 from vectorforge.otlp.encoding import encode_trace
 from vectorforge.otlp.exporter import TRACES_A_REQUEST, OtlpExporter, parse_pairs
-from vectorforge.spans import SPAN_NAMES, TRACE_PARENT, QueryTrace, RecordingTracer
-from vectorforge.telemetry import InMemoryMetrics
+from vectorforge.telemetry import SPAN_NAMES, TRACE_PARENT, InMemoryMetrics, QueryTrace, RecordingTracer
 from vectorforge.vendors.credentials import KeyOrigin
 
 TRACE_ID, PARENT_ID = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.aws.xray_daemon import XRayDaemon
-from vectorforge.spans import SPAN_NAMES
+from vectorforge.telemetry import SPAN_NAMES
 
 ROOT = Path(__file__).parents[2]
 TRACE_ID, SEGMENT_ID = "1-6920f0a1-3f5c7d9e1b2a4c6d8e0f1a2b", "53995c3f42cd8ad8"
@@ -17,7 +17,7 @@ SAMPLED = f"Root={TRACE_ID};Parent={SEGMENT_ID};Sampled=1"
 BEGINNING = """
 import os, sys
 from vectorforge.aws.tracing import XRayTracer
-from vectorforge.spans import QueryTrace, SPAN_NAMES
+from vectorforge.telemetry import QueryTrace, SPAN_NAMES
 tracer, trace = XRayTracer("query"), QueryTrace("0" * 32)
 """
 

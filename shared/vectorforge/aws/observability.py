@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from vectorforge.config import VectorForgeConfig
 from vectorforge.errors import VectorForgeError, describe_exception, log_unexpected
-from vectorforge.spans import NoTracer, RecordingTracer, Tracer
-from vectorforge.telemetry import CREDENTIAL, METRICS, REQUEST_ID, Tags
+from vectorforge.telemetry import CREDENTIAL, METRICS, REQUEST_ID, NoTracer, RecordingTracer, Tags, Tracer
 
 if TYPE_CHECKING:
     from aws_lambda_powertools import Logger

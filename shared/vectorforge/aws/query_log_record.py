@@ -26,7 +26,7 @@ from vectorforge.db.repositories.query_log_repo import QueryLog, storable
 from vectorforge.db.tenant_database import checked_tenant
 from vectorforge.errors import InvalidInputError
 from vectorforge.pipeline.types import LoggedOutcome
-from vectorforge.spans import SpanName
+from vectorforge.telemetry import SpanName
 
 RECORD_TYPE: Final = "vectorforge.query_log"
 POINTER_TYPE: Final = "vectorforge.query_log_pointer"

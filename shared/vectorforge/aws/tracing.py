@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from vectorforge.spans import QueryTrace, SpanName
+from vectorforge.telemetry import QueryTrace, SpanName
 
 
 class XRayTracer:

@@ -20,8 +20,7 @@ from vectorforge.errors import (
 )
 from vectorforge.health import HealthChecker
 from vectorforge.llm.registry import LLMProviderRegistry
-from vectorforge.spans import NoTracer, RecordingTracer, Tracer
-from vectorforge.telemetry import InMemoryMetrics, MetricsCollector
+from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, NoTracer, RecordingTracer, Tracer
 from vectorforge.vendors.credentials import CredentialStore
 
 if TYPE_CHECKING:  # imported on first use, to keep a cold start short

@@ -19,8 +19,7 @@ from vectorforge.limits.admission import LimitGate
 from vectorforge.limits.settings import Limits
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.pipeline.variants import VariantCatalogue
-from vectorforge.spans import Tracer
-from vectorforge.telemetry import MetricsCollector
+from vectorforge.telemetry import MetricsCollector, Tracer
 from vectorforge.vendors.credentials import CredentialStore, find_credentials
 from vectorforge.vendors.resilience import CircuitBreakers, RetryBudget
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from vectorforge import __version__
 from vectorforge.db.repositories.query_log_repo import QueryLog, storable
-from vectorforge.spans import SpanName
+from vectorforge.telemetry import SpanName
 
 _INTERNAL, _KINDS = 1, {"query": 2, "retrieve": 3, "generate": 3}  # 2 is a server's span, 3 a client's
 _ERROR: Final = 2  # status

@@ -16,8 +16,7 @@ from vectorforge.pipeline.guardrails.log_text import LogTexts
 from vectorforge.pipeline.presets import preset_text
 from vectorforge.pipeline.prompts import FENCE, prompt_digest
 from vectorforge.pipeline.run import QueryRun
-from vectorforge.spans import Tracer
-from vectorforge.telemetry import MetricsCollector, measure
+from vectorforge.telemetry import MetricsCollector, Tracer, measure
 
 if TYPE_CHECKING:
     from vectorforge.db.tenant_database import Call, TenantDatabase

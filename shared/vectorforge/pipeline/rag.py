@@ -27,8 +27,7 @@ from vectorforge.pipeline.steps import QuerySteps
 from vectorforge.pipeline.stopping import StopSignal
 from vectorforge.pipeline.types import DoneEvent, ErrorEvent, QueryConfig, QueryEvent, QueryResult, TokenEvent
 from vectorforge.retriever.base import BaseRetriever, CollectionChoice, QueriedCollection, QueryPreprocessor
-from vectorforge.spans import NoTracer, Tracer
-from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, measure
+from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, NoTracer, Tracer, measure
 
 logger = logging.getLogger(__name__)
 

@@ -37,7 +37,7 @@ from vectorforge.pipeline.types import (
     UsageEvent,
 )
 from vectorforge.retriever.base import CleanQuery, CollectionChoice, QueryLookup, RetrievedChunks
-from vectorforge.spans import QueryTrace
+from vectorforge.telemetry import QueryTrace
 from vectorforge.types import RetrievedChunk
 
 

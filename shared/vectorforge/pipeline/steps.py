@@ -24,8 +24,7 @@ from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.step_types import QueryStep, StepEvent
 from vectorforge.pipeline.types import QueryEvent, SourcesEvent
 from vectorforge.retriever.base import BaseRetriever, QueryPreprocessor, RetrievalRequest
-from vectorforge.spans import SpanName, Tracer
-from vectorforge.telemetry import MetricsCollector
+from vectorforge.telemetry import MetricsCollector, SpanName, Tracer
 
 logger = logging.getLogger(__name__)
 

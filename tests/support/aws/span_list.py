@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from vectorforge.spans import QueryTrace, SpanName
+from vectorforge.telemetry import QueryTrace, SpanName
 
 
 class SpanList:

@@ -29,8 +29,7 @@ from vectorforge.api.request_state import (
 from vectorforge.api.routers import Routers
 from vectorforge.errors import DeadlineExceededError, VectorForgeError
 from vectorforge.limits.settings import LimitState
-from vectorforge.spans import TRACE_PARENT
-from vectorforge.telemetry import REQUEST_ID, MetricsCollector
+from vectorforge.telemetry import REQUEST_ID, TRACE_PARENT, MetricsCollector
 
 logger = logging.getLogger(__name__)
 

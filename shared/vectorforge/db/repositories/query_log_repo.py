@@ -14,7 +14,7 @@ from vectorforge.db.connection import Database
 from vectorforge.db.repositories.paging import CONDITIONS, QueryFilter, checked_page
 from vectorforge.db.tenant_database import TenantDatabase, checked_tenant
 from vectorforge.errors import DatabaseUnavailableError, VectorForgeError
-from vectorforge.spans import TraceRecord
+from vectorforge.telemetry import TraceRecord
 
 if TYPE_CHECKING:
     from psycopg.rows import DictRow
@@ -74,7 +74,7 @@ class QueryLog:
     steps: Sequence[Mapping[str, Any]] = ()
     """Figures of the steps of a search with ``effort``; see ``pipeline.step_types.QueryStep.figures``."""
     trace: TraceRecord | None = field(default=None, metadata={"is_column": False})
-    """See ``spans.QueryTrace.record``; exported and not stored."""
+    """See ``telemetry.QueryTrace.record``; exported and not stored."""
 
 
 _FIELDS = [field.name for field in fields(QueryLog) if field.metadata.get("is_column", True)]
