@@ -82,6 +82,11 @@ class BaseLLMProvider(ABC):
         """Capabilities of this provider."""
         return MODEL_CAPABILITIES
 
+    @property
+    def calls_tools(self) -> bool:
+        """True if the provider sends tools to its models."""
+        return ProviderCapability.EXTRACTIVE not in self.capabilities
+
     def info(self, *, is_default: bool = False) -> ProviderInfo:
         """Describe this provider; holds no secret."""
         return ProviderInfo(self.name, self.default_model, self.capabilities, is_default)

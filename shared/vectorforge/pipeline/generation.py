@@ -25,6 +25,7 @@ from vectorforge.pipeline.citations.check import CitationChecker
 from vectorforge.pipeline.citations.labels import InventedLabels, without_invented_labels
 from vectorforge.pipeline.context import ContextPayload
 from vectorforge.pipeline.guardrails.links import LinkFilter, without_foreign_links
+from vectorforge.pipeline.prompts import SEARCH_TOOL_PROMPT
 from vectorforge.pipeline.query_log import logged_request
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.stopping import QueryStopped
@@ -67,7 +68,7 @@ async def generate_answer(
         DeadlineExceededError: The time ran out before the first token.
     """
     started = time.perf_counter()
-    checker = CitationChecker(run.query, payload.used)
+    checker = CitationChecker(run.query, payload.used, offset=len(run.answer))
     links, labels = LinkFilter(lambda: allowed_texts(run, payload)), InventedLabels(len(payload.used))
     try:
         with breaker.call() if breaker is not None else nullcontext():
@@ -152,7 +153,8 @@ def prompt(run: QueryRun, payload: ContextPayload, provider: BaseLLMProvider) ->
     system: list[Message] = []
     # Without chunks the system prompt would refer to an empty context (B-033).
     if run.retrieved or run.preset.context_config(config).user_template or run.needs_no_chunks:
-        system = [{"role": "system", "content": payload.system_prompt}]
+        own = payload.system_prompt if config.search_tool is None else SEARCH_TOOL_PROMPT
+        system = [{"role": "system", "content": own}]
     sent = config.history if run.preset.history_policy == "messages" else ()
     history = [{"role": m.role, "content": m.content} for m in sent]
     messages = [*system, *history, {"role": "user", "content": payload.user_message}]
@@ -173,7 +175,7 @@ def request_for(run: QueryRun, model: str) -> LLMRequestConfig:
         max_tokens=config.max_tokens,
         response_schema=run.preset.response_schema,
     )
-    if config.stop or config.tools or config.response_format is not None:
+    if config.stop or config.offered_tools or config.response_format is not None:
         from vectorforge.pipeline.output_format import with_output
 
         return with_output(run, request)
@@ -195,6 +197,11 @@ async def _texts(
         if response.content:
             yield response.content
         return
+    pieces = None
+    if run.config.search_tool is not None:
+        from vectorforge.pipeline.output_format import CallerPieces
+
+        pieces = CallerPieces(run.config.search_tool)
     events = target.provider.stream_events(messages, request, sources=sources, deadline=run.deadline)
     async with aclosing(events):
         event: LLMStreamEvent | None = await _first(events, target, limit_s)
@@ -203,8 +210,8 @@ async def _texts(
                 yield event.text
             elif isinstance(event, StreamEnd):
                 finish(run, event.response)
-            elif run.config.may_call_tools:
-                run.call_pieces.append(event)
+            elif run.config.may_call_tools and (piece := pieces.passed(event) if pieces else event):
+                run.call_pieces.append(piece)
                 yield ""  # passes the filters at once
             event = await anext(events, None)
 

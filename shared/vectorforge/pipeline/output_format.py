@@ -6,9 +6,10 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
+from vectorforge.llm.tools import ToolCallDelta
 from vectorforge.llm.types import LLMRequestConfig, LLMResponse, Message
 from vectorforge.pipeline.run import QueryRun
-from vectorforge.pipeline.types import HistoryMessage
+from vectorforge.pipeline.types import HistoryMessage, SearchTool
 
 _JSON_PROMPT = (
     "\n\nAnswer with {what} and nothing else: no text before or after it, no code fence. Labels of passages "
@@ -30,11 +31,15 @@ def with_output(run: QueryRun, request: LLMRequestConfig) -> LLMRequestConfig:
             is_callers_schema=True,
             json_object=wanted.schema is None,
         )
-    if config.tools:
+    if config.offered_tools:
+        choice = config.tool_choice
+        if config.search_tool is not None:
+            is_met = choice == "none" or (choice == "required" and run.tool_messages)
+            choice = "none" if not run.may_search else "auto" if is_met else choice
         request = replace(
             request,
-            tools=tuple(config.tools),
-            tool_choice=config.tool_choice,
+            tools=config.offered_tools,
+            tool_choice=choice,
             parallel_tool_calls=config.parallel_tool_calls,
         )
     return request
@@ -70,12 +75,14 @@ def with_tool_messages(run: QueryRun, messages: list[Message]) -> list[Message]:
     config, (system, *_, query) = run.config, messages
     system = {**system, "content": system["content"] + json_prompt(run)}
     history = [_tool_message(message) for message in config.history]
-    return [system, *history, query, *map(_tool_message, config.following)]
+    return [system, *history, query, *map(_tool_message, config.following), *run.tool_messages]
 
 
 def note_tool_calls(run: QueryRun, response: LLMResponse) -> None:
     """Set the finish reason of an answer with tool calls, and log their names; drop unrequested calls."""
-    if not run.config.may_call_tools:
+    if run.config.search_tool is not None:
+        response = run.response = take_searches(run, run.config.search_tool, response)
+    if not (run.config.may_call_tools and response.tool_calls):
         run.response = replace(response, tool_calls=())
         run.finish_reason = run.finish_reason.replace("tool_calls", "stop")
         return
@@ -83,6 +90,34 @@ def note_tool_calls(run: QueryRun, response: LLMResponse) -> None:
         run.finish_reason = "tool_calls"
     if run.request is not None:
         run.request["tool_calls"] = [call.name for call in response.tool_calls]
+
+
+def take_searches(run: QueryRun, tool: SearchTool, response: LLMResponse) -> LLMResponse:
+    """Set the searches that a response calls for, and return it with calls of the caller's tools only.
+
+    If it has both, the caller's come first: the model may search again when it has their results.
+    """
+    others = tuple(call for call in response.tool_calls if call.name != tool.definition.name)
+    is_cut_off = response.metadata.get("finish_reason") == "length"
+    if run.may_search and not is_cut_off and not (others and run.config.may_call_tools):
+        run.search_calls = tuple(call for call in response.tool_calls if call.name == tool.definition.name)
+    return replace(response, tool_calls=others)
+
+
+class CallerPieces:
+    """Passes on the pieces of streamed calls that are of the caller's tools, numbered from 0."""
+
+    def __init__(self, tool: SearchTool | None) -> None:
+        self._own = None if tool is None else tool.definition.name
+        self._places: dict[int, int | None] = {}
+
+    def passed(self, piece: ToolCallDelta) -> ToolCallDelta | None:
+        """Return the piece for the caller; None for one of a search."""
+        if piece.index not in self._places:
+            count = sum(place is not None for place in self._places.values())
+            self._places[piece.index] = None if piece.name == self._own else count
+        place = self._places[piece.index]
+        return None if place is None else replace(piece, index=place)
 
 
 def _tool_message(message: HistoryMessage) -> Message:

@@ -39,6 +39,16 @@ BEDROCK_SYSTEM_PROMPT = DEFAULT_SYSTEM_PROMPT.replace(
 )
 """The surface removes the labels, so a sentence must be whole without them."""
 
+SEARCH_TOOL_PROMPT = """
+You are a helpful assistant. The tool search_documents finds passages of the user's documents.
+Call it whenever the answer may be in the documents, with short, self-contained queries, and again in other
+words if a search finds too little. Answer without it only if the documents cannot matter.
+
+Do not make up information. If the passages do not have the answer, say "I don't have enough information to
+answer that question." Always cite the passages that you used by their labels, such as [Source 1].
+"""
+"""System prompt with a search tool, whose results are the chunks."""
+
 RAG_QUERY_SYSTEM_PROMPT = (
     "You are a helpful assistant. Use the following context to answer the user's question."
     "\n\nContext:\n{context}"

@@ -1,7 +1,7 @@
 """State of one query while it runs, and the events, results and log records made of it."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 from uuid import UUID
@@ -11,8 +11,8 @@ from vectorforge.deadline import Deadline
 from vectorforge.errors import InvalidInputError, VectorForgeError
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.registry import LLMProviderRegistry
-from vectorforge.llm.tools import ToolCallDelta
-from vectorforge.llm.types import LLMResponse, ProviderCapability
+from vectorforge.llm.tools import ToolCall, ToolCallDelta
+from vectorforge.llm.types import LLMResponse, Message, ProviderCapability
 from vectorforge.pipeline.context import ContextPayload
 from vectorforge.pipeline.follow_ups import Expansion
 from vectorforge.pipeline.presets import Preset, find_preset, quoted_answer
@@ -83,6 +83,14 @@ class QueryRun:
     response: LLMResponse | None = None
     call_pieces: list[ToolCallDelta] = field(default_factory=list)
     """Pieces of tool calls that are not events yet."""
+    search: Callable[[str, int], Awaitable[RetrievedChunks]] | None = None
+    """Finds at most so many chunks for words, in the scope of the query; for ``config.search_tool``."""
+    may_search: bool = True
+    """False: the model must answer without a further search."""
+    search_calls: Sequence[ToolCall] = ()
+    """Searches that the last response calls for."""
+    tool_messages: list[Message] = field(default_factory=list)
+    """Calls of the search and their results so far."""
     request: dict[str, Any] | None = None
     """See ``query_log.logged_request``."""
     citations: list[Citation] = field(default_factory=list)
@@ -127,6 +135,7 @@ class QueryRun:
             self.provider = registry.get_default()
         if self.config.needs_model and (self.provider is None or self.is_extractive):
             name = "response_format" if self.config.response_format else "tool_choice"
+            name = name if self.config.search_tool is None else "retrieval"
             raise InvalidInputError(
                 f"`{name}` requires a language model, and none is configured.", field=name
             )

@@ -15,6 +15,8 @@ that split a query without a model."""
 MAX_SUB_QUERIES = 4
 """Sub-queries of one round, and intents of a request."""
 MAX_SUB_QUERY_CHARS = 300
+MAX_SEARCH_ROUNDS = 3
+"""Rounds of searches that a model may call for; one more call answers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,9 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import AbstractContextManager, aclosing, asynccontextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -23,7 +23,13 @@ from vectorforge.pipeline.query_log import QueryLogging
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.step_types import QueryStep, StepEvent
 from vectorforge.pipeline.types import QueryEvent, SourcesEvent
-from vectorforge.retriever.base import BaseRetriever, QueryPreprocessor, RetrievalRequest
+from vectorforge.retriever.base import (
+    BaseRetriever,
+    QueryLookup,
+    QueryPreprocessor,
+    RetrievalRequest,
+    RetrievedChunks,
+)
 from vectorforge.telemetry import MetricsCollector, SpanName, Tracer
 
 logger = logging.getLogger(__name__)
@@ -148,7 +154,7 @@ class QuerySteps:
         """Set the text to search for, unless the answer is cached: then it is the one of that search."""
         if run.cache.hit and run.cache.stored is not None:
             run.rewritten_query = run.cache.stored.rewritten_query
-        elif run.config.history:
+        elif run.config.history and run.config.search_tool is None:
             await self.rewriter.rewrite(run)
 
     async def _find_chunks(self, run: QueryRun, steps: "asyncio.Queue[QueryStep | None] | None") -> None:
@@ -168,6 +174,9 @@ class QuerySteps:
     async def _retrieve(
         self, run: QueryRun, emit: Callable[[QueryStep], None], *, calling_model: bool = True
     ) -> None:
+        if run.config.search_tool is not None:
+            run.search = self._search_for(run)
+            return
         started, request = time.perf_counter(), self._request(run)
         fresh = FRESH_VECTORS.set(not run.config.use_cache)
         try:
@@ -182,6 +191,18 @@ class QuerySteps:
         finally:
             FRESH_VECTORS.reset(fresh)  # for what its task does next
         run.timings.retrieval_ms = _ms_since(started)
+
+    def _search_for(self, run: QueryRun) -> Callable[[str, int], Awaitable[RetrievedChunks]]:
+        """Return the search of a model's calls, in the scope of the query."""
+
+        async def search(query: str, top_k: int) -> RetrievedChunks:
+            request, text = self._request(run), self.preprocessor.clean(query).text
+            lookup = run.lookup and QueryLookup(run.lookup.collection, text)
+            top_k = min(top_k, request.top_k)
+            async with _in_time(run.deadline.remaining_s()):
+                return await self.retriever.find(replace(request, query=text, lookup=lookup, top_k=top_k))
+
+        return search
 
     def _request(self, run: QueryRun) -> RetrievalRequest:
         config, expansion = run.config, run.expansion

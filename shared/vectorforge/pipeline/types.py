@@ -6,7 +6,7 @@ fallback, then ``TokenEvent`` and ``CitationEvent`` mixed, ``UsageEvent``, and l
 ``ErrorEvent``.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 from uuid import UUID
@@ -82,6 +82,15 @@ class JsonFormat:
 
 
 @dataclass(frozen=True, slots=True)
+class SearchTool:
+    """Search that the model may call."""
+
+    definition: ToolDefinition
+    read: Callable[[str], tuple[str, int]]
+    """Returns the query and the number of chunks of a call's arguments, or raises ``InvalidInputError``."""
+
+
+@dataclass(frozen=True, slots=True)
 class QueryConfig:
     """Settings of one query. ``None`` leaves the choice to the collection, provider or vendor."""
 
@@ -132,6 +141,8 @@ class QueryConfig:
     """JSON in place of text."""
     tools: Sequence[ToolDefinition] = ()
     """Tools of the caller that the model may call; it gets the chunks as well."""
+    search_tool: SearchTool | None = None
+    """Let the model decide on the search, with this tool: no search precedes it."""
     tool_choice: ToolChoice = "auto"
     parallel_tool_calls: bool | None = None
     following: Sequence[HistoryMessage] = ()
@@ -140,7 +151,8 @@ class QueryConfig:
     @property
     def needs_model(self) -> bool:
         """True if quoted chunks or a fixed sentence would not be in the requested form."""
-        return (self.may_call_tools and self.tool_choice != "auto") or self.response_format is not None
+        is_forced = self.may_call_tools and self.tool_choice != "auto"
+        return is_forced or self.response_format is not None or self.search_tool is not None
 
     @property
     def may_call_tools(self) -> bool:
@@ -148,9 +160,16 @@ class QueryConfig:
         return bool(self.tools) and self.tool_choice != "none"
 
     @property
+    def offered_tools(self) -> tuple[ToolDefinition, ...]:
+        """Tools of the request to the model."""
+        if self.search_tool is None:
+            return tuple(self.tools)
+        return (*(self.tools if self.may_call_tools else ()), self.search_tool.definition)
+
+    @property
     def has_tools(self) -> bool:
         """True if the model may call tools, or has called some."""
-        return bool(self.tools or self.following) or any(m.role == "tool" for m in self.history)
+        return bool(self.offered_tools or self.following) or any(m.role == "tool" for m in self.history)
 
     @property
     def has_steps(self) -> bool:

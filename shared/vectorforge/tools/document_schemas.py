@@ -7,7 +7,10 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.json_schema import SkipJsonSchema
 
-from vectorforge.tools.schemas import MAX_CONTEXT_CHARS, AgentTool
+from vectorforge.llm.tools import ToolDefinition
+from vectorforge.pipeline.step_types import MAX_SUB_QUERY_CHARS
+from vectorforge.pipeline.types import SearchTool
+from vectorforge.tools.schemas import MAX_CONTEXT_CHARS, MAX_TOP_K, AgentTool, check_arguments
 
 MAX_LISTED: Final = 100
 """Collections or documents of a page."""
@@ -24,6 +27,17 @@ Optional: TypeAlias = T | SkipJsonSchema[None]
 
 class _Arguments(BaseModel):
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+
+class SearchDocumentsArguments(_Arguments):
+    """Arguments of ``search_documents``."""
+
+    query: str = Field(
+        min_length=1,
+        max_length=MAX_SUB_QUERY_CHARS,
+        description="What to look for, as a question or in the words of the answer; one fact at a time.",
+    )
+    top_k: int = Field(default=5, ge=1, le=MAX_TOP_K, description="How many passages to return at most.")
 
 
 class _Page(_Arguments):
@@ -201,3 +215,24 @@ DOCUMENT_TOOLS: Final = {
     )
 }
 """The document tools by name."""
+
+_SEARCH_DOCUMENTS: Final = AgentTool(
+    "search_documents",
+    "Searches the user's documents by meaning and by words. Returns the best passages, each under a label "
+    "such as [Source 1] by which it is cited.",
+    SearchDocumentsArguments,
+)
+
+
+def _read_search(arguments: str) -> tuple[str, int]:
+    name = _SEARCH_DOCUMENTS.name
+    checked = check_arguments(name, arguments, {name: _SEARCH_DOCUMENTS})
+    assert isinstance(checked, SearchDocumentsArguments)  # noqa: S101 - the only tool
+    return checked.query, checked.top_k
+
+
+SEARCH_TOOL: Final = SearchTool(
+    ToolDefinition(_SEARCH_DOCUMENTS.name, _SEARCH_DOCUMENTS.description, _SEARCH_DOCUMENTS.parameters),
+    _read_search,
+)
+"""``search_documents`` for a query whose search the model decides on."""

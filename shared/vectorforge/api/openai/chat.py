@@ -180,8 +180,8 @@ class ChatChunkEncoder:
                 self._id = _completion_id(event.request_id)
                 return self._delta({"role": "assistant", "content": "", "refusal": None})
             case SourcesEvent():
-                self._rewriter = LabelRewriter(event.retrieved_chunks[: len(event.sources)])
-                return b""
+                chunks = event.retrieved_chunks[: len(event.sources)]
+                return self._content(self._rewriter.continue_with(chunks))
             case TokenEvent():
                 return self._content(event.text if self._wanted.is_json else self._rewriter.feed(event.text))
             case ToolCallEvent():

@@ -114,6 +114,13 @@ class LabelRewriter:
         """Return the remaining text at the end of the answer."""
         return self._advance(is_whole=True)
 
+    def continue_with(self, chunks: Sequence[RetrievedChunk]) -> str:
+        """Return the remaining text before a next search; what follows may name these chunks."""
+        rest = self.finish()
+        self._source_labels = SourceLabels(chunks)
+        self._longest_source = max((_label_chars(chunk) for chunk in chunks), default=0)
+        return rest
+
     def has_emitted(self, citation: Citation) -> bool:
         """Return True if the citation's label has been emitted and can be located."""
         return citation.end <= self._done

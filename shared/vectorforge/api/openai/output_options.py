@@ -129,7 +129,11 @@ def check_output(application: Application, config: QueryConfig, preset: Preset, 
     Raises:
         InvalidInputError: The preset has a format of its own, or no language model answers.
     """
-    wanted = {"tools": config.has_tools, format_field: config.response_format is not None}
+    wanted = {
+        "retrieval": config.search_tool is not None,
+        "tools": config.has_tools,
+        format_field: config.response_format is not None,
+    }
     if preset.response_schema is not None and any(wanted.values()):
         field = next(name for name, is_wanted in wanted.items() if is_wanted)
         raise InvalidInputError(
@@ -137,9 +141,25 @@ def check_output(application: Application, config: QueryConfig, preset: Preset, 
         )
     if not config.needs_model:
         return
+    if config.search_tool is not None:
+        _check_search_tool(config, config.search_tool.definition.name, format_field)
     registry = application.llm_registry
     name = config.llm_provider
     provider = registry.get(name) if name else registry.get_default() if registry.list_providers() else None
     if provider is None or ProviderCapability.EXTRACTIVE in provider.capabilities:
         field = format_field if config.response_format is not None else "tools"
+        field = "retrieval" if config.search_tool is not None else field
         raise InvalidInputError(f"`{field}` needs a language model, and none is configured.", field=field)
+    if config.search_tool is not None and not provider.calls_tools:
+        raise InvalidInputError(
+            f"`retrieval: tool` needs a model that calls tools; {provider.name} has none.", field="retrieval"
+        )
+
+
+def _check_search_tool(config: QueryConfig, name: str, format_field: str) -> None:
+    if any(tool.name == name for tool in config.tools):
+        raise InvalidInputError(f"`{name}` is the tool of the server; rename yours.", field="tools")
+    steps = "intents" if config.intents else "effort"
+    for field, is_given in ((steps, config.has_steps), (format_field, config.response_format is not None)):
+        if is_given:
+            raise InvalidInputError(f"`{field}` cannot be combined with `retrieval: tool`.", field=field)

@@ -207,13 +207,24 @@ class RetrievalOptions(OpenAIBody):
     variant: VariantReference | None = None
     conversation_id: ConversationReference | None = None
     rewrite: Rewrite | None = None
+    retrieval: Literal["always", "tool"] | None = Field(
+        default=None,
+        description="`tool`: the model decides what to search for, with a tool of the server, "
+        "`search_documents`. `always`, the default: a search precedes the answer.",
+    )
     effort: EffortLevel | None = None
     intents: Intents | None = None
     allow_ungrounded: bool | None = Field(default=None, description=ALLOW_UNGROUNDED)
 
     def search_options(self) -> dict[str, Any]:
         """Return the given options as fields of ``QueryConfig``; null counts as omitted."""
-        return self.model_dump(include=set(RetrievalOptions.model_fields) - {"variant"}, exclude_none=True)
+        fields = set(RetrievalOptions.model_fields) - {"variant", "retrieval"}
+        tool: dict[str, Any] = {}
+        if self.retrieval == "tool":
+            from vectorforge.tools.document_schemas import SEARCH_TOOL
+
+            tool = {"search_tool": SEARCH_TOOL}
+        return {**self.model_dump(include=fields, exclude_none=True), **tool}
 
 
 class OwnDetails(AnswerDetails):

@@ -114,6 +114,11 @@ class MaxServeProvider(OpenAIProvider):
         return response.content, response.prompt_tokens, response.completion_tokens
 
     @property
+    def calls_tools(self) -> bool:
+        """False in mode "completions", whose API has no tools."""
+        return self._mode == "chat"
+
+    @property
     def _path(self) -> str:
         return super()._path if self._mode == "chat" else "completions"
 

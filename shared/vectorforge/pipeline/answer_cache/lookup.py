@@ -23,6 +23,7 @@ from vectorforge.errors import (
 from vectorforge.limits.settings import Claim
 from vectorforge.pipeline.answer_cache.cache import AnswerCache
 from vectorforge.pipeline.run import QueryRun
+from vectorforge.pipeline.step_types import MAX_SEARCH_ROUNDS
 from vectorforge.retriever.base import QueryLookup
 from vectorforge.types import Collection
 
@@ -148,7 +149,7 @@ def query_claim(run: QueryRun, settings: VectorForgeConfig) -> Claim:
     messages = (*config.history, *config.following)
     texts = [run.query, config.system_prompt or "", *(message.content for message in messages)]
     if config.has_tools or config.response_format is not None:
-        texts.append(str([config.tools, config.response_format, *(m.tool_calls for m in messages)]))
+        texts.append(str([config.offered_tools, config.response_format, *(m.tool_calls for m in messages)]))
     prompt_tokens = _PROMPT_TOKENS + _context_tokens(run, settings) + sum(map(_tokens, texts))
     if config.conversation_id is not None:
         prompt_tokens += settings.query.history_max_tokens
@@ -158,6 +159,9 @@ def query_claim(run: QueryRun, settings: VectorForgeConfig) -> Claim:
     answer_tokens = config.max_tokens
     if config.response_format is not None:  # may be repaired once
         prompt_tokens, answer_tokens = 2 * prompt_tokens + answer_tokens, 2 * answer_tokens
+    if config.search_tool is not None:
+        calls = 1 + MAX_SEARCH_ROUNDS
+        prompt_tokens, answer_tokens = calls * prompt_tokens, calls * answer_tokens
     model = run.model or provider.default_model
     cost = run.prices.estimate_cost(provider.provider_name(), model, prompt_tokens, answer_tokens)
     return Claim(is_stream=is_stream, tokens=prompt_tokens + answer_tokens, cost_usd=cost or 0.0)

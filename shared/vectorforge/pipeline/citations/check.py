@@ -99,16 +99,17 @@ class CitationChecker:
     Args:
         query: Query, whose names count as names in the answer.
         chunks: Chunks in the order of their labels: the first is ``[Source 1]``.
+        offset: Characters of the answer before the first piece.
     """
 
-    def __init__(self, query: str, chunks: Sequence[RetrievedChunk]) -> None:
+    def __init__(self, query: str, chunks: Sequence[RetrievedChunk], *, offset: int = 0) -> None:
         self._chunks = chunks
         self._source_labels = SourceLabels(chunks)
         self._known = KnownNames([query, *(chunk.chunk.text for chunk in chunks)])
         self._evidence: dict[int, Evidence] = {}
         self._answer = ""
         """Answer from ``_dropped`` on; bounded, because each addition copies it."""
-        self._dropped = 0
+        self._dropped = offset
         self._looked_at = 0
         """Length of the answer at the last search for the end of the current sentence."""
         self._has_mark = False

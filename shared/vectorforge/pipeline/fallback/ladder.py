@@ -12,6 +12,7 @@ follow. If the search fails, 3, 5 and 6 remain; a model is called without chunks
 import time
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import aclosing
+from functools import partial
 
 from vectorforge.errors import (
     DatabaseError,
@@ -217,6 +218,10 @@ class DegradationLadder:
         generate = generate_answer
         if run.config.response_format is not None:
             from vectorforge.pipeline.json_output import generate_json as generate
+        if run.config.search_tool is not None:
+            from vectorforge.pipeline.tool_search import generate_with_searches
+
+            generate = partial(generate_with_searches, build_context=build_context)
         try:
             async with aclosing(generate(run, payload, target, breaker, limit_s=limit_s)) as events:
                 async for event in events:
@@ -242,6 +247,8 @@ class DegradationLadder:
         if run.config.needs_model:
             quoting = ProviderCapability.EXTRACTIVE
             others = [other for other in others if quoting not in other.provider.capabilities]
+        if run.config.search_tool is not None:
+            others = [other for other in others if other.provider.calls_tools]
         return [ModelTarget(run.provider, run.model), *others]
 
     def _limit_s(self, run: QueryRun, *, is_last: bool) -> float | None:

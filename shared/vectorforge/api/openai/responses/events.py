@@ -72,7 +72,8 @@ class ResponseEventEncoder:
     item of the message with its text and annotations, and last ``response.completed`` or
     ``response.incomplete``. An annotation follows the end of its sentence and its ``[n]``. A failure
     is ``error``, for which clients have an exception, and ``response.failed``. With tools the message begins
-    with its text, and each tool call is an item with its own events.
+    with its text, and each tool call is an item with its own events. If the model decides on the search, the
+    item of the search ends last.
 
     Args:
         wanted: Format of the response.
@@ -135,12 +136,16 @@ class ResponseEventEncoder:
     def _found(self, event: SourcesEvent) -> Iterator[bytes]:
         parts = self._begun_parts
         self._sources = event.sources
-        self._rewriter = LabelRewriter(event.retrieved_chunks[: len(event.sources)])
-        self._search = parts.search("completed", event.sources, event.retrieved_chunks)
-        yield self._search_event(parts, "completed")
-        yield self._event("response.output_item.done", output_index=_SEARCH, item=self._search)
+        yield from self._say(self._rewriter.continue_with(event.retrieved_chunks[: len(event.sources)]))
+        if not self._wanted.searches_by_tool:  # else there may be more
+            yield from self._end_search(parts.search("completed", event.sources, event.retrieved_chunks))
         if not self._wanted.has_tools:
             yield from self._begin_message()
+
+    def _end_search(self, search: FileSearchCall) -> Iterator[bytes]:
+        self._search = search
+        yield self._search_event(self._begun_parts, "completed")
+        yield self._event("response.output_item.done", output_index=_SEARCH, item=search)
 
     def _begin_message(self) -> Iterator[bytes]:
         message = self._begun_parts.message("in_progress", "")
@@ -183,6 +188,9 @@ class ResponseEventEncoder:
     def _end(self, result: QueryResult) -> Iterator[bytes]:
         yield from self._say(self._rewriter.finish())
         parts, text = self._begun_parts, "".join(self._text)
+        if self._wanted.searches_by_tool:
+            found = (result.sources, result.retrieved_chunks, result.steps)
+            yield from self._end_search(parts.search("completed", *found))
         search = self._search or parts.search("completed")
         response = parts.answered(result, search, text, self._annotations)
         for item in response.output[1:]:
@@ -211,14 +219,15 @@ class ResponseEventEncoder:
             yield self._event("response.failed", response=self._parts.failed(failure, self._output_so_far()))
 
     def _output_so_far(self) -> list[OutputItem]:
-        if self._search is None:
+        if self._search is None and not self._wanted.searches_by_tool:
             return []
         parts = self._begun_parts
         message = parts.message("incomplete", "".join(self._text), self._annotations)
         items: list[OutputMessage | FunctionCall] = [message]
         for place, call in enumerate(join_tool_calls(self._calls)):
             items.append(parts.call(place, call, status="incomplete"))
-        return [self._search, *(item for item in items if item.id in self._places)]
+        search = self._search or parts.search("incomplete")
+        return [search, *(item for item in items if item.id in self._places)]
 
     @property
     def _begun_parts(self) -> ResponseParts:

@@ -27,6 +27,7 @@ from vectorforge.api.openai.responses.schemas import (
 from vectorforge.api.openai.vector_stores.store_schemas import FoundPassage, attributes_of
 from vectorforge.errors import InvalidInputError
 from vectorforge.llm.tools import ToolCall
+from vectorforge.pipeline.step_types import QueryStep
 from vectorforge.pipeline.types import Citation, QueryResult, SourceCitation
 from vectorforge.types import RetrievedChunk
 
@@ -78,6 +79,8 @@ class ResponseFormat:
     """The text is JSON: nothing in it is rewritten, and its citations are among the details."""
     has_tools: bool = False
     """The answer may have calls of tools, with or without text."""
+    searches_by_tool: bool = False
+    """The model decides on the search, whose item has its queries and is complete at the end."""
 
 
 @dataclass(slots=True)
@@ -104,14 +107,17 @@ class ResponseParts:
         status: ItemStatus,
         sources: Sequence[SourceCitation] = (),
         retrieved: Iterable[RetrievedChunk] = (),
+        steps: Iterable[QueryStep] = (),
     ) -> FileSearchCall:
-        """Return the search item, with results only if requested."""
+        """Return the search item, with results only if requested; ``steps`` are those of a model's calls."""
         metadata = {chunk.chunk.id: chunk.chunk.metadata for chunk in retrieved}
         results = [_found(source, metadata.get(source.chunk_id, {})) for source in sources]
         return FileSearchCall(
             id=self.search_id,
             status=status,
-            queries=[self.rewritten_query or self.wanted.question],
+            queries=[text for step in steps for text in step.queries]
+            if self.wanted.searches_by_tool
+            else [self.rewritten_query or self.wanted.question],
             results=results if self.wanted.with_results and status == "completed" else None,
         )
 
@@ -183,7 +189,7 @@ def whole_response(result: QueryResult, wanted: ResponseFormat) -> ResponseBody:
     text, citations = result.answer, list[Citation]()
     if not wanted.is_json:
         text, citations = rewrite_labels(text, result.citations, chunks)
-    search = parts.search("completed", result.sources, result.retrieved_chunks)
+    search = parts.search("completed", result.sources, result.retrieved_chunks, result.steps)
     annotations = [file_citation(citation, result.sources) for citation in citations]
     return parts.answered(result, search, text, annotations)
 

@@ -218,7 +218,8 @@ async def create_response(
     check_config(application, config, {"max_tokens": "max_output_tokens", "top_k": _top_k_field(body)})
     check_output(application, config, requested.preset, format_field="text")
     if config.has_tools and (body.store or conversation_id is not None):
-        raise InvalidInputError("Tools need the conversation in `input`, not a stored one.", field="tools")
+        field = "tools" if config.search_tool is None else "retrieval"
+        raise InvalidInputError("Tools need the conversation in `input`, not a stored one.", field=field)
     collection = await find_searched_collection(application, tenant, requested, body)
     credential = principal_of(request).credential
     async with conversation_for(tenant, body, conversation_id, credential) as stored_in:
@@ -229,6 +230,7 @@ async def create_response(
             with_results="file_search_call.results" in (body.include or ()),
             is_json=config.response_format is not None,
             has_tools=config.has_tools,
+            searches_by_tool=config.search_tool is not None,
         )
         query = SurfaceQuery(
             request, conversation.question, collection, replace(config, conversation_id=stored_in)

@@ -189,6 +189,8 @@ async function start() {
     $("banner").hidden = false;
     $("banner").textContent = `The description of the API could not be loaded. ${error.message}`;
     return;
+  } finally {
+    $("loading").remove();
   }
   const operations = Object.entries(api.paths).flatMap(([path, methods]) => Object.entries(methods).map(([method, about]) => new Operation(method, path, about)));
   drawGroups(operations);
