@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 import pytest_asyncio
-from playwright.async_api import Locator, Page, expect
+from playwright.async_api import Browser, Locator, Page, Route, expect
 from pydantic import SecretStr
 
 from tests.browser.conftest import Visit
@@ -84,6 +84,25 @@ async def test_explorer_lists_every_operation_by_group(api: LiveApi, visit: Visi
     await form.get_by_text("Fields of the body").click()
     await expect(form.locator(".fields").first).to_contain_text("top_k integer1 or more, default 10")
     await expect(form).to_contain_text("Needs a key with the scope read.")
+
+
+async def test_explorer_says_that_it_loads_until_the_description_is_there(
+    api: LiveApi, browser: Browser
+) -> None:  # issue 21
+    page = await browser.new_page()
+    may_answer = asyncio.Event()
+
+    async def wait(route: Route) -> None:
+        await may_answer.wait()
+        await route.continue_()
+
+    await page.route("**/openapi.json", wait)
+    await page.goto(f"{api.url}/docs")
+    await expect(page.locator("#loading")).to_be_visible()
+    may_answer.set()
+    await expect(page.locator("#list h2").first).to_be_visible()
+    await expect(page.locator("#loading")).to_have_count(0)
+    await page.close()
 
 
 async def test_example_runs_with_the_entered_key_only(

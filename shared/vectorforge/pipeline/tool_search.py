@@ -25,6 +25,7 @@ from vectorforge.retriever.base import RetrievedChunks
 from vectorforge.vendors.resilience import CircuitBreaker
 
 _BuildContext: TypeAlias = Callable[[QueryRun], ContextPayload]
+_TOKENS: Final = ("prompt_tokens", "completion_tokens", "total_tokens")
 _MOST_CALLS: Final = 4
 """Searches of one round; further calls get a text that says so."""
 _NOTHING: Final = "Nothing was found."
@@ -51,15 +52,14 @@ async def generate_with_searches(
     Raises:
         VectorForgeError: As ``generate_answer``, or a search failed.
     """
-    prompt_tokens, completion_tokens, citations, invalid = 0, 0, list[Citation](), 0
+    usage, citations, invalid = UsageEvent(0, 0, 0), list[Citation](), 0
     payload = _begin(run, build_context)
     for rounds_left in range(MAX_SEARCH_ROUNDS, -1, -1):
         _begin_round(run, may_search=rounds_left > 0)
         async with aclosing(generate_answer(run, payload, target, breaker, limit_s=limit_s)) as events:
             async for event in events:
                 if isinstance(event, UsageEvent):
-                    prompt_tokens += event.prompt_tokens
-                    completion_tokens += event.completion_tokens
+                    usage = _sum(usage, event)
                 else:
                     yield event
         citations += run.citations
@@ -73,17 +73,15 @@ async def generate_with_searches(
             yield TokenEvent("\n\n")
     run.citations, run.invalid_citations = citations, invalid
     if run.response is not None:
-        run.response = replace(
-            run.response,
-            content=run.answer,
-            prompt_tokens=prompt_tokens,
-            completion_tokens=completion_tokens,
-            total_tokens=prompt_tokens + completion_tokens,
-        )
+        tokens = {name: getattr(usage, name) for name in _TOKENS}
+        run.response = replace(run.response, content=run.answer, **tokens)
     if run.outcome == "answered" and run.steps and not run.retrieved:
         run.outcome = "empty"
-    total = prompt_tokens + completion_tokens
-    yield UsageEvent(prompt_tokens, completion_tokens, total, estimated=run.response is None)
+    yield replace(usage, estimated=run.response is None)
+
+
+def _sum(one: UsageEvent, other: UsageEvent) -> UsageEvent:
+    return UsageEvent(*(getattr(one, name) + getattr(other, name) for name in _TOKENS))
 
 
 def _begin(run: QueryRun, build_context: _BuildContext) -> ContextPayload:
