@@ -37,7 +37,7 @@ class Deployment:
     """vCPUs of the writer, and of each reader."""
     readers: int = 0
     connections: int = 72
-    """Of the proxy to each instance."""
+    """Connections of the proxy to each instance."""
     processes: int = 1_000
     """Concurrent executions of the account."""
     log_writers: int = 2

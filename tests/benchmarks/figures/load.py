@@ -35,7 +35,7 @@ class LocalTimes:
     client_s: float
     """CPU of the load generator and the fake model, which share the machine."""
     idle_s: float
-    """Rest of the median: nobody works."""
+    """Rest of the median, without CPU."""
     share: float = 1.0
     """Share of a core that a busy process got, since other work runs on the machine."""
 
