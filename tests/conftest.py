@@ -17,6 +17,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from tests.support.postgres.databases import TEMPLATE, create_database, drop_database
 from tests.support.postgres.pgbouncer import PGBOUNCER, PgBouncer
 from tests.support.postgres.pin_detector import PinDetector
+from tests.support.postgres.standby import Replicated, Standby
 from vectorforge.db.connection import Database
 from vectorforge.db.schema.migrate import migrate
 from vectorforge.db.tenant_database import TenantDatabase
@@ -111,6 +112,20 @@ def postgres_server(
         connection.execute(f"CREATE DATABASE {TEMPLATE} TEMPLATE vectorforge")
     yield server
     server.stop(force=True)
+
+
+@pytest.fixture(scope="session")
+def replicated(private_dir: Callable[[str], Path]) -> Iterator[Replicated]:
+    """Start a server with a migrated database, and a physical standby of it."""
+    settings = {"max_connections": "100", "fsync": "off"}
+    writer = EmbeddedPostgres(private_dir("writer") / "data", settings=settings)
+    writer.start()
+    asyncio.run(migrate(writer.migrator_url))
+    standby = Standby(writer.data_dir / ".s.PGSQL.5432", private_dir("standby") / "data", settings=settings)
+    standby.start()
+    yield Replicated(writer, standby)
+    standby.stop(force=True)
+    writer.stop(force=True)
 
 
 @pytest.fixture(scope="session")

@@ -51,6 +51,7 @@ METRICS: Mapping[str, MetricSpec] = {
     "retriever.search.errors": _counter("retriever_type", "error_type"),
     "retriever.results_returned": _histogram("retriever_type"),
     "retriever.empty_results": _counter("retriever_type"),
+    "database.reader.searches": _counter("outcome"),
     "context.build.duration_ms": _histogram(),
     "context.tokens_used": _histogram(),
     "context.chunks_included": _histogram(),

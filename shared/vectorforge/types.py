@@ -247,6 +247,7 @@ class NearestChunks(list[RetrievedChunk]):
         matched: Chunks that pass collection, profile and filter; None if unknown.
         matched_is_at_least: Counting stopped at ``matched``, and there are more.
         scan: Kind of scan; None if unknown.
+        version: Version of the collection that was searched; None if unknown.
     """
 
     def __init__(
@@ -256,11 +257,13 @@ class NearestChunks(list[RetrievedChunk]):
         *,
         matched_is_at_least: bool = False,
         scan: Scan | None = None,
+        version: int | None = None,
     ) -> None:
         super().__init__(chunks)
         self.matched = matched
         self.matched_is_at_least = matched_is_at_least
         self.scan = scan
+        self.version = version
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,18 +1,24 @@
 """Every vector store satisfies the same contract."""
 
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from functools import partial
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 
 from tests.contract.suites.search import MakeCollection
 from tests.contract.suites.vector_store import VectorStoreContract
+from tests.support.postgres.standby import Replicated
 from tests.support.postgres.vector_indexes import index_space
 from tests.support.rag.collections import insert_collection
 from tests.support.rag.drafts import chunk_drafts, document_draft
+from vectorforge.db.connection import Database
+from vectorforge.db.reader import ReaderDatabase
 from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.types import DistanceMetric
+from vectorforge.types import DistanceMetric, NearestChunks
 from vectorforge.vectorstore.base import VectorStore
 from vectorforge.vectorstore.memory import InMemoryVectorStore
 from vectorforge.vectorstore.pgvector import PgVectorStore
@@ -90,3 +96,30 @@ class TestPgVectorStoreThroughIndex(TestPgVectorStore):
             ids = [result.chunk.id for result in found]
             assert len(ids) == top_k
             assert ids == sorted(set(ids))
+
+
+class StoreWithStandby(PgVectorStore):
+    """Writes to the writer, and searches on its standby alone, once that has replayed everything."""
+
+    def __init__(self, db: TenantDatabase, standby: Database, catch_up: Callable[[], None]) -> None:
+        super().__init__(db)
+        self._standby = PgVectorStore(ReaderDatabase(standby, db.tenant_id))
+        self._catch_up = catch_up
+
+    async def search(self, **arguments: Any) -> NearestChunks:
+        await asyncio.to_thread(self._catch_up)
+        return await self._standby.search(**arguments)
+
+
+class TestPgVectorStoreOnStandby(TestPgVectorStore):
+    """The same contract with every search in a read-only transaction on a physical standby."""
+
+    @pytest.fixture
+    async def database(self, replicated: Replicated) -> AsyncIterator[Database]:
+        async with Database(replicated.writer.app_url, pool_size=5) as opened:
+            yield opened
+
+    @pytest.fixture
+    async def store(self, tenant_db: TenantDatabase, replicated: Replicated) -> AsyncIterator[VectorStore]:
+        async with Database(replicated.standby.app_url, pool_size=5) as standby:
+            yield StoreWithStandby(tenant_db, standby, replicated.catch_up)

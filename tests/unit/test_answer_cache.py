@@ -57,6 +57,7 @@ OTHER_VALUES: dict[str, Any] = {
     "following": [HistoryMessage("assistant", "", (ToolCall("1", "f", "{}"),))],
 }
 CHANGE_NOTHING: dict[str, Any] = {
+    "min_version": 1,
     "stream": True,
     "use_cache": False,
     "conversation_id": uuid4(),

@@ -17,6 +17,7 @@ from vectorforge.api.native.search import SearchResult
 from vectorforge.api.querying import QueryRoute, SurfaceQuery, check_config
 from vectorforge.api.schemas import MAX_QUERY_CHARS, Body, Filters, Metadata, RequestBody
 from vectorforge.api.streaming.sse import event_stream_content
+from vectorforge.bootstrap import TenantServices
 from vectorforge.erasure.repo import Subject
 from vectorforge.errors import InvalidInputError
 from vectorforge.ingestion.chunk import ChunkingConfig
@@ -121,6 +122,12 @@ class ProfileResult(Body):
     chunks_added: int
     chunks_kept: int
     chunks_removed: int
+    version: int = Field(description=schemas.VERSION)
+
+    @classmethod
+    async def of_tenant(cls, tenant: TenantServices, done: Any) -> Self:
+        """Return the body of a result with the version of the profiles' collection."""
+        return cls.of(done, version=(await tenant.profiles.collection()).data_version)
 
 
 class ProfileSearchRequest(RequestBody):
@@ -196,7 +203,8 @@ async def ingest_profile(
 ) -> ProfileResult:
     """Add rows to a profile, or replace those with the same ids; what is not in the request stays."""
     pipeline = await tenant.profiles.ingestion(body.chunking.config() if body.chunking else None)
-    return ProfileResult.of(await pipeline.ingest_profile_data(profile_id, **body.rows()))
+    done = await pipeline.ingest_profile_data(profile_id, **body.rows())
+    return await ProfileResult.of_tenant(tenant, done)
 
 
 @router.put("", responses=_INGEST_PROBLEMS)
@@ -209,7 +217,7 @@ async def reingest_profile(
         None if body.documents is None else [ProfileDocument(**dict(document)) for document in body.documents]
     )
     done = await pipeline.reingest_profile(profile_id, **body.rows(), documents=documents)
-    return ProfileResult.of(done)
+    return await ProfileResult.of_tenant(tenant, done)
 
 
 @router.post("/documents", responses=_INGEST_PROBLEMS)
@@ -219,7 +227,8 @@ async def ingest_document(
     """Add a CV or another text to a profile, or replace the one with the same type and id."""
     pipeline = await tenant.profiles.ingestion(body.chunking.config() if body.chunking else None)
     options = body.model_dump(exclude={"chunking", "text"})
-    return ProfileResult.of(await pipeline.ingest_document(profile_id, body.text, **options))
+    done = await pipeline.ingest_document(profile_id, body.text, **options)
+    return await ProfileResult.of_tenant(tenant, done)
 
 
 @router.post("/search", responses=problems(404, 409, 413, 415, 429, 502, 504))

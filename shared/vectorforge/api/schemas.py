@@ -146,6 +146,19 @@ MmrLambda = Annotated[
         "from those chosen before. Default: by relevance, without it.",
     ),
 ]
+VERSION = (
+    "Version of the collection, incremented by every change of its documents: for a query's `min_version`."
+)
+
+MinVersion = Annotated[
+    int,
+    Field(
+        ge=0,
+        le=2**63 - 1,
+        description="Search the collection at this `version` or a later one, such as the one that a write "
+        "returned; 409 if the collection has not reached it.",
+    ),
+]
 Filters = Annotated[
     dict[str, Any],
     _at_most(MAX_FILTERS_BYTES, "filters"),

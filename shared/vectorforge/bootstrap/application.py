@@ -269,6 +269,8 @@ class Application:
             MigrationError: The schema is missing or behind this version.
         """
         await self.database.open()
+        if self.shared.reader is not None:
+            self.shared.reader.begin_opening()
 
     async def close(self) -> None:
         """Close connections; safe to call twice."""

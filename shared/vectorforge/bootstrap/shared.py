@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # imported on first use, to keep a cold start short
     from vectorforge.aws.query_log_queue import QueryLogQueue
     from vectorforge.aws.queues import IngestionQueue
     from vectorforge.aws.uploads import UploadedFilesEraser, UploadForms
+    from vectorforge.db.reader import Reader
     from vectorforge.erasure.eraser import Eraser
     from vectorforge.llm.providers.extractive import ExtractiveProvider
     from vectorforge.otlp.background import BackgroundExport
@@ -138,6 +139,26 @@ class Shared:
     """Store of providers' keys outside the environment; None if the settings name none."""
     vector_store: "Callable[[str], VectorStore] | None" = None
     """Factory of a tenant's vector store, by tenant id; None for PostgreSQL."""
+
+    @cached_property
+    def reader(self) -> "Reader | None":
+        """Read replicas that answer searches; None if no host is set."""
+        settings = self.config.database
+        if settings.database_reader_host is None or settings.database_url is None:
+            return None
+        from vectorforge.aws.database_login import app_password
+        from vectorforge.db.login import with_host
+        from vectorforge.db.reader import TIMEOUT_S, Reader
+
+        url, host = settings.database_url.get_secret_value(), settings.database_reader_host
+        database = Database(
+            with_host(url, host=host, port=settings.database_reader_port),
+            pool_size=settings.database_pool_size,
+            timeout_s=min(settings.database_timeout_s, TIMEOUT_S),
+            password=app_password(settings),
+            pipeline=settings.database_pipeline,
+        )
+        return Reader(database, lag_s=settings.database_reader_lag_s, metrics=self.metrics)
 
     @cached_property
     def aws(self) -> AwsServices:
@@ -271,9 +292,15 @@ class Shared:
             files=None if leaves_files else self.aws.uploaded_files,
             originals=None if bucket is None else partial(removed_originals, bucket),
             leaves_files=leaves_files,
+            reader=self.reader,
             on_aws=bool(settings.query_log_queue_url or settings.uploads_bucket or bucket),
-            on_begun=lambda: self.answer_memory.clear(tenant_id),
+            on_begun=lambda: self._note_erasure(tenant_id),
         )
+
+    def _note_erasure(self, tenant_id: str) -> None:
+        self.answer_memory.clear(tenant_id)
+        if self.reader is not None:
+            self.reader.versions.note_write(tenant_id)
 
     async def close(self) -> None:
         """Close connections; safe to call twice."""
@@ -288,6 +315,8 @@ class Shared:
         if self.credential_store is not None:
             self.credential_store.close()
         await self.aws.aclose()
+        if self.reader is not None:
+            await self.reader.close()
         await self.database.close()
 
 

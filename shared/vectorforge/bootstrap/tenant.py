@@ -185,7 +185,7 @@ class TenantServices:
     def vector_store(self) -> VectorStore:
         """Chunks and vectors of the tenant."""
         make = self._shared.vector_store
-        return PgVectorStore(self._db) if make is None else make(self.tenant_id)
+        return make(self.tenant_id) if make else PgVectorStore(self._db, reader=self._shared.reader)
 
     @cached_property
     def retriever(self) -> BaseRetriever:

@@ -58,6 +58,13 @@ class DatabaseSettings(Section):
     """Time limit of the wait for a connection, and of one statement."""
     database_pipeline: bool = True
     """Send a transaction of one statement in one round trip instead of four."""
+    database_reader_host: str | None = None
+    """Host of the read replicas that answer searches, with the rest of ``database_url``; unset: the writer
+    answers."""
+    database_reader_port: int | None = Field(default=None, ge=1, le=65_535)
+    """Port of the read replicas; unset: that of ``database_url``."""
+    database_reader_lag_s: float = Field(default=1.0, ge=0, le=60)
+    """Time after which a search misses no change of another process any more; 0: it never misses one."""
     log_retention_days: int = Field(default=90, ge=0, le=36_500)
     """Retention of queries and finished jobs in days; 0: unlimited."""
     log_text_retention_days: int = Field(default=30, ge=0, le=36_500)

@@ -137,6 +137,18 @@ def with_login(conninfo: str, *, user: str, password: str) -> str:
     return make_conninfo(**{**parsed(conninfo), "user": user, "password": password})
 
 
+def with_host(conninfo: str, *, host: str, port: int | None = None) -> str:
+    """Return the same connection string for another host, and another port unless None.
+
+    Raises:
+        ConfigurationError: It cannot be parsed.
+    """
+    from psycopg.conninfo import make_conninfo
+
+    kept = {name: value for name, value in parsed(conninfo).items() if name != "hostaddr"}
+    return make_conninfo(**{**kept, "host": host, **({} if port is None else {"port": str(port)})})
+
+
 class PasswordSource(Protocol):
     """Source of connection passwords; called in any thread, for each attempt to connect."""
 

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 from uuid import UUID, uuid4
 
 from vectorforge.db.connection import Database
@@ -19,7 +19,10 @@ from vectorforge.erasure.repo import (
     claim_erasure,
     make_certificate,
 )
-from vectorforge.errors import NotFoundError, ObjectStoreError
+from vectorforge.errors import DatabaseError, NotFoundError, ObjectStoreError
+
+if TYPE_CHECKING:  # only a database with read replicas needs it
+    from vectorforge.db.reader import Reader
 
 logger = logging.getLogger(__name__)
 
@@ -28,11 +31,16 @@ ROWS_A_STEP = 1000
 MAX_REQUESTER_CHARS = 200
 _PAUSE_S = 0.1
 """Interval between checks for the end of work that blocks an erasure."""
+_REPLAY_S = 10.0
+"""Longest wait for the replay of deletions by read replicas; a later call resumes."""
 _TURN_S = 5.0
 """Time that a worker spends on one erasure before its jobs continue."""
 _NEVER_REACHED = (
     "backups, snapshots and write-ahead logs of the database, until they expire",
     "lines that were logged already: standard output, CloudWatch Logs",
+)
+_NOT_REACHED_ON_REPLICAS = (
+    "read replicas other than the one asked, until they replay the deletion; until then no search uses them",
 )
 _NOT_REACHED_ON_AWS = (
     "messages in queues and large records that they name: what they would bring back is refused on arrival",
@@ -60,6 +68,45 @@ class RemovedOriginals(Protocol):
         """Remove all objects of the tenant; return their number."""
 
 
+class Replicas(Protocol):
+    """Read replicas of the database; ``ReplayedErasures``."""
+
+    async def has_replayed(self, erasure_id: UUID) -> bool:
+        """Return True if a replica has replayed the deletions of an erasure in stage ``objects``."""
+
+
+class ReplayedErasures:
+    """A tenant's erasures as read replicas show them.
+
+    Args:
+        reader: The replicas.
+        tenant_id: The tenant.
+    """
+
+    def __init__(self, reader: "Reader", tenant_id: str) -> None:
+        self._reader = reader
+        self._erasures = ErasureRepository(ErasureDatabase(reader.database, tenant_id))
+
+    async def has_replayed(self, erasure_id: UUID) -> bool:
+        """See ``Replicas``; False if none can be reached within the time limit."""
+        limit = Deadline.after(_REPLAY_S)
+        # by then every search needs the versions that the deletions made, see ``CollectionVersions``
+        await asyncio.sleep(min(self._reader.lag_s, _REPLAY_S))
+        while True:
+            try:
+                await self._reader.open()
+                erasure = await self._erasures.find_by_id(erasure_id)
+            except DatabaseError as exc:
+                logger.warning("No read replica confirms erasure %s: %s", erasure_id, exc.message)
+                return False
+            if erasure is not None and erasure.stage in ("objects", "done"):
+                return True
+            if limit.remaining_s() <= 0:
+                logger.warning("A read replica has not replayed erasure %s yet", erasure_id)
+                return False
+            await asyncio.sleep(_PAUSE_S)
+
+
 @dataclass(eq=False, slots=True)
 class Eraser:
     """Erases data of one tenant.
@@ -68,6 +115,8 @@ class Eraser:
         erasures: Repository of the tenant's erasures.
         files: Bucket of uploaded files; None if there is none, or another process deletes them.
         originals: Bucket of originals; None: they are in the database.
+        replicas: Read replicas that must have replayed the deletions before a certificate; None: there are
+            none.
         leaves_files: Leave files in buckets, and the rest of an erasure that has some, to another process.
         not_reached: Places that may hold copies, for certificates.
         rows_a_step: Rows of a table deleted in one transaction, 1 to 10,000.
@@ -78,6 +127,7 @@ class Eraser:
     _: KW_ONLY
     files: UploadedFiles | None = None
     originals: RemovedOriginals | None = None
+    replicas: Replicas | None = None
     leaves_files: bool = False
     not_reached: Sequence[str] = ()
     rows_a_step: int = ROWS_A_STEP
@@ -146,6 +196,8 @@ class Eraser:
                 deleted = await self.files.erase(self.erasures.tenant_id, key)
                 await self.erasures.note_files(erasure.id, [key], deleted)
             erasure = await self.find(erasure.id)
+        if self.replicas is not None and not await self.replicas.has_replayed(erasure.id):
+            return erasure
         now, schema_version = await self.erasures.now()
         certificate = make_certificate(
             erasure,
@@ -182,21 +234,27 @@ def tenant_eraser(
     files: UploadedFiles | None,
     originals: Callable[[TenantDatabase], RemovedOriginals] | None,
     leaves_files: bool,
+    reader: "Reader | None" = None,
     on_aws: bool,
     on_begun: Callable[[], object],
 ) -> Eraser:
     """Return the eraser of a tenant, as the app's or the eraser's role.
 
     ``leaves_files`` leaves files in buckets to the process that ingests them; ``on_aws`` also lists the
-    copies that only AWS services hold.
+    copies that only AWS services hold. Certificates wait for a replica of ``reader``.
     """
     own = ErasureDatabase(database, tenant_id)
     return Eraser(
         ErasureRepository(own),
         files=None if leaves_files else files,
         originals=None if originals is None else originals(own),
+        replicas=None if reader is None else ReplayedErasures(reader, tenant_id),
         leaves_files=leaves_files,
-        not_reached=(*_NEVER_REACHED, *(_NOT_REACHED_ON_AWS if on_aws else ())),
+        not_reached=(
+            *_NEVER_REACHED,
+            *(() if reader is None else _NOT_REACHED_ON_REPLICAS),
+            *(_NOT_REACHED_ON_AWS if on_aws else ()),
+        ),
         on_begun=on_begun,
     )
 

@@ -76,6 +76,7 @@ class QueryOptions(TypedDict, total=False):
     profile_id: int | None
     search_mode: SearchMode | None
     mmr_lambda: float | None
+    min_version: int | None
     provider: str | None
     model: str | None
     variant: str | None
@@ -95,6 +96,7 @@ class SearchOptions(TypedDict, total=False):
     profile_id: int | None
     search_mode: SearchMode | None
     mmr_lambda: float | None
+    min_version: int | None
     min_score: float | None
 
 

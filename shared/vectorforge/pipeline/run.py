@@ -329,6 +329,11 @@ class QueryRun:
         costs = (self.prices.estimate_cost(name, model, prompt, completion) for model in models)
         self.cost_usd = next((cost + self.planning_usd for cost in costs if cost is not None), None)
 
+    def note_searched(self, version: int) -> None:
+        """Note the version of the collection that a search saw; a replica's may be older than step 0's."""
+        if self.cache.data_version is not None:
+            self.cache.data_version = min(self.cache.data_version, version)
+
     def note_planning(self, prompt: int, completion: int) -> None:
         """Add the tokens and the cost of a planning call."""
         self.used_tokens += prompt + completion

@@ -223,6 +223,8 @@ class QuerySteps:
             context=None if expansion is None else expansion.words,
             distinct=True,
             mmr_lambda=config.mmr_lambda,
+            min_version=config.min_version,
+            note_version=run.note_searched,
         )
 
     def _build_context(self, run: QueryRun) -> ContextPayload:

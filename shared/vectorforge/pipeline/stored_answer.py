@@ -65,7 +65,7 @@ class CacheState:
     """Result of step 0 for ``digest``."""
     key: bytes | None = None
     data_version: int | None = None
-    """Version of the collection, read before the search; None if unknown."""
+    """Version of the collection, read before the search, or searched if that is older; None if unknown."""
     stored: StoredAnswer | None = None
     """Answer to the same query on the same documents, fresh or expired."""
     hit: bool = False

@@ -147,6 +147,8 @@ class QueryConfig:
     parallel_tool_calls: bool | None = None
     following: Sequence[HistoryMessage] = ()
     """Messages after the query: tool calls with their results, or the start of the answer."""
+    min_version: int | None = None
+    """Oldest version of the collection to search; see ``BaseRetriever.retrieve``."""
 
     @property
     def needs_model(self) -> bool:

@@ -152,6 +152,10 @@ class RetrievalRequest:
     mmr_lambda: float | None = None
     candidates: int = 0
     """Return up to so many chunks with their vectors, to choose ``top_k`` of them; 0: ``top_k`` without."""
+    min_version: int | None = None
+    """Oldest version of the collection to search; None for any that is recent enough."""
+    note_version: Callable[[int], object] | None = None
+    """Receives the version of the collection that each search saw."""
 
 
 class RetrievedChunks(NearestChunks):
@@ -214,6 +218,7 @@ class BaseRetriever(ABC):
         search_mode: SearchMode | None = None,
         allow_lexical_fallback: bool = False,
         mmr_lambda: float | None = None,
+        min_version: int | None = None,
     ) -> RetrievedChunks:
         """Return the chunks that answer a query best, best first.
 
@@ -232,6 +237,8 @@ class BaseRetriever(ABC):
                 ``RetrievedChunks.vectors_error`` then holds the reason.
             mmr_lambda: Chooses among 70 candidates by maximal marginal relevance (``retriever.rerank``): 1 by
                 relevance alone, 0 by difference alone. None: ``top_k`` by relevance.
+            min_version: Oldest version of the collection to search, which a write returned; None for any that
+                is recent enough.
 
         Returns:
             0 to ``top_k`` chunks by descending relevance, in a dense search by descending score, with
@@ -244,6 +251,7 @@ class BaseRetriever(ABC):
             NotFoundError: The collection does not exist.
             EmbeddingError: The query could not be embedded.
             DimensionMismatchError: The vector does not fit the collection.
+            ConflictError: The collection has not reached ``min_version``.
             DatabaseError: The search failed.
         """
         return await self.find(
@@ -259,6 +267,7 @@ class BaseRetriever(ABC):
                 search_mode=search_mode,
                 allow_lexical_fallback=allow_lexical_fallback,
                 mmr_lambda=mmr_lambda,
+                min_version=min_version,
             )
         )
 

@@ -49,6 +49,7 @@ async def search_chosen(
         chunks.matched,
         matched_is_at_least=chunks.matched_is_at_least,
         scan=chunks.scan,
+        version=chunks.version,
     )
 
 

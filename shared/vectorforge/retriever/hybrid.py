@@ -14,6 +14,7 @@ from vectorforge.embedding.cache import FRESH_VECTORS
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import (
     ConfigurationError,
+    ConflictError,
     DimensionMismatchError,
     EmbeddingAuthenticationError,
     EmbeddingError,
@@ -32,7 +33,7 @@ from vectorforge.retriever.base import (
 from vectorforge.retriever.choice import search_chosen
 from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, measure
 from vectorforge.types import Collection, DistanceMetric, RetrievedChunk, SearchMode, Vector
-from vectorforge.vectorstore.base import VectorStore
+from vectorforge.vectorstore.base import NearestChunks, VectorStore
 
 if TYPE_CHECKING:
     from vectorforge.db.repositories.query_lookup_repo import QueryVectorRepository
@@ -139,7 +140,7 @@ class HybridRetriever(BaseRetriever):
         new_vector = fresh if fresh is not None and self._stores_vectors(collection, request) else None
         async with self._storing(collection, request.query, None if by_lookup else new_vector):
             nearest = partial(
-                self._vector_store.search,
+                self._store_for(request, collection).search,
                 query_vector=vector,
                 **_optional_arguments(request, mode),
                 dense_weight=collection.dense_weight,
@@ -149,8 +150,15 @@ class HybridRetriever(BaseRetriever):
                 profile_id=request.profile_id,
                 space=collection.space or None,
             )
+
+            async def search(top_k: int) -> NearestChunks:
+                nearest_chunks = await nearest(top_k=top_k)
+                if request.note_version is not None and nearest_chunks.version is not None:
+                    request.note_version(nearest_chunks.version)
+                return nearest_chunks
+
             chunks = await search_chosen(
-                lambda top_k: nearest(top_k=top_k),
+                search,
                 request.candidates or request.top_k,
                 per_document=self._per_document if request.profile_id is None else 0,
                 distinct=request.distinct,
@@ -171,6 +179,12 @@ class HybridRetriever(BaseRetriever):
             f"Retrieved {len(results)} chunks for query (top_k={request.top_k}, metric={metric.value})"
         )
         return results
+
+    def _store_for(self, request: RetrievalRequest, collection: Collection) -> VectorStore:
+        wanted, current = request.min_version, collection.data_version
+        if wanted is not None and wanted > current:
+            raise ConflictError(f"`min_version` must be at most {current}, the collection's version.")
+        return self._vector_store.at_version(collection.id, current, wanted)
 
     def _report(
         self, results: RetrievedChunks, chunks: Sequence[RetrievedChunk], min_score: float | None

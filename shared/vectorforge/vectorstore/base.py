@@ -84,6 +84,18 @@ class VectorStore(ABC):
             EmbeddingModelChangedError: ``space`` is given and not (any more) the collection's.
         """
 
+    def at_version(self, collection_id: UUID, version: int, min_version: int | None = None) -> "VectorStore":
+        """Return this store for searches of one query, which a read replica may answer if it is recent.
+
+        The default has no replicas and returns itself.
+
+        Args:
+            collection_id: Collection to search.
+            version: Its version on the writer, read for this query.
+            min_version: Oldest version that the replica may have; None for any that is recent enough.
+        """
+        return self
+
     @abstractmethod
     async def upsert_chunks(
         self, collection_id: UUID, document: DocumentDraft, chunks: Sequence[ChunkDraft]

@@ -2,7 +2,8 @@
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from copy import copy
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from vectorforge.db.repositories.document_repo import CurrentDocument
@@ -42,6 +43,9 @@ from vectorforge.vectorstore.writes.document import DocumentWriter, delete_docum
 from vectorforge.vectorstore.writes.profile import delete_profile, replace_profile, stored_documents
 from vectorforge.vectorstore.writes.replacement import PreparedDocument, prepare, prepare_profile
 
+if TYPE_CHECKING:  # only a database with read replicas needs it
+    from vectorforge.db.reader import Reader
+
 
 class PgVectorStore(VectorStore):
     """Chunks and vectors of one tenant in PostgreSQL. Creating it costs nothing; it holds no state.
@@ -56,13 +60,31 @@ class PgVectorStore(VectorStore):
             for longer vectors, and for matches of a filter in a larger collection.
         ef_search: Maximum size of the HNSW index's candidate list, 1 to 1,000: more is slower and more
             accurate.
+        reader: Read replicas that answer searches; None: the writer does.
     """
 
     def __init__(
-        self, db: TenantDatabase, *, exact_scan_limit: int = EXACT_SCAN_LIMIT, ef_search: int = 200
+        self,
+        db: TenantDatabase,
+        *,
+        exact_scan_limit: int = EXACT_SCAN_LIMIT,
+        ef_search: int = 200,
+        reader: "Reader | None" = None,
     ) -> None:
         self._db = db
-        self._searcher = Searcher(db, exact_scan_limit, ef_search)
+        self._reader = reader
+        self._min_version: int | None = None
+        self._searcher = Searcher(db, exact_scan_limit, ef_search, reader)
+
+    def at_version(self, collection_id: UUID, version: int, min_version: int | None = None) -> VectorStore:
+        """See ``VectorStore.at_version``."""
+        if self._reader is None:
+            return self
+        store = copy(self)
+        store._min_version = self._reader.versions.needed(  # noqa: SLF001 - of this class
+            self._db.tenant_id, collection_id, version, at_least=min_version or 0
+        )
+        return store
 
     async def search(
         self,
@@ -112,6 +134,7 @@ class PgVectorStore(VectorStore):
                     "dense_weight": dense_weight,
                     **({} if condition is None else {**condition.params, "narrowing": condition.narrowing}),
                 },
+                min_version=self._min_version,
             )
         )
         if result is None:
@@ -128,6 +151,7 @@ class PgVectorStore(VectorStore):
         """See ``VectorStore.upsert_chunks``."""
         metadata, prepared = prepare(document, chunks)
         [stored] = await store_new(self._db, collection_id, [PreparedDocument(document, metadata, prepared)])
+        self._note_write()
         if stored is not None:
             return stored
         async with self._writer(collection_id) as writer:
@@ -142,6 +166,7 @@ class PgVectorStore(VectorStore):
             with suppress(InvalidInputError, DimensionMismatchError):  # raised again by replace_document
                 prepared[place] = PreparedDocument(draft, *prepare(draft, chunks))
         stored = await store_new(self._db, collection_id, list(prepared.values()))
+        self._note_write()
         by_place = dict(zip(prepared, stored, strict=True))
         return [by_place.get(place) for place in range(len(documents))]
 
@@ -170,7 +195,9 @@ class PgVectorStore(VectorStore):
     async def delete_document(self, document_id: UUID) -> bool:
         """See ``VectorStore.delete_document``."""
         async with self._db.transaction() as connection:
-            return await delete_document(connection, self._db.tenant_id, document_id)
+            is_deleted = await delete_document(connection, self._db.tenant_id, document_id)
+        self._note_write()
+        return is_deleted
 
     async def count_documents(
         self, collection_id: UUID, filters: Mapping[str, Any], *, profile_id: int | None = None
@@ -199,6 +226,11 @@ class PgVectorStore(VectorStore):
     ) -> AsyncIterator[DocumentWriter]:
         async with self._db.transaction() as connection:
             yield DocumentWriter(connection, self._db.tenant_id, collection_id, profile_id)
+        self._note_write()
+
+    def _note_write(self) -> None:
+        if self._reader is not None:
+            self._reader.versions.note_write(self._db.tenant_id)
 
 
 def _check_scope(

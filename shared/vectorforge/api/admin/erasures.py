@@ -24,7 +24,7 @@ from vectorforge.api.dependencies import (
     tenant_services_of,
 )
 from vectorforge.api.error_schemas import problems
-from vectorforge.api.schemas import Body
+from vectorforge.api.schemas import VERSION, Body
 from vectorforge.erasure.repo import Erasure, Kind, Subject
 from vectorforge.errors import InvalidInputError, ObjectStoreError
 
@@ -44,6 +44,9 @@ class ErasureBody(Body):
         description="Erased objects, without content; null until done."
     )
     sha256: str | None = Field(description="Of the certificate's canonical form (RFC 8785), in hex.")
+    version: int | None = Field(
+        default=None, description=f"{VERSION} Null in lists, until done, and if it is erased itself."
+    )
 
     @classmethod
     def of(cls, source: Any, /, **given: Any) -> Self:
@@ -83,9 +86,12 @@ async def erase(request: Request, response: Response, subject: Subject) -> Erasu
     """
     done = await erase_in_time(request, subject)
     response.headers["Location"] = f"/v1/erasures/{done.id}"
+    version = None
     if not done.is_done:
         response.status_code = 202
-    return ErasureBody.of(done)
+    elif done.collection_id is not None:
+        version = await tenant_services_of(request).collections.version(done.collection_id)
+    return ErasureBody.of(done, version=version)
 
 
 async def erase_in_time(request: Request, subject: Subject) -> Erasure:

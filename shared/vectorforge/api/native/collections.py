@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from datetime import datetime
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 from uuid import UUID
 
 from fastapi import APIRouter, Request, Response
@@ -20,7 +20,15 @@ from vectorforge.api.dependencies import (
     existing,
 )
 from vectorforge.api.error_schemas import problems
-from vectorforge.api.schemas import MAX_NAME_CHARS, MAX_PAGE, Body, ModelName, ProviderName, RequestBody
+from vectorforge.api.schemas import (
+    MAX_NAME_CHARS,
+    MAX_PAGE,
+    VERSION,
+    Body,
+    ModelName,
+    ProviderName,
+    RequestBody,
+)
 from vectorforge.erasure.repo import Subject
 from vectorforge.types import Collection, DistanceMetric, SearchMode, SearchSettings, VectorIndex
 
@@ -144,7 +152,13 @@ class CollectionBody(Body):
     terms_complete: bool = Field(description="False: the lexical index is being built; words may be missing.")
     document_count: int
     chunk_count: int
+    version: int = Field(description=VERSION)
     created_at: datetime | None
+
+    @classmethod
+    def of(cls, source: Any, /, **given: Any) -> Self:
+        """Return the body of a ``Collection``."""
+        return super().of(source, version=source.data_version, **given)
 
 
 class CollectionList(BaseModel):

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field, StringConstraints
 
-from vectorforge.api.schemas import Body, Filters, Locations, Metadata, ProfileId, RequestBody
+from vectorforge.api.schemas import VERSION, Body, Filters, Locations, Metadata, ProfileId, RequestBody
 from vectorforge.db.repositories.document_repo import CitedChunk, Document
 
 MAX_SOURCE_CHARS = 2000
@@ -48,6 +48,7 @@ class DeletedDocuments(BaseModel):
     matched: int = Field(description="Documents that matched before.")
     deleted: int = Field(description="Documents deleted, with their passages; in a dry run none.")
     remaining: int = Field(description="Documents that still match; above 0, send the request again.")
+    version: int | None = Field(default=None, description=VERSION)
 
 
 class DocumentBody(Body):

@@ -133,7 +133,8 @@ async def delete_documents(
             if deadline.remaining_s() <= 0:
                 remaining = await store.count_documents(*chosen, profile_id=body.profile_id)
                 break
-        return DeletedDocuments(matched=matched, deleted=deleted, remaining=remaining)
+        version = await tenant.collections.version(found_id)
+        return DeletedDocuments(matched=matched, deleted=deleted, remaining=remaining, version=version)
 
     return await tenant.with_collection_id(collection_id, delete)
 

@@ -24,7 +24,7 @@ from vectorforge.api.dependencies import (
 )
 from vectorforge.api.error_schemas import problems
 from vectorforge.api.native.document_schemas import MAX_SOURCE_CHARS
-from vectorforge.api.schemas import MAX_PARTS, Body, RequestBody, storable
+from vectorforge.api.schemas import MAX_PARTS, VERSION, Body, RequestBody, storable
 from vectorforge.aws.uploads import UploadKey, source_of
 from vectorforge.db.repositories.job_types import IngestionJob, IngestionJobItem
 from vectorforge.errors import ConfigurationError
@@ -74,6 +74,7 @@ class JobBody(Body):
 class JobWithDocuments(JobBody):
     """A job and a page of its documents, in the order they were sent; ``documents_total`` counts all."""
 
+    version: int | None = Field(description=f"{VERSION} Null until the job has ended.")
     documents: list[JobDocument]
     documents_limit: int
     documents_offset: int

@@ -33,6 +33,7 @@ from vectorforge.api.schemas import (
     Filters,
     Intents,
     Messages,
+    MinVersion,
     MmrLambda,
     ModelName,
     ProfileId,
@@ -71,6 +72,7 @@ class RAGQueryRequest(RequestBody):
     profile_id: ProfileId | None = None
     search_mode: SearchModeName | None = None
     mmr_lambda: MmrLambda | None = None
+    min_version: MinVersion | None = None
     provider: ProviderName | None = None
     model: ModelName | None = None
     variant: VariantReference | None = None
@@ -136,6 +138,7 @@ class CollectionQueryRequest(RequestBody):
     profile_id: ProfileId | None = None
     search_mode: SearchModeName | None = None
     mmr_lambda: MmrLambda | None = None
+    min_version: MinVersion | None = None
     llm_provider: ProviderName | None = None
     llm_model: ModelName | None = None
     embedding_provider: ProviderName | None = None

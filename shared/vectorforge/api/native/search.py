@@ -17,6 +17,7 @@ from vectorforge.api.schemas import (
     CollectionReference,
     Filters,
     Locations,
+    MinVersion,
     MmrLambda,
     ProfileId,
     RequestBody,
@@ -39,6 +40,7 @@ class SearchRequest(RequestBody):
     profile_id: ProfileId | None = None
     search_mode: SearchModeName | None = None
     mmr_lambda: MmrLambda | None = None
+    min_version: MinVersion | None = None
     min_score: float | None = Field(default=None, description="Passages below are dropped; null drops none.")
 
 
@@ -121,6 +123,7 @@ async def search(
         deadline=deadline_of(request),
         search_mode=body.search_mode,
         mmr_lambda=body.mmr_lambda,
+        min_version=body.min_version,
         allow_lexical_fallback=application.config.query.degraded_answers,
     )
     return SearchResponse.of(body.query, collection.id, retrieved, (time.perf_counter() - started) * 1000)

@@ -209,6 +209,11 @@ class CollectionRepository:
         row = await self._db.fetch_one(_BY_ID, (self._db.tenant_id, collection_id), repeatable=True)
         return Collection.of_row(row) if row else None
 
+    async def version(self, collection_id: UUID) -> int | None:
+        """Return the ``data_version`` of the collection, or None."""
+        collection = await self.find_by_id(collection_id)
+        return None if collection is None else collection.data_version
+
     async def find_by_name(self, name: str) -> Collection | None:
         """Return the collection of exactly this name, or None."""
         row = await self._db.fetch_one(_BY_NAME, (self._db.tenant_id, name), repeatable=True)

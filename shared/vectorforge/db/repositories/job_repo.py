@@ -116,7 +116,13 @@ WHERE tenant_id = %(tenant_id)s AND id = %(collection_id)s
 ON CONFLICT (tenant_id, id) DO NOTHING
 RETURNING {JOB_COLUMNS}
 """
-_BY_ID = f"SELECT {JOB_COLUMNS} FROM vectorforge.ingestion_jobs WHERE tenant_id = %s AND id = %s"
+_BY_ID = f"""
+SELECT {JOB_COLUMNS}, (
+    SELECT c.data_version FROM vectorforge.collections AS c
+    WHERE c.tenant_id = job.tenant_id AND c.id = job.collection_id AND job.finished_at IS NOT NULL
+) AS version
+FROM vectorforge.ingestion_jobs AS job WHERE tenant_id = %s AND id = %s
+"""
 _LIST = f"""
 SELECT {JOB_COLUMNS} FROM vectorforge.ingestion_jobs
 WHERE tenant_id = %(tenant_id)s

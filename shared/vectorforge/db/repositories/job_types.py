@@ -79,6 +79,8 @@ class IngestionJob:
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
+    version: int | None = None
+    """Version of the collection after the end of the job, if it was read."""
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Self:

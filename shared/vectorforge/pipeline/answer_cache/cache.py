@@ -1,6 +1,7 @@
 """Answer cache: keys, look-up, replay and storage of answers.
 
-An answer is stored with the collection's data version, which is read before the search. Every write to the
+An answer is stored with the collection's data version, which is read before the search, or with the older one
+that a read replica searched. Every write to the
 collection raises that version in its own transaction, so an answer made of older documents is never found.
 """
 
@@ -32,7 +33,7 @@ logger = logging.getLogger(__name__)
 _FORMAT = 6
 """Version of the stored form; another version has other keys."""
 _NOT_IN_THE_PROMPT = frozenset(
-    {"stream", "use_cache", "conversation_id", "allow_ungrounded", "quote_passages"}
+    {"stream", "use_cache", "conversation_id", "allow_ungrounded", "quote_passages", "min_version"}
 )
 """Fields of ``QueryConfig`` that change no answer. A conversation's messages are in ``history``."""
 _IN_THE_PROMPT = [field.name for field in fields(QueryConfig) if field.name not in _NOT_IN_THE_PROMPT]

@@ -40,8 +40,7 @@ class StatementBatch:
 
     def __init__(self, searches: int) -> None:
         self._running = searches
-        self._waiting: list[tuple[Call, asyncio.Future[list[dict[str, Any]]]]] = []
-        self._db: TenantDatabase | None = None
+        self._waiting: list[tuple[TenantDatabase, Call, asyncio.Future[list[dict[str, Any]]]]] = []
 
     async def run(self, search: Callable[[], Awaitable[T]]) -> T:
         """Run one of the searches."""
@@ -58,22 +57,29 @@ class StatementBatch:
             As ``TenantDatabase.run``.
         """
         future: asyncio.Future[list[dict[str, Any]]] = asyncio.get_running_loop().create_future()
-        self._db = db
-        self._waiting.append(((statement, params), future))
+        self._waiting.append((db, (statement, params), future))
         await self._send_if_complete()
         return await future
 
     async def _send_if_complete(self) -> None:
-        if self._db is None or not self._waiting or len(self._waiting) < self._running:
+        if not self._waiting or len(self._waiting) < self._running:
             return
         waiting, self._waiting = self._waiting, []
-        try:
-            outcomes = await self._db.run([call for call, _ in waiting], repeatable=True)
-        except Exception as exc:  # noqa: BLE001 - raised by each search
-            for _, future in waiting:
-                if not future.done():
-                    future.set_exception(exc)
-            return
-        for (_, future), (rows, _) in zip(waiting, outcomes, strict=True):
+        # by database: a search may need the writer where a read replica answers the others
+        for db in dict.fromkeys(db for db, *_ in waiting):
+            await _send(db, [(call, future) for other, call, future in waiting if other is db])
+
+
+async def _send(
+    db: TenantDatabase, waiting: Sequence[tuple[Call, asyncio.Future[list[dict[str, Any]]]]]
+) -> None:
+    try:
+        outcomes = await db.run([call for call, _ in waiting], repeatable=True)
+    except Exception as exc:  # noqa: BLE001 - raised by each search
+        for _, future in waiting:
             if not future.done():
-                future.set_result(rows)
+                future.set_exception(exc)
+        return
+    for (_, future), (rows, _) in zip(waiting, outcomes, strict=True):
+        if not future.done():
+            future.set_result(rows)

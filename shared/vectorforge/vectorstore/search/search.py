@@ -5,13 +5,16 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from math import ceil, isqrt
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from uuid import UUID
 
 from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.types import Chunk, DistanceMetric, NearestChunks, RetrievedChunk, Scan, SearchMode
 from vectorforge.vectorstore.search.matches import SearchPlan, SearchShape
 from vectorforge.vectorstore.search.statement import MAX_SCAN_TUPLES, search_sql
+
+if TYPE_CHECKING:  # only a database with read replicas needs it
+    from vectorforge.db.reader import Reader
 
 LEG_DEPTH: Final = 70
 """Candidates of each leg of a hybrid search, at least. 100 gain less than 0.001 nDCG@10 on three collections
@@ -134,11 +137,19 @@ class Search:
     """The filter, without its values."""
     params: Mapping[str, Any]
     """``tenant, profile, query, query_text, context_text, dense_weight, narrowing`` and the filter's."""
+    min_version: int | None = None
+    """Version of the collection that a read replica must have; None: the writer answers."""
 
     @property
     def depth(self) -> int:
         """Number of candidates of each leg."""
         return self.top_k if self.shape.mode is SearchMode.DENSE else max(self.top_k, LEG_DEPTH)
+
+    def suffices(self, rows: Sequence[Mapping[str, Any]], min_version: int) -> bool:
+        """Return True if the rows of a read replica are of this version or a later one."""
+        if not rows or rows[0]["data_version"] < min_version:
+            return False
+        return not self.shape.dimension or bool(rows[0]["space"] == self.space)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,14 +185,18 @@ class SearchRows:
             matched=max(matched, len(chunks)),
             matched_is_at_least=self.total is None,
             scan=Scan.for_reason(self.reason),
+            version=row["data_version"],
         )
 
 
 class Searcher:
     """Searches the collections of one tenant; arguments as for ``PgVectorStore``."""
 
-    def __init__(self, db: TenantDatabase, exact_scan_limit: int, ef_search: int) -> None:
+    def __init__(
+        self, db: TenantDatabase, exact_scan_limit: int, ef_search: int, reader: "Reader | None"
+    ) -> None:
         self._db = db
+        self._reader = reader
         self._exact_scan_limit = exact_scan_limit
         self._ef_search = ef_search
 
@@ -228,10 +243,7 @@ class Searcher:
             "scan_tuples": None if facts is None else facts.scan_tuples(max(candidates, ef_search)),
         }
         statement = search_sql(search.shape, plan, search.filter_sql)
-        if (together := SEARCH_BATCH.get()) is not None:
-            rows = await together(self._db, statement, params)
-        else:
-            rows = await self._db.fetch_all(statement, params, repeatable=True)
+        rows = await self._fetch(search, statement, params)
         if not rows:
             return None
         result = SearchRows(search, plan, rows, rows[0]["reason"], _total(search.shape, rows[0], limit))
@@ -243,6 +255,20 @@ class Searcher:
             elif facts is not None and result.reason == "many" and ef_search < _MAX_EF_SEARCH:
                 facts.note_short(search.filter_sql, ef_search, rows[0]["candidates"])
         return result
+
+    async def _fetch(
+        self, search: Search, statement: str, params: Mapping[str, Any]
+    ) -> Sequence[Mapping[str, Any]]:
+        together, min_version = SEARCH_BATCH.get(), search.min_version
+
+        async def fetch(db: TenantDatabase) -> list[dict[str, Any]]:
+            if together is not None:
+                return await together(db, statement, params)
+            return await db.fetch_all(statement, params, repeatable=True)
+
+        if self._reader is None or min_version is None:
+            return await fetch(self._db)
+        return await self._reader.fetch(self._db, fetch, lambda rows: search.suffices(rows, min_version))
 
     def _limit(self, search: Search) -> int:
         """Return the number of vectors that take as long as the limit's of 384 dimensions."""

@@ -53,10 +53,10 @@ def search_sql(shape: SearchShape, plan: SearchPlan, filter_sql: str = "TRUE") -
     context_text, lexical_limit``, with both ``dense_weight``, and for one profile ``profile``.
 
     Rows, best first: at least one if the collection exists, with its ``dimension, distance_metric,
-    by_profile, chunk_count, space``, the ``indexed_rows`` of the index that it is searched with (maybe an
-    estimate; NULL without one), how many match (``matching``, as far as they were counted), the ``reason``,
-    and how many vectors of the index were ``needed``, if known; the columns of a chunk are NULL where nothing
-    was found.
+    by_profile, chunk_count, space, data_version``, the ``indexed_rows`` of the index that it is searched with
+    (maybe an estimate; NULL without one), how many match (``matching``, as far as they were counted), the
+    ``reason``, and how many vectors of the index were ``needed``, if known; the columns of a chunk are NULL
+    where nothing was found.
 
     Args:
         shape: Shape of the search.
@@ -122,7 +122,7 @@ def _by_vectors(shape: SearchShape, plan: SearchPlan) -> Iterator[str]:
 
 _FACTS = """
 facts AS {how}(
-    SELECT dimension, distance_metric, by_profile, chunk_count, term_scope, term_count,
+    SELECT dimension, distance_metric, by_profile, chunk_count, data_version, term_scope, term_count,
         coalesce(languages, ARRAY[language]) AS languages,
         coalesce(space, distance_metric || '_' || dimension) AS space,
         {indexed_rows} AS indexed_rows
@@ -182,7 +182,8 @@ _SCOPE_IF_ENOUGH = (
 # the planner takes every join for one of a few rows.
 _WITH_DETAILS = """
 SELECT facts.dimension, facts.distance_metric, facts.by_profile, facts.chunk_count, facts.space,
-    facts.indexed_rows, counted.matching, chosen.reason, {candidates} AS candidates, {needed} AS needed,
+    facts.data_version, facts.indexed_rows, counted.matching, chosen.reason,
+    {candidates} AS candidates, {needed} AS needed,
     nearest.chunk_id, nearest.distance, nearest.lexical_score, nearest.relevance,
     c.document_id, c.ordinal, c.text, c.start_offset, c.end_offset, c.token_count, c.heading, c.metadata,
     c.locations, d.source, d.title{vector}
