@@ -120,6 +120,13 @@ class DatabaseSettings:
     proxy: bool = True
     """Put RDS Proxy before the instance. Without it functions log in to the instance itself, and their
     concurrency must be bounded: ``infra.connection_budget``."""
+    engine: Literal["rds", "aurora"] = "rds"
+    """"aurora": Aurora Serverless v2, which ignores ``instance_type``, the storage sizes and ``multi_az``."""
+    readers: int = 0
+    """Readers of Aurora, 0 to 15: they answer searches, and the first one takes over if the writer fails."""
+    min_acu: float = 0.5
+    """Least capacity of each instance of Aurora. 0, a pause, never comes with RDS Proxy."""
+    max_acu: float = 4
     proxy_max_connections_percent: int = 90
     """Share of the instance's ``max_connections``; the rest is for the migrate function and operators."""
 

@@ -157,6 +157,7 @@ def _resource_problems(stage: StageSettings) -> Iterator[str]:
         yield f"uploads_kept_days must be more than {MESSAGE_DAYS}, the retention of SQS."
     if stage.otel is not None and stage.otel.endpoint is None and stage.network.egress == "dual_stack":
         yield 'otel.endpoint is required with egress "dual_stack": CloudWatch\'s has no IPv6 address.'
+    yield from _aurora_problems(stage.database)
     for name in stage.environment:
         if not name.startswith("VECTORFORGE_") or name.endswith(("_KEY", "_TOKEN", "_DATABASE_URL")):
             yield f"environment must not set {name}: keys belong in the secret."
@@ -186,6 +187,17 @@ def _thrift_problems(stage: StageSettings) -> Iterator[str]:
         yield problem
     if stage.monitoring.alarms == "essential" and (stage.canary or stage.probe or stage.objective):
         yield 'monitoring.alarms must be "all" with a canary, a probe or an objective, which need others.'
+
+
+def _aurora_problems(database: DatabaseSettings) -> Iterator[str]:
+    if not 0 <= database.readers <= 15:
+        yield f"database.readers must be between 0 and 15, not {database.readers}."
+    if database.readers and database.engine != "aurora":
+        yield 'database.readers need engine "aurora": RDS Proxy has no read-only endpoint for RDS.'
+    if database.engine == "aurora" and not database.proxy:
+        yield 'database.proxy must be True with engine "aurora".'
+    if not 0.5 <= database.min_acu <= database.max_acu <= 256:
+        yield "database.min_acu and max_acu must be between 0.5 and 256, and min_acu at most max_acu."
 
 
 def _caller_problems(stage: StageSettings) -> Iterator[str]:

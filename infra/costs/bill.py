@@ -6,7 +6,7 @@ from typing import Final
 
 from infra.constructs.bedrock import named_models
 from infra.costs.prices import EMBEDDING, MODELS, PRICES, ModelPrice, Price, instance_hour
-from infra.setting_types import FunctionSettings
+from infra.setting_types import DatabaseSettings, FunctionSettings
 from infra.settings import StageSettings
 
 QUESTIONS: Final = 1000
@@ -19,6 +19,8 @@ ENDPOINTS: Final = 2
 SECRETS: Final = 2
 """Provider keys and the database's owner; a REST API adds the tenants of its keys."""
 WEB_ACL_RULES: Final = 2
+_PROXY_ACU: Final = 8
+"""Least capacity that RDS Proxy is billed for before Aurora: https://aws.amazon.com/rds/proxy/pricing/."""
 _LOOKS: Final = _MONTH_H * 12
 _POLLS: Final = 5 * _MONTH_S // 20
 """Polls of one queue: Lambda keeps five long polls of 20 s open, also where concurrency is limited.
@@ -101,10 +103,7 @@ def idle_bill(stage: StageSettings) -> list[BillLine]:
     database = stage.database
     each, invoked = PRICES[f"lambda_{stage.code.architecture}"].each, PRICES["lambda_request"].each
     lines = [
-        _monthly("RDS PostgreSQL", instance_hour(database.instance_type, multi_az=database.multi_az)),
-        _monthly("its storage", "storage_multi" if database.multi_az else "storage_single",
-                 database.storage_gib, " GB"),
-        *([_monthly("RDS Proxy", "proxy_vcpu", database.vcpus, " vCPU")] if database.proxy else []),
+        *_database_bill(database),
         *egress_bill(stage),
         *start_bill(stage),
         _monthly("alarms", "alarm", alarm_metrics(stage)),
@@ -124,6 +123,22 @@ def idle_bill(stage: StageSettings) -> list[BillLine]:
         BillLine("SQS, polls of two empty queues", polls, 2 * _POLLS * PRICES["sqs_request"].each),
         BillLine("ingest function, a look every five minutes", looks, looking),
     ]
+
+
+def _database_bill(database: DatabaseSettings) -> list[BillLine]:
+    if database.engine == "aurora":
+        capacity = database.min_acu * (1 + database.readers)
+        return [
+            _monthly("Aurora at its least capacity", "aurora_acu", capacity, " ACU"),
+            _monthly("its storage", "aurora_storage", database.storage_gib, " GB"),
+            _monthly("RDS Proxy", "proxy_acu", max(_PROXY_ACU, capacity), " ACU"),
+        ]
+    return [
+        _monthly("RDS PostgreSQL", instance_hour(database.instance_type, multi_az=database.multi_az)),
+        _monthly("its storage", "storage_multi" if database.multi_az else "storage_single",
+                 database.storage_gib, " GB"),
+        *([_monthly("RDS Proxy", "proxy_vcpu", database.vcpus, " vCPU")] if database.proxy else []),
+    ]  # fmt: skip
 
 
 def alarm_metrics(stage: StageSettings) -> int:

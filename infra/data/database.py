@@ -52,8 +52,9 @@ class Database(Construct):
     """The instance in isolated subnets, and its proxy, past which only the migrate function reaches it.
 
     Attributes:
-        instance: The instance.
+        instance: The instance, or the cluster of Aurora.
         proxy: The proxy; None: every function reaches the instance.
+        reader_host: Read-only endpoint of the proxy; None without readers.
     """
 
     def __init__(
@@ -65,7 +66,8 @@ class Database(Construct):
         clients = "its proxy and migrations" if stage.database.proxy else "functions"
         self._instance_group = self._group("InstanceGroup", f"PostgreSQL: reached by {clients}")
         self._client_server = self._instance_group
-        self.instance = self._make_instance()
+        is_aurora = stage.database.engine == "aurora"
+        self.instance = self._make_cluster() if is_aurora else self._make_instance()
         self.proxy: rds.DatabaseProxy | None = None
         if stage.database.proxy:
             self._client_server = self._group(
@@ -73,6 +75,9 @@ class Database(Construct):
             )
             # CDK lets its group reach the instance's; twice would be an error.
             self.proxy = self._make_proxy(self._client_server)
+        self.reader_host = (
+            self._make_reader_endpoint(self.proxy) if self.proxy and stage.database.readers else None
+        )
 
     def client_url(self, role: str) -> str:
         """Return the URL of a role, without a password, which is a token created for each connection.
@@ -82,15 +87,21 @@ class Database(Construct):
         """
         if self.proxy is not None:
             return f"postgresql://{role}@{self.proxy.endpoint}:{_PORT}/{DATABASE}?{_tls('proxy.pem')}"
-        host, region = self.instance.instance_endpoint.hostname, Stack.of(self).region
+        host, region = self._endpoint.hostname, Stack.of(self).region
         options = quote(f"-c idle_session_timeout={IDLE_S * 1000}")
         return f"postgresql://{role}@{host}:{_PORT}/{DATABASE}?{_tls(f'rds-{region}.pem')}&options={options}"
 
     @property
     def instance_url(self) -> str:
         """URL of the migrate function at the instance; user and password are in ``master_secret``."""
-        endpoint = self.instance.instance_endpoint
-        return f"postgresql://{endpoint.hostname}:{_PORT}/{DATABASE}?{_tls('database.pem')}"
+        return f"postgresql://{self._endpoint.hostname}:{_PORT}/{DATABASE}?{_tls('database.pem')}"
+
+    @property
+    def _endpoint(self) -> rds.Endpoint:
+        """Endpoint of the instance, or of the cluster's writer."""
+        if isinstance(self.instance, rds.DatabaseCluster):
+            return self.instance.cluster_endpoint
+        return self.instance.instance_endpoint
 
     @property
     def master_secret(self) -> secretsmanager.ISecret:
@@ -122,7 +133,7 @@ class Database(Construct):
         if self.proxy is not None:
             self.proxy.grant_connect(client.role, role)
         else:
-            client.allow("rds-db:connect", on=[self._database_user(role)])
+            client.allow("rds-db:connect", on=[self.user_arn(role)])
 
     def allow_owner_login(self, client: HasRole) -> None:
         """Let a function or a host log in to the instance, past the proxy, as its master user.
@@ -141,6 +152,58 @@ class Database(Construct):
         return ec2.SecurityGroup(
             self, construct_id, vpc=self._network.vpc, description=description, allow_all_outbound=False
         )
+
+    @property
+    def resource_id(self) -> str:
+        """Id of the instance or cluster in ARNs of its users."""
+        database = self.instance
+        if isinstance(database, rds.DatabaseCluster):
+            return database.cluster_resource_identifier
+        return database.instance_resource_id
+
+    def _make_cluster(self) -> rds.DatabaseCluster:
+        from infra.data.aurora import make_cluster
+
+        settings = self._stage.database
+        cluster = make_cluster(
+            self,
+            stage=self._stage,
+            parameters=_PARAMETERS,
+            instance={
+                "ca_certificate": rds.CaCertificate.RDS_CA_RSA2048_G1,
+                "auto_minor_version_upgrade": True,
+                "preferred_maintenance_window": settings.maintenance_window,
+                "enable_performance_insights": settings.performance_insights,
+            },
+            credentials=rds.Credentials.from_username(OWNER_ROLE),
+            manage_master_user_password=True,
+            iam_authentication=True,
+            vpc=self._network.vpc,
+            vpc_subnets=self._network.database_subnets,
+            security_groups=[self._instance_group],
+            storage_encrypted=True,
+            backup=rds.BackupProps(
+                retention=Duration.days(settings.backup_days), preferred_window=settings.backup_window
+            ),
+            preferred_maintenance_window=settings.maintenance_window,
+            deletion_protection=settings.deletion_protection,
+            removal_policy=RemovalPolicy.SNAPSHOT,
+            copy_tags_to_snapshot=True,
+            cloudwatch_logs_exports=["postgresql"],
+        )
+        name = f"/aws/rds/cluster/{self._stage.prefix}/postgresql"
+        cluster.node.add_dependency(self._make_log_group("Logs", name))
+        return cluster
+
+    def _make_reader_endpoint(self, proxy: rds.DatabaseProxy) -> str:
+        from infra.data.aurora import read_only_endpoint
+
+        group = self._network.database_subnets.subnet_group_name
+        subnets = self._network.vpc.select_subnets(subnet_group_name=group).subnet_ids
+        endpoint = read_only_endpoint(
+            self, proxy, stage=self._stage, subnets=subnets, group=self._client_server
+        )
+        return str(endpoint.attr_endpoint)
 
     def _make_instance(self) -> rds.DatabaseInstance:
         settings = self._stage.database
@@ -216,7 +279,9 @@ class Database(Construct):
             self,
             "Proxy",
             db_proxy_name=self._stage.prefix,
-            proxy_target=rds.ProxyTarget.from_instance(self.instance),
+            proxy_target=rds.ProxyTarget.from_cluster(self.instance)
+            if isinstance(self.instance, rds.DatabaseCluster)
+            else rds.ProxyTarget.from_instance(self.instance),
             default_auth_scheme=rds.DefaultAuthScheme.IAM_AUTH,
             iam_auth=True,
             require_tls=True,
@@ -252,7 +317,7 @@ class Database(Construct):
         return Stack.of(self).format_arn(
             service="rds-db",
             resource="dbuser",
-            resource_name=f"{self.instance.instance_resource_id}/{name}",
+            resource_name=f"{self.resource_id}/{name}",
             arn_format=ArnFormat.COLON_RESOURCE_NAME,
         )
 

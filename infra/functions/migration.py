@@ -82,7 +82,7 @@ class Migration(Construct):
             service_timeout=wait,
             properties={
                 "Migrations": fingerprint(MIGRATIONS),
-                "Database": database.instance.instance_resource_id,
+                "Database": database.resource_id,
             },
         )
         self._build_indexes(stage)

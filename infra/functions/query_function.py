@@ -62,6 +62,7 @@ class QueryFunction(Construct):
                 "VECTORFORGE_DATABASE_POOL_SIZE": str(QUERY_CONNECTIONS),
                 "VECTORFORGE_IAM_TENANTS": json.dumps(dict(stage.iam_tenants)),
                 "VECTORFORGE_API_EXPLORER": str(stage.api_explorer).lower(),
+                **_readers(data.database.reader_host),
                 **_cors_origins(stage),
                 **_probe_key(stage),
                 **environment,
@@ -97,6 +98,10 @@ class QueryFunction(Construct):
         """
         if self._canary is not None:
             self._canary.watch(alarms)
+
+
+def _readers(host: str | None) -> dict[str, str]:
+    return {} if host is None else {"VECTORFORGE_DATABASE_READER_HOST": host}
 
 
 def _cors_origins(stage: StageSettings) -> dict[str, str]:
