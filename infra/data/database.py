@@ -159,6 +159,8 @@ class Database(Construct):
         database = self.instance
         if isinstance(database, rds.DatabaseCluster):
             return database.cluster_resource_identifier
+        if database.instance_resource_id is None:
+            raise RuntimeError("The instance is made here, so it has a resource id.")
         return database.instance_resource_id
 
     def _make_cluster(self) -> rds.DatabaseCluster:
@@ -203,7 +205,7 @@ class Database(Construct):
         endpoint = read_only_endpoint(
             self, proxy, stage=self._stage, subnets=subnets, group=self._client_server
         )
-        return str(endpoint.attr_endpoint)
+        return endpoint.attr_endpoint
 
     def _make_instance(self) -> rds.DatabaseInstance:
         settings = self._stage.database
