@@ -87,17 +87,17 @@ class Database(Construct):
         """
         if self.proxy is not None:
             return f"postgresql://{role}@{self.proxy.endpoint}:{_PORT}/{DATABASE}?{_tls('proxy.pem')}"
-        host, region = self._endpoint.hostname, Stack.of(self).region
+        host, region = self.endpoint.hostname, Stack.of(self).region
         options = quote(f"-c idle_session_timeout={IDLE_S * 1000}")
         return f"postgresql://{role}@{host}:{_PORT}/{DATABASE}?{_tls(f'rds-{region}.pem')}&options={options}"
 
     @property
     def instance_url(self) -> str:
         """URL of the migrate function at the instance; user and password are in ``master_secret``."""
-        return f"postgresql://{self._endpoint.hostname}:{_PORT}/{DATABASE}?{_tls('database.pem')}"
+        return f"postgresql://{self.endpoint.hostname}:{_PORT}/{DATABASE}?{_tls('database.pem')}"
 
     @property
-    def _endpoint(self) -> rds.Endpoint:
+    def endpoint(self) -> rds.Endpoint:
         """Endpoint of the instance, or of the cluster's writer."""
         if isinstance(self.instance, rds.DatabaseCluster):
             return self.instance.cluster_endpoint

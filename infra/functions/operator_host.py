@@ -133,7 +133,7 @@ class OperatorHost(Construct):
         allow("rds-db:connect", on=[data.database.user_arn(APP_ROLE)])
 
     def _user_data(self, data: DataStack, bucket: str, key: str) -> str:
-        endpoint = data.database.instance.instance_endpoint.hostname
+        endpoint = data.database.endpoint.hostname
         url = data.database.instance_url
         variables = {
             "AWS_REGION": Stack.of(self).region,

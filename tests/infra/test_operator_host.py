@@ -10,7 +10,8 @@ import pytest
 from aws_cdk import App
 
 from infra.app import build
-from infra.settings import DEV, NetworkSettings
+from infra.setting_types import NetworkSettings
+from infra.settings import DEV
 from tests.infra.stack_template import StackTemplate, text
 
 ROOT = Path(__file__).parents[2]

@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.http.live_api import LiveApi, live_api, settings_for
 from tests.support.http.otlp_receiver import OtlpReceiver
+from tests.support.rag.ingested import ingest_bytes
 from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge.config import TracingSettings
 from vectorforge.local.postgres import EmbeddedPostgres
@@ -37,9 +38,8 @@ async def api(
     async with live_api(settings, ScriptedLLM(["At 100 degrees. [Source 1]"])) as api:
         services = api.application.for_tenant(tenant)
         collection = await services.create_collection("guides")
-        await services.ingestion.ingest_bytes(
-            collection, b"Water boils at 100 degrees.", source="w.txt", media_type="text/plain"
-        )
+        text = b"Water boils at 100 degrees."
+        await ingest_bytes(services.ingestion, collection, text, source="w.txt", media_type="text/plain")
         yield api
 
 
