@@ -31,6 +31,7 @@ _LOG_DELIVERY = {
     "logs:DescribeLogGroups",
 }
 """https://docs.aws.amazon.com/step-functions/latest/dg/cw-logs.html: no resource can be named."""
+_IMAGE = "parameter/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-arm64"
 _HERE = "AWS::Region:AWS::AccountId"
 _PROXY, _INSTANCE = "DatabaseProxy.DBProxyArn[6]", "DatabaseInstance.DbiResourceId"
 
@@ -86,7 +87,7 @@ def test_ingest_role_reads_uploads_and_provider_keys(template: StackTemplate, se
     )
 
 
-def test_migrate_role_connects_as_owner_only(template: StackTemplate) -> None:
+def test_migrate_role_connects_as_owner_and_starts_operator_hosts(template: StackTemplate) -> None:
     assert template.permissions("MigrationMigrateRole") == _function(
         "MigrationMigrateLogs",
         ("secretsmanager:GetSecretValue", "DatabaseInstance.MasterUserSecretSecretArn"),
@@ -94,6 +95,11 @@ def test_migrate_role_connects_as_owner_only(template: StackTemplate) -> None:
             "rds-db:connect",
             f"arn:AWS::Partition:rds-db:{_HERE}:dbuser:DatabaseInstance.DbiResourceId/vectorforge_owner",
         ),
+        ("ec2:RunInstances", "*"),  # with the launch template only, see test_operator_host
+        ("ec2:CreateTags", "*"),
+        ("ec2:DescribeInstances", "*"),
+        ("ssm:GetParameters", f"arn:AWS::Partition:ssm:AWS::Region::{_IMAGE}"),
+        ("iam:PassRole", "OperatorRole.Arn"),
     )
 
 
