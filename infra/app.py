@@ -1,7 +1,7 @@
 """The CDK app: ``cdk synth -c stage=dev``. It calls no AWS service and needs no credentials.
 
 Context: ``stage`` (infra/settings.py), ``architecture`` and ``python`` (for machines other than Lambda's),
-``canary=off`` (a new version gets all questions at once, also in a stage with ``canary``).
+``canary=off`` (a new version gets all queries at once, also in a stage with ``canary``).
 """
 
 import sys

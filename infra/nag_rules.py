@@ -205,7 +205,7 @@ ACKNOWLEDGED = (
     Acknowledged(
         "Serverless-LambdaDLQ",
         _FUNCTIONS,
-        "It is for asynchronous calls. Queues have dead-letter queues of their own, questions are answered "
+        "It is for asynchronous calls. Queues have dead-letter queues of their own, queries are answered "
         "at once, the look for jobs comes again, and CloudFormation waits for the migrate function's answer.",
     ),
     Acknowledged(

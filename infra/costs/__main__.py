@@ -15,7 +15,7 @@ from infra.costs.bill import (
     egress_traffic,
     idle_bill,
     money,
-    question_bill,
+    query_bill,
     start_bill,
     token_bill,
     total,
@@ -46,7 +46,7 @@ _STARTS = {
 
 def tables() -> dict[str, str]:
     """Return every table of the document by its name, in Markdown."""
-    per_thousand = "$ for 1,000 questions"
+    per_thousand = "$ for 1,000 queries"
     query = _PROD.query
     return {
         "sizes": _table(
@@ -54,13 +54,13 @@ def tables() -> dict[str, str]:
             (_size(name, stage) for name, stage in _SIZES.items()),
         ),
         "idle": _bills("$ a month", idle_bill, decimals=2),
-        "questions": _bills(per_thousand, question_bill, decimals=4),
+        "queries": _bills(per_thousand, query_bill, decimals=4),
         "tokens": _table(
-            [per_thousand, "prompts", "answers", "together, with the questions' embeddings"],
+            [per_thousand, "prompts", "answers", "together, with the queries' embeddings"],
             ([f"`{model.model}`", *(f"{line.dollars:.2f}" for line in token_bill(model)[1:]),
               f"**{total(token_bill(model)):.2f}**"] for model in MODELS),
         ),
-        "egress": _table(["way out", "$ a month", per_thousand], map(_egress, _EGRESS)),
+        "egress": _table(["egress", "$ a month", per_thousand], map(_egress, _EGRESS)),
         "starts": _table(
             [f"{query.memory_mb} MB, {_PROD.code.architecture}", "$ a month"],
             ([name, f"{total(start_bill(stage)):.2f}"] for name, stage in _STARTS.items()),
@@ -112,7 +112,7 @@ def _size(name: str, stage: StageSettings) -> list[str]:
         _EGRESS_NAMES[stage.network.egress],
         "the account's limit" if most is None else str(most),
         f"**{total(idle_bill(stage)):.2f}**",
-        f"{total(question_bill(stage)):.2f}",
+        f"{total(query_bill(stage)):.2f}",
     ]
 
 

@@ -9,7 +9,7 @@ from infra.costs.prices import EMBEDDING, MODELS, PRICES, ModelPrice, Price, ins
 from infra.setting_types import DatabaseSettings, FunctionSettings
 from infra.settings import StageSettings
 
-QUESTIONS: Final = 1000
+QUERIES: Final = 1000
 _MONTH_H: Final = 730
 _MONTH_S: Final = _MONTH_H * 3600
 ZONES: Final = 2
@@ -63,7 +63,7 @@ class Assumed:
 
     answer_tokens: int = 300
     authorizer_ms: float = 2  # it reads two headers; Lambda bills by the millisecond
-    question_tokens: int = 20
+    query_tokens: int = 20
     model_s: float = 4.0  # 300 tokens, the first after 0.7 s, then 90 a second
     cold_percent: int = 1
     platform_log_bytes: int = 1_000  # Lambda's own lines for an invocation: start, end, report
@@ -192,17 +192,17 @@ def start_bill(stage: StageSettings) -> list[BillLine]:
     return [BillLine(what, arithmetic, _MONTH_S * count * gb(stage.query) * price.each)]
 
 
-def question_bill(stage: StageSettings) -> list[BillLine]:
+def query_bill(stage: StageSettings) -> list[BillLine]:
     """Bill 1,000 streamed queries without the tokens of the model."""
     price, batches = PRICES[f"lambda_{stage.code.architecture}"], ASSUMED.writer_batches
     seconds, writing_s = ASSUMED.model_s + MEASURED.own_ms / 1000, batches * MEASURED.writer_ms / 1000
     size, writer = gb(stage.query), gb(stage.log_writer)
-    query = f"{QUESTIONS:,} × {seconds:.2f} s × {size:.2f} GB × {money(price.dollars)}"
-    log_writer = f"{QUESTIONS:,} × {writing_s * 1000:g} ms × {writer:.2f} GB"
+    query = f"{QUERIES:,} × {seconds:.2f} s × {size:.2f} GB × {money(price.dollars)}"
+    log_writer = f"{QUERIES:,} × {writing_s * 1000:g} ms × {writer:.2f} GB"
     return [
         _times("Lambda, requests", 1 + batches, "lambda_request"),
-        BillLine("query function", query, QUESTIONS * seconds * size * price.each),
-        BillLine("log writer", log_writer, QUESTIONS * writing_s * writer * price.each),
+        BillLine("query function", query, QUERIES * seconds * size * price.each),
+        BillLine("log writer", log_writer, QUERIES * writing_s * writer * price.each),
         *_cold_starts(stage, price),
         *_front_door(stage, price),
         _times("SQS", 2 + 2 * batches, "sqs_request"),
@@ -214,13 +214,13 @@ def question_bill(stage: StageSettings) -> list[BillLine]:
 
 def token_bill(model: ModelPrice) -> list[BillLine]:
     """Bill the tokens of 1,000 queries: embeddings, prompts, answers."""
-    query, prompt, answer = ASSUMED.question_tokens, MEASURED.prompt_tokens, ASSUMED.answer_tokens
+    query, prompt, answer = ASSUMED.query_tokens, MEASURED.prompt_tokens, ASSUMED.answer_tokens
     rows = (
-        (f"{EMBEDDING.model}, questions", query, EMBEDDING.tokens_in),
+        (f"{EMBEDDING.model}, queries", query, EMBEDDING.tokens_in),
         (f"{model.model}, prompt", prompt, model.tokens_in),
         (f"{model.model}, answer", answer, model.tokens_out),
     )
-    return [BillLine(what, f"{count} tokens", QUESTIONS * count * each / 1e6) for what, count, each in rows]
+    return [BillLine(what, f"{count} tokens", QUERIES * count * each / 1e6) for what, count, each in rows]
 
 
 def stage_models(stage: StageSettings) -> dict[str, ModelPrice]:
@@ -247,7 +247,7 @@ def egress_traffic(stage: StageSettings) -> list[BillLine]:
 
 
 def _cold_starts(stage: StageSettings, price: Price) -> list[BillLine]:
-    starts, size = QUESTIONS * ASSUMED.cold_percent / 100, gb(stage.query)
+    starts, size = QUERIES * ASSUMED.cold_percent / 100, gb(stage.query)
     match stage.start:
         case "snap_start":
             restored = PRICES["snapshot_restored"]
@@ -267,8 +267,8 @@ def _front_door(stage: StageSettings, price: Price) -> list[BillLine]:
     if stage.authorizer is not None:
         size, spent_ms = gb(stage.authorizer), ASSUMED.authorizer_ms
         each = PRICES["lambda_request"].each + spent_ms / 1000 * size * price.each
-        arithmetic = f"{QUESTIONS:,} × (1 request + {spent_ms:g} ms × {size:.2f} GB)"
-        lines.append(BillLine("authorizer", arithmetic, QUESTIONS * each))
+        arithmetic = f"{QUERIES:,} × (1 request + {spent_ms:g} ms × {size:.2f} GB)"
+        lines.append(BillLine("authorizer", arithmetic, QUERIES * each))
     return [*lines, _times("WAF", 1, "web_acl_request")] if stage.web_acl else lines
 
 
@@ -301,12 +301,12 @@ def _times(what: str, count: float, key: str) -> BillLine:
     """Bill 1,000 queries that use ``count`` units each."""
     price = PRICES[key]
     per = f" / {price.per:,}" if price.per != 1 else ""
-    arithmetic = f"{QUESTIONS:,} × {count:g} × {money(price.dollars)}{per}"
-    return BillLine(what, arithmetic, QUESTIONS * count * price.each)
+    arithmetic = f"{QUERIES:,} × {count:g} × {money(price.dollars)}{per}"
+    return BillLine(what, arithmetic, QUERIES * count * price.each)
 
 
 def _gigabytes(what: str, size: float, key: str) -> BillLine:
     """Bill 1,000 queries that move ``size`` bytes each."""
     price = PRICES[key]
-    arithmetic = f"{QUESTIONS * size / 1e6:.1f} MB × {money(price.dollars)}/GB"
-    return BillLine(what, arithmetic, QUESTIONS * size / 1e9 * price.each)
+    arithmetic = f"{QUERIES * size / 1e6:.1f} MB × {money(price.dollars)}/GB"
+    return BillLine(what, arithmetic, QUERIES * size / 1e9 * price.each)

@@ -145,7 +145,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--all-at-once",
         action="store_true",
-        help="give a new version all questions at once, without CodeDeploy, which refuses every version "
+        help="give a new version all queries at once, without CodeDeploy, which refuses every version "
         "while an alarm of the canary rings: for going back to a former commit, and for repairs in an outage",
     )
     parser.add_argument(

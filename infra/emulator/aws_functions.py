@@ -16,7 +16,7 @@ from vectorforge.config import VectorForgeConfig, known_variables
 from vectorforge.errors import ConfigurationError
 
 QUERY_TIMEOUT_S = 150
-"""More than VECTORFORGE_QUERY_TIMEOUT_S, so that a question runs out of time before its function does."""
+"""More than VECTORFORGE_QUERY_TIMEOUT_S, so that a query runs out of time before its function does."""
 LOG_WRITER_TIMEOUT_S = 30
 INGEST_TIMEOUT_S = 900
 MIGRATE_TIMEOUT_S = 300

@@ -82,7 +82,7 @@ class RestApi(Construct):
             self,
             "Api",
             rest_api_name=self._stage.prefix,
-            description=f"VectorForge ({self._stage.stage}): questions and documents",
+            description=f"VectorForge ({self._stage.stage}): queries and documents",
             # Edge-optimised APIs end a stream after 30 silent seconds, regional ones after five minutes.
             endpoint_types=[apigateway.EndpointType.REGIONAL],
             api_key_source_type=source.AUTHORIZER if self._stage.authorizer else source.HEADER,
@@ -118,7 +118,7 @@ class RestApi(Construct):
             access_log_destination=apigateway.LogGroupLogDestination(access_logs),
             access_log_format=_access_log_format(),
             logging_level=apigateway.MethodLoggingLevel.ERROR,
-            data_trace_enabled=False,  # it would log questions and answers
+            data_trace_enabled=False,  # it would log queries and answers
             throttling_rate_limit=self._stage.requests_per_second * tenants,
             throttling_burst_limit=self._stage.burst * tenants,
             method_options=unkeyed,

@@ -49,7 +49,7 @@ class QueryFunction(Construct):
             self,
             "Function",
             function="query",
-            description=f"VectorForge ({stage.stage}): answers questions, streamed",
+            description=f"VectorForge ({stage.stage}): answers queries, streamed",
             stage=stage,
             settings=stage.query,
             place=data.places["query"],

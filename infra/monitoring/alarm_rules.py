@@ -64,14 +64,14 @@ def alarm_rules(
     stage: StageSettings, metrics: ServiceMetrics, *, bulk_load: cloudwatch.IMetric
 ) -> Iterator[AlarmRule]:
     """Yield the alarms of a deployment; ``bulk_load`` counts failed bulk loads."""
-    yield from _failed_questions(stage, metrics)
+    yield from _failed_queries(stage, metrics)
     yield from _front_doors(stage, metrics)
-    yield from _slow_questions(metrics)
+    yield from _slow_queries(metrics)
     yield from _query_log(metrics)
     yield from _ingestion(metrics, bulk_load)
 
 
-def _failed_questions(stage: StageSettings, metrics: ServiceMetrics) -> Iterator[AlarmRule]:
+def _failed_queries(stage: StageSettings, metrics: ServiceMetrics) -> Iterator[AlarmRule]:
     faults = metrics.own("pipeline.query.faults", "Sum")  # the expressions decide for how long
     total = metrics.own("pipeline.query.calls", "Sum")
     yield AlarmRule(
@@ -142,7 +142,7 @@ def _front_doors(stage: StageSettings, metrics: ServiceMetrics) -> Iterator[Alar
         )
 
 
-def _slow_questions(metrics: ServiceMetrics) -> Iterator[AlarmRule]:
+def _slow_queries(metrics: ServiceMetrics) -> Iterator[AlarmRule]:
     yield AlarmRule(
         "query-throttled",
         "Lambda throttles queries: the concurrency of the account or of the function is exhausted.",

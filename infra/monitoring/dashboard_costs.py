@@ -75,10 +75,10 @@ class _CostExpressions:
 
     def per_thousand(self) -> cloudwatch.MathExpression:
         """Return dollars for 1,000 queries."""
-        questions = self._metrics.own("pipeline.query.calls", "Sum", period=_HOUR)
+        queries = self._metrics.own("pipeline.query.calls", "Sum", period=_HOUR)
         dollars = " + ".join(f"({term})" for term in self._terms.values())
-        used = {"questions": questions, **self._used}
-        return self._expression(f"1000 * ({dollars}) / questions", used, "$ for 1,000 questions")
+        used = {"queries": queries, **self._used}
+        return self._expression(f"1000 * ({dollars}) / queries", used, "$ for 1,000 queries")
 
     def _names(self, term: str) -> dict[str, cloudwatch.IMetric]:
         return {key: metric for key, metric in self._used.items() if f"({key}, 0)" in term}

@@ -17,7 +17,7 @@ from figures.measuring import Table, progress
 from figures.report import machine
 from plots import bars
 
-from infra.costs.bill import idle_bill, question_bill, total
+from infra.costs.bill import idle_bill, query_bill, total
 from infra.settings import STAGES
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -80,7 +80,7 @@ def _dollars(one: Deployment, rate: float, share: float) -> tuple[float, float]:
     stage = STAGES["dev" if one.name == "dev" else "prod"]
     fixed = total(idle_bill(stage)) + (_AURORA_HOUR * 730 * (1 + one.readers) if one.readers else 0)
     answered = min(rate * share, one.first()[1]) * _MONTH_S
-    month = fixed + answered / 1000 * total(question_bill(stage))
+    month = fixed + answered / 1000 * total(query_bill(stage))
     return month, month / answered * 1000 if answered else float("inf")
 
 

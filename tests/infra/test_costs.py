@@ -12,13 +12,13 @@ from infra.costs.bill import (
     ASSUMED,
     ENDPOINTS,
     MEASURED,
-    QUESTIONS,
+    QUERIES,
     SECRETS,
     WEB_ACL_RULES,
     ZONES,
     BillLine,
     idle_bill,
-    question_bill,
+    query_bill,
     stage_models,
     token_bill,
     total,
@@ -141,9 +141,9 @@ def test_stage_settings_change_the_bill() -> None:
     assert by_name(idle_bill(provisioned))["provisioned concurrency"] == pytest.approx(30.27, abs=0.01)
     assert by_name(idle_bill(DEV))["RDS Proxy"] == pytest.approx(21.90)
     x86 = dataclasses.replace(DEV, code=dataclasses.replace(DEV.code, architecture="x86_64"))
-    assert total(question_bill(x86)) > total(question_bill(DEV))
+    assert total(query_bill(x86)) > total(query_bill(DEV))
     bounded = dataclasses.replace(DEV.query, max_concurrency=50)
-    url = by_name(question_bill(dataclasses.replace(DEV, front_door="function_url", query=bounded)))
+    url = by_name(query_bill(dataclasses.replace(DEV, front_door="function_url", query=bounded)))
     assert "CloudFront" in url
     assert "API Gateway" not in url
 
@@ -185,18 +185,18 @@ def test_dashboard_cost_formula_matches_bill(
     stage: StageSettings, app_templates: dict[str, StackTemplate]
 ) -> None:
     body = dashboard_body(app_templates[stage.stage])
-    lines = by_name(question_bill(stage))
-    batches = QUESTIONS * ASSUMED.writer_batches
+    lines = by_name(query_bill(stage))
+    batches = QUERIES * ASSUMED.writer_batches
     values = {
-        "questions": float(QUESTIONS),
-        "n_query": QUESTIONS,
-        "ms_query": QUESTIONS * (ASSUMED.model_s * 1000 + MEASURED.own_ms),
+        "queries": float(QUERIES),
+        "n_query": QUERIES,
+        "ms_query": QUERIES * (ASSUMED.model_s * 1000 + MEASURED.own_ms),
         "n_logwriter": batches,
         "ms_logwriter": batches * MEASURED.writer_ms,
-        "requests": QUESTIONS,
+        "requests": QUERIES,
         "log_query": lines["CloudWatch Logs"] / PRICES["log_gb"].each * 1e9,
-        "in_openai": QUESTIONS * MEASURED.prompt_tokens,
-        "out_openai": QUESTIONS * ASSUMED.answer_tokens,
+        "in_openai": QUERIES * MEASURED.prompt_tokens,
+        "out_openai": QUERIES * ASSUMED.answer_tokens,
     }
     functions = lines["Lambda, requests"] + lines["query function"] + lines["log writer"]
     front_door_cost = lines["API Gateway"] + lines.get("WAF", 0)
@@ -207,6 +207,6 @@ def test_dashboard_cost_formula_matches_bill(
         "logs": lines["CloudWatch Logs"],
         "openai": tokens,
         "anthropic": 0,
-        "$ for 1,000 questions": functions + front_door_cost + lines["CloudWatch Logs"] + tokens,
+        "$ for 1,000 queries": functions + front_door_cost + lines["CloudWatch Logs"] + tokens,
     }.items():
         assert evaluated(body, label, values) == pytest.approx(dollars, rel=1e-4), label
