@@ -126,7 +126,7 @@ async def test_query_steps_are_subsegments_of_the_invocation(
                 await response_of(invocation)
                 await invocation.completed.wait()
                 documents = daemon.received()
-                assert [d["name"] for d in documents] == STEPS
+                assert [d["name"] for d in documents] == [*STEPS, "query"]
                 assert {(d["trace_id"], d["parent_id"]) for d in documents} == {(TRACE_ID, SEGMENT_ID)}
                 assert not any("fault" in d for d in documents)
             await response_of(

@@ -16,7 +16,7 @@ def test_documents_with_filter_are_listed_and_deleted(vectorforge: CommandLine) 
     assert "Text of c" not in vectorforge("ask", "What is the text of c?", *of_hr).stdout
     vectorforge("search", "text of c", "-c", "teams", "--filter", '{"team": "none"}', code=1)
     counted = vectorforge.json("documents", "delete", *of_hr, "--dry-run")
-    assert counted == {"matched": 2, "deleted": 0, "remaining": 2}
+    assert counted == {"matched": 2, "deleted": 0, "remaining": 2, "version": None}
     assert vectorforge("documents", "delete", *of_hr, "--dry-run").stdout == "2 documents would be deleted.\n"
     assert "--yes" in vectorforge("documents", "delete", *of_hr, code=2).stderr
     assert vectorforge("documents", "delete", *of_hr, "--yes").stdout == "Deleted 2 documents.\n"
