@@ -240,9 +240,9 @@ class TestFilteredDocuments:
     ) -> None:
         body = {"filters": {"kind": {"$gte": "b"}}}
         for dry_run, expected in (
-            (True, {"matched": 2, "deleted": 0, "remaining": 2}),
-            (False, {"matched": 2, "deleted": 2, "remaining": 0}),
-            (False, {"matched": 0, "deleted": 0, "remaining": 0}),
+            (True, {"matched": 2, "deleted": 0, "remaining": 2, "version": None}),
+            (False, {"matched": 2, "deleted": 2, "remaining": 0, "version": 5}),
+            (False, {"matched": 0, "deleted": 0, "remaining": 0, "version": 5}),
         ):
             response = await client.post(f"{path}/delete", json={**body, "dry_run": dry_run})
             assert (response.status_code, response.json()) == (200, expected)

@@ -124,10 +124,10 @@ async def test_deletion_timeout_reports_remaining_and_continues(
         path = f"/v1/collections/{shelf.id}/documents/delete"
         responses = [(await client.post(path, json={"filters": OLD})).json() for _ in range(4)]
         assert responses == [
-            {"matched": 450, "deleted": 200, "remaining": 250},
-            {"matched": 250, "deleted": 200, "remaining": 50},
-            {"matched": 50, "deleted": 50, "remaining": 0},
-            {"matched": 0, "deleted": 0, "remaining": 0},
+            {"matched": 450, "deleted": 200, "remaining": 250, "version": 651},
+            {"matched": 250, "deleted": 200, "remaining": 50, "version": 851},
+            {"matched": 50, "deleted": 50, "remaining": 0, "version": 901},
+            {"matched": 0, "deleted": 0, "remaining": 0, "version": 901},
         ]
         assert await shelf.sources() == ["new"]
 

@@ -179,7 +179,7 @@ async def test_filter_applies_to_list_routes(vault: Vault, path: str) -> None:
 async def test_filter_applies_to_deletion(vault: Vault) -> None:
     path = DELETION.format(collection_id=vault.collection_id)
     response = await vault.client.post(path, json=OURS)
-    assert response.json() == {"matched": 1, "deleted": 1, "remaining": 0}
+    assert response.json() == {"matched": 1, "deleted": 1, "remaining": 0, "version": 3}
     left = await vault.ask(SURFACES["search"])
     assert vault.canary in left
     assert vault.open not in left
