@@ -21,6 +21,8 @@ FrontDoor: TypeAlias = Literal["rest_api", "function_url", "both"]
 Architecture: TypeAlias = Literal["arm64", "x86_64"]
 
 _ZONES = 2
+_HOST = re.compile(r"([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z][a-z0-9-]{0,61}[a-z0-9]")
+_CERTIFICATE_ARN = re.compile(r"arn:aws[a-z-]*:acm:[a-z0-9-]+:\d{12}:certificate/[0-9a-f-]+")
 
 MESSAGE_DAYS = 14
 """Longest retention of SQS."""
@@ -201,8 +203,41 @@ class ServiceObjective:
 
 
 @dataclass(frozen=True, slots=True)
+class DomainSettings:
+    """Custom domain of the REST API, with DNS entries in a public hosted zone of Route 53 in the account.
+
+    Raises:
+        SettingsError: A value is malformed, or the zone does not contain the name.
+    """
+
+    name: str
+    """"rag.example.com", lower case; the stack creates its A and AAAA records."""
+    hosted_zone_id: str
+    zone_name: str
+    """"example.com"."""
+    certificate_arn: str | None = None
+    """Certificate of AWS Certificate Manager in the stack's region; None: one is created and validated by
+    DNS."""
+
+    def __post_init__(self) -> None:
+        for name in ("name", "zone_name"):
+            if not _HOST.fullmatch(value := getattr(self, name)):
+                raise SettingsError(f"domain.{name} must be a lower-case domain name, not {value!r}.")
+        if self.name != self.zone_name and not self.name.endswith(f".{self.zone_name}"):
+            raise SettingsError(f"domain.name must be in the zone {self.zone_name!r}, not {self.name!r}.")
+        if not re.fullmatch(r"Z[A-Z0-9]{1,31}", self.hosted_zone_id):
+            raise SettingsError(
+                f"domain.hosted_zone_id must be an id such as Z0123456789ABC, not {self.hosted_zone_id!r}."
+            )
+        if self.certificate_arn is not None and not _CERTIFICATE_ARN.fullmatch(self.certificate_arn):
+            raise SettingsError(
+                f"domain.certificate_arn must be the ARN of a certificate, not {self.certificate_arn!r}."
+            )
+
+
+@dataclass(frozen=True, slots=True)
 class CustomDomain:
-    """A custom domain name; its DNS entry is not part of the stack."""
+    """A custom domain name of CloudFront; its DNS entry is not part of the stack."""
 
     name: str
     certificate_arn: str

@@ -19,6 +19,7 @@ from infra.setting_types import (
     CodeSettings,
     CustomDomain,
     DatabaseSettings,
+    DomainSettings,
     FrontDoor,
     FunctionSettings,
     MonitoringSettings,
@@ -82,6 +83,8 @@ class StageSettings:
     requests_per_second: int = 20
     """Sustained rate of one tenant; API Gateway answers 429 above it."""
     burst: int = 40
+    domain: DomainSettings | None = None
+    """Custom domain of the REST API; None: API Gateway's own host."""
     cloudfront_domain: CustomDomain | None = None
     """Without one CloudFront accepts TLS 1.0 and 1.1, which cannot be changed for its own domain."""
     web_acl: bool = False
@@ -222,6 +225,11 @@ def _caller_problems(stage: StageSettings) -> Iterator[str]:
 def _front_door_problems(stage: StageSettings) -> Iterator[str]:
     if stage.web_acl and stage.front_door == "function_url":
         yield "web_acl needs the REST API, which this front_door leaves out."
+    if stage.domain is not None:
+        if stage.front_door == "function_url":
+            yield "domain needs the REST API, which this front_door leaves out: use cloudfront_domain."
+        if stage.cloudfront_domain is not None and stage.cloudfront_domain.name == stage.domain.name:
+            yield "domain and cloudfront_domain must have different names."
     if stage.front_door == "rest_api":
         if stage.iam_tenants:
             yield 'iam_tenants need the function URL: front_door must be "function_url" or "both".'

@@ -11,6 +11,7 @@ from constructs import Construct
 
 from infra.constructs.buckets import removal, retention
 from infra.constructs.python_function import PythonFunction
+from infra.front_doors.domain import ApiDomain
 from infra.front_doors.gateway_keys import KeyAuthorizer, TenantKeys
 from infra.front_doors.gateway_responses import add_gateway_responses
 from infra.front_doors.web_acl import WebAcl
@@ -50,7 +51,7 @@ class RestApi(Construct):
     Attributes:
         api: The API.
         api_stage: Its stage, under the name of ours.
-        url: Base URL, without a slash at the end.
+        url: Base URL, without a slash at the end: the custom domain's, if there is one.
     """
 
     def __init__(
@@ -74,6 +75,10 @@ class RestApi(Construct):
         keys.admit_to(self.api_stage)
         if stage.web_acl:
             WebAcl(self, "WebAcl", stage=stage, api_stage=self.api_stage)
+        if stage.domain is not None:
+            self.url = ApiDomain(
+                self, "Domain", settings=stage.domain, api=self.api, security_policy=_TLS_1_2_OR_1_3
+            ).url
         self._tell_where()
 
     def _make_api(self) -> apigateway.RestApi:

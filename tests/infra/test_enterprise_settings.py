@@ -1,14 +1,16 @@
-"""Settings for accounts with rules of their own: an existing VPC, a permissions boundary."""
+"""Settings for accounts with rules of their own: VPC, permissions boundary, domain."""
 
 import dataclasses
+import json
+from pathlib import Path
 
 import pytest
 from aws_cdk import App
-from aws_cdk.assertions import Template
 
 from infra.app import build
-from infra.setting_types import ExistingVpc, NetworkSettings, SettingsError
-from infra.settings import DEV
+from infra.nag_rules import hold_to_rules
+from infra.setting_types import CustomDomain, DomainSettings, ExistingVpc, NetworkSettings, SettingsError
+from infra.settings import DEV, StageSettings
 from tests.infra.stack_template import StackTemplate, text
 
 BOUNDARY = "arn:aws:iam::123456789012:policy/platform/boundary"
@@ -18,22 +20,34 @@ VPC = ExistingVpc(
     ("subnet-0000000000000000a", "subnet-0000000000000000b"),
     ("subnet-0000000000000000c", "subnet-0000000000000000d"),
 )
+DOMAIN = DomainSettings("rag.example.com", "Z0123456789ABC", "example.com")
+CERTIFICATE = "arn:aws:acm:eu-central-1:123456789012:certificate/11111111-2222-3333"
+
+OWN = dataclasses.replace(
+    DEV,
+    stage="own",
+    network=NetworkSettings(egress="nat", existing=VPC),
+    permissions_boundary_arn=BOUNDARY,
+    domain=DOMAIN,
+)
+
+
+def synthesize(stage: StageSettings, folder: Path) -> dict[str, StackTemplate]:
+    """Return the templates of both stacks; a finding of cdk-nag fails."""
+    app = App(context={"aws:cdk:bundling-stacks": []}, outdir=str(folder))
+    data, functions = build(app, stage)
+    stacks = {"Data": data, "App": functions}
+    hold_to_rules(app, stacks, stage)
+    app.synth()
+    return {
+        name: StackTemplate(json.loads((folder / stack.template_file).read_text()))
+        for name, stack in stacks.items()
+    }
 
 
 @pytest.fixture(scope="module")
 def templates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, StackTemplate]:
-    stage = dataclasses.replace(
-        DEV,
-        stage="own",
-        network=NetworkSettings(egress="nat", existing=VPC),
-        permissions_boundary_arn=BOUNDARY,
-    )
-    app = App(context={"aws:cdk:bundling-stacks": []}, outdir=str(tmp_path_factory.mktemp("own")))
-    data, functions = build(app, stage)
-    return {
-        name: StackTemplate(Template.from_stack(stack).to_json())
-        for name, stack in (("Data", data), ("App", functions))
-    }
+    return synthesize(OWN, tmp_path_factory.mktemp("own"))
 
 
 def test_existing_vpc_is_used_and_not_changed(templates: dict[str, StackTemplate]) -> None:
@@ -91,3 +105,64 @@ def test_malformed_existing_vpc_is_rejected(change: dict[str, object], message: 
 def test_malformed_boundary_is_rejected() -> None:
     with pytest.raises(SettingsError, match="permissions_boundary_arn"):
         dataclasses.replace(DEV, permissions_boundary_arn="boundary")
+
+
+def test_domain_leads_to_api_by_both_ip_versions(templates: dict[str, StackTemplate]) -> None:
+    app = templates["App"]
+    [domain] = app.of_kind("AWS::ApiGateway::DomainName").values()
+    assert domain["DomainName"] == DOMAIN.name
+    assert domain["EndpointConfiguration"] == {"Types": ["REGIONAL"], "IpAddressType": "dualstack"}
+    api = app.of_kind("AWS::ApiGateway::RestApi")["RestApi"]
+    for setting in ("SecurityPolicy", "EndpointAccessMode"):
+        assert domain[setting] == api[setting]
+    [mapping] = app.of_kind("AWS::ApiGateway::BasePathMapping").values()
+    assert "BasePath" not in mapping
+    assert (text(mapping["RestApiId"]), text(mapping["Stage"])) == ("RestApi", "RestApiDeploymentStageown")
+    records = app.of_kind("AWS::Route53::RecordSet").values()
+    assert {record["Type"] for record in records} == {"A", "AAAA"}
+    for record in records:
+        assert (record["Name"], record["HostedZoneId"]) == (f"{DOMAIN.name}.", DOMAIN.hosted_zone_id)
+        assert text(record["AliasTarget"]["DNSName"]) == "RestApiDomain.RegionalDomainName"
+    outputs = app.outputs
+    assert outputs["ApiUrl"]["Value"] == "https://rag.example.com"
+    assert outputs["ApiExample"]["Value"].startswith("curl -N https://rag.example.com/v1/rag/query ")
+
+
+def test_certificate_is_created_in_zone_unless_given(
+    templates: dict[str, StackTemplate], tmp_path: Path
+) -> None:
+    [certificate] = templates["App"].of_kind("AWS::CertificateManager::Certificate").values()
+    assert certificate["ValidationMethod"] == "DNS"
+    assert certificate["DomainValidationOptions"] == [
+        {"DomainName": DOMAIN.name, "HostedZoneId": DOMAIN.hosted_zone_id}
+    ]
+    given = dataclasses.replace(DEV, domain=dataclasses.replace(DOMAIN, certificate_arn=CERTIFICATE))
+    app = synthesize(given, tmp_path)["App"]
+    assert not app.of_kind("AWS::CertificateManager::Certificate")
+    [domain] = app.of_kind("AWS::ApiGateway::DomainName").values()
+    assert domain["RegionalCertificateArn"] == CERTIFICATE
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"name": "Rag.example.com"}, "domain.name must be a lower-case"),
+        ({"name": "rag.example.org"}, "must be in the zone"),
+        ({"name": "notexample.com"}, "must be in the zone"),
+        ({"zone_name": "com."}, "domain.zone_name"),
+        ({"hosted_zone_id": "/hostedzone/Z1"}, "hosted_zone_id"),
+        ({"certificate_arn": "11111111-2222-3333"}, "certificate_arn"),
+    ],
+)
+def test_malformed_domain_is_rejected(change: dict[str, str], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        dataclasses.replace(DOMAIN, **change)  # type: ignore[arg-type] # of a test's table
+
+
+def test_domain_without_rest_api_is_rejected() -> None:
+    query = dataclasses.replace(DEV.query, max_concurrency=50)
+    with pytest.raises(SettingsError, match="domain needs the REST API"):
+        dataclasses.replace(DEV, front_door="function_url", query=query, domain=DOMAIN)
+    same = CustomDomain(DOMAIN.name, CERTIFICATE)
+    with pytest.raises(SettingsError, match="different names"):
+        dataclasses.replace(DEV, front_door="both", query=query, domain=DOMAIN, cloudfront_domain=same)
