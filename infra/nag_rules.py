@@ -113,6 +113,13 @@ ACKNOWLEDGED = (
         "https://docs.aws.amazon.com/apigateway/latest/developerguide/set-up-logging.html",
     ),
     Acknowledged(
+        "AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/service-role/"
+        "AWSBackupServiceRolePolicyForBackup]",
+        ("Data/Backup",),
+        "AWS adds permissions to it as AWS Backup needs them; only AWS Backup assumes the role: "
+        "https://docs.aws.amazon.com/aws-backup/latest/devguide/iam-service-roles.html",
+    ),
+    Acknowledged(
         "AwsSolutions-SMG4",
         ("Data/ProviderKeys/Secret",),
         "AWS cannot rotate vendors' keys; the functions read a new one without a deployment.",
@@ -136,7 +143,7 @@ ACKNOWLEDGED = (
     ),
     Acknowledged(
         "AwsSolutions-RDS10",
-        ("Data/Database/Instance",),
+        ("Data/Database",),  # instance, or cluster
         "A development stage can be deleted in one step; a snapshot is taken.",
         when=lambda stage: not stage.database.deletion_protection,
     ),

@@ -22,6 +22,8 @@ Architecture: TypeAlias = Literal["arm64", "x86_64"]
 
 _ZONES = 2
 _HOST = re.compile(r"([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z][a-z0-9-]{0,61}[a-z0-9]")
+_BACKUP_DAYS = 36_500
+_VAULT_ARN = re.compile(r"arn:aws[a-z-]*:backup:[a-z0-9-]+:\d{12}:backup-vault:[A-Za-z0-9_-]{2,50}")
 _CERTIFICATE_ARN = re.compile(r"arn:aws[a-z-]*:acm:[a-z0-9-]+:\d{12}:certificate/[0-9a-f-]+")
 
 MESSAGE_DAYS = 14
@@ -200,6 +202,33 @@ class ServiceObjective:
         ):
             if not 50 <= percent < 100:
                 raise SettingsError(f"objective.{name} must be at least 50 and below 100, not {percent:g}.")
+
+
+@dataclass(frozen=True, slots=True)
+class BackupSettings:
+    """Daily backups of the database by AWS Backup, besides RDS's own of ``DatabaseSettings.backup_days``.
+
+    Raises:
+        SettingsError: A value is out of range or malformed.
+    """
+
+    copy_vault_arn: str | None = None
+    """Existing vault of the same account in another region; each backup is copied to it. None: no copies."""
+    keep_days: int = 35
+    copy_keep_days: int = 35
+    hour_utc: int = 5
+    """Full hour, 0 to 23. Must not be in the database's windows, or less than two hours before them."""
+
+    def __post_init__(self) -> None:
+        for name in ("keep_days", "copy_keep_days"):
+            if not 1 <= getattr(self, name) <= _BACKUP_DAYS:
+                raise SettingsError(f"backup.{name} must be between 1 and {_BACKUP_DAYS}.")
+        if not 0 <= self.hour_utc <= 23:
+            raise SettingsError(f"backup.hour_utc must be between 0 and 23, not {self.hour_utc}.")
+        if self.copy_vault_arn is not None and not _VAULT_ARN.fullmatch(self.copy_vault_arn):
+            raise SettingsError(
+                f"backup.copy_vault_arn must be the ARN of a backup vault, not {self.copy_vault_arn!r}."
+            )
 
 
 @dataclass(frozen=True, slots=True)

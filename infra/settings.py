@@ -16,6 +16,7 @@ from infra.connection_budget import connection_problem
 from infra.setting_types import (
     MESSAGE_DAYS,
     Architecture,
+    BackupSettings,
     CodeSettings,
     CustomDomain,
     DatabaseSettings,
@@ -40,6 +41,8 @@ HOST_TASK_TAG = "vectorforge-task"
 MAX_GATEWAY_TENANTS = 90
 """Limit with keys of API Gateway: each takes an output and three resources of a stack's 200 and 500."""
 
+_BEFORE_WINDOW_MIN, _DAY_MIN = 120, 24 * 60
+"""AWS Backup starts within an hour; RDS takes no snapshot while it backs up or maintains the database."""
 _TENANT = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _ORIGIN = re.compile(r"https?://(\*(\.[a-z0-9-]+){2,}|[a-z0-9-]+(\.[a-z0-9-]+)*)(:[1-9]\d{0,4})?")
 _AUTHORIZER = FunctionSettings(memory_mb=256, timeout_s=5)
@@ -95,6 +98,8 @@ class StageSettings:
     """
     permissions_boundary_arn: str | None = None
     """Managed policy that limits every role of the stacks, and must allow what they need; None: no limit."""
+    backup: BackupSettings | None = None
+    """Back up the database with AWS Backup, too, also to another region; None: RDS's own backups only."""
     keep_data: bool = True
     """Retain buckets, secret and logs when the stack is deleted."""
     log_retention_days: int = 30
@@ -126,6 +131,7 @@ class StageSettings:
             _resource_problems,
             _thrift_problems,
             _network_problems,
+            _backup_problems,
             _caller_problems,
             _front_door_problems,
             _origin_problems,
@@ -181,6 +187,17 @@ def _network_problems(stage: StageSettings) -> Iterator[str]:
     boundary = stage.permissions_boundary_arn
     if boundary is not None and not _POLICY_ARN.fullmatch(boundary):
         yield f"permissions_boundary_arn must be the ARN of a managed policy, not {boundary!r}."
+
+
+def _backup_problems(stage: StageSettings) -> Iterator[str]:
+    if stage.backup is None:
+        return
+    for name in ("backup_window", "maintenance_window"):
+        times = re.findall(r"(\d\d):(\d\d)", getattr(stage.database, name))
+        begin, end = (60 * int(hour) + int(minute) for hour, minute in times)
+        first = begin - _BEFORE_WINDOW_MIN
+        if (60 * stage.backup.hour_utc - first) % _DAY_MIN < (end - first) % _DAY_MIN:
+            yield f"backup.hour_utc must not be in database.{name}, or less than two hours before it."
 
 
 def _thrift_problems(stage: StageSettings) -> Iterator[str]:

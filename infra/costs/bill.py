@@ -104,6 +104,7 @@ def idle_bill(stage: StageSettings) -> list[BillLine]:
     each, invoked = PRICES[f"lambda_{stage.code.architecture}"].each, PRICES["lambda_request"].each
     lines = [
         *_database_bill(database),
+        *backup_bill(stage),
         *egress_bill(stage),
         *start_bill(stage),
         _monthly("alarms", "alarm", alarm_metrics(stage)),
@@ -139,6 +140,15 @@ def _database_bill(database: DatabaseSettings) -> list[BillLine]:
                  database.storage_gib, " GB"),
         *([_monthly("RDS Proxy", "proxy_vcpu", database.vcpus, " vCPU")] if database.proxy else []),
     ]  # fmt: skip
+
+
+def backup_bill(stage: StageSettings) -> list[BillLine]:
+    """Bill one full backup and one full copy; changes of later days and the transfer of copies are added."""
+    if stage.backup is None:
+        return []
+    price = "aurora_backup_gb" if stage.database.engine == "aurora" else "backup_gb"
+    places = ["backups, first", *(["their copies, first"] if stage.backup.copy_vault_arn else [])]
+    return [_monthly(what, price, stage.database.storage_gib, " GB") for what in places]
 
 
 def alarm_metrics(stage: StageSettings) -> int:

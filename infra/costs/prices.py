@@ -66,6 +66,8 @@ _ROWS = (
     ("proxy_acu", "RDS Proxy, each ACU of Aurora, at least eight", 0.015, 1, "hour", "rds/proxy"),
     ("aurora_acu", "Aurora Serverless v2, each ACU", 0.12, 1, "hour", "rds/aurora"),
     ("aurora_storage", "Aurora, storage", 0.10, 1, "GB-month", "rds/aurora"),
+    ("backup_gb", "Backups of RDS", 0.095, 1, "GB-month", "backup"),
+    ("aurora_backup_gb", "Backups of Aurora", 0.021, 1, "GB-month", "backup"),
     ("nat_hour", "NAT gateway", 0.045, 1, "hour", "vpc"),
     ("nat_gb", "NAT gateway, both directions", 0.045, 1, "GB", "vpc"),
     ("ipv4_hour", "Public IPv4 address", 0.005, 1, "hour", "vpc"),

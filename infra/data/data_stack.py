@@ -6,6 +6,7 @@ from aws_cdk import Stack
 from constructs import Construct
 
 from infra.constructs.python_function import Place
+from infra.data.backup import DatabaseBackup
 from infra.data.database import Database
 from infra.data.network import Network
 from infra.data.provider_keys import ProviderKeys
@@ -34,6 +35,14 @@ class DataStack(Stack):
         super().__init__(scope, construct_id, **kwargs)
         self.network = Network(self, "Network", stage)
         self.database = Database(self, "Database", stage=stage, network=self.network)
+        if stage.backup is not None:
+            DatabaseBackup(
+                self,
+                "Backup",
+                settings=stage.backup,
+                prefix=stage.prefix,
+                database=self.database.instance,
+            )
         self.provider_keys = ProviderKeys(self, "ProviderKeys", stage)
         reached = "RDS Proxy" if stage.database.proxy else "PostgreSQL"
         self.places = {

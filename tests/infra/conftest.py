@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 import pytest
 
 from infra.bundling.bundle import Bundle, make_bundle
-from infra.setting_types import CustomDomain, MonitoringSettings
+from infra.setting_types import BackupSettings, CustomDomain, MonitoringSettings
 from infra.settings import DEV, LARGE, LEAN, PROD, StageSettings
 from tests.infra.stack_template import StackTemplate
 from tests.support.aws.scripted_aws import ScriptedAws
@@ -58,6 +58,7 @@ VARIANTS = (
         stage="both",
         authorizer=None,
         front_door="both",
+        backup=BackupSettings(),
         start="provisioned",
         provisioned_concurrency=2,
         query=dataclasses.replace(PROD.query, max_concurrency=50),

@@ -1,4 +1,4 @@
-"""Settings for accounts with rules of their own: VPC, permissions boundary, domain."""
+"""Settings for accounts with rules of their own: VPC, permissions boundary, domain, backups."""
 
 import dataclasses
 import json
@@ -8,8 +8,16 @@ import pytest
 from aws_cdk import App
 
 from infra.app import build
+from infra.costs.bill import idle_bill
 from infra.nag_rules import hold_to_rules
-from infra.setting_types import CustomDomain, DomainSettings, ExistingVpc, NetworkSettings, SettingsError
+from infra.setting_types import (
+    BackupSettings,
+    CustomDomain,
+    DomainSettings,
+    ExistingVpc,
+    NetworkSettings,
+    SettingsError,
+)
 from infra.settings import DEV, StageSettings
 from tests.infra.stack_template import StackTemplate, text
 
@@ -22,6 +30,7 @@ VPC = ExistingVpc(
 )
 DOMAIN = DomainSettings("rag.example.com", "Z0123456789ABC", "example.com")
 CERTIFICATE = "arn:aws:acm:eu-central-1:123456789012:certificate/11111111-2222-3333"
+VAULT = "arn:aws:backup:eu-west-1:123456789012:backup-vault:vectorforge-copies"
 
 OWN = dataclasses.replace(
     DEV,
@@ -29,7 +38,9 @@ OWN = dataclasses.replace(
     network=NetworkSettings(egress="nat", existing=VPC),
     permissions_boundary_arn=BOUNDARY,
     domain=DOMAIN,
+    backup=BackupSettings(VAULT, keep_days=14, copy_keep_days=90),
 )
+AURORA = dataclasses.replace(DEV.database, engine="aurora")
 
 
 def synthesize(stage: StageSettings, folder: Path) -> dict[str, StackTemplate]:
@@ -166,3 +177,72 @@ def test_domain_without_rest_api_is_rejected() -> None:
     same = CustomDomain(DOMAIN.name, CERTIFICATE)
     with pytest.raises(SettingsError, match="different names"):
         dataclasses.replace(DEV, front_door="both", query=query, domain=DOMAIN, cloudfront_domain=same)
+
+
+@pytest.mark.parametrize("engine", ["rds", "aurora"])
+def test_plan_backs_up_database_daily_and_copies_to_other_region(
+    engine: str, templates: dict[str, StackTemplate], tmp_path: Path
+) -> None:
+    aurora = dataclasses.replace(OWN, database=AURORA)
+    data = (templates if engine == "rds" else synthesize(aurora, tmp_path))["Data"]
+    [vault] = data.of_kind("AWS::Backup::BackupVault")
+    assert data.resources[vault]["DeletionPolicy"] == "Retain"
+    [plan] = data.of_kind("AWS::Backup::BackupPlan").values()
+    [rule] = plan["BackupPlan"]["BackupPlanRule"]
+    assert text(rule["TargetBackupVault"]) == f"{vault}.BackupVaultName"
+    assert rule["ScheduleExpression"] == "cron(0 5 * * ? *)"
+    assert rule["Lifecycle"] == {"DeleteAfterDays": 14}
+    assert rule["CopyActions"] == [{"DestinationBackupVaultArn": VAULT, "Lifecycle": {"DeleteAfterDays": 90}}]
+    [selection] = data.of_kind("AWS::Backup::BackupSelection").values()
+    [resource] = selection["BackupSelection"]["Resources"]
+    kind, name = ("db", "DatabaseInstance") if engine == "rds" else ("cluster", "DatabaseCluster")
+    assert text(resource).endswith(f":{kind}:{name}")
+    role = text(selection["BackupSelection"]["IamRoleArn"]).removesuffix(".Arn")
+    [policy] = data.resources[role]["Properties"]["ManagedPolicyArns"]
+    assert text(policy).endswith("/AWSBackupServiceRolePolicyForBackup")
+
+
+def test_vault_of_each_stack_has_own_name(templates: dict[str, StackTemplate]) -> None:
+    [vault] = templates["Data"].of_kind("AWS::Backup::BackupVault").values()
+    assert text(vault["BackupVaultName"]).startswith("vectorforge-own-AWS::StackId")
+
+
+def test_bill_has_backups_and_copies() -> None:
+    plain = {line.what for line in idle_bill(DEV)}
+    rds = {line.what: line.dollars for line in idle_bill(OWN)}
+    aurora = dataclasses.replace(DEV, database=AURORA, backup=BackupSettings())
+    without_copies = {line.what: line.dollars for line in idle_bill(aurora)}
+    assert not plain & {"backups, first", "their copies, first"}
+    assert rds["backups, first"] == rds["their copies, first"] == pytest.approx(20 * 0.095)
+    assert without_copies["backups, first"] == pytest.approx(20 * 0.021)
+    assert "their copies, first" not in without_copies
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"copy_vault_arn": "vectorforge-copies"}, "copy_vault_arn"),
+        ({"keep_days": 0}, "keep_days must be between 1 and 36500"),
+        ({"copy_keep_days": 36_501}, "copy_keep_days must be between"),
+        ({"hour_utc": 24}, "hour_utc must be between 0 and 23"),
+    ],
+)
+def test_malformed_backup_is_rejected(change: dict[str, object], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        dataclasses.replace(BackupSettings(), **change)  # type: ignore[arg-type] # of a test's table
+
+
+@pytest.mark.parametrize(
+    ("hour", "window"), [(0, "backup_window"), (2, "backup_window"), (3, "maintenance_window")]
+)
+def test_backup_in_or_before_windows_is_rejected(hour: int, window: str) -> None:
+    with pytest.raises(SettingsError, match=f"database.{window}"):
+        dataclasses.replace(DEV, backup=BackupSettings(hour_utc=hour))
+    for free in (4, 23):
+        dataclasses.replace(DEV, backup=BackupSettings(hour_utc=free))
+
+
+def test_backup_before_window_that_begins_at_midnight_is_rejected() -> None:
+    database = dataclasses.replace(DEV.database, backup_window="00:15-00:45")
+    with pytest.raises(SettingsError, match=r"database\.backup_window"):
+        dataclasses.replace(DEV, database=database, backup=BackupSettings(hour_utc=23))
