@@ -47,6 +47,7 @@ _TENANT = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _ORIGIN = re.compile(r"https?://(\*(\.[a-z0-9-]+){2,}|[a-z0-9-]+(\.[a-z0-9-]+)*)(:[1-9]\d{0,4})?")
 _AUTHORIZER = FunctionSettings(memory_mb=256, timeout_s=5)
 _POLICY_ARN = re.compile(r"arn:aws[a-z-]*:iam::(\d{12}|aws):policy/[\w+=,.@/-]+")
+_KEY_ARN = re.compile(r"arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/(mrk-)?[0-9a-f-]{32,36}")
 _IAM_ARN = re.compile(r"arn:aws[a-z-]*:iam::\d{12}:(role|user)/[\w+=,.@/-]+")
 
 
@@ -98,6 +99,9 @@ class StageSettings:
     """
     permissions_boundary_arn: str | None = None
     """Managed policy that limits every role of the stacks, and must allow what they need; None: no limit."""
+    kms_key_arn: str | None = None
+    """Existing customer managed key of database, queues, buckets, secrets, logs and the alarms' topic; None:
+    the keys of AWS. Its policy must admit their services: docs/operate/deploy.md#customer-managed-key."""
     backup: BackupSettings | None = None
     """Back up the database with AWS Backup, too, also to another region; None: RDS's own backups only."""
     keep_data: bool = True
@@ -187,6 +191,8 @@ def _network_problems(stage: StageSettings) -> Iterator[str]:
     boundary = stage.permissions_boundary_arn
     if boundary is not None and not _POLICY_ARN.fullmatch(boundary):
         yield f"permissions_boundary_arn must be the ARN of a managed policy, not {boundary!r}."
+    if stage.kms_key_arn is not None and not _KEY_ARN.fullmatch(stage.kms_key_arn):
+        yield f"kms_key_arn must be the ARN of a key, not of an alias: {stage.kms_key_arn!r}."
 
 
 def _backup_problems(stage: StageSettings) -> Iterator[str]:

@@ -7,6 +7,7 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
+from infra.constructs.encryption import customer_key
 from infra.settings import StageSettings
 
 _RETENTION = {
@@ -78,10 +79,14 @@ def private_bucket(
         access_logs: Destination of access logs.
         cors: Rules for web pages.
     """
+    # S3 delivers access logs only to a bucket with a key of its own.
+    key = customer_key(scope, stage) if access_logs else None
     return s3.Bucket(
         scope,
         construct_id,
-        encryption=s3.BucketEncryption.S3_MANAGED,
+        encryption=s3.BucketEncryption.KMS if key else s3.BucketEncryption.S3_MANAGED,
+        encryption_key=key,
+        bucket_key_enabled=True if key else None,  # a call of KMS for many objects
         enforce_ssl=True,
         minimum_tls_version=1.2,
         block_public_access=s3.BlockPublicAccess.BLOCK_ALL,

@@ -6,6 +6,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra.constructs.buckets import removal
+from infra.constructs.encryption import customer_key
 from infra.constructs.python_function import PythonFunction
 from infra.setting_types import MESSAGE_DAYS, FunctionSettings
 from infra.settings import StageSettings
@@ -45,11 +46,14 @@ class MessageQueue(Construct):
         self._consumer = consumer
         self._window_s = window_s
         name = f"{stage.prefix}-{name}"
+        key = customer_key(self, stage)
+        encryption = sqs.QueueEncryption.KMS if key else sqs.QueueEncryption.SQS_MANAGED
         self.dead_letter_queue = sqs.Queue(
             self,
             "DeadLetters",
             queue_name=f"{name}-dead",
-            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            encryption=encryption,
+            encryption_master_key=key,
             enforce_ssl=True,
             max_message_size_bytes=_MAX_MESSAGE_BYTES,
             retention_period=Duration.days(MESSAGE_DAYS),
@@ -60,7 +64,8 @@ class MessageQueue(Construct):
             self,
             "Queue",
             queue_name=name,
-            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            encryption=encryption,
+            encryption_master_key=key,
             enforce_ssl=True,
             max_message_size_bytes=_MAX_MESSAGE_BYTES,
             retention_period=Duration.days(MESSAGE_DAYS),

@@ -12,6 +12,7 @@ from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from infra.constructs.buckets import removal, retention
+from infra.constructs.encryption import allow_key, customer_key
 from infra.constructs.function_code import function_code, needed_sdks
 from infra.setting_types import FunctionSettings, Start
 from infra.settings import StageSettings
@@ -67,11 +68,13 @@ class PythonFunction(Construct):
         **more: Any,
     ) -> None:
         super().__init__(scope, construct_id)
+        self._stage = stage
         self.name = f"{stage.prefix}-{function.replace('_', '-')}"
         self.log_group = logs.LogGroup(
             self,
             "Logs",
             log_group_name=f"/aws/lambda/{self.name}",
+            encryption_key=customer_key(self, stage),
             retention=retention(stage.log_retention_days),
             removal_policy=removal(stage),
         )
@@ -117,7 +120,7 @@ class PythonFunction(Construct):
         )
 
     def allow(self, *actions: str, on: list[str], when: Mapping[str, Any] | None = None) -> None:
-        """Allow the function these actions.
+        """Allow the function these actions, and to use the stage's key for them.
 
         Args:
             actions: Actions of IAM, without wildcards.
@@ -127,6 +130,7 @@ class PythonFunction(Construct):
         self.role.add_to_policy(
             iam.PolicyStatement(actions=list(actions), resources=on, conditions=dict(when or {}))
         )
+        allow_key(self.role, self._stage, *actions)
 
     def _make_role(self) -> iam.Role:
         role = iam.Role(

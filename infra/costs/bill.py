@@ -102,6 +102,7 @@ def idle_bill(stage: StageSettings) -> list[BillLine]:
     """
     database = stage.database
     each, invoked = PRICES[f"lambda_{stage.code.architecture}"].each, PRICES["lambda_request"].each
+    own_topic_key = stage.monitoring.topic_key and stage.kms_key_arn is None
     lines = [
         *_database_bill(database),
         *backup_bill(stage),
@@ -109,7 +110,7 @@ def idle_bill(stage: StageSettings) -> list[BillLine]:
         *start_bill(stage),
         _monthly("alarms", "alarm", alarm_metrics(stage)),
         *([_monthly("dashboard", "dashboard")] if stage.monitoring.dashboard else []),
-        *([_monthly("key of the alarms' topic", "key")] if stage.monitoring.topic_key else []),
+        *([_monthly("key of the alarms' topic", "key")] if own_topic_key else []),
         _monthly("secrets", "secret", SECRETS + int(stage.front_door != "function_url")),
     ]  # fmt: skip
     if stage.probe is not None:

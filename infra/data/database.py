@@ -13,6 +13,7 @@ from constructs import Construct
 
 from infra.connection_budget import IDLE_S
 from infra.constructs.buckets import removal, retention
+from infra.constructs.encryption import allow_key, customer_key
 from infra.constructs.python_function import PythonFunction
 from infra.data.network import Network
 from infra.settings import StageSettings
@@ -63,6 +64,8 @@ class Database(Construct):
         super().__init__(scope, construct_id)
         self._stage = stage
         self._network = network
+        self._key = customer_key(self, stage)
+        self._insights_key = self._key if stage.database.performance_insights else None
         clients = "its proxy and migrations" if stage.database.proxy else "functions"
         self._instance_group = self._group("InstanceGroup", f"PostgreSQL: reached by {clients}")
         self._client_server = self._instance_group
@@ -147,6 +150,7 @@ class Database(Construct):
         token = iam.PolicyStatement(actions=["rds-db:connect"], resources=[self.user_arn(OWNER_ROLE)])
         client.role.add_to_policy(secret)
         client.role.add_to_policy(token)
+        allow_key(client.role, self._stage, *secret.actions)
 
     def _group(self, construct_id: str, description: str) -> ec2.SecurityGroup:
         return ec2.SecurityGroup(
@@ -176,14 +180,16 @@ class Database(Construct):
                 "auto_minor_version_upgrade": True,
                 "preferred_maintenance_window": settings.maintenance_window,
                 "enable_performance_insights": settings.performance_insights,
+                "performance_insight_encryption_key": self._insights_key,
             },
-            credentials=rds.Credentials.from_username(OWNER_ROLE),
+            credentials=rds.Credentials.from_username(OWNER_ROLE, encryption_key=self._key),
             manage_master_user_password=True,
             iam_authentication=True,
             vpc=self._network.vpc,
             vpc_subnets=self._network.database_subnets,
             security_groups=[self._instance_group],
             storage_encrypted=True,
+            storage_encryption_key=self._key,
             backup=rds.BackupProps(
                 retention=Duration.days(settings.backup_days), preferred_window=settings.backup_window
             ),
@@ -216,7 +222,7 @@ class Database(Construct):
             engine=_ENGINE,
             database_name=DATABASE,
             instance_type=ec2.InstanceType(settings.instance_type),
-            credentials=rds.Credentials.from_username(OWNER_ROLE),
+            credentials=rds.Credentials.from_username(OWNER_ROLE, encryption_key=self._key),
             manage_master_user_password=True,
             iam_authentication=True,
             vpc=self._network.vpc,
@@ -227,6 +233,7 @@ class Database(Construct):
             allocated_storage=settings.storage_gib,
             max_allocated_storage=settings.max_storage_gib,
             storage_encrypted=True,
+            storage_encryption_key=self._key,
             backup_retention=Duration.days(settings.backup_days),
             preferred_backup_window=settings.backup_window,
             preferred_maintenance_window=settings.maintenance_window,
@@ -237,6 +244,7 @@ class Database(Construct):
             ca_certificate=rds.CaCertificate.RDS_CA_RSA2048_G1,
             cloudwatch_logs_exports=["postgresql", _REFUSED_TOKENS],
             enable_performance_insights=settings.performance_insights,
+            performance_insight_encryption_key=self._insights_key,
             database_insights_mode=rds.DatabaseInsightsMode.STANDARD
             if settings.performance_insights
             else None,
@@ -266,6 +274,7 @@ class Database(Construct):
             self,
             construct_id,
             log_group_name=name,
+            encryption_key=self._key,
             retention=retention(self._stage.database.log_retention_days),
             removal_policy=removal(self._stage),
         )

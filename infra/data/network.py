@@ -6,6 +6,7 @@ from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from infra.constructs.bedrock import named_models
+from infra.constructs.encryption import customer_key
 from infra.costs.bill import egress_bill, total
 from infra.setting_types import ExistingVpc, NetworkSettings
 from infra.settings import StageSettings
@@ -37,7 +38,7 @@ class Network(Construct):
         if settings.egress == "none":
             self._add_endpoints(stage)
         if settings.flow_logs:
-            self._log_rejected_packets()
+            self._log_rejected_packets(stage)
         self._explain_egress(stage)
 
     def _create(self, settings: NetworkSettings, name: str) -> ec2.Vpc:
@@ -107,9 +108,13 @@ class Network(Construct):
         for name, service in services.items():
             self.vpc.add_interface_endpoint(name, service=service, subnets=self.function_subnets)
 
-    def _log_rejected_packets(self) -> None:
+    def _log_rejected_packets(self, stage: StageSettings) -> None:
         group = logs.LogGroup(
-            self, "FlowLogs", retention=logs.RetentionDays.ONE_MONTH, removal_policy=RemovalPolicy.DESTROY
+            self,
+            "FlowLogs",
+            encryption_key=customer_key(self, stage),
+            retention=logs.RetentionDays.ONE_MONTH,
+            removal_policy=RemovalPolicy.DESTROY,
         )
         self.vpc.add_flow_log(
             "Rejected",

@@ -5,6 +5,7 @@ from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
 
 from infra.constructs.buckets import removal
+from infra.constructs.encryption import customer_key
 from infra.constructs.python_function import PythonFunction
 from infra.settings import StageSettings
 
@@ -23,6 +24,7 @@ class ProviderKeys(Construct):
             self,
             "Secret",
             secret_name=stage.provider_secret,
+            encryption_key=customer_key(self, stage),
             description='Vendors\' keys as a JSON object of settings: {"openai_api_key": "..."}',
             # Without a value CDK lets AWS make a random text up, which is no object of keys.
             secret_string_value=SecretValue.unsafe_plain_text("{}"),

@@ -8,6 +8,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
 
+from infra.constructs.encryption import customer_key
 from infra.constructs.python_function import PythonFunction
 from infra.setting_types import FunctionSettings
 from infra.settings import StageSettings
@@ -41,6 +42,7 @@ class TenantKeys(Construct):
             self,
             "Tenants",
             secret_name=f"{stage.prefix}/gateway-keys",
+            encryption_key=customer_key(self, stage),
             description="Ids of API Gateway's keys, and whose they are; written by each deployment",
             secret_string_value=SecretValue.unsafe_plain_text(f"{{{pairs}}}"),  # ids open nothing
             removal_policy=RemovalPolicy.DESTROY,  # every deployment recreates it under the same name

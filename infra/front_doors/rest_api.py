@@ -10,6 +10,7 @@ from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from infra.constructs.buckets import removal, retention
+from infra.constructs.encryption import customer_key
 from infra.constructs.python_function import PythonFunction
 from infra.front_doors.domain import ApiDomain
 from infra.front_doors.gateway_keys import KeyAuthorizer, TenantKeys
@@ -164,6 +165,7 @@ class RestApi(Construct):
             self,
             construct_id,
             log_group_name=name,
+            encryption_key=customer_key(self, self._stage),
             retention=retention(self._stage.log_retention_days),
             removal_policy=removal(self._stage),
         )

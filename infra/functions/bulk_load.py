@@ -15,6 +15,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from infra.constructs.buckets import AccessLogs, private_bucket, removal, retention
+from infra.constructs.encryption import allow_key, customer_key
 from infra.functions.ingestion import Ingestion
 from infra.setting_types import FunctionSettings
 from infra.settings import StageSettings
@@ -61,6 +62,7 @@ class BulkLoad(Construct):
         access_logs: AccessLogs,
     ) -> None:
         super().__init__(scope, construct_id)
+        self._stage = stage
         name = f"{stage.prefix}-bulk-load"
         self.reports_bucket = private_bucket(
             self, "Reports", stage, expires_days=_REPORT_DAYS, access_logs=access_logs
@@ -70,6 +72,7 @@ class BulkLoad(Construct):
             "Logs",
             # Only this prefix keeps the account's resource policy for log delivery small.
             log_group_name=f"/aws/vendedlogs/states/{name}",
+            encryption_key=customer_key(self, stage),
             retention=retention(stage.log_retention_days),
             removal_policy=removal(stage),
         )
@@ -111,6 +114,7 @@ class BulkLoad(Construct):
 
         def allow(*actions: str, on: str) -> None:
             role.add_to_policy(iam.PolicyStatement(actions=list(actions), resources=[on]))
+            allow_key(role, self._stage, *actions)
 
         allow("s3:ListBucket", on=ingestion.uploads_bucket.bucket_arn)
         allow("lambda:InvokeFunction", on=ingestion.function.alias.function_arn)

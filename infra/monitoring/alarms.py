@@ -12,6 +12,7 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sns_subscriptions as subscriptions
 from constructs import Construct
 
+from infra.constructs.encryption import customer_key
 from infra.constructs.python_function import PythonFunction
 from infra.functions.bulk_load import BulkLoad
 from infra.monitoring.alarm_rules import AlarmRule, alarm_rules
@@ -163,7 +164,9 @@ class AlarmTopic(Construct):
                 service="budgets", region="", resource="*", arn_format=ArnFormat.NO_RESOURCE_NAME
             )
             publishers.append(_Publisher("Budgets", "budgets.amazonaws.com", budgets))
-        key = self._make_key(stage, publishers) if stage.monitoring.topic_key else None
+        key = customer_key(self, stage)
+        if key is None and stage.monitoring.topic_key:
+            key = self._make_key(stage, publishers)
         self.topic = sns.Topic(
             self,
             "Topic",
