@@ -206,8 +206,10 @@ class Database(Construct):
     def _make_reader_endpoint(self, proxy: rds.DatabaseProxy) -> str:
         from infra.data.aurora import read_only_endpoint
 
-        group = self._network.database_subnets.subnet_group_name
-        subnets = self._network.vpc.select_subnets(subnet_group_name=group).subnet_ids
+        chosen = self._network.database_subnets
+        subnets = self._network.vpc.select_subnets(
+            subnet_group_name=chosen.subnet_group_name, subnet_type=chosen.subnet_type
+        ).subnet_ids
         endpoint = read_only_endpoint(
             self, proxy, stage=self._stage, subnets=subnets, group=self._client_server
         )

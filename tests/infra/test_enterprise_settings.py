@@ -77,6 +77,14 @@ def test_existing_vpc_is_used_and_not_changed(templates: dict[str, StackTemplate
     assert text(host["NetworkInterfaces"][0]["SubnetId"]) == VPC.function_subnets[0]
 
 
+def test_readers_endpoint_is_in_database_subnets_of_existing_vpc() -> None:
+    database = dataclasses.replace(AURORA, readers=1)
+    stack = DataStack(App(), "Data", stage=dataclasses.replace(OWN, database=database))
+    template = StackTemplate(Template.from_stack(stack).to_json())
+    [endpoint] = template.of_kind("AWS::RDS::DBProxyEndpoint").values()
+    assert endpoint["VpcSubnetIds"] == list(VPC.database_subnets)
+
+
 def test_every_role_has_the_boundary(templates: dict[str, StackTemplate]) -> None:
     roles = [role for template in templates.values() for role in template.of_kind("AWS::IAM::Role").values()]
     assert len(roles) > 8
