@@ -31,6 +31,7 @@ class Collection(Model):
     terms_complete: bool
     document_count: int
     chunk_count: int
+    version: int
     created_at: datetime | None
 
 
@@ -107,6 +108,7 @@ class Job(Model):
     created_at: datetime | None
     started_at: datetime | None
     finished_at: datetime | None
+    version: int | None
     documents: list[JobDocument]
 
     @property
@@ -128,6 +130,7 @@ class Erasure(Model):
     finished_at: datetime | None
     certificate: dict[str, Any] | None
     sha256: str | None
+    version: int | None = None
 
 
 class Feedback(Model):
