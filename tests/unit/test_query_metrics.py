@@ -69,6 +69,8 @@ COUNTS = {
 QUERY = {name: tags for name, tags in ESSENTIAL["query"].items() if name != COLD_START}
 ADDED = (
     "query_log",
+    "database.reader",
+    "traces",
     "embedding",
     "http",
     "pipeline.query.faults",
