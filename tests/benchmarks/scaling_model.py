@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from figures.database import private_server
-from figures.deployment import DEV, LARGE, PROD, Deployment, Outcome, simulate, with_readers
+from figures.deployment import AURORA, DEV, PROD, Deployment, Outcome, simulate, with_readers
 from figures.load import LocalTimes, Point, measure, predict
 from figures.measuring import Table, progress
 from figures.report import machine
@@ -29,7 +29,7 @@ _SMALL = 0.0035
 """CPU of a search in 1,000 chunks."""
 _MONTH_S = 730 * 3600
 _AURORA_HOUR = 1.106
-"""Assumed list price of a db.r7g.2xlarge in Aurora; infra/costs/prices.py does not have it yet."""
+"""Assumed list price of a db.r7g.2xlarge in Aurora; infra/costs/prices.py has Serverless v2 only."""
 
 
 async def _validate(rates: list[float], seconds: float, chunks: int) -> dict[str, object]:
@@ -97,11 +97,11 @@ def _row(table: Table, one: Deployment, rate: float, found: Outcome) -> None:
 
 def _stages() -> Table:
     table = Table(
-        "Stages",
+        "By stage",
         ("stage", "offered/s", "not failed", "first limit", "busiest station", "p50 ms", "p95 ms",
          "throttled / vendor / late", "a month", "per 1,000"),
     )  # fmt: skip
-    for one in (DEV, PROD, LARGE):
+    for one in (DEV, PROD, AURORA):
         for rate in _RATES:
             print(f"simulating {one.name} at {rate}/s", file=progress.file)
             _row(
@@ -115,7 +115,7 @@ def _stages() -> Table:
 
 def _bursts() -> Table:
     table = Table(
-        "Bursts",
+        "Jumps of the rate",
         (
             "stage",
             "from",
@@ -127,7 +127,7 @@ def _bursts() -> Table:
             "throttled / vendor / late",
         ),
     )
-    for one, rate, factor in ((DEV, 2, 10), (PROD, 10, 10), (LARGE, 100, 10), (LARGE, 100, 30)):
+    for one, rate, factor in ((DEV, 2, 10), (PROD, 10, 10), (AURORA, 100, 10), (AURORA, 100, 30)):
         found = simulate(one, rate, seconds=20, burst=factor, burst_s=10)
         failed = f"{found.throttled:,} / {found.refused:,} / {found.late:,}"
         table.add(
@@ -140,7 +140,7 @@ def _bursts() -> Table:
 def _limits(times_s: float) -> Table:
     names = ("vendor", "processes", "writer CPU", "reader CPU", "connections", "log writers", "API Gateway")
     table = Table(f"Limits with {times_s * 1000:g} ms a search", ("stage", *names))
-    for one in (DEV, PROD, LARGE):
+    for one in (DEV, PROD, AURORA):
         found = replace(one, times=replace(one.times, search_s=times_s)).capacities()
         table.add(one.name, *(f"{found[name]:,.0f}" if name in found else "" for name in names))
     return table
@@ -168,8 +168,8 @@ def _write(stored: dict[str, object]) -> None:
         "machine": stored["machine"], "load": stored["load"], "seconds": stored["seconds"],
         "chunks": f"{stored['chunks']:,}", "validation": validation.markdown(),
         "stages": _stages().markdown(),
-        "bursts": _bursts().markdown(), "limits_large": _limits(0.026).markdown(),
-        "limits_small": _limits(_SMALL).markdown(),
+        "bursts": _bursts().markdown(), "limits_slow": _limits(0.026).markdown(),
+        "limits_fast": _limits(_SMALL).markdown(),
         "times": ", ".join(shown), "share": f"{times.get('share', 1.0):.0%}",
     }  # fmt: skip
     for name, text in parts.items():
@@ -180,10 +180,10 @@ def _write(stored: dict[str, object]) -> None:
 def main() -> None:
     """Measure, simulate and write, as the options say."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--measure", action="store_true", help="measure the local server again (two minutes)")
+    parser.add_argument("--measure", action="store_true", help="measure the local server (three minutes)")
     parser.add_argument("--write", action="store_true", help="write docs/results/scaling.md and its images")
-    parser.add_argument("--rates", type=float, nargs="+", default=[1, 3, 6, 10, 15])
-    parser.add_argument("--seconds", type=float, default=12.0, help="at each rate")
+    parser.add_argument("--rates", type=float, nargs="+", default=[2, 5, 10, 20, 30, 40])
+    parser.add_argument("--seconds", type=float, default=20.0, help="at each rate")
     parser.add_argument("--chunks", type=int, default=1_000)
     options = parser.parse_args()
     if options.measure:

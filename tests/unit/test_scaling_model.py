@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import simpy
-from figures.deployment import DEV, LARGE, PROD, Simulation, simulate, with_readers
+from figures.deployment import AURORA, DEV, PROD, Simulation, simulate, with_readers
 from figures.queueing import Draws, Fleet, Process, Quota, Station, erlang_c, mean_wait_s
 
 
@@ -68,7 +68,7 @@ def test_no_resource_reduces_the_capacity() -> None:
         {"log_writers": 500},
         {"tokens_per_minute": 1e12},
     ]
-    for one in (DEV, PROD, LARGE):
+    for one in (DEV, PROD, AURORA):
         assert all(replace(one, **values).first()[1] >= one.first()[1] for values in more)
     assert [with_readers(n).first()[1] for n in range(16)] == sorted(
         with_readers(n).first()[1] for n in range(16)

@@ -107,8 +107,8 @@ def take_searches(run: QueryRun, tool: SearchTool, response: LLMResponse) -> LLM
 class CallerPieces:
     """Passes on the pieces of streamed calls that are of the caller's tools, numbered from 0."""
 
-    def __init__(self, tool: SearchTool | None) -> None:
-        self._own = None if tool is None else tool.definition.name
+    def __init__(self, tool: SearchTool) -> None:
+        self._own = tool.definition.name
         self._places: dict[int, int | None] = {}
 
     def passed(self, piece: ToolCallDelta) -> ToolCallDelta | None:

@@ -204,12 +204,12 @@ def simulate(deployment: Deployment, rate: float, *, seconds: float, **burst: fl
 
 DEV = Deployment("dev", cores=2)
 PROD = Deployment("prod", cores=2, connections=360, log_writers=5, tokens_per_minute=10e6)
-LARGE = Deployment(
-    "large", cores=8, readers=3, connections=1_800, processes=10_000, log_writers=20, tokens_per_minute=200e6
+AURORA = Deployment(
+    "aurora", cores=8, readers=3, connections=1_800, processes=10_000, log_writers=20, tokens_per_minute=200e6
 )
 
 
-def with_readers(readers: int, base: Deployment = LARGE) -> Deployment:
+def with_readers(readers: int, base: Deployment = AURORA) -> Deployment:
     """Return a deployment with other readers, and everything else ample."""
     return replace(
         base,

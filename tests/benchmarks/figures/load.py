@@ -7,18 +7,14 @@ from dataclasses import dataclass
 
 import aiohttp
 import simpy
-from figures.database import DIMENSION, fill, fresh_database, sentences, settle
+from figures.database import fresh_database, settle
 from figures.measuring import cpu_s, percentile, postgres_cpu_s
-from figures.queries import Asker, Samples
+from figures.queries import Asker, Samples, prepare
 from figures.queueing import Draws, Process, Station
-from figures.server import TENANT, started
+from figures.server import started
 
-from tests.support.vendors.hashing_embedder import hashed_vector
 from vectorforge.db.connection import Database
-from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.types import DistanceMetric
-from vectorforge.vectorstore.pgvector import PgVectorStore
 
 _SEED = 5
 _CALIBRATION = 60
@@ -58,7 +54,7 @@ async def measure(
     """Measure service times one query at a time, then latencies at each rate (Poisson arrivals)."""
     with fresh_database(server, "load") as (url, owner_url):
         async with Database(url) as database:
-            await _fill(database, chunks)
+            await prepare(database, chunks)
         settle(owner_url)
         with (
             started("model") as model,
@@ -106,19 +102,6 @@ async def _at(asker: Asker, rate: float, seconds: float) -> Point:
         percentile(samples.total_ms, 95),
         failed,
     )
-
-
-async def _fill(database: Database, chunks: int) -> None:
-    db = database.for_tenant(TENANT)
-    collection = await CollectionRepository(db).create(
-        "default",
-        embedding_provider="hashing",
-        embedding_model="hashing-v1",
-        dimension=DIMENSION,
-        distance_metric=DistanceMetric.COSINE,
-    )
-    vectors = [hashed_vector(sentences(seed, 700), DIMENSION) for seed in range(chunks)]
-    await fill(PgVectorStore(db), collection.id, vectors)
 
 
 def predict(times: LocalTimes, rate: float, seconds: float, *, cores: int) -> Point:

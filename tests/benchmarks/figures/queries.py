@@ -85,7 +85,7 @@ async def measure_queries(server: EmbeddedPostgres, *, rounds: int, questions: i
     """
     with fresh_database(server, "queries") as (url, owner_url):
         async with Database(url) as database:
-            collection_id = await _prepare(database)
+            collection_id = await prepare(database, CHUNKS)
         await build_indexes(owner_url, larger_than=EXACT_SCAN_LIMIT)
         settle(owner_url)
         with started("model") as model:
@@ -95,7 +95,8 @@ async def measure_queries(server: EmbeddedPostgres, *, rounds: int, questions: i
                 return _tables(await _take_turns(servers, server.pid, rounds, questions), rounds, questions)
 
 
-async def _prepare(database: Database) -> UUID:
+async def prepare(database: Database, chunks: int) -> UUID:
+    """Create the tenant's collection with so many chunks, and return its id."""
     db = database.for_tenant(TENANT)
     collection = await CollectionRepository(db).create(
         "default",
@@ -104,7 +105,7 @@ async def _prepare(database: Database) -> UUID:
         dimension=DIMENSION,
         distance_metric=DistanceMetric.COSINE,
     )
-    vectors = [hashed_vector(sentences(seed, 700), DIMENSION) for seed in range(CHUNKS)]
+    vectors = [hashed_vector(sentences(seed, 700), DIMENSION) for seed in range(chunks)]
     await fill(PgVectorStore(db), collection.id, vectors)
     return collection.id
 
