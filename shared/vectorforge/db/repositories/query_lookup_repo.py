@@ -25,13 +25,17 @@ sha256(convert_to(
 ))
 """
 _STORED_KEY = _KEY.format(provider="c.embedding_provider", model="c.embedding_model", prefix="c.query_prefix")
+# OFFSET makes the keys a step of their own. Within the join condition their functions, not being leakproof,
+# keep row-level security from using the index, and each of the tenant's rows is compared
+# (https://www.postgresql.org/docs/18/rules-privileges.html).
 _FIND_VECTOR = f"""
 SELECT c.*, e.vector
 FROM (
     SELECT {COLUMNS} FROM vectorforge.collections WHERE tenant_id = %(tenant_id)s AND id = %(collection_id)s
 ) AS c
+CROSS JOIN LATERAL (SELECT {_STORED_KEY} AS of_vector OFFSET 0) AS keys
 LEFT JOIN vectorforge.cached_embeddings AS e
-    ON e.tenant_id = %(tenant_id)s AND e.expires_at > now() AND e.key = {_STORED_KEY}
+    ON e.tenant_id = %(tenant_id)s AND e.key = keys.of_vector AND e.expires_at > now()
 """
 _GIVEN = _KEY.format(provider="%(provider)s::text", model="%(model)s::text", prefix="%(prefix)s::text")
 _STORE_VECTOR = f"""
@@ -48,10 +52,13 @@ SELECT c.*, e.vector, a.answer::text AS answer,
 FROM (
     SELECT {COLUMNS} FROM vectorforge.collections WHERE tenant_id = %(tenant_id)s AND {{condition}}
 ) AS c
+CROSS JOIN LATERAL (
+    SELECT {_STORED_KEY} AS of_vector, sha256(%(digest)s::bytea || uuid_send(c.id)) AS of_answer OFFSET 0
+) AS keys
 LEFT JOIN vectorforge.cached_embeddings AS e
-    ON e.tenant_id = %(tenant_id)s AND e.expires_at > now() AND e.key = {_STORED_KEY}
+    ON e.tenant_id = %(tenant_id)s AND e.key = keys.of_vector AND e.expires_at > now()
 LEFT JOIN vectorforge.cached_answers AS a
-    ON a.tenant_id = %(tenant_id)s AND a.key = sha256(%(digest)s::bytea || uuid_send(c.id))
+    ON a.tenant_id = %(tenant_id)s AND a.key = keys.of_answer
     AND a.collection_id = c.id AND a.data_version = c.data_version
     AND a.expires_at > now() - make_interval(secs => %(stale_s)s)
 """
