@@ -43,7 +43,7 @@ WITH scope AS (
     FROM vectorforge.collections
     WHERE tenant_id = %(tenant)s AND id = %(collection)s
 ), {ctes}
-SELECT chunk_id, lexical_score, (SELECT sum(df) FROM terms) AS matched,
+SELECT chunk_id, lexical_score, (SELECT sum(cardinality(postings)) FROM terms) AS matched,
     (SELECT count(*) FROM terms) AS terms
 FROM best_by_words
 """

@@ -22,60 +22,28 @@ about the project's own documentation find the most with .3; above, changes of t
 _NUMBER_BITS: Final = 23
 """A posting's bits below the chunk's number: 8 of the frequency less one, 15 of the chunk's length."""
 
-# LATERAL with OFFSET: one scan of the index for each word, also without statistics. Its postings are
-# read twice, to count them and to score them: to keep them in between takes twice as long as the second scan.
 _TERMS = f"""
 terms AS MATERIALIZED (
-    SELECT scope.term_scope, read.term, counted.df,
-           ln(1 + (greatest(scope.chunk_count - df, 0) + 0.5) / (df + 0.5)) * {K1 + 1} * share AS weight,
-           {K1 * B} / greatest(scope.term_count::float8 / greatest(scope.chunk_count, 1), 1) AS per_word
+    SELECT ln(1 + (greatest(scope.chunk_count - df, 0) + 0.5) / (df + 0.5)) * {K1 + 1}
+               * CASE WHEN term.in_query THEN 1 ELSE {CONTEXT_SHARE} END AS weight,
+           {K1 * B} / greatest(scope.term_count::float8 / greatest(scope.chunk_count, 1), 1) AS per_word,
+           term.postings
     FROM scope
-    CROSS JOIN LATERAL (
-        SELECT vectorforge.term_hash(word.lexeme) AS term, max(query.share) AS share
-        FROM (
-            SELECT given.share, CASE WHEN cardinality(scope.languages) = 1 THEN given.text
-                ELSE vectorforge.without_stop_words(given.text, scope.languages) END AS text
-            FROM (VALUES (%(query_text)s::text, 1.0::float8), (%(context_text)s::text, {CONTEXT_SHARE}))
-                AS given(text, share)
-            WHERE given.text IS NOT NULL
-        ) AS query
-        CROSS JOIN unnest(scope.languages) AS language
-        CROSS JOIN LATERAL vectorforge.lexemes(language::regconfig, query.text) AS word
-        GROUP BY 1
-        OFFSET 0
-    ) AS read
-    CROSS JOIN LATERAL (
-        SELECT sum(postings)::float8 AS df FROM (
-            SELECT count(*) AS postings FROM vectorforge.packed_postings AS p
-            WHERE p.scope = scope.term_scope AND p.term = read.term
-            UNION ALL
-            SELECT coalesce(sum(cardinality(p.postings)), 0) FROM vectorforge.grouped_postings AS p
-            WHERE p.scope = scope.term_scope AND p.term = read.term
-        ) AS both_tables
-    ) AS counted
+    CROSS JOIN LATERAL vectorforge.query_terms(
+        scope.term_scope, scope.languages, %(query_text)s::text, %(context_text)s::text
+    ) AS term
+    CROSS JOIN LATERAL (SELECT cardinality(term.postings)::float8 AS df) AS counted
 ),
 """  # noqa: S608 -- the only insertions are the constants above
-
-_SCORE = f"""
-sum(terms.weight * p.frequency / (p.frequency + {K1 * (1 - B):.6g} + terms.per_word * p.length))
-"""
-_UNPACKED = f"""
-SELECT posting >> {_NUMBER_BITS} AS number, ((posting >> 15 & 255) + 1)::float8 AS frequency,
-       (posting & 32767)::float8 AS length
-FROM (
-    SELECT posting FROM vectorforge.packed_postings
-    WHERE scope = terms.term_scope AND term = terms.term
-    UNION ALL
-    SELECT unnest(postings) FROM vectorforge.grouped_postings
-    WHERE scope = terms.term_scope AND term = terms.term
-) AS both_tables
-"""  # noqa: S608 -- the only insertions are the constants above
-
 _SCORED = f"""
 scored AS (
-    SELECT p.number, {_SCORE} AS lexical_score
-    FROM terms CROSS JOIN LATERAL ({_UNPACKED} OFFSET 0) AS p
-    GROUP BY p.number
+    SELECT posting >> {_NUMBER_BITS} AS number,
+           sum(weight * frequency / (frequency + {K1 * (1 - B):.6g} + per_word * (posting & 32767)::float8))
+           AS lexical_score
+    FROM terms
+    CROSS JOIN LATERAL unnest(terms.postings) AS posting
+    CROSS JOIN LATERAL (SELECT ((posting >> 15 & 255) + 1)::float8 AS frequency) AS counted
+    GROUP BY 1
 ),
 """  # noqa: S608 -- the only insertions are the constants above
 CHUNK_OF: Final = """
@@ -114,8 +82,8 @@ def lexical_ctes(number_passes: str = "TRUE", chunk_passes: str = "TRUE") -> str
     Returns:
         SQL with ``best_by_words``, whose rows ``chunk_id, document_id, lexical_score`` (float8, above 0) are
         the best chunks with any of the words that meet the conditions, equal ones in the order in which they
-        were stored. Before it ``terms``: the words' hashes and ``df``; and ``scored``, every chunk with any
-        of the words, by its number.
+        were stored. Before it ``terms``: a row with the ``postings`` of each word; and ``scored``, every
+        chunk with any of the words, by its number.
     """
     everything = number_passes == chunk_passes == "TRUE"
     best = _BEST.format(
