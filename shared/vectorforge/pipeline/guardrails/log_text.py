@@ -136,6 +136,8 @@ def with_policy(log: QueryLog, policy: LogText, tenant_id: str) -> QueryLog:
     if policy == "full":
         return log
     query, answer = (_text(text, policy, tenant_id) for text in (log.query_text, log.generated_response))
+    if query == log.query_text and answer == log.generated_response:
+        return log
     request = log.request
     if request and query != log.query_text:
         # A short text could be guessed by it, and no replay can match it.
@@ -153,10 +155,13 @@ def _text(text: str, policy: LogText, tenant_id: str) -> str:
     return redact(text)
 
 
-_SUSPECT = pattern_of(
-    r"@|\d[\d\s().:/-]{4,}\d|::|eyJ|[A-Za-z0-9_-]{16}|(?i:bearer|basic)\s|://|(?i:key|secret|token|passw|pwd)"
-)
-"""Quick check: a text without a match needs no redaction."""
+_SUSPECT_TEXTS = ("@", "://", "::", "eyJ")
+_SUSPECT_WORDS = ("key", "secret", "token", "passw", "pwd")
+_SUSPECT = [
+    pattern_of(r"[A-Za-z0-9_-]{16}"),
+    pattern_of(r"\d[\d\s().:/-]{4,}\d"),
+    pattern_of(r"(?:bearer|basic)\s", re.IGNORECASE),
+]
 _URL_PASSWORD = pattern_of(r"(?<=://)[^\s/:@]{0,200}:[^\s/@]{1,200}(?=@)")
 _KEY = pattern_of(
     r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----(?:[^-]|-(?!----)){0,20000}+"
@@ -200,7 +205,7 @@ _PHONE = pattern_of(
 
 def redact(text: str) -> str:
     """Return the text with e-mail addresses, phone and card numbers, IBANs, IP addresses and keys masked."""
-    if not _SUSPECT.search(text):
+    if not _is_suspect(text):
         return text
     text = _URL_PASSWORD.sub("[key]", text)
     text = _KEY.sub("[key]", text)
@@ -212,6 +217,16 @@ def redact(text: str) -> str:
     text = _IPV4.sub(_masked("[ip]", _is_address), text)
     text = _IPV6.sub(_masked("[ip]", _is_address), text)
     return _PHONE.sub("[phone]", text)
+
+
+def _is_suspect(text: str) -> bool:
+    """Return False for a text without anything to mask. One pattern of all would take four times as long."""
+    lower = text.lower()
+    return (
+        any(part in text for part in _SUSPECT_TEXTS)
+        or any(word in lower for word in _SUSPECT_WORDS)
+        or any(pattern.search(text) for pattern in _SUSPECT)
+    )
 
 
 def _masked(mark: str, holds: Callable[[str], bool]) -> Callable[[re.Match[str]], str]:
