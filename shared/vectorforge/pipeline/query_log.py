@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, asdict, dataclass
+from dataclasses import KW_ONLY, dataclass, fields
 from typing import TYPE_CHECKING, Any, Protocol
 
 from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogRepository
@@ -30,6 +30,7 @@ _LATE_S = 1.0
 """Time limit of the record of a query without time left: Lambda stops the process two seconds later."""
 
 
+_SETTINGS = [field.name for field in fields(LLMRequestConfig)]
 _DEFAULTS = LLMRequestConfig("")
 _LATER = (
     "schema_name", "strict_schema", "is_callers_schema", "json_object",
@@ -172,7 +173,7 @@ class QueryLogging:
 
 def logged_request(run: QueryRun, messages: Sequence[Message], request: LLMRequestConfig) -> dict[str, Any]:
     """Return what the query log has of a request to a model, for a replay: hashes and settings, no texts."""
-    settings, logged = asdict(request), dict[str, Any]()
+    settings, logged = {name: getattr(request, name) for name in _SETTINGS}, dict[str, Any]()
     for name in _LATER:
         if settings[name] == getattr(_DEFAULTS, name):
             del settings[name]

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields
 from typing import Any
 from uuid import UUID
 
@@ -39,6 +39,8 @@ from vectorforge.pipeline.types import (
 from vectorforge.retriever.base import CleanQuery, CollectionChoice, QueryLookup, RetrievedChunks
 from vectorforge.telemetry import QueryTrace
 from vectorforge.types import RetrievedChunk
+
+_QUALITY = [field.name for field in fields(AnswerQuality)]
 
 
 @dataclass(slots=True)
@@ -284,25 +286,24 @@ class QueryRun:
 
     def start_record(self) -> QueryLog:
         """Return the record of a query that has begun; ``log_record`` replaces it."""
-        return QueryLog(
-            **self._summary() | {"outcome": "started", "used_chunk_ids": []},
-            id=self.request_id,
-            query_text=self.search_text or self.query,
+        return self._record(
+            outcome="started",
+            used_chunk_ids=[],
             retrieved_chunk_ids=[],
             generated_response="",
             latency_ms=0.0,
-            provider=self.provider.provider_name() if self.provider else None,
             model=self.model,
-            preset=self.config.preset,
         )
 
     def log_record(self) -> QueryLog:
         """Return the record of a query that has ended, with or without success."""
         response = self.response
-        return replace(
-            self.start_record(),
-            **self._summary(),
-            **asdict(self.timings),
+        times, quality = self.timings, self.quality
+        return self._record(
+            retrieval_ms=times.retrieval_ms,
+            context_ms=times.context_ms,
+            generation_ms=times.generation_ms,
+            first_token_ms=times.first_token_ms,
             retrieved_chunk_ids=[c.chunk.id for c in self.retrieved],
             generated_response=self.answer,
             latency_ms=self._total_ms(),
@@ -311,10 +312,19 @@ class QueryRun:
             completion_tokens=response.completion_tokens if response else 0,
             error_code=self.error.code if self.error else None,
             error_stage=self.stage if self.error else None,
-            quality=asdict(self.quality) if self.quality else None,
+            quality={name: getattr(quality, name) for name in _QUALITY} if quality else None,
             request=self.request,
             steps=[step.figures() for step in self.steps],
             trace=self.trace.record(),
+        )
+
+    def _record(self, **changes: Any) -> QueryLog:
+        return QueryLog(
+            **self._summary() | changes,
+            id=self.request_id,
+            query_text=self.search_text or self.query,
+            provider=self.provider.provider_name() if self.provider else None,
+            preset=self.config.preset,
         )
 
     def note_cost(self, usage: UsageEvent) -> None:
