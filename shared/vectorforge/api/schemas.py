@@ -72,6 +72,9 @@ class RequestBody(BaseModel):
         return storable(value)
 
 
+_ABSENT = object()
+
+
 class Body(BaseModel):
     """A body made from an object with attributes of the same names."""
 
@@ -87,8 +90,10 @@ class Body(BaseModel):
         """
         if not given:
             return cls.model_validate(source)
-        copied = cls.model_fields.keys() - given.keys()
-        return cls(**{name: getattr(source, name) for name in copied if hasattr(source, name)}, **given)
+        for name in cls.model_fields.keys() - given.keys():
+            if (value := getattr(source, name, _ABSENT)) is not _ABSENT:
+                given[name] = value
+        return cls(**given)
 
 
 def storable(value: Any, depth: int = 0, limit: int = MAX_JSON_DEPTH) -> Any:
