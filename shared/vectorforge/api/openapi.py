@@ -66,6 +66,7 @@ def document() -> dict[str, Any]:
     for path, operations in schema["paths"].items():
         for method, operation in operations.items():
             if scope := required_scope(method.upper(), path):
+                operation.setdefault("security", [{"bearer": []}, {"api_key": []}])  # not a parameter of each
                 operation["x-required-scope"] = scope.value
             if error_shape_of(path) != "problem":
                 operation["responses"].pop("422", None)  # these paths return 400 instead

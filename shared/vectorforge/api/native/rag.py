@@ -18,7 +18,7 @@ from vectorforge.api.answers import (
     Usage,
     numbered_sources,
 )
-from vectorforge.api.dependencies import ApplicationDep, CollectionInPath, Tenant
+from vectorforge.api.dependencies import CollectionInPath, application_of, tenant_services_of
 from vectorforge.api.error_schemas import ANSWER_PROBLEMS
 from vectorforge.api.querying import QueryRoute, SurfaceQuery, check_config, requested_collection
 from vectorforge.api.request_state import RequestState
@@ -201,10 +201,9 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
 
 
 @router.post("/rag/query", response_model=RAGQueryResponse | DryRunResponse, responses=_RESPONSES)
-async def rag_query(
-    request: Request, body: RAGQueryRequest, application: ApplicationDep, tenant: Tenant
-) -> Response | RAGQueryResponse | DryRunResponse:
+async def rag_query(request: Request, body: RAGQueryRequest) -> Response | RAGQueryResponse | DryRunResponse:
     """Answer a query from the default collection (or the one named), with citations."""
+    application, tenant = application_of(request), tenant_services_of(request)
     RequestState.of(request.scope).problem_prefix = RAG_QUERY_ERROR_PREFIX
     config = body.config(tenant.choose_variant(body.variant, body.conversation_id))
     check_config(application, config, {"top_k": "k", "llm_provider": "provider"})
@@ -228,13 +227,10 @@ async def rag_query(
     responses=_RESPONSES,
 )
 async def collection_query(
-    request: Request,
-    collection_id: CollectionInPath,
-    body: CollectionQueryRequest,
-    application: ApplicationDep,
-    tenant: Tenant,
+    request: Request, collection_id: CollectionInPath, body: CollectionQueryRequest
 ) -> Response | CollectionQueryResponse | DryRunResponse:
     """Answer a query from this collection, with sources and citations."""
+    application, tenant = application_of(request), tenant_services_of(request)
     config = body.config(tenant.choose_variant(body.variant, body.conversation_id))
     check_config(application, config, {})
     query = SurfaceQuery(request, body.query, CollectionChoice((collection_id,)), config)
