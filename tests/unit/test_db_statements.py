@@ -1,5 +1,6 @@
 """Placeholders of the driver, and their replacements for PostgreSQL."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,7 +8,7 @@ import psycopg
 import pytest
 from psycopg.adapt import PyFormat
 
-from vectorforge.db.session import compiled
+from vectorforge.db.session import compiled, parse_json
 
 
 @pytest.mark.parametrize(
@@ -41,3 +42,18 @@ def test_statement_values_follow_placeholder_order() -> None:
 def test_mismatched_statement_values_raise(query: str, values: "Sequence[Any] | dict[str, Any]") -> None:
     with pytest.raises(psycopg.ProgrammingError):
         compiled(query).values(values)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": [1, 2.50, -0.0, 1e400, 5e-324], "a b": "\\u00e9\\ud83d\\ude00", "n": null, "t": true}',
+        "123456789012345678901234567890",
+        "0.1234567890123456789",
+        f"{'[' * 300}{']' * 300}",
+    ],
+    ids=["object", "large integer", "many digits", "deeply nested"],
+)
+def test_parsed_json_is_that_of_the_standard_library(text: str) -> None:
+    expected = json.loads(text)
+    assert repr(parse_json(text.encode())) == repr(parse_json(text)) == repr(expected)

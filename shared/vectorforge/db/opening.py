@@ -15,12 +15,13 @@ from pgvector.psycopg.vector import register_vector_info
 from psycopg import AsyncConnection
 from psycopg.rows import DictRow, dict_row
 from psycopg.types import TypeInfo
+from psycopg.types.json import set_json_loads
 from psycopg_pool import AsyncConnectionPool
 
 from vectorforge.db.errors import ConnectFailures, connect_error, is_refused, translated_errors
 from vectorforge.db.login import PasswordSource, make_password, password_options
 from vectorforge.db.schema.migrate import read_migrations
-from vectorforge.db.session import Session
+from vectorforge.db.session import Session, parse_json
 from vectorforge.errors import DatabaseUnavailableError, MigrationError, UnsafeRoleError, VectorForgeError
 
 logger = logging.getLogger(__name__)
@@ -91,6 +92,7 @@ async def opened_pool(
             together = await check_transactions(connection, connect, pipeline=pipeline)
 
     async def configure(session: Session) -> None:
+        set_json_loads(parse_json, session)
         if vector is not None:
             register_vector_info(session, vector)
         if halfvec is not None:

@@ -8,6 +8,7 @@ this saves 7 % of its 6.8 ms of CPU.
 """
 
 import asyncio
+import json
 import os
 import re
 import select
@@ -23,6 +24,7 @@ from psycopg.abc import PQGen
 from psycopg.abc import Transformer as TransformerType
 from psycopg.adapt import PyFormat, Transformer
 from psycopg.pq import ConnStatus, ExecStatus
+from pydantic_core import from_json
 
 from vectorforge.db.tenant_database import Call, Outcome, Params
 
@@ -67,8 +69,9 @@ class Statement:
             psycopg.ProgrammingError: One is missing, or there are too many positional ones.
         """
         if isinstance(params, Mapping) or len(params) == len(self.places):
+            given = cast("Any", params)
             with suppress(KeyError, TypeError):  # a name that is missing, or is one of a sequence
-                return [cast("Any", params)[place] for place in self.places]
+                return [given[place] for place in self.places]
         raise psycopg.ProgrammingError("The parameters do not match the statement.")
 
 
@@ -298,3 +301,11 @@ class Session(psycopg.AsyncConnection[Any]):
 def _wake(waiting: "asyncio.Future[None]") -> None:
     if not waiting.done():
         waiting.set_result(None)
+
+
+def parse_json(data: bytes | str) -> Any:
+    """Parse a JSON value, in a tenth of the time of ``json``: a search returns two for each chunk."""
+    try:
+        return from_json(data)
+    except ValueError:  # nested more than 200 levels deep
+        return json.loads(data)
