@@ -106,11 +106,12 @@ class HybridRetriever(BaseRetriever):
                 raise InvalidInputError(
                     f"top_k must be between 1 and {self._max_top_k}, not {request.top_k}.", field="top_k"
                 )
-            current = replace(request, query=self._preprocess(request.query))
+            query, lookup = self._preprocess(request.query), request.lookup
 
             async def search() -> RetrievedChunks:
-                nonlocal current
-                attempt, current = current, replace(current, lookup=None)  # a retry reads the collection
+                nonlocal lookup
+                attempt = replace(request, query=query, lookup=lookup)
+                lookup = None  # a retry reads the collection
                 return await self._search(attempt, by_lookup=request.lookup is not None)
 
             return await with_current_model(search)
