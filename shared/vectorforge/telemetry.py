@@ -164,12 +164,11 @@ class InMemoryMetrics:
             ]
 
     def _add(self, name: str, kind: str, value: float, tags: Tags | None) -> None:
-        spec = METRICS[name]
-        if spec.kind != kind or set(spec.tags) != set(tags or {}):
-            raise KeyError(f"{name} is a {spec.kind} with tags {spec.tags}")
-        key = (name, _key(tags))
+        spec, key = METRICS[name], (name, _key(tags))
         with self._lock:
             series = self._series.get(key)
+            if spec.kind != kind or (series is None and set(spec.tags) != set(tags or {})):
+                raise KeyError(f"{name} is a {spec.kind} with tags {spec.tags}")
             if series is None:
                 series = Series()
                 if len(self._series) < _MAX_SERIES:  # callers choose names of models; memory must not grow

@@ -46,7 +46,7 @@ def estimate_tokens(text: str, model: str = "gpt-4") -> int:
     encoding = _encoding(model)
     if encoding is None:
         return len(text) // 4
-    return len(encoding.encode(text, disallowed_special=()))
+    return len(encoding.encode_ordinary(text))
 
 
 @lru_cache(maxsize=64)
