@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.support.rag.chunks import make_chunk as passage
@@ -19,6 +19,7 @@ from vectorforge.pipeline.prompts import (
     render_template,
 )
 from vectorforge.tokens import estimate_tokens
+from vectorforge.types import RetrievedChunk
 
 
 def test_default_context_format_is_exact() -> (
@@ -124,6 +125,36 @@ def test_context_stays_in_budget_and_retains_best_chunks(
     assert payload.token_count == estimate_tokens(payload.assembled_context)
     assert payload.chunks_used >= 1
     assert [u.chunk.id for u in payload.used] == [p.chunk.id for p in passages[: payload.chunks_used]]
+
+
+def counted(text: str, index: int, more: int = 0) -> RetrievedChunk:
+    chunk = passage(text, index=index)
+    return replace(chunk, chunk=replace(chunk.chunk, token_count=estimate_tokens(text) + more))
+
+
+@given(
+    st.lists(st.text(min_size=80, max_size=400), min_size=1, max_size=8),
+    st.floats(min_value=0.3, max_value=1.5),
+)
+@example(["Rotate the signing keys every ninety days. " * 9] * 4, 0.9)
+def test_context_by_counts_of_chunks_stays_in_budget(texts: list[str], share: float) -> None:
+    passages = [counted(text, index) for index, text in enumerate(texts)]
+    config = ContextConfig(max_context_tokens=None, model="gpt-4o")
+    whole = ContextBuilder().build("q", passages, config).token_count
+    budget = max(10, round(whole * share))
+    payload = ContextBuilder().build("q", passages, replace(config, max_context_tokens=budget))
+    assert payload.token_count <= budget
+    assert payload.token_count == estimate_tokens(payload.assembled_context, "gpt-4o")
+
+
+def test_credible_counts_of_chunks_replace_count_of_context() -> None:
+    texts = ["Rotate the signing keys every ninety days, and revoke the old ones. " * 10] * 5
+    chunks = [counted(text, index, more=3) for index, text in enumerate(texts)]
+    payload = ContextBuilder().build("q", chunks)
+    assert payload.token_count + 10 < payload.counted_tokens < payload.token_count + 20
+    by_characters = [replace(c, chunk=replace(c.chunk, token_count=len(c.chunk.text) // 8)) for c in chunks]
+    payload = ContextBuilder().build("q", by_characters)
+    assert payload.counted_tokens == payload.token_count
 
 
 async def test_context_build_is_awaitable() -> None:  # A-031, C24

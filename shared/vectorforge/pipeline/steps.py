@@ -235,7 +235,7 @@ class QuerySteps:
         elapsed_ms = _ms_since(started)
         run.timings.context_ms += elapsed_ms
         self.metrics.observe("context.build.duration_ms", elapsed_ms)
-        self.metrics.observe("context.tokens_used", payload.token_count)
+        self.metrics.observe("context.tokens_used", payload.counted_tokens)
         self.metrics.observe("context.chunks_included", payload.chunks_used)
         self.metrics.increment("context.chunks_truncated", payload.chunks_truncated)
         return payload
