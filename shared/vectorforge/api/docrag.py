@@ -30,6 +30,7 @@ from vectorforge.api.schemas import (
     EffortLevel,
     Filters,
     Intents,
+    MinVersion,
     MmrLambda,
     ModelName,
     ProfileId,
@@ -79,6 +80,7 @@ class DocRagQueryRequest(RequestBody):
     profile_id: ProfileId | None = None
     search_mode: SearchModeName | None = None
     mmr_lambda: MmrLambda | None = None
+    min_version: MinVersion | None = None
     provider: ProviderName | None = None
     model: ModelName | None = None
 

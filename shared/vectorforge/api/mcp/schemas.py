@@ -21,6 +21,7 @@ from vectorforge.api.schemas import (
     Intents,
     Locations,
     LocationText,
+    MinVersion,
     MmrLambda,
     ProfileId,
     RequestBody,
@@ -67,6 +68,7 @@ class _WhereArguments(RequestBody):
     )
     search_mode: Optional[SearchModeName] = None
     mmr_lambda: Optional[MmrLambda] = None
+    min_version: Optional[MinVersion] = None
 
 
 class SearchArguments(_WhereArguments):

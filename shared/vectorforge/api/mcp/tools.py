@@ -142,7 +142,7 @@ async def _search_with_context(caller: Caller, requested: ContextArguments) -> A
 async def _ask(caller: Caller, requested: AskArguments) -> Answered:
     preset = VECTORFORGE if requested.profile_id is None else PROFILE
     explicit = requested.model_dump(
-        include={"top_k", "filters", "profile_id", "search_mode", "mmr_lambda", "effort", "intents"},
+        include=set(AskArguments.model_fields) - {"query", "collection"},
         exclude_none=True,
     )
     config = preset.config(caller.tenant.choose_variant(None), **explicit)
@@ -171,6 +171,7 @@ async def _find(caller: Caller, requested: SearchArguments) -> tuple[Collection,
         deadline=caller.deadline,
         search_mode=requested.search_mode,
         mmr_lambda=requested.mmr_lambda,
+        min_version=requested.min_version,
         allow_lexical_fallback=caller.application.config.query.degraded_answers,
     )
     return collection, chunks

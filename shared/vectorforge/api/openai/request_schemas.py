@@ -21,6 +21,7 @@ from vectorforge.api.schemas import (
     Intents,
     Locations,
     LocationText,
+    MinVersion,
     MmrLambda,
     ModelName,
     ProfileId,
@@ -202,6 +203,7 @@ class RetrievalOptions(OpenAIBody):
     profile_id: ProfileId | None = None
     search_mode: SearchModeName | None = None
     mmr_lambda: MmrLambda | None = None
+    min_version: MinVersion | None = None
     llm_provider: ProviderName | None = None
     llm_model: ModelName | None = Field(default=None, description="The model that writes the answer.")
     variant: VariantReference | None = None

@@ -21,6 +21,7 @@ from vectorforge.api.schemas import (
     EffortLevel,
     Filters,
     Intents,
+    MinVersion,
     MmrLambda,
     ModelName,
     ProfileId,
@@ -98,6 +99,7 @@ class UIChatRequest(RequestBody):
     profile_id: ProfileId | None = None
     search_mode: SearchModeName | None = None
     mmr_lambda: MmrLambda | None = None
+    min_version: MinVersion | None = None
     top_k: Annotated[int, Field(ge=1)] | None = None
     min_score: float | None = Field(default=None, description="Minimum score; an explicit null disables it.")
     llm_provider: ProviderName | None = None

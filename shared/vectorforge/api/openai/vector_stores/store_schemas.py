@@ -30,6 +30,7 @@ from vectorforge.api.schemas import (
     MAX_NAME_CHARS,
     MAX_QUERY_CHARS,
     Locations,
+    MinVersion,
     MmrLambda,
     ProfileId,
     SearchModeName,
@@ -189,6 +190,7 @@ class VectorStoreSearchRequest(OpenAIBody):
     profile_id: ProfileId | None = None
     search_mode: SearchModeName | None = None
     mmr_lambda: MmrLambda | None = None
+    min_version: MinVersion | None = None
 
 
 class FileCounts(BaseModel):

@@ -137,6 +137,7 @@ async def _search(
             deadline=deadline,
             search_mode=body.search_mode,
             mmr_lambda=body.mmr_lambda,
+            min_version=body.min_version,
             allow_lexical_fallback=application.config.query.degraded_answers,
         )
         degraded = degraded or retrieved.degraded
