@@ -43,7 +43,7 @@ async function sdk() {
     model: models[asked.client](),
     prompt: asked.text,
     maxRetries: 0,
-    providerOptions: { openai: { store: false } },
+    providerOptions: { openai: asked.store === undefined ? {} : { store: asked.store } },
   };
   if (asked.object) {
     const wanted = { ...query, schema: jsonSchema(schema) };
@@ -57,7 +57,12 @@ async function sdk() {
   const result = asked.stream ? streamText({ ...query, tools, stopWhen }) : await generateText({ ...query, tools, stopWhen });
   if (asked.stream) await result.consumeStream();
   const steps = await result.steps;
-  return { text: await result.text, reasons: steps.map((step) => step.finishReason) };
+  const output = { text: await result.text, reasons: steps.map((step) => step.finishReason) };
+  if (!asked.then) return output;
+  const made = steps.flatMap((step) => step.response.messages);
+  const earlier = [{ role: "user", content: asked.text }, ...made, { role: "user", content: asked.then }];
+  const { prompt: _, ...rest } = query;
+  return { ...output, then: (await generateText({ ...rest, messages: earlier, tools, stopWhen })).text };
 }
 
 console.log(JSON.stringify(await (asked.client === "openai" ? openai() : sdk())));

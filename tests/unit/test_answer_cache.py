@@ -68,6 +68,7 @@ CHANGE_NOTHING: dict[str, Any] = {
     "stream": True,
     "use_cache": False,
     "conversation_id": uuid4(),
+    "begins_conversation": True,
     "allow_ungrounded": True,
     "quote_passages": False,
 }

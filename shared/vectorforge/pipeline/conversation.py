@@ -14,6 +14,7 @@ from vectorforge.llm.providers.patterns import terms
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.llm.types import LLMRequestConfig, Message
 from vectorforge.pipeline.citations.labels import replace_labels
+from vectorforge.pipeline.exchange import ExchangeDetails
 from vectorforge.pipeline.follow_ups import expand, stands_alone
 from vectorforge.pipeline.query_log import shielded
 from vectorforge.pipeline.run import QueryRun
@@ -60,7 +61,7 @@ class ConversationMemory:
         """
         config = run.config
         history: Sequence[HistoryMessage] = config.history
-        if config.conversation_id is not None:
+        if config.conversation_id is not None and not config.begins_conversation:
             history = await self._stored(run, config.conversation_id)
         history = [without_labels(message) for message in history]
         if config.conversation_id is not None or run.preset.context_config(config).max_context_tokens:
@@ -70,7 +71,7 @@ class ConversationMemory:
     async def store_exchange(self, run: QueryRun) -> None:
         """Add a finished exchange to its stored conversation. Raises nothing but a cancellation."""
         is_finished = run.error is None and run.outcome in _FINISHED and "template" not in run.degraded
-        is_finished = is_finished and run.finish_reason != "tool_calls"
+        is_finished = is_finished and (run.config.begins_conversation or run.finish_reason != "tool_calls")
         if run.config.conversation_id is None or self.store is None or not is_finished:
             return
         # the client may disconnect, but the exchange is complete
@@ -90,12 +91,20 @@ class ConversationMemory:
                 f"Conversation {conversation_id} is full: {self.store.max_messages} messages are the limit."
             )
         messages = await self.store.last_messages(conversation_id, _READ_MESSAGES)
+        blank = {message.query_id for message in messages if not message.content}  # calls of tools alone
+        messages = [message for message in messages if message.query_id not in blank]
         return [*instructions, *(HistoryMessage(m.role, m.content) for m in messages)]
 
     async def _append(self, store: ConversationRepository, conversation_id: UUID, run: QueryRun) -> None:
         try:
+            details = ExchangeDetails.of(run).to_json()
+        except ValueError:  # the answer without them is better than none
+            details = None
+        try:
             async with asyncio.timeout(_STORE_TIMEOUT_S):
-                added = await store.append(conversation_id, run.search_text, run.answer, run.request_id)
+                added = await store.append(
+                    conversation_id, run.search_text, run.answer, run.request_id, details=details
+                )
         except Exception as exc:  # noqa: BLE001 - storing must not fail a finished answer
             added, reason = False, exc.message if isinstance(exc, VectorForgeError) else type(exc).__name__
         else:

@@ -117,6 +117,8 @@ class QueryConfig:
     """Name of the overlay that these values include; for the log."""
     profile_id: int | None = None
     conversation_id: UUID | None = None
+    begins_conversation: bool = False
+    """True: the conversation is new, ``history`` comes with the request, and tool calls are stored, too."""
     rewrite: RewriteMode = "auto"
     """Make a follow-up query self-contained before the search, by the model or by words of earlier turns.
     "auto": by the model only if the query does not stand alone; False: search for the query as it is."""

@@ -52,7 +52,6 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"tools": [{"type": "web_search"}]}, "tools.0.type"),
     ({"tools": [FUNCTION, FUNCTION]}, "tools"),
     ({"tools": [FUNCTION], "tool_choice": {"type": "function", "name": "g"}}, "tool_choice"),
-    ({"tools": [FUNCTION], "store": True}, "tools"),
     ({"tools": [FUNCTION], "model": "docrag/handbook"}, "tools"),
     ({"prompt": {"id": "pmpt_1"}}, "prompt"),
     ({"top_logprobs": 2}, "top_logprobs"),
@@ -81,7 +80,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         "input.0.content.0.type",
     ),
     ({"input": [{"type": "function_call_output", "call_id": "1", "output": "x"}]}, "input.0"),
-    ({"input": [{"type": "item_reference", "id": "msg_1"}]}, "input.0.type"),
+    ({"input": [{"type": "item_reference", "id": "msg_1"}]}, "input.0.id"),
 ]
 
 

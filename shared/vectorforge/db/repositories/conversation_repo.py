@@ -37,8 +37,17 @@ WHERE tenant_id = %(tenant_id)s AND (%(credential)s::text IS NULL OR credential 
 ORDER BY updated_at DESC, id DESC LIMIT %(limit)s OFFSET %(offset)s
 """
 _MESSAGES = """
-SELECT role, content, query_id, created_at FROM vectorforge.conversation_messages
+SELECT role, content, query_id, created_at, CASE WHEN %s THEN details::text END AS details
+FROM vectorforge.conversation_messages
 WHERE tenant_id = %s AND conversation_id = %s ORDER BY position DESC LIMIT %s
+"""
+_ANSWERS = """
+SELECT m.role, m.content, m.query_id, m.created_at, m.details::text AS details
+FROM unnest(%(ids)s::uuid[], %(query_ids)s::uuid[]) AS wanted (conversation_id, query_id)
+JOIN vectorforge.conversations AS c ON c.tenant_id = %(tenant_id)s AND c.id = wanted.conversation_id
+    AND c.credential IS NOT DISTINCT FROM %(credential)s
+JOIN vectorforge.conversation_messages AS m ON m.tenant_id = c.tenant_id AND m.conversation_id = c.id
+    AND m.query_id = wanted.query_id AND m.role = 'assistant'
 """
 _CONTEXTS = """
 SELECT l.id AS query_id, l.collection_id, l.provider, l.model, used.number, c.id AS chunk_id, c.document_id,
@@ -58,11 +67,14 @@ WITH grown AS (
     WHERE tenant_id = %(tenant_id)s AND id = %(id)s AND message_count + 2 <= %(max_messages)s
     RETURNING message_count
 )
-INSERT INTO vectorforge.conversation_messages (tenant_id, conversation_id, position, role, content, query_id)
-SELECT %(tenant_id)s, %(id)s, grown.message_count - 2 + new.turn, new.role, new.content, %(query_id)s
+INSERT INTO vectorforge.conversation_messages
+    (tenant_id, conversation_id, position, role, content, query_id, details)
+SELECT %(tenant_id)s, %(id)s, grown.message_count - 2 + new.turn, new.role, new.content, %(query_id)s,
+    new.details
 FROM grown CROSS JOIN (
-    VALUES (0, 'user', %(question)s::text), (1, 'assistant', %(answer)s::text)
-) AS new (turn, role, content)
+    VALUES (0, 'user', %(question)s::text, NULL::jsonb),
+        (1, 'assistant', %(answer)s::text, %(details)s::jsonb)
+) AS new (turn, role, content, details)
 """
 _OF_CREDENTIAL = """
 tenant_id = %(tenant_id)s AND id = %(id)s AND (%(credential)s::text IS NULL OR credential = %(credential)s)
@@ -76,7 +88,8 @@ WITH own AS (
     SELECT min(position) AS first FROM vectorforge.conversation_messages
     WHERE tenant_id = %(tenant_id)s AND conversation_id = %(id)s AND query_id = %(query_id)s
 )
-SELECT m.role, m.content, m.query_id, m.created_at FROM own, vectorforge.conversation_messages AS m
+SELECT m.role, m.content, m.query_id, m.created_at, m.details::text AS details
+FROM own, vectorforge.conversation_messages AS m
 WHERE m.tenant_id = %(tenant_id)s AND m.conversation_id = %(id)s
     AND m.position BETWEEN own.first - 1 AND own.first + 1
 ORDER BY m.position
@@ -135,6 +148,8 @@ class ConversationMessage:
     query_id: UUID | None
     """Query log record of this query or answer."""
     created_at: datetime
+    details: str | None = None
+    """JSON of an answer's details, see ``pipeline.exchange``; None if not read, or if there are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,10 +262,23 @@ class ConversationRepository:
         rows = await self._db.fetch_all(_LIST, values)
         return [Conversation(**row) for row in rows]
 
-    async def last_messages(self, conversation_id: UUID, limit: int) -> Sequence[ConversationMessage]:
+    async def last_messages(
+        self, conversation_id: UUID, limit: int, *, with_details: bool = False
+    ) -> Sequence[ConversationMessage]:
         """Return the last messages, oldest first; empty for an unknown conversation."""
-        rows = await self._db.fetch_all(_MESSAGES, (self._db.tenant_id, conversation_id, limit))
+        values = (with_details, self._db.tenant_id, conversation_id, limit)
+        rows = await self._db.fetch_all(_MESSAGES, values)
         return [ConversationMessage(**row) for row in reversed(rows)]
+
+    async def answers(
+        self, exchanges: Sequence[tuple[UUID, UUID]], *, credential: str
+    ) -> dict[UUID, ConversationMessage]:
+        """Return the answers of exchanges (conversation, query) of one credential, by query."""
+        ids, query_ids = [id_ for id_, _ in exchanges], [query_id for _, query_id in exchanges]
+        values = {"ids": ids, "query_ids": query_ids, "credential": _stored_name(credential)}
+        return {
+            row["query_id"]: ConversationMessage(**row) for row in await self._db.fetch_all(_ANSWERS, values)
+        }
 
     async def contexts(self, query_ids: Sequence[UUID]) -> dict[UUID, MessageContext]:
         """Return collection and chunks of logged queries, by their id; without queries of no record."""
@@ -262,13 +290,25 @@ class ConversationRepository:
                 context.sources.append(MessageSource(**row))
         return found
 
-    async def append(self, conversation_id: UUID, question: str, answer: str, query_id: UUID) -> bool:
-        """Add a finished exchange atomically; return False if the conversation does not exist, or is full."""
+    async def append(
+        self,
+        conversation_id: UUID,
+        question: str,
+        answer: str,
+        query_id: UUID,
+        *,
+        details: str | None = None,
+    ) -> bool:
+        """Add a finished exchange atomically; return False if the conversation does not exist, or is full.
+
+        ``details`` is JSON, see ``ConversationMessage``.
+        """
         values = {
             "id": conversation_id,
             "question": storable(question),
             "answer": storable(answer),
             "query_id": query_id,
+            "details": details,
             "max_messages": self.max_messages,
         }
         return await self._db.execute(_APPEND, values) == 2

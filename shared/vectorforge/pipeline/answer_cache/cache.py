@@ -33,7 +33,15 @@ logger = logging.getLogger(__name__)
 _FORMAT = 6
 """Version of the stored form; another version has other keys."""
 _NOT_IN_THE_PROMPT = frozenset(
-    {"stream", "use_cache", "conversation_id", "allow_ungrounded", "quote_passages", "min_version"}
+    {
+        "stream",
+        "use_cache",
+        "conversation_id",
+        "begins_conversation",
+        "allow_ungrounded",
+        "quote_passages",
+        "min_version",
+    }
 )
 """Fields of ``QueryConfig`` that change no answer. A conversation's messages are in ``history``."""
 _IN_THE_PROMPT = [field.name for field in fields(QueryConfig) if field.name not in _NOT_IN_THE_PROMPT]

@@ -46,7 +46,12 @@ class ResponseIds:
     @classmethod
     def make(cls, query_id: UUID, conversation_id: UUID | None) -> str:
         """Return the id of a response."""
-        return cls._PREFIX + query_id.hex + (conversation_id.hex if conversation_id else "")
+        return cls._PREFIX + cls.key(query_id, conversation_id)
+
+    @staticmethod
+    def key(query_id: UUID, conversation_id: UUID | None) -> str:
+        """Return what the ids of a response and its items share."""
+        return query_id.hex + (conversation_id.hex if conversation_id else "")
 
     @classmethod
     def parse(cls, response_id: str) -> tuple[UUID, UUID]:
@@ -95,12 +100,17 @@ class ResponseParts:
     @property
     def search_id(self) -> str:
         """Id of the search item."""
-        return f"fs_{self.query_id.hex}"
+        return f"fs_{self._key}"
 
     @property
     def message_id(self) -> str:
         """Id of the message item."""
-        return f"msg_{self.query_id.hex}"
+        return f"msg_{self._key}"
+
+    @property
+    def _key(self) -> str:
+        """Query and, of a stored response, conversation: items can be found by it."""
+        return ResponseIds.key(self.query_id, self.wanted.conversation_id)
 
     def search(
         self,
@@ -131,7 +141,7 @@ class ResponseParts:
     def call(self, place: int, call: ToolCall, *, status: ItemStatus = "completed") -> FunctionCall:
         """Return the item of a tool call; ``place`` counts the calls of the answer from 0."""
         return FunctionCall(
-            id=f"fc_{self.query_id.hex}_{place}",
+            id=f"fc_{self._key}_{place}",
             status=status,
             call_id=call.id,
             name=call.name,
@@ -150,25 +160,39 @@ class ResponseParts:
         self, result: QueryResult, search: FileSearchCall, text: str, annotations: Sequence[FileCitation]
     ) -> ResponseBody:
         """Return the response with its answer, which may be incomplete; calls alone need no message."""
-        reason = _INCOMPLETE.get(result.finish_reason)
-        status: Literal["completed", "incomplete"] = "incomplete" if reason else "completed"
-        calls = [self.call(place, call, status=status) for place, call in enumerate(result.tool_calls)]
-        messages = [] if calls and not text else [self.message(status, text, annotations)]
-        return self._response(
-            status,
-            [search, *messages, *calls],
-            incomplete_details=IncompleteDetails(reason=reason) if reason else None,
-            completed_at=int(time.time()) if status == "completed" else None,
+        return self.ended(
+            result.finish_reason,
+            (search, self.message("completed", text, annotations)),
+            result.tool_calls,
+            completed_at=int(time.time()),
             usage=_usage(result),
             vectorforge=own_details(result, is_json=self.wanted.is_json),
         )
 
-    def stored(
-        self, text: str, annotations: Sequence[FileCitation], completed_at: int, usage: ResponseUsage | None
+    def ended(
+        self,
+        finish_reason: str,
+        output: tuple[FileSearchCall, OutputMessage],
+        tool_calls: Sequence[ToolCall] = (),
+        **values: Any,
     ) -> ResponseBody:
-        """Return the response of a stored answer."""
-        output = [self.search("completed"), self.message("completed", text, annotations)]
-        return self._response("completed", output, completed_at=completed_at, usage=usage)
+        """Return the response of an answer that has ended, fresh or stored, with the status that follows.
+
+        Args:
+            finish_reason: See ``QueryResult.finish_reason``.
+            output: Search and message; the message is left out if calls come without text.
+            tool_calls: Calls of tools of the client.
+            **values: Other fields.
+        """
+        search, message = output
+        reason = _INCOMPLETE.get(finish_reason)
+        status: Literal["completed", "incomplete"] = "incomplete" if reason else "completed"
+        calls = [self.call(place, call, status=status) for place, call in enumerate(tool_calls)]
+        has_text = any(part.text for part in message.content)
+        messages = [] if calls and not has_text else [message.model_copy(update={"status": status})]
+        if reason:
+            values |= {"incomplete_details": IncompleteDetails(reason=reason), "completed_at": None}
+        return self._response(status, [search, *messages, *calls], **values)
 
     def _response(self, status: Any, output: Sequence[Any], **values: Any) -> ResponseBody:
         absent = dict.fromkeys(("completed_at", "error", "incomplete_details", "usage", "vectorforge"))

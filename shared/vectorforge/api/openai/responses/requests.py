@@ -61,6 +61,7 @@ class InputItem(ClientMessage):
     """A message, a tool call or its result, or another item of an earlier response."""
 
     type: str = Field(default="message", max_length=100)
+    id: str | None = Field(default=None, max_length=200, description="Of `item_reference`: the item's.")
     role: str = Field(default="", max_length=100, description="user, assistant, system or developer.")
     call_id: str = Field(default="", max_length=200, description="Of `function_call` and its output.")
     name: str | None = Field(default=None, max_length=64)

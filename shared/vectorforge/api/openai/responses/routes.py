@@ -1,6 +1,6 @@
 """``/v1/responses`` of OpenAI's API: a query, its search and the cited answer."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -22,6 +22,7 @@ from vectorforge.api.openai.output_options import check_output
 from vectorforge.api.openai.request_schemas import CalledFunction, CalledTool, ClientMessage
 from vectorforge.api.openai.responses.events import EVENT_TYPES, ResponseEventEncoder
 from vectorforge.api.openai.responses.objects import ResponseFormat, ResponseIds, whole_response
+from vectorforge.api.openai.responses.references import resolve_references
 from vectorforge.api.openai.responses.requests import FILE_SEARCH, InputItem, ResponseRequest, ResponseTool
 from vectorforge.api.openai.responses.schemas import (
     EchoedRequest,
@@ -33,6 +34,7 @@ from vectorforge.api.querying import QueryRoute, SurfaceQuery, check_config, fin
 from vectorforge.api.request_state import RequestState
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.errors import InvalidInputError
+from vectorforge.pipeline.exchange import ExchangeDetails
 from vectorforge.pipeline.types import HistoryMessage, QueryConfig
 from vectorforge.types import Collection
 
@@ -69,13 +71,13 @@ def reject_unsupported(body: ResponseRequest) -> None:
         raise InvalidInputError("Only one `file_search` tool is supported.", field="tools")
 
 
-def read_conversation(body: ResponseRequest) -> Conversation:
-    """Return the query and the conversation before it in the request.
+def read_conversation(body: ResponseRequest, items: Sequence[InputItem]) -> Conversation:
+    """Return the query and the conversation before it in the request, whose references are resolved.
 
     Raises:
         InvalidInputError: The query is missing, or an item is not supported.
     """
-    messages = [_message(item, f"input.{index}") for index, item in enumerate(body.input)]
+    messages = [_message(item, f"input.{index}") for index, item in enumerate(items)]
     conversation = Conversation.of(messages, field="input")
     if not body.instructions:
         return conversation
@@ -92,7 +94,7 @@ def _message(item: InputItem, field: str) -> ClientMessage:
         return ClientMessage(role="tool", tool_call_id=item.call_id, content=item.output)
     if item.type != "message":
         raise InvalidInputError(
-            "Only messages, function calls and their outputs are supported; item references are not.",
+            "Only messages, function calls, their outputs and item references are supported.",
             field=f"{field}.type",
         )
     return item
@@ -149,10 +151,16 @@ async def find_stored_conversation(
     if body.previous_response_id is None:
         return body.conversation.id if body.conversation else body.conversation_id
     query_id, conversation_id = ResponseIds.parse(body.previous_response_id)
-    last = await tenant.conversations.last_messages(conversation_id, 1)
+    last = await tenant.conversations.last_messages(conversation_id, 1, with_details=True)
     if not last or last[0].query_id != query_id:
         raise InvalidInputError(
             "Only the last response of a stored conversation can be continued.",
+            field="previous_response_id",
+        )
+    details = ExchangeDetails.from_json(last[0].details)
+    if details and (details.has_earlier_input or details.result.tool_calls):
+        raise InvalidInputError(
+            "This response had earlier messages in `input`, or calls tools: send the conversation again.",
             field="previous_response_id",
         )
     return conversation_id
@@ -207,7 +215,8 @@ async def create_response(
     """Answer a query from a collection, with citations as `[n]` and as annotations."""
     reject_unsupported(body)
     requested = RequestedModel.parse(body.model)
-    conversation = read_conversation(body)
+    credential = principal_of(request).credential
+    conversation = read_conversation(body, await resolve_references(tenant, body.input, credential))
     conversation_id = await find_stored_conversation(tenant, body, conversation)
     config = requested.preset.config(
         tenant.choose_variant(body.variant, conversation_id),
@@ -217,11 +226,10 @@ async def create_response(
     )
     check_config(application, config, {"max_tokens": "max_output_tokens", "top_k": _top_k_field(body)})
     check_output(application, config, requested.preset, format_field="text")
-    if config.has_tools and (body.store or conversation_id is not None):
+    if config.has_tools and (conversation_id is not None or (body.store and config.search_tool)):
         field = "tools" if config.search_tool is None else "retrieval"
         raise InvalidInputError("Tools need the conversation in `input`, not a stored one.", field=field)
     collection = await find_searched_collection(application, tenant, requested, body)
-    credential = principal_of(request).credential
     async with conversation_for(tenant, body, conversation_id, credential) as stored_in:
         wanted = ResponseFormat(
             question=conversation.question,
@@ -232,9 +240,8 @@ async def create_response(
             has_tools=config.has_tools,
             searches_by_tool=config.search_tool is not None,
         )
-        query = SurfaceQuery(
-            request, conversation.question, collection, replace(config, conversation_id=stored_in)
-        )
+        stored = {"conversation_id": stored_in, "begins_conversation": stored_in != conversation_id}
+        query = SurfaceQuery(request, conversation.question, collection, replace(config, **stored))
         encoder = ResponseEventEncoder(wanted, request_id=RequestState.of(request.scope).request_id)
         return await query.answer(
             lambda result: whole_response(result, wanted), stream=body.stream, encoder=encoder

@@ -19,21 +19,28 @@ from vectorforge.api.openai.responses.objects import ResponseFormat, ResponseIds
 from vectorforge.api.openai.responses.schemas import (
     EchoedRequest,
     FileCitation,
+    FileSearchCall,
+    OutputMessage,
     ResponseBody,
     ResponseConversation,
+    ResponseFailure,
     ResponseUsage,
 )
 from vectorforge.api.openai.vector_stores.store_schemas import CursorList, unix_time
 from vectorforge.bootstrap import TenantServices
 from vectorforge.db.repositories.conversation_repo import ConversationMessage
 from vectorforge.db.repositories.query_log_repo import QueryLog
-from vectorforge.errors import InvalidInputError, NotFoundError
+from vectorforge.errors import InvalidInputError, LLMRateLimitError, NotFoundError
 from vectorforge.pipeline.citations.check import CitationChecker
 from vectorforge.pipeline.context import cite
+from vectorforge.pipeline.exchange import ExchangeDetails
 from vectorforge.pipeline.presets import find_preset
 from vectorforge.types import RetrievedChunk
 
 router = APIRouter(prefix="/v1/responses", tags=["openai"])
+
+_UNFINISHED = ("error", "deadline")
+"""Outcomes of queries whose exchange is in no conversation."""
 
 
 class InputText(BaseModel):
@@ -76,19 +83,51 @@ async def retrieve_response(
     """Return a response of a request with `store: true`."""
     if stream:
         raise InvalidInputError("Stored responses are not streamed.", field="stream")
-    query_id, conversation_id, exchange = await _exchange(tenant, response_id)
+    query_id, conversation_id = _ids(response_id)
+    exchange = await tenant.conversations.exchange(conversation_id, query_id)
+    if len(exchange) < 2:
+        return await _unfinished(tenant, query_id, conversation_id)
     log = await tenant.query_logs.find_by_id(query_id)
     question, answer = exchange[-2:]
     previous = exchange[0].query_id if len(exchange) > 2 else None
+    details = ExchangeDetails.from_json(answer.details)
     echo = await _echo(tenant, log, conversation_id, previous)
     parts = ResponseParts(
         ResponseFormat(question.content, echo, conversation_id),
         query_id,
+        details.result.rewritten_query if details else None,
         created_at=unix_time(log.created_at if log and log.created_at else question.created_at),
     )
-    chunks = await _chunks(tenant, log)
-    text, annotations = _cited(question.content, answer.content, chunks)
-    return parts.stored(text, annotations, unix_time(answer.created_at), _usage(log))
+    return parts.ended(
+        details.result.finish_reason if details else "stop",
+        await _output(tenant, parts, answer.content, log),
+        details.result.tool_calls if details else (),
+        completed_at=unix_time(answer.created_at),
+        usage=_usage(log),
+    )
+
+
+async def _unfinished(tenant: TenantServices, query_id: UUID, conversation_id: UUID) -> ResponseBody:
+    """Return a stored response that failed or ran out of time, of which only the query log has a record.
+
+    Raises:
+        NotFoundError: There is none, or its conversation was deleted.
+    """
+    log = await tenant.query_logs.find_by_id(query_id)
+    is_kept = log is not None and log.conversation_id == conversation_id and log.outcome in _UNFINISHED
+    if log is None or not is_kept or await tenant.conversations.find_by_id(conversation_id) is None:
+        raise _not_found(ResponseIds.make(query_id, conversation_id))
+    echo = await _echo(tenant, log, conversation_id, None)
+    wanted = ResponseFormat(log.query_text, echo, conversation_id)
+    parts = ResponseParts(wanted, query_id, created_at=unix_time(log.created_at))
+    output = await _output(tenant, parts, log.generated_response, log)
+    if log.error_code is None:
+        return parts.ended("deadline", output, usage=_usage(log))
+    code = "rate_limit_exceeded" if log.error_code == LLMRateLimitError.code else "server_error"
+    message = f"The query failed in the stage {log.error_stage}: {log.error_code}."
+    search, text = output
+    kept = [search, text.model_copy(update={"status": "incomplete"})] if log.generated_response else [search]
+    return parts.failed(ResponseFailure.model_validate({"code": code, "message": message}), kept)
 
 
 @router.get("/{response_id}/input_items", responses=openai_problems(404))
@@ -123,17 +162,22 @@ async def _exchange(
     Raises:
         NotFoundError: There is no such stored response.
     """
-    try:
-        query_id, conversation_id = ResponseIds.parse(response_id)
-    except InvalidInputError:
-        exchange: Sequence[ConversationMessage] = ()
-    else:
-        exchange = await tenant.conversations.exchange(conversation_id, query_id)
+    query_id, conversation_id = _ids(response_id)
+    exchange = await tenant.conversations.exchange(conversation_id, query_id)
     if len(exchange) < 2:
-        raise NotFoundError(
-            f"Response {response_id} not found. Only responses with `store: true` are stored."
-        )
+        raise _not_found(response_id)
     return query_id, conversation_id, exchange
+
+
+def _ids(response_id: str) -> tuple[UUID, UUID]:
+    try:
+        return ResponseIds.parse(response_id)
+    except InvalidInputError:
+        raise _not_found(response_id) from None
+
+
+def _not_found(response_id: str) -> NotFoundError:
+    return NotFoundError(f"Response {response_id} not found. Only responses with `store: true` are stored.")
 
 
 async def _echo(
@@ -169,6 +213,14 @@ async def _chunks(tenant: TenantServices, log: QueryLog | None) -> list[Retrieve
             return []
         found.append(RetrievedChunk(cited.chunk, 0.0, 0.0, document.source, document.title))
     return found
+
+
+async def _output(
+    tenant: TenantServices, parts: ResponseParts, answer: str, log: QueryLog | None
+) -> tuple[FileSearchCall, OutputMessage]:
+    """Return the items of the search and the message."""
+    text, annotations = _cited(parts.wanted.question, answer, await _chunks(tenant, log))
+    return parts.search("completed"), parts.message("completed", text, annotations)
 
 
 def _cited(query: str, answer: str, chunks: Sequence[RetrievedChunk]) -> tuple[str, list[FileCitation]]:
