@@ -85,6 +85,27 @@ async def test_conversation_is_reloaded_renamed_and_deleted(based_url: str, visi
         assert (await client.get("/v1/conversations")).json()["conversations"] == []
 
 
+async def test_reload_shows_the_same_marks_times_and_scores(based_url: str, visit: Visit) -> None:
+    page = await visit(f"{based_url}/")
+    await page.set_input_files("#files", [file("kettle.md", KETTLE), file("bread.md", BREAD)])
+    await expect(page.locator("#uploads li", has_text="Added")).to_have_count(2, timeout=30_000)
+    await ask(page, "How often should I descale the kettle?")
+    await ended(page)
+    parts = (".cite[data-verdict]", ".sources .score", ".foot > span", ".evidence")
+
+    async def shown() -> list[list[str]]:
+        marks = await page.locator(".answer .cite").evaluate_all("all => all.map((one) => one.outerHTML)")
+        return [marks, *[await page.locator(part).all_text_contents() for part in parts]]
+
+    before = await shown()
+    assert all(before)
+    assert "Searched in" in before[3][0]
+    await page.reload()
+    await expect(page.locator(".turn h2")).to_have_text("How often should I descale the kettle?")
+    await ended(page)
+    assert await shown() == before
+
+
 async def test_suggestion_from_a_heading_is_answered_from_its_section(based_url: str, visit: Visit) -> None:
     page = await visit(f"{based_url}/")
     guide = "# Kettle care\n\n" + "".join(

@@ -25,7 +25,7 @@ class ExchangeDetails:
     @classmethod
     def of(cls, run: QueryRun) -> "ExchangeDetails":
         """Return the details of a finished query."""
-        result = run.result()
+        result = run.last_result or run.result()
         response = result.llm_response
         return cls(
             replace(

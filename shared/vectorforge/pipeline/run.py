@@ -100,6 +100,8 @@ class QueryRun:
     uncited_sentences: int = 0
     links_removed: int = 0
     finish_reason: str = "stop"
+    last_result: "QueryResult | None" = None
+    """Result that was last returned, whose times a stored answer has."""
     outcome: Outcome = "answered"
     error: VectorForgeError | None = None
     degraded: list[Degradation] = field(default_factory=list)
@@ -260,7 +262,7 @@ class QueryRun:
         structured = self.structured
         if structured is None and self.preset.response_schema is not None:
             structured = quoted_answer(self.used, self.citations)
-        return QueryResult(
+        self.last_result = QueryResult(
             **self._summary(),
             query=self.query,
             answer=self.answer,
@@ -283,6 +285,7 @@ class QueryRun:
             structured=structured,
             steps=tuple(self.steps),
         )
+        return self.last_result
 
     def start_record(self) -> QueryLog:
         """Return the record of a query that has begun; ``log_record`` replaces it."""

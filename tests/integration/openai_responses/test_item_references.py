@@ -88,7 +88,7 @@ async def test_unknown_reference_is_rejected_by_its_place(client: AsyncOpenAI) -
 
 async def test_references_are_limited(client: AsyncOpenAI) -> None:
     stored = await client.responses.create(model=MODEL, input=ASKED, store=True)
-    many = [reference(stored.output[1].id)] * MAX_REFERENCES
+    many: Any = [reference(stored.output[1].id)] * MAX_REFERENCES
     question: Any = {"role": "user", "content": "And?"}
     items: Any = [*many, question]
     await client.responses.create(model=MODEL, input=items)

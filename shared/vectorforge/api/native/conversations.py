@@ -7,11 +7,13 @@ from uuid import UUID
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field, StringConstraints
 
+from vectorforge.api.answers import RELEVANCE, AnswerDetails, CitationBody, Latency, Usage
 from vectorforge.api.dependencies import Limit, Offset, PartsLimit, Tenant, existing, principal_of
 from vectorforge.api.error_schemas import problems
 from vectorforge.api.schemas import Body, ConversationId, Locations, LocationText, RequestBody
 from vectorforge.db.repositories.conversation_repo import MAX_TITLE_CHARS, ConversationMessage, MessageContext
 from vectorforge.errors import NotFoundError
+from vectorforge.pipeline.exchange import ExchangeDetails
 from vectorforge.types import Scope
 
 
@@ -51,6 +53,19 @@ class MessageSourceBody(Body):
     locations: Locations
     location_text: LocationText
     text: str
+    score: float | None = Field(default=None, description="As of `details`, null without.")
+    relevance: float | None = Field(default=None, description=RELEVANCE)
+
+
+class MessageDetails(AnswerDetails):
+    """Details of a stored answer, as of the query itself."""
+
+    finish_reason: str
+    outcome: str
+    query_truncated: bool
+    citations: list[CitationBody]
+    latency: Latency
+    usage: Usage
 
 
 class MessageBody(Body):
@@ -68,17 +83,27 @@ class MessageBody(Body):
     sources: list[MessageSourceBody] | None = Field(
         default=None, description="Chunks of an answer; null if its record is not in the query log."
     )
+    details: MessageDetails | None = Field(
+        default=None,
+        description="Citations, times and cost of an answer; null if erased.",
+    )
 
     @classmethod
     def with_context(cls, message: ConversationMessage, context: MessageContext | None) -> Self:
-        """Return the body of a message, with what the query log has of its query."""
+        """Return the body of a message, with its details and what the query log has of its query."""
+        stored = ExchangeDetails.from_json(message.details)
+        details = stored and MessageDetails.of(stored.result)
         if context is None:
-            return cls.of(message)
+            return cls.of(message, details=details)
         if message.role == "user":
-            return cls.of(message, collection_id=context.collection_id)
-        sources = [MessageSourceBody.of(source) for source in context.sources]
+            return cls.of(message, collection_id=context.collection_id, details=None)
+        scores = dict(enumerate(stored.scores if stored else (), start=1))
+        sources = []
+        for source in context.sources:
+            score, relevance = scores.get(source.number, (None, None))
+            sources.append(MessageSourceBody.of(source, score=score, relevance=relevance))
         of_query = {name: getattr(context, name) for name in ("collection_id", "provider", "model")}
-        return cls.of(message, sources=sources, **of_query)
+        return cls.of(message, sources=sources, details=details, **of_query)
 
 
 class ConversationWithMessages(ConversationBody):
@@ -131,14 +156,14 @@ async def show_conversation(
     tenant: Tenant,
     limit: PartsLimit = 100,
     sources: Annotated[
-        bool, Query(description="Return collection, model and chunks of each answer.")
+        bool, Query(description="Return collection, model, chunks and details of each answer.")
     ] = False,
 ) -> ConversationWithMessages:
     """Return one conversation with its last messages."""
     conversation = existing(
         await tenant.conversations.find_by_id(conversation_id), "Conversation", conversation_id
     )
-    messages = await tenant.conversations.last_messages(conversation_id, limit)
+    messages = await tenant.conversations.last_messages(conversation_id, limit, with_details=sources)
     queries = {message.query_id for message in messages if message.query_id} if sources else set()
     contexts = await tenant.conversations.contexts(list(queries)) if queries else {}
     bodies = [MessageBody.with_context(m, contexts.get(m.query_id) if m.query_id else None) for m in messages]

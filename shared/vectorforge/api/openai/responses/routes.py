@@ -240,8 +240,9 @@ async def create_response(
             has_tools=config.has_tools,
             searches_by_tool=config.search_tool is not None,
         )
-        stored = {"conversation_id": stored_in, "begins_conversation": stored_in != conversation_id}
-        query = SurfaceQuery(request, conversation.question, collection, replace(config, **stored))
+        begins = stored_in != conversation_id
+        config = replace(config, conversation_id=stored_in, begins_conversation=begins)
+        query = SurfaceQuery(request, conversation.question, collection, config)
         encoder = ResponseEventEncoder(wanted, request_id=RequestState.of(request.scope).request_id)
         return await query.answer(
             lambda result: whole_response(result, wanted), stream=body.stream, encoder=encoder

@@ -20,6 +20,7 @@ from vectorforge.api.openai.responses.schemas import (
     EchoedRequest,
     FileCitation,
     FileSearchCall,
+    OutputItem,
     OutputMessage,
     ResponseBody,
     ResponseConversation,
@@ -126,7 +127,9 @@ async def _unfinished(tenant: TenantServices, query_id: UUID, conversation_id: U
     code = "rate_limit_exceeded" if log.error_code == LLMRateLimitError.code else "server_error"
     message = f"The query failed in the stage {log.error_stage}: {log.error_code}."
     search, text = output
-    kept = [search, text.model_copy(update={"status": "incomplete"})] if log.generated_response else [search]
+    kept: list[OutputItem] = (
+        [search, text.model_copy(update={"status": "incomplete"})] if log.generated_response else [search]
+    )
     return parts.failed(ResponseFailure.model_validate({"code": code, "message": message}), kept)
 
 

@@ -94,10 +94,13 @@ class Turn {
   }
 
   /** Shows an answer that was stored. */
-  restore({ content, sources, query_id: queryId, provider, model }) {
+  restore({ content, sources, query_id: queryId, provider, model, details }) {
     this.text = content;
-    this.meta = queryId && { request_id: queryId, extractive: provider === "extractive", model };
+    this.meta = queryId && { ...details, request_id: queryId, extractive: provider === "extractive", model };
     this.sources = sources ?? [];
+    this.done = details ?? null;
+    this.usage = details?.usage;
+    details?.citations.forEach((citation) => this.receiveCitation(citation));
     this.finish("answered");
     if (!sources) this.tail.prepend(el("p", { class: "note", role: "note" }, T.noSources));
   }
