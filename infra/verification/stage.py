@@ -1,6 +1,5 @@
 """A deployed stage as a caller and an operator see it: its API, its keys, its AWS services."""
 
-import json
 import os
 from collections.abc import Mapping
 from functools import cached_property
@@ -13,7 +12,7 @@ from functions.probe.handler import ProbedFunction
 from infra.constructs.python_function import ALIAS
 from infra.deployment.cdk_command import DeploymentError
 from infra.doctor.aws import AwsClients
-from infra.emulator.deployment.emulated_account import EmulatedAccount
+from infra.emulator.deployment.emulated_account import EmulatedAccount, gateway_key_ids, gateway_keys
 from infra.settings import StageSettings
 
 _TIMEOUT_S = 60.0
@@ -73,18 +72,12 @@ class DeployedStage:
     @cached_property
     def key_ids(self) -> Mapping[str, str]:
         """Ids of API Gateway's keys by tenant."""
-        secret = self.aws("secretsmanager").get_secret_value(SecretId=f"{self.settings.prefix}/gateway-keys")
-        tenants: Mapping[str, str] = json.loads(secret["SecretString"])
-        return {tenant: key_id for key_id, tenant in tenants.items()}
+        return gateway_key_ids(self.aws, f"{self.settings.prefix}/gateway-keys")
 
     @cached_property
     def keys(self) -> Mapping[str, str]:
         """API Gateway's keys by tenant; secrets, in no report."""
-        gateway = self.aws("apigateway")
-        return {
-            tenant: gateway.get_api_key(apiKey=key_id, includeValue=True)["value"]
-            for tenant, key_id in self.key_ids.items()
-        }
+        return gateway_keys(self.aws, self.key_ids)
 
     @property
     def query_function(self) -> ProbedFunction:

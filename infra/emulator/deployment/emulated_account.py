@@ -1,7 +1,7 @@
 """LocalStack's account: preparation for ``cdk deploy``, and the deployed parts."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,26 @@ _BOOTSTRAP_VERSION = "30"
 _STACK = "AWS::CloudFormation::Stack"
 _BEGINNINGS = ("CREATE_IN_PROGRESS", "UPDATE_IN_PROGRESS")
 _OWNER_SECRET = "vectorforge/database-owner"  # noqa: S105 - its name
+
+
+def gateway_key_ids(client: Callable[[str], Any], secret_id: str) -> dict[str, str]:
+    """Return the ids of API Gateway's keys by tenant.
+
+    Args:
+        client: Returns boto3's client of a service.
+        secret_id: Secret with the tenants by the id of their key.
+    """
+    found = client("secretsmanager").get_secret_value(SecretId=secret_id)
+    return {tenant: key_id for key_id, tenant in json.loads(found["SecretString"]).items()}
+
+
+def gateway_keys(client: Callable[[str], Any], key_ids: Mapping[str, str]) -> dict[str, str]:
+    """Return API Gateway's keys by tenant, given their ids; secrets, for no report."""
+    gateway = client("apigateway")
+    return {
+        tenant: gateway.get_api_key(apiKey=key_id, includeValue=True)["value"]
+        for tenant, key_id in key_ids.items()
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +154,9 @@ class EmulatedAccount:
         return Deployed(
             endpoint_url=self.endpoint_url,
             url=self._api_url(stage),
-            api_keys=self._api_keys(self._tenants(told["VECTORFORGE_GATEWAY_KEY_SECRET_ID"])),
+            api_keys=gateway_keys(
+                self.client, gateway_key_ids(self.client, told["VECTORFORGE_GATEWAY_KEY_SECRET_ID"])
+            ),
             uploads_bucket=told["VECTORFORGE_UPLOADS_BUCKET"],
             query_log_queue_url=query_log,
             query_log_dead_letter_queue_url=self._dead_letter_queue(query_log),
@@ -154,19 +176,6 @@ class EmulatedAccount:
             raise ConfigurationError(f"The REST API vectorforge-{stage} does not exist; deploy first.")
         port = self.endpoint_url.rpartition(":")[2]
         return f"http://{api_id}.execute-api.localhost:{port}/{stage}"
-
-    def _tenants(self, secret_id: str) -> dict[str, str]:
-        """Return the tenants by the id of their API Gateway key."""
-        found = self.client("secretsmanager").get_secret_value(SecretId=secret_id)
-        tenants: dict[str, str] = json.loads(found["SecretString"])
-        return tenants
-
-    def _api_keys(self, tenants: Mapping[str, str]) -> dict[str, str]:
-        gateway = self.client("apigateway")
-        return {
-            tenant: gateway.get_api_key(apiKey=key_id, includeValue=True)["value"]
-            for key_id, tenant in tenants.items()
-        }
 
     def _dead_letter_queue(self, queue_url: str) -> str:
         sqs = self.client("sqs")
