@@ -99,7 +99,7 @@ async def test_openai_example_runs(postgres_server: EmbeddedPostgres, make_tenan
             text = "# Tenants\n\nTenants are isolated by row-level security.\n"
             await add_documents(client, await new_collection(client), tenants=text)
         shown = await run(api, tenant, "openai_client_example.py", VECTORFORGE_EMBEDDINGS="hashing")
-    assert "models: vectorforge/default, rag_query/default" in shown
+    assert "models: vectorforge/default" in shown
     assert "Tenants are isolated by row-level security. [1]" in shown
     assert f"  [1] Tenants: {api.url}/source?chunk=" in shown
     assert "**Sources**\n\n- [1] Tenants (tenants.md)\nfinish reason: stop" in shown

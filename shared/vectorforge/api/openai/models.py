@@ -79,7 +79,7 @@ class ModelBody(BaseModel):
 
 
 class ModelList(BaseModel):
-    """Every model of the tenant."""
+    """A model for each collection of the tenant."""
 
     object: Literal["list"] = "list"
     data: list[ModelBody]
@@ -95,16 +95,14 @@ def answering_collection(application: Application, requested: RequestedModel) ->
 
 
 async def list_models(tenant: TenantServices) -> list[ModelBody]:
-    """Return every model that needs nothing but a query: each preset with each collection, once.
+    """Return one model for each collection that needs nothing but a query.
 
-    A preset alone is an alias of its default collection and is not listed; neither are collections whose
-    queries must name a profile.
+    The other presets of a collection, and presets alone, are valid names of the same documents, which only
+    lengthen the menus of clients.
     """
     collections = [c for c in await tenant.collections.list() if not c.by_profile]
     return [
-        ModelBody.of(model_name(preset, collection.name), collection)
-        for preset in MODEL_PRESETS
-        for collection in collections
+        ModelBody.of(model_name(VECTORFORGE.name, collection.name), collection) for collection in collections
     ]
 
 
@@ -128,7 +126,7 @@ router = APIRouter(prefix="/v1/models", tags=["openai"])
 
 @router.get("", responses=openai_problems())
 async def list_answering_models(tenant: Tenant) -> ModelList:
-    """List the presets and collections that can be queried."""
+    """List the collections that can be queried, each as one model."""
     return ModelList(data=await list_models(tenant))
 
 
