@@ -18,7 +18,7 @@ from vectorforge.pipeline.exchange import ExchangeDetails
 
 ITEM_REFERENCE: Final = "item_reference"
 MAX_REFERENCES: Final = 100
-"""Of one request; each may be a whole answer."""
+"""Limit of one request; each may be a whole answer."""
 _ID = re.compile(r"(msg|fc|fs)_([0-9a-f]{32})([0-9a-f]{32})?(?:_(\d{1,4}))?")
 
 
