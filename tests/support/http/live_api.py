@@ -70,7 +70,9 @@ def settings_for(
     )
 
 
-def build_application(config: VectorForgeConfig, *providers: BaseLLMProvider) -> Application:
+def build_application(
+    config: VectorForgeConfig, *providers: BaseLLMProvider, database_type: type[Database] = Database
+) -> Application:
     """Build an application with lexical vectors; the first provider is the default, else extractive."""
     embedder = HashingEmbedder()
     embedding_registry = EmbeddingProviderRegistry()
@@ -80,7 +82,7 @@ def build_application(config: VectorForgeConfig, *providers: BaseLLMProvider) ->
         llm_registry.register(provider)
     llm_registry.set_fallbacks(config.llm.llm_fallbacks)
     assert config.database.database_url is not None
-    database = Database(
+    database = database_type(
         config.database.database_url.get_secret_value(), pool_size=config.database.database_pool_size
     )
     return Application(
@@ -89,9 +91,11 @@ def build_application(config: VectorForgeConfig, *providers: BaseLLMProvider) ->
 
 
 @asynccontextmanager
-async def live_api(config: VectorForgeConfig, *providers: BaseLLMProvider) -> AsyncIterator[LiveApi]:
+async def live_api(
+    config: VectorForgeConfig, *providers: BaseLLMProvider, database_type: type[Database] = Database
+) -> AsyncIterator[LiveApi]:
     """Serve the API with these settings and language models until the end of the block."""
-    application = build_application(config, *providers)
+    application = build_application(config, *providers, database_type=database_type)
     async with serve(create_app(application)) as url:
         yield LiveApi(url, application)
 

@@ -38,6 +38,11 @@ _COUNT = """
 SELECT count(*) AS total FROM vectorforge.documents d
 WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s AND {condition}
 """
+# Maintained by every writer; counting would read all documents for each page.
+_COUNT_ALL = """
+SELECT coalesce(sum(document_count), 0)::bigint AS total FROM vectorforge.collections
+WHERE tenant_id = %(tenant_id)s AND id = %(collection_id)s
+"""
 _EVERY_DOCUMENT = SqlCondition()
 _TEXT = "SELECT text FROM vectorforge.documents WHERE tenant_id = %s AND id = %s"
 
@@ -61,9 +66,9 @@ FROM vectorforge.documents WHERE tenant_id = %s AND collection_id = %s
 
 _METADATA_OF_PARENT = """
 SELECT source, metadata ->> %(name)s AS value FROM vectorforge.documents
-WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
-    AND vectorforge.source_key(parent_source) = vectorforge.source_key(%(parent_source)s)
-    AND parent_source = %(parent_source)s
+WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s AND id = ANY (ARRAY(
+    SELECT vectorforge.documents_of_parent(%(collection_id)s, %(parent_source)s)
+)) AND parent_source = %(parent_source)s
 """
 
 _CURRENT = """
@@ -183,7 +188,8 @@ class DocumentRepository:
         """
         checked_page(limit, offset)
         values = {**condition.params, "collection_id": collection_id, "limit": limit, "offset": offset}
-        calls = [(text.format(condition=condition.text), values) for text in (_LIST, _COUNT)]
+        count = _COUNT_ALL if condition == _EVERY_DOCUMENT else _COUNT
+        calls = [(text.format(condition=condition.text), values) for text in (_LIST, count)]
         (rows, _), (counts, _) = await self._db.run(calls)
         return [Document(**row) for row in rows], counts[0]["total"]
 

@@ -45,20 +45,29 @@ ORDER BY created_at, credential LIMIT {_MAX_LISTED}
 RATINGS = """
 SELECT query_id, count(*) FILTER (WHERE rating = 'up') AS rated_up,
        count(*) FILTER (WHERE rating = 'down') AS rated_down
-FROM vectorforge.query_feedback WHERE tenant_id = %(tenant_id)s GROUP BY query_id
+FROM vectorforge.query_feedback WHERE tenant_id = %(tenant_id)s AND query_id IN (
+    SELECT id FROM vectorforge.query_logs
+    WHERE tenant_id = %(tenant_id)s AND created_at >= %(since)s AND created_at < %(until)s
+) GROUP BY query_id
 """
-"""Number of ratings by query, for the statistics."""
+"""Number of ratings by query in a range of time, for the statistics."""
+# From the ratings to their queries, in the order of the key, so that a page reads no rows of the others.
 _RATED = """
 SELECT l.id, l.created_at, l.query_text, l.generated_response, l.used_chunk_ids, f.up, f.down, f.should_cite
-FROM vectorforge.query_logs AS l JOIN (
-    SELECT query_id, bool_or(rating = 'up') AS up, bool_or(rating = 'down') AS down,
+FROM (
+    SELECT DISTINCT query_id FROM vectorforge.query_feedback
+    WHERE tenant_id = %(tenant_id)s AND (%(after)s::uuid IS NULL OR query_id > %(after)s) ORDER BY query_id
+) AS rated CROSS JOIN LATERAL (
+    SELECT * FROM vectorforge.query_logs
+    WHERE tenant_id = %(tenant_id)s AND id = rated.query_id
+        AND (%(collection_id)s::uuid IS NULL OR collection_id = %(collection_id)s) OFFSET 0
+) AS l CROSS JOIN LATERAL (
+    SELECT bool_or(rating = 'up') AS up, bool_or(rating = 'down') AS down,
            coalesce(jsonb_agg(DISTINCT wanted) FILTER (WHERE wanted IS NOT NULL), '[]') AS should_cite
     FROM vectorforge.query_feedback LEFT JOIN unnest(should_cite) AS wanted ON true
-    WHERE tenant_id = %(tenant_id)s GROUP BY query_id
-) AS f ON f.query_id = l.id
-WHERE l.tenant_id = %(tenant_id)s AND (%(collection_id)s::uuid IS NULL OR l.collection_id = %(collection_id)s)
-    AND (%(after)s::uuid IS NULL OR l.id > %(after)s)
-ORDER BY l.id LIMIT %(limit)s
+    WHERE tenant_id = %(tenant_id)s AND query_id = rated.query_id
+) AS f
+ORDER BY rated.query_id LIMIT %(limit)s
 """
 _PASSAGES = """
 SELECT c.id, d.source, c.text, c.start_offset, c.end_offset, c.to_version IS NOT NULL AS retired

@@ -127,10 +127,10 @@ _LIST = f"""
 SELECT {JOB_COLUMNS} FROM vectorforge.ingestion_jobs
 WHERE tenant_id = %(tenant_id)s
   AND (%(collection_id)s::uuid IS NULL OR collection_id = %(collection_id)s)
-  AND (%(source)s::text IS NULL OR id IN (
+  AND (%(source)s::text IS NULL OR id = ANY (ARRAY(
       SELECT job_id FROM vectorforge.ingestion_job_items
       WHERE tenant_id = %(tenant_id)s AND (source = %(source)s OR parent_source = %(source)s)
-  ))
+  )))
 ORDER BY created_at DESC, id DESC LIMIT %(limit)s OFFSET %(offset)s
 """
 _ITEMS = f"""

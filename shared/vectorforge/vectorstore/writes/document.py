@@ -124,9 +124,9 @@ _DELETE_LEFT_OUT = """
 DELETE FROM vectorforge.documents
 WHERE tenant_id = %(tenant)s AND id = ANY (ARRAY(
     SELECT id FROM vectorforge.documents
-    WHERE tenant_id = %(tenant)s AND collection_id = %(collection)s
-        AND vectorforge.source_key(parent_source) = vectorforge.source_key(%(parent_source)s)
-        AND parent_source = %(parent_source)s AND source <> ALL (%(kept)s::text[])
+    WHERE tenant_id = %(tenant)s AND collection_id = %(collection)s AND id = ANY (ARRAY(
+        SELECT vectorforge.documents_of_parent(%(collection)s, %(parent_source)s)
+    )) AND parent_source = %(parent_source)s AND source <> ALL (%(kept)s::text[])
     ORDER BY source COLLATE "C" FOR UPDATE
 ))
 """
