@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 _SNIPPET_CHARS = 200
 _MARGIN = 1.25
-"""How much more tokens a model's encoding may give than the one of ingestion, the one of GPT-4."""
+"""Ratio of the tokens of a model's encoding to those of the encoding at ingestion, GPT-4's; at most."""
 _MOST_TOKEN_BYTES = 6
 """Bytes of UTF-8 of a token, at most: with more, the chunk's count is an estimate by characters."""
 _TOKEN_BYTES = 4
