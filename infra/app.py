@@ -28,7 +28,8 @@ from infra.monitoring.budget import Budget
 from infra.monitoring.dashboard import Dashboard
 from infra.nag_rules import hold_to_rules
 from infra.setting_types import CodeSettings, SettingsError
-from infra.settings import StageSettings, choose
+from infra.settings import choose
+from infra.stage_settings import StageSettings
 
 
 class AppStack(Stack):

@@ -13,7 +13,7 @@ from cdk_nag import AwsSolutionsChecks, ServerlessChecks
 from constructs import IConstruct
 
 from infra.constructs.bedrock import named_models
-from infra.settings import StageSettings
+from infra.stage_settings import StageSettings
 
 _ARN_OF = re.compile(r"<([^<>]+)\.Arn>")
 _FUNCTION_PATHS = (

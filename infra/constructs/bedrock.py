@@ -8,7 +8,7 @@ from aws_cdk import Stack
 
 from infra.constructs.python_function import PythonFunction
 from infra.setting_types import SettingsError
-from infra.settings import StageSettings
+from infra.stage_settings import StageSettings
 
 ANSWERS: Final = "VECTORFORGE_BEDROCK_MODEL"
 EMBEDDINGS: Final = "VECTORFORGE_BEDROCK_EMBEDDING_MODEL"

@@ -8,7 +8,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from infra.constructs.encryption import customer_key
-from infra.settings import StageSettings
+from infra.stage_settings import StageSettings
 
 _RETENTION = {
     1: logs.RetentionDays.ONE_DAY,

@@ -11,7 +11,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from infra.settings import StageSettings
+from infra.stage_settings import StageSettings
 
 _ID = "CustomerKey"
 _DECRYPT = "kms:Decrypt"

@@ -9,7 +9,7 @@ from infra.constructs.buckets import removal
 from infra.constructs.encryption import customer_key
 from infra.constructs.python_function import PythonFunction
 from infra.setting_types import MESSAGE_DAYS, FunctionSettings
-from infra.settings import StageSettings
+from infra.stage_settings import StageSettings
 
 _MAX_MESSAGE_BYTES = 1_048_576
 """The most that SQS allows."""

@@ -15,7 +15,7 @@ from infra.constructs.buckets import removal, retention
 from infra.constructs.encryption import allow_key, customer_key
 from infra.constructs.function_code import function_code, needed_sdks
 from infra.setting_types import FunctionSettings, Start
-from infra.settings import StageSettings
+from infra.stage_settings import StageSettings
 
 ALIAS = "live"
 

@@ -22,7 +22,8 @@ from infra.costs.bill import (
 )
 from infra.costs.prices import AS_OF, MODELS, PRICES, REGION, instance_hour
 from infra.setting_types import NetworkSettings
-from infra.settings import STAGES, StageSettings
+from infra.settings import STAGES
+from infra.stage_settings import StageSettings
 
 DOCUMENT: Final = ROOT / "docs" / "operate" / "costs.md"
 

@@ -7,7 +7,7 @@ from typing import Final
 from infra.constructs.bedrock import named_models
 from infra.costs.prices import EMBEDDING, MODELS, PRICES, ModelPrice, Price, instance_hour
 from infra.setting_types import DatabaseSettings, FunctionSettings
-from infra.settings import StageSettings
+from infra.stage_settings import StageSettings
 
 QUERIES: Final = 1000
 _MONTH_H: Final = 730

@@ -7,7 +7,7 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_rds as rds
 from constructs import Construct
 
-from infra.settings import StageSettings
+from infra.stage_settings import StageSettings
 
 _ENGINE = rds.DatabaseClusterEngine.aurora_postgres(version=rds.AuroraPostgresEngineVersion.of("17", "17"))
 """Major version only, as of the instance: AWS installs minor versions itself."""

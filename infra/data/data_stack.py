@@ -10,7 +10,7 @@ from infra.data.backup import DatabaseBackup
 from infra.data.database import Database
 from infra.data.network import Network
 from infra.data.provider_keys import ProviderKeys
-from infra.settings import StageSettings
+from infra.stage_settings import StageSettings
 
 CLIENTS = {
     "query": "Query function: reaches {database}, AWS services and vendors",

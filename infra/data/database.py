@@ -16,7 +16,7 @@ from infra.constructs.buckets import removal, retention
 from infra.constructs.encryption import allow_key, customer_key
 from infra.constructs.python_function import PythonFunction
 from infra.data.network import Network
-from infra.settings import StageSettings
+from infra.stage_settings import StageSettings
 
 DATABASE = "vectorforge"
 APP_ROLE = "vectorforge_app"

@@ -9,7 +9,7 @@ from infra.constructs.bedrock import named_models
 from infra.constructs.encryption import customer_key
 from infra.costs.bill import egress_bill, total
 from infra.setting_types import ExistingVpc, NetworkSettings
-from infra.settings import StageSettings
+from infra.stage_settings import StageSettings
 from infra.vendor_addresses import without_known_ipv6
 
 _ZONES = 2  # RDS and its proxy want two; more cost more NAT gateways and endpoints

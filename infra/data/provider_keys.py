@@ -7,7 +7,7 @@ from constructs import Construct
 from infra.constructs.buckets import removal
 from infra.constructs.encryption import customer_key
 from infra.constructs.python_function import PythonFunction
-from infra.settings import StageSettings
+from infra.stage_settings import StageSettings
 
 
 class ProviderKeys(Construct):

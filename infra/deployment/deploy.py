@@ -17,7 +17,8 @@ from typing import Any
 from infra.bundling.bundle import ROOT
 from infra.deployment.cdk_command import Cdk, DeploymentError, argument_parser, chosen_cdk, guarded
 from infra.deployment.synth import synthesize, templates
-from infra.settings import StageSettings, choose
+from infra.settings import choose
+from infra.stage_settings import StageSettings
 
 _SETTINGS = ("openai_api_key", "azure_openai_api_key", "azure_openai_ad_token")
 _KEYS = tuple(name for setting in _SETTINGS for name in (setting, f"VECTORFORGE_{setting.upper()}"))

@@ -12,7 +12,8 @@ from typing import Any
 
 from infra.deployment.cdk_command import Cdk, DeploymentError, argument_parser, chosen_cdk, guarded
 from infra.deployment.survivors import survivors
-from infra.settings import StageSettings, choose
+from infra.settings import choose
+from infra.stage_settings import StageSettings
 
 _ATTEMPTS = 2
 """S3 may deliver access logs to a bucket after it was emptied, which then cannot be deleted."""

@@ -18,7 +18,8 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from infra.deployment.cdk_command import DeploymentError, guarded
-from infra.settings import HOST_TASK_TAG, STAGES, StageSettings
+from infra.settings import STAGES
+from infra.stage_settings import HOST_TASK_TAG, StageSettings
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from infra.settings import StageSettings
+from infra.stage_settings import StageSettings
 
 
 def survivors(session: Any, stage: StageSettings) -> Iterator[tuple[str, str]]:

@@ -10,7 +10,7 @@ from constructs import Construct
 
 from infra.constructs.python_function import PythonFunction
 from infra.front_doors.rest_api import EXAMPLE_BODY
-from infra.settings import StageSettings
+from infra.stage_settings import StageSettings
 
 _SILENCE_S = 120
 """Longest wait of CloudFront for the next byte by default; a silent stream sends one every 15 s.

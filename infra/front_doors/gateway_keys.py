@@ -11,7 +11,7 @@ from constructs import Construct
 from infra.constructs.encryption import customer_key
 from infra.constructs.python_function import PythonFunction
 from infra.setting_types import FunctionSettings
-from infra.settings import StageSettings
+from infra.stage_settings import StageSettings
 
 
 class TenantKeys(Construct):

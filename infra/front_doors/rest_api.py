@@ -16,7 +16,7 @@ from infra.front_doors.domain import ApiDomain
 from infra.front_doors.gateway_keys import KeyAuthorizer, TenantKeys
 from infra.front_doors.gateway_responses import add_gateway_responses
 from infra.front_doors.web_acl import WebAcl
-from infra.settings import StageSettings
+from infra.stage_settings import StageSettings
 
 EXPLORER_PATH = "/docs"
 PUBLIC_PATHS = ("/", "/health", "/openapi.json", "/statistics", "/source", EXPLORER_PATH)

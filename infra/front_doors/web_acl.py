@@ -4,7 +4,7 @@ from aws_cdk import aws_apigateway as apigateway
 from aws_cdk import aws_wafv2 as wafv2
 from constructs import Construct
 
-from infra.settings import StageSettings
+from infra.stage_settings import StageSettings
 
 _WINDOW_S = 300
 

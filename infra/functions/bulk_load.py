@@ -18,7 +18,7 @@ from infra.constructs.buckets import AccessLogs, private_bucket, removal, retent
 from infra.constructs.encryption import allow_key, customer_key
 from infra.functions.ingestion import Ingestion
 from infra.setting_types import FunctionSettings
-from infra.settings import StageSettings
+from infra.stage_settings import StageSettings
 
 _OBJECTS_A_BATCH = 10
 _TOLERATED_PERCENT = 5

@@ -16,7 +16,7 @@ from infra.constructs.message_queue import MessageQueue
 from infra.constructs.python_function import PythonFunction
 from infra.data.data_stack import DataStack
 from infra.data.database import APP_ROLE
-from infra.settings import StageSettings
+from infra.stage_settings import StageSettings
 
 _LOOK_EVERY = Duration.minutes(5)
 _BATCH = 1

@@ -12,7 +12,7 @@ from infra.bundling.bundle import ROOT
 from infra.constructs.python_function import PythonFunction
 from infra.data.data_stack import DataStack
 from infra.functions.operator_host import OperatorHost
-from infra.settings import StageSettings
+from infra.stage_settings import StageSettings
 
 MIGRATIONS = ROOT / "shared" / "vectorforge" / "db" / "migrations"
 

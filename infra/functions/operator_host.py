@@ -10,7 +10,7 @@ from infra.constructs.function_code import operator_tools
 from infra.constructs.python_function import ALIAS, PythonFunction
 from infra.data.data_stack import DataStack
 from infra.data.database import APP_ROLE, DATABASE, OWNER_ROLE
-from infra.settings import StageSettings
+from infra.stage_settings import StageSettings
 
 HOST_HOURS = 8
 TASK_HOURS = 48

@@ -9,7 +9,7 @@ from constructs import Construct
 from infra.constructs.python_function import ALIAS, PythonFunction
 from infra.functions.query_function import QueryFunction
 from infra.setting_types import FunctionSettings
-from infra.settings import PROBE_KEY_ID, StageSettings
+from infra.stage_settings import PROBE_KEY_ID, StageSettings
 
 _EVERY = Duration.minutes(5)
 

@@ -17,7 +17,7 @@ from infra.data.data_stack import DataStack
 from infra.data.database import APP_ROLE
 from infra.functions.ingestion import Ingestion
 from infra.functions.query_log import QueryLog
-from infra.settings import PROBE_KEY_ID, PROBE_TENANT, StageSettings
+from infra.stage_settings import PROBE_KEY_ID, PROBE_TENANT, StageSettings
 
 
 class QueryFunction(Construct):

@@ -9,7 +9,7 @@ from infra.constructs.python_function import PythonFunction
 from infra.data.data_stack import DataStack
 from infra.data.database import LOG_WRITER_ROLE
 from infra.setting_types import MESSAGE_DAYS
-from infra.settings import StageSettings
+from infra.stage_settings import StageSettings
 
 _BATCH = 100
 _WINDOW_S = 1

@@ -19,7 +19,7 @@ from infra.monitoring.metrics import (
     RECORDS_PRINTED,
     ServiceMetrics,
 )
-from infra.settings import StageSettings
+from infra.stage_settings import StageSettings
 
 
 @dataclass(frozen=True, slots=True)

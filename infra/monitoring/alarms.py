@@ -19,7 +19,7 @@ from infra.monitoring.alarm_rules import AlarmRule, alarm_rules
 from infra.monitoring.database_alarm_rules import database_alarm_rules
 from infra.monitoring.metrics import FIVE_MINUTES, LogMetrics, ServiceMetrics
 from infra.monitoring.objective_alarm_rules import objective_alarm_rules
-from infra.settings import StageSettings
+from infra.stage_settings import StageSettings
 
 RUNBOOK = "docs/operate/runbook.md"
 ESSENTIAL = frozenset(

@@ -5,7 +5,7 @@ from aws_cdk import aws_budgets as budgets
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
-from infra.settings import StageSettings
+from infra.stage_settings import StageSettings
 
 _SPENT_PERCENT = 80
 _FORECAST_PERCENT = 100

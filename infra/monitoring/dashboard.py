@@ -11,7 +11,7 @@ from infra.monitoring.alarms import RUNBOOK, Alarms
 from infra.monitoring.dashboard_costs import cost_widgets
 from infra.monitoring.graphs import WIDTH, graph, scaled
 from infra.monitoring.metrics import KEYS_UNREADABLE, RECORDS_PRINTED, ServiceMetrics
-from infra.settings import StageSettings
+from infra.stage_settings import StageSettings
 
 
 class Dashboard(Construct):

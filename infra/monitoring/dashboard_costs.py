@@ -10,7 +10,7 @@ from infra.costs.bill import gb, stage_models
 from infra.costs.prices import PRICES, REGION
 from infra.monitoring.graphs import HEIGHT, WIDTH, graph
 from infra.monitoring.metrics import FUNCTIONS, ServiceMetrics
-from infra.settings import StageSettings
+from infra.stage_settings import StageSettings
 
 _HOUR: Final = Duration.hours(1)
 _QUARTER: Final = WIDTH // 4

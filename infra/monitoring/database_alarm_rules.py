@@ -6,7 +6,7 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 
 from infra.monitoring.alarm_rules import AlarmRule
 from infra.monitoring.metrics import ServiceMetrics
-from infra.settings import StageSettings
+from infra.stage_settings import StageSettings
 
 _Missing = cloudwatch.TreatMissingData
 

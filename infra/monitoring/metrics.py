@@ -14,7 +14,7 @@ from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from infra.constructs.python_function import ALIAS, PythonFunction
-from infra.settings import StageSettings
+from infra.stage_settings import StageSettings
 
 MINUTE: Final = Duration.minutes(1)
 FIVE_MINUTES: Final = Duration.minutes(5)

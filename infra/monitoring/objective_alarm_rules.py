@@ -13,7 +13,7 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from infra.monitoring.alarm_rules import FIRST_TOKEN_MS, LOW_TRAFFIC_FAULTS, AlarmRule
 from infra.monitoring.metrics import FIVE_MINUTES, ServiceMetrics
 from infra.setting_types import ServiceObjective
-from infra.settings import StageSettings
+from infra.stage_settings import StageSettings
 
 FEWEST_ANSWERS = 20
 """Answers in a window below which their first tokens say little."""

@@ -13,7 +13,7 @@ from infra.constructs.python_function import ALIAS
 from infra.deployment.cdk_command import DeploymentError
 from infra.doctor.aws import AwsClients
 from infra.emulator.deployment.emulated_account import EmulatedAccount, gateway_key_ids, gateway_keys
-from infra.settings import StageSettings
+from infra.stage_settings import StageSettings
 
 _TIMEOUT_S = 60.0
 

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from infra.settings import HOST_TASK_TAG
+from infra.stage_settings import HOST_TASK_TAG
 from tests.functions.migrate_process import ROOT, Stack, invoke, url_of
 from tests.support.aws.fake_aws import FakeAws
 from tests.support.aws.scripted_aws import ScriptedAws

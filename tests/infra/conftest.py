@@ -19,7 +19,8 @@ import pytest
 
 from infra.bundling.bundle import Bundle, make_bundle
 from infra.setting_types import BackupSettings, CustomDomain, MonitoringSettings
-from infra.settings import DEV, LARGE, LEAN, PROD, StageSettings
+from infra.settings import DEV, LARGE, LEAN, PROD
+from infra.stage_settings import StageSettings
 from tests.infra.stack_template import StackTemplate
 from tests.support.aws.scripted_aws import ScriptedAws
 

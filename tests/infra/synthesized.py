@@ -7,7 +7,7 @@ from aws_cdk import App
 
 from infra.app import build
 from infra.nag_rules import hold_to_rules
-from infra.settings import StageSettings
+from infra.stage_settings import StageSettings
 from tests.infra.stack_template import StackTemplate
 
 

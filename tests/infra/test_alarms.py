@@ -13,7 +13,8 @@ import pytest
 from infra.costs.bill import alarm_metrics as billed_alarm_metrics
 from infra.monitoring.alarms import ESSENTIAL
 from infra.monitoring.metrics import KEYS_UNREADABLE, RECORDS_PRINTED
-from infra.settings import DEV, PROD, StageSettings
+from infra.settings import DEV, PROD
+from infra.stage_settings import StageSettings
 from tests.infra.conftest import VARIANTS
 from tests.infra.stack_template import StackTemplate, text
 from tests.infra.watched_metrics import alarm_metrics

@@ -9,7 +9,8 @@ from aws_cdk.assertions import Match, Template
 from infra.costs.bill import idle_bill
 from infra.data.data_stack import DataStack
 from infra.setting_types import SettingsError
-from infra.settings import DEV, StageSettings
+from infra.settings import DEV
+from infra.stage_settings import StageSettings
 
 
 def with_aurora(readers: int) -> StageSettings:

@@ -14,7 +14,8 @@ from infra.costs.bill import egress_bill
 from infra.data.data_stack import DataStack
 from infra.nag_rules import acknowledge
 from infra.setting_types import NetworkSettings, SettingsError
-from infra.settings import DEV, StageSettings
+from infra.settings import DEV
+from infra.stage_settings import StageSettings
 from tests.infra.stack_template import StackTemplate
 from tests.infra.test_rules import findings
 

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from infra.functions.bulk_load import definition
-from infra.settings import PROD, STAGES, StageSettings
+from infra.settings import PROD, STAGES
+from infra.stage_settings import StageSettings
 from tests.infra.stack_template import StackTemplate, text
 from vectorforge import errors
 

@@ -25,7 +25,8 @@ from infra.costs.bill import (
 )
 from infra.costs.prices import PRICES, PriceError
 from infra.setting_types import NetworkSettings
-from infra.settings import DEV, PROD, STAGES, StageSettings, network_for
+from infra.settings import DEV, PROD, STAGES, network_for
+from infra.stage_settings import StageSettings
 from tests.infra.stack_template import StackTemplate
 from tests.infra.watched_metrics import dashboard_body
 from vectorforge.config import LLMSettings

@@ -10,7 +10,8 @@ from aws_cdk.assertions import Annotations, Match, Template
 
 from infra.data.data_stack import DataStack
 from infra.setting_types import NetworkSettings
-from infra.settings import DEV, LEAN, PROD, StageSettings
+from infra.settings import DEV, LEAN, PROD
+from infra.stage_settings import StageSettings
 
 NONE = dataclasses.replace(DEV, stage="closed", network=NetworkSettings(egress="none"))
 

@@ -4,7 +4,7 @@ import re
 
 import httpx2
 
-from infra.settings import StageSettings
+from infra.stage_settings import StageSettings
 from tests.infra.front_door_templates import ALIAS, AUTHORIZER, STREAMED, chosen, methods, preflights
 from tests.infra.stack_template import StackTemplate, text
 from tests.support.http.live_api import build_application, settings_for

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from infra.functions.migration import MIGRATIONS, fingerprint
-from infra.settings import STAGES, StageSettings
+from infra.settings import STAGES
+from infra.stage_settings import StageSettings
 from tests.infra.stack_template import StackTemplate, text
 
 

@@ -7,7 +7,8 @@ import pytest
 
 from infra.costs.bill import CUSTOM_METRICS
 from infra.monitoring.metrics import KEYS_UNREADABLE, RECORDS_PRINTED
-from infra.settings import DEV, StageSettings
+from infra.settings import DEV
+from infra.stage_settings import StageSettings
 from tests.infra.conftest import VARIANTS
 from tests.infra.stack_template import StackTemplate, text
 from tests.infra.watched_metrics import (

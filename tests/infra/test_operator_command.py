@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.settings import HOST_TASK_TAG
+from infra.stage_settings import HOST_TASK_TAG
 from tests.support.aws.fake_aws import REGION
 from tests.support.aws.scripted_aws import ScriptedAws
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from infra.setting_types import NetworkSettings, OtelSettings, SettingsError
-from infra.settings import DEV, PROD, StageSettings
+from infra.settings import DEV, PROD
+from infra.stage_settings import StageSettings
 from tests.infra.stack_template import StackTemplate, text
 from vectorforge.aws.trace_export import DELIVERIES
 from vectorforge.config import known_variables

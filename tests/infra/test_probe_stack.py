@@ -8,7 +8,8 @@ import pytest
 from infra.monitoring.alarm_rules import LOW_TRAFFIC_FAULTS
 from infra.monitoring.objective_alarm_rules import FEWEST_ANSWERS
 from infra.setting_types import ServiceObjective, SettingsError
-from infra.settings import DEV, PROBE_KEY_ID, PROBE_TENANT, PROD
+from infra.settings import DEV, PROD
+from infra.stage_settings import PROBE_KEY_ID, PROBE_TENANT
 from tests.infra.stack_template import StackTemplate, text
 from tests.infra.test_alarms import rings
 

@@ -11,7 +11,8 @@ from typing import Any, cast
 import pytest
 
 from infra.bundling.bundle import ROOT
-from infra.settings import MAX_GATEWAY_TENANTS, PROD, StageSettings
+from infra.settings import PROD
+from infra.stage_settings import MAX_GATEWAY_TENANTS, StageSettings
 from tests.infra.conftest import VARIANTS
 from tests.infra.front_door_templates import methods
 from tests.infra.stack_template import StackTemplate, text

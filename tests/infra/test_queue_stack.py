@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from infra.bundling.database_certificates import write_database_certificates
-from infra.settings import STAGES, StageSettings
+from infra.settings import STAGES
+from infra.stage_settings import StageSettings
 from tests.infra.stack_template import StackTemplate, as_list, text
 from vectorforge.config import known_variables
 

@@ -3,7 +3,7 @@
 import json
 import re
 
-from infra.settings import StageSettings
+from infra.stage_settings import StageSettings
 from tests.infra.front_door_templates import STREAMED, methods, preflights
 from tests.infra.stack_template import StackTemplate, text
 from vectorforge.api.error_schemas import Problem

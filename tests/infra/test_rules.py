@@ -13,7 +13,8 @@ from constructs import IConstruct
 
 from infra.data.data_stack import DataStack
 from infra.nag_rules import ACKNOWLEDGED, Acknowledged, acknowledge, hold_to_rules, places
-from infra.settings import DEV, StageSettings
+from infra.settings import DEV
+from infra.stage_settings import StageSettings
 from tests.infra.conftest import VARIANTS
 
 Finding = tuple[str, str]

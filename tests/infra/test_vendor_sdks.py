@@ -14,7 +14,8 @@ from infra.app import build
 from infra.bundling.bundle import BUDGET_BYTES, LAMBDA_LIMIT_BYTES, SDK_BYTES, make_bundle
 from infra.constructs.function_code import VENDOR_SDKS, needed_sdks
 from infra.setting_types import SettingsError
-from infra.settings import DEV, StageSettings
+from infra.settings import DEV
+from infra.stage_settings import StageSettings
 from tests.infra.conftest import PLATFORM
 from tests.infra.stack_template import StackTemplate
 
