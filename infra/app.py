@@ -24,6 +24,7 @@ from infra.functions.probe import Probe
 from infra.functions.query_function import QueryFunction
 from infra.functions.query_log import QueryLog
 from infra.monitoring.alarms import Alarms
+from infra.monitoring.backup_notices import BackupNotices
 from infra.monitoring.budget import Budget
 from infra.monitoring.dashboard import Dashboard
 from infra.nag_rules import hold_to_rules
@@ -82,6 +83,14 @@ class AppStack(Stack):
             bulk_load=self.bulk_load,
         )
         self.query.roll_back_on(self.alarms.deployment_alarms)
+        if stage.backup is not None:
+            BackupNotices(
+                self,
+                "BackupNotices",
+                stage=stage,
+                topic=self.alarms.topic,
+                migrate=self.migration.function,
+            )
         if stage.monthly_budget_dollars is not None:
             Budget(self, "Budget", stage=stage, dollars=stage.monthly_budget_dollars, topic=self.alarms.topic)
         if stage.monitoring.dashboard:

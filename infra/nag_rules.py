@@ -120,6 +120,19 @@ ACKNOWLEDGED = (
         "https://docs.aws.amazon.com/aws-backup/latest/devguide/iam-service-roles.html",
     ),
     Acknowledged(
+        "AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/service-role/"
+        "AWSBackupServiceRolePolicyForRestores]",
+        ("Data/RestoreTest",),
+        "As for backups: AWS maintains it, and only AWS Backup assumes the role.",
+    ),
+    Acknowledged(
+        "AwsSolutions-IAM5[Resource::arn:<AWS::Partition>:rds-db:<AWS::Region>:<AWS::AccountId>:dbuser:*/"
+        "vectorforge_owner]",
+        ("App/Migration/Migrate/Role",),
+        "A restored instance has a new id. The function reaches only this stage's security group.",
+        when=lambda stage: stage.backup is not None and stage.backup.restore_test,
+    ),
+    Acknowledged(
         "AwsSolutions-SMG4",
         ("Data/ProviderKeys/Secret",),
         "AWS cannot rotate vendors' keys; the functions read a new one without a deployment.",
@@ -223,9 +236,16 @@ ACKNOWLEDGED = (
     ),
     Acknowledged(
         "Serverless-EventBusDLQ",
-        ("App/Ingestion/Look", "App/Migration/Index", "App/Probe/Schedule"),
-        "A look for jobs that could not be started is made up for by the next, five minutes later, and so is "
-        "a probe, whose alarm also fires without points; the "
+        (
+            "App/Ingestion/Look",
+            "App/Migration/Index",
+            "App/Probe/Schedule",
+            "App/BackupNotices/backup-failed",
+            "App/BackupNotices/restore-test-failed",
+            "App/BackupNotices/restored",
+        ),
+        "EventBridge retries a notice for a day. A look for jobs that could not be started is made up for by "
+        "the next, five minutes later, and so is a probe, whose alarm also fires without points; the "
         "building of indexes, without which searches are slower and no less right, on the next day.",
     ),
     Acknowledged(

@@ -29,6 +29,9 @@ _CERTIFICATE_ARN = re.compile(r"arn:aws[a-z-]*:acm:[a-z0-9-]+:\d{12}:certificate
 MESSAGE_DAYS = 14
 """Longest retention of SQS."""
 
+RESTORED_HOURS = 2
+"""Lifetime of a database that a restore test creates, after its restore."""
+
 
 class SettingsError(Exception):
     """The settings of a stage contradict each other; the text says which."""
@@ -218,6 +221,8 @@ class BackupSettings:
     copy_keep_days: int = 35
     hour_utc: int = 5
     """Full hour, 0 to 23. Must not be in the database's windows, or less than two hours before them."""
+    restore_test: bool = False
+    """Restore the newest backup into a temporary database on the first of each month, and check it."""
 
     def __post_init__(self) -> None:
         for name in ("keep_days", "copy_keep_days"):

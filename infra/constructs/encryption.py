@@ -20,6 +20,7 @@ _NEEDED = {
     "s3:GetObject": (_DECRYPT,),
     "s3:PutObject": _WRITES,
     "secretsmanager:GetSecretValue": (_DECRYPT,),
+    "sns:Publish": _WRITES,
     "sqs:ReceiveMessage": (_DECRYPT,),
     "sqs:SendMessage": _WRITES,
 }

@@ -6,7 +6,7 @@ from typing import Final
 
 from infra.constructs.bedrock import named_models
 from infra.costs.prices import EMBEDDING, MODELS, PRICES, ModelPrice, Price, instance_hour
-from infra.setting_types import DatabaseSettings, FunctionSettings
+from infra.setting_types import RESTORED_HOURS, DatabaseSettings, FunctionSettings
 from infra.stage_settings import StageSettings
 
 QUERIES: Final = 1000
@@ -21,6 +21,8 @@ SECRETS: Final = 2
 WEB_ACL_RULES: Final = 2
 _PROXY_ACU: Final = 8
 """Least capacity that RDS Proxy is billed for before Aurora: https://aws.amazon.com/rds/proxy/pricing/."""
+_RESTORE_H: Final = 1
+"""Assumed duration of a restore, in which the new instance is billed."""
 _LOOKS: Final = _MONTH_H * 12
 _POLLS: Final = 5 * _MONTH_S // 20
 """Polls of one queue: Lambda keeps five long polls of 20 s open, also where concurrency is limited.
@@ -149,7 +151,23 @@ def backup_bill(stage: StageSettings) -> list[BillLine]:
         return []
     price = "aurora_backup_gb" if stage.database.engine == "aurora" else "backup_gb"
     places = ["backups, first", *(["their copies, first"] if stage.backup.copy_vault_arn else [])]
-    return [_monthly(what, price, stage.database.storage_gib, " GB") for what in places]
+    lines = [_monthly(what, price, stage.database.storage_gib, " GB") for what in places]
+    return [*lines, *(_restore_test_bill(stage.database) if stage.backup.restore_test else [])]
+
+
+def _restore_test_bill(database: DatabaseSettings) -> list[BillLine]:
+    """Bill a restore a month; a restored cluster has no instances, and its storage is billed by the hour."""
+    lines = [_monthly("restore test", "restore_test")]
+    hours = RESTORED_HOURS + _RESTORE_H
+    if database.engine == "rds":
+        price = instance_hour(database.instance_type, multi_az=False)
+        arithmetic = f"{hours} h × {money(price.dollars)}"
+        lines.append(BillLine("restored instance", arithmetic, hours * price.each))
+    price = PRICES["aurora_storage" if database.engine == "aurora" else "storage_single"]
+    arithmetic = f"{hours} h / {_MONTH_H} h × {database.storage_gib} GB × {money(price.dollars)}"
+    lines.append(BillLine("its storage for a restore", arithmetic,
+                          hours / _MONTH_H * database.storage_gib * price.each))  # fmt: skip
+    return lines
 
 
 def alarm_metrics(stage: StageSettings) -> int:

@@ -68,6 +68,7 @@ _ROWS = (
     ("aurora_storage", "Aurora, storage", 0.10, 1, "GB-month", "rds/aurora"),
     ("backup_gb", "Backups of RDS", 0.095, 1, "GB-month", "backup"),
     ("aurora_backup_gb", "Backups of Aurora", 0.021, 1, "GB-month", "backup"),
+    ("restore_test", "AWS Backup, restore test", 1.50, 1, "test", "backup"),
     ("nat_hour", "NAT gateway", 0.045, 1, "hour", "vpc"),
     ("nat_gb", "NAT gateway, both directions", 0.045, 1, "GB", "vpc"),
     ("ipv4_hour", "Public IPv4 address", 0.005, 1, "hour", "vpc"),

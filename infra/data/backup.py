@@ -21,6 +21,9 @@ class DatabaseBackup(Construct):
         settings: Retention, time and vault of the copies.
         prefix: Prefix of names.
         database: The instance, or the cluster of Aurora.
+
+    Attributes:
+        vault: The vault.
     """
 
     def __init__(
@@ -35,7 +38,7 @@ class DatabaseBackup(Construct):
         super().__init__(scope, construct_id)
         # A vault with backups cannot be deleted, so it stays, and the next stack needs another name.
         unique = Fn.select(0, Fn.split("-", Fn.select(2, Fn.split("/", Aws.STACK_ID))))
-        vault = backup.BackupVault(
+        self.vault = backup.BackupVault(
             self,
             "Vault",
             backup_vault_name=f"{prefix}-{unique}",
@@ -58,7 +61,7 @@ class DatabaseBackup(Construct):
             copy_actions=copies,
         )
         plan = backup.BackupPlan(
-            self, "Plan", backup_plan_name=prefix, backup_vault=vault, backup_plan_rules=[daily]
+            self, "Plan", backup_plan_name=prefix, backup_vault=self.vault, backup_plan_rules=[daily]
         )
         plan.add_selection(
             "Database",

@@ -10,6 +10,8 @@ from infra.data.backup import DatabaseBackup
 from infra.data.database import Database
 from infra.data.network import Network
 from infra.data.provider_keys import ProviderKeys
+from infra.data.restore_test import RestoreTest
+from infra.setting_types import BackupSettings
 from infra.stage_settings import StageSettings
 
 CLIENTS = {
@@ -36,13 +38,7 @@ class DataStack(Stack):
         self.network = Network(self, "Network", stage)
         self.database = Database(self, "Database", stage=stage, network=self.network)
         if stage.backup is not None:
-            DatabaseBackup(
-                self,
-                "Backup",
-                settings=stage.backup,
-                prefix=stage.prefix,
-                database=self.database.instance,
-            )
+            self._back_up(stage, stage.backup)
         self.provider_keys = ProviderKeys(self, "ProviderKeys", stage)
         reached = "RDS Proxy" if stage.database.proxy else "PostgreSQL"
         self.places = {
@@ -57,3 +53,21 @@ class DataStack(Stack):
             )
             for function, description in CLIENTS.items()
         }
+
+    def _back_up(self, stage: StageSettings, settings: BackupSettings) -> None:
+        database = self.database
+        made = DatabaseBackup(
+            self, "Backup", settings=settings, prefix=stage.prefix, database=database.instance
+        )
+        if settings.restore_test:
+            RestoreTest(
+                self,
+                "RestoreTest",
+                settings=settings,
+                prefix=stage.prefix,
+                vault=made.vault,
+                database=database.instance,
+                database_arn=database.arn,
+                subnet_group=database.subnet_group,
+                group=database.group,
+            )

@@ -114,6 +114,25 @@ class Database(Construct):
             raise RuntimeError("RDS manages the master user's password, so there is a secret.")
         return secret
 
+    @property
+    def arn(self) -> str:
+        """ARN of the instance or the cluster."""
+        database = self.instance
+        if isinstance(database, rds.DatabaseCluster):
+            return database.cluster_arn
+        return database.instance_arn
+
+    @property
+    def subnet_group(self) -> str:
+        """Name of the subnets' group."""
+        [found] = [one for one in self.node.find_all() if isinstance(one, rds.CfnDBSubnetGroup)]
+        return found.ref
+
+    @property
+    def group(self) -> ec2.SecurityGroup:
+        """Security group of the instance."""
+        return self._instance_group
+
     def client_group(self, construct_id: str, description: str, *, direct: bool = False) -> ec2.SecurityGroup:
         """Create the security group of one function, with access to the database and to HTTPS hosts.
 

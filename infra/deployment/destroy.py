@@ -8,6 +8,7 @@ the answer was no; 130 interrupted.
 
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from infra.deployment.cdk_command import Cdk, DeploymentError, argument_parser, chosen_cdk, guarded
@@ -81,16 +82,20 @@ def _confirm(stage: StageSettings, stacks: Sequence[str]) -> None:
 
 def _refuse_protected_database(session: Any, stage: StageSettings) -> None:
     """Refuse before anything is deleted: otherwise the functions would be gone and the database remain."""
+    kind, protected = "instance", False
     rds = session.client("rds")
-    try:
-        [instance] = rds.describe_db_instances(DBInstanceIdentifier=stage.prefix)["DBInstances"]
-    except rds.exceptions.DBInstanceNotFoundFault:
-        return
-    if instance.get("DeletionProtection"):
-        where = f"--region {session.region_name} --db-instance-identifier {stage.prefix}"
+    with suppress(rds.exceptions.DBInstanceNotFoundFault):
+        [found] = rds.describe_db_instances(DBInstanceIdentifier=stage.prefix)["DBInstances"]
+        protected = found.get("DeletionProtection", False)
+    if stage.database.engine == "aurora":
+        with suppress(rds.exceptions.DBClusterNotFoundFault):
+            [found] = rds.describe_db_clusters(DBClusterIdentifier=stage.prefix)["DBClusters"]
+            kind, protected = "cluster", found.get("DeletionProtection", False)
+    if protected:
+        where = f"--region {session.region_name} --db-{kind}-identifier {stage.prefix}"
         raise DeploymentError(
             f"The database {stage.prefix} is protected against deletion. To delete it still, first run "
-            f"`aws rds modify-db-instance {where} --no-deletion-protection --apply-immediately`."
+            f"`aws rds modify-db-{kind} {where} --no-deletion-protection --apply-immediately`."
         )
 
 

@@ -19,6 +19,8 @@ def survivors(session: Any, stage: StageSettings) -> Iterator[tuple[str, str]]:
     """
     where = f"--region {session.region_name}"
     yield from _snapshots(session, stage, where)
+    yield from _cluster_snapshots(session, stage, where)
+    yield from _vaults(session, stage, where)
     yield from _buckets(session, stage, where)
     yield from _secret(session, stage, where)
     yield from _queues(session, stage, where)
@@ -37,6 +39,41 @@ def _snapshots(session: Any, stage: StageSettings, where: str) -> Iterator[tuple
         yield (
             f"Snapshot of the database, {snapshot['AllocatedStorage']} GiB",
             f"aws rds delete-db-snapshot {where} --db-snapshot-identifier {name}",
+        )
+
+
+def _cluster_snapshots(session: Any, stage: StageSettings, where: str) -> Iterator[tuple[str, str]]:
+    pages = (
+        session.client("rds")
+        .get_paginator("describe_db_cluster_snapshots")
+        .paginate(DBClusterIdentifier=stage.prefix, SnapshotType="manual")
+    )
+    for snapshot in (found for page in pages for found in page["DBClusterSnapshots"]):
+        name = snapshot["DBClusterSnapshotIdentifier"]
+        yield (
+            "Snapshot of the cluster of Aurora",
+            f"aws rds delete-db-cluster-snapshot {where} --db-cluster-snapshot-identifier {name}",
+        )
+
+
+def _vaults(session: Any, stage: StageSettings, where: str) -> Iterator[tuple[str, str]]:
+    """Yield vaults of AWS Backup, after the backups that must be deleted first."""
+    backup = session.client("backup")
+    ours = re.compile(rf"{stage.prefix}-[0-9a-f]+")
+    pages = backup.get_paginator("list_backup_vaults").paginate()
+    for vault in (found for page in pages for found in page["BackupVaultList"]):
+        name = vault["BackupVaultName"]
+        if not ours.fullmatch(name):
+            continue
+        named = f"{where} --backup-vault-name {name}"
+        listed = f"aws backup list-recovery-points-by-backup-vault {named}"
+        yield (
+            f"Vault of AWS Backup with {vault.get('NumberOfRecoveryPoints', 0)} backups",
+            (
+                f"for ARN in $({listed} --query 'RecoveryPoints[].RecoveryPointArn' --output text); do "
+                f"aws backup delete-recovery-point {named} --recovery-point-arn $ARN; done; "
+                f"aws backup delete-backup-vault {named}"
+            ),
         )
 
 

@@ -59,7 +59,7 @@ VARIANTS = (
         stage="both",
         authorizer=None,
         front_door="both",
-        backup=BackupSettings(),
+        backup=BackupSettings(restore_test=True),
         start="provisioned",
         provisioned_concurrency=2,
         query=dataclasses.replace(PROD.query, max_concurrency=50),

@@ -1,6 +1,7 @@
 """Settings for accounts with rules of their own: VPC, permissions boundary, domain, backups."""
 
 import dataclasses
+import json
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from aws_cdk.assertions import Template
 
 from infra.costs.bill import idle_bill
 from infra.data.data_stack import DataStack
+from infra.monitoring.backup_notices import NOTICES
 from infra.setting_types import (
     BackupSettings,
     CustomDomain,
@@ -38,7 +40,7 @@ OWN = dataclasses.replace(
     network=NetworkSettings(egress="nat", existing=VPC),
     permissions_boundary_arn=BOUNDARY,
     domain=DOMAIN,
-    backup=BackupSettings(VAULT, keep_days=14, copy_keep_days=90),
+    backup=BackupSettings(VAULT, keep_days=14, copy_keep_days=90, restore_test=True),
 )
 AURORA = dataclasses.replace(DEV.database, engine="aurora")
 
@@ -197,6 +199,71 @@ def test_plan_backs_up_database_daily_and_copies_to_other_region(
     assert text(policy).endswith("/AWSBackupServiceRolePolicyForBackup")
 
 
+@pytest.mark.parametrize("engine", ["rds", "aurora"])
+def test_restore_test_restores_newest_backup_monthly(engine: str) -> None:
+    stage = OWN if engine == "rds" else dataclasses.replace(OWN, database=AURORA)
+    data = StackTemplate(Template.from_stack(DataStack(App(), "Data", stage=stage)).to_json())
+    [plan] = data.of_kind("AWS::Backup::RestoreTestingPlan").values()
+    assert plan["RestoreTestingPlanName"] == "vectorforge_own"
+    assert plan["ScheduleExpression"] == "cron(0 11 1 * ? *)"  # six hours after the backup
+    chosen = plan["RecoveryPointSelection"]
+    assert (chosen["Algorithm"], chosen["SelectionWindowDays"]) == ("LATEST_WITHIN_WINDOW", 14)
+    assert text(chosen["IncludeVaults"][0]) == "BackupVault.BackupVaultArn"
+    [selection] = data.of_kind("AWS::Backup::RestoreTestingSelection").values()
+    assert selection["ProtectedResourceType"] == ("RDS" if engine == "rds" else "Aurora")
+    [database] = selection["ProtectedResourceArns"]
+    kind, name = ("db", "DatabaseInstance") if engine == "rds" else ("cluster", "DatabaseCluster")
+    assert text(database).endswith(f":{kind}:{name}")
+    metadata = {key: text(value) for key, value in selection["RestoreMetadataOverrides"].items()}
+    [subnets] = data.of_kind("AWS::RDS::DBSubnetGroup")
+    assert metadata == {
+        "dbSubnetGroupName": subnets,
+        "vpcSecurityGroupIds": '["DatabaseInstanceGroup.GroupId"]',
+        "enableIamDatabaseAuthentication": "true",
+    }
+
+
+def test_failed_backups_are_published_and_restored_instance_is_read(
+    templates: dict[str, StackTemplate],
+) -> None:
+    app = templates["App"]
+    rules = {
+        rule["Name"].removeprefix("vectorforge-own-"): rule
+        for rule in app.of_kind("AWS::Events::Rule").values()
+        if rule.get("EventPattern")
+    }
+    assert set(rules) == {*NOTICES, "restored"}
+    failed = rules["backup-failed"]["EventPattern"]
+    assert failed["detail-type"] == ["Backup Job State Change", "Copy Job State Change"]
+    assert {"FAILED", "EXPIRED"} <= set(failed["detail"]["state"])
+    [database] = failed["detail"]["resourceArn"]
+    assert text(database).endswith(":db:vectorforge-own")
+    role = "BackupNoticesRole"
+    assert ("sns:Publish", "AlarmsTopic") in app.permissions(role)
+    for name in NOTICES:
+        [target] = rules[name]["Targets"]
+        assert (text(target["Arn"]), text(target["RoleArn"])) == ("AlarmsTopic", f"{role}.Arn")
+        assert f"runbook.md#{name}" in target["InputTransformer"]["InputTemplate"]
+    [target] = rules["restored"]["Targets"]
+    assert text(target["Arn"]) == "MigrationMigrateAlias"
+    assert json.loads(target["InputTransformer"]["InputTemplate"].replace("<", '"').replace(">", '"')) == {
+        "action": "restored",
+        "instance": "detail-createdResourceArn",
+    }
+    owner = {resource for action, resource in app.permissions("MigrationMigrateRole") if "rds-db" in action}
+    assert any(resource.endswith(":dbuser:*/vectorforge_owner") for resource in owner)
+
+
+def test_stage_without_restore_test_restores_nothing(
+    app_templates: dict[str, StackTemplate], data_templates: dict[str, StackTemplate]
+) -> None:
+    for template in (app_templates["prod"], data_templates["prod"]):
+        kinds = {resource["Type"] for resource in template.resources.values()}
+        assert not {kind for kind in kinds if kind.startswith("AWS::Backup::")}
+        rules = template.of_kind("AWS::Events::Rule").values()
+        assert not [rule for rule in rules if "EventPattern" in rule]
+
+
 def test_vault_of_each_stack_has_own_name(templates: dict[str, StackTemplate]) -> None:
     [vault] = templates["Data"].of_kind("AWS::Backup::BackupVault").values()
     assert text(vault["BackupVaultName"]).startswith("vectorforge-own-AWS::StackId")
@@ -209,6 +276,9 @@ def test_bill_has_backups_and_copies() -> None:
     without_copies = {line.what: line.dollars for line in idle_bill(aurora)}
     assert not plain & {"backups, first", "their copies, first"}
     assert rds["backups, first"] == rds["their copies, first"] == pytest.approx(20 * 0.095)
+    assert rds["restore test"] == 1.5
+    assert rds["restored instance"] == pytest.approx(3 * 0.016)
+    assert "restore test" not in without_copies
     assert without_copies["backups, first"] == pytest.approx(20 * 0.021)
     assert "their copies, first" not in without_copies
 

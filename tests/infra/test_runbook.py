@@ -6,6 +6,7 @@ import pytest
 
 from infra.bundling.bundle import ROOT
 from infra.monitoring.alarms import RUNBOOK
+from infra.monitoring.backup_notices import NOTICES
 from infra.settings import PROD
 from tests.infra.conftest import VARIANTS
 from tests.infra.stack_template import StackTemplate, text
@@ -23,7 +24,7 @@ def test_alarms_and_runbook_chapters_match(
         for stage in VARIANTS
         for alarm in app_templates[stage.stage].of_kind("AWS::CloudWatch::Alarm").values()
     }
-    assert set(CHAPTERS) == names | {"service-down"}
+    assert set(CHAPTERS) == names | {"service-down", *NOTICES}
 
 
 @pytest.mark.parametrize("alarm", CHAPTERS)

@@ -90,14 +90,31 @@ class TestDestroy:
             AllocatedStorage=20, MasterUsername="owner", MasterUserPassword="no-matter",
         )  # fmt: skip
         rds.create_db_snapshot(DBInstanceIdentifier="vectorforge-dev", DBSnapshotIdentifier="last")
-        commands = [
-            line for line in deployed.run("destroy", "--yes").stdout.splitlines() if line.startswith("aws ")
-        ]
+        rds.create_db_cluster(
+            DBClusterIdentifier="vectorforge-dev", Engine="aurora-postgresql", MasterUsername="owner",
+            MasterUserPassword="no-matter",
+        )  # fmt: skip
+        rds.create_db_cluster_snapshot(
+            DBClusterIdentifier="vectorforge-dev", DBClusterSnapshotIdentifier="last-of-cluster"
+        )
+        backup = account.client("backup")
+        for vault in ("vectorforge-dev-1a2b3c4d", "vectorforge-dev2-1a2b3c4d", "vectorforge-dev-of-others"):
+            backup.create_backup_vault(BackupVaultName=vault)
+        lines = deployed.run("destroy", "--yes").stdout.splitlines()
+        commands = [line for line in lines if line.startswith("aws ")]
+        [of_vault] = [line for line in lines if line.startswith("for ARN in ")]
+        vault = f"--region {REGION} --backup-vault-name vectorforge-dev-1a2b3c4d"
+        assert of_vault.startswith(
+            f"for ARN in $(aws backup list-recovery-points-by-backup-vault {vault} --query "
+        )
+        assert f"do aws backup delete-recovery-point {vault} --recovery-point-arn $ARN; done" in of_vault
+        assert of_vault.endswith(f"; aws backup delete-backup-vault {vault}")
         queue = account.client("sqs").get_queue_url(QueueName="vectorforge-dev-ingestion-dead")["QueueUrl"]
         proxied = account.environment["AWS_ENDPOINT_URL"]
         where = f"--region {REGION}"
         assert commands == [
             f"aws rds delete-db-snapshot {where} --db-snapshot-identifier last",
+            f"aws rds delete-db-cluster-snapshot {where} --db-cluster-snapshot-identifier last-of-cluster",
             f"aws s3 rb {where} --force s3://vectorforge-dev-app-kept",
             f"aws secretsmanager delete-secret {where} --secret-id {secret} --force-delete-without-recovery",
             f"aws sqs delete-queue {where} --queue-url {queue.replace(account.url, proxied)}",

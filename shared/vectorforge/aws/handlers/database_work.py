@@ -2,9 +2,12 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
 from typing import Any, TypeVar, cast, get_args
+
+from pydantic import SecretStr
 
 from vectorforge.aws.database_host import DatabaseHosts, Task
 from vectorforge.aws.database_login import as_migrator
@@ -24,10 +27,17 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-ACTIONS = ("migrate", "check", "index", "status", "start", "ended")
+ACTIONS = ("migrate", "check", "index", "status", "start", "ended", "restored")
 """Methods of ``DatabaseWork`` that an event may name."""
 _OUTPUT_CHARS = 4_000
 """Most of a host's output that is logged."""
+_INSTANCE = re.compile(r"arn:[a-z-]+:rds:[a-z0-9-]+:\d{12}:db:([a-z][a-z0-9-]{0,62})")
+_FIRST_LABEL = re.compile(r"(://(?:[^@/]*@)?)[^./:?@]+(?=[.:/?]|$)")
+_ROWS = (
+    "SELECT relname, greatest(reltuples, 0)::bigint FROM pg_catalog.pg_class"
+    " WHERE relkind = 'r' AND relnamespace = 'vectorforge'::regnamespace ORDER BY relname"
+)
+"""Estimates of all tenants' rows, which row-level security hides from a count."""
 
 
 class DatabaseWork:
@@ -141,6 +151,31 @@ class DatabaseWork:
             raise VectorForgeError(f"The task {task} failed on a host (exit code {code}); see the log.")
         return {"ended": task}
 
+    async def restored(self, event: Mapping[str, Any]) -> dict[str, Any]:
+        """Return pending migrations and estimated rows by table of a restored ``instance`` of RDS, an ARN.
+
+        Raises:
+            InvalidInputError: The ARN is malformed.
+            VectorForgeError: The instance has no schema of VectorForge.
+            DatabaseUnavailableError: It cannot be reached.
+        """
+        database, url = self._config.database, self._config.database.migrator_database_url
+        if url is not None:
+            other = SecretStr(restored_url(url.get_secret_value(), str(event.get("instance"))))
+            database = database.model_copy(update={"migrator_database_url": other})
+
+        async def read(conninfo: str) -> dict[str, Any]:
+            lacking = await migrations.pending(conninfo, accept_newer=True)
+            if len(lacking) == len(migrations.read_migrations()):
+                raise VectorForgeError("The restored database has no schema of VectorForge.")
+            async with migrations.migrator_connection(conninfo) as connection:
+                rows = dict(await (await connection.execute(_ROWS)).fetchall())
+            return {"pending": [migration.name for migration in lacking], "rows": rows}
+
+        found = await asyncio.wait_for(as_migrator(database, read), self._seconds)
+        logger.info("A restored database was read: %s", found)
+        return found
+
     async def _in_progress(self) -> dict[str, Any]:
         from vectorforge.db.schema.index_building import builds_in_progress
 
@@ -158,6 +193,20 @@ class DatabaseWork:
             raise DeadlineExceededError(
                 f"The migration timed out after {self._seconds:.0f} s; `vectorforge migrate` has no limit."
             ) from None
+
+
+def restored_url(url: str, arn: str) -> str:
+    """Return the URL of another instance of the account and region, whose hosts differ in the first label.
+
+    https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/CHAP_CommonTasks.Connect.EndpointAndPort.html
+
+    Raises:
+        InvalidInputError: ``arn`` names no instance of RDS.
+    """
+    named = _INSTANCE.fullmatch(arn)
+    if named is None:
+        raise InvalidInputError("instance must be the ARN of an instance of RDS.", field="instance")
+    return _FIRST_LABEL.sub(rf"\g<1>{named[1]}", url, count=1)
 
 
 def _task(event: Mapping[str, Any]) -> Task:
