@@ -50,7 +50,7 @@ class AppStack(Stack):
         self.bulk_load = BulkLoad(
             self, "BulkLoad", stage=stage, ingestion=self.ingestion, access_logs=access_logs
         )
-        keys = TenantKeys(self, "TenantKeys", stage) if stage.front_door != "function_url" else None
+        keys = TenantKeys(self, "TenantKeys", stage) if stage.has_gateway_keys else None
         self.query = QueryFunction(
             self,
             "Query",
@@ -63,7 +63,9 @@ class AppStack(Stack):
         if keys:
             keys.allow_reading(self.query.function)
         self.rest_api = (
-            RestApi(self, "RestApi", stage=stage, function=self.query.function, keys=keys) if keys else None
+            RestApi(self, "RestApi", stage=stage, function=self.query.function, keys=keys)
+            if stage.front_door != "function_url"
+            else None
         )
         self.query_url = (
             QueryUrl(self, "QueryUrl", stage=stage, function=self.query.function)

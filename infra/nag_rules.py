@@ -133,6 +133,11 @@ ACKNOWLEDGED = (
         when=lambda stage: stage.backup is not None and stage.backup.restore_test,
     ),
     Acknowledged(
+        "AwsSolutions-IAM5[Action::kms:GenerateDataKey*]",
+        ("App/BackupNotices/Role",),
+        "CDK's grant for publishing to an encrypted topic, on the topic's key alone.",
+    ),
+    Acknowledged(
         "AwsSolutions-SMG4",
         ("Data/ProviderKeys/Secret",),
         "AWS cannot rotate vendors' keys; the functions read a new one without a deployment.",
@@ -141,7 +146,7 @@ ACKNOWLEDGED = (
         "AwsSolutions-SMG4",
         ("App/TenantKeys/Tenants",),
         "It holds ids of keys and names of tenants, which grant no access; each deployment writes it.",
-        when=lambda stage: stage.front_door != "function_url",
+        when=lambda stage: stage.has_gateway_keys,
     ),
     Acknowledged(
         "AwsSolutions-RDS11",
@@ -194,12 +199,13 @@ ACKNOWLEDGED = (
         "AwsSolutions-APIG4",
         (f"{_API}/{{proxy+}}/ANY",),
         "Callers are programs: API Gateway requires a key, and the application maps it to a tenant.",
-        when=lambda stage: stage.authorizer is None,
+        when=lambda stage: stage.authorizer is None and stage.user_pool is None,
     ),
     Acknowledged(
         "AwsSolutions-COG4",
         (f"{_API}/{{proxy+}}/ANY",),
         "Callers are programs: API Gateway requires a key, and the application maps it to a tenant.",
+        when=lambda stage: stage.user_pool is None,
     ),
     Acknowledged(
         "AwsSolutions-CFR1",

@@ -26,6 +26,8 @@ _BACKUP_DAYS = 36_500
 _VAULT_ARN = re.compile(r"arn:aws[a-z-]*:backup:[a-z0-9-]+:\d{12}:backup-vault:[A-Za-z0-9_-]{2,50}")
 _CERTIFICATE_ARN = re.compile(r"arn:aws[a-z-]*:acm:[a-z0-9-]+:\d{12}:certificate/[0-9a-f-]+")
 
+_POOL_ARN = re.compile(r"arn:aws[a-z-]*:cognito-idp:([a-z0-9-]+):\d{12}:userpool/([a-z0-9-]+_[A-Za-z0-9]+)")
+
 MESSAGE_DAYS = 14
 """Longest retention of SQS."""
 
@@ -276,3 +278,43 @@ class CustomDomain:
     name: str
     certificate_arn: str
     """Certificate of AWS Certificate Manager in us-east-1."""
+
+
+@dataclass(frozen=True, slots=True)
+class UserPool:
+    """An existing user pool of Amazon Cognito, whose ID tokens replace API Gateway's keys.
+
+    API Gateway rejects requests without a valid token, and the query function verifies the token again: the
+    tenant and the scopes are those of its claims.
+
+    Raises:
+        SettingsError: The ARN is malformed, or there is no client.
+    """
+
+    arn: str
+    client_id: str
+    """App client; the tokens' ``aud``."""
+    tenant_claim: str = "custom:tenant"
+    """Users and app clients must not be able to write this attribute: docs/operate/front-doors.md."""
+    scope_claim: str = "cognito:groups"
+    """Groups named read, write or admin are scopes."""
+
+    def __post_init__(self) -> None:
+        if not _POOL_ARN.fullmatch(self.arn):
+            raise SettingsError(f"user_pool.arn must be the ARN of a user pool, not {self.arn!r}.")
+        if not re.fullmatch(r"[A-Za-z0-9_+]{1,128}", self.client_id):
+            raise SettingsError(f"user_pool.client_id must be an id of a client, not {self.client_id!r}.")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Settings with which the query function verifies the pool's tokens."""
+        region, pool = _POOL_ARN.findall(self.arn)[0]
+        domain = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
+        issuer = f"https://cognito-idp.{region}.{domain}/{pool}"
+        return {
+            "VECTORFORGE_JWT_ISSUER": issuer,
+            "VECTORFORGE_JWT_AUDIENCE": self.client_id,
+            "VECTORFORGE_JWT_JWKS_URL": f"{issuer}/.well-known/jwks.json",
+            "VECTORFORGE_JWT_TENANT_CLAIM": self.tenant_claim,
+            "VECTORFORGE_JWT_SCOPE_CLAIM": self.scope_claim,
+        }

@@ -21,6 +21,7 @@ from infra.setting_types import (
     ServiceObjective,
     SettingsError,
     Start,
+    UserPool,
 )
 
 PROBE_KEY_ID, PROBE_TENANT = "probe", "vectorforge-probe"
@@ -57,6 +58,8 @@ class StageSettings:
     start: Start
     authorizer: FunctionSettings | None = _AUTHORIZER
     """Accept keys in ``Authorization: Bearer`` at the REST API; None: in ``X-Api-Key`` only."""
+    user_pool: UserPool | None = None
+    """Admit callers of the REST API by tokens of this pool, without API Gateway's keys; None: by keys."""
     provisioned_concurrency: int = 0
     front_door: FrontDoor = "rest_api"
     canary: bool = False
@@ -117,6 +120,11 @@ class StageSettings:
     """
 
     @property
+    def has_gateway_keys(self) -> bool:
+        """True if API Gateway has a key and a usage plan for each tenant."""
+        return self.front_door != "function_url" and self.user_pool is None
+
+    @property
     def has_authorizer(self) -> bool:
         """True if the stage has a function that reads keys for a REST API."""
         return self.front_door != "function_url" and self.authorizer is not None
@@ -129,6 +137,7 @@ class StageSettings:
             _backup_problems,
             _caller_problems,
             _front_door_problems,
+            _user_pool_problems,
             _origin_problems,
         )
         for problem in (problem for check in checks for problem in check(self)):
@@ -251,6 +260,19 @@ def _front_door_problems(stage: StageSettings) -> Iterator[str]:
             yield 'cloudfront_domain needs CloudFront, which front_door "rest_api" leaves out.'
     elif stage.query.max_concurrency is None:
         yield "query.max_concurrency is required with CloudFront: every request starts the query function."
+
+
+def _user_pool_problems(stage: StageSettings) -> Iterator[str]:
+    if stage.user_pool is None:
+        return
+    if stage.front_door == "function_url":
+        yield "user_pool needs the REST API, which this front_door leaves out."
+    if stage.authorizer is not None:
+        yield "authorizer must be None with user_pool: it is for API Gateway's keys."
+    if stage.network.egress == "none":
+        yield 'user_pool needs egress: with "none" the query function cannot read the pool\'s public keys.'
+    for name in stage.environment.keys() & stage.user_pool.environment.keys():
+        yield f"environment must not set {name}: use user_pool."
 
 
 def _origin_problems(stage: StageSettings) -> Iterator[str]:

@@ -113,7 +113,7 @@ def idle_bill(stage: StageSettings) -> list[BillLine]:
         _monthly("alarms", "alarm", alarm_metrics(stage)),
         *([_monthly("dashboard", "dashboard")] if stage.monitoring.dashboard else []),
         *([_monthly("key of the alarms' topic", "key")] if own_topic_key else []),
-        _monthly("secrets", "secret", SECRETS + int(stage.front_door != "function_url")),
+        _monthly("secrets", "secret", SECRETS + int(stage.has_gateway_keys)),
     ]  # fmt: skip
     if stage.probe is not None:
         lines += [_monthly("alarm that combines others", "composite_alarm"), _probes(stage, stage.probe)]

@@ -31,6 +31,14 @@ _PROBLEMS = (
     ("TimedOut", _ResponseType.INTEGRATION_TIMEOUT, (
         504, "deadline_exceeded", "Gateway Timeout", "The function did not answer in time.")),
 )  # fmt: skip
+_SIGN_IN = "A valid ID token of the user pool is required: Authorization: Bearer <token>."
+_OF_TOKENS = tuple(
+    (construct_id, kind, (401, "unauthenticated", "There is no valid credential.", _SIGN_IN))
+    for construct_id, kind in (
+        ("NoToken", _ResponseType.UNAUTHORIZED),
+        ("ExpiredToken", _ResponseType.EXPIRED_TOKEN),  # API Gateway's default is 403
+    )
+)
 _RETRY_AFTER_S = {"TooMany": 1}
 
 _FOR_PAGES = {
@@ -40,14 +48,16 @@ _FOR_PAGES = {
 """CORS headers for every origin: the responses hold no data, and cannot depend on the origin."""
 
 
-def add_gateway_responses(api: apigateway.RestApi, *, for_pages: bool) -> None:
+def add_gateway_responses(api: apigateway.RestApi, *, for_pages: bool, tokens: bool) -> None:
     """Replace the API's own responses by problem documents.
 
     Args:
         api: The REST API.
         for_pages: Make them readable for web pages of other origins (CORS).
+        tokens: API Gateway verifies tokens.
     """
-    for construct_id, response_type, (status, code, title, detail) in _PROBLEMS:
+    problems = (*_PROBLEMS, *(_OF_TOKENS if tokens else ()))
+    for construct_id, response_type, (status, code, title, detail) in problems:
         headers = {"Content-Type": "'application/problem+json'", "Cache-Control": "'no-store'"}
         if for_pages:
             headers |= _FOR_PAGES

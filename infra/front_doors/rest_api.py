@@ -5,6 +5,7 @@ from typing import cast
 
 from aws_cdk import CfnOutput, Duration, RemovalPolicy, Stack
 from aws_cdk import aws_apigateway as apigateway
+from aws_cdk import aws_cognito as cognito
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
 from constructs import Construct
@@ -43,11 +44,11 @@ _COLD_START_S = 15
 
 
 class RestApi(Construct):
-    """Streams answers; every path except the public ones requires an API key.
+    """Streams answers; every path except the public ones requires an API key, or a token of the user pool.
 
     Args:
         function: The query function.
-        keys: The tenants' keys.
+        keys: The tenants' keys; None with ``StageSettings.user_pool``.
 
     Attributes:
         api: The API.
@@ -62,7 +63,7 @@ class RestApi(Construct):
         *,
         stage: StageSettings,
         function: PythonFunction,
-        keys: TenantKeys,
+        keys: TenantKeys | None,
     ) -> None:
         super().__init__(scope, construct_id)
         self._stage = stage
@@ -73,7 +74,8 @@ class RestApi(Construct):
         self.url = self.api_stage.url_for_path("/").rstrip("/")
         self._prepare_logs()
         self._route(function)
-        keys.admit_to(self.api_stage)
+        if keys is not None:
+            keys.admit_to(self.api_stage)
         if stage.web_acl:
             WebAcl(self, "WebAcl", stage=stage, api_stage=self.api_stage)
         if stage.domain is not None:
@@ -94,7 +96,7 @@ class RestApi(Construct):
             api_key_source_type=source.AUTHORIZER if self._stage.authorizer else source.HEADER,
             # Uploads. JSON stays text: as Base64 it would come to Lambda's 6 MB sooner.
             binary_media_types=["multipart/form-data"],
-            default_method_options=apigateway.MethodOptions(api_key_required=True),
+            default_method_options=apigateway.MethodOptions(api_key_required=self._stage.has_gateway_keys),
             cloud_watch_role=False,
             deploy_options=self._stage_options(),
         )
@@ -103,7 +105,9 @@ class RestApi(Construct):
         resource = cast("apigateway.CfnRestApi", api.node.default_child)
         resource.security_policy = _TLS_1_2_OR_1_3
         resource.endpoint_access_mode = "STRICT"
-        add_gateway_responses(api, for_pages=bool(self._stage.cors_origins))
+        add_gateway_responses(
+            api, for_pages=bool(self._stage.cors_origins), tokens=self._stage.user_pool is not None
+        )
         return api
 
     def _stage_options(self) -> apigateway.StageOptions:
@@ -122,7 +126,7 @@ class RestApi(Construct):
             # Metrics of API and stage are free of charge, those of each method are not.
             metrics_enabled=False,
             access_log_destination=apigateway.LogGroupLogDestination(access_logs),
-            access_log_format=_access_log_format(),
+            access_log_format=_access_log_format(tokens=self._stage.user_pool is not None),
             logging_level=apigateway.MethodLoggingLevel.ERROR,
             data_trace_enabled=False,  # it would log queries and answers
             throttling_rate_limit=self._stage.requests_per_second * tenants,
@@ -182,24 +186,35 @@ class RestApi(Construct):
             resource = self.api.root.resource_for_path(path)
             for method in _READING:
                 resource.add_method(method, integration, api_key_required=False)
-        authorizer = None
-        if self._stage.authorizer is not None:
-            made = KeyAuthorizer(self, "KeyAuthorizer", stage=self._stage, settings=self._stage.authorizer)
-            authorizer = made.authorizer
-        self.api.root.add_resource("{proxy+}").add_method("ANY", integration, authorizer=authorizer)
+        self.api.root.add_resource("{proxy+}").add_method("ANY", integration, authorizer=self._authorizer())
         for path in self._preflights:
             # Browsers send them without a credential; the application knows the origins.
             self.api.root.resource_for_path(path).add_method("OPTIONS", integration, api_key_required=False)
 
+    def _authorizer(self) -> apigateway.IAuthorizer | None:
+        if self._stage.authorizer is not None:
+            made = KeyAuthorizer(self, "KeyAuthorizer", stage=self._stage, settings=self._stage.authorizer)
+            return made.authorizer
+        if self._stage.user_pool is None:
+            return None
+        pool = cognito.UserPool.from_user_pool_arn(self, "UserPool", self._stage.user_pool.arn)
+        # Without scopes API Gateway accepts ID tokens, which have the claims of the tenant.
+        return apigateway.CognitoUserPoolsAuthorizer(
+            self, "Tokens", authorizer_name=f"{self._stage.prefix}-token", cognito_user_pools=[pool]
+        )
+
     def _tell_where(self) -> None:
         stack = Stack.of(self)
+        after, credential = "after KeyCommand", "x-api-key: $KEY"
+        if self._stage.user_pool is not None:
+            after, credential = "with an ID token of the user pool in TOKEN", "authorization: Bearer $TOKEN"
         CfnOutput(stack, "ApiUrl", description="The REST API", value=self.url)
         CfnOutput(
             stack,
             "ApiExample",
-            description="Queries the API, after KeyCommand",
+            description=f"Queries the API, {after}",
             value=(
-                f'curl -N {self.url}/v1/rag/query -H "x-api-key: $KEY" '
+                f'curl -N {self.url}/v1/rag/query -H "{credential}" '
                 f"-H 'content-type: application/json' -d '{EXAMPLE_BODY}'"
             ),
         )
@@ -214,8 +229,8 @@ def _limited(requests_per_second: int) -> apigateway.MethodDeploymentOptions:
     )
 
 
-def _access_log_format() -> apigateway.AccessLogFormat:
-    """Return one JSON object for each request, with the id of the key, and no query string or header.
+def _access_log_format(*, tokens: bool) -> apigateway.AccessLogFormat:
+    """Return one JSON object for each request, with the id of the key or user, no query string or header.
 
     https://docs.aws.amazon.com/apigateway/latest/developerguide/api-gateway-mapping-template-reference.html
     """
@@ -227,7 +242,11 @@ def _access_log_format() -> apigateway.AccessLogFormat:
                 "extendedRequestId": field.context_extended_request_id(),
                 "requestTimeEpoch": field.context_request_time_epoch(),
                 "ip": field.context_identity_source_ip(),
-                "apiKeyId": field.context_identity_api_key_id(),
+                **(
+                    {"subject": field.context_authorizer_claims("sub")}
+                    if tokens
+                    else {"apiKeyId": field.context_identity_api_key_id()}
+                ),
                 "method": field.context_http_method(),
                 "path": field.context_path(),
                 "status": field.context_status(),

@@ -65,6 +65,7 @@ class QueryFunction(Construct):
                 **_readers(data.database.reader_host),
                 **_cors_origins(stage),
                 **_probe_key(stage),
+                **(stage.user_pool.environment if stage.user_pool else {}),
                 **environment,
                 **query_log.environment,
                 **ingestion.environment,

@@ -71,7 +71,13 @@ class DeployedStage:
 
     @cached_property
     def key_ids(self) -> Mapping[str, str]:
-        """Ids of API Gateway's keys by tenant."""
+        """Ids of API Gateway's keys by tenant.
+
+        Raises:
+            DeploymentError: The stage admits callers by tokens, which this does not have.
+        """
+        if not self.settings.has_gateway_keys:
+            raise DeploymentError(f"The stage {self.settings.stage} has no keys of API Gateway.")
         return gateway_key_ids(self.aws, f"{self.settings.prefix}/gateway-keys")
 
     @cached_property

@@ -206,9 +206,10 @@ def _invoke_buffered(resource: dict[str, Any]) -> None:
 
 
 def _authorize_nobody(resource: dict[str, Any]) -> None:
-    """Remove the authorizer of a method; its key is still checked."""
+    """Remove the authorizer of a method; its key or token is still checked."""
     properties = resource.get("Properties", {})
-    if resource["Type"] == "AWS::ApiGateway::Method" and properties.get("AuthorizationType") == "CUSTOM":
+    authorized = properties.get("AuthorizationType") in ("CUSTOM", "COGNITO_USER_POOLS")
+    if resource["Type"] == "AWS::ApiGateway::Method" and authorized:
         properties["AuthorizationType"] = "NONE"
 
 
