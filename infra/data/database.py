@@ -16,6 +16,7 @@ from infra.constructs.buckets import removal, retention
 from infra.constructs.encryption import allow_key, customer_key
 from infra.constructs.python_function import PythonFunction
 from infra.data.network import Network
+from infra.data.published_values import PublishedValues, proxy_id
 from infra.stage_settings import StageSettings
 
 DATABASE = "vectorforge"
@@ -55,7 +56,6 @@ class Database(Construct):
     Attributes:
         instance: The instance, or the cluster of Aurora.
         proxy: The proxy; None: every function reaches the instance.
-        reader_host: Read-only endpoint of the proxy; None without readers.
     """
 
     def __init__(
@@ -78,26 +78,52 @@ class Database(Construct):
             )
             # CDK lets its group reach the instance's; twice would be an error.
             self.proxy = self._make_proxy(self._client_server)
-        self.reader_host = (
-            self._make_reader_endpoint(self.proxy) if self.proxy and stage.database.readers else None
-        )
+        self._values = PublishedValues(self, "Values", stage)
+        self._publish()
+        if self.proxy and stage.database.readers:
+            self._values.publish("reader-host", self._make_reader_endpoint(self.proxy))
 
-    def client_url(self, role: str) -> str:
+    def _publish(self) -> None:
+        secret = self.master_secret.secret_arn
+        self._values.publish("host", self.endpoint.hostname)
+        self._values.publish("resource-id", self.resource_id)
+        self._values.publish("owner-secret", secret)
+        if self.proxy is not None:
+            self._values.publish("proxy-host", self.proxy.endpoint)
+            self._values.publish("proxy-id", proxy_id(self.proxy.db_proxy_arn))
+        # Deployed stages import these until their next deployment, which no longer does.
+        for exported in (self.endpoint.hostname, self.resource_id, secret):
+            Stack.of(self).export_value(exported)
+        if self.proxy is not None:
+            Stack.of(self).export_value(self.proxy.endpoint)
+            Stack.of(self).export_value(self.proxy.db_proxy_arn)
+
+    def value(self, client: Construct, name: str) -> str:
+        """Return a value of the database for a construct of any stack.
+
+        Args:
+            client: The construct.
+            name: "host" and "resource-id" of the instance or the cluster, "owner-secret", "proxy-host",
+                "proxy-id", or "reader-host", the read-only endpoint of the proxy.
+        """
+        return self._values.seen_from(client, name)
+
+    def client_url(self, client: Construct, role: str) -> str:
         """Return the URL of a role, without a password, which is a token created for each connection.
 
         At the instance, the server ends idle connections: a frozen or ended process does not. Libpq reads the
         root certificates for each connection, so the URL names the few of the region.
         """
         if self.proxy is not None:
-            return f"postgresql://{role}@{self.proxy.endpoint}:{_PORT}/{DATABASE}?{_tls('proxy.pem')}"
-        host, region = self.endpoint.hostname, Stack.of(self).region
+            host = self.value(client, "proxy-host")
+            return f"postgresql://{role}@{host}:{_PORT}/{DATABASE}?{_tls('proxy.pem')}"
+        host, region = self.value(client, "host"), Stack.of(self).region
         options = quote(f"-c idle_session_timeout={IDLE_S * 1000}")
         return f"postgresql://{role}@{host}:{_PORT}/{DATABASE}?{_tls(f'rds-{region}.pem')}&options={options}"
 
-    @property
-    def instance_url(self) -> str:
-        """URL of the migrate function at the instance; user and password are in ``master_secret``."""
-        return f"postgresql://{self.endpoint.hostname}:{_PORT}/{DATABASE}?{_tls('database.pem')}"
+    def instance_url(self, client: Construct) -> str:
+        """Return the URL of the migrate function at the instance; ``owner-secret`` has user and password."""
+        return f"postgresql://{self.value(client, 'host')}:{_PORT}/{DATABASE}?{_tls('database.pem')}"
 
     @property
     def endpoint(self) -> rds.Endpoint:
@@ -152,10 +178,8 @@ class Database(Construct):
 
     def allow_login(self, client: PythonFunction, role: str) -> None:
         """Let a function log in as a role of the database, to the proxy or else to the instance."""
-        if self.proxy is not None:
-            self.proxy.grant_connect(client.role, role)
-        else:
-            client.allow("rds-db:connect", on=[self.user_arn(role)])
+        server = self.value(client, "proxy-id" if self.proxy is not None else "resource-id")
+        client.allow("rds-db:connect", on=[self.user_arn(role, server)])
 
     def allow_owner_login(self, client: HasRole) -> None:
         """Let a function or a host log in to the instance, past the proxy, as its master user.
@@ -164,9 +188,10 @@ class Database(Construct):
         ``rds_iam``, which PostgreSQL then counts as the master user's, too.
         """
         secret = iam.PolicyStatement(
-            actions=["secretsmanager:GetSecretValue"], resources=[self.master_secret.secret_arn]
+            actions=["secretsmanager:GetSecretValue"], resources=[self.value(client.role, "owner-secret")]
         )
-        token = iam.PolicyStatement(actions=["rds-db:connect"], resources=[self.user_arn(OWNER_ROLE)])
+        owner = self.user_arn(OWNER_ROLE, self.value(client.role, "resource-id"))
+        token = iam.PolicyStatement(actions=["rds-db:connect"], resources=[owner])
         client.role.add_to_policy(secret)
         client.role.add_to_policy(token)
         allow_key(client.role, self._stage, *secret.actions)
@@ -328,7 +353,7 @@ class Database(Construct):
         proxy.node.add_dependency(self._make_log_group("ProxyLogs", f"/aws/rds/proxy/{self._stage.prefix}"))
         self._open_way_before_targets(proxy)
         # CDK leaves this out: https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/rds-proxy-iam-setup.html
-        users = [self.user_arn(name) for name in (APP_ROLE, LOG_WRITER_ROLE)]
+        users = [self.user_arn(name, self.resource_id) for name in (APP_ROLE, LOG_WRITER_ROLE)]
         role.add_to_policy(iam.PolicyStatement(actions=["rds-db:connect"], resources=users))
         return proxy
 
@@ -344,12 +369,12 @@ class Database(Construct):
             if isinstance(target_group, rds.CfnDBProxyTargetGroup):
                 target_group.node.add_dependency(*rules)
 
-    def user_arn(self, name: str) -> str:
-        """Return the ARN of a role of the database, for ``rds-db:connect`` to the instance."""
+    def user_arn(self, name: str, server: str) -> str:
+        """Return the ARN of a role of the database, for ``rds-db:connect`` to a server by its id."""
         return Stack.of(self).format_arn(
             service="rds-db",
             resource="dbuser",
-            resource_name=f"{self.resource_id}/{name}",
+            resource_name=f"{server}/{name}",
             arn_format=ArnFormat.COLON_RESOURCE_NAME,
         )
 

@@ -17,7 +17,7 @@ _START_WITHIN_H = 6
 class RestoreTest(Construct):
     """Restores on the first of each month, and deletes the restored database after ``RESTORED_HOURS``.
 
-    An instance is restored beside the original, without a second zone, and a cluster without instances. Both
+    An instance is restored next to the original, without a second zone, and a cluster without instances. Both
     accept tokens of IAM, so that the migrate function can read the restored instance.
     https://docs.aws.amazon.com/aws-backup/latest/devguide/restore-testing-inferred-metadata.html
 

@@ -96,7 +96,7 @@ class Ingestion(Construct):
             place=data.places["ingest"],
             environment={
                 "VECTORFORGE_DATABASE_AUTH": "iam",
-                "VECTORFORGE_DATABASE_URL": data.database.client_url(APP_ROLE),
+                "VECTORFORGE_DATABASE_URL": data.database.client_url(self, APP_ROLE),
                 "VECTORFORGE_DATABASE_POOL_SIZE": str(INGEST_CONNECTIONS),
                 "VECTORFORGE_LOG_RETENTION_DAYS": str(stage.log_retention_days),
                 **data.provider_keys.environment,

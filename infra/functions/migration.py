@@ -62,8 +62,8 @@ class Migration(Construct):
             place=data.places["migrate"],
             environment={
                 "VECTORFORGE_DATABASE_AUTH": "iam",
-                "VECTORFORGE_MIGRATOR_DATABASE_URL": database.instance_url,
-                "VECTORFORGE_MIGRATOR_SECRET_ID": database.master_secret.secret_arn,
+                "VECTORFORGE_MIGRATOR_DATABASE_URL": database.instance_url(self),
+                "VECTORFORGE_MIGRATOR_SECRET_ID": database.value(self, "owner-secret"),
                 **template,
             },
         )
@@ -82,7 +82,7 @@ class Migration(Construct):
             service_timeout=wait,
             properties={
                 "Migrations": fingerprint(MIGRATIONS),
-                "Database": database.resource_id,
+                "Database": database.value(self, "resource-id"),
             },
         )
         self._build_indexes(stage)

@@ -130,11 +130,12 @@ class OperatorHost(Construct):
         allow("s3:GetObject", on=[f"{assets}/*"])  # not the tools' key: a rollback would take it from a host
         allow("lambda:InvokeFunction", on=[self._migrate_arn])
         data.database.allow_owner_login(self)
-        allow("rds-db:connect", on=[data.database.user_arn(APP_ROLE)])
+        server = data.database.value(self, "resource-id")
+        allow("rds-db:connect", on=[data.database.user_arn(APP_ROLE, server)])
 
     def _user_data(self, data: DataStack, bucket: str, key: str) -> str:
-        endpoint = data.database.endpoint.hostname
-        url = data.database.instance_url
+        endpoint = data.database.value(self, "host")
+        url = data.database.instance_url(self)
         variables = {
             "AWS_REGION": Stack.of(self).region,
             "AWS_DEFAULT_REGION": Stack.of(self).region,
@@ -144,7 +145,7 @@ class OperatorHost(Construct):
             "VECTORFORGE_DATABASE_AUTH": "iam",
             "VECTORFORGE_DATABASE_URL": url.replace("://", f"://{APP_ROLE}@"),
             "VECTORFORGE_MIGRATOR_DATABASE_URL": url,
-            "VECTORFORGE_MIGRATOR_SECRET_ID": data.database.master_secret.secret_arn,
+            "VECTORFORGE_MIGRATOR_SECRET_ID": data.database.value(self, "owner-secret"),
             "PGHOST": endpoint,
             "PGUSER": OWNER_ROLE,
             "PGDATABASE": DATABASE,

@@ -57,12 +57,12 @@ class QueryFunction(Construct):
             environment={
                 "AWS_LAMBDA_EXEC_WRAPPER": "/var/task/vectorforge/runtime/exec_wrapper",
                 "VECTORFORGE_RESPONSE_MODE": "stream",
-                "VECTORFORGE_DATABASE_URL": data.database.client_url(APP_ROLE),
+                "VECTORFORGE_DATABASE_URL": data.database.client_url(self, APP_ROLE),
                 "VECTORFORGE_DATABASE_AUTH": "iam",
                 "VECTORFORGE_DATABASE_POOL_SIZE": str(QUERY_CONNECTIONS),
                 "VECTORFORGE_IAM_TENANTS": json.dumps(dict(stage.iam_tenants)),
                 "VECTORFORGE_API_EXPLORER": str(stage.api_explorer).lower(),
-                **_readers(data.database.reader_host),
+                **self._readers(stage, data),
                 **_cors_origins(stage),
                 **_probe_key(stage),
                 **(stage.user_pool.environment if stage.user_pool else {}),
@@ -85,6 +85,11 @@ class QueryFunction(Construct):
         ingestion.allow_linking_originals(self.function)
         self._canary = Canary(self, "Canary", stage=stage, function=self.function) if stage.canary else None
 
+    def _readers(self, stage: StageSettings, data: DataStack) -> dict[str, str]:
+        if not stage.database.readers:
+            return {}
+        return {"VECTORFORGE_DATABASE_READER_HOST": data.database.value(self, "reader-host")}
+
     def check_new_version(self, probe: PythonFunction) -> None:
         """Have the probe check a new version before it gets traffic; does nothing without a canary."""
         if self._canary is not None:
@@ -99,10 +104,6 @@ class QueryFunction(Construct):
         """
         if self._canary is not None:
             self._canary.watch(alarms)
-
-
-def _readers(host: str | None) -> dict[str, str]:
-    return {} if host is None else {"VECTORFORGE_DATABASE_READER_HOST": host}
 
 
 def _cors_origins(stage: StageSettings) -> dict[str, str]:

@@ -62,7 +62,7 @@ class QueryLog(Construct):
             place=data.places["log_writer"],
             environment={
                 "VECTORFORGE_DATABASE_AUTH": "iam",
-                "VECTORFORGE_LOG_WRITER_DATABASE_URL": data.database.client_url(LOG_WRITER_ROLE),
+                "VECTORFORGE_LOG_WRITER_DATABASE_URL": data.database.client_url(self, LOG_WRITER_ROLE),
                 **self.environment,
                 **self._headers_secret(stage),
             },

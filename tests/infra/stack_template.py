@@ -6,6 +6,10 @@ from typing import Any
 
 _HASH = re.compile(r"[0-9A-F]{8}$")
 """CDK's hash at the end of a logical id."""
+_PUBLISHED = re.compile(
+    r"SsmParameterValuevectorforge\w+?database(\w+?)C96584B6F00A464EAD1953AFF4B05118Parameter"
+)
+"""Parameter of a template with a value of ``infra.data.published_values``; the hash is CDK's constant."""
 _EXPORT_HASH = re.compile(r"[0-9A-F]{8}")
 _EXPORT_KIND = re.compile(r".*:ExportsOutput(Ref|FnGetAtt)")
 
@@ -80,7 +84,7 @@ def text(value: Any) -> str:
     """Return an expression of CloudFormation as short text."""
     match value:
         case {"Ref": name}:
-            return short(name)
+            return _PUBLISHED.sub(r"database.\1", short(name))
         case {"Fn::GetAtt": [name, attribute]}:
             return f"{short(name)}.{attribute}"
         case {"Fn::ImportValue": name}:

@@ -278,6 +278,25 @@ def test_imported_export_is_replaced_by_its_value() -> None:
     }
 
 
+def test_published_value_of_dropped_resource_replaces_parameter() -> None:
+    def published(name: str, value: object) -> dict[str, object]:
+        return {"Type": "AWS::SSM::Parameter", "Properties": {"Name": name, "Value": value}}
+
+    kind = "AWS::SSM::Parameter::Value<String>"
+    data = {"Resources": {"Proxy": PROXY, "Host": published("/x/host", get("Proxy", "Endpoint")),
+                          "Other": published("/x/other", "text")}}  # fmt: skip
+    parameters = {"Read": {"Type": kind, "Default": "/x/host"}, "Kept": {"Type": kind, "Default": "/x/other"}}
+    query = function(Description=join("postgresql://app@", {"Ref": "Read"}, TLS), Role={"Ref": "Kept"})
+    app = {"Parameters": parameters, "Resources": {"Query": query}}
+    templates, _ = emulate({"Data": data, "App": app}, VALUES)
+    assert list(templates["Data"]["Resources"]) == ["Other"]
+    assert list(templates["App"]["Parameters"]) == ["Kept"]
+    assert templates["App"]["Resources"]["Query"]["Properties"] == {
+        "Description": "postgresql://app@localhost:6543/vectorforge?sslmode=verify-full",
+        "Role": {"Ref": "Kept"},
+    }
+
+
 def test_input_template_is_not_modified() -> None:
     template = {"Resources": {"Proxy": PROXY, "Query": function(VpcConfig={})}}
     before = json.dumps(template)

@@ -48,7 +48,7 @@ def test_fingerprint_changes_with_every_migration_change(migrations: Path) -> No
 def test_resource_changes_with_migrations_and_database(template: StackTemplate) -> None:
     schema = template.of_kind("Custom::DatabaseSchema")["MigrationSchema"]
     assert schema["Migrations"] == fingerprint(MIGRATIONS)
-    assert text(schema["Database"]) == "DatabaseInstance.DbiResourceId"
+    assert text(schema["Database"]) == "database.resourceid"
     # The same for every version of the code: CloudFormation rejects a change.
     assert text(schema["ServiceToken"]) == "MigrationMigrateAlias"
 

@@ -33,7 +33,7 @@ _LOG_DELIVERY = {
 """https://docs.aws.amazon.com/step-functions/latest/dg/cw-logs.html: no resource can be named."""
 _IMAGE = "parameter/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-arm64"
 _HERE = "AWS::Region:AWS::AccountId"
-_PROXY, _INSTANCE = "DatabaseProxy.DBProxyArn[6]", "DatabaseInstance.DbiResourceId"
+_PROXY, _INSTANCE = "database.proxyid", "database.resourceid"
 
 
 @pytest.fixture(scope="module", params=sorted(STAGES))
@@ -90,10 +90,10 @@ def test_ingest_role_reads_uploads_and_provider_keys(template: StackTemplate, se
 def test_migrate_role_connects_as_owner_and_starts_operator_hosts(template: StackTemplate) -> None:
     assert template.permissions("MigrationMigrateRole") == _function(
         "MigrationMigrateLogs",
-        ("secretsmanager:GetSecretValue", "DatabaseInstance.MasterUserSecretSecretArn"),
+        ("secretsmanager:GetSecretValue", "database.ownersecret"),
         (
             "rds-db:connect",
-            f"arn:AWS::Partition:rds-db:{_HERE}:dbuser:DatabaseInstance.DbiResourceId/vectorforge_owner",
+            f"arn:AWS::Partition:rds-db:{_HERE}:dbuser:database.resourceid/vectorforge_owner",
         ),
         ("ec2:RunInstances", "*"),  # with the launch template only, see test_operator_host
         ("ec2:CreateTags", "*"),

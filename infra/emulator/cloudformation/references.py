@@ -27,6 +27,8 @@ class References:
     """Values by "<type>.<attribute>", or "<type>" for a Ref."""
     exports: Mapping[str, Any] = field(default_factory=dict)
     """Exports of other stacks that refer to dropped resources, by name."""
+    parameters: dict[str, str] = field(default_factory=dict)
+    """Values of the stack's own parameters by logical id."""
     dropped: dict[str, str] = field(default_factory=dict)
     """Types of dropped resources by logical id."""
 
@@ -46,6 +48,8 @@ class References:
 
     def _reference(self, name: str, argument: Any) -> Any:
         """Return the value of an intrinsic function that refers to a dropped resource, or None."""
+        if name == "Ref" and argument in self.parameters:
+            return self.parameters[argument]
         if name == "Ref" and argument in self.dropped:
             return self._value(argument, None)
         if name == "Fn::GetAtt":

@@ -36,6 +36,7 @@ from infra.emulator.cloudformation.state_machine import BATCHES, emulated_defini
 
 Template: TypeAlias = dict[str, Any]
 
+_PARAMETER = "AWS::SSM::Parameter"
 _STATE_MACHINE = "AWS::StepFunctions::StateMachine"
 
 
@@ -90,8 +91,10 @@ def emulate(templates: Mapping[str, Template], values: LocalValues) -> tuple[dic
     """
     report = Report()
     exports: dict[str, Any] = {}
+    published: dict[str, str] = {}
     turned = {
-        name: _Stack(deepcopy(found), values, exports, report).turned() for name, found in templates.items()
+        name: _Stack(deepcopy(found), values, exports, published, report).turned()
+        for name, found in templates.items()
     }
     for name, template in turned.items():
         _check_values(name, template)
@@ -102,17 +105,24 @@ class _Stack:
     """One template in progress."""
 
     def __init__(
-        self, template: Template, values: LocalValues, exports: dict[str, Any], report: Report
+        self,
+        template: Template,
+        values: LocalValues,
+        exports: dict[str, Any],
+        published: dict[str, str],
+        report: Report,
     ) -> None:
         self._template = template
         self._resources: dict[str, Any] = template.get("Resources", {})
         self._values = values
         self._exports = exports
+        self._published = published
         self._report = report
         self._references = References(values.references, exports)
 
     def turned(self) -> Template:
         self._drop_types()
+        self._resolve_parameters()
         for resource in self._resources.values():
             self._remove_parts(resource)
             self._simplify_state_machine(resource)
@@ -144,6 +154,20 @@ class _Stack:
                 f"Not in infra/emulator/cloudformation/resources.py: {', '.join(sorted(unknown))}. "
                 "Check whether LocalStack creates it, and add it to KEPT or DROPPED."
             )
+
+    def _resolve_parameters(self) -> None:
+        """Drop parameters of Parameter Store with values of dropped resources, and put these where read."""
+        for logical_id, resource in list(self._resources.items()):
+            if resource["Type"] == _PARAMETER:
+                value = resource["Properties"]["Value"]
+                if (local := self._references.resolved(value)) != value:
+                    self._published[resource["Properties"]["Name"]] = local
+                    self._drop(logical_id, "its value is in the other template")
+        parameters = self._template.get("Parameters", {})
+        for logical_id, parameter in list(parameters.items()):
+            if parameter["Type"].startswith(_PARAMETER) and parameter.get("Default") in self._published:
+                del parameters[logical_id]
+                self._references.parameters[logical_id] = self._published[parameter["Default"]]
 
     def _drop_dependents(self) -> None:
         """Drop what depends on dropped resources, repeatedly."""
