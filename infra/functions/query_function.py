@@ -56,7 +56,6 @@ class QueryFunction(Construct):
             start=stage.start,
             environment={
                 "AWS_LAMBDA_EXEC_WRAPPER": "/var/task/vectorforge/runtime/exec_wrapper",
-                "VECTORFORGE_RESPONSE_MODE": "stream",
                 "VECTORFORGE_DATABASE_URL": data.database.client_url(self, APP_ROLE),
                 "VECTORFORGE_DATABASE_AUTH": "iam",
                 "VECTORFORGE_DATABASE_POOL_SIZE": str(QUERY_CONNECTIONS),

@@ -14,6 +14,7 @@ from infra.emulator.lambda_service.function_configuration import (
 )
 from infra.emulator.lambda_service.function_process import FunctionProcess
 from infra.emulator.lambda_service.invocation import FunctionFailedError
+from infra.emulator.lambda_service.proxy_responses import STREAM_CONTENT_TYPE
 from tests.functions.ending_time import seconds_to_end
 from tests.support.aws.fake_aws_faults import FaultyAws
 from tests.support.aws.live_query_function import QUERY_HANDLER, QuerySurroundings, query_surroundings
@@ -172,6 +173,16 @@ async def test_missing_setting_error_names_it() -> None:
         invocation = await function.invoke(load_event(HEALTH[0]))
         with pytest.raises(FunctionFailedError, match="VECTORFORGE_DATABASE_URL"):
             await response_of(invocation)
+
+
+@pytest.mark.parametrize("runtime", ["stream", "buffered"])
+async def test_unset_response_mode_follows_runtime(surroundings: QuerySurroundings, runtime: Mode) -> None:
+    configured = query_function(surroundings, runtime, without=("VECTORFORGE_RESPONSE_MODE",))
+    async with FunctionProcess(configured) as function:
+        invocation = await function.invoke(load_event(HEALTH[0]))
+        status, _, _ = await response_of(invocation)
+    assert status == 200
+    assert (invocation.content_type == STREAM_CONTENT_TYPE) is (runtime == "stream")
 
 
 async def test_streaming_without_wrapper_fails_init_naming_setting() -> None:

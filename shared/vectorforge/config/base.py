@@ -117,9 +117,9 @@ class IngestionSettings(Section):
 class AwsSettings(Section):
     """Resources on AWS; all unset on a laptop."""
 
-    response_mode: Literal["stream", "buffered"] = "buffered"
-    """Response mode of the query function. "stream" needs the runtime of ``vectorforge.runtime`` and a caller
-    that invokes with response streaming: a function cannot detect how it was invoked."""
+    response_mode: Literal["stream", "buffered"] | None = None
+    """Response mode of the query function; None: "stream" in the runtime of ``vectorforge.runtime``, which it
+    needs, else "buffered". Must suit the front door: a function cannot detect how it was invoked."""
     base_path: str = "/"
     """Path under which a custom domain maps the API, e.g. "/rag". A stage in an AWS host's URL is read
     from events."""

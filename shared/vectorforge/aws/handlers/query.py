@@ -136,7 +136,8 @@ class _Started:
 
 
 def _make_adapter(app: "FastAPI", aws: AwsSettings, application: Application | None = None) -> _Adapter:
-    if aws.response_mode == "buffered":
+    mode = aws.response_mode or ("stream" if can_stream() else "buffered")
+    if mode == "buffered":
         return _BufferedHandler(app, aws.base_path, application)
     if not can_stream():
         raise ConfigurationError(_NEEDS_RUNTIME)
