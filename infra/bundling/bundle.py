@@ -36,7 +36,7 @@ cryptography); more means that a dependency came in unnoticed."""
 
 OPERATOR = "operator"
 """Bundle of a host: the whole library with its commands, and ``infra/bundling/host``; no function has it."""
-_BUDGETS = {**BUDGET_BYTES, OPERATOR: 120_000_000}
+BUNDLE_BUDGETS = {**BUDGET_BYTES, OPERATOR: 120_000_000}
 
 SDK_BYTES = {"anthropic": 25_000_000, "openai": 30_000_000, "vertex": 30_000_000}
 """Size limit of each vendor's SDK, added where a stage's settings need it."""
@@ -82,7 +82,9 @@ class Bundle:
     @property
     def budget_bytes(self) -> int:
         """Size limit of the folder."""
-        return min(_BUDGETS[self.function] + sum(SDK_BYTES[sdk] for sdk in self.sdks), LAMBDA_LIMIT_BYTES)
+        return min(
+            BUNDLE_BUDGETS[self.function] + sum(SDK_BYTES[sdk] for sdk in self.sdks), LAMBDA_LIMIT_BYTES
+        )
 
     def __str__(self) -> str:
         parts = [
@@ -124,8 +126,8 @@ def make_bundle(
         DatabaseCertificateError: The database's root certificates cannot be had.
         TokenTableError: tiktoken's tables cannot be had.
     """
-    if function not in _BUDGETS:
-        raise BundlingError(f"There is no function {function}; there are: {', '.join(_BUDGETS)}.")
+    if function not in BUNDLE_BUDGETS:
+        raise BundlingError(f"There is no function {function}; there are: {', '.join(BUNDLE_BUDGETS)}.")
     if output.exists() and any(output.iterdir()):
         raise BundlingError(f"{output} is not empty; choose another folder, or empty it.")
     uv = find_uv()

@@ -21,7 +21,7 @@ from typing import Any, Final
 from packaging.markers import Marker
 
 from infra.bundling.bundle import (
-    BUDGET_BYTES,
+    BUNDLE_BUDGETS,
     ROOT,
     STANDS_ALONE,
     BundlingError,
@@ -45,8 +45,8 @@ _MARKER: Final = "uv:package:marker"
 
 
 def functions_with_packages() -> list[str]:
-    """Return the functions that ship packages."""
-    return sorted(set(BUDGET_BYTES) - STANDS_ALONE)
+    """Return the functions that ship packages, and the operator's bundle."""
+    return sorted(set(BUNDLE_BUDGETS) - STANDS_ALONE)
 
 
 def bill_of_materials(function: str, uv: str) -> dict[str, Any]:

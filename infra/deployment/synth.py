@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infra.bundling.bundle import BUDGET_BYTES
+from infra.bundling.bundle import BUNDLE_BUDGETS, OPERATOR
 from infra.deployment.cdk_command import Cdk, argument_parser, chosen_cdk, guarded
 
 
@@ -20,12 +20,12 @@ class CodeAsset:
     """Code of one function as uploaded."""
 
     function: str
-    """A folder of ``functions/``."""
+    """A folder of ``functions/``, or ``OPERATOR``."""
     size_bytes: int
     compiled: bool
 
     def __str__(self) -> str:
-        budget = BUDGET_BYTES[self.function]
+        budget = BUNDLE_BUDGETS[self.function]
         line = f"{self.function:<12} {self.size_bytes / 1e6:6.1f} MB of {budget / 1e6:.0f} MB"
         return line if self.compiled else f"{line}, no bytecode: cold starts compile"
 
@@ -43,7 +43,9 @@ def templates(assembly: Path) -> dict[str, dict[str, Any]]:
 
 
 def code_assets(assembly: Path) -> Iterator[CodeAsset]:
-    """Yield the code of every function of the project, without those of CDK itself."""
+    """Yield the code of every function of the project and of its hosts, without that of CDK itself."""
+    for host in assembly.glob("asset.*/host"):
+        yield _weighed(OPERATOR, host.parent)
     for template in templates(assembly).values():
         for resource in template["Resources"].values():
             handler = str(resource.get("Properties", {}).get("Handler", ""))
