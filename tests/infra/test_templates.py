@@ -117,12 +117,16 @@ def test_function_settings_are_known_variables(templates: list[StackTemplate]) -
     assert ours <= known_variables()
 
 
+CDK_GRANT = ("BackupNoticesRoleDefaultPolicy", "kms:GenerateDataKey*")
+"""Made for a topic with a key; infra/nag_rules.py says on what."""
+
+
 def test_wildcard_resources_are_allowed_for_listed_actions_only(templates: list[StackTemplate]) -> None:
     seen = set()
     for name, statement in policies(templates):
         actions = as_list(statement["Action"])
         assert "NotAction" not in statement, name
-        assert not [action for action in actions if "*" in action], name
+        assert not [action for action in actions if "*" in action and (name, action) != CDK_GRANT], name
         if statement["Effect"] == "Allow" and "*" in [text(r) for r in as_list(statement["Resource"])]:
             assert set(actions) <= set(WHOLE_SERVICE), name
             seen |= set(actions)
