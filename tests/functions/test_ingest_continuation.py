@@ -113,7 +113,10 @@ async def test_schedule_deletes_expired_logs(stage: Stage) -> None:
     job_id = await stage.job("text")
     assert await stage.deliver() == (1, [])
     with psycopg.connect(stage.url.replace("vectorforge_app", "postgres"), autocommit=True) as admin:
-        admin.execute("UPDATE vectorforge.ingestion_jobs SET finished_at = now() - interval '91 days'")
+        admin.execute(
+            "UPDATE vectorforge.ingestion_jobs SET created_at = now() - interval '91 days', "
+            "finished_at = now() - interval '91 days'"
+        )
     await handle(stage.application, event("ingest_scheduled"), Deadline.after(60))
     assert await stage.tenant.jobs.find_by_id(job_id) is None
 
