@@ -217,6 +217,6 @@ def test_unusable_response_url_is_not_disclosed(
 async def test_direct_call_with_unknown_action_returns_error(make_database: Callable[..., str]) -> None:
     environment = {"VECTORFORGE_MIGRATOR_DATABASE_URL": make_conninfo(make_database())}
     answers, _ = await invoke(environment, ({"action": "drop"}, 30_000), ({}, 30_000))
-    message = "action must be one of: migrate, check, index, status, start, ended."
+    message = "action must be one of: migrate, check, index, status, start, ended, restored."
     expected = {"error": "InvalidInputError", "message": message}
     assert answers == [expected, expected]
