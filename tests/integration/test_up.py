@@ -182,11 +182,15 @@ def test_user_documents_with_sample_names_are_untouched(folder: Path, name: str)
 
 def test_configured_api_keys_are_required(folder: Path) -> None:
     keys = json.dumps({hashlib.sha256(API_KEY.encode()).hexdigest(): "acme"})
-    with serving(folder, VECTORFORGE_API_KEYS=keys) as served:
+    with serving(folder, VECTORFORGE_API_KEYS=keys, VECTORFORGE_MAX_TOPK="5") as served:
         assert served["auth"] == "api_key"
         assert status(f"{served['url']}/v1/collections") == 401
         answer = fetch(f"{served['url']}/v1/collections", authorization=f"Bearer {API_KEY}")
         assert answer["collections"] == []  # another tenant's: those of this machine's commands are not in it
+    assert (
+        "VECTORFORGE_MAX_TOPK is not a setting and is ignored. Did you mean VECTORFORGE_MAX_TOP_K?"
+        in served["stderr"]
+    )
 
 
 def test_wildcard_host_requires_keys_or_insecure_flag(folder: Path) -> None:

@@ -1,10 +1,12 @@
 """``vectorforge up`` and ``vectorforge mcp``: serve over HTTP, or to an agent over stdin and stdout."""
 
 import asyncio
+import difflib
 import gc
 import ipaddress
 import os
 import socket
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
@@ -12,10 +14,12 @@ import typer
 from vectorforge.cli.options import CollectionOption, DataDirOption, DebugOption
 from vectorforge.cli.session import CommandContext, open_session, session_command
 from vectorforge.cli.terminal import command
-from vectorforge.config import VectorForgeConfig
+from vectorforge.config import VectorForgeConfig, known_variables
 from vectorforge.errors import ConfigurationError
 from vectorforge.local.laptop import LocalSetup, local_setup
 
+_CLIENT_VARIABLES = frozenset({"VECTORFORGE_URL", "VECTORFORGE_API_KEY"})
+"""Variables of the example clients."""
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _WILDCARDS = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
 
@@ -39,8 +43,9 @@ def up(
     documents, until VECTORFORGE_OPENAI_API_KEY or VECTORFORGE_ANTHROPIC_API_KEY
     is set: then that model generates them. Ctrl-C stops everything.
 
-    Without VECTORFORGE_API_KEYS there is no login, so only this machine is
-    served; other machines (--host 0.0.0.0) need keys, or --insecure.
+    There is no login by default, so only this machine is served. Other
+    machines (--host 0.0.0.0) need VECTORFORGE_AUTH=api_key and a key of
+    `vectorforge keys create`, or --insecure.
 
     Without --host and --port the server listens where AWS_LAMBDA_HTTP_ENDPOINT
     says, as in a Lambda Web Function.
@@ -72,6 +77,8 @@ def _serve(
             terminal.warn(
                 f"Every client that reaches {host} can read and change the documents without a login."
             )
+        for name, remedy in ignored_variables():
+            terminal.warn(f"{name} is not a setting and is ignored. {remedy}")
         terminal.note("Starting the database ...")
         with local_setup(config, data_dir=context.data_dir, supervised=True) as setup:
             from vectorforge.cli.commands.startup import serve_laptop  # imports take a second
@@ -79,6 +86,15 @@ def _serve(
             with asyncio.Runner(loop_factory=new_event_loop) as runner:
                 runner.run(serve_laptop(terminal, setup, bound, reachable_url(bound), sample=sample))
         terminal.note("Stopped.")
+
+
+def ignored_variables() -> Iterator[tuple[str, str]]:
+    """Yield each VECTORFORGE_* variable of the environment that is not a setting, with a remedy."""
+    known = sorted(known_variables() | _CLIENT_VARIABLES)
+    for name in sorted(os.environ):
+        if name.upper().startswith("VECTORFORGE_") and name.upper() not in known:
+            near = difflib.get_close_matches(name.upper(), known, n=1)
+            yield name, f"Did you mean {near[0]}?" if near else "See docs/operate/configuration.md."
 
 
 def serving_config(config: VectorForgeConfig, host: str, *, insecure: bool = False) -> VectorForgeConfig:
@@ -107,9 +123,9 @@ def mcp(
 ) -> None:
     """Serve your documents as tools for agents (Model Context Protocol over stdin and stdout).
 
-    The tools are semantic_search, semantic_search_with_context and ask. The host starts this command
-    itself; only messages go to stdout, the log goes to stderr. Hosts on other machines can use
-    /mcp of a running server.
+    The tools search, answer, and list and read documents; docs/use/mcp.md describes them. The host
+    starts this command itself; only messages go to stdout, the log goes to stderr. Hosts on other
+    machines can use /mcp of a running server.
 
     [bold]Claude Desktop[/bold] (claude_desktop_config.json) and other hosts:
 

@@ -159,7 +159,7 @@ def _announce(
         "Page and API": url,
         "Answers": _describe(provider),
         **({"Collection": f"{collection.name}: {_count(collection, sample_files)}"} if collection else {}),
-        **({"Login": "an API key of VECTORFORGE_API_KEYS"} if with_keys else {}),
+        **({"Login": "an API key (`vectorforge keys create NAME`)"} if with_keys else {}),
         "Data": f"{setup.config.database.data_dir}"
         if setup.embedded
         else "the database of VECTORFORGE_DATABASE_URL",

@@ -1,7 +1,6 @@
 """``vectorforge doctor``. No check raises; each names the remedy when it is not ok."""
 
 import asyncio
-import difflib
 import importlib.util
 import os
 import platform
@@ -18,11 +17,11 @@ import typer
 
 import vectorforge
 from vectorforge.bootstrap import credential_store
-from vectorforge.cli.commands.serve import bind
+from vectorforge.cli.commands.serve import bind, ignored_variables
 from vectorforge.cli.doctor.database_checks import Check, check_database
 from vectorforge.cli.session import CommandContext, session_command
 from vectorforge.cli.terminal import ExitCode
-from vectorforge.config import LLMSettings, RerankSettings, VectorForgeConfig, known_variables
+from vectorforge.config import LLMSettings, RerankSettings, VectorForgeConfig
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import ConfigurationError, VectorForgeError
 from vectorforge.llm.registry import LLMProviderRegistry
@@ -41,8 +40,6 @@ _WITHOUT = {
     "ingest": "no PDF, DOCX, RTF or HTML, no front matter, no languages, and no chunking",
     "ocr": "no text from scans and images, unless tesseract is installed",
 }
-_CLIENT_VARIABLES = frozenset({"VECTORFORGE_URL", "VECTORFORGE_API_KEY"})
-"""Variables of the example clients."""
 _TYPICAL_CHUNK = "A reranker reads the query and each chunk together. " * 15
 _LOW_BYTES, _TOO_LOW_BYTES = 1024**3, 200 * 1024**2
 
@@ -136,7 +133,8 @@ def run_checks(data_dir: Path | None, port: int) -> Iterator[Check]:
         yield Check("settings", "fail", exc.message, "Correct the variable.")
         return
     yield Check("settings", "ok", "all VECTORFORGE_* variables parse")
-    yield from _unknown_variables()
+    for name, remedy in ignored_variables():
+        yield Check("settings", "warn", f"{name} is not a setting and is ignored", remedy)
     store = credential_store(config)
     yield (keys := _keys(config, store))
     registry = EmbeddingProviderRegistry()
@@ -155,7 +153,7 @@ def _extras() -> Iterator[Check]:
         missing = [name for name in modules if importlib.util.find_spec(name) is None]
         if missing:
             detail = f"{', '.join(missing)} not installed: {_WITHOUT[extra]}"
-            yield Check(f"[{extra}]", "warn", detail, f"pip install 'vectorforge[{extra}]'")
+            yield Check(f"[{extra}]", "warn", detail, f"uv sync --inexact --extra {extra}")
         else:
             yield Check(f"[{extra}]", "ok", "installed")
 
@@ -237,15 +235,6 @@ async def _reranker(folder: Path, settings: RerankSettings) -> Check:
         )
         return Check("reranker", "warn", f"{detail}; the limit is {limit_ms:.0f} ms", remedy)
     return Check("reranker", "ok", detail)
-
-
-def _unknown_variables() -> Iterator[Check]:
-    known = sorted(known_variables() | _CLIENT_VARIABLES)
-    for name in sorted(os.environ):
-        if name.upper().startswith("VECTORFORGE_") and name.upper() not in known:
-            near = difflib.get_close_matches(name.upper(), known, n=1)
-            remedy = f"Did you mean {near[0]}?" if near else "See docs/operate/configuration.md."
-            yield Check("settings", "warn", f"{name} is not a setting and is ignored", remedy)
 
 
 async def _models(config: VectorForgeConfig, store: CredentialStore | None) -> Check:
