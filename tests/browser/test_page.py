@@ -86,6 +86,14 @@ async def test_profile_collections_are_not_listed(stub: StubApi, visit: Visit) -
     await expect(page.locator("#collection")).to_have_value("c1")
 
 
+async def test_new_browser_opens_default_collection_before_others(stub: StubApi, visit: Visit) -> None:
+    stub.add_collection("default")
+    stub.add_document("text", file="handbook.md")
+    stub.add_document("text", file="guide.md", collection="c2")
+    page = await visit(stub.url)
+    await expect(page.locator("#collection")).to_have_value("c2")
+
+
 async def test_collection_switch_continues_and_turns_name_the_other_collection(
     stub: StubApi, visit: Visit
 ) -> None:

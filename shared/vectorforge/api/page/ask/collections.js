@@ -22,7 +22,10 @@ async function loadCollections() {
   drawPicker();
 }
 
-const firstCollection = () => state.collections.find((c) => c.document_count) ?? state.collections[0];
+function firstCollection() {
+  const filled = state.collections.filter((c) => c.document_count);
+  return filled.find((c) => c.name === "default") ?? filled[0] ?? state.collections[0];
+}
 
 function drawPicker() {
   const options = state.collections.map((c) => el("option", { value: c.id, selected: c.id === state.collectionId }, c.name));
