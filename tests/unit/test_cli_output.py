@@ -109,6 +109,13 @@ class TestErrors:
         assert "--top-k" in err
         assert "vectorforge search --help" in err
 
+    def test_usage_error_of_choice_names_the_choices(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert run(["search", "--mode", "foo", "x"]) == 2
+        assert capsys.readouterr().err == (
+            "error: Invalid value for '--mode': 'foo' is not one of 'hybrid', 'dense', 'lexical'. "
+            "See `vectorforge search --help`.\n"
+        )
+
     def test_interrupt_exits_with_130(self, capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(typer.Exit) as exit_, command(json_output=False, debug=False):
             raise KeyboardInterrupt

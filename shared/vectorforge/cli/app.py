@@ -148,7 +148,8 @@ def run(arguments: list[str] | None = None) -> int:
         if message:
             context = getattr(exc, "ctx", None)  # usage errors have the context of their command
             path = context.command_path if context else "vectorforge"
-            sys.stderr.write(f"error: {message} `{path} --help` for usage.\n")
+            message = message.replace("Value error, ", "").rstrip(".")  # of pydantic
+            sys.stderr.write(f"error: {message}. See `{path} --help`.\n")
         return ExitCode.USAGE
     except typer.Abort:
         sys.stderr.write("Aborted.\n")

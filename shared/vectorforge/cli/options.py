@@ -52,7 +52,7 @@ FilterOption: TypeAlias = Annotated[
     ),
 ]
 TopKOption: TypeAlias = Annotated[
-    int, typer.Option("--top-k", "-k", min=1, help="Maximum number of passages to retrieve.")
+    int, typer.Option("--top-k", "-k", min=1, help="Maximum number of chunks to retrieve.")
 ]
 AnswerTopKOption: TypeAlias = Annotated[
     int | None,
@@ -60,7 +60,7 @@ AnswerTopKOption: TypeAlias = Annotated[
         "--top-k",
         "-k",
         min=1,
-        help="Maximum number of passages to retrieve.",
+        help="Maximum number of chunks to retrieve.",
         show_default="10, or the variant's",
     ),
 ]
@@ -78,8 +78,8 @@ MmrOption: TypeAlias = Annotated[
         "--mmr-lambda",
         min=0,
         max=1,
-        help="Choose passages that differ (maximal marginal relevance): 1 by relevance alone, 0 by "
-        "difference alone; 0.7 avoids near-identical passages.",
+        help="Choose chunks that differ (maximal marginal relevance): 1 by relevance alone, 0 by "
+        "difference alone; 0.7 avoids near-identical chunks.",
         show_default="not used",
     ),
 ]

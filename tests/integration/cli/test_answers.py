@@ -52,6 +52,17 @@ def test_ask_and_search_print_the_place_beside_the_source(vectorforge: CommandLi
         assert rows[1].split("\t")[2] == f"./{name}, {file.chunk_text}"
 
 
+def test_ask_with_unreachable_model_names_the_command_that_shows_the_reason(handbook: CommandLine) -> None:
+    done = handbook.process(
+        "ask", "Who approves a refund?", "-c", "handbook",
+        VECTORFORGE_OPENAI_API_KEY="sk-test", VECTORFORGE_OPENAI_BASE_URL="http://127.0.0.1:9/v1",
+        VECTORFORGE_DEFAULT_EMBEDDING_PROVIDER="local",
+    )  # fmt: skip
+    assert "finance team" in done.stdout
+    assert "The model is unavailable; showing the retrieved passages." in done.stderr
+    assert "vectorforge providers check" in done.stderr
+
+
 def test_search_and_ask_without_results_exit_with_1(vectorforge: CommandLine) -> None:
     vectorforge("collections", "create", "void")
     assert vectorforge.json("search", "anything", "-c", "void", code=1)["results"] == []

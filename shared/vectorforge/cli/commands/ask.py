@@ -141,13 +141,14 @@ def ask(
         raise typer.Exit(ExitCode.INCOMPLETE)
 
 
+_CHECK = "`vectorforge providers check` shows the reason."
 _DEGRADED = {
-    "provider": "The model is unavailable; {model} answers instead.",
-    "stale": "The model is unavailable; showing an earlier answer to the same question.",
-    "passages": "The model is unavailable; showing the retrieved passages.",
+    "provider": f"The model is unavailable; {{model}} answers instead. {_CHECK}",
+    "stale": f"The model is unavailable; showing an earlier answer to the same question. {_CHECK}",
+    "passages": f"The model is unavailable; showing the retrieved passages. {_CHECK}",
     "lexical": "The question could not be embedded; passages were found by keyword only.",
     "ungrounded": "The documents cannot be searched; the model answers without them.",
-    "template": "The model is unavailable.",
+    "template": f"The model is unavailable. {_CHECK}",
 }
 
 

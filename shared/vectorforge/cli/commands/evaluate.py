@@ -210,7 +210,7 @@ def _parse_tolerances(given: list[str]) -> dict[str | None, float]:
 @session_command
 def export(
     context: CommandContext,
-    origin: Annotated[Literal["feedback"], typer.Option("--from", help="What to make the questions of.")],
+    origin: Annotated[Literal["feedback"], typer.Option("--from", help="Source of the questions.")],
     collection: CollectionOption = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File to write.", show_default="stdout")

@@ -43,7 +43,7 @@ def print_tuning(terminal: Terminal, tuning: "Tuning", collection: str, *, saved
     ]
     terminal.table(["Weight of vectors#", f"nDCG@{tuning.k}#", "", ""], rows)
     terminal.note(
-        f"{tuning.questions} questions to {collection}. Questions that did not choose the weight: "
+        f"{tuning.questions} questions on {collection}. Questions that did not choose the weight: "
         f"{tuning.cross_validated:.4f}, with the current one {tuning.current_ndcg:.4f}."
     )
     if saved:
@@ -93,7 +93,7 @@ def print_outcome(terminal: Terminal, outcome: Outcome, summary: Summary) -> Non
     for difference in summary.regressions:
         terminal.error(_sentence(difference), code="regression")
     terminal.note(
-        f"{len(outcome.plan.questions.questions)} questions to {outcome.collection}; "
+        f"{len(outcome.plan.questions.questions)} questions on {outcome.collection}; "
         "in brackets: 95 % confidence intervals."
     )
 

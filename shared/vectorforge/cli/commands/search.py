@@ -36,7 +36,7 @@ def search(
     mode: ModeOption = None,
     min_score: Annotated[
         float | None,
-        typer.Option(help="Drop passages with a lower score (cosine: -1 to 1).", show_default=False),
+        typer.Option(help="Drop chunks with a lower score (cosine: -1 to 1).", show_default=False),
     ] = None,
     where: FilterOption = None,
     mmr_lambda: MmrOption = None,

@@ -61,7 +61,7 @@ def _print(terminal: Terminal, statistics: Statistics) -> None:
         terminal.note("No queries in this period.")
         return
     latency = [(shown, *_times(statistics.totals.latency_ms.get(stage))) for stage, shown in _STAGES.items()]
-    times = ["Half#", "95 %#", "99 %#"]
+    times = ["p50#", "p95#", "p99#"]
     terminal.line()
     terminal.table(["Stage", *times], latency, title="Latency percentiles")
     columns = ["Questions#", "Failed#", *times, "Tokens#", "Cost#", "Up#", "Down#"]
