@@ -227,13 +227,13 @@ def test_language_note_names_languages_that_the_model_was_not_trained_with(tmp_p
     note = registry.language_note(english, ["en", "zh", "de", "de", None])
     assert note is not None
     assert note.startswith(
-        '"handbook" has documents in de, zh, found by words, but hardly by meaning: '
-        "all-MiniLM-L6-v2 was trained with en. Set VECTORFORGE_LOCAL_EMBEDDING_PATH"
+        '"handbook" has documents in de, zh, which are found by words but hardly by meaning: '
+        "all-MiniLM-L6-v2 was trained on en. Set VECTORFORGE_LOCAL_EMBEDDING_PATH"
     )
     assert registry.language_note(english, ["en", None]) is None
     both = collection_of("local", folder_model)
     assert registry.language_note(both, ["en", "de"]) is None
-    assert "in fr, found" in (registry.for_tenant("acme").language_note(both, ["en", "fr"]) or "")
+    assert "in fr, which are found" in (registry.for_tenant("acme").language_note(both, ["en", "fr"]) or "")
     assert registry.language_note(collection_of("gone", BUNDLED), ["fr"]) is None
     silent = discovered(describe(tmp_path, languages=[]))
     assert silent.language_note(both, ["fr"]) is None

@@ -131,8 +131,8 @@ class EmbeddingProviderRegistry:
         if not foreign:
             return None
         return (
-            f'"{collection.name}" has documents in {", ".join(foreign)}, found by words, but hardly '
-            f"by meaning: {collection.embedding_model} was trained with {', '.join(known)}. {OTHER_LANGUAGES}"
+            f'"{collection.name}" has documents in {", ".join(foreign)}, which are found by words but hardly '
+            f"by meaning: {collection.embedding_model} was trained on {', '.join(known)}. {OTHER_LANGUAGES}"
         )
 
     def for_tenant(self, tenant_id: str) -> "EmbeddingProviderRegistry":

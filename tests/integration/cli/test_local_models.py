@@ -14,7 +14,7 @@ GERMAN = """# Erstattungen
 Die Buchhaltung genehmigt jede Erstattung über fünfhundert Euro innerhalb von zwei Werktagen. Kunden
 können die Geräte innerhalb von vierzehn Tagen zurückgeben.
 """
-NOTE = "found by words, but hardly by meaning: all-MiniLM-L6-v2 was trained with en. Set VECTORFORGE_LOCAL_"
+NOTE = "found by words but hardly by meaning: all-MiniLM-L6-v2 was trained on en. Set VECTORFORGE_LOCAL_"
 
 
 @pytest.fixture
@@ -38,14 +38,14 @@ def checks_of(report: dict[str, Any], name: str) -> list[dict[str, str]]:
 
 def test_german_document_for_english_model_is_noted_once(handbook: CommandLine, german: str) -> None:
     done = handbook("ingest", german, "handbook.md", "-c", "mixed")
-    assert done.stderr.count(f'"mixed" has documents in de, {NOTE}') == 1
+    assert done.stderr.count(f'"mixed" has documents in de, which are {NOTE}') == 1
     assert handbook.json("ingest", german, "-c", "mixed")["language_note"].startswith('"mixed" has documents')
     assert handbook.json("ingest", "handbook.md", "-c", "handbook")["language_note"] is None
     report = handbook.json("doctor")
     assert report["ok"] is True
     [check] = checks_of(report, "languages")
     assert check["status"] == "warn"
-    assert check["detail"].startswith('"mixed" has documents in de, found by words')
+    assert check["detail"].startswith('"mixed" has documents in de, which are found by words')
     assert check["remedy"].startswith("Set VECTORFORGE_LOCAL_EMBEDDING_PATH")
 
 
