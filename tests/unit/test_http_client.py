@@ -165,7 +165,8 @@ def exchange(call: Call[Any], *answers: httpx2.Response | Exception, retries: in
 
 
 GET, CREATE, DELETE = calls.get_job("a"), calls.create_collection("a"), calls.delete_document("a")
-LOST = httpx2.RemoteProtocolError("cut")
+REQUEST = httpx2.Request("GET", "http://rag.test/v1/jobs/a")
+LOST = httpx2.RemoteProtocolError("cut", request=REQUEST)
 
 
 def test_temporary_errors_are_retried_with_backoff() -> None:
@@ -192,7 +193,7 @@ def test_request_that_is_unsafe_to_repeat_is_sent_once(answer: httpx2.Response |
     ("call", "answer"),
     [
         (DELETE, LOST),  # it may be done, and would find nothing
-        (GET, httpx2.ReadTimeout("slow")),
+        (GET, httpx2.ReadTimeout("slow", request=REQUEST)),
         (GET, respond(500)),
         (GET, respond(404)),
     ],
@@ -200,6 +201,11 @@ def test_request_that_is_unsafe_to_repeat_is_sent_once(answer: httpx2.Response |
 def test_lasting_errors_are_not_retried(call: Call[Any], answer: httpx2.Response | Exception) -> None:
     with pytest.raises((ResponseError, ServerUnreachableError)):
         exchange(call, answer)
+
+
+def test_unreachable_server_is_named_with_its_address() -> None:
+    with pytest.raises(ServerUnreachableError, match=r"GET http://rag\.test/v1/jobs/a: cut"):
+        exchange(GET, LOST, retries=0)
 
 
 def test_last_retry_raises() -> None:
