@@ -258,7 +258,7 @@ def _validation_problem(errors: Sequence[Mapping[str, Any]], request_id: str) ->
     fields = [_field_problem(error) for error in errors[:_MAX_FIELD_PROBLEMS]]
     named = "; ".join(f"{f.field}: {f.message}" for f in fields[:3])
     more = f" (and {len(errors) - 3} more)" if len(errors) > 3 else ""
-    title = "A value given by the caller is not usable."
+    title = "A value in the request is invalid."
     return _problem("invalid_input", title, 422, f"{named}{more}", request_id, fields)
 
 
