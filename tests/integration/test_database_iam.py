@@ -194,6 +194,7 @@ async def test_lambda_snapshot_contains_no_token_or_credentials(rds: FakeRds, ro
                 "VECTORFORGE_API_KEYS": json.dumps({hashlib.sha256(key_of("a").encode()).hexdigest(): "a"}),
                 "VECTORFORGE_DEFAULT_EMBEDDING_PROVIDER": "openai",
                 "VECTORFORGE_OPENAI_API_KEY": "sk-canary",
+                "VECTORFORGE_RESPONSE_MODE": "buffered",
             },
             init_timeout_s=60.0,  # this machine is not Lambda
             snap_start=True,

@@ -273,9 +273,9 @@ class TestWorker:
             if ended_ago is not None:
                 await job_room.jobs.finish(jobs[-1])
                 await job_room.db.execute(
-                    "UPDATE vectorforge.ingestion_jobs SET finished_at = now() - make_interval(days => %s)"
-                    " WHERE tenant_id = %s AND id = %s",
-                    (ended_ago, job_room.db.tenant_id, jobs[-1]),
+                    "UPDATE vectorforge.ingestion_jobs SET finished_at = now() - make_interval(days => %s),"
+                    " created_at = now() - make_interval(days => %s) WHERE tenant_id = %s AND id = %s",
+                    (ended_ago, ended_ago, job_room.db.tenant_id, jobs[-1]),
                 )
         await job_room.worker().run_until_idle()
         assert len(await job_room.jobs.list()) == 3
