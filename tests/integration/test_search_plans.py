@@ -21,6 +21,7 @@ from vectorforge.vectorstore.base import NearestChunks
 from vectorforge.vectorstore.filters.language import matches
 from vectorforge.vectorstore.filters.parse import parse
 from vectorforge.vectorstore.pgvector import PgVectorStore
+from vectorforge.vectorstore.search.search import LEG_DEPTH
 
 COSINE = DistanceMetric.COSINE
 DIMENSION = 24
@@ -169,7 +170,7 @@ class TestScanReasons:
         assert counted.scan == short.scan == wide.scan == Scan("index", "many")
         assert counted.matched == 1_000  # half of a batch of 80 matched, so all were recounted
         assert short.matched == counted.matched
-        assert wide.matched == 70
+        assert wide.matched == LEG_DEPTH
 
     async def test_dropped_index_is_detected(self, opened: Database, owner_url: str) -> None:
         stored = await fill(opened.for_tenant("a"), CHUNKS, 1)
@@ -186,14 +187,14 @@ class TestScanReasons:
         self, opened: Database, owner_url: str
     ) -> None:
         await fill(opened.for_tenant("large"), CHUNKS, 1)
-        small = await fill(opened.for_tenant("small"), 12, 2)
+        small = await fill(opened.for_tenant("small"), 8, 2)
         index_space(owner_url, f"cosine_{DIMENSION}")
         analyze(owner_url)
         query = small.vectors[3]
-        # a hybrid search needs 70 candidates, and of 334 vectors one is the small collection's
+        # a hybrid search needs 40 candidates, and of 501 vectors one is the small collection's
         found = await small.search(PgVectorStore(small.db, exact_scan_limit=5), query, query_text="3")
         assert found.scan == Scan("exact", "sparse")
-        assert len(found) == 10
+        assert len(found) == 8
         assert small.recall(await small.search(PgVectorStore(small.db), query), query) == 1
 
     @pytest.mark.parametrize("times", [1, 2])
