@@ -191,7 +191,7 @@ class TestScanReasons:
         index_space(owner_url, f"cosine_{DIMENSION}")
         analyze(owner_url)
         query = small.vectors[3]
-        # a hybrid search needs 40 candidates, and of 501 vectors one is the small collection's
+        # a hybrid search needs 50 candidates, and of 501 vectors one is the small collection's
         found = await small.search(PgVectorStore(small.db, exact_scan_limit=5), query, query_text="3")
         assert found.scan == Scan("exact", "sparse")
         assert len(found) == 8
