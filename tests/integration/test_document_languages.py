@@ -79,4 +79,4 @@ async def test_documents_in_languages_that_the_model_was_not_trained_with_are_no
             assert job["status"] == "succeeded"
             notes.append((await client.get(path)).json()["language_note"])
         assert notes[0] is None
-        assert notes[1].startswith('"returns" has documents in de, found by words')
+        assert notes[1].startswith('"returns" has documents in de, which are found by words')
