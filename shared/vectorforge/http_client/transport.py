@@ -47,7 +47,7 @@ def responses(call: Call[Any], retries: int) -> Exchange[httpx2.Response]:
         outcome: Outcome = yield call
         if isinstance(outcome, httpx2.TransportError):
             if is_last or call.method == "DELETE" or isinstance(outcome, httpx2.TimeoutException):
-                url = outcome.request.url
+                url = outcome.request.url.copy_with(userinfo=b"", query=None)  # no secrets in errors
                 text = f"{call.method} {url}: {str(outcome) or type(outcome).__name__}"
                 raise ServerUnreachableError(text) from outcome
         elif outcome.is_success:
