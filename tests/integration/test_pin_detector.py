@@ -57,6 +57,14 @@ def raw(path: Path) -> socket.socket:
     return client
 
 
+def backend(connection: "psycopg.Connection[Any]") -> int:
+    """Return the process of the connection; its cancellation key has another number."""
+    row = connection.execute("SELECT pg_backend_pid()").fetchone()
+    assert row is not None
+    assert row[0] != connection.info.backend_pid
+    return int(row[0])
+
+
 def until(condition: Callable[[], bool]) -> None:
     give_up_at = time.monotonic() + TIMEOUT_S
     while not condition():
@@ -98,7 +106,7 @@ class TestTransparency:
         rows = 200_000  # of 1,000 bytes
         process = psutil.Process()
         with connect(url) as connection:
-            pid = connection.info.backend_pid
+            pid = backend(connection)
             before = process.memory_info().rss
             with connection.cursor().copy(
                 f"COPY (SELECT repeat('x', 1000) FROM generate_series(1, {rows})) TO STDOUT".encode()
@@ -182,7 +190,7 @@ class TestFaults:
         self, url: str, observer: "psycopg.Connection[Any]"
     ) -> None:
         with connect(url) as connection:
-            observer.execute("SELECT pg_terminate_backend(%s, 10000)", (connection.info.backend_pid,))
+            observer.execute("SELECT pg_terminate_backend(%s, 10000)", (backend(connection),))
             with pytest.raises(psycopg.errors.AdminShutdown):  # its last message, then the end
                 connection.execute("SELECT 1")
             assert connection.closed

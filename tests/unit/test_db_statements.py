@@ -8,7 +8,8 @@ import psycopg
 import pytest
 from psycopg.adapt import PyFormat
 
-from vectorforge.db.session import compiled, parse_json
+from vectorforge.db.session import parse_json
+from vectorforge.db.statements import compiled
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from vectorforge.db.errors import ConnectFailures, connect_error, is_refused, tr
 from vectorforge.db.login import PasswordSource, make_password, password_options
 from vectorforge.db.schema.migrate import read_migrations
 from vectorforge.db.session import Session, parse_json
+from vectorforge.db.statements import PreparedStatements, is_direct
 from vectorforge.errors import DatabaseUnavailableError, MigrationError, UnsafeRoleError, VectorForgeError
 
 logger = logging.getLogger(__name__)
@@ -34,7 +35,7 @@ _RECONNECT_S = 3.0
 
 _CONNECTION_OPTIONS: dict[str, Any] = {
     "autocommit": True,
-    "prepare_threshold": None,  # a pooler may send the next execution to a backend that did not prepare it
+    "prepare_threshold": None,  # see prepared: a pooler may send the next execution to another backend
     "row_factory": dict_row,
 }
 _ENTER = "SELECT vectorforge.enter_tenant(%s)"
@@ -89,9 +90,12 @@ async def opened_pool(
             # Stored for every connection of the pool, where a look-up would cost four queries each.
             vector = await TypeInfo.fetch(connection, "vector")
             halfvec = await TypeInfo.fetch(connection, "halfvec")
+            direct = await is_direct(connection)
             together = await check_transactions(connection, connect, pipeline=pipeline)
 
     async def configure(session: Session) -> None:
+        if direct:
+            session.prepared = PreparedStatements()
         set_json_loads(parse_json, session)
         if vector is not None:
             register_vector_info(session, vector)

@@ -22,6 +22,8 @@ _KINDS: dict[int, MessageKind] = {
     ord("S"): "Sync",
 }
 _HEADER_BYTES = 5
+_NO_PROCESS = 1 << 30
+"""Above any process number of Linux (2**22) and macOS."""
 _READ_BYTES: dict[MessageKind, int] = {
     "Query": 64 * 1024,  # texts far above any limit may be truncated
     "Parse": 64 * 1024,
@@ -120,3 +122,31 @@ def _message(kind: MessageKind, body: bytes) -> Message:
     if kind == "Bind":
         return Message(kind, body.partition(b"\0")[0].decode(errors="replace"))
     return Message(kind)
+
+
+def swapped_process(data: bytes, at: int) -> bytes:
+    """Return the data with the process number at this offset turned into one that no process has, or back."""
+    number = int.from_bytes(data[at : at + 4]) ^ _NO_PROCESS
+    return data[:at] + number.to_bytes(4) + data[at + 4 :]
+
+
+def own_key(data: bytes) -> tuple[bytes, bytes | None]:
+    """Replace the process number of a server's BackendKeyData.
+
+    Args:
+        data: What the server sent since the connection began, from the start of a message.
+
+    Returns:
+        What to pass on, and what to wait for the rest of; None after the key, or an error in its place.
+    """
+    at = 0
+    while len(data) >= at + _HEADER_BYTES:
+        end = at + 1 + int.from_bytes(data[at + 1 : at + _HEADER_BYTES])
+        if len(data) < end:
+            break
+        if data[at : at + 1] == b"K":
+            return swapped_process(data, at + _HEADER_BYTES), None
+        if data[at : at + 1] == b"E":
+            return data, None
+        at = end
+    return data[:at], data[at:]

@@ -6,12 +6,15 @@ from pathlib import Path
 from typing import TypeAlias
 
 from tests.support.postgres.postgres_messages import (
+    CANCEL_REQUEST,
     GSS_ENCRYPTION_REQUEST,
     SSL_REQUEST,
     Message,
     MessageReader,
     StartupPacket,
+    own_key,
     read_startup,
+    swapped_process,
 )
 
 MessageObserver: TypeAlias = Callable[[Message], None]
@@ -24,6 +27,8 @@ _ENCRYPTION_REQUESTS = (SSL_REQUEST, GSS_ENCRYPTION_REQUEST)
 
 class PostgresRelay:
     """Relays bytes between clients and servers on Unix sockets, unchanged, no faster than they are read.
+
+    Only the process number of a cancellation key is another one, as behind any pooler.
 
     If one end closes or fails, the other is closed after the data in transit. Encryption is declined, as by a
     server without TLS, since encrypted data cannot be read. Belongs to one event loop.
@@ -93,6 +98,7 @@ class _ServerEnd(_End):
     def __init__(self, client: "_ClientEnd") -> None:
         super().__init__()
         self._client = client
+        self._before_key: bytes | None = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -101,6 +107,16 @@ class _ServerEnd(_End):
             self.transport.close()
         else:
             self._client.transport.resume_reading()
+
+    def data_received(self, data: bytes) -> None:
+        if self._before_key is not None:
+            data, self._before_key = own_key(self._before_key + data)
+        super().data_received(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._before_key:
+            super().data_received(self._before_key)
+        super().connection_lost(exc)
 
 
 class _ClientEnd(_End):
@@ -168,7 +184,7 @@ class _ClientEnd(_End):
         self._observer = self._opened(packet)
         if self._observer is not None:
             self._show(self._head[packet.size :])
-        return self._head
+        return swapped_process(self._head, 8) if packet.code == CANCEL_REQUEST else self._head
 
     def _show(self, data: bytes) -> None:
         assert self._observer is not None
