@@ -75,7 +75,7 @@ async def search(
             "collection": collection_id,
             "query_text": question,
             "context_text": None,
-            "lexical_limit": limit,
+            "depth": limit,
         },
     )
     return [(row["ordinal"], row["lexical_score"]) for row in rows]

@@ -1,6 +1,7 @@
 """Near-identical chunks do not fill the context if ``mmr_lambda`` is set; without it nothing changes."""
 
 from collections.abc import AsyncIterator, Callable
+from uuid import uuid4
 
 import httpx2
 import pytest
@@ -9,7 +10,7 @@ from tests.support.http.live_api import add_documents, live_api, new_collection,
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.types import DistanceMetric, SearchMode
 from vectorforge.vectorstore.search.matches import SearchPlan, SearchShape
-from vectorforge.vectorstore.search.statement import search_sql
+from vectorforge.vectorstore.search.statement import SearchConstants, search_sql
 from vectorforge.vectorstore.search.vectors import index_kind
 
 REFUND = "A refund takes {days} days after the parcel has reached us, on the card that paid for it."
@@ -95,8 +96,11 @@ def test_statement_reads_vectors_only_if_they_are_wanted(mode: SearchMode) -> No
     shape = SearchShape(
         mode, DistanceMetric.COSINE, dimension, index_kind("cosine_384", 384), False, False, False
     )
-    plain = search_sql(shape, SearchPlan.CHOSEN)
-    wanted = search_sql(shape._replace(with_vectors=True), SearchPlan.CHOSEN)
+    constants = SearchConstants(
+        uuid4(), "cosine_384", top_k=10, limit=10_000, depth=50, candidates=50, ef_search=80
+    )
+    plain = search_sql(shape, SearchPlan.CHOSEN, constants)
+    wanted = search_sql(shape._replace(with_vectors=True), SearchPlan.CHOSEN, constants)
     assert "v.embedding" not in plain
     start = wanted.index("LEFT JOIN LATERAL ( SELECT embedding")
     end = wanted.index(") v ON true ") + len(") v ON true ")

@@ -7,10 +7,13 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from tests.integration.vector_store_search.conftest import fill
 from vectorforge.db.connection import Database
 from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.errors import DatabaseError
 from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.types import DistanceMetric
+from vectorforge.vectorstore.pgvector import PgVectorStore
 
 _PREPARED = "SELECT name, statement, generic_plans FROM pg_prepared_statements WHERE name LIKE 'vf_%%'"
 _MOST = 64
@@ -113,3 +116,27 @@ async def test_read_after_backend_lost_its_statements_runs_on_another_connection
         await direct.fetch_all("SELECT 5 AS a", repeatable=True)
     await direct.fetch_all("DEALLOCATE ALL")
     assert await direct.fetch_all("SELECT 5 AS a", repeatable=True) == [{"a": 5}]
+
+
+@pytest.mark.parametrize("filters", [None, {"kind": "rare"}])
+async def test_search_is_planned_once_and_finds_the_same(
+    direct: TenantDatabase, database: Database, filters: dict[str, str] | None
+) -> None:
+    collection_id, vectors = await fill(direct, 4, [{"kind": "rare"}, {"kind": "common"}] * 20)
+
+    async def found(db: TenantDatabase, vector: list[float]) -> list[tuple[str, float]]:
+        results = await PgVectorStore(db).search(
+            query_vector=vector,
+            query_text="3 7 12",
+            top_k=7,
+            collection_id=collection_id,
+            metric=DistanceMetric.COSINE,
+            filters=filters,
+        )
+        return [(result.chunk.text, result.score) for result in results]
+
+    through_pooler = database.for_tenant(direct.tenant_id)
+    for vector in vectors[:12]:
+        assert await found(direct, vector) == await found(through_pooler, vector)
+    searches = [row for row in await direct.fetch_all(_PREPARED) if "facts" in row["statement"]]
+    assert [row["generic_plans"] > 0 for row in searches] == [True]

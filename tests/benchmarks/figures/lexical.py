@@ -120,9 +120,7 @@ async def _searched(
     for number, question in enumerate(questions):
         params = {"tenant": db.tenant_id, "collection": collection_id, "query_text": question}
         started = time.perf_counter()
-        rows = await db.fetch_all(
-            _SEARCH.format(ctes=ctes), {**params, "lexical_limit": 100, "context_text": None}
-        )
+        rows = await db.fetch_all(_SEARCH.format(ctes=ctes), {**params, "depth": 100, "context_text": None})
         if number >= _WARM_UP and rows:
             times.append((time.perf_counter() - started) * 1000)
             matched.append(rows[0]["matched"])

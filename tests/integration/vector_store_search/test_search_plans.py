@@ -15,7 +15,7 @@ from vectorforge.types import DistanceMetric, SearchMode
 from vectorforge.vectorstore.filters.parse import parse
 from vectorforge.vectorstore.filters.sql import SearchFilter
 from vectorforge.vectorstore.search.matches import SearchPlan, SearchShape
-from vectorforge.vectorstore.search.statement import search_sql
+from vectorforge.vectorstore.search.statement import SearchConstants, search_sql
 from vectorforge.vectorstore.search.vectors import index_kind
 from vectorforge.vectorstore.validation import single_precision, wire_vector
 
@@ -28,30 +28,20 @@ async def explain(db: TenantDatabase, statement: str, params: dict[str, Any]) ->
     return "\n".join(row["QUERY PLAN"][:200] for row in rows)  # without the vector
 
 
-def search_params(
-    db: TenantDatabase, collection_id: UUID, query: list[float], condition: SearchFilter | None
-) -> dict[str, Any]:
+def search_params(db: TenantDatabase, query: list[float], condition: SearchFilter | None) -> dict[str, Any]:
     return {
         **(condition.params if condition else {}),
         "tenant": db.tenant_id,
-        "collection": collection_id,
-        "space": f"cosine_{len(query)}",
-        "partition": f"vectorforge.embeddings_cosine_{len(query)}",
-        "ef_search": 200,
         "scan_tuples": None,
         "query": wire_vector(single_precision(query, field="query_vector")),
-        "top_k": 10,
-        "depth": 10,
-        "candidates": 10 * index_kind(f"cosine_{len(query)}", len(query)).candidates_per_row,
-        "limit": 10_000,
         "query_text": "text",
-        "lexical_limit": 10,
         "context_text": None,
         "dense_weight": 0.5,
     }
 
 
 def sql(
+    collection_id: UUID,
     mode: SearchMode,
     metric: DistanceMetric,
     dimension: int,
@@ -60,9 +50,19 @@ def sql(
     plan: SearchPlan = SearchPlan.CHOSEN,
     of_profile: bool = False,
 ) -> str:
-    kind = index_kind(f"{metric.value}_{dimension}", dimension)
+    space = f"{metric.value}_{dimension}"
+    kind = index_kind(space, dimension)
     shape = SearchShape(mode, metric, dimension, kind, condition is not None, of_profile, narrowed=False)
-    return search_sql(shape, plan, condition.sql if condition else "TRUE")
+    constants = SearchConstants(
+        collection_id,
+        space,
+        top_k=10,
+        limit=10_000,
+        depth=10,
+        candidates=10 * kind.candidates_per_row,
+        ef_search=200,
+    )
+    return search_sql(shape, plan, constants, condition.sql if condition else "TRUE")
 
 
 # C14 C34 D2
@@ -83,14 +83,9 @@ async def test_search_plan_uses_expected_index(
     db = indexed_database.for_tenant(make_tenant())
     collection_id, vectors = await fill(db, dimension, [{"kind": "rare"}] * 3, metric=metric)
     condition = SearchFilter.of(parse(filters), collection_id) if filters else None
-    statement = sql(mode, metric, dimension, condition, plan=way)
+    statement = sql(collection_id, mode, metric, dimension, condition, plan=way)
     partition = f"embeddings_{metric.value}_{dimension}"
-    params = {
-        **search_params(db, collection_id, vectors[0], condition),
-        "space": f"{metric.value}_{dimension}",
-        "partition": f"vectorforge.{partition}",
-    }
-    plan = await explain(db, statement, params)
+    plan = await explain(db, statement, search_params(db, vectors[0], condition))
     parts = {part.split("\n")[0]: part for part in plan.split("\n  CTE ")}
     for name, part in parts.items():  # one partition, and its index only where it is used
         assert "embeddings_" not in part.replace(partition, ""), plan
@@ -113,8 +108,8 @@ async def test_profile_search_plan_restricts_embeddings_by_document_index(
     db = indexed_database.for_tenant(make_tenant())
     collection_id = await insert_collection(db, 4, DistanceMetric.COSINE, by_profile=True)
     condition = SearchFilter.of(parse(filters), collection_id) if filters else None
-    statement = sql(SearchMode.HYBRID, DistanceMetric.COSINE, 4, condition, of_profile=True)
-    params = {**search_params(db, collection_id, [1, 0, 0, 0], condition), "profile": 7}
+    statement = sql(collection_id, SearchMode.HYBRID, DistanceMetric.COSINE, 4, condition, of_profile=True)
+    params = {**search_params(db, [1, 0, 0, 0], condition), "profile": 7}
     plan = await explain(db, statement, params)
     assert "Index Cond: ((tenant_id = " in plan
     assert "(document_id = ANY (" in plan

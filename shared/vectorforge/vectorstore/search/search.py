@@ -11,7 +11,7 @@ from uuid import UUID
 from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.types import Chunk, DistanceMetric, NearestChunks, RetrievedChunk, Scan, SearchMode
 from vectorforge.vectorstore.search.matches import SearchPlan, SearchShape
-from vectorforge.vectorstore.search.statement import MAX_SCAN_TUPLES, search_sql
+from vectorforge.vectorstore.search.statement import MAX_SCAN_TUPLES, SearchConstants, search_sql
 
 if TYPE_CHECKING:  # only a database with read replicas needs it
     from vectorforge.db.reader import Reader
@@ -28,6 +28,8 @@ _MAX_EF_SEARCH: Final = 1_000
 _MAX_CACHED: Final = 10_000
 _MAX_FILTERS: Final = 1_000
 _EF_LEAST: Final = 80
+_EF_STEP: Final = 8
+"""It stands in the statement, and follows a mean: in steps there are few statements to plan."""
 _WIDENING: Final = 1.25
 """Factor on the batch that would have sufficed for one query; others have fewer matches nearby."""
 _SMOOTHING: Final = 0.2
@@ -227,20 +229,15 @@ class Searcher:
         ef_search = self._ef_search
         if facts is not None:
             ef_search = facts.ef_search(ef_search, search.filter_sql, depth)
-        ef_search = min(max(ef_search, candidates), _MAX_EF_SEARCH)
+        ef_search = min(-(-max(ef_search, candidates) // _EF_STEP) * _EF_STEP, _MAX_EF_SEARCH)
+        constants = SearchConstants(
+            search.collection_id, search.space, search.top_k, limit, depth, candidates, ef_search
+        )
         params = {
             **search.params,
-            "collection": search.collection_id,
-            "space": search.space,
-            "top_k": search.top_k,
-            "limit": limit,
-            "depth": depth,
-            "candidates": candidates,
-            "lexical_limit": depth,
-            "ef_search": ef_search,
             "scan_tuples": None if facts is None else facts.scan_tuples(max(candidates, ef_search)),
         }
-        statement = search_sql(search.shape, plan, search.filter_sql)
+        statement = search_sql(search.shape, plan, constants, search.filter_sql)
         rows = await self._fetch(search, statement, params)
         if not rows:
             return None

@@ -22,7 +22,8 @@ Embeddings exist for current chunks only; a chunk's vector is deleted when the c
 
 from collections.abc import Iterator
 from functools import lru_cache, partial
-from typing import Final
+from typing import Final, NamedTuple
+from uuid import UUID
 
 from vectorforge.types import SearchMode
 from vectorforge.vectorstore.search.fusion import ranked
@@ -45,12 +46,34 @@ _COMPARED_FACTOR = 3
 went to the index, which found 87 % of the nearest and took the database longer (49 ms of CPU, not 39)."""
 
 
-def search_sql(shape: SearchShape, plan: SearchPlan, filter_sql: str = "TRUE") -> str:
+class SearchConstants(NamedTuple):
+    """Values that stand in the statement.
+
+    The planner needs them to choose the index of one collection and to know how few rows are wanted. As
+    parameters they would make it plan a prepared statement again at each execution, a fifth of a search's
+    CPU time (docs/decisions/retrieval.md).
+    """
+
+    collection: UUID
+    space: str
+    """Partition of the vectors."""
+    top_k: int
+    limit: int
+    """Matches that are compared instead of searching an index."""
+    depth: int
+    """Candidates of each leg."""
+    candidates: int
+    """Vectors whose distances are computed at full precision."""
+    ef_search: int
+
+
+def search_sql(
+    shape: SearchShape, plan: SearchPlan, constants: SearchConstants, filter_sql: str = "TRUE"
+) -> str:
     """Return the statement, in psycopg's ``%(name)s`` style.
 
-    It takes ``tenant, collection, top_k, limit``, the filter's parameters and ``narrowing``; with vectors
-    ``space, query, depth, candidates, ef_search, scan_tuples``, with words ``query_text,
-    context_text, lexical_limit``, with both ``dense_weight``, and for one profile ``profile``.
+    It takes ``tenant``, the filter's parameters and ``narrowing``; with vectors ``query, scan_tuples``, with
+    words ``query_text, context_text``, with both ``dense_weight``, and for one profile ``profile``.
 
     Rows, best first: at least one if the collection exists, with its ``dimension, distance_metric,
     by_profile, chunk_count, space, data_version``, the ``indexed_rows`` of the index that it is searched with
@@ -61,9 +84,19 @@ def search_sql(shape: SearchShape, plan: SearchPlan, filter_sql: str = "TRUE") -
     Args:
         shape: Shape of the search.
         plan: Plan for the nearest vectors; ``INDEX`` needs a vector.
+        constants: Values that stand in it.
         filter_sql: The filter.
     """
-    return _template(shape, plan).replace("{filter}", filter_sql)
+    return _with_constants(shape, plan, constants).replace("{filter}", filter_sql)
+
+
+@lru_cache(maxsize=1024)
+def _with_constants(shape: SearchShape, plan: SearchPlan, constants: SearchConstants) -> str:
+    statement = _template(shape, plan)
+    for name, value in constants._asdict().items():
+        literal = str(value) if isinstance(value, int) else "'{}'".format(str(value).replace("'", "''"))
+        statement = statement.replace(f"%({name})s", literal.replace("%", "%%"))
+    return statement
 
 
 @lru_cache(maxsize=256)

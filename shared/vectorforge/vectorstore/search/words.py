@@ -63,7 +63,7 @@ best_by_words AS MATERIALIZED (
     FROM (SELECT number, lexical_score FROM scored ORDER BY lexical_score DESC, number {limit}) AS ranked
     {chunk}
     WHERE {number_passes} AND {chunk_passes}
-    LIMIT %(lexical_limit)s
+    LIMIT %(depth)s
 )
 """
 
@@ -72,7 +72,7 @@ def lexical_ctes(number_passes: str = "TRUE", chunk_passes: str = "TRUE") -> str
     """Write the lexical leg, without WITH, to stand behind an expression ``scope``.
 
     ``scope`` has the collection's ``term_scope, languages, chunk_count, term_count`` in one row. The
-    statement takes ``query_text``, ``context_text`` and ``lexical_limit``.
+    statement takes ``query_text``, ``context_text`` and ``depth``.
 
     Args:
         number_passes: Condition over ``ranked.number``, tested before the chunk is looked up.
@@ -87,7 +87,7 @@ def lexical_ctes(number_passes: str = "TRUE", chunk_passes: str = "TRUE") -> str
     """
     everything = number_passes == chunk_passes == "TRUE"
     best = _BEST.format(
-        limit="LIMIT %(lexical_limit)s" if everything else "OFFSET 0",
+        limit="LIMIT %(depth)s" if everything else "OFFSET 0",
         chunk=CHUNK_OF.format(relation="ranked"),
         number_passes=number_passes,
         chunk_passes=chunk_passes,
