@@ -10,7 +10,7 @@ from tests.support.query_trace import ROOT, Trace
 from tests.support.query_trace.laptop import trace_laptop_query
 from vectorforge.local.postgres import EmbeddedPostgres
 
-MAX_FILES = 62
+MAX_FILES = 61
 MAX_CALLS = 5_000
 PAGE = ROOT / "docs" / "how-it-works.md"
 

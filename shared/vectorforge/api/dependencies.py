@@ -1,7 +1,7 @@
 """Parameters of routes: the application, the tenant's services, page limits, bodies, checks of settings."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Annotated, TypeVar
 from urllib.parse import unquote
 from uuid import UUID
@@ -22,7 +22,9 @@ from vectorforge.api.schemas import (
 )
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.deadline import Deadline
+from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import AuthenticationError, InvalidInputError, NotFoundError
+from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.types import Principal
 
 T = TypeVar("T")
@@ -146,13 +148,15 @@ async def listed_of_collection(
     return await tenant.with_collection_id(name_or_id, find_of)
 
 
-def check_provider(field: str, name: str | None, available: Sequence[str]) -> None:
+def check_provider(
+    field: str, name: str | None, registry: EmbeddingProviderRegistry | LLMProviderRegistry
+) -> None:
     """Check that a provider is configured.
 
     Raises:
         InvalidInputError: It is not; the message lists the configured ones.
     """
-    if name is not None and name not in available:
+    if name is not None and name not in (available := registry.list_providers()):
         names = ", ".join(available) or "none"
         raise InvalidInputError(f"Unknown provider; configured: {names}.", field=field)
 

@@ -137,10 +137,8 @@ def check_config(application: Application, config: QueryConfig, names: Mapping[s
     if config.filters is not None:
         parse(config.filters)
     llm_field = names.get("llm_provider", "llm_provider")
-    check_provider(llm_field, config.llm_provider, application.llm_registry.list_providers())
-    check_provider(
-        "embedding_provider", config.embedding_provider, application.embedding_registry.list_providers()
-    )
+    check_provider(llm_field, config.llm_provider, application.llm_registry)
+    check_provider("embedding_provider", config.embedding_provider, application.embedding_registry)
 
 
 @dataclass(frozen=True, slots=True)

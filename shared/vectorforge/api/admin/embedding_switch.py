@@ -148,9 +148,7 @@ async def start_switch(
     body: SwitchRequest, collection: SwitchedCollection, application: ApplicationDep, tenant: AdmittedTenant
 ) -> StartedSwitch:
     """Start embedding the collection with another model in the background, without downtime."""
-    check_provider(
-        "embedding_provider", body.embedding_provider, application.embedding_registry.list_providers()
-    )
+    check_provider("embedding_provider", body.embedding_provider, application.embedding_registry)
     changes = tenant.model_changes
     estimate = await changes.estimate(collection, body.embedding_provider, body.embedding_model)
     if body.dry_run:

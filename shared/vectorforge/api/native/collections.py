@@ -185,9 +185,7 @@ async def create_collection(
     body: CollectionRequest, response: Response, application: ApplicationDep, tenant: AdmittedTenant
 ) -> CollectionBody:
     """Create a collection."""
-    check_provider(
-        "embedding_provider", body.embedding_provider, application.embedding_registry.list_providers()
-    )
+    check_provider("embedding_provider", body.embedding_provider, application.embedding_registry)
     made_of = body.model_dump(exclude={*SearchSettingsFields.model_fields, "keeps_words"})
     collection = await tenant.create_collection(**made_of, search=body.search_settings())
     response.headers["Location"] = f"/v1/collections/{collection.id}"

@@ -11,8 +11,16 @@ from vectorforge.errors import VectorForgeError
 from vectorforge.health import ComponentHealth
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.providers import patterns
-from vectorforge.llm.providers.patterns import all_terms, terms
-from vectorforge.llm.providers.pieces import Candidate, Parts, Piece, Quote, Scored, WeightedQuery
+from vectorforge.llm.providers.patterns import (
+    Candidate,
+    Parts,
+    Piece,
+    Quote,
+    Scored,
+    WeightedQuery,
+    all_terms,
+    terms,
+)
 from vectorforge.llm.providers.quotations import following, split, together
 from vectorforge.llm.types import Completion, GroundingSource, ProviderCall, ProviderCapability
 from vectorforge.tokens import estimate_tokens

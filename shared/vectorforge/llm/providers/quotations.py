@@ -6,12 +6,33 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from vectorforge.llm.providers import patterns
-from vectorforge.llm.providers.pieces import Piece
+from vectorforge.llm.providers.patterns import Piece
+from vectorforge.patterns import pattern_of
 
 _LONGEST = 500
 """Characters of one quotation."""
 _MAX_LIST_CHARS = 700
 """Length of a quoted list of steps."""
+_ABBREVIATION = pattern_of(
+    r"(?:\b(?:[^\W\d_]|Mr|Mrs|Ms|Dr|Prof|St|Sr|Jr|Gen|Col|Lt|Sgt|Capt|Rev|Hon|Gov|Sen|Rep|No|Nos|Nr|Fig|Figs|Eq|Sec|"
+    r"Vol|Ch|pp|vs|cf|ca|approx|etc|al|Inc|Ltd|Co|Corp|[Ee]\.g|[Ii]\.e|U\.S|U\.K|a\.m|p\.m|"
+    r"bzw|bspw|evtl|ggf|inkl|usw|vgl|[Aa]bb|[Zz]\.\s?B|[Dd]\.\s?h|[Uu]\.\s?a|Mme|Mlle|env|Sra?|Dra|Ud|núm|т\.\s?е|г|гг))\.$"
+)
+_ORDINAL = pattern_of(r"(?<![\d.,:])[0-3]?\d\.$")
+"""Number of a day in German and its neighbors, if a month follows."""
+_MONTH = pattern_of(
+    r"\s*(?:Jan|Jän|Feb|Mär|Mar|Apr|Mai|Maj|Jun|Jul|Aug|Sep|Okt|Nov|Dez|Jahrhundert|Jh)", re.IGNORECASE
+)
+# Western: before white space and anything but a lower-case letter; footnote marks may follow. Thai and Lao
+# mark no end but a space, which also separates phrases, so a short clause ends nothing.
+_SENTENCE_END = pattern_of(
+    r"[.!?…؟۔։](?:\[\d+\])*[\"'”’»)\]*_]*\s+(?=[^a-z\s])|[。！？｡।॥።។။།](?:\[\d+\])*[”’」』）]*\s*"
+    r"|(?<=[\u0e00-\u0eff]{40})[ ]+(?=[\u0e00-\u0eff])"
+)
+_CLOSING = pattern_of(r"[\"'”’»)」』）*_]*")
+_FOOTNOTES = pattern_of(r"(?:\[\^?\d{1,4}\])+$")
+_MARKER = pattern_of(r"\A\s*(?:>\s*)*(?:[-*+•]\s+(?:\[[ xX]\]\s+)?)?")
+"""Marker of a list item or a quotation."""
 
 
 @dataclass(slots=True)
@@ -178,7 +199,7 @@ def _cells(row: str) -> list[str]:
 
 def _plain(text: str) -> str:
     """Return a text on one line without Markdown and the tags that Markdown allows."""
-    return " ".join(patterns.MARKUP.sub(_unmarked, patterns.MARKER.sub("", text)).split())
+    return " ".join(patterns.MARKUP.sub(_unmarked, _MARKER.sub("", text)).split())
 
 
 def _unmarked(match: re.Match[str]) -> str:
@@ -203,7 +224,7 @@ def _spans(chunk: str, block: _Block) -> list[tuple[int, int]]:
     trimmed: list[tuple[int, int]] = []
     for start, end in spans:
         text = chunk[start:end].rstrip()
-        if marks := patterns.FOOTNOTES.search(text, max(0, len(text) - 40)):
+        if marks := _FOOTNOTES.search(text, max(0, len(text) - 40)):
             text = text[: marks.start()].rstrip()
         if block.kind != "indented":
             start += len(text) - len(text.lstrip())
@@ -219,18 +240,16 @@ def _spans(chunk: str, block: _Block) -> list[tuple[int, int]]:
 def _sentences(chunk: str, start: int, end: int) -> list[tuple[int, int]]:
     spans: list[tuple[int, int]] = []
     position = start
-    for match in patterns.SENTENCE_END.finditer(chunk, start, end):
+    for match in _SENTENCE_END.finditer(chunk, start, end):
         stop = match.start() + 1
         in_code = chunk.count("`", position, stop) % 2 and "`" in chunk[stop : stop + _LONGEST]
-        if in_code or patterns.ABBREVIATION.search(chunk, max(position, stop - 12), stop):
+        if in_code or _ABBREVIATION.search(chunk, max(position, stop - 12), stop):
             continue
-        if patterns.ORDINAL.search(chunk, max(position, stop - 4), stop) and patterns.MONTH.match(
-            chunk, stop
-        ):
+        if _ORDINAL.search(chunk, max(position, stop - 4), stop) and _MONTH.match(chunk, stop):
             continue
         if patterns.ITEM.fullmatch(chunk[position : match.end()]):  # "1." of a numbered item
             continue
-        closing = patterns.CLOSING.match(chunk, stop, end)
+        closing = _CLOSING.match(chunk, stop, end)
         spans.append((position, closing.end() if closing else stop))
         position = match.end()
     return [*spans, (position, end)] if position < end else spans

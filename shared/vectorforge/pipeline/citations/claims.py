@@ -9,8 +9,7 @@ from functools import cached_property
 from itertools import chain, pairwise
 from typing import TypeAlias
 
-from vectorforge.llm.providers.patterns import terms
-from vectorforge.llm.providers.pieces import Piece
+from vectorforge.llm.providers.patterns import Piece, terms
 from vectorforge.llm.providers.quotations import split
 from vectorforge.patterns import pattern_of
 from vectorforge.pipeline.citations import names
