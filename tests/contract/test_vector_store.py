@@ -14,13 +14,13 @@ from tests.support.postgres.standby import Replicated
 from tests.support.postgres.vector_indexes import index_space
 from tests.support.rag.collections import insert_collection
 from tests.support.rag.drafts import chunk_drafts, document_draft
+from tests.support.rag.reference_store import ReferenceVectorStore
 from vectorforge.db.connection import Database
 from vectorforge.db.reader import ReaderDatabase
 from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.types import DistanceMetric, NearestChunks
 from vectorforge.vectorstore.base import VectorStore
-from vectorforge.vectorstore.memory import InMemoryVectorStore
 from vectorforge.vectorstore.pgvector import PgVectorStore
 
 
@@ -33,10 +33,10 @@ async def _insert_indexed(
 
 
 # C-003 C15
-class TestInMemoryVectorStore(VectorStoreContract):
+class TestReferenceVectorStore(VectorStoreContract):
     @pytest.fixture
     def store(self) -> VectorStore:
-        return InMemoryVectorStore()
+        return ReferenceVectorStore()
 
     @pytest.fixture
     def make_collection(self) -> MakeCollection:

@@ -13,6 +13,7 @@ import pytest
 from tests.support.rag.collections import insert_collection
 from tests.support.rag.drafts import chunk_drafts, document_draft, random_vector
 from tests.support.rag.random_filters import RandomFilters, random_metadata
+from tests.support.rag.reference_store import ReferenceVectorStore
 from vectorforge.db.connection import Database
 from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.types import DistanceMetric
@@ -20,7 +21,6 @@ from vectorforge.vectorstore.base import VectorStore
 from vectorforge.vectorstore.filters.language import matches
 from vectorforge.vectorstore.filters.parse import parse
 from vectorforge.vectorstore.filters.sql import FilterCompiler
-from vectorforge.vectorstore.memory import InMemoryVectorStore
 from vectorforge.vectorstore.pgvector import PgVectorStore
 
 SEEDS = range(10)
@@ -39,7 +39,7 @@ class Stored:
     """The same chunks in PostgreSQL and in memory."""
 
     db: TenantDatabase
-    memory: InMemoryVectorStore
+    memory: ReferenceVectorStore
     collection_id: UUID
     metadata: Sequence[Mapping[str, Any]]
     """Metadata of the chunk at each position."""
@@ -58,7 +58,7 @@ async def store_chunks(db: TenantDatabase, generator: random.Random) -> Stored:
     vectors = [random_vector(generator, 3) for _ in metadata]
     chunks = chunk_drafts([f"number {n}" for n in range(CHUNKS)], vectors, metadata)
     collection_id = await insert_collection(db, 3, DistanceMetric.COSINE)
-    memory = InMemoryVectorStore()
+    memory = ReferenceVectorStore()
     for store in (PgVectorStore(db), memory):
         await store.replace_document(collection_id, document_draft(chunks), chunks)
     return Stored(db, memory, collection_id, metadata)

@@ -13,6 +13,7 @@ from openai.types.chat import ChatCompletionFunctionToolParam
 from pydantic import TypeAdapter, ValidationError
 
 from tests.support.rag.chunks import make_chunk
+from tests.support.rag.reference_store import ReferenceVectorStore
 from tests.support.vendors.hashing_embedder import DIMENSION, HashingEmbedder
 from vectorforge.errors import InvalidInputError
 from vectorforge.ingestion.profile import RAGIngestionPipeline
@@ -27,7 +28,6 @@ from vectorforge.tools.semantic_search_tools import (
     semantic_search_with_context,
 )
 from vectorforge.types import Collection, DistanceMetric
-from vectorforge.vectorstore.memory import InMemoryVectorStore
 
 SEARCH, WITH_CONTEXT = "semantic_search", "semantic_search_with_context"
 
@@ -39,7 +39,7 @@ async def pipeline() -> RAGRetrievalPipeline:
     collection = Collection(
         uuid4(), "profiles", "hashing", "hashing", DIMENSION, DistanceMetric.COSINE, by_profile=True
     )
-    store = ProfileVectorStore(embedder, store=InMemoryVectorStore(), collection=collection)
+    store = ProfileVectorStore(embedder, store=ReferenceVectorStore(), collection=collection)
     ingestion = RAGIngestionPipeline(store, embedder)
     jobs = [{"id": n, "title": f"Job {n}", "description": "Rye bread. " * 20} for n in range(30)]
     await ingestion.reingest_profile(1, "Bakes bread.", jobs, [])
@@ -90,7 +90,7 @@ async def test_profile_context_is_a_prefix_of_the_ranking(texts: Sequence[str], 
     collection = Collection(
         uuid4(), "profiles", "hashing", "hashing", DIMENSION, DistanceMetric.COSINE, by_profile=True
     )
-    store = ProfileVectorStore(embedder, store=InMemoryVectorStore(), collection=collection)
+    store = ProfileVectorStore(embedder, store=ReferenceVectorStore(), collection=collection)
     pipeline = RAGRetrievalPipeline(store, embedder)
     metadata = {"profile_id": 1, "source_type": "cv", "source_id": "1"}
     chunks = [RetrievedChunk.of(make_chunk(text, metadata=metadata)) for text in texts]

@@ -8,6 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.aws.emf import Measured, read_emf, read_fields
 from tests.support.rag.query_parts import LogList, OneCollection
+from tests.support.rag.reference_store import ReferenceVectorStore
 from tests.support.vendors.hashing_embedder import HashingEmbedder
 from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge.api.native.statistics import exposition
@@ -22,7 +23,6 @@ from vectorforge.retriever.base import QueryPreprocessor
 from vectorforge.retriever.dense import DenseRetriever
 from vectorforge.telemetry import METRICS, InMemoryMetrics, MetricsCollector
 from vectorforge.types import ChunkDraft, Collection, DistanceMetric, DocumentDraft
-from vectorforge.vectorstore.memory import InMemoryVectorStore
 
 COLLECTION = Collection(
     id=uuid4(),
@@ -87,7 +87,7 @@ class Queries:
 
     def __init__(self, metrics: MetricsCollector) -> None:
         self.metrics = metrics
-        self.store = InMemoryVectorStore()
+        self.store = ReferenceVectorStore()
         self.embedder = HashingEmbedder()
         self.llms = LLMProviderRegistry()
         embeddings = EmbeddingProviderRegistry()

@@ -8,6 +8,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from tests.support.rag.query_parts import OneCollection
+from tests.support.rag.reference_store import ReferenceVectorStore
 from tests.support.vendors.hashing_embedder import HashingEmbedder
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import ConfigurationError, DimensionMismatchError, InvalidInputError, NotFoundError
@@ -15,7 +16,6 @@ from vectorforge.retriever.base import BaseRetriever, QueryPreprocessor
 from vectorforge.retriever.dense import DenseRetriever
 from vectorforge.telemetry import InMemoryMetrics
 from vectorforge.types import ChunkDraft, Collection, DistanceMetric, DocumentDraft
-from vectorforge.vectorstore.memory import InMemoryVectorStore
 
 COLLECTION = Collection(
     id=uuid4(),
@@ -36,7 +36,7 @@ class Setup:
         self.embedder = HashingEmbedder()
         self.registry = EmbeddingProviderRegistry()
         self.registry.register(self.embedder)
-        self.store = InMemoryVectorStore()
+        self.store = ReferenceVectorStore()
         self.metrics = InMemoryMetrics()
         self.retriever = DenseRetriever(
             self.registry,

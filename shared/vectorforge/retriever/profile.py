@@ -74,7 +74,8 @@ class ProfileVectorStore:
 
     Args:
         embedding_provider: Provider of the collection's vectors.
-        store: Bound to the tenant; None for one in memory, which lives as long as this object.
+        store: Bound to the tenant; None for one in memory, which lives as long as this object and searches by
+            vectors only.
         collection: Collection for profiles; None for one of the provider's default model, in memory.
 
     Raises:

@@ -1,16 +1,13 @@
-"""An exact vector store in this process's memory, for tests: the oracle other stores are compared with."""
+"""A vector store in this process's memory, for profiles without a database."""
 
-import json
 import math
-from array import array
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import operator
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
 
-from vectorforge.db.repositories.document_repo import CurrentDocument
-from vectorforge.errors import ConflictError, VectorForgeError
+from vectorforge.errors import InvalidInputError
 from vectorforge.types import (
     Chunk,
     ChunkDraft,
@@ -19,66 +16,26 @@ from vectorforge.types import (
     NearestChunks,
     ReplacedProfile,
     RetrievedChunk,
-    Scan,
-    SearchMode,
     StoredDocument,
     Vector,
 )
 from vectorforge.vectorstore.base import VectorStore
-from vectorforge.vectorstore.filters.documents import checked_selection
 from vectorforge.vectorstore.filters.language import matches
 from vectorforge.vectorstore.filters.parse import parse
-from vectorforge.vectorstore.ranking import bm25, distance_between, ranked
-from vectorforge.vectorstore.validation import checked_profile, checked_top_k, search_mode, single_precision
-from vectorforge.vectorstore.writes.replacement import (
-    PreparedChunk,
-    check_dimension,
-    plan,
-    prepare,
-    prepare_profile,
-)
+from vectorforge.vectorstore.search.search import score_of
+from vectorforge.vectorstore.validation import checked_top_k, single_precision
 
-
-@dataclass(slots=True)
-class _Stored:
-    chunk: Chunk
-    content_hash: bytes
-    vector: "array[float]"
-    index_context: str | None
-
-
-@dataclass(slots=True)
-class _Document:
-    id: UUID
-    draft: DocumentDraft
-    version: int
-    chunks: list[_Stored]
-    profile_id: int | None = None
-
-
-@dataclass(slots=True)
-class _Collection:
-    dimension: int | None = None
-    documents: dict[str, _Document] = field(default_factory=dict)
-    """By source."""
-
-    def chunks(self, profile_id: int | None = None) -> Iterator[tuple[_Document, _Stored]]:
-        """Yield the chunks of a profile, or all, each with its document."""
-        for document in self.documents.values():
-            if profile_id in (None, document.profile_id):
-                for stored in document.chunks:
-                    yield document, stored
+_Documents = dict[tuple[UUID, str], tuple[DocumentDraft, list[RetrievedChunk]]]
 
 
 class InMemoryVectorStore(VectorStore):
-    """Every search computes every distance and counts every word. One instance holds one tenant.
+    """Compares every vector. Finds nothing by words alone; a hybrid search is one by vectors.
 
-    Words are not stemmed (``ranking.bm25``), in any language. A collection begins with its first document and
-    gets its dimension from the first vector; its metric and existence are therefore not checked here.
+    A document that is stored again is replaced whole, with new ids.
     """
 
     def __init__(self) -> None:
-        self._collections: defaultdict[UUID, _Collection] = defaultdict(_Collection)
+        self._documents: _Documents = {}
 
     async def search(
         self,
@@ -96,79 +53,28 @@ class InMemoryVectorStore(VectorStore):
         with_vectors: bool = False,
     ) -> NearestChunks:
         """See ``VectorStore.search``."""
-        mode = search_mode(query_vector, query_text, dense_weight)
-        condition = parse(filters)
-        if profile_id is not None:
-            checked_profile(profile_id)
-        query = None if query_vector is None else single_precision(query_vector, field="query_vector")
-        checked_top_k(top_k)
-        collection = self._collections[collection_id]
-        if query is not None:
-            expected = collection.dimension or len(query)
-            check_dimension(expected=expected, actual=len(query), what="query vector")
-        texts = {
-            stored.chunk.id: [
-                *[document.draft.title] * 3,
-                stored.chunk.heading,
-                stored.index_context,
-                stored.chunk.text,
-            ]
-            for document, stored in collection.chunks()
-        }
-        words = bm25(texts, query_text or "", context_text or "")
-        candidates = [
-            RetrievedChunk(
-                stored.chunk,
-                score=math.nan,
-                distance=math.nan if query is None else distance_between(metric, stored.vector, query),
-                document_source=document.draft.source,
-                document_title=document.draft.title,
-                lexical_score=None if mode is SearchMode.DENSE else words.get(stored.chunk.id, 0.0),
-                vector=stored.vector if with_vectors else None,
-            )
-            for document, stored in collection.chunks(profile_id)
-            if matches(condition, stored.chunk.metadata)
-        ]
-        best = ranked(mode, metric, candidates, dense_weight, top_k)
-        scan = Scan.for_reason("words" if mode is SearchMode.LEXICAL else "few")
-        return NearestChunks(best, matched=len(candidates), scan=scan)
+        if query_vector is None:
+            raise InvalidInputError("This vector store searches by vectors only.", field="search_mode")
+        query, condition = single_precision(query_vector, field="query_vector"), parse(filters)
+        found = []
+        for key in self._keys(collection_id, profile_id):
+            for hit in self._documents[key][1]:
+                if hit.vector is not None and matches(condition, hit.chunk.metadata):
+                    distance = distance_between(metric, hit.vector, query)
+                    vector = hit.vector if with_vectors else None
+                    score = score_of(metric, distance)
+                    found.append(replace(hit, score=score, distance=distance, vector=vector))
+        best = sorted(found, key=lambda hit: (hit.distance, hit.chunk.id))[: checked_top_k(top_k)]
+        return NearestChunks(best, matched=len(found))
 
     async def upsert_chunks(
         self, collection_id: UUID, document: DocumentDraft, chunks: Sequence[ChunkDraft]
     ) -> StoredDocument:
         """See ``VectorStore.upsert_chunks``."""
-        _, prepared = prepare(document, chunks)
-        return self._replace(collection_id, document, prepared, None)
-
-    def _replace(
-        self,
-        collection_id: UUID,
-        document: DocumentDraft,
-        prepared: Sequence[PreparedChunk],
-        profile_id: int | None,
-    ) -> StoredDocument:
-        collection = self._collections[collection_id]
-        dimension = collection.dimension
-        for chunk in prepared:
-            if chunk.vector is not None:
-                dimension = dimension or len(chunk.vector)
-                check_dimension(expected=dimension, actual=len(chunk.vector), what="chunk's vector")
-        old = collection.documents.get(document.source)
-        if old is not None and old.profile_id != profile_id:
-            raise ConflictError("A document with this source belongs to another profile.")
-        if old is not None and old.draft.content_hash == document.content_hash:
-            return StoredDocument(old.id, old.version, 0, len(old.chunks), 0, unchanged=True)
-        before = old.chunks if old else []
-        replacement = plan(((stored.content_hash, stored) for stored in before), prepared)
-        document_id = old.id if old else document.document_id or uuid4()
-        version = old.version + 1 if old else 1
-        paired = [_stored(chunk, document_id, stored) for stored, chunk in replacement.paired]
-        added = [_stored(chunk, document_id, None) for chunk in replacement.added]
-        collection.dimension = dimension
-        collection.documents[document.source] = _Document(
-            document_id, document, version, paired + added, profile_id
-        )
-        return StoredDocument(document_id, version, len(added), len(paired), len(replacement.removed))
+        key, document_id = (collection_id, document.source), document.document_id or uuid4()
+        _, before = self._documents.get(key, (None, []))
+        self._documents[key] = document, [_hit(document_id, document, chunk) for chunk in chunks]
+        return StoredDocument(document_id, 1, len(chunks), 0, len(before))
 
     async def replace_profile(
         self,
@@ -176,106 +82,53 @@ class InMemoryVectorStore(VectorStore):
         profile_id: int,
         documents: Sequence[tuple[DocumentDraft, Sequence[ChunkDraft]]],
         *,
-        removing: Iterable[str] = (),
+        removing: Collection[str] = (),
     ) -> ReplacedProfile:
         """See ``VectorStore.replace_profile``."""
-        prepared = prepare_profile(profile_id, documents)
-        before = self._collections[collection_id]
-        self._collections[collection_id] = _Collection(before.dimension, dict(before.documents))
-        try:
-            stored = [self._replace(collection_id, d.draft, d.chunks, profile_id) for d in prepared]
-        except VectorForgeError:
-            self._collections[collection_id] = before
-            raise
-        given, parents = {document.draft.source for document in prepared}, set(removing)
+        given = {document.source for document, _ in documents}
         removed = [
-            document
-            for source, document in self._of_profile(collection_id, profile_id).items()
-            if document.draft.parent_source in parents and source not in given
+            self._documents.pop(key)
+            for key in list(self._keys(collection_id, profile_id))
+            if self._documents[key][0].parent_source in removing and key[1] not in given
         ]
-        for document in removed:
-            del self._collections[collection_id].documents[document.draft.source]
-        return ReplacedProfile(stored, len(removed), sum(len(document.chunks) for document in removed))
-
-    async def profile_documents(self, collection_id: UUID, profile_id: int) -> dict[str, CurrentDocument]:
-        """See ``VectorStore.profile_documents``."""
-        return {
-            source: CurrentDocument(
-                document.id,
-                document.version,
-                document.draft.content_hash,
-                frozenset(stored.content_hash for stored in document.chunks),
-            )
-            for source, document in self._of_profile(collection_id, profile_id).items()
-        }
+        stored = [await self.upsert_chunks(collection_id, *document) for document in documents]
+        return ReplacedProfile(stored, len(removed), sum(len(hits) for _, hits in removed))
 
     async def delete_profile_chunks(self, collection_id: UUID, profile_id: int) -> int:
         """See ``VectorStore.delete_profile_chunks``."""
-        documents = self._of_profile(collection_id, profile_id)
-        for source in documents:
-            del self._collections[collection_id].documents[source]
-        return sum(len(document.chunks) for document in documents.values())
+        keys = list(self._keys(collection_id, profile_id))
+        return sum(len(self._documents.pop(key)[1]) for key in keys)
 
-    def _of_profile(self, collection_id: UUID, profile_id: int) -> dict[str, _Document]:
-        documents = self._collections[collection_id].documents
-        return {s: document for s, document in documents.items() if document.profile_id == profile_id}
-
-    async def delete_document(self, document_id: UUID) -> bool:
-        """See ``VectorStore.delete_document``."""
-        for collection in self._collections.values():
-            for source, document in collection.documents.items():
-                if document.id == document_id:
-                    del collection.documents[source]
-                    return True
-        return False
-
-    async def count_documents(
-        self, collection_id: UUID, filters: Mapping[str, Any], *, profile_id: int | None = None
-    ) -> int:
-        """See ``VectorStore.count_documents``."""
-        return len(self._selected(collection_id, filters, profile_id))
-
-    async def delete_documents(
-        self, collection_id: UUID, filters: Mapping[str, Any], *, profile_id: int | None = None
-    ) -> int:
-        """See ``VectorStore.delete_documents``."""
-        selected = self._selected(collection_id, filters, profile_id)
-        for source in selected:
-            del self._collections[collection_id].documents[source]
-        return len(selected)
-
-    def _selected(self, collection_id: UUID, filters: Mapping[str, Any], profile_id: int | None) -> list[str]:
-        condition = checked_selection(filters, profile_id)
-        documents = self._collections[collection_id].documents
-        return [
-            source
-            for source, document in documents.items()
-            if profile_id in (None, document.profile_id) and matches(condition, document.draft.metadata)
-        ]
-
-    async def delete_left_out(self, collection_id: UUID, parent_source: str, kept: Iterable[str]) -> int:
-        """See ``VectorStore.delete_left_out``."""
-        documents = self._collections[collection_id].documents
-        left_out = {s for s, d in documents.items() if d.draft.parent_source == parent_source} - set(kept)
-        for source in left_out:
-            del documents[source]
-        return len(left_out)
+    def _keys(self, collection_id: UUID, profile_id: int | None) -> Iterator[tuple[UUID, str]]:
+        """Yield the keys of a collection's documents, or of those of a profile."""
+        for key, (_, hits) in self._documents.items():
+            profiles = {hit.chunk.metadata.get("profile_id") for hit in hits}
+            if key[0] == collection_id and (profile_id is None or profile_id in profiles):
+                yield key
 
 
-def _stored(prepared: PreparedChunk, document_id: UUID, pair: _Stored | None) -> _Stored:
-    draft = prepared.draft
+def _hit(document_id: UUID, document: DocumentDraft, draft: ChunkDraft) -> RetrievedChunk:
     chunk = Chunk(
-        id=pair.chunk.id if pair else uuid4(),
-        document_id=document_id,
-        index=draft.index,
-        text=draft.text,
-        start_offset=draft.start_offset,
-        end_offset=draft.end_offset,
-        token_count=draft.token_count,
-        heading=draft.heading,
-        metadata=json.loads(prepared.metadata),
-        locations=json.loads(prepared.locations),
+        uuid4(),
+        document_id,
+        draft.index,
+        draft.text,
+        draft.start_offset,
+        draft.end_offset,
+        draft.token_count,
+        draft.heading,
+        {**document.metadata, **draft.metadata},
+        draft.locations,
     )
-    vector = pair.vector if pair else prepared.vector
-    assert vector is not None  # noqa: S101 -- plan() lets no chunk without a pair and without a vector through
-    return _Stored(chunk, draft.content_hash, vector, pair.index_context if pair else draft.index_context)
+    vector = None if draft.vector is None else single_precision(draft.vector, field="vector")
+    return RetrievedChunk(chunk, math.nan, math.nan, document.source, document.title, vector=vector)
+
+
+def distance_between(metric: DistanceMetric, left: Sequence[float], right: Sequence[float]) -> float:
+    """Return the distance of pgvector's operator for the metric, in double precision."""
+    if metric is DistanceMetric.L2:
+        return math.dist(left, right)
+    product = math.fsum(map(operator.mul, left, right))
+    if metric is DistanceMetric.INNER_PRODUCT:
+        return -product
+    return 1.0 - max(-1.0, min(1.0, product / (math.hypot(*left) * math.hypot(*right))))

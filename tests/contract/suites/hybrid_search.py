@@ -11,10 +11,10 @@ import pytest
 
 from tests.contract.suites.search import MakeCollection
 from tests.support.rag.drafts import chunk_drafts, document_draft, random_vector, texts_of
+from tests.support.rag.reference_store import ReferenceVectorStore
 from vectorforge.errors import InvalidInputError
 from vectorforge.types import DistanceMetric, SearchMode
 from vectorforge.vectorstore.base import NearestChunks, VectorStore
-from vectorforge.vectorstore.memory import InMemoryVectorStore
 from vectorforge.vectorstore.search.search import LEG_DEPTH
 
 COSINE = DistanceMetric.COSINE
@@ -38,13 +38,13 @@ class HybridContract:
     @staticmethod
     async def _filled(
         store: VectorStore, collection_id: UUID, texts: Sequence[str], *, dimension: int = 8
-    ) -> InMemoryVectorStore:
+    ) -> ReferenceVectorStore:
         """Fill the store, and an oracle with the same document."""
         generator = random.Random(3)
         vectors = [random_vector(generator, dimension) for _ in texts]
         metadata = [{"third": number % 3 == 0, "number": number} for number in range(len(texts))]
         chunks = chunk_drafts(texts, vectors, metadata)
-        oracle = InMemoryVectorStore()
+        oracle = ReferenceVectorStore()
         for each in (store, oracle):
             await each.replace_document(collection_id, document_draft(chunks), chunks)
         return oracle

@@ -1,7 +1,6 @@
-"""Distances, BM25 and ranking computed in this process: the reference for the SQL of ``search``."""
+"""BM25 and ranking computed in this process: the reference for the SQL of ``vectorstore.search``."""
 
 import math
-import operator
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -80,18 +79,8 @@ def _fused(
     return sorted(fused, key=lambda chunk: (-(chunk.relevance or 0.0), chunk.distance, chunk.chunk.id))
 
 
-def distance_between(metric: DistanceMetric, left: Sequence[float], right: Sequence[float]) -> float:
-    """Return the distance of pgvector's operator for the metric, in double precision."""
-    if metric is DistanceMetric.L2:
-        return math.dist(left, right)
-    product = math.fsum(map(operator.mul, left, right))
-    if metric is DistanceMetric.INNER_PRODUCT:
-        return -product
-    return 1.0 - max(-1.0, min(1.0, product / (math.hypot(*left) * math.hypot(*right))))
-
-
 def bm25(texts: Mapping[UUID, Sequence[str | None]], query: str, context: str = "") -> dict[UUID, float]:
-    """Score the chunks that have any of a query's words, by the formula in ``search.words``.
+    """Score the chunks that have any of a query's words, by the formula in ``vectorstore.search.words``.
 
     Args:
         texts: All chunks of a collection, with their headers.
