@@ -18,9 +18,9 @@ from tests.support.rag.chunks import make_chunk
 from vectorforge.api.mcp.tools import TOOLS
 from vectorforge.api.native.document_uploads import read_job_items
 from vectorforge.api.native.queries import read_cursor
+from vectorforge.api.openai.ids import read_page
 from vectorforge.api.openai.labels import LabelRewriter
 from vectorforge.api.openai.request_schemas import AttributeFilter
-from vectorforge.api.openai.vector_stores.cursor_pages import read_page
 from vectorforge.aws.query_log_lines import find_records
 from vectorforge.aws.uploads import UploadKey
 from vectorforge.config import IngestionSettings

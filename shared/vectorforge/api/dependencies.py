@@ -7,8 +7,9 @@ from urllib.parse import unquote
 from uuid import UUID
 
 from fastapi import Depends, Path, Query, Request, Security
+from fastapi.exceptions import RequestValidationError
 from fastapi.security import APIKeyHeader, HTTPBearer
-from pydantic import AfterValidator, BeforeValidator
+from pydantic import AfterValidator, BeforeValidator, TypeAdapter, ValidationError
 from starlette.types import Message, Receive
 
 from vectorforge.api.request_state import RequestState, invocation_time_s
@@ -23,7 +24,7 @@ from vectorforge.api.schemas import (
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.deadline import Deadline
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
-from vectorforge.errors import AuthenticationError, InvalidInputError, NotFoundError
+from vectorforge.errors import AuthenticationError, FilterError, InvalidInputError, NotFoundError
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.types import Principal
 
@@ -196,3 +197,19 @@ def receive_once(body: bytes) -> Receive:
         raise AssertionError("never set")
 
     return receive
+
+
+def parse_query_filters(kind: TypeAdapter[T], text: str) -> T:
+    """Parse the query parameter ``filters``, which has the JSON that bodies have as an object.
+
+    Raises:
+        FilterError: It is not JSON.
+        RequestValidationError: It is no value of this kind.
+    """
+    try:
+        return kind.validate_json(text)
+    except ValidationError as exc:
+        if exc.errors()[0]["type"] == "json_invalid":
+            raise FilterError("filters must be a JSON object.", field="filters") from None
+        errors = [{**error, "loc": ("query", "filters", *error["loc"])} for error in exc.errors()]
+        raise RequestValidationError(errors) from None

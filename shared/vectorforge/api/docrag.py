@@ -21,26 +21,12 @@ from vectorforge.api.dependencies import ApplicationDep, Tenant
 from vectorforge.api.error_schemas import ANSWER_PROBLEMS
 from vectorforge.api.querying import QueryRoute, SurfaceQuery, check_config, requested_collection
 from vectorforge.api.schemas import (
-    ALLOW_UNGROUNDED,
-    MAX_QUERY_CHARS,
     NO_SETTINGS,
     CollectionReference,
-    ConversationReference,
-    DryRunFlag,
-    EffortLevel,
-    Filters,
-    Intents,
-    MinVersion,
-    MmrLambda,
     ModelName,
-    ProfileId,
     ProviderName,
-    RequestBody,
-    ResumableFlag,
-    Rewrite,
-    SearchModeName,
+    QueryRequest,
     Temperature,
-    VariantReference,
     given,
 )
 from vectorforge.api.streaming.sse import event_stream_content
@@ -60,37 +46,21 @@ class Exchange(BaseModel):
     ai_response: str = Field(max_length=100_000)
 
 
-class DocRagQueryRequest(RequestBody):
+class DocRagQueryRequest(QueryRequest):
     """A query to the documentation."""
 
-    query: str = Field(max_length=MAX_QUERY_CHARS)
     conversation_history: Annotated[list[Exchange], Field(max_length=MAX_EXCHANGES)] | None = Field(
         default=None, description="Oldest first; the last three are used, 200 characters of each answer."
     )
     n_results: int = Field(default=5, ge=1, description="Passages to retrieve; max_top_k at most.")
     min_score: float | None = Field(default=None, description="Minimum score of a passage; null: none.")
-    filters: Filters | None = None
     temperature: Temperature | None = 0.3
     max_tokens: int = Field(default=1000, ge=1)
-    stream: bool = Field(default=False, description="True: the answer comes as server-sent events.")
-    resumable: ResumableFlag = False
     collection: CollectionReference | None = Field(
         default=None, description="Default: `docrag_embeddings` if there is one, else the default collection."
     )
-    profile_id: ProfileId | None = None
-    search_mode: SearchModeName | None = None
-    mmr_lambda: MmrLambda | None = None
-    min_version: MinVersion | None = None
     provider: ProviderName | None = None
     model: ModelName | None = None
-
-    variant: VariantReference | None = None
-    conversation_id: ConversationReference | None = None
-    rewrite: Rewrite = "auto"
-    effort: EffortLevel = "minimal"
-    intents: Intents = ()
-    dry_run: DryRunFlag = False
-    allow_ungrounded: bool = Field(default=False, description=ALLOW_UNGROUNDED)
 
     def config(self, variant: Variant | None = None) -> QueryConfig:
         """Return the query settings: explicit fields of the request override the variant."""

@@ -3,23 +3,19 @@
 import json
 import math
 from collections.abc import Set as AbstractSet
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
-from fastapi.exceptions import RequestValidationError
 from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
-    TypeAdapter,
-    ValidationError,
     ValidationInfo,
     model_validator,
 )
 
-from vectorforge.errors import FilterError
 from vectorforge.pipeline.step_types import MAX_SUB_QUERIES, MAX_SUB_QUERY_CHARS, Effort
 from vectorforge.pipeline.types import HistoryMessage, RewriteMode
 from vectorforge.types import Location, SearchMode
@@ -185,32 +181,6 @@ CollectionReference = Annotated[
 ]
 
 
-def nameless_events_content(description: str) -> dict[str, Any]:
-    """Return the media type of a stream of unnamed events, whose data ``description`` describes."""
-    data = {"type": "string", "description": description}
-    schema = {"type": "object", "required": ["data"], "properties": {"data": data}}
-    return {"text/event-stream": {"itemSchema": schema}}
-
-
-_T = TypeVar("_T")
-
-
-def parse_query_filters(kind: TypeAdapter[_T], text: str) -> _T:
-    """Parse the query parameter ``filters``, which has the JSON that bodies have as an object.
-
-    Raises:
-        FilterError: It is not JSON.
-        RequestValidationError: It is no value of this kind.
-    """
-    try:
-        return kind.validate_json(text)
-    except ValidationError as exc:
-        if exc.errors()[0]["type"] == "json_invalid":
-            raise FilterError("filters must be a JSON object.", field="filters") from None
-        errors = [{**error, "loc": ("query", "filters", *error["loc"])} for error in exc.errors()]
-        raise RequestValidationError(errors) from None
-
-
 class ChatMessage(BaseModel):
     """An earlier message of the conversation."""
 
@@ -276,19 +246,44 @@ Intents = Annotated[
     tuple[Annotated[str, Field(min_length=1, max_length=MAX_SUB_QUERY_CHARS)], ...],
     Field(max_length=MAX_SUB_QUERIES, description="Sub-queries to search for in addition, without a plan."),
 ]
-DryRunFlag = Annotated[
-    bool,
-    Field(description="Return the request for the model with its tokens and cost, without sending it."),
-]
-ResumableFlag = Annotated[
-    bool,
-    AfterValidator(_resumable_streams),
-    Field(
+
+
+class SearchOptions(BaseModel):
+    """Options of every search."""
+
+    profile_id: ProfileId | None = None
+    search_mode: SearchModeName | None = None
+    mmr_lambda: MmrLambda | None = None
+    min_version: MinVersion | None = None
+
+
+class QueryOptions(SearchOptions):
+    """Options of the queries that this project defines."""
+
+    filters: Filters | None = None
+    variant: VariantReference | None = None
+    conversation_id: ConversationReference | None = None
+    rewrite: Rewrite = "auto"
+    effort: EffortLevel = "minimal"
+    intents: Intents = ()
+    allow_ungrounded: bool = Field(default=False, description=ALLOW_UNGROUNDED)
+
+
+class QueryRequest(RequestBody, QueryOptions):
+    """A query, whose answer may be streamed."""
+
+    query: str = Field(max_length=MAX_QUERY_CHARS, description="Query text")
+    stream: bool = Field(default=False, description="Stream the answer as server-sent events.")
+    # Follows `stream`, which its check needs.
+    resumable: Annotated[bool, AfterValidator(_resumable_streams)] = Field(
+        default=False,
         description="With `stream`: store the events for a while, so that a client can resume after a "
-        "disconnect with `GET /v1/queries/{id}/events`; generation continues meanwhile."
-    ),
-]
-"""Must follow the field ``stream``, which it requires."""
+        "disconnect with `GET /v1/queries/{id}/events`; generation continues meanwhile.",
+    )
+    dry_run: bool = Field(
+        default=False,
+        description="Return the request for the model with its tokens and cost, without sending it.",
+    )
 
 
 def given(body: RequestBody, *, but: AbstractSet[str] = frozenset()) -> dict[str, Any]:

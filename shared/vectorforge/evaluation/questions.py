@@ -105,7 +105,7 @@ def _of_name(value: Any) -> Any:
     return {"source": value} if isinstance(value, str) else value
 
 
-_RelevantOrName = Annotated[Relevant, BeforeValidator(_of_name)]
+RelevantOrName = Annotated[Relevant, BeforeValidator(_of_name)]
 
 
 class _Line(BaseModel):
@@ -113,7 +113,7 @@ class _Line(BaseModel):
 
     question: Text
     id: str | int | None = None
-    relevant: list[_RelevantOrName] = Field(default_factory=list, max_length=10_000)
+    relevant: list[RelevantOrName] = Field(default_factory=list, max_length=10_000)
     answers: list[Text] = Field(default_factory=list, max_length=1_000)
     reference_answer: str | None = None
     expect: Expectation = "answer"

@@ -13,7 +13,7 @@ from tests.integration.openai_responses.test_response_output import CALLS, CITED
 from tests.support.http.live_api import LiveApi, key_of, live_api, settings_for
 from tests.support.vendors.fake_openai import FakeOpenAI
 from tests.support.vendors.fake_vendor import Reply
-from vectorforge.api.openai.responses.references import MAX_REFERENCES
+from vectorforge.api.openai.responses.requests import MAX_REFERENCES
 from vectorforge.llm.providers.openai import OpenAIProvider
 from vectorforge.local.postgres import EmbeddedPostgres
 

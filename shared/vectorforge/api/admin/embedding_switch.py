@@ -6,7 +6,7 @@ from typing import Annotated, Any, Self
 from uuid import UUID
 
 from fastapi import APIRouter, Depends
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BaseModel, Field
 
 from vectorforge.api.dependencies import (
     AdmittedTenant,
@@ -19,7 +19,7 @@ from vectorforge.api.error_schemas import problems
 from vectorforge.api.schemas import Body, ModelName, ProviderName, RequestBody
 from vectorforge.embedding_switch.repo import EmbeddingSwitch, SwitchState
 from vectorforge.evaluation.embedding_gate import MAX_NDCG_LOSS, MAX_QUESTIONS, EmbeddingGate, GateThresholds
-from vectorforge.evaluation.questions import Question, Relevant
+from vectorforge.evaluation.questions import Question, RelevantOrName
 from vectorforge.types import Collection
 
 
@@ -33,18 +33,11 @@ class SwitchRequest(RequestBody):
     dry_run: bool = Field(default=False, description="True: only say what it would take; begin nothing.")
 
 
-def _of_name(value: Any) -> Any:
-    """Turn the name of a source into a reference to the whole document."""
-    return {"source": value} if isinstance(value, str) else value
-
-
 class JudgedQuestion(RequestBody):
     """A query and its known relevant documents."""
 
     question: Annotated[str, Field(min_length=1, max_length=100_000)]
-    relevant: list[Annotated[Relevant, BeforeValidator(_of_name)]] = Field(
-        default_factory=list, max_length=1_000
-    )
+    relevant: list[RelevantOrName] = Field(default_factory=list, max_length=1_000)
 
 
 class ComparisonRequest(RequestBody):

@@ -17,6 +17,7 @@ from vectorforge.api.dependencies import (
     Tenant,
     deadline_of,
     existing,
+    parse_query_filters,
 )
 from vectorforge.api.error_schemas import problems
 from vectorforge.api.native.document_schemas import (
@@ -31,7 +32,7 @@ from vectorforge.api.native.document_schemas import (
 )
 from vectorforge.api.native.document_uploads import REQUEST_BODY, read_job_items
 from vectorforge.api.native.jobs import JobWithDocuments
-from vectorforge.api.schemas import MAX_FILTERS_BYTES, MAX_PARTS, parse_query_filters
+from vectorforge.api.schemas import MAX_FILTERS_BYTES, MAX_PARTS
 from vectorforge.bootstrap import TenantServices
 from vectorforge.db.repositories.document_repo import Document
 from vectorforge.db.repositories.paging import SqlCondition
@@ -159,13 +160,7 @@ async def show_text(document_id: UUID, tenant: Tenant) -> DocumentText:
     """Return the document's extracted text."""
     document = await _find_document(tenant, document_id)
     text = existing(await tenant.documents.text(document_id), "Document", document_id)
-    return DocumentText(
-        id=document.id,
-        source=document.source,
-        title=document.title,
-        media_type=document.media_type,
-        text=text,
-    )
+    return DocumentText.of(document, text=text)
 
 
 @router.get("/documents/{document_id}/chunks", responses=problems(404))

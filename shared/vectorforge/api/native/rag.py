@@ -23,28 +23,14 @@ from vectorforge.api.error_schemas import ANSWER_PROBLEMS
 from vectorforge.api.querying import QueryRoute, SurfaceQuery, check_config, requested_collection
 from vectorforge.api.request_state import RequestState
 from vectorforge.api.schemas import (
-    ALLOW_UNGROUNDED,
-    MAX_QUERY_CHARS,
     NO_SETTINGS,
     CollectionReference,
-    ConversationReference,
-    DryRunFlag,
-    EffortLevel,
-    Filters,
-    Intents,
     Messages,
-    MinVersion,
-    MmrLambda,
     ModelName,
-    ProfileId,
     ProviderName,
-    RequestBody,
-    ResumableFlag,
-    Rewrite,
-    SearchModeName,
+    QueryRequest,
     SystemPrompt,
     Temperature,
-    VariantReference,
     given,
     history,
 )
@@ -55,33 +41,18 @@ from vectorforge.pipeline.variants import Variant
 from vectorforge.retriever.base import CollectionChoice
 
 
-class RAGQueryRequest(RequestBody):
+class RAGQueryRequest(QueryRequest):
     """A query to the default collection."""
 
-    query: str = Field(max_length=MAX_QUERY_CHARS, description="Query text")
     k: int = Field(default=5, ge=1, le=20, description="Top-k results")
-    filters: Filters | None = None
     messages: Messages | None = Field(default=None, description="The conversation so far, oldest first.")
     temperature: Temperature | None = 0.7
     top_p: Annotated[float, Field(ge=0, le=1)] | None = 0.9
     max_tokens: Annotated[int, Field(ge=1)] | None = 2048
     include_context: bool | None = Field(default=True, description="Return the retrieved passages.")
-    stream: bool = Field(default=False, description="Stream the answer as server-sent events.")
-    resumable: ResumableFlag = False
     collection: CollectionReference | None = None
-    profile_id: ProfileId | None = None
-    search_mode: SearchModeName | None = None
-    mmr_lambda: MmrLambda | None = None
-    min_version: MinVersion | None = None
     provider: ProviderName | None = None
     model: ModelName | None = None
-    variant: VariantReference | None = None
-    conversation_id: ConversationReference | None = None
-    rewrite: Rewrite = "auto"
-    effort: EffortLevel = "minimal"
-    intents: Intents = ()
-    dry_run: DryRunFlag = False
-    allow_ungrounded: bool = Field(default=False, description=ALLOW_UNGROUNDED)
 
     def config(self, variant: Variant | None = None) -> QueryConfig:
         """Return the query settings: explicit fields of the request override the variant."""
@@ -128,34 +99,19 @@ class RAGQueryResponse(AnswerDetails):
         return super().of(source, **{**own, **given})
 
 
-class CollectionQueryRequest(RequestBody):
+class CollectionQueryRequest(QueryRequest):
     """A query to one collection."""
 
-    query: str = Field(max_length=MAX_QUERY_CHARS)
     top_k: int = Field(default=10, ge=1, description="Passages to retrieve; at most the server's max_top_k.")
     min_score: float | None = Field(default=0.0, description="Minimum score of a passage; null keeps all.")
-    filters: Filters | None = None
-    profile_id: ProfileId | None = None
-    search_mode: SearchModeName | None = None
-    mmr_lambda: MmrLambda | None = None
-    min_version: MinVersion | None = None
     llm_provider: ProviderName | None = None
     llm_model: ModelName | None = None
     embedding_provider: ProviderName | None = None
     temperature: Temperature | None = 0.7
     max_tokens: int = Field(default=1024, ge=1)
     include_sources: bool = True
-    stream: bool = Field(default=False, description="Stream the answer as server-sent events.")
-    resumable: ResumableFlag = False
     messages: Messages | None = Field(default=None, description="The conversation so far, oldest first.")
     system_prompt: SystemPrompt | None = Field(default=None, description="Template; must contain {context}.")
-    variant: VariantReference | None = None
-    conversation_id: ConversationReference | None = None
-    rewrite: Rewrite = "auto"
-    effort: EffortLevel = "minimal"
-    intents: Intents = ()
-    dry_run: DryRunFlag = False
-    allow_ungrounded: bool = Field(default=False, description=ALLOW_UNGROUNDED)
 
     def config(self, variant: Variant | None = None) -> QueryConfig:
         """Return the query settings: explicit fields of the request override the variant."""

@@ -5,7 +5,7 @@ from typing import Any, Literal, Self
 from uuid import UUID
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from vectorforge.api.answers import RELEVANCE, SCAN, SCAN_REASON, retrieved_fields
 from vectorforge.api.dependencies import AdmittedTenant, ApplicationDep, check_at_most, deadline_of
@@ -17,30 +17,22 @@ from vectorforge.api.schemas import (
     CollectionReference,
     Filters,
     Locations,
-    MinVersion,
-    MmrLambda,
-    ProfileId,
     RequestBody,
-    SearchModeName,
+    SearchOptions,
 )
-from vectorforge.retriever.base import RetrievedChunks
 from vectorforge.types import ScanReason, SearchMode
 from vectorforge.vectorstore.filters.parse import parse
 
 SEARCH_DEGRADED = '["lexical"]: the query could not be embedded, so the search was lexical only.'
 
 
-class SearchRequest(RequestBody):
+class SearchRequest(RequestBody, SearchOptions):
     """A search without an answer and without a language model."""
 
     query: str = Field(max_length=MAX_QUERY_CHARS)
     collection: CollectionReference | None = None
     top_k: int = Field(default=10, ge=1, description="Passages to return; the server's max_top_k at most.")
     filters: Filters | None = None
-    profile_id: ProfileId | None = None
-    search_mode: SearchModeName | None = None
-    mmr_lambda: MmrLambda | None = None
-    min_version: MinVersion | None = None
     min_score: float | None = Field(default=None, description="Passages below are dropped; null drops none.")
 
 
@@ -69,7 +61,7 @@ class SearchResult(Body):
         return super().of(source.chunk, **retrieved_fields(source), **scores, **given)
 
 
-class SearchResponse(BaseModel):
+class SearchResponse(Body):
     """Chunks, best first."""
 
     query: str
@@ -84,20 +76,11 @@ class SearchResponse(BaseModel):
     latency_ms: float
 
     @classmethod
-    def of(cls, query: str, collection_id: UUID, retrieved: RetrievedChunks, latency_ms: float) -> Self:
-        """Return the body of retrieved chunks."""
-        return cls(
-            query=query,
-            collection_id=collection_id,
-            results=[SearchResult.of(chunk) for chunk in retrieved],
-            search_mode=retrieved.search_mode,
-            degraded=retrieved.degraded,
-            scan=retrieved.scan.method if retrieved.scan else None,
-            scan_reason=retrieved.scan.reason if retrieved.scan else None,
-            matched=retrieved.matched,
-            matched_is_at_least=retrieved.matched_is_at_least,
-            latency_ms=latency_ms,
-        )
+    def of(cls, source: Any, /, **given: Any) -> Self:
+        """Return the body of ``RetrievedChunks``; query, collection and latency are given."""
+        results, scan = [SearchResult.of(chunk) for chunk in source], source.scan
+        by = {"scan": scan.method if scan else None, "scan_reason": scan.reason if scan else None}
+        return super().of(source, results=results, **by, **given)
 
 
 router = APIRouter(prefix="/v1", tags=["search"])
@@ -126,4 +109,5 @@ async def search(
         min_version=body.min_version,
         allow_lexical_fallback=application.config.query.degraded_answers,
     )
-    return SearchResponse.of(body.query, collection.id, retrieved, (time.perf_counter() - started) * 1000)
+    latency_ms = (time.perf_counter() - started) * 1000
+    return SearchResponse.of(retrieved, query=body.query, collection_id=collection.id, latency_ms=latency_ms)

@@ -10,15 +10,16 @@ from vectorforge.api.dependencies import ApplicationDep, Tenant
 from vectorforge.api.error_schemas import problems
 from vectorforge.api.native.pages import page_response
 from vectorforge.api.request_state import RequestState
+from vectorforge.api.schemas import Body
 from vectorforge.embedding.base import EmbeddingProvider
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import AuthenticationError, NotFoundError
 from vectorforge.health import HealthChecker
 from vectorforge.llm.registry import LLMProviderRegistry
-from vectorforge.llm.types import ProviderCapability, ProviderInfo
+from vectorforge.llm.types import ProviderCapability
 
 
-class Component(BaseModel):
+class Component(Body):
     """Result of the probe of one component."""
 
     name: str
@@ -35,7 +36,7 @@ class HealthResponse(BaseModel):
     components: list[Component]
 
 
-class LLMProviderBody(BaseModel):
+class LLMProviderBody(Body):
     """A provider that writes answers."""
 
     name: str
@@ -45,15 +46,10 @@ class LLMProviderBody(BaseModel):
     extractive: bool
 
     @classmethod
-    def of(cls, info: ProviderInfo) -> Self:
+    def of(cls, source: Any, /, **given: Any) -> Self:
         """Return the body of a ``ProviderInfo``."""
-        return cls(
-            name=info.name,
-            default_model=info.default_model,
-            capabilities=sorted(info.capabilities),
-            is_default=info.is_default,
-            extractive=ProviderCapability.EXTRACTIVE in info.capabilities,
-        )
+        extractive = ProviderCapability.EXTRACTIVE in source.capabilities
+        return super().of(source, capabilities=sorted(source.capabilities), extractive=extractive, **given)
 
 
 class EmbeddingProviderBody(BaseModel):
@@ -145,9 +141,7 @@ async def health(
     if deep:
         probes.append(application.database.transaction_health())
         probes += [probe for probe in await application.health_checker.check() if probe.name != "database"]
-    components = [
-        Component(name=c.name, healthy=c.healthy, detail=c.detail, latency_ms=c.latency_ms) for c in probes
-    ]
+    components = [Component.of(probe) for probe in probes]
     healthy = all(component.healthy for component in components)
     return HealthResponse(status="ok" if healthy else "degraded", version=__version__, components=components)
 

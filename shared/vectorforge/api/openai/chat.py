@@ -33,8 +33,7 @@ from vectorforge.api.openai.request_schemas import CalledTool, JsonDetails, OwnD
 from vectorforge.api.problems import problem_of
 from vectorforge.api.querying import QueryRoute, SurfaceQuery, check_config
 from vectorforge.api.request_state import RequestState
-from vectorforge.api.schemas import nameless_events_content
-from vectorforge.api.streaming.sse import encode_json, json_event
+from vectorforge.api.streaming.sse import encode_json, json_event, nameless_events_content
 from vectorforge.llm.tools import ToolCallDelta
 from vectorforge.pipeline.types import (
     Citation,

@@ -21,13 +21,10 @@ from vectorforge.api.schemas import (
     Intents,
     Locations,
     LocationText,
-    MinVersion,
-    MmrLambda,
     ModelName,
-    ProfileId,
     ProviderName,
     Rewrite,
-    SearchModeName,
+    SearchOptions,
     VariantReference,
     storable,
 )
@@ -194,16 +191,12 @@ class RankingOptions(OpenAIBody):
     hybrid_search: Annotated[Any, unsupported("hybrid search weights are not supported")] = None
 
 
-class RetrievalOptions(OpenAIBody):
+class RetrievalOptions(OpenAIBody, SearchOptions):
     """Search options of OpenAI requests; ``extra_body`` in OpenAI's Python package."""
 
     top_k: Annotated[int, Field(ge=1, description="Passages to retrieve.")] | None = None
     min_score: float | None = Field(default=None, description="Passages scoring lower are dropped.")
     filters: Filters | None = None
-    profile_id: ProfileId | None = None
-    search_mode: SearchModeName | None = None
-    mmr_lambda: MmrLambda | None = None
-    min_version: MinVersion | None = None
     llm_provider: ProviderName | None = None
     llm_model: ModelName | None = Field(default=None, description="The model that writes the answer.")
     variant: VariantReference | None = None

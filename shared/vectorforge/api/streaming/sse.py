@@ -248,6 +248,13 @@ class EventEncoder:
         return ErrorData(**problem.model_dump(), stage=event.stage, partial_answer=event.partial_answer)
 
 
+def nameless_events_content(description: str) -> dict[str, Any]:
+    """Return the media type of a stream of unnamed events, whose data ``description`` describes."""
+    data = {"type": "string", "description": description}
+    schema = {"type": "object", "required": ["data"], "properties": {"data": data}}
+    return {"text/event-stream": {"itemSchema": schema}}
+
+
 def event_stream_content() -> dict[str, Any]:
     """Return the media type of a streamed answer: one schema for each event, by name.
 

@@ -12,28 +12,19 @@ from vectorforge.api.openai.models import MODEL_PRESETS
 from vectorforge.api.querying import QueryRoute, SurfaceQuery, check_config, requested_collection
 from vectorforge.api.request_state import RequestState
 from vectorforge.api.schemas import (
-    ALLOW_UNGROUNDED,
     MAX_MESSAGES,
     MAX_PARTS,
     MAX_QUERY_CHARS,
     CollectionReference,
     ConversationReference,
-    EffortLevel,
-    Filters,
-    Intents,
-    MinVersion,
-    MmrLambda,
     ModelName,
-    ProfileId,
     ProviderName,
+    QueryOptions,
     RequestBody,
-    Rewrite,
-    SearchModeName,
     Temperature,
-    VariantReference,
     given,
-    nameless_events_content,
 )
+from vectorforge.api.streaming.sse import nameless_events_content
 from vectorforge.api.ui_chat.encoder import UIMessageEncoder
 from vectorforge.errors import InvalidInputError
 from vectorforge.pipeline.types import HistoryMessage, QueryConfig
@@ -75,7 +66,7 @@ class UIMessage(BaseModel):
     parts: list[UIMessagePart] = Field(max_length=MAX_PARTS)
 
 
-class UIChatRequest(RequestBody):
+class UIChatRequest(RequestBody, QueryOptions):
     """A chat whose last message is the query. Other fields are ignored."""
 
     model_config = ConfigDict(extra="ignore")
@@ -95,25 +86,15 @@ class UIChatRequest(RequestBody):
     preset: Literal["vectorforge", "rag_query", "docrag"] = Field(
         default="vectorforge", description="Defaults and formats."
     )
-    filters: Filters | None = None
-    profile_id: ProfileId | None = None
-    search_mode: SearchModeName | None = None
-    mmr_lambda: MmrLambda | None = None
-    min_version: MinVersion | None = None
     top_k: Annotated[int, Field(ge=1)] | None = None
     min_score: float | None = Field(default=None, description="Minimum score; an explicit null disables it.")
     llm_provider: ProviderName | None = None
     llm_model: ModelName | None = None
     temperature: Temperature | None = None
     max_tokens: Annotated[int, Field(ge=1)] | None = None
-    variant: VariantReference | None = None
     conversation_id: ConversationReference | None = Field(
         default=None, description="A stored conversation, whose messages replace earlier ones of the request."
     )
-    rewrite: Rewrite = "auto"
-    effort: EffortLevel = "minimal"
-    intents: Intents = ()
-    allow_ungrounded: bool = Field(default=False, description=ALLOW_UNGROUNDED)
 
     def config(self, history: tuple[HistoryMessage, ...], variant: Variant | None = None) -> QueryConfig:
         """Return the query settings: explicit fields of the request override the variant.

@@ -66,7 +66,8 @@ def search(
             search_mode=mode,
             mmr_lambda=mmr_lambda,
         )
-        return SearchResponse.of(text, target.id, chunks, round((time.perf_counter() - started) * 1000, 2))
+        latency_ms = round((time.perf_counter() - started) * 1000, 2)
+        return SearchResponse.of(chunks, query=text, collection_id=target.id, latency_ms=latency_ms)
 
     response = context.run(work)
     _print_results(context.terminal, response)

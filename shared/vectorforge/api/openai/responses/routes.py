@@ -22,8 +22,13 @@ from vectorforge.api.openai.output_options import check_output
 from vectorforge.api.openai.request_schemas import CalledFunction, CalledTool, ClientMessage
 from vectorforge.api.openai.responses.events import EVENT_TYPES, ResponseEventEncoder
 from vectorforge.api.openai.responses.objects import ResponseFormat, ResponseIds, whole_response
-from vectorforge.api.openai.responses.references import resolve_references
-from vectorforge.api.openai.responses.requests import FILE_SEARCH, InputItem, ResponseRequest, ResponseTool
+from vectorforge.api.openai.responses.requests import (
+    FILE_SEARCH,
+    InputItem,
+    ResponseRequest,
+    ResponseTool,
+    resolve_references,
+)
 from vectorforge.api.openai.responses.schemas import (
     EchoedRequest,
     ResponseBody,

@@ -15,8 +15,7 @@ from vectorforge.api.dependencies import AdmittedTenant, ApplicationDep, Tenant,
 from vectorforge.api.error_schemas import openai_problems
 from vectorforge.api.native.document_uploads import read_form, source_of
 from vectorforge.api.native.originals import SAFE_HEADERS, content_of, find_original
-from vectorforge.api.openai.ids import FILE, parse_id, prefixed
-from vectorforge.api.openai.vector_stores.cursor_pages import Page
+from vectorforge.api.openai.ids import FILE, Page, parse_id, prefixed
 from vectorforge.api.openai.vector_stores.file_schemas import FileBody, FileDeleted, FileList
 from vectorforge.bootstrap import TenantServices
 from vectorforge.db.repositories.file_repo import MAX_FILENAME_CHARS, StoredFile

@@ -10,11 +10,16 @@ from uuid import UUID, uuid4
 from fastapi import APIRouter, Depends, Query, Request
 from pydantic import TypeAdapter
 
-from vectorforge.api.dependencies import AdmittedTenant, ApplicationDep, Tenant, existing
+from vectorforge.api.dependencies import (
+    AdmittedTenant,
+    ApplicationDep,
+    Tenant,
+    existing,
+    parse_query_filters,
+)
 from vectorforge.api.error_schemas import openai_problems
-from vectorforge.api.openai.ids import FILE, FILE_BATCH, collection_reference, parse_id, prefixed
+from vectorforge.api.openai.ids import FILE, FILE_BATCH, Page, collection_reference, parse_id, prefixed
 from vectorforge.api.openai.request_schemas import AttributeFilter
-from vectorforge.api.openai.vector_stores.cursor_pages import Page
 from vectorforge.api.openai.vector_stores.file_schemas import (
     FileBatchBody,
     FileBatchRequest,
@@ -28,7 +33,7 @@ from vectorforge.api.openai.vector_stores.file_schemas import (
 )
 from vectorforge.api.openai.vector_stores.files import delete_stored_file, find_file
 from vectorforge.api.openai.vector_stores.store_schemas import TextContent
-from vectorforge.api.schemas import MAX_FILTERS_BYTES, parse_query_filters
+from vectorforge.api.schemas import MAX_FILTERS_BYTES
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.db.repositories.job_types import IngestionJob
 from vectorforge.db.repositories.paging import SqlCondition

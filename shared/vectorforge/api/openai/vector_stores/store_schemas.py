@@ -26,15 +26,7 @@ from vectorforge.api.openai.request_schemas import (
     RankingOptions,
     unsupported,
 )
-from vectorforge.api.schemas import (
-    MAX_NAME_CHARS,
-    MAX_QUERY_CHARS,
-    Locations,
-    MinVersion,
-    MmrLambda,
-    ProfileId,
-    SearchModeName,
-)
+from vectorforge.api.schemas import MAX_NAME_CHARS, MAX_QUERY_CHARS, Locations, SearchOptions
 from vectorforge.db.repositories.collection_listing import ListedCollection
 from vectorforge.types import RetrievedChunk
 
@@ -173,7 +165,7 @@ def _listed(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-class VectorStoreSearchRequest(OpenAIBody):
+class VectorStoreSearchRequest(OpenAIBody, SearchOptions):
     """A search without an answer."""
 
     query: Annotated[
@@ -187,10 +179,6 @@ class VectorStoreSearchRequest(OpenAIBody):
     max_num_results: int = Field(default=10, ge=1, le=MAX_RESULTS)
     ranking_options: RankingOptions | None = None
     rewrite_query: Annotated[bool, unsupported("query rewriting is not supported")] | None = None
-    profile_id: ProfileId | None = None
-    search_mode: SearchModeName | None = None
-    mmr_lambda: MmrLambda | None = None
-    min_version: MinVersion | None = None
 
 
 class FileCounts(BaseModel):

@@ -17,8 +17,7 @@ from vectorforge.api.dependencies import (
     existing,
 )
 from vectorforge.api.error_schemas import openai_problems
-from vectorforge.api.openai.ids import VECTOR_STORE, collection_reference, prefixed
-from vectorforge.api.openai.vector_stores.cursor_pages import Page
+from vectorforge.api.openai.ids import VECTOR_STORE, Page, collection_reference, prefixed
 from vectorforge.api.openai.vector_stores.file_schemas import VectorStoreFileRequest
 from vectorforge.api.openai.vector_stores.store_files import attach_files, waiting_files
 from vectorforge.api.openai.vector_stores.store_schemas import (
