@@ -28,7 +28,7 @@ PROBE_KEY_ID, PROBE_TENANT = "probe", "vectorforge-probe"
 """Key id in the probe's events, and its tenant. API Gateway's own ids have ten characters."""
 
 HOST_TASK_TAG = "vectorforge-task"
-"""Tag of a host with its task, as ``vectorforge.aws.database_host`` sets it; "session" is an operator's."""
+"""Tag of a host with its task, as ``aws.handlers.database_work`` sets it; "session" is an operator's."""
 
 MAX_GATEWAY_TENANTS = 90
 """Limit with keys of API Gateway: each takes an output and three resources of a stack's 200 and 500."""

@@ -15,8 +15,7 @@ from infra.stage_settings import HOST_TASK_TAG
 from tests.functions.migrate_process import ROOT, Stack, invoke, url_of
 from tests.support.aws.fake_aws import FakeAws
 from tests.support.aws.scripted_aws import ScriptedAws
-from vectorforge.aws.database_host import TASK_TAG
-from vectorforge.aws.handlers.database_work import restored_url
+from vectorforge.aws.handlers.database_work import TASK_TAG, restored_url
 from vectorforge.db.schema.migrate import _LOCK_KEY, Migration, pending, read_migrations
 from vectorforge.db.schema.vector_indexes import IndexState, list_indexes
 from vectorforge.errors import InvalidInputError

@@ -14,9 +14,14 @@ from vectorforge.aws.trace_export import sign_request, trace_exporter
 from vectorforge.config import TracingSettings, VectorForgeConfig
 from vectorforge.db.repositories.query_log_repo import QueryLog
 from vectorforge.errors import ConfigurationError, TraceExportError
-from vectorforge.otlp.background import MAX_WAITING, BackgroundExport
 from vectorforge.otlp.encoding import encode_trace
-from vectorforge.otlp.exporter import TRACES_A_REQUEST, OtlpExporter, parse_pairs
+from vectorforge.otlp.exporter import (
+    MAX_WAITING,
+    TRACES_A_REQUEST,
+    BackgroundExport,
+    OtlpExporter,
+    parse_pairs,
+)
 from vectorforge.telemetry import SPAN_NAMES, TRACE_PARENT, InMemoryMetrics, QueryTrace, RecordingTracer
 from vectorforge.vendors.credentials import KeyOrigin
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # imported on first use, to keep a cold start short
     from vectorforge.db.reader import Reader
     from vectorforge.erasure.eraser import Eraser
     from vectorforge.llm.providers.extractive import ExtractiveProvider
-    from vectorforge.otlp.background import BackgroundExport
+    from vectorforge.otlp.exporter import BackgroundExport
     from vectorforge.pipeline.guardrails.log_text import LogTextPolicies
     from vectorforge.pipeline.stored_answer import AnswerMemory
     from vectorforge.retriever.onnx_rerank import OnnxReranker
@@ -175,7 +175,7 @@ class Shared:
         if self.config.tracing.tracing != "otel" or self.aws.query_log_queue is not None:
             return None
         from vectorforge.aws.trace_export import trace_exporter
-        from vectorforge.otlp.background import BackgroundExport
+        from vectorforge.otlp.exporter import BackgroundExport
 
         exporter = trace_exporter(self.config.tracing, self.metrics, self.credential_store)
         texts = self.config.tracing.otlp_texts

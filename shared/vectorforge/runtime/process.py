@@ -214,13 +214,37 @@ def main(arguments: list[str]) -> None:
     if not config.is_multi_concurrent:
         serve(config.handler, StreamingRuntimeClient(config.api_address, _POLL_IN_A_THREAD))
         return
-    from vectorforge.runtime.multi_concurrent import run_concurrently  # imports multiprocessing
-
-    run_concurrently(config, _serve_concurrent, use_thread=_POLL_IN_A_THREAD)
+    _run_concurrently(config)
 
 
-def _serve_concurrent(handler_name: str, address: str, use_thread: bool) -> None:
-    serve(handler_name, StreamingMultiConcurrentClient(address, use_thread))
+def _run_concurrently(config: LambdaConfigProvider) -> None:
+    """Fork the processes that share an environment (``AWS_LAMBDA_MAX_CONCURRENCY``), and wait for their end.
+
+    Each has its own client and loop; SIGTERM is passed on to them.
+    """
+    from multiprocessing import active_children
+
+    from awslambdaric.lambda_multi_concurrent_utils import MultiConcurrentRunner
+
+    class Runner(MultiConcurrentRunner):  # type: ignore[misc]  # awslambdaric is untyped
+        @classmethod
+        def run_single(cls, handler: str, api_addr: str, use_thread: bool, socket_path: str | None) -> None:
+            if socket_path:
+                cls._redirect_output(socket_path)
+            serve(handler, StreamingMultiConcurrentClient(api_addr, use_thread))
+
+    def pass_on(_signal: int, _frame: FrameType | None) -> None:
+        for process in active_children():
+            process.terminate()
+
+    signal.signal(signal.SIGTERM, pass_on)
+    Runner.run_concurrent(
+        config.handler,
+        config.api_address,
+        _POLL_IN_A_THREAD,
+        config.lmi_socket_path,
+        int(config.max_concurrency),
+    )
 
 
 def serve(handler_name: str, client: StreamingRuntimeClient | StreamingMultiConcurrentClient) -> None:

@@ -3,21 +3,22 @@
 import asyncio
 import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import PurePosixPath
 from typing import Any
 
-from vectorforge.errors import ExtractionError
+from vectorforge.errors import ExtractionError, InvalidInputError
 from vectorforge.ingestion.extract import media
 from vectorforge.ingestion.extract.blocks import usable_title
-from vectorforge.ingestion.extract.decode import clean, clean_json, decode
+from vectorforge.ingestion.extract.decode import clean, clean_json, decode, open_archive, read_member
 from vectorforge.ingestion.extract.isolation import read_isolated
-from vectorforge.ingestion.extract.parts import split
 from vectorforge.ingestion.extract.readers.markdown import read_markdown
-from vectorforge.ingestion.extract.readers.records import extract_record
+from vectorforge.ingestion.extract.readers.records import extract_record, split_records
 from vectorforge.ingestion.extract.reading import has_reader, read_text
 from vectorforge.ingestion.language import with_language
 from vectorforge.ingestion.types import (
+    MAX_SOURCE_CHARS,
     DocumentPart,
     ExtractedDocument,
     ExtractionLimits,
@@ -31,6 +32,8 @@ _HARMLESS_HTML_BYTES = 65_536
 read in a child process, which costs 0.2 s."""
 _HARMLESS = frozenset({media.CSV, media.TSV})
 """Types that are read in this process, in time that grows with their size."""
+_MAX_FILES = 1_000
+"""Documents of a ZIP file."""
 _MAX_TITLE_CHARS = 500
 _CHARSET = re.compile(r"charset\s*=\s*\"?([\w-]+)", re.IGNORECASE)
 
@@ -197,4 +200,79 @@ class PartReader:
             warnings=warnings,
             parent_source=part.parent_source,
             document_id=part.document_id,
+        )
+
+
+def split(
+    content: bytes, *, source: str, media_type: str | None = None, limits: ExtractionLimits | None = None
+) -> list[DocumentPart]:
+    """Cut a file into parts that are one document each: lines of JSONL, files of a ZIP, or itself.
+
+    Raises:
+        ExtractionError: ``too_large``, ``unsupported_type``, ``encrypted``, ``undecodable``, or ``empty``
+            for a JSONL file without lines.
+        InvalidInputError: ``source`` is empty or too long.
+    """
+    limits = limits or ExtractionLimits()
+    _check_size(content, source, limits)
+    source, _ = clean(source)
+    kind = media.detect(content, source, media_type)
+    if kind not in (media.JSONL, media.ZIP):
+        return [DocumentPart(content, source, media_type)]
+    parts = list(
+        split_records(content, source) if kind == media.JSONL else split_archive(content, source, limits)
+    )
+    if not parts:
+        raise ExtractionError("The document is empty.", reason="empty")
+    return parts
+
+
+def split_archive(content: bytes, source: str, limits: ExtractionLimits) -> Iterator[DocumentPart]:
+    """Yield a part for each file of a ZIP archive, in its order, with the source ``<archive>#<path>``.
+
+    Folders, hidden files, archives within and files whose extension means that they cannot be read are left
+    out.
+
+    Raises:
+        ExtractionError: ``unreadable`` or ``encrypted``; ``too_large``: over 200 MB unpacked, 1,000 files, or
+            a file over the limit of one document.
+    """
+    with open_archive(content) as archive:
+        names = [name for name in dict.fromkeys(archive.namelist()) if _is_wanted(name)]
+        if len(names) > _MAX_FILES:
+            raise ExtractionError(
+                f"The archive has {len(names):,} files; at most {_MAX_FILES:,} are read. Split it.",
+                reason="too_large",
+            )
+        for name in names:
+            path, size = clean(name)[0], archive.getinfo(name).file_size
+            if size > limits.max_bytes:
+                raise ExtractionError(
+                    f"{path[:200]} in the archive has {size:,} bytes; at most {limits.max_bytes:,} are read.",
+                    reason="too_large",
+                )
+            member = read_member(archive, name)
+            part = DocumentPart(member, f"{source}#{path}"[:MAX_SOURCE_CHARS], None, source, path)
+            if media.EXTENSIONS.get(PurePosixPath(name).suffix.lower()) == media.JSONL:
+                for record in split_records(member, part.source):
+                    yield replace(record, parent_source=source)
+            else:
+                yield part
+
+
+def _is_wanted(name: str) -> bool:
+    path = PurePosixPath(name.replace("\\", "/"))
+    extension = path.suffix.lower()
+    hidden = any(part.startswith((".", "__MACOSX")) for part in path.parts)
+    unreadable = extension == ".zip" or extension in media.UNREADABLE or extension in media.REFUSED
+    return not (name.endswith("/") or hidden or unreadable)
+
+
+def _check_size(content: bytes, source: str, limits: ExtractionLimits) -> None:
+    if not 0 < len(source) <= MAX_SOURCE_CHARS:
+        raise InvalidInputError(f"source must have 1 to {MAX_SOURCE_CHARS:,} characters.", field="source")
+    if len(content) > limits.max_bytes:
+        raise ExtractionError(
+            f"The document has {len(content):,} bytes; at most {limits.max_bytes:,} are read.",
+            reason="too_large",
         )
