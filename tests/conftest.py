@@ -23,7 +23,12 @@ from vectorforge.db.schema.migrate import migrate
 from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.local.postgres import EmbeddedPostgres
 
-pytest_plugins = ["tests.support.postgres.pin_plugin", "tests.flaky_plugin", "tests.collection_plugin"]
+pytest_plugins = [
+    "tests.support.postgres.pin_plugin",
+    "tests.support.aws.service_models_plugin",
+    "tests.flaky_plugin",
+    "tests.collection_plugin",
+]
 
 # No test depends on tiktoken's tables, which `make run` may have fetched on this machine.
 os.environ.setdefault("TIKTOKEN_CACHE_DIR", "/no/tables")
