@@ -3,6 +3,7 @@
 import logging
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
 from typing import TypeAlias
 
 import pytest
@@ -11,6 +12,7 @@ from aws_lambda_powertools.logging.formatter import LambdaPowertoolsFormatter
 from tests.support.aws.fake_aws import FakeAws
 from tests.support.aws.fake_aws_faults import FaultyAws
 from tests.support.aws.sqs_events import Queue
+from tests.support.short_sample import install
 from tests.support.vendors.fake_openai import FakeOpenAI
 from vectorforge.aws.clients import AwsClients
 from vectorforge.aws.handlers.query_log_writer import QueryLogWriterFunction
@@ -27,6 +29,12 @@ Logged: TypeAlias = list[logging.LogRecord]
 def tenant(make_tenant: Callable[[], str]) -> str:
     """Return a tenant of this test alone."""
     return make_tenant()
+
+
+@pytest.fixture(scope="session")
+def short_sample(private_dir: Callable[[str], Path]) -> dict[str, str]:
+    """Return variables with which ``vectorforge up`` has a short sample."""
+    return install(private_dir("installed"))
 
 
 @pytest.fixture

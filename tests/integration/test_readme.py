@@ -19,13 +19,13 @@ VECTORFORGE = Path(sys.executable).with_name("vectorforge")
 
 
 @pytest.fixture(scope="module")
-def url(private_dir: Callable[[str], Path]) -> Iterator[str]:
-    """Run ``vectorforge up`` with the sample on a free port."""
+def url(private_dir: Callable[[str], Path], short_sample: dict[str, str]) -> Iterator[str]:
+    """Run ``vectorforge up`` with a sample on a free port."""
     folder = private_dir("readme")
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("VECTORFORGE_")}
     process = subprocess.Popen(
         [VECTORFORGE, "up", "--port", "0", "--json"],
-        env={**inherited, "VECTORFORGE_DATA_DIR": str(folder / "data")},
+        env={**inherited, "VECTORFORGE_DATA_DIR": str(folder / "data"), **short_sample},
         text=True,
         stdout=subprocess.PIPE,
     )
@@ -55,7 +55,8 @@ def test_readme_curl_commands_return_answer_and_stream(url: str) -> None:  # B-0
         assert label == f"[Context {citation['source_number']}]"
         quoted = answer["response"][: citation["start"]].rpartition("]")[2].split()
         text = answer["context"][citation["source_number"] - 1]["text"]
-        passage = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text).split()  # quoted without the targets of links
+        # Quoted without the targets of links and the marks of bold type and code.
+        passage = re.sub(r"\*\*|`", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)).split()
         assert " ".join(quoted) in " ".join(passage)
     events = re.findall(
         r"^event: (\w+)$", run(["bash", "-c"], streamed.replace(PRINTED_URL, url)), re.MULTILINE

@@ -94,27 +94,29 @@ def status(url: str, **headers: str) -> int:
     return 200
 
 
-def test_sample_documents_are_unchanged_after_restart(private_dir: Callable[[str], Path]) -> None:
+def test_sample_documents_are_unchanged_after_restart(
+    private_dir: Callable[[str], Path], short_sample: dict[str, str]
+) -> None:
     folder = private_dir("own")
     try:
-        with serving(folder) as first:
+        with serving(folder, **short_sample) as first:
             sources = [d["source"] for d in sample_of(first)]
         assert "vectorforge/README.md" in sources
         assert all(source.startswith("vectorforge/") for source in sources)
-        with serving(folder) as second:
+        with serving(folder, **short_sample) as second:
             assert [d["version"] for d in sample_of(second)] == [1] * len(sources)
     finally:
         EmbeddedPostgres(folder / "data" / "postgres").stop(force=True)
 
 
 def test_first_start_prints_url_before_sample_ingestion_with_bars(
-    private_dir: Callable[[str], Path],
+    private_dir: Callable[[str], Path], short_sample: dict[str, str]
 ) -> None:
     folder = private_dir("first")
     ours, theirs = pty.openpty()  # bars are for a terminal
     process = subprocess.Popen(
         [VECTORFORGE, "up", "--port", "0"],
-        cwd=folder, env=environment(folder, TERM="xterm-256color"), text=True,
+        cwd=folder, env=environment(folder, TERM="xterm-256color", **short_sample), text=True,
         stdout=subprocess.PIPE, stderr=theirs,
     )  # fmt: skip
     os.close(theirs)

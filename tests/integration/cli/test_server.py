@@ -25,11 +25,11 @@ def vectorforge(private_dir: Callable[[str], Path]) -> Iterator[CommandLine]:
 
 
 @pytest.fixture(scope="module")
-def served(vectorforge: CommandLine) -> Iterator[dict[str, Any]]:
+def served(vectorforge: CommandLine, short_sample: dict[str, str]) -> Iterator[dict[str, Any]]:
     """Run ``vectorforge up --json`` in the background; return its output once the sample is ready."""
     process = subprocess.Popen(
         [VECTORFORGE, "up", "--port", "0", "--json"],
-        cwd=vectorforge.folder, env=vectorforge.environment, text=True,
+        cwd=vectorforge.folder, env=vectorforge.environment | short_sample, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     watchdog = threading.Timer(120, process.kill)
