@@ -8,7 +8,6 @@ Conversations at odd lines were used to choose the method, those at even lines w
 
 import asyncio
 import json
-import uuid
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,11 +17,10 @@ from uuid import UUID
 
 import pytest
 
-from tests.quality.test_own_documents import ingest
+from tests.quality.documentation import Documentation
 from tests.support.http.live_api import settings_for
 from vectorforge.bootstrap import Application
 from vectorforge.local.laptop import SAMPLE_PREFIX, sample_documents
-from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.pipeline.presets import VECTORFORGE
 from vectorforge.pipeline.rag import QueryService
 from vectorforge.pipeline.types import HistoryMessage, QueryConfig
@@ -89,10 +87,10 @@ async def is_found(
     return is_among, result.rewritten_query
 
 
-async def measure(postgres: EmbeddedPostgres) -> list[Found]:
-    async with Application.build(settings_for(postgres.app_url)) as application:
-        services = application.for_tenant(f"tenant-{uuid.uuid4().hex[:12]}")
-        collection = (await ingest(services)).id
+async def measure(documentation: Documentation) -> list[Found]:
+    async with Application.build(settings_for(documentation.database_url)) as application:
+        services = application.for_tenant(documentation.tenant)
+        collection = documentation.collection.id
         variant, found = services.choose_variant("default"), []
         for one in FOLLOW_UPS:
 
@@ -115,8 +113,8 @@ async def measure(postgres: EmbeddedPostgres) -> list[Found]:
 
 
 @pytest.fixture(scope="module")
-def measured(postgres_server: EmbeddedPostgres) -> list[Found]:
-    found = asyncio.run(measure(postgres_server))
+def measured(documentation: Documentation) -> list[Found]:
+    found = asyncio.run(measure(documentation))
     print("", *figures(found), sep="\n")  # noqa: T201 - shown with -s, or if a test fails
     return found
 

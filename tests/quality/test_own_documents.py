@@ -9,7 +9,6 @@ or two disagreeing sources. When you rename a page or rewrite an expected senten
 
 import asyncio
 import re
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,29 +16,19 @@ from statistics import fmean
 
 import pytest
 
+from tests.quality.documentation import AT_A_TIME, Documentation, ingest_file
 from tests.quality.quoted_sentences import Wanted, read_wanted, share
 from tests.support.http.live_api import settings_for
-from tests.support.rag.ingested import ingest_part
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.evaluation.questions import Question, read_questions
 from vectorforge.evaluation.run import Evaluation, Plan
 from vectorforge.evaluation.scoring import Scored
-from vectorforge.ingestion.types import DocumentStatus
 from vectorforge.llm.providers.extractive import NO_ANSWER
-from vectorforge.local.laptop import sample_documents
-from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.pipeline.presets import DOCRAG, VECTORFORGE, Preset
 from vectorforge.pipeline.types import QueryResult
 from vectorforge.types import Collection, SearchMode
 
 HERE = Path(__file__).parent
-NOT_INGESTED = re.compile(
-    r"/docs/(README|decisions/.*|results/(?!reliability)[^/]*|design/streaming-on-lambda"
-    r"|operate/(costs|local-aws|runbook|scaling))\.md$"
-)
-"""Half of the text, which no query needs: embedding it would take longer than the rest."""
-
-AT_A_TIME = 4
 K = 5
 
 # About two queries below the figures measured on 2026-11-22: nDCG .935, .861, .903, then .978, .891, .714,
@@ -86,28 +75,6 @@ def check_mean(scored: Sequence[Scored], column: str, bound: float) -> None:
     assert mean >= bound, f"{column} {mean:.3f} is below {bound}:\n" + "\n".join(lost)
 
 
-async def ingest(services: TenantServices) -> Collection:
-    collection = await services.create_collection("documentation")
-    places = asyncio.Semaphore(AT_A_TIME)
-
-    async def add(source: str, file: Path) -> None:
-        async with places:
-            await ingest_file(services, collection, source, file)
-
-    async with asyncio.TaskGroup() as group:
-        for source, file in sample_documents():
-            if NOT_INGESTED.search(source) is None:
-                group.create_task(add(source, file))
-    return collection
-
-
-async def ingest_file(services: TenantServices, collection: Collection, source: str, file: Path) -> None:
-    text = await asyncio.to_thread(file.read_bytes)
-    for part in await services.ingestion.split(text, source, "text/markdown"):
-        result = await ingest_part(services.ingestion, collection, part)
-        assert result.status is DocumentStatus.SUCCEEDED, result.error
-
-
 async def ask(services: TenantServices, collection: Collection, plan: Plan) -> Sequence[Scored]:
     evaluation = Evaluation(services, collection, plan)
     (run,) = await evaluation.run()
@@ -115,10 +82,9 @@ async def ask(services: TenantServices, collection: Collection, plan: Plan) -> S
     return run.scored
 
 
-async def measure(postgres: EmbeddedPostgres) -> Measured:
-    async with Application.build(settings_for(postgres.app_url)) as application:
-        services = application.for_tenant(f"tenant-{uuid.uuid4().hex[:12]}")
-        collection = await ingest(services)
+async def measure(documentation: Documentation) -> Measured:
+    async with Application.build(settings_for(documentation.database_url)) as application:
+        services, collection = application.for_tenant(documentation.tenant), documentation.collection
         plan = Plan(read_questions(HERE / "questions.jsonl"), ["default"], k=K, parallel=AT_A_TIME)
         searched = {
             mode: await ask(services, collection, replace(plan, search_mode=mode, retrieval_only=True))
@@ -150,8 +116,8 @@ async def measure(postgres: EmbeddedPostgres) -> Measured:
 
 
 @pytest.fixture(scope="module")
-def measured(postgres_server: EmbeddedPostgres) -> Measured:
-    return asyncio.run(measure(postgres_server))
+def measured(documentation: Documentation) -> Measured:
+    return asyncio.run(measure(documentation))
 
 
 # P6, D16: the default finds chunks that either search alone would miss

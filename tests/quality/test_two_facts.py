@@ -9,7 +9,6 @@ import asyncio
 import json
 import re
 import time
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +16,10 @@ from statistics import fmean, median
 
 import pytest
 
-from tests.quality.test_own_documents import ingest
+from tests.quality.documentation import Documentation
 from tests.support.http.live_api import settings_for
 from vectorforge.bootstrap import Application
 from vectorforge.local.laptop import SAMPLE_PREFIX
-from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.pipeline.presets import VECTORFORGE
 from vectorforge.pipeline.step_types import Effort
 from vectorforge.pipeline.types import QueryResult
@@ -76,10 +74,10 @@ def read_queries() -> list[tuple[str, Sequence[Fact]]]:
 Results = dict[tuple[Effort, int], list[Measured]]
 
 
-async def measure(postgres: EmbeddedPostgres) -> Results:
-    async with Application.build(settings_for(postgres.app_url)) as application:
-        services = application.for_tenant(f"tenant-{uuid.uuid4().hex[:12]}")
-        collection, results = (await ingest(services)).id, Results()
+async def measure(documentation: Documentation) -> Results:
+    async with Application.build(settings_for(documentation.database_url)) as application:
+        services = application.for_tenant(documentation.tenant)
+        collection, results = documentation.collection.id, Results()
         warm = VECTORFORGE.config(services.choose_variant("default"), top_k=10, effort="low")
         for query, _ in read_queries():
             await services.query_service.query(query, collection, warm)
@@ -96,8 +94,8 @@ async def measure(postgres: EmbeddedPostgres) -> Results:
 
 
 @pytest.fixture(scope="module")
-def measured(postgres_server: EmbeddedPostgres) -> Results:
-    results = asyncio.run(measure(postgres_server))
+def measured(documentation: Documentation) -> Results:
+    results = asyncio.run(measure(documentation))
     print("", *figures(results), sep="\n")  # noqa: T201 - shown with -s, or if a test fails
     return results
 

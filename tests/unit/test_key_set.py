@@ -199,7 +199,7 @@ async def test_endless_key_set_response_times_out() -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n{")
         while not reader.at_eof():
             writer.write(b" ")
-            await asyncio.wait([asyncio.ensure_future(reader.read(1))], timeout=0.05)
+            await asyncio.sleep(0.05)
         writer.close()
 
     server = await asyncio.start_server(drip, "127.0.0.1", 0)

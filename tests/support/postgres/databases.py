@@ -11,11 +11,14 @@ TEMPLATE = "vectorforge_template"
 """A migrated database of the session's server, without rows."""
 
 
-def create_database(migrator_url: str, *, empty: bool = False) -> str:
-    """Create a migrated database, or an ``empty`` one without a schema, and return the migrator's URL."""
+def create_database(migrator_url: str, *, empty: bool = False, template: str = TEMPLATE) -> str:
+    """Create a migrated database, or an ``empty`` one without a schema, and return the migrator's URL.
+
+    Another ``template`` is a database of the same server without connections, which is copied with its rows.
+    """
     name = f"test_{uuid.uuid4().hex[:12]}"
     with psycopg.connect(make_conninfo(migrator_url, dbname="postgres"), autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name} TEMPLATE {'template1' if empty else TEMPLATE}".encode())
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE {'template1' if empty else template}".encode())
     return make_conninfo(migrator_url, dbname=name)
 
 
@@ -27,9 +30,9 @@ def drop_database(url: str) -> None:
 
 
 @contextmanager
-def own_database(migrator_url: str) -> Iterator[str]:
+def own_database(migrator_url: str, *, template: str = TEMPLATE) -> Iterator[str]:
     """Create a migrated database, yield the migrator's URL, and drop it at the end of the block."""
-    url = create_database(migrator_url)
+    url = create_database(migrator_url, template=template)
     try:
         yield url
     finally:
