@@ -56,9 +56,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         return None
     from xdist.scheduler import LoadFileScheduling
 
-    class ByFileOrFolder(LoadFileScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            folders = (folder for folder in ON_ONE_WORKER if nodeid.startswith(folder))
-            return next(folders, super()._split_scope(nodeid))
+    scheduler = LoadFileScheduling(config, log)
+    file_of = scheduler._split_scope
 
-    return ByFileOrFolder(config, log)
+    def file_or_folder(nodeid: str) -> str:
+        folders = (folder for folder in ON_ONE_WORKER if nodeid.startswith(folder))
+        return next(folders, file_of(nodeid))
+
+    scheduler._split_scope = file_or_folder
+    return scheduler

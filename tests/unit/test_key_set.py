@@ -197,10 +197,12 @@ async def test_endless_key_set_response_times_out() -> None:
     async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n{")
-        while not reader.at_eof():
-            writer.write(b" ")
-            await asyncio.sleep(0.05)
-        writer.close()
+        try:
+            while not reader.at_eof():
+                writer.write(b" ")
+                await asyncio.sleep(0.05)
+        finally:
+            writer.close()
 
     server = await asyncio.start_server(drip, "127.0.0.1", 0)
     async with server, asyncio.timeout(4 * TIMEOUT_S):
