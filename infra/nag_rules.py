@@ -51,6 +51,10 @@ class Acknowledged:
     when: Callable[[StageSettings], bool] = lambda _: True
 
 
+def _reads_restored_cluster(stage: StageSettings) -> bool:
+    return stage.database.engine == "aurora" and stage.backup is not None and stage.backup.restore_test
+
+
 ACKNOWLEDGED = (
     Acknowledged(
         "AwsSolutions-IAM5[Resource::*]",
@@ -60,7 +64,7 @@ ACKNOWLEDGED = (
     ),
     Acknowledged(
         "AwsSolutions-IAM5[Resource::*]",
-        ("App/BulkLoad/Role",),
+        ("App/BulkLoad/Role", "App/BackupNotices/Cluster/Role"),
         "Deliveries of logs and X-Ray have no resources: "
         "https://docs.aws.amazon.com/step-functions/latest/dg/cw-logs.html",
     ),
@@ -132,6 +136,22 @@ ACKNOWLEDGED = (
         "A restored instance has a new id. The function reaches only this stage's security group.",
         when=lambda stage: stage.backup is not None and stage.backup.restore_test,
     ),
+    *(
+        Acknowledged(
+            f"AwsSolutions-IAM5[Resource::arn:<AWS::Partition>:rds:<AWS::Region>:<AWS::AccountId>:{resource}]",
+            ("App/BackupNotices/Cluster/Role",),
+            "AWS Backup names a restored cluster; RDS checks changes of it against its groups, too.",
+            when=_reads_restored_cluster,
+        )
+        for resource in (
+            "cluster:awsbackup-restore-*",
+            "db:awsbackup-restore-*",
+            "cluster-pg:*",
+            "og:*",
+            "pg:*",
+            "subgrp:*",
+        )
+    ),
     Acknowledged(
         "AwsSolutions-IAM5[Action::kms:GenerateDataKey*]",
         ("App/BackupNotices/Role",),
@@ -199,13 +219,22 @@ ACKNOWLEDGED = (
         "AwsSolutions-APIG4",
         (f"{_API}/{{proxy+}}/ANY",),
         "Callers are programs: API Gateway requires a key, and the application maps it to a tenant.",
-        when=lambda stage: stage.authorizer is None and stage.user_pool is None,
+        when=lambda stage: stage.authorizer is None and stage.tokens is None,
+    ),
+    *(
+        Acknowledged(
+            rule,
+            (f"{_API}/{{proxy+}}/ANY",),
+            "A REST API verifies tokens of Cognito only; the function verifies others. WAF limits floods.",
+            when=lambda stage: stage.token_issuer is not None,
+        )
+        for rule in ("AwsSolutions-APIG4", "AwsSolutions-COG4")
     ),
     Acknowledged(
         "AwsSolutions-COG4",
         (f"{_API}/{{proxy+}}/ANY",),
         "Callers are programs: API Gateway requires a key, and the application maps it to a tenant.",
-        when=lambda stage: stage.user_pool is None,
+        when=lambda stage: stage.tokens is None,
     ),
     Acknowledged(
         "AwsSolutions-CFR1",
@@ -249,6 +278,7 @@ ACKNOWLEDGED = (
             "App/BackupNotices/backup-failed",
             "App/BackupNotices/restore-test-failed",
             "App/BackupNotices/restored",
+            "App/BackupNotices/restored-not-read",
         ),
         "EventBridge retries a notice for a day. A look for jobs that could not be started is made up for by "
         "the next, five minutes later, and so is a probe, whose alarm also fires without points; the "

@@ -318,3 +318,47 @@ class UserPool:
             "VECTORFORGE_JWT_TENANT_CLAIM": self.tenant_claim,
             "VECTORFORGE_JWT_SCOPE_CLAIM": self.scope_claim,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class TokenIssuer:
+    """An OpenID Connect issuer of any vendor, whose access tokens (JWT) replace API Gateway's keys.
+
+    A REST API has no authorizer for them: requests pass to the query function, which verifies each token and
+    takes the tenant and the scopes from its claims. Its own keys (``vf_...``) are accepted as well.
+
+    Raises:
+        SettingsError: An address is not https, or a value is empty.
+    """
+
+    issuer: str
+    """The tokens' ``iss``, spelled as in them: with or without a slash at the end."""
+    audience: str
+    """The tokens' ``aud`` for this service."""
+    jwks_url: str
+    """``jwks_uri`` of ``<issuer>/.well-known/openid-configuration``."""
+    tenant_claim: str = "tenant"
+    """Users must not be able to choose its value."""
+    scope_claim: str = "scope"
+    scope_prefix: str = ""
+    """Prefix of read, write and admin in the claim, such as "vectorforge:"."""
+
+    def __post_init__(self) -> None:
+        for name in ("issuer", "jwks_url"):
+            if not re.match(r"https://[^/\s]", value := getattr(self, name)):
+                raise SettingsError(f"token_issuer.{name} must begin with https://, not {value!r}.")
+        for name in ("audience", "tenant_claim", "scope_claim"):
+            if not getattr(self, name):
+                raise SettingsError(f"token_issuer.{name} must not be empty.")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Settings with which the query function verifies the issuer's tokens."""
+        return {
+            "VECTORFORGE_JWT_ISSUER": self.issuer,
+            "VECTORFORGE_JWT_AUDIENCE": self.audience,
+            "VECTORFORGE_JWT_JWKS_URL": self.jwks_url,
+            "VECTORFORGE_JWT_TENANT_CLAIM": self.tenant_claim,
+            "VECTORFORGE_JWT_SCOPE_CLAIM": self.scope_claim,
+            "VECTORFORGE_JWT_SCOPE_PREFIX": self.scope_prefix,
+        }

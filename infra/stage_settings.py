@@ -21,6 +21,7 @@ from infra.setting_types import (
     ServiceObjective,
     SettingsError,
     Start,
+    TokenIssuer,
     UserPool,
 )
 
@@ -60,6 +61,8 @@ class StageSettings:
     """Accept keys in ``Authorization: Bearer`` at the REST API; None: in ``X-Api-Key`` only."""
     user_pool: UserPool | None = None
     """Admit callers of the REST API by tokens of this pool, without API Gateway's keys; None: by keys."""
+    token_issuer: TokenIssuer | None = None
+    """Admit callers of the REST API by tokens of any OpenID Connect issuer, without API Gateway's keys."""
     provisioned_concurrency: int = 0
     front_door: FrontDoor = "rest_api"
     canary: bool = False
@@ -122,7 +125,12 @@ class StageSettings:
     @property
     def has_gateway_keys(self) -> bool:
         """True if API Gateway has a key and a usage plan for each tenant."""
-        return self.front_door != "function_url" and self.user_pool is None
+        return self.front_door != "function_url" and self.tokens is None
+
+    @property
+    def tokens(self) -> UserPool | TokenIssuer | None:
+        """Source of the tokens that replace API Gateway's keys, if any."""
+        return self.user_pool or self.token_issuer
 
     @property
     def has_authorizer(self) -> bool:
@@ -137,7 +145,7 @@ class StageSettings:
             _backup_problems,
             _caller_problems,
             _front_door_problems,
-            _user_pool_problems,
+            _token_problems,
             _origin_problems,
         )
         for problem in (problem for check in checks for problem in check(self)):
@@ -262,17 +270,22 @@ def _front_door_problems(stage: StageSettings) -> Iterator[str]:
         yield "query.max_concurrency is required with CloudFront: every request starts the query function."
 
 
-def _user_pool_problems(stage: StageSettings) -> Iterator[str]:
-    if stage.user_pool is None:
+def _token_problems(stage: StageSettings) -> Iterator[str]:
+    if stage.tokens is None:
         return
+    name = "token_issuer" if stage.user_pool is None else "user_pool"
+    if stage.user_pool is not None and stage.token_issuer is not None:
+        yield "user_pool and token_issuer exclude each other: the function has one issuer."
     if stage.front_door == "function_url":
-        yield "user_pool needs the REST API, which this front_door leaves out."
+        yield f"{name} needs the REST API, which this front_door leaves out."
     if stage.authorizer is not None:
-        yield "authorizer must be None with user_pool: it is for API Gateway's keys."
+        yield f"authorizer must be None with {name}: it is for API Gateway's keys."
     if stage.network.egress == "none":
-        yield 'user_pool needs egress: with "none" the query function cannot read the pool\'s public keys.'
-    for name in stage.environment.keys() & stage.user_pool.environment.keys():
-        yield f"environment must not set {name}: use user_pool."
+        yield f'{name} needs egress: with "none" the query function cannot read its public keys.'
+    if stage.token_issuer is not None and not stage.web_acl:
+        yield "web_acl must be True with token_issuer: API Gateway itself admits callers without a token."
+    for variable in stage.environment.keys() & stage.tokens.environment.keys():
+        yield f"environment must not set {variable}: use {name}."
 
 
 def _origin_problems(stage: StageSettings) -> Iterator[str]:

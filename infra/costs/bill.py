@@ -156,13 +156,16 @@ def backup_bill(stage: StageSettings) -> list[BillLine]:
 
 
 def _restore_test_bill(database: DatabaseSettings) -> list[BillLine]:
-    """Bill a restore a month; a restored cluster has no instances, and its storage is billed by the hour."""
+    """Bill a restore a month; its storage is billed by the hour."""
     lines = [_monthly("restore test", "restore_test")]
     hours = RESTORED_HOURS + _RESTORE_H
     if database.engine == "rds":
         price = instance_hour(database.instance_type, multi_az=False)
         arithmetic = f"{hours} h × {money(price.dollars)}"
         lines.append(BillLine("restored instance", arithmetic, hours * price.each))
+    else:  # an instance of at most 1 ACU is added until the data is read
+        price = PRICES["aurora_acu"]
+        lines.append(BillLine("restored instance", f"1 h × 1 ACU × {money(price.dollars)}", price.each))
     price = PRICES["aurora_storage" if database.engine == "aurora" else "storage_single"]
     arithmetic = f"{hours} h / {_MONTH_H} h × {database.storage_gib} GB × {money(price.dollars)}"
     lines.append(BillLine("its storage for a restore", arithmetic,

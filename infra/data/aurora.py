@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from aws_cdk import Annotations
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_rds as rds
 from constructs import Construct
@@ -41,6 +42,10 @@ def make_cluster(
         )
         for number in range(1, settings.readers + 1)
     ]
+    Annotations.of(scope).add_info(
+        f'A deployed stage "{stage.stage}" with engine "rds" cannot switch to "aurora" in place: its data '
+        "would not move, and `make deploy` refuses. See docs/operate/readers.md#move-from-rds-to-aurora."
+    )
     return rds.DatabaseCluster(
         scope,
         "Cluster",

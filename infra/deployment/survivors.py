@@ -19,7 +19,6 @@ def survivors(session: Any, stage: StageSettings) -> Iterator[tuple[str, str]]:
     """
     where = f"--region {session.region_name}"
     yield from _snapshots(session, stage, where)
-    yield from _cluster_snapshots(session, stage, where)
     yield from _vaults(session, stage, where)
     yield from _buckets(session, stage, where)
     yield from _secret(session, stage, where)
@@ -29,31 +28,18 @@ def survivors(session: Any, stage: StageSettings) -> Iterator[tuple[str, str]]:
 
 
 def _snapshots(session: Any, stage: StageSettings, where: str) -> Iterator[tuple[str, str]]:
-    pages = (
-        session.client("rds")
-        .get_paginator("describe_db_snapshots")
-        .paginate(DBInstanceIdentifier=stage.prefix, SnapshotType="manual")
-    )
-    for snapshot in (found for page in pages for found in page["DBSnapshots"]):
-        name = snapshot["DBSnapshotIdentifier"]
-        yield (
-            f"Snapshot of the database, {snapshot['AllocatedStorage']} GiB",
-            f"aws rds delete-db-snapshot {where} --db-snapshot-identifier {name}",
-        )
-
-
-def _cluster_snapshots(session: Any, stage: StageSettings, where: str) -> Iterator[tuple[str, str]]:
-    pages = (
-        session.client("rds")
-        .get_paginator("describe_db_cluster_snapshots")
-        .paginate(DBClusterIdentifier=stage.prefix, SnapshotType="manual")
-    )
-    for snapshot in (found for page in pages for found in page["DBClusterSnapshots"]):
-        name = snapshot["DBClusterSnapshotIdentifier"]
-        yield (
-            "Snapshot of the cluster of Aurora",
-            f"aws rds delete-db-cluster-snapshot {where} --db-cluster-snapshot-identifier {name}",
-        )
+    """Yield manual snapshots of the instance, and of the cluster of Aurora."""
+    rds = session.client("rds")
+    for word, owner, key, what in (
+        ("db", "DBInstance", "DBSnapshot", "Snapshot of the database, {AllocatedStorage} GiB"),
+        ("db-cluster", "DBCluster", "DBClusterSnapshot", "Snapshot of the cluster of Aurora"),
+    ):
+        pages = rds.get_paginator(f"describe_{word.replace('-', '_')}_snapshots")
+        ours = {f"{owner}Identifier": stage.prefix}
+        for page in pages.paginate(**ours, SnapshotType="manual"):
+            for snapshot in page[f"{key}s"]:
+                command = f"aws rds delete-{word}-snapshot {where} --{word}-snapshot-identifier"
+                yield what.format(**snapshot), f"{command} {snapshot[f'{key}Identifier']}"
 
 
 def _vaults(session: Any, stage: StageSettings, where: str) -> Iterator[tuple[str, str]]:

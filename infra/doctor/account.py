@@ -50,11 +50,25 @@ def count(deployed: Deployed, kind: str) -> int:
     return sum(stack.resources.get(kind, 0) for stack in deployed.values())
 
 
-def check_stacks(deployed: Deployed, stage: str) -> list[Check]:
+def check_stacks(deployed: Deployed, stage: str, assembly: Assembly | None) -> list[Check]:
     """Check that CloudFormation would accept an update."""
     if not deployed:
         return [Check("deployed", "ok", f"stage {stage} is not deployed")]
-    return [_stack(name, stack.status) for name, stack in sorted(deployed.items())]
+    stacks = [_stack(name, stack.status) for name, stack in sorted(deployed.items())]
+    return stacks if assembly is None else [*stacks, *_engine(deployed, assembly)]
+
+
+def _engine(deployed: Deployed, assembly: Assembly) -> Iterator[Check]:
+    """Yield a failure if the database would be replaced by an empty one of another engine."""
+    engines = [
+        "aurora" if clusters else "rds"
+        for clusters in (count(deployed, "AWS::RDS::DBCluster"), assembly.count("AWS::RDS::DBCluster"))
+    ]
+    has, wants = engines
+    if has != wants and count(deployed, "AWS::RDS::DBInstance"):
+        detail = f'the database has engine "{has}", and the settings say "{wants}": data would not move'
+        remedy = f'Set engine to "{has}", or move: docs/operate/readers.md#move-from-rds-to-aurora.'
+        yield Check("deployed", "fail", detail, remedy)
 
 
 def _stack(name: str, status: str) -> Check:

@@ -167,7 +167,7 @@ def _deployed(target: Target) -> tuple[Deployed, list[Check]]:
 
     def look() -> list[Check]:
         deployed.update(deployed_resources(target.clients, target.stage))
-        return check_stacks(deployed, target.stage)
+        return check_stacks(deployed, target.stage, target.assembly)
 
     return deployed, guarded("deployed", "cloudformation:DescribeStacks", look)
 

@@ -1,4 +1,4 @@
-"""The four functions of a stack, configured for an emulator and the embedded PostgreSQL."""
+"""The functions of a stack that an emulator runs: all but the authorizer and the probe."""
 
 import json
 import os

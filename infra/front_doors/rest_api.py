@@ -46,9 +46,11 @@ _COLD_START_S = 15
 class RestApi(Construct):
     """Streams answers; every path except the public ones requires an API key, or a token of the user pool.
 
+    With ``StageSettings.token_issuer`` every request passes, and the query function requires a token.
+
     Args:
         function: The query function.
-        keys: The tenants' keys; None with ``StageSettings.user_pool``.
+        keys: The tenants' keys; None with ``StageSettings.tokens``.
 
     Attributes:
         api: The API.
@@ -126,7 +128,7 @@ class RestApi(Construct):
             # Metrics of API and stage are free of charge, those of each method are not.
             metrics_enabled=False,
             access_log_destination=apigateway.LogGroupLogDestination(access_logs),
-            access_log_format=_access_log_format(tokens=self._stage.user_pool is not None),
+            access_log_format=_access_log_format(self._stage),
             logging_level=apigateway.MethodLoggingLevel.ERROR,
             data_trace_enabled=False,  # it would log queries and answers
             throttling_rate_limit=self._stage.requests_per_second * tenants,
@@ -206,8 +208,9 @@ class RestApi(Construct):
     def _tell_where(self) -> None:
         stack = Stack.of(self)
         after, credential = "after KeyCommand", "x-api-key: $KEY"
-        if self._stage.user_pool is not None:
-            after, credential = "with an ID token of the user pool in TOKEN", "authorization: Bearer $TOKEN"
+        if self._stage.tokens is not None:
+            kind = "ID token of the user pool" if self._stage.user_pool else "access token of the issuer"
+            after, credential = f"with an {kind} in TOKEN", "authorization: Bearer $TOKEN"
         CfnOutput(stack, "ApiUrl", description="The REST API", value=self.url)
         CfnOutput(
             stack,
@@ -229,12 +232,17 @@ def _limited(requests_per_second: int) -> apigateway.MethodDeploymentOptions:
     )
 
 
-def _access_log_format(*, tokens: bool) -> apigateway.AccessLogFormat:
+def _access_log_format(stage: StageSettings) -> apigateway.AccessLogFormat:
     """Return one JSON object for each request, with the id of the key or user, no query string or header.
+
+    With ``token_issuer`` API Gateway does not know the caller; the function's own log has the credential.
 
     https://docs.aws.amazon.com/apigateway/latest/developerguide/api-gateway-mapping-template-reference.html
     """
     field = apigateway.AccessLogField
+    caller = {"apiKeyId": field.context_identity_api_key_id()} if stage.has_gateway_keys else {}
+    if stage.user_pool is not None:
+        caller = {"subject": field.context_authorizer_claims("sub")}
     return apigateway.AccessLogFormat.custom(
         json.dumps(
             {
@@ -242,11 +250,7 @@ def _access_log_format(*, tokens: bool) -> apigateway.AccessLogFormat:
                 "extendedRequestId": field.context_extended_request_id(),
                 "requestTimeEpoch": field.context_request_time_epoch(),
                 "ip": field.context_identity_source_ip(),
-                **(
-                    {"subject": field.context_authorizer_claims("sub")}
-                    if tokens
-                    else {"apiKeyId": field.context_identity_api_key_id()}
-                ),
+                **caller,
                 "method": field.context_http_method(),
                 "path": field.context_path(),
                 "status": field.context_status(),

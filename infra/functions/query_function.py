@@ -64,7 +64,7 @@ class QueryFunction(Construct):
                 **self._readers(stage, data),
                 **_cors_origins(stage),
                 **_probe_key(stage),
-                **(stage.user_pool.environment if stage.user_pool else {}),
+                **(stage.tokens.environment if stage.tokens else {}),
                 **environment,
                 **query_log.environment,
                 **ingestion.environment,

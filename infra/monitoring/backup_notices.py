@@ -1,4 +1,4 @@
-"""Notifications of failed backups, copies and restore tests, and the check of each restored instance.
+"""Notifications of failed backups, copies and restore tests, and the check of each restored database.
 
 AWS Backup reports jobs as events, not as metrics of one database, so these are rules of EventBridge and not
 alarms: each failed job is one message. https://docs.aws.amazon.com/aws-backup/latest/devguide/eventbridge.html
@@ -17,6 +17,7 @@ from infra.constructs.encryption import allow_key
 from infra.constructs.python_function import PythonFunction
 from infra.data.database import OWNER_ROLE
 from infra.data.restore_test import restore_plan_name
+from infra.monitoring.restored_cluster import RestoredCluster
 from infra.stage_settings import StageSettings
 
 RUNBOOK = "docs/operate/runbook.md"
@@ -30,7 +31,7 @@ class BackupNotices(Construct):
 
     Args:
         topic: The alarms' topic.
-        migrate: The migrate function, which reads each restored instance.
+        migrate: The migrate function, which reads each restored database.
     """
 
     def __init__(
@@ -72,27 +73,35 @@ class BackupNotices(Construct):
                 restored,
                 {**restores, "status": _FAILED},
             )
-            if stage.database.engine == "rds":  # a restored cluster has no instances
-                self._check(migrate, restored, {**restores, "status": ["COMPLETED"]})
+            self._check(migrate, restored, {**restores, "status": ["COMPLETED"]})
 
     def _notify(
-        self, name: str, what: str, field: str, kinds: list[str], detail: Mapping[str, Sequence[object]]
+        self,
+        name: str,
+        what: str,
+        field: str,
+        kinds: list[str],
+        detail: Mapping[str, Sequence[object]],
+        *,
+        source: str = "aws.backup",
+        heading: str | None = None,
     ) -> None:
         """Publish each event that matches to the alarms' topic, with a reference to the runbook."""
         state, why = events.EventField.from_path(f"$.detail.{field}"), "$.detail.statusMessage"
+        advice = f"What to do: {RUNBOOK}#{heading or name}"
         events.Rule(
             self,
             name,
             rule_name=f"{self._stage.prefix}-{name}",
-            description=f"VectorForge: {what} failed. What to do: {RUNBOOK}#{name}",
-            event_pattern=events.EventPattern(source=["aws.backup"], detail_type=kinds, detail=detail),
+            description=f"VectorForge: {what} failed. {advice}",
+            event_pattern=events.EventPattern(source=[source], detail_type=kinds, detail=detail),
             targets=[
                 targets.SnsTopic(
                     self._topic,
                     role=self._role,
                     message=events.RuleTargetInput.from_text(
                         f"{what} of {self._stage.prefix}: {state}. {events.EventField.from_path(why)} "
-                        f"What to do: {RUNBOOK}#{name}"
+                        f"{advice}"
                     ),
                 )
             ],
@@ -104,18 +113,34 @@ class BackupNotices(Construct):
     ) -> None:
         """Have the migrate function read schema and rows; its failure fires the alarm migrate-errors."""
         restored = events.EventField.from_path("$.detail.createdResourceArn")
+        target: events.IRuleTarget = targets.LambdaFunction(
+            migrate.alias,
+            event=events.RuleTargetInput.from_object({"action": "restored", "instance": restored}),
+        )
+        if self._stage.database.engine == "aurora":
+            machine = RestoredCluster(self, "Cluster", stage=self._stage, migrate=migrate).state_machine
+            target = targets.SfnStateMachine(
+                machine, input=events.RuleTargetInput.from_object({"cluster": restored})
+            )
+            self._notify(
+                "restored-not-read",
+                "Reading the restored cluster",
+                "status",
+                ["Step Functions Execution Status Change"],
+                {
+                    "stateMachineArn": [machine.state_machine_arn],
+                    "status": ["FAILED", "TIMED_OUT", "ABORTED"],
+                },
+                source="aws.states",
+                heading="restore-test-failed",
+            )
         events.Rule(
             self,
             "restored",
             rule_name=f"{self._stage.prefix}-restored",
             description="VectorForge: has the migrate function read the database that a restore test made",
             event_pattern=events.EventPattern(source=["aws.backup"], detail_type=kinds, detail=detail),
-            targets=[
-                targets.LambdaFunction(
-                    migrate.alias,
-                    event=events.RuleTargetInput.from_object({"action": "restored", "instance": restored}),
-                )
-            ],
+            targets=[target],
         )
         # The id of a restored instance is not known before.
         owner = self._arn("rds-db", "dbuser", f"*/{OWNER_ROLE}")

@@ -19,13 +19,16 @@ from infra.bundling.bundle import ROOT
 from infra.settings import STAGES
 from infra.verification.account_points import ACCOUNT_POINTS
 from infra.verification.points import Outcome, Point, count, run_point
+from infra.verification.rotation_points import ROTATION_POINTS
 from infra.verification.service_points import SERVICE_POINTS
 from infra.verification.stage import DeployedStage
+from infra.verification.stream_points import STREAM_POINTS
 
-POINTS = (*SERVICE_POINTS, *ACCOUNT_POINTS)
+POINTS = (*SERVICE_POINTS, *STREAM_POINTS, *ACCOUNT_POINTS, *ROTATION_POINTS)
 _COST = (
-    "It sends about 100 requests, two queries and three short documents, one of the queries to your model, "
-    "and sets one alarm off for a minute: less than $0.01 on AWS, and some hundred tokens of the model."
+    "It sends about 300 requests, three queries and four short documents, at most two of the queries to your "
+    "model, sets one alarm off for a minute, rotates the database's master password, and changes the secret "
+    "of gateway keys for some minutes: less than $0.01 on AWS, and some hundred tokens of the model."
 )
 _MARKS = {"passed": "ok", "failed": "FAILED", "skipped": "skipped"}
 

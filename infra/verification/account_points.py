@@ -1,4 +1,4 @@
-"""Points that operators see: configuration of functions, metrics, alarms, logs, migrations."""
+"""Points that operators see: configuration of functions, egress, metrics, alarms, logs, restore tests."""
 
 import json
 from collections.abc import Iterable
@@ -6,15 +6,24 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from infra.constructs.python_function import ALIAS
+from infra.data.data_stack import CLIENTS
+from infra.data.restore_test import restore_plan_name
 from infra.verification.points import Point, PointSkippedError, require, wait_for
 from infra.verification.stage import DeployedStage
 
 _TEST_ALARM = "recursion-stopped"
 """An alarm that rolls nothing back."""
 _QUERY_METRICS = 12
+_DEFAULT_ROUTES: Final = {
+    "dual_stack": frozenset({"IPv6 outwards"}),
+    "nat": frozenset({"IPv4 by NAT"}),
+    "none": frozenset[str](),
+}
+"""Default routes of the functions' subnets, by egress."""
 
 
-def _migrated(stage: DeployedStage) -> str:
+def migrated(stage: DeployedStage) -> str:
+    """Have the migrate function log in and compare the schema with its migrations."""
     qualified = f"{stage.name('migrate')}:{ALIAS}"
     invoked = stage.aws("lambda").invoke(
         FunctionName=qualified, Payload=json.dumps({"action": "check"}).encode()
@@ -137,6 +146,72 @@ def _started(stage: DeployedStage) -> str:
     return f"{len(records)} × {kind}, at most {longest_ms:.0f} ms"
 
 
+def _ipv6(stage: DeployedStage) -> str:
+    """Compare functions, subnets and default routes with the stage's egress."""
+    if stage.settings.network.existing is not None:
+        raise PointSkippedError("the VPC is not the stack's")
+    egress = stage.settings.network.egress
+    subnets: set[str] = set()
+    for function in CLIENTS:
+        found = stage.aws("lambda").get_function_configuration(
+            FunctionName=stage.name(function), Qualifier=ALIAS
+        )["VpcConfig"]
+        has_ipv6 = bool(found.get("Ipv6AllowedForDualStack"))
+        require(has_ipv6 == (egress == "dual_stack"), f"{stage.name(function)}: IPv6 {has_ipv6}")
+        subnets |= set(found["SubnetIds"])
+    ec2 = stage.aws("ec2")
+    for subnet in ec2.describe_subnets(SubnetIds=sorted(subnets))["Subnets"]:
+        has_ipv6 = bool(subnet.get("Ipv6CidrBlockAssociationSet"))
+        require(has_ipv6 == (egress == "dual_stack"), f"a subnet of functions: IPv6 block {has_ipv6}")
+    filters = [{"Name": "association.subnet-id", "Values": sorted(subnets)}]
+    tables = ec2.describe_route_tables(Filters=filters)["RouteTables"]
+    require(tables, "the functions' subnets have no route table of their own")
+    for table in tables:
+        kinds = _default_routes(table)
+        require(kinds == _DEFAULT_ROUTES[egress], f"{egress}: the default routes are {sorted(kinds)}")
+    routes = " and ".join(sorted(_DEFAULT_ROUTES[egress])) or "no default route"
+    return f'egress "{egress}": {len(CLIENTS)} functions in {len(subnets)} subnets, {routes}'
+
+
+def _default_routes(table: dict[str, Any]) -> frozenset[str]:
+    kinds = set()
+    for route in table["Routes"]:
+        if route.get("DestinationCidrBlock") == "0.0.0.0/0":
+            kinds.add("IPv4 by NAT" if route.get("NatGatewayId") else "IPv4")
+        if route.get("DestinationIpv6CidrBlock") == "::/0":
+            kinds.add("IPv6 outwards" if route.get("EgressOnlyInternetGatewayId") else "IPv6")
+    return frozenset(kinds)
+
+
+def _restore_test(stage: DeployedStage) -> str:
+    """Find the newest monthly restore, and the line of the migrate function that read it."""
+    if stage.settings.backup is None or not stage.settings.backup.restore_test:
+        raise PointSkippedError("the stage has no `backup` with restore_test")
+    backup = stage.aws("backup")
+    name = restore_plan_name(stage.settings.prefix)
+    plans = backup.list_restore_testing_plans()["RestoreTestingPlans"]
+    arns = [plan["RestoreTestingPlanArn"] for plan in plans if plan["RestoreTestingPlanName"] == name]
+    require(arns, f"AWS Backup has no restore testing plan {name}")
+    jobs = backup.list_restore_jobs(ByRestoreTestingPlanArn=arns[0])["RestoreJobs"]
+    if not jobs:
+        raise PointSkippedError("no restore test yet: it takes place on the first of each month")
+    job = max(jobs, key=lambda one: one["CreationDate"])
+    began, status = job["CreationDate"], job["Status"]
+    if status in ("PENDING", "RUNNING"):
+        raise PointSkippedError(f"the restore test of {began:%Y-%m-%d} is {status}: repeat later")
+    require(status == "COMPLETED", f"the restore test of {began:%Y-%m-%d} is {status}")
+    if began < datetime.now(UTC) - timedelta(days=stage.settings.log_retention_days):
+        raise PointSkippedError(f"the log of the restore test of {began:%Y-%m-%d} has expired")
+    found = stage.aws("logs").filter_log_events(
+        logGroupName=f"/aws/lambda/{stage.name('migrate')}",
+        startTime=int(began.timestamp() * 1000),
+        filterPattern='"A restored database was read"',
+    )
+    require(found["events"], f"the database restored on {began:%Y-%m-%d} was not read")
+    line: str = json.loads(found["events"][-1]["message"])["message"]
+    return f"restored on {began:%Y-%m-%d}. {line}"
+
+
 def _statistics(
     stage: DeployedStage, namespace: str, name: str, statistic: str, dimensions: dict[str, str]
 ) -> list[float]:
@@ -164,16 +239,23 @@ def _all_alarms(stage: DeployedStage) -> Iterable[dict[str, Any]]:
 
 
 ACCOUNT_POINTS: Final = (
-    Point("migrated", "the schema is that of the deployed code", _migrated),
+    Point("migrated", "the schema is that of the deployed code", migrated),
     Point("event-sources", "queues feed the alias, at their maximum concurrency", _event_sources),
     Point("recursion", "only the ingest function may wake itself", _recursion, needs_aws=True),
     Point(
         "runtime-updates", "Lambda does not change the runtime of a version", _runtime_updates, needs_aws=True
     ),
     Point("starts", "processes of the query function start or are restored", _started, needs_aws=True),
+    Point("ipv6", "functions have IPv6 in stages with that egress only", _ipv6, needs_aws=True),
     Point("pinned", "no statement pins a connection of RDS Proxy", _pinned, needs_aws=True),
     Point("metrics", "CloudWatch extracts the metrics from the logs", _metrics, needs_aws=True),
     Point("log-retention", "every log group of a function has a retention", _log_retention, needs_aws=True),
+    Point(
+        "restore-test",
+        "the monthly restore test restores, and its rows are read",
+        _restore_test,
+        needs_aws=True,
+    ),
     Point("alarms", "the alarms exist, and none fires", _alarms, needs_aws=True),
     Point("alarm-notifies", "an alarm publishes to the encrypted topic", _alarm_notifies, needs_aws=True),
 )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, TypeVar
 
 from functions.probe.handler import ProbeFailedError
+from infra.deployment.cdk_command import DeploymentError
 from infra.verification.stage import DeployedStage
 
 Status: TypeAlias = Literal["passed", "failed", "skipped"]
@@ -53,7 +54,7 @@ def run_point(point: Point, stage: DeployedStage) -> Outcome:
         evidence = point.check(stage)
     except PointSkippedError as exc:
         status, evidence = "skipped", str(exc)
-    except (PointFailedError, ProbeFailedError) as exc:
+    except (PointFailedError, ProbeFailedError, DeploymentError) as exc:
         status, evidence = "failed", str(exc)
     except Exception as exc:  # noqa: BLE001 - the other points are checked all the same; texts may hold secrets
         status, evidence = "failed", f"the check ended with {_described(exc)}"

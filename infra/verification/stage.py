@@ -1,9 +1,10 @@
 """A deployed stage as a caller and an operator see it: its API, its keys, its AWS services."""
 
+import json
 import os
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
 import httpx2
@@ -15,6 +16,8 @@ from infra.doctor.aws import AwsClients
 from infra.emulator.deployment.emulated_account import EmulatedAccount, gateway_key_ids, gateway_keys
 from infra.stage_settings import StageSettings
 
+TOKENS: Final = "VERIFY_TOKENS"
+"""Variable with a valid token of one or two tenants, for stages with tokens: {"acme": "eyJ..."}."""
 _TIMEOUT_S = 60.0
 
 
@@ -74,7 +77,7 @@ class DeployedStage:
         """Ids of API Gateway's keys by tenant.
 
         Raises:
-            DeploymentError: The stage admits callers by tokens, which this does not have.
+            DeploymentError: The stage admits callers by tokens.
         """
         if not self.settings.has_gateway_keys:
             raise DeploymentError(f"The stage {self.settings.stage} has no keys of API Gateway.")
@@ -84,6 +87,25 @@ class DeployedStage:
     def keys(self) -> Mapping[str, str]:
         """API Gateway's keys by tenant; secrets, in no report."""
         return gateway_keys(self.aws, self.key_ids)
+
+    @cached_property
+    def credentials(self) -> Mapping[str, Mapping[str, str]]:
+        """Headers of a caller by tenant; secrets, in no report.
+
+        Raises:
+            DeploymentError: The stage admits callers by tokens, and there is none.
+        """
+        if self.settings.tokens is None:
+            return {tenant: {"x-api-key": key} for tenant, key in self.keys.items()}
+        try:
+            tokens = dict(json.loads(os.environ.get(TOKENS, "{}")))
+        except (ValueError, TypeError):
+            tokens = {}
+        if not tokens:
+            raise DeploymentError(
+                f'The stage needs tokens in {TOKENS}, a JSON object {{"<tenant>": "<token>"}}.'
+            )
+        return {tenant: {"authorization": f"Bearer {token}"} for tenant, token in tokens.items()}
 
     @property
     def query_function(self) -> ProbedFunction:
@@ -100,12 +122,12 @@ class DeployedStage:
         """Return a client of the REST API, to be used as a context manager.
 
         Args:
-            key: Sent as ``x-api-key``; None: the tenant's, "": none.
-            tenant: One of ``keys``; default: the first.
+            key: Sent as ``x-api-key``; None: the tenant's credential, "": none.
+            tenant: One of ``credentials``; default: the first.
         """
-        if key is None:
-            key = self.keys[tenant or next(iter(self.keys))]
         headers = {"x-api-key": key} if key else {}
+        if key is None:
+            headers |= self.credentials[tenant or next(iter(self.credentials))]
         url = self.api_url
         if self.is_emulated:  # not every resolver finds names below localhost (RFC 6761)
             named = urlsplit(url)

@@ -321,7 +321,7 @@ async def test_restored_database_without_schema_fails(make_database: Callable[..
     answers, _ = await invoke(
         environment,
         ({"action": "restored", "instance": RESTORED}, 60_000),
-        ({"action": "restored", "instance": RESTORED.replace(":db:", ":cluster:")}, 60_000),
+        ({"action": "restored", "instance": RESTORED.replace(":db:", ":subgrp:")}, 60_000),
     )
     empty, malformed = answers
     assert empty is not None
@@ -336,9 +336,11 @@ def test_restored_url_names_other_instance_of_the_account() -> None:
     )
     other = url.replace("vectorforge-dev", "awsbackup-restore-test-1a2b")
     assert restored_url(url, RESTORED) == other
+    cluster, of_cluster = (one.replace(".c1.", ".cluster-c1.") for one in (url, other))
+    assert restored_url(cluster, RESTORED.replace(":db:", ":cluster:")) == of_cluster
     assert restored_url(url.replace("//", "//owner:a.b@"), RESTORED) == other.replace("//", "//owner:a.b@")
     for wrong in ("", "evil.example", RESTORED + "/x", RESTORED.replace("db:", "db:-")):
-        with pytest.raises(InvalidInputError, match="ARN of an instance"):
+        with pytest.raises(InvalidInputError, match="ARN of an instance or a cluster"):
             restored_url(url, wrong)
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 import pytest
 
 from infra.bundling.bundle import Bundle, make_bundle
-from infra.setting_types import BackupSettings, CustomDomain, MonitoringSettings
+from infra.setting_types import BackupSettings, CustomDomain, MonitoringSettings, TokenIssuer
 from infra.settings import DEV, LARGE, LEAN, PROD
 from infra.stage_settings import StageSettings
 from tests.infra.stack_template import StackTemplate
@@ -74,6 +74,16 @@ VARIANTS = (
     ),
 )
 """The stages, and further variants of their settings."""
+
+AURORA_WITH_TOKENS = dataclasses.replace(
+    PROD,
+    stage="aurora",
+    database=dataclasses.replace(PROD.database, engine="aurora", readers=1),
+    backup=BackupSettings(restore_test=True),
+    authorizer=None,
+    token_issuer=TokenIssuer("https://idp.example", "vectorforge", "https://idp.example/jwks.json"),
+)
+"""Has no instance of RDS and no gateway keys, which tests of all variants expect."""
 
 MadeOnce: TypeAlias = Callable[[str, Callable[[Path], str]], tuple[Path, str]]
 
@@ -148,7 +158,7 @@ def _variants(outdir: Path) -> "App":
     from infra.app import build
 
     app = App(context={"aws:cdk:bundling-stacks": []}, outdir=str(outdir))
-    for stage in VARIANTS:
+    for stage in (*VARIANTS, AURORA_WITH_TOKENS):
         build(app, stage)
     return app
 

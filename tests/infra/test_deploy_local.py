@@ -237,7 +237,8 @@ def test_verification_passes_and_says_what_needs_aws(deployment: Deployment, tmp
     report = tmp_path / "report.md"
     unhealthy = deployment.verify(report, "health")
     assert (unhealthy.returncode, "embedding.openai" in unhealthy.stdout) == (1, True)  # the fake has none
-    done = deployment.verify(report, *(point.name for point in POINTS if point.name != "health"))
+    later = ("health", "gateway-secret")  # read again after 300 s here
+    done = deployment.verify(report, *(point.name for point in POINTS if point.name not in later))
     assert done.returncode == 0, done.stdout + done.stderr
     rows = [line.split(" | ") for line in report.read_text().splitlines() if line.startswith("| ")][1:]
     passed = {row[0].removeprefix("| ") for row in rows if row[2] == "passed"}
@@ -247,12 +248,12 @@ def test_verification_passes_and_says_what_needs_aws(deployment: Deployment, tmp
 
 
 async def test_second_deployment_updates_the_first(
-    deployment: Deployment, folder: Path, vendor: Vendor
+    deployment: Deployment, folder: Path, vendor: Vendor, tmp_path: Path
 ) -> None:
     async with deployment.http() as api:
         before = await api.get("/v1/collections")
     emulator = BackgroundProcesses(folder / "deployment" / "processes.json").pid("localstack")
-    done = deploy(folder, vendor, VECTORFORGE_MAX_TOP_K="3")
+    done = deploy(folder, vendor, VECTORFORGE_MAX_TOP_K="3", VECTORFORGE_SECRET_MAX_AGE_S="2")
     assert done.returncode == 0, done.stderr
     updated = Deployment.of(folder, done.stdout)
     assert updated.told == deployment.told
@@ -261,6 +262,8 @@ async def test_second_deployment_updates_the_first(
         assert await api.get("/v1/collections") == before
         status, problem = await api.request("POST", "/v1/rag/query", json={"query": QUESTION, "k": 4})
     assert (status, problem["errors"][0]["field"]) == (422, "k"), problem  # the changed setting is effective
+    rotated = updated.verify(tmp_path / "report.md", "gateway-secret")
+    assert rotated.returncode == 0, rotated.stdout + rotated.stderr
 
 
 def test_destroy_stops_what_was_started_and_nothing_else(deployment: Deployment) -> None:

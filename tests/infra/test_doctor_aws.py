@@ -265,7 +265,7 @@ class TestLeftovers:
     ],
 )
 def test_stack_that_rejects_updates_fails(status: str, expected: str) -> None:
-    [check] = check_stacks({"VectorForge-dev-App": DeployedStack(status, {})}, "dev")
+    [check] = check_stacks({"VectorForge-dev-App": DeployedStack(status, {})}, "dev", None)
     assert (check.status, bool(check.remedy)) == (expected, expected == "fail")
 
 

@@ -13,7 +13,7 @@ import pytest
 from infra.bundling.bundle import ROOT
 from infra.settings import PROD
 from infra.stage_settings import MAX_GATEWAY_TENANTS, StageSettings
-from tests.infra.conftest import VARIANTS
+from tests.infra.conftest import AURORA_WITH_TOKENS, VARIANTS
 from tests.infra.front_door_templates import methods
 from tests.infra.stack_template import StackTemplate, text
 from vectorforge.config import known_variables
@@ -283,7 +283,7 @@ def test_data_stack_imports_nothing_from_functions(assembly: Path, stage: StageS
 def test_templates_pass_cfn_lint(assembly: Path) -> None:
     linter = Path(sys.executable).parent / "cfn-lint"
     templates = sorted(assembly.glob("*.template.json"))
-    assert len(templates) == 2 * len(VARIANTS)
+    assert len(templates) == 2 * len((*VARIANTS, AURORA_WITH_TOKENS))
     done = subprocess.run(
         [linter, "--ignore-checks", *NOT_ERRORS, "--format", "json", "--", *templates],
         capture_output=True,

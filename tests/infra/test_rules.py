@@ -15,7 +15,7 @@ from infra.data.data_stack import DataStack
 from infra.nag_rules import ACKNOWLEDGED, Acknowledged, acknowledge, hold_to_rules, places
 from infra.settings import DEV
 from infra.stage_settings import StageSettings
-from tests.infra.conftest import VARIANTS
+from tests.infra.conftest import AURORA_WITH_TOKENS, VARIANTS
 
 Finding = tuple[str, str]
 """Rule and construct."""
@@ -31,6 +31,9 @@ def findings(scope: IConstruct) -> set[Finding]:
     }
 
 
+STAGES = (*VARIANTS, AURORA_WITH_TOKENS)
+
+
 def stacks_of(app: App, stage: StageSettings) -> dict[str, Stack]:
     found = {}
     for name in ("Data", "App"):
@@ -44,7 +47,7 @@ def stacks_of(app: App, stage: StageSettings) -> dict[str, Stack]:
 def before_and_after(cdk_app: App) -> tuple[set[Finding], set[Finding]]:
     """Return the findings of all variants without acknowledgments, and with them."""
     before = findings(cdk_app)
-    for stage in VARIANTS:
+    for stage in STAGES:
         acknowledge(stacks_of(cdk_app, stage), stage)
     return before, findings(cdk_app)
 
@@ -66,7 +69,7 @@ def test_acknowledgments_all_match_a_finding(
             if not any(rule == other and f"{where}/".startswith(f"{path}/") for other, where in before):
                 yield f"{rule} at {path}"
 
-    vain = [text for entry in ACKNOWLEDGED for stage in VARIANTS for text in in_vain(entry, stage)]
+    vain = [text for entry in ACKNOWLEDGED for stage in STAGES for text in in_vain(entry, stage)]
     assert vain == []
 
 
@@ -75,7 +78,7 @@ def test_acknowledgments_have_existing_path_and_reason(cdk_app: App) -> None:
         assert len(entry.reason) > 20
         for path in entry.at:
             alone = Acknowledged(entry.rule, (path,), entry.reason, entry.when)
-            found = [list(places(alone, stacks_of(cdk_app, stage), stage)) for stage in VARIANTS]
+            found = [list(places(alone, stacks_of(cdk_app, stage), stage)) for stage in STAGES]
             assert any(found), f"{entry.rule}: there is no {path}"
 
 

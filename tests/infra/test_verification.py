@@ -10,6 +10,7 @@ import pytest
 
 from infra.bundling.bundle import ROOT
 from infra.verification.__main__ import POINTS, main
+from tests.infra.verified_stage import reach
 from tests.support.aws.fake_aws import REGION, aws_environment
 from tests.support.aws.scripted_aws import CANARY, ScriptedAws
 from tests.support.http.live_api import LiveApi, key_of, live_api, settings_for
@@ -17,7 +18,6 @@ from vectorforge.local.postgres import EmbeddedPostgres
 
 PREFIX = "vectorforge-dev"
 HTTP_POINTS = ("keys", "bearer", "tenants", "cited")
-SERVICES = ("CLOUDFORMATION", "SECRETS_MANAGER", "API_GATEWAY", "LAMBDA", "CLOUDWATCH", "CLOUDWATCH_LOGS")
 RECURSION = "GET /2024-08-31/functions/vectorforge-dev-{}/recursion-config"
 INVOKE = "POST /2015-03-31/functions/vectorforge-dev-query%3Alive/invocations"
 UNVERIFIED = ROOT / "docs" / "results" / "unverified.md"
@@ -25,14 +25,8 @@ UNVERIFIED = ROOT / "docs" / "results" / "unverified.md"
 
 @pytest.fixture
 def aws(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """An account that is reached service by service: with one endpoint for all it would be LocalStack's."""
     with ScriptedAws() as account:
-        variables = account.environment
-        endpoint = variables.pop("AWS_ENDPOINT_URL")
-        for name, value in variables.items():
-            monkeypatch.setenv(name, value)
-        for service in SERVICES:
-            monkeypatch.setenv(f"AWS_ENDPOINT_URL_{service}", endpoint)
+        reach(account, monkeypatch)
         yield account
 
 

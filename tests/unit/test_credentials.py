@@ -128,6 +128,18 @@ class TestKeyRefresh:
         assert await credentials.current() == NEW
         assert vault.readings == 2
 
+    async def test_replaced_key_is_logged_once_without_values(self, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level("INFO", "vectorforge.aws.secrets")
+        vault = Vault()
+        keys = StoredKeys((place(vault),))
+        credentials = keys.find(SETTING)
+        assert credentials is not None
+        for key in (OLD, NEW, NEW):
+            vault.fields[SETTING] = key.get_secret_value()
+            keys.release()
+            assert await credentials.current() == key
+        assert caplog.messages == ["Secret s holds another openai_api_key, which is used from now on"]
+
     async def test_expired_key_is_read_once_for_many_requests(self) -> None:
         vault = Vault()
         credentials = stored(vault, max_age_s=0.2)

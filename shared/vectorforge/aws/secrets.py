@@ -142,6 +142,9 @@ class KeyPlace:
         if gone := self.keys.keys() - fresh.keys():
             names = ", ".join(sorted(gone))
             logger.warning("%s no longer holds %s; going on with the last one", self.name, names)
+        for name, key in fresh.items():
+            if self.keys.get(name, key) != key:
+                logger.info("%s holds another %s, which is used from now on", self.name, name)
         self.keys = {**self.keys, **fresh}
         self._due_after = time.time() + self._max_age_s
 

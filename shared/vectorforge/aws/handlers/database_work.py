@@ -36,7 +36,7 @@ ACTIONS = ("migrate", "check", "index", "status", "start", "ended", "restored")
 """Methods of ``DatabaseWork`` that an event may name."""
 _OUTPUT_CHARS = 4_000
 """Most of a host's output that is logged."""
-_INSTANCE = re.compile(r"arn:[a-z-]+:rds:[a-z0-9-]+:\d{12}:db:([a-z][a-z0-9-]{0,62})")
+_INSTANCE = re.compile(r"arn:[a-z-]+:rds:[a-z0-9-]+:\d{12}:(?:db|cluster):([a-z][a-z0-9-]{0,62})")
 _FIRST_LABEL = re.compile(r"(://(?:[^@/]*@)?)[^./:?@]+(?=[.:/?]|$)")
 _ROWS = (
     "SELECT relname, greatest(reltuples, 0)::bigint FROM pg_catalog.pg_class"
@@ -157,11 +157,13 @@ class DatabaseWork:
         return {"ended": task}
 
     async def restored(self, event: Mapping[str, Any]) -> dict[str, Any]:
-        """Return pending migrations and estimated rows by table of a restored ``instance`` of RDS, an ARN.
+        """Return pending migrations and estimated rows by table of a restored ``instance``, an ARN.
+
+        It may be a cluster of Aurora that has an instance.
 
         Raises:
             InvalidInputError: The ARN is malformed.
-            VectorForgeError: The instance has no schema of VectorForge.
+            VectorForgeError: The database has no schema of VectorForge.
             DatabaseUnavailableError: It cannot be reached.
         """
         database, url = self._config.database, self._config.database.migrator_database_url
@@ -201,16 +203,18 @@ class DatabaseWork:
 
 
 def restored_url(url: str, arn: str) -> str:
-    """Return the URL of another instance of the account and region, whose hosts differ in the first label.
+    """Return the URL of another database of the account and region, whose hosts differ in the first label.
 
     https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/CHAP_CommonTasks.Connect.EndpointAndPort.html
 
     Raises:
-        InvalidInputError: ``arn`` names no instance of RDS.
+        InvalidInputError: ``arn`` names no instance or cluster of RDS.
     """
     named = _INSTANCE.fullmatch(arn)
     if named is None:
-        raise InvalidInputError("instance must be the ARN of an instance of RDS.", field="instance")
+        raise InvalidInputError(
+            "instance must be the ARN of an instance or a cluster of RDS.", field="instance"
+        )
     return _FIRST_LABEL.sub(rf"\g<1>{named[1]}", url, count=1)
 
 

@@ -1,0 +1,39 @@
+"""One point of a verification against an emulated account."""
+
+import asyncio
+
+import pytest
+
+from infra.settings import DEV
+from infra.stage_settings import StageSettings
+from infra.verification.__main__ import POINTS
+from infra.verification.points import run_point
+from infra.verification.stage import DeployedStage
+from tests.support.aws.fake_aws import REGION
+from tests.support.aws.scripted_aws import ScriptedAws
+
+_SERVICES = (
+    "API_GATEWAY", "BACKUP", "CLOUDFORMATION", "CLOUDWATCH", "CLOUDWATCH_LOGS", "EC2", "LAMBDA",
+    "SECRETS_MANAGER", "SSM",
+)  # fmt: skip
+
+
+def reach(account: ScriptedAws, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Point boto3 to an account service by service: with one endpoint for all it would be LocalStack's."""
+    variables = account.environment
+    endpoint = variables.pop("AWS_ENDPOINT_URL")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    for service in _SERVICES:
+        monkeypatch.setenv(f"AWS_ENDPOINT_URL_{service}", endpoint)
+
+
+async def check(point: str, settings: StageSettings = DEV) -> tuple[str, str]:
+    """Check one point, and return its result and what was seen."""
+    [chosen] = [one for one in POINTS if one.name == point]
+    stage = DeployedStage(settings, REGION)
+    try:
+        outcome = await asyncio.to_thread(run_point, chosen, stage)
+    finally:
+        stage.close()
+    return outcome.status, outcome.evidence
