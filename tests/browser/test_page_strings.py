@@ -1,7 +1,9 @@
-"""The texts of the pages: one file, the same in each language, and none elsewhere."""
+"""The texts of the pages: a file for each language with the same keys and places, and none elsewhere."""
 
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.async_api import expect
@@ -17,7 +19,7 @@ SCRIPTS = [
     path
     for path in sorted(PAGE.rglob("*.js"))
     # The explorer shows openapi.json, which is in English, and so is the page around it.
-    if path.name != "strings.js" and path.parent.name != "explorer"
+    if path.parent.name != "explorer"
 ]
 PAGES = ["index.html", "source.html", "statistics.html"]
 LITERAL = re.compile(r'"((?:[^"\\\n]|\\.)*)"|`((?:[^`\\]|\\.)*)`')
@@ -71,22 +73,26 @@ def test_page_holds_no_visible_text_but_its_name(page: str) -> None:
     assert set(named) <= {"VectorForge"}
 
 
-@pytest.mark.browser
-@pytest.mark.asyncio(loop_scope="session")
-async def test_languages_have_the_same_texts_and_pages_use_only_those(stub: StubApi, visit: Visit) -> None:
-    page = await visit(stub.url)
-    shape = """(language) => {
-      const shapeOf = (value) => typeof value === "function" ? `(${value.length})`
-        : typeof value === "object"
-        ? Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, shapeOf(inner)]))
-        : value.trim() ? "text" : "empty";
-      return shapeOf(STRINGS[language]);
-    }"""
-    english, german = [await page.evaluate(shape, language) for language in ("en", "de")]
-    assert english == german
+def shape(value: Any) -> Any:
+    """Return the keys of texts, with the places of each: what is filled in, and the noun that is counted."""
+    if isinstance(value, dict):
+        return {key: shape(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [shape(inner) for inner in value]
+    assert value.strip()
+    return sorted(re.findall(r"\{(.*?)\}", value))
+
+
+def test_languages_have_the_same_texts_and_pages_use_only_those() -> None:
+    english, german = [
+        json.loads((PAGE / "strings" / f"{name}.json").read_text(encoding="utf-8")) for name in ("en", "de")
+    ]
+    assert shape(english) == shape(german)
+    nouns = set(re.findall(r"\{\d (\w+)\}", json.dumps(english)))
+    assert nouns <= set(english["nouns"])
     used = {
         key
-        for path in [*SCRIPTS, PAGE / "ask" / "strings.js", *(PAGE / name for name in PAGES)]
+        for path in [*SCRIPTS, *(PAGE / name for name in PAGES)]
         for keys in re.findall(r'\bT\.(\w+)|data-(?:t|name)="(\w+)"', path.read_text(encoding="utf-8"))
         for key in keys
         if key

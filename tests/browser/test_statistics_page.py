@@ -107,7 +107,7 @@ async def test_statistics_page_shows_tiles_charts_and_models(
         await stages.get_attribute("aria-label") or ""
     )
     await expect(page.get_by_text("None in this time.")).to_have_count(2)  # no results, low quality
-    models = page.get_by_role("region", name="Table of models")
+    models = page.get_by_role("region", name="Table: Models")
     await expect(models.get_by_role("row").nth(1)).to_contain_text("openai · gpt-6-luna")
     await expect(models.get_by_role("row").nth(1).get_by_role("cell").last).to_have_text("20 of 25")
     await expect(page.get_by_text("* without models whose price is not known")).to_be_visible()
@@ -219,7 +219,7 @@ async def test_hostile_names_are_shown_as_text(full: StubApi, visit: Visit) -> N
     full.statistics["models"][0]["model"] = HOSTILE
     full.add_collection(HOSTILE)
     page = await visit(f"{full.url}/statistics#{quote(HOSTILE)}")
-    await expect(page.get_by_role("region", name="Table of models")).to_contain_text(HOSTILE)
+    await expect(page.get_by_role("region", name="Table: Models")).to_contain_text(HOSTILE)
     assert await page.title() == "Statistics – VectorForge"
     assert await page.locator("img").count() == 0
 
@@ -258,7 +258,7 @@ async def test_statistics_page_shows_data_of_the_real_api(
         page = await visit(f"{api.url}/statistics")
         await expect(tile(page, "Questions")).to_contain_text("2")
         await expect(tile(page, "Cost")).to_contain_text("$0")
-        await expect(page.get_by_role("region", name="Table of models")).to_contain_text("extractive-v1")
+        await expect(page.get_by_role("region", name="Table: Models")).to_contain_text("extractive-v1")
         await page.get_by_label("Collection").select_option("default")
         await page.get_by_role("radio", name="24 hours").check()
         await expect(plot(page, "Questions by outcome").locator("rect.bar-part")).to_have_count(1)

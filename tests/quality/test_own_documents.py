@@ -8,6 +8,7 @@ or two disagreeing sources. When you rename a page or rewrite an expected senten
 """
 
 import asyncio
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -142,8 +143,8 @@ def test_answers_are_extracted_and_cited(measured: Measured) -> None:
 
 
 def test_suggested_questions_of_the_page_are_answered(measured: Measured) -> None:
-    script = HERE.parents[1] / "shared" / "vectorforge" / "api" / "page" / "ask" / "strings.js"
-    suggested = re.findall(r'^  \["(.+?)", "docs/[\w/-]+\.md"\],$', script.read_text(), re.MULTILINE)
+    texts = HERE.parents[1] / "shared" / "vectorforge" / "api" / "page" / "strings" / "en.json"
+    suggested = [question for question, _ in json.loads(texts.read_text(encoding="utf-8"))["sampleQuestions"]]
     answered = {one.question.text: one.values["answer_containment"] for one in measured.answered}
     assert len(suggested) == 3
     assert {text: answered.get(text) for text in suggested} == dict.fromkeys(suggested, 1)

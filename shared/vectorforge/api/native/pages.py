@@ -19,8 +19,8 @@ from vectorforge.api.request_state import RequestState
 
 router = APIRouter(include_in_schema=False)
 
-_INLINE = re.compile(r"<(script|style)[^>]*>(.*?)</\1>", re.DOTALL | re.IGNORECASE)
-_SCRIPT_FILE = re.compile(r'<script src="([\w/]+\.js)"></script>')
+_INLINE = re.compile(r"<(script|style)>(.*?)</\1>", re.DOTALL)
+_SCRIPT_FILE = re.compile(r'<script((?: [a-z]+="[\w/]+")*) src="([\w/]+\.js(?:on)?)"></script>')
 _STYLE_FILE = re.compile(r'<link rel="stylesheet" href="([\w/]+\.css)">')
 
 
@@ -65,13 +65,13 @@ def _page(name: str) -> tuple[str, str]:
 
 
 def _with_its_files(html: str, folder: Traversable) -> str:
-    """Inline scripts and styles: one request, and each part is checked against its hash."""
+    """Inline scripts, styles and texts: one request, and each script is checked against its hash."""
 
-    def text_of(match: re.Match[str]) -> str:
-        return "\n" + folder.joinpath(match[1]).read_text(encoding="utf-8")
+    def text_of(path: str) -> str:
+        return "\n" + folder.joinpath(path).read_text(encoding="utf-8")
 
-    html = _STYLE_FILE.sub(lambda match: f"<style>{text_of(match)}</style>", html)
-    return _SCRIPT_FILE.sub(lambda match: f"<script>{text_of(match)}</script>", html)
+    html = _STYLE_FILE.sub(lambda match: f"<style>{text_of(match[1])}</style>", html)
+    return _SCRIPT_FILE.sub(lambda match: f"<script{match[1]}>{text_of(match[2])}</script>", html)
 
 
 def _sources(hashes: list[str]) -> str:

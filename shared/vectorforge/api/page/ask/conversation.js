@@ -59,7 +59,7 @@ const talk = {
     if (!this.turns.includes(turn)) return;
     controls();
     this.follow();
-    announce({ answered: T.complete(turn.sources.length), stopped: T.stopped, failed: "" }[turn.phase]);
+    announce({ answered: turn.sources.length ? T.complete(turn.sources.length) : T.completeBare, stopped: T.stopped, failed: "" }[turn.phase]);
     conversations.answered(turn);
     composer.next(turn.phase);
   },

@@ -72,7 +72,7 @@ function dragging(change) {
 document.addEventListener("dragenter", (event) => {
   if (!carriesFiles(event)) return;
   event.preventDefault();
-  $("over").querySelector("span").textContent = T.addTo(currentCollection()?.name);
+  $("over").querySelector("span").textContent = currentCollection() ? T.addTo(currentCollection().name) : T.addToNew;
   dragging(1);
 });
 document.addEventListener("dragover", (event) => { if (carriesFiles(event)) { event.preventDefault(); event.dataTransfer.dropEffect = "copy"; } });

@@ -1,232 +1,27 @@
 "use strict";
-// ---------------------------------------------------------------- every text of the pages, in each language
-/** Questions about the sample of `vectorforge up`, with the pages that answer them; tests/quality holds them to it. */
-const SAMPLE_QUESTIONS = [
-  ["After how many failed calls does the circuit breaker open?", "docs/use/degradation.md"],
-  ["Is a dry run of a query logged or stored?", "docs/use/conversations.md"],
-  ["How often does a silent stream get a ping?", "docs/use/streams.md"],
-];
-
-const STRINGS = {
-  en: {
-    skip: "Skip to the question", collection: "Collection", newCollection: "New collection", newConversation: "New conversation",
-    conversations: "Conversations", statistics: "Statistics", documents: "Documents", addDocuments: "Add documents", latest: "Latest",
-    yourQuestion: "Your question", askDocuments: "Ask your documents", askName: (name) => `Ask “${name}”`, filesToAdd: "Files to add",
-    keys: "Enter to send, ↑ for earlier questions, Esc to stop", otherLanguage: "Deutsch", effort: "Effort", dismiss: "Dismiss",
-    effortName: { "": "default", minimal: "minimal", low: "low", medium: "medium", auto: "automatic" },
-    signOut: "Sign out", signIn: "Enter the key", tryAgain: "Try again", cancel: "Cancel", keep: "Keep it", remove: "Delete", close: "Close panel",
-    keyTitle: "API key needed", key: "API key", resume: "Continue", create: "Create", rename: "Rename", name: "Name",
-    keyAsked: "This server asks for a key. It stays in this browser tab and is forgotten when the tab closes.",
-    keyRefused: "The server did not accept that key. Try another one.",
-    send: "Send question", stop: "Stop the answer", queue: "Queue question", queued: "Next: ", unqueue: "Cancel the queued question",
-    queueFull: "A question is queued already.", isQueued: "Question queued.",
-    addTo: (name) => `Add to ${name ?? "a new collection"}`, noDocuments: (why) => `Your documents could not be loaded. ${why}`,
-    noModel: "No model is connected: answers are quotes.", answersBy: (model) => `Answers by ${model}`,
-    status: {
-      401: "This server needs an API key.", 403: "This server refused the request.", 404: "That is not there any more.",
-      413: "That is too large for this server.", 429: "Too many requests at the moment. Try again in a little while.",
-      503: "The server cannot reach its database at the moment.", 504: "The server ran out of time.",
-    },
-    otherStatus: (status) => `The server answered with status ${status}.`, unreachable: "The server cannot be reached.",
-    unreadable: "The server's answer could not be read.", uploadBroke: "The connection broke during the upload.",
-    unreadableStream: "The server's stream could not be read.", cut: "The answer broke off before its end.",
-    restLost: "The connection was lost, and the rest of the answer could not be fetched.",
-    restGone: "The connection was lost, and the server does not have the rest of the answer any more.",
-    notAStream: "The server did not stream an answer.", silent: "The server went silent before the answer was complete.", broke: "The connection broke before the answer was complete.",
-    noCollection: "No collection yet", collectionHint: "A collection groups documents that are searched together.",
-    collectionCreated: (name) => `Collection ${name} created.`, renameCollection: "Rename collection", deleteCollection: "Delete collection",
-    deleteCollectionText: (count, passages) => `${counted(count, "document")} with ${counted(passages, "passage")} will be erased, also from stored answers. This cannot be undone.`,
-    deleteTitle: (name) => `Delete “${name}”?`, deleted: (name) => `${name} deleted.`, notDeleted: (name, why) => `${name} could not be deleted. ${why}`,
-    deleteDocumentText: (count) => `Its ${counted(count, "passage")} will not be found any more. Answers on this page stay as they are.`,
-    deleteConversationText: "Its questions and answers will be erased. This cannot be undone.", renameConversation: "Rename conversation",
-    noConversations: "No conversations yet. The first question begins one.", untitled: "Untitled", conversationOpened: (title) => `Conversation ${title} opened.`,
-    conversationGone: "This conversation does not exist any more.", conversationsFailed: (why) => `The conversation could not be loaded. ${why}`,
-    notStored: (why) => `This conversation is not stored. ${why}`, showMore: "Show more", earlier: "Earlier messages are not shown.",
-    inCollection: (name) => `Asked in “${name}”`, inDeleted: "Asked in a collection that is not listed any more",
-    noSources: "The sources of this answer are not stored any more.",
-    formats: "Markdown, text, HTML, PDF, Word, PowerPoint, Excel, EPUB, mail, notebooks, CSV, JSON, ZIP",
-    dropTitle: "Drop documents here", dropHint: (formats) => `or choose files. ${formats}.`, addHint: (formats) => `Drop files anywhere, or choose them. ${formats}.`,
-    stages: { queued: "Waiting", extract: "Reading", chunk: "Cutting into passages", embed: "Embedding", store: "Storing" },
-    waiting: "Waiting", nothingHere: "Nothing here yet.", clear: "Clear", addingOf: (at, all) => `Adding ${at} of ${all}`,
-    addedOf: (count, all) => `${count} of ${all} added`, filesAdded: (count) => `${counted(count, "file")} added`,
-    adding: (count) => `Adding ${counted(count, "file")}.`, uploading: "Uploading", uploaded: "Uploaded", percent: (share) => `Uploading, ${share} %`,
-    uploadFailed: (why) => `Upload failed. ${why}`, progressUnknown: (why) => `Progress is unknown. ${why}`,
-    filesFailed: (count) => `${counted(count, "file")} could not be added.`, notAdded: (why) => `The files could not be added. ${why}`,
-    added: "Added", addedPassages: (count) => `Added, ${counted(count, "passage")}`, upToDate: "Already up to date", couldNotAdd: "Could not be added.",
-    stageOf: (stage, count) => `${stage}, ${counted(count, "passage")}`,
-    allDocuments: "All documents", openPage: "Open page", opening: "Opening…", previousSource: "Previous source", nextSource: "Next source", at: (at, all) => `${at} of ${all}`,
-    documentDeleted: "This document has been deleted since.", documentChanged: "This document has changed since the answer. This is the passage as it was:",
-    wholeDocument: "Show the whole document", highlighted: (name) => `Passage highlighted in ${name}.`,
-    firstTitle: "Ask your own documents", firstLead: "Every answer shows the passages it rests on, so you can check it where it was written.",
-    steps: [["Add", "Drop a handful of files. They are cut into passages and indexed in seconds."],
-      ["Ask", "“What changed in the March contract?” beats “contract”: ask as you would ask a colleague."],
-      ["Check", "Select a number in the answer to see its passage highlighted in the source."]],
-    readyLead: (count) => `${counted(count, "document")} to answer from. Numbers in an answer open the passage in its source.`, forExample: "For example",
-    aboutDocument: (title) => `What is “${title}” about?`, aboutHeading: (title, heading) => `What does “${title}” say about “${heading}”?`,
-    searching: "Searching", searchingDocuments: "Searching your documents.", searchingParts: (count) => `Searching for ${counted(count, "part")} of the question`,
-    reading: (count) => `Reading ${counted(count, "passage")}`, nothingMatched: "Nothing matched", stopping: "Stopping…", resuming: "Connection lost, resuming…",
-    answer: "Answer", complete: (count) => (count ? `Answer complete, from ${counted(count, "passage")}.` : "Answer complete."), stopped: "Answer stopped.",
-    showFailed: "This page failed to show the answer.", sameProblem: "No answer, for the same reason.", request: (id) => `Request ${id}`, fetchRest: "Fetch the rest", askAgain: "Ask again", retry: "Retry",
-    stoppedText: "Stopped. This is not the whole answer.", stoppedEarly: "Stopped before an answer came.", tooLong: "The question was too long and was cut.", noAnswer: "The model gave no answer.",
-    endings: { length: "The answer reached its length limit and stops here.", deadline: "Time ran out, so the answer stops here.", content_filter: "The model's content filter ended this answer." },
-    quoted: "Quoted from your documents, no model wrote this", unwritten: "No model wrote this", source: (number) => `Source ${number}`, sources: "Sources", passagesFound: "Passages found",
-    moreRead: (count) => `${counted(count, "more")} read, not cited`, toQuestion: (name) => `${name} to the question`, relevance: "Relevance", similarity: "Similarity",
-    answeredBefore: "Answered before, on the same documents", searchedIn: (time) => `Searched in ${time}`, answeredIn: (time) => `answered in ${time}`,
-    tokens: (read, written) => `${read} tokens read, ${written} written`, estimated: " (estimated)", noPrice: "price unknown", copy: "Copy", copied: "Copied", answerCopied: "Answer copied.", noCopying: "Copying is not allowed here.",
-    instead: {
-      provider: "Another model answered in its place", stale: "The model does not answer now: an earlier answer", passages: "The model does not answer now: passages found",
-      lexical: "The question was searched for by its words only", ungrounded: "Your documents could not be searched: not from them", template: "The model does not answer now",
-    },
-    verdicts: {
-      supported: "Words match: the passage has the numbers, names and most words of the sentence",
-      unsupported: "Not supported: the passage lacks or contradicts a number, a name or a word of the sentence",
-      unchecked: "Not checkable: the words of sentence and passage differ too much to compare",
-    },
-    verdictCounts: { supported: "with the words of their passage", unsupported: "not supported", unchecked: "not checkable" },
-    verdictText: (counts) => `Citations, compared by words: ${counts}.`, uncited: (count) => `${counted(count, "sentence")} without a citation.`,
-    evidence: "How this answer came about", passages: "Passages", timeAndCost: "Time and cost", time: "Time", total: "Total", searchedFor: "Searched for: ",
-    noModelCost: "$0, no model wrote this", fromCache: (cost) => `${cost}, from the cache`, notSearched: "not searched",
-    funnel: ["Matched", "Nearest", "Scored too low", "Did not fit", "Read", "Cited"],
-    times: { search: "Search", rest: "The rest", first: "Wait for first word", write: "Writing" },
-    howFound: "How this answer was found", stepsList: "Steps", stepNames: { plan: "Planned", search: "Searched for", read: "Read" }, noFurther: "no further search", skipped: (why) => `skipped: ${why}`,
-    origins: { query: "the question", request: "given with the question", model: "by the model", rules: "by rules" }, foundNew: (found, added) => `${counted(found, "passage")}, ${added} new`,
-    reasons: { incorrect: "Wrong", incomplete: "Incomplete", irrelevant: "Beside the question", wrong_citation: "Wrong source", outdated: "Out of date", wrongly_refused: "The documents do say it", unclear: "Unclear" },
-    good: "Good answer", bad: "Bad answer", rate: "Rate this answer", wrong: "What is wrong with it?", shouldCite: "It should have cited", comment: "Comment", sendRating: "Send", sending: "Sending…", thanks: "Thank you.", withdrawn: "Rating withdrawn.", notRated: "The rating was not sent.",
-    skipDocument: "Skip to the document", citations: "Citations", previousCitation: "Previous citation", nextCitation: "Next citation", sourceTitle: "Source", original: "Download the original", page: (number) => `Page ${number}`,
-    pageImage: (number, text) => `Page ${number}, with the passage marked: ${text}`, noPassage: "This link names no passage.", noPages: "The pages cannot be shown here; this is their text.", noImage: "The image could not be read.",
-    citationShown: (at, all, name) => `Citation ${at} of ${all}, highlighted in ${name}.`, pagePlace: (page) => `p. ${page}`, slidePlace: (slide) => `slide ${slide}`,
-    skipStatistics: "Skip to the statistics", ask: "Ask", timeRange: "Time range", firstDay: "First day", lastDay: "Last day", allCollections: "All collections", reload: "Reload", noQuestions: "No questions in this time", askQuestion: "Ask a question",
-    stats: {
-      ranges: { "24h": "24 hours", "7d": "7 days", "30d": "30 days", "90d": "90 days", days: "Days…" }, loaded: (count) => `${count} questions in this time.`, notLoaded: (why) => `The statistics could not be loaded. ${why}`,
-      askOne: (count) => `There ${count === 1 ? "is" : "are"} ${counted(count, "document")} to ask. Ask one, or choose another time.`, noDocuments: "There are no documents yet either. Add some, then ask.",
-      steps: { lexical: "by words only", provider: "other provider", stale: "old answer", passages: "passages only", ungrounded: "without passages", template: "fixed sentence" },
-      stages: { retrieval: "Search", context: "Prompt", generation: "Answer", first_token: "To first word", total: "Total" }, half: "Half within", byStage: "Time by stage",
-      spoken: (stage, half, most, all) => `${stage}: half within ${half}, 95 percent within ${most}, 99 percent within ${all}.`, none: "None in this time.", noneOf: "none", noName: "None", asTable: "As a table",
-      chart: (title) => `${title}. Left and right arrow keys read it interval by interval.`, tableOf: (title) => `Table of ${title.toLowerCase()}`, unpriced: (count) => `without ${count} of unknown price`, unpricedNote: "* without models whose price is not known",
-      questions: "Questions", failed: "Failed", failedOf: (count) => `${count} failed`, typical: "Typical time", firstWord: "First word", within: (time) => `19 of 20 within ${time}`, tokens: "Tokens", read: "Read", written: "Written", readWritten: (read, written) => `${read} read, ${written} written`,
-      cost: "Cost", dollars: "US dollars", listPrices: "list prices", fromCache: "From the cache", nothingFound: "Nothing found", degraded: "Degraded", lowQuality: "Low quality", ratedGood: "Rated good", ratings: (good, all) => `${good} of ${counted(all, "rating")}`,
-      byOutcome: "Questions by outcome", answered: "Answered", answers: "Answers", outOfTime: "Out of time", stopped: "Stopped or running", toAnswer: "Time to the whole answer", models: "Models", model: "Model", variants: "Variants", variant: "Variant", collections: "Collections", deleted: (id) => `${id} (deleted)`,
-    },
-    nouns: { passage: ["passage", "passages"], document: ["document", "documents"], file: ["file", "files"], part: ["part", "parts"], sentence: ["sentence", "sentences"], more: ["more passage", "more passages"], rating: ["rating", "ratings"] },
-  },
-  de: {
-    skip: "Zur Frage springen", collection: "Sammlung", newCollection: "Neue Sammlung", newConversation: "Neue Unterhaltung",
-    conversations: "Unterhaltungen", statistics: "Statistik", documents: "Dokumente", addDocuments: "Dokumente hinzufügen", latest: "Zum Ende",
-    yourQuestion: "Ihre Frage", askDocuments: "Fragen Sie Ihre Dokumente", askName: (name) => `Fragen Sie „${name}“`, filesToAdd: "Dateien zum Hinzufügen",
-    keys: "Enter zum Senden, ↑ für frühere Fragen, Esc zum Stoppen", otherLanguage: "English", effort: "Aufwand", dismiss: "Schließen",
-    effortName: { "": "Standard", minimal: "minimal", low: "gering", medium: "mittel", auto: "automatisch" },
-    signOut: "Abmelden", signIn: "Schlüssel eingeben", tryAgain: "Erneut versuchen", cancel: "Abbrechen", keep: "Behalten", remove: "Löschen", close: "Leiste schließen",
-    keyTitle: "API-Schlüssel nötig", key: "API-Schlüssel", resume: "Weiter", create: "Anlegen", rename: "Umbenennen", name: "Name",
-    keyAsked: "Dieser Server verlangt einen Schlüssel. Er bleibt in diesem Tab und wird vergessen, wenn der Tab schließt.",
-    keyRefused: "Der Server hat diesen Schlüssel nicht angenommen. Versuchen Sie einen anderen.",
-    send: "Frage senden", stop: "Antwort stoppen", queue: "Frage vormerken", queued: "Als Nächstes: ", unqueue: "Vorgemerkte Frage zurücknehmen",
-    queueFull: "Eine Frage ist schon vorgemerkt.", isQueued: "Frage vorgemerkt.",
-    addTo: (name) => `Zu ${name ?? "einer neuen Sammlung"} hinzufügen`, noDocuments: (why) => `Ihre Dokumente konnten nicht geladen werden. ${why}`,
-    noModel: "Kein Modell ist verbunden: Antworten sind Zitate.", answersBy: (model) => `Antworten von ${model}`,
-    status: {
-      401: "Dieser Server verlangt einen API-Schlüssel.", 403: "Dieser Server hat die Anfrage abgelehnt.", 404: "Das gibt es nicht mehr.",
-      413: "Das ist zu groß für diesen Server.", 429: "Zurzeit zu viele Anfragen. Versuchen Sie es gleich noch einmal.",
-      503: "Der Server erreicht seine Datenbank zurzeit nicht.", 504: "Dem Server lief die Zeit ab.",
-    },
-    otherStatus: (status) => `Der Server antwortete mit Status ${status}.`, unreachable: "Der Server ist nicht erreichbar.",
-    unreadable: "Die Antwort des Servers war nicht lesbar.", uploadBroke: "Die Verbindung brach beim Hochladen ab.",
-    unreadableStream: "Der Datenstrom des Servers war nicht lesbar.", cut: "Die Antwort brach vor ihrem Ende ab.",
-    restLost: "Die Verbindung ging verloren, und der Rest der Antwort war nicht abrufbar.",
-    restGone: "Die Verbindung ging verloren, und der Server hat den Rest der Antwort nicht mehr.",
-    notAStream: "Der Server hat keine Antwort gestreamt.", silent: "Der Server verstummte vor dem Ende der Antwort.", broke: "Die Verbindung brach vor dem Ende der Antwort ab.",
-    noCollection: "Noch keine Sammlung", collectionHint: "Eine Sammlung fasst Dokumente zusammen, die gemeinsam durchsucht werden.",
-    collectionCreated: (name) => `Sammlung ${name} angelegt.`, renameCollection: "Sammlung umbenennen", deleteCollection: "Sammlung löschen",
-    deleteCollectionText: (count, passages) => `${counted(count, "document")} mit ${counted(passages, "passage")} werden gelöscht, auch aus gespeicherten Antworten. Das lässt sich nicht rückgängig machen.`,
-    deleteTitle: (name) => `„${name}“ löschen?`, deleted: (name) => `${name} gelöscht.`, notDeleted: (name, why) => `${name} konnte nicht gelöscht werden. ${why}`,
-    deleteDocumentText: (count) => `${counted(count, "passage")} werden nicht mehr gefunden. Antworten auf dieser Seite bleiben, wie sie sind.`,
-    deleteConversationText: "Ihre Fragen und Antworten werden gelöscht. Das lässt sich nicht rückgängig machen.", renameConversation: "Unterhaltung umbenennen",
-    noConversations: "Noch keine Unterhaltungen. Die erste Frage beginnt eine.", untitled: "Ohne Titel", conversationOpened: (title) => `Unterhaltung ${title} geöffnet.`,
-    conversationGone: "Diese Unterhaltung gibt es nicht mehr.", conversationsFailed: (why) => `Die Unterhaltung konnte nicht geladen werden. ${why}`,
-    notStored: (why) => `Diese Unterhaltung wird nicht gespeichert. ${why}`, showMore: "Mehr anzeigen", earlier: "Frühere Nachrichten werden nicht gezeigt.",
-    inCollection: (name) => `In „${name}“ gefragt`, inDeleted: "In einer Sammlung gefragt, die nicht mehr aufgeführt ist",
-    noSources: "Die Quellen dieser Antwort sind nicht mehr gespeichert.",
-    formats: "Markdown, Text, HTML, PDF, Word, PowerPoint, Excel, EPUB, E-Mail, Notebooks, CSV, JSON, ZIP",
-    dropTitle: "Dokumente hier ablegen", dropHint: (formats) => `oder Dateien wählen. ${formats}.`, addHint: (formats) => `Dateien irgendwo ablegen oder wählen. ${formats}.`,
-    stages: { queued: "Wartet", extract: "Liest", chunk: "Teilt in Passagen", embed: "Bettet ein", store: "Speichert" },
-    waiting: "Wartet", nothingHere: "Hier ist noch nichts.", clear: "Leeren", addingOf: (at, all) => `${at} von ${all} wird hinzugefügt`,
-    addedOf: (count, all) => `${count} von ${all} hinzugefügt`, filesAdded: (count) => `${counted(count, "file")} hinzugefügt`,
-    adding: (count) => `${counted(count, "file")} werden hinzugefügt.`, uploading: "Lädt hoch", uploaded: "Hochgeladen", percent: (share) => `Lädt hoch, ${share} %`,
-    uploadFailed: (why) => `Hochladen fehlgeschlagen. ${why}`, progressUnknown: (why) => `Fortschritt unbekannt. ${why}`,
-    filesFailed: (count) => `${counted(count, "file")} konnten nicht hinzugefügt werden.`, notAdded: (why) => `Die Dateien konnten nicht hinzugefügt werden. ${why}`,
-    added: "Hinzugefügt", addedPassages: (count) => `Hinzugefügt, ${counted(count, "passage")}`, upToDate: "Schon aktuell", couldNotAdd: "Konnte nicht hinzugefügt werden.",
-    stageOf: (stage, count) => `${stage}, ${counted(count, "passage")}`,
-    allDocuments: "Alle Dokumente", openPage: "Seite öffnen", opening: "Öffnet…", previousSource: "Vorige Quelle", nextSource: "Nächste Quelle", at: (at, all) => `${at} von ${all}`,
-    documentDeleted: "Dieses Dokument wurde seitdem gelöscht.", documentChanged: "Dieses Dokument hat sich seit der Antwort geändert. So lautete die Passage:",
-    wholeDocument: "Ganzes Dokument zeigen", highlighted: (name) => `Passage in ${name} markiert.`,
-    firstTitle: "Fragen Sie Ihre eigenen Dokumente", firstLead: "Jede Antwort zeigt die Passagen, auf denen sie beruht, zum Nachprüfen an Ort und Stelle.",
-    steps: [["Hinzufügen", "Legen Sie ein paar Dateien ab. Sie werden in Sekunden in Passagen geteilt und indiziert."],
-      ["Fragen", "„Was änderte sich im Vertrag vom März?“ ist besser als „Vertrag“: fragen Sie wie einen Kollegen."],
-      ["Prüfen", "Wählen Sie eine Zahl in der Antwort, um ihre Passage in der Quelle markiert zu sehen."]],
-    readyLead: (count) => `${counted(count, "document")} als Grundlage. Zahlen in einer Antwort öffnen die Passage in ihrer Quelle.`, forExample: "Zum Beispiel",
-    aboutDocument: (title) => `Worum geht es in „${title}“?`, aboutHeading: (title, heading) => `Was sagt „${title}“ über „${heading}“?`,
-    searching: "Sucht", searchingDocuments: "Ihre Dokumente werden durchsucht.", searchingParts: (count) => `Sucht nach ${counted(count, "part")} der Frage`,
-    reading: (count) => `Liest ${counted(count, "passage")}`, nothingMatched: "Nichts gefunden", stopping: "Stoppt…", resuming: "Verbindung verloren, wird fortgesetzt…",
-    answer: "Antwort", complete: (count) => (count ? `Antwort vollständig, aus ${counted(count, "passage")}.` : "Antwort vollständig."), stopped: "Antwort gestoppt.",
-    showFailed: "Diese Seite konnte die Antwort nicht anzeigen.", sameProblem: "Keine Antwort, aus demselben Grund.", request: (id) => `Anfrage ${id}`, fetchRest: "Rest abrufen", askAgain: "Noch einmal fragen", retry: "Erneut versuchen",
-    stoppedText: "Gestoppt. Das ist nicht die ganze Antwort.", stoppedEarly: "Gestoppt, bevor eine Antwort kam.", tooLong: "Die Frage war zu lang und wurde gekürzt.", noAnswer: "Das Modell gab keine Antwort.",
-    endings: { length: "Die Antwort erreichte ihre größte Länge und endet hier.", deadline: "Die Zeit lief ab, deshalb endet die Antwort hier.", content_filter: "Der Inhaltsfilter des Modells beendete diese Antwort." },
-    quoted: "Aus Ihren Dokumenten zitiert, kein Modell schrieb das", unwritten: "Kein Modell schrieb das", source: (number) => `Quelle ${number}`, sources: "Quellen", passagesFound: "Gefundene Passagen",
-    moreRead: (count) => `${counted(count, "more")} gelesen, nicht zitiert`, toQuestion: (name) => `${name} zur Frage`, relevance: "Relevanz", similarity: "Ähnlichkeit",
-    answeredBefore: "Schon beantwortet, aus denselben Dokumenten", searchedIn: (time) => `In ${time} gesucht`, answeredIn: (time) => `in ${time} beantwortet`,
-    tokens: (read, written) => `${read} Tokens gelesen, ${written} geschrieben`, estimated: " (geschätzt)", noPrice: "Preis unbekannt", copy: "Kopieren", copied: "Kopiert", answerCopied: "Antwort kopiert.", noCopying: "Kopieren ist hier nicht erlaubt.",
-    instead: {
-      provider: "Ein anderes Modell antwortete an seiner Stelle", stale: "Das Modell antwortet jetzt nicht: eine frühere Antwort", passages: "Das Modell antwortet jetzt nicht: gefundene Passagen",
-      lexical: "Die Frage wurde nur nach ihren Wörtern gesucht", ungrounded: "Ihre Dokumente konnten nicht durchsucht werden: nicht aus ihnen", template: "Das Modell antwortet jetzt nicht",
-    },
-    verdicts: {
-      supported: "Wörter stimmen: die Passage hat die Zahlen, Namen und die meisten Wörter des Satzes",
-      unsupported: "Nicht gestützt: der Passage fehlt eine Zahl, ein Name oder ein Wort des Satzes, oder sie widerspricht",
-      unchecked: "Nicht prüfbar: die Wörter von Satz und Passage sind zu verschieden zum Vergleichen",
-    },
-    verdictCounts: { supported: "mit den Wörtern ihrer Passage", unsupported: "nicht gestützt", unchecked: "nicht prüfbar" },
-    verdictText: (counts) => `Zitate, nach Wörtern verglichen: ${counts}.`, uncited: (count) => `${counted(count, "sentence")} ohne Zitat.`,
-    evidence: "Wie diese Antwort entstand", passages: "Passagen", timeAndCost: "Zeit und Kosten", time: "Zeit", total: "Gesamt", searchedFor: "Gesucht nach: ",
-    noModelCost: "0 $, kein Modell schrieb das", fromCache: (cost) => `${cost}, aus dem Cache`, notSearched: "nicht gesucht",
-    funnel: ["Passend", "Am nächsten", "Zu schwach", "Kein Platz", "Gelesen", "Zitiert"],
-    times: { search: "Suche", rest: "Der Rest", first: "Warten aufs erste Wort", write: "Schreiben" },
-    howFound: "Wie diese Antwort gefunden wurde", stepsList: "Schritte", stepNames: { plan: "Geplant", search: "Gesucht nach", read: "Gelesen" }, noFurther: "keine weitere Suche", skipped: (why) => `ausgelassen: ${why}`,
-    origins: { query: "die Frage", request: "mit der Frage gegeben", model: "vom Modell", rules: "nach Regeln" }, foundNew: (found, added) => `${counted(found, "passage")}, ${added} neu`,
-    reasons: { incorrect: "Falsch", incomplete: "Unvollständig", irrelevant: "An der Frage vorbei", wrong_citation: "Falsche Quelle", outdated: "Veraltet", wrongly_refused: "Die Dokumente sagen es doch", unclear: "Unklar" },
-    good: "Gute Antwort", bad: "Schlechte Antwort", rate: "Diese Antwort bewerten", wrong: "Was stimmt daran nicht?", shouldCite: "Zitieren sollte sie", comment: "Kommentar", sendRating: "Senden", sending: "Sendet…", thanks: "Danke.", withdrawn: "Bewertung zurückgenommen.", notRated: "Die Bewertung wurde nicht gesendet.",
-    skipDocument: "Zum Dokument springen", citations: "Zitate", previousCitation: "Voriges Zitat", nextCitation: "Nächstes Zitat", sourceTitle: "Quelle", original: "Original herunterladen", page: (number) => `Seite ${number}`,
-    pageImage: (number, text) => `Seite ${number}, mit markierter Passage: ${text}`, noPassage: "Dieser Link nennt keine Passage.", noPages: "Die Seiten sind hier nicht darstellbar; dies ist ihr Text.", noImage: "Das Bild war nicht lesbar.",
-    citationShown: (at, all, name) => `Zitat ${at} von ${all}, in ${name} markiert.`, pagePlace: (page) => `S. ${page}`, slidePlace: (slide) => `Folie ${slide}`,
-    skipStatistics: "Zur Statistik springen", ask: "Fragen", timeRange: "Zeitraum", firstDay: "Erster Tag", lastDay: "Letzter Tag", allCollections: "Alle Sammlungen", reload: "Neu laden", noQuestions: "Keine Fragen in dieser Zeit", askQuestion: "Eine Frage stellen",
-    stats: {
-      ranges: { "24h": "24 Stunden", "7d": "7 Tage", "30d": "30 Tage", "90d": "90 Tage", days: "Tage…" }, loaded: (count) => `${count} Fragen in dieser Zeit.`, notLoaded: (why) => `Die Statistik konnte nicht geladen werden. ${why}`,
-      askOne: (count) => `${counted(count, "document")} können befragt werden. Stellen Sie eine Frage, oder wählen Sie eine andere Zeit.`, noDocuments: "Es gibt auch noch keine Dokumente. Fügen Sie welche hinzu, dann fragen Sie.",
-      steps: { lexical: "nur nach Wörtern", provider: "anderer Anbieter", stale: "alte Antwort", passages: "nur Passagen", ungrounded: "ohne Passagen", template: "fester Satz" },
-      stages: { retrieval: "Suche", context: "Prompt", generation: "Antwort", first_token: "1. Wort nach", total: "Gesamt" }, half: "Hälfte in", byStage: "Zeit nach Schritt",
-      spoken: (stage, half, most, all) => `${stage}: die Hälfte in ${half}, 95 Prozent in ${most}, 99 Prozent in ${all}.`, none: "Keine in dieser Zeit.", noneOf: "keine", noName: "Keines", asTable: "Als Tabelle",
-      chart: (title) => `${title}. Pfeiltasten links und rechts lesen es Abschnitt für Abschnitt.`, tableOf: (title) => `Tabelle: ${title}`, unpriced: (count) => `ohne ${count} mit unbekanntem Preis`, unpricedNote: "* ohne Modelle, deren Preis nicht bekannt ist",
-      questions: "Fragen", failed: "Gescheitert", failedOf: (count) => `${count} gescheitert`, typical: "Typische Zeit", firstWord: "Erstes Wort", within: (time) => `19 von 20 in ${time}`, tokens: "Tokens", read: "Gelesen", written: "Geschrieben", readWritten: (read, written) => `${read} gelesen, ${written} geschrieben`,
-      cost: "Kosten", dollars: "US-Dollar", listPrices: "Listenpreise", fromCache: "Aus dem Cache", nothingFound: "Nichts gefunden", degraded: "Eingeschränkt", lowQuality: "Geringe Güte", ratedGood: "Gut bewertet", ratings: (good, all) => `${good} von ${counted(all, "rating")}`,
-      byOutcome: "Fragen nach Ausgang", answered: "Beantwortet", answers: "Antworten", outOfTime: "Zeit abgelaufen", stopped: "Gestoppt oder laufend", toAnswer: "Zeit bis zur ganzen Antwort", models: "Modelle", model: "Modell", variants: "Varianten", variant: "Variante", collections: "Sammlungen", deleted: (id) => `${id} (gelöscht)`,
-    },
-    nouns: { passage: ["Passage", "Passagen"], document: ["Dokument", "Dokumente"], file: ["Datei", "Dateien"], part: ["Teil", "Teilen"], sentence: ["Satz", "Sätze"], more: ["weitere Passage", "weitere Passagen"], rating: ["Bewertung", "Bewertungen"] },
-  },
-};
-
+// ---------------------------------------------------------------- the texts of the pages, in the reader's language
 /** The language chosen on this page, else the browser's, else English. */
 function preferredLanguage() {
   let chosen = null;
   try { chosen = localStorage.getItem("vectorforge.language"); } catch { /* storage may be forbidden */ }
-  return [chosen, ...navigator.languages.map((tag) => tag.slice(0, 2).toLowerCase())].find((tag) => Object.hasOwn(STRINGS, tag ?? "")) ?? "en";
+  return [chosen, ...navigator.languages].map((tag) => tag?.slice(0, 2).toLowerCase()).find((tag) => tag && document.querySelector(`script[lang="${CSS.escape(tag)}"]`)) ?? "en";
 }
-const language = preferredLanguage(), T = STRINGS[language];
+const language = preferredLanguage();
+
+/** A text with places, {0} or {0 passage}, as a function of what they hold: a value, or the count of a noun. */
+const filled = (text) => (...values) => text.replace(/\{(\d)(?: (\w+))?\}/g, (_, at, noun) => (noun ? counted(values[at], noun) : values[at]));
+const T = JSON.parse(document.querySelector(`script[lang=${language}]`).text, (_, value) => (/\{\d/.test(value) ? filled(value) : value));
+
 const digits = (number, places) => number.toLocaleString(language, { minimumFractionDigits: places, maximumFractionDigits: places });
 /** "1 passage", "1,200 passages". */
 const counted = (count, noun) => `${digits(count)} ${T.nouns[noun][count === 1 ? 0 : 1]}`;
 
-// The fixed texts of the page: text, placeholder, and name with tooltip.
+// The fixed texts of the page and its templates: text, or name with tooltip.
 document.documentElement.lang = language;
-for (const node of document.querySelectorAll("[data-t]")) node.append(T[node.dataset.t]);
-for (const node of document.querySelectorAll("[data-name]")) {
-  node.setAttribute("aria-label", T[node.dataset.name]);
-  if (node.matches("button, a")) node.title = T[node.dataset.name];
+for (const root of [document, ...[...document.querySelectorAll("template")].map((one) => one.content)]) {
+  for (const node of root.querySelectorAll("[data-t]")) node.append(T[node.dataset.t]);
+  for (const node of root.querySelectorAll("[data-name]")) {
+    node.setAttribute("aria-label", T[node.dataset.name]);
+    if (node.matches("button, a")) node.title = T[node.dataset.name];
+  }
 }

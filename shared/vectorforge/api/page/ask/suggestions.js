@@ -2,10 +2,10 @@
 // ---------------------------------------------------------------- empty state, with questions that the documents answer
 const MAX_SUGGESTIONS = 3, MAX_TRIALS = 8, SUGGESTION_CHARS = 60;
 
-/** The questions about the sample whose page has been read; none where other documents are. */
+/** The questions about the sample of `vectorforge up` whose page has been read; none where other documents are. */
 function sampleQuestions() {
   if (!documents.list.length || !documents.list.every((d) => d.metadata?.sample)) return [];
-  return SAMPLE_QUESTIONS.map(([question, page]) => ({ question, found: (result) => result.source.endsWith(page) }))
+  return T.sampleQuestions.map(([question, page]) => ({ question, found: (result) => result.source.endsWith(page) }))
     .filter(({ found }) => documents.list.length < documents.total || documents.list.some(found));
 }
 
