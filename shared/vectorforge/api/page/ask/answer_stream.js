@@ -5,19 +5,50 @@ const STOP_WAIT_MS = 3000;
 /** Pauses before reconnecting, 31 s in total: the server continues for about as long without a reader. */
 const RESUME_AFTER_MS = [250, 750, 2000, 4000, 8000, 8000, 8000];
 
+/** Server-sent events of a response body, as the HTML standard parses them, yielding {event, data, id}; without an id of its own it is null. */
+async function* serverEvents(body, onBytes) {
+  const reader = body.getReader();
+  const decoder = new TextDecoder();  // keeps the bytes of a character that is cut between two reads
+  const blank = () => ({ event: "", data: [], id: null });
+  let buffer = "", next = blank();
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      onBytes();
+      buffer += decoder.decode(value, { stream: !done });
+      const lines = buffer.split(done ? /\r\n?|\n/ : /\r\n|\r(?!$)|\n/);  // the \n of a last \r may come with the next read
+      buffer = lines.pop();
+      for (const line of lines) {
+        const [, field, content] = /^([^:]*):? ?(.*)$/s.exec(line);
+        if (field === "data") next.data.push(content);
+        else if (field === "event" || field === "id") next[field] = content;
+        else if (!line) {
+          if (next.data.length) yield { ...next, data: next.data.join("\n") };
+          next = blank();
+        }
+      }
+      if (done) return;  // an event without its blank line is not an event
+    }
+  } finally {
+    reader.cancel().catch(() => {});
+  }
+}
+
 /** The connection ended before the answer did. */
 class Cut extends Problem {
   constructor(message) { super(message, { isPassing: true }); }
 }
 
 class AnswerStream {
+  queryId = null; lastId = 0; connection = null; wake = null;
+  ended = false; stopping = false; abandoned = false; resuming = false;
+
   /**
    * onEvent(name, value): each event once, in order, whatever happened to the connection.
    * onResuming(isResuming): the connection is lost; it is back.
    */
   constructor(path, json, { onEvent, onResuming }) {
     Object.assign(this, { path, json: { ...json, stream: true, resumable: true }, onEvent, onResuming });
-    Object.assign(this, { queryId: null, lastId: 0, ended: false, stopping: false, abandoned: false, resuming: false, connection: null, wake: null });
   }
 
   /** True if the rest can be requested. */
@@ -35,15 +66,14 @@ class AnswerStream {
 
   /** Comes back for the rest, again and again; each connection that brings something new starts the patience afresh. */
   async resume() {
-    let attempt = 0;
-    while (!this.ended && !this.abandoned) {
+    for (let attempt = 0; !this.ended && !this.abandoned;) {
       this.setResuming(true);
       if (attempt === RESUME_AFTER_MS.length) throw new Cut(T.restLost);
       await this.wait(RESUME_AFTER_MS[attempt] * (0.75 + Math.random() / 2));
       if (this.abandoned) return;
       const before = this.lastId;
       try {
-        await this.connect(`/v1/queries/${encodeURIComponent(this.queryId)}/events`, { headers: { "Last-Event-ID": String(before) } }, SILENCE_MS);
+        await this.connect(url`/v1/queries/${this.queryId}/events`, { headers: { "Last-Event-ID": String(before) } }, SILENCE_MS);
       } catch (error) {
         if (!error.isPassing) throw error.status === 404 ? this.lost() : error;
       }
@@ -51,7 +81,7 @@ class AnswerStream {
     }
   }
 
-  /** True at the end of the stream: 404 or 204. */
+  /** The server has no more of it: 404 or 204. */
   lost() {
     this.queryId = null;
     return new Problem(T.restGone);
@@ -65,13 +95,12 @@ class AnswerStream {
       patience(firstByteMs);
       const response = await request(path, { ...options, signal: connection.signal, accept: "text/event-stream" });
       if (response.status === 204) throw this.lost();
-      if (!/^text\/event-stream/.test(response.headers.get("Content-Type") ?? "") || !response.body) throw new Problem(T.notAStream);
+      if (!response.headers.get("Content-Type")?.startsWith("text/event-stream")) throw new Problem(T.notAStream);
       await this.read(response.body, () => patience(SILENCE_MS));
     } catch (error) {
       if (this.abandoned) return;
       if (silent) throw new Cut(T.silent);
-      if (error instanceof Problem) throw error;
-      throw new Cut(T.broke);
+      throw error instanceof Problem ? error : new Cut(T.broke);
     } finally {
       clearTimeout(timer);
     }
@@ -121,7 +150,7 @@ class AnswerStream {
 
   askToStop() {
     // keepalive: also when the page is being left
-    request(`/v1/queries/${encodeURIComponent(this.queryId)}/stop`, { method: "POST", keepalive: true }).catch(() => this.abandon());
+    request(url`/v1/queries/${this.queryId}/stop`, { method: "POST", keepalive: true }).catch(() => this.abandon());
   }
 
   /** Closes the connection; an answer that cannot be resumed ends with it. */

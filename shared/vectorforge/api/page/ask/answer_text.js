@@ -2,30 +2,28 @@
 // ---------------------------------------------------------------- light formatting of answers
 const LABEL = String.raw`\[\s*(?:(?:Context|Source)s?\s+)?#?\d{1,3}(?:\s*(?:[,;&]|and)\s*(?:(?:Context|Source)s?\s+)?#?\d{1,3})*\s*\]`;
 const LINK = String.raw`(?<image>!?)\[(?<label>[^\[\]\n]*)\]\((?<url>[^()\s]*(?:\([^()\s]*\)[^()\s]*)*)(?:\s+"[^"\n]*")?\)|`;
-const inline = (link) => new RegExp(String.raw`(\`+)([^\`]|[^\`].*?[^\`])\1(?!\`)|\*\*(?=\S)(.+?)\*\*|(?<![\w*])\*(?=[^\s*])([^*\n]*[^\s*])\*(?![\w*])|\uE000\d+\.\d+\uE001|` + link + LABEL, "gis");
+const inline = (link) => new RegExp(String.raw`(\`+)(?<code>[^\`]|[^\`].*?[^\`])\1(?!\`)|\*\*(?=\S)(?<strong>.+?)\*\*|(?<![\w*])\*(?=[^\s*])(?<i>[^*\n]*[^\s*])\*(?![\w*])|\uE000\d+\.\d+\uE001|` + link + LABEL, "gis");
 const INLINE = inline(""), WITH_LINKS = inline(LINK);
 /** A label that the server has resolved, as it stands in the text until it is drawn. */
 const RESOLVED = /\uE000(\d+)\.\d+\uE001/g;
 const LONG_LABEL = /\[\s*(?:Context|Source)s?\s+#?\d/i;
 
-/** Appends text to a node: code, bold, italics, labels like [Context 3], [Source 3], [3] through makeCitation, and links
-    through makeCitation.link if there is one. */
-function appendInline(node, text, makeCitation) {
+/** Text as nodes: code, bold, italics, labels like [Context 3], [Source 3], [3] through cite, and links through cite.link
+    if there is one. */
+function inlineNodes(text, cite) {
+  const nodes = [];
   let last = 0;
-  for (const match of text.matchAll(makeCitation.link ? WITH_LINKS : INLINE)) {
+  for (const match of text.matchAll(cite.link ? WITH_LINKS : INLINE)) {
+    const { code, strong, i, label } = match.groups;
     let made;
-    if (match[2] !== undefined) made = [el("code", {}, makeCitation.plain(match[2].trim() || match[2]))];
-    else if (match[3] !== undefined) made = [el("strong")];
-    else if (match[4] !== undefined) made = [el("i")];
-    else if (match.groups?.label !== undefined) made = [makeCitation.link(match.groups)];
-    else made = makeCitation(match[0]);
+    if (code) made = el("code", cite.plain(code.trim() || code));
+    else if (strong || i) made = el(strong ? "strong" : "i", inlineNodes(strong ?? i, cite));
+    else made = label === undefined ? cite(match[0]) : cite.link(match.groups, inlineNodes(label, cite));
     if (!made) continue;
-    const inner = match[3] ?? match[4] ?? match.groups?.label;
-    if (inner) appendInline(made[0], inner, makeCitation);
-    node.append(text.slice(last, match.index), ...made);
+    nodes.push(text.slice(last, match.index), made);
     last = match.index + match[0].length;
   }
-  node.append(text.slice(last));
+  return [...nodes, text.slice(last)].flat();
 }
 
 const FENCE = /^ {0,3}(```+|~~~+)\s*([^`]*)$/;
@@ -67,71 +65,44 @@ function blocksOf(text) {
   return blocks.map(({ kind, lines: own }) => ({ kind, text: own.join("\n") }));
 }
 
-function renderBlock({ kind, text }, makeCitation) {
-  if (kind === "code") return el("pre", { tabindex: "0" }, el("code", {}, makeCitation.plain(text)));
-  if (kind === "heading") {
-    const node = el(makeCitation.heading ?? "h3");  // one level: no text of a document or a model skips one
-    appendInline(node, HEADING.exec(text)[2], makeCitation);
-    return node;
-  }
-  if (kind === "quote") {
-    const node = el("blockquote");
-    for (const block of blocksOf(text)) node.append(renderBlock(block, makeCitation));
-    return node;
-  }
-  if (kind === "list") return renderList(text, makeCitation);
-  if (kind === "table") return renderTable(text, makeCitation);
-  const node = el("p");
-  text.split("\n").forEach((line, index) => {
-    if (index) node.append(softBreak(line));
-    appendInline(node, line.trim(), makeCitation);
-  });
-  return node;
+function renderBlock({ kind, text }, cite) {
+  if (kind === "code") return el("pre", { tabindex: 0 }, el("code", cite.plain(text)));
+  if (kind === "heading") return el(cite.heading ?? "h3", inlineNodes(HEADING.exec(text)[2], cite));  // one level: none is skipped
+  if (kind === "quote") return el("blockquote", blocksOf(text).map((block) => renderBlock(block, cite)));
+  if (kind === "list") return renderList(text, cite);
+  if (kind === "table") return renderTable(text, cite);
+  return el("p", text.split("\n").flatMap((line, index) => [index > 0 && softBreak(line), ...inlineNodes(line.trim(), cite)]));
 }
 
 /** Between two lines: a space where a sentence was only wrapped, as in quotations, else a line break. */
-function softBreak(nextLine) {
-  return /^\s*\p{Ll}/u.test(nextLine) ? document.createTextNode(" ") : el("br");
-}
+const softBreak = (nextLine) => (/^\s*\p{Ll}/u.test(nextLine) ? " " : el("br"));
 
-function renderList(text, makeCitation) {
-  const stack = [];
+function renderList(text, cite) {
+  const stack = [];  // the open lists, each with its indent and its last item
   let root = null;
   for (const line of text.split("\n")) {
     const match = ITEM.exec(line);
     if (!match) {
-      if (line.trim()) { stack.at(-1).item.append(softBreak(line)); appendInline(stack.at(-1).item, line.trim(), makeCitation); }
+      if (line.trim()) stack.at(-1).item.append(softBreak(line), ...inlineNodes(line.trim(), cite));
       continue;
     }
-    const indent = match[1].replace(/\t/g, "    ").length, ordered = /\d/.test(match[2]);
+    const indent = match[1].replace(/\t/g, "    ").length, start = parseInt(match[2], 10);
     while (stack.length > 1 && indent < stack.at(-1).indent) stack.pop();
     if (!stack.length || (indent > stack.at(-1).indent + 1 && stack.length < 6)) {
-      const list = el(ordered ? "ol" : "ul", ordered && parseInt(match[2], 10) !== 1 ? { start: parseInt(match[2], 10) } : {});
-      if (stack.length) stack.at(-1).item.append(list); else root = list;
-      stack.push({ list, indent, item: null });
+      const list = Number.isNaN(start) ? el("ul") : el("ol", { start: start !== 1 && start });
+      if (root) stack.at(-1).item.append(list); else root = list;
+      stack.push({ list, indent });
     }
-    const item = el("li");
-    appendInline(item, match[3], makeCitation);
+    const item = stack.at(-1).item = el("li", inlineNodes(match[3], cite));
     stack.at(-1).list.append(item);
-    stack.at(-1).item = item;
   }
   return root;
 }
 
-function renderTable(text, makeCitation) {
-  const rows = text.split("\n").filter((line, index) => !(index === 1 && TABLE_RULE.test(line)))
-    .map((line) => line.trim().replace(/^\||\|$/g, "").split("|"));
-  const table = el("table");
-  rows.forEach((cells, index) => {
-    const row = el("tr");
-    for (const cell of cells) {
-      const node = el(index ? "td" : "th");
-      appendInline(node, cell.trim(), makeCitation);
-      row.append(node);
-    }
-    table.append(row);
-  });
-  return el("div", { class: "table", tabindex: "0" }, table);
+function renderTable(text, cite) {
+  const rows = text.split("\n").filter((line, index) => index !== 1 || !TABLE_RULE.test(line)).map((line, index) => el("tr",
+    line.trim().replace(/^\||\|$/g, "").split("|").map((cell) => el(index ? "td" : "th", inlineNodes(cell.trim(), cite)))));
+  return el("div.table", { tabindex: 0 }, el("table", rows));
 }
 
 /**
@@ -150,11 +121,10 @@ function withMarks(text, labels) {
 
 /** Keeps a container showing the text so far; only blocks that changed are built again. */
 class AnswerView {
+  shown = [];
+
   /** makeChips(label): for text that looks like a label; makeResolved(citations): for one that is. Both return nodes. */
-  constructor(container, makeChips, makeResolved) {
-    Object.assign(this, { container, makeChips, makeResolved });
-    this.shown = [];
-  }
+  constructor(container, makeChips, makeResolved) { Object.assign(this, { container, makeChips, makeResolved }); }
 
   show(text, streaming, labels) {
     let visible = withMarks(text, labels);
@@ -163,23 +133,21 @@ class AnswerView {
       const tail = visible.slice(visible.lastIndexOf("\n\n") + 1);
       if ((tail.match(/\*\*/g) ?? []).length % 2) visible = visible.endsWith("**") ? visible.slice(0, -2) : visible + "**";
     }
-    const longLabels = LONG_LABEL.test(text);
+    const longLabels = LONG_LABEL.test(text), { container } = this;
     const cite = (label) => {
       if (label.startsWith("\uE000")) return this.makeResolved(labels[Number.parseInt(label.slice(1), 10)].citations);
       return longLabels && !LONG_LABEL.test(label) ? null : this.makeChips(label);
     };
     cite.plain = (code) => code.replace(RESOLVED, (_, index) => text.slice(labels[index].start, labels[index].end));
-    const blocks = blocksOf(visible);
-    const keys = blocks.map((block) => `${block.kind} ${longLabels} ${block.text}`);
-    const focused = [...this.container.querySelectorAll("button")].indexOf(document.activeElement);
-    keys.forEach((key, index) => {
-      if (this.shown[index] === key) return;
+    const blocks = blocksOf(visible), buttons = () => [...container.querySelectorAll("button")];
+    const focused = buttons().indexOf(document.activeElement), before = this.shown;
+    this.shown = blocks.map((block) => `${block.kind} ${longLabels} ${block.text}`);
+    this.shown.forEach((key, index) => {
+      if (before[index] === key) return;
       const node = renderBlock(blocks[index], cite);
-      if (index < this.container.children.length) this.container.children[index].replaceWith(node);
-      else this.container.append(node);
+      if (container.children[index]) container.children[index].replaceWith(node); else container.append(node);
     });
-    while (this.container.children.length > keys.length) this.container.lastChild.remove();
-    this.shown = keys;
-    if (focused >= 0) this.container.querySelectorAll("button")[focused]?.focus({ preventScroll: true });
+    while (container.children.length > blocks.length) container.lastChild.remove();
+    if (focused >= 0) buttons()[focused]?.focus({ preventScroll: true });
   }
 }

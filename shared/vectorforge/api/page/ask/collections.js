@@ -1,61 +1,49 @@
 "use strict";
 // ---------------------------------------------------------------- collections
 const state = { collections: [], collectionId: null, documentTotal: null };
-const collectionOf = (id) => state.collections.find((c) => c.id === id) ?? null;
+const collectionOf = (id) => state.collections.find((one) => one.id === id);
 const currentCollection = () => collectionOf(state.collectionId);
 const nameWorthSaying = () => (currentCollection()?.name === "default" ? null : currentCollection()?.name);
 
-const COLLECTIONS_PAGE = 200;
-
-async function everyCollection() {
-  const all = [];
-  for (;;) {
-    const { collections } = await getJson(`/v1/collections?limit=${COLLECTIONS_PAGE}&offset=${all.length}`);
-    all.push(...collections);
-    if (collections.length < COLLECTIONS_PAGE) return all;
-  }
-}
-
 async function loadCollections() {
-  state.collections = (await everyCollection()).filter((c) => !c.by_profile);  // those need a profile's number
-  state.collectionId = (collectionOf(state.collectionId ?? remembered(localStorage, "vectorforge.collection")) ?? firstCollection())?.id ?? null;
+  state.collections = (await everyCollection()).filter((one) => !one.by_profile);  // those need a profile's number
+  state.collectionId = (collectionOf(state.collectionId ?? remembered("localStorage", "vectorforge.collection")) ?? firstCollection())?.id ?? null;
   drawPicker();
 }
 
 function firstCollection() {
-  const filled = state.collections.filter((c) => c.document_count);
-  return filled.find((c) => c.name === "default") ?? filled[0] ?? state.collections[0];
+  const filled = state.collections.filter((one) => one.document_count);
+  return filled.find((one) => one.name === "default") ?? filled[0] ?? state.collections[0];
 }
 
 function drawPicker() {
-  const options = state.collections.map((c) => el("option", { value: c.id, selected: c.id === state.collectionId }, c.name));
-  $("collection").replaceChildren(...(options.length ? options : [el("option", { value: "" }, T.noCollection)]));
+  const options = state.collections.map(({ id, name }) => el("option", { value: id, selected: id === state.collectionId }, name));
+  $("collection").replaceChildren(...options.length ? options : [new Option(T.noCollection, "")]);
   $("collection").disabled = !options.length;
   drawCount();
   for (const turn of talk.turns) turn.drawCollection();
 }
 
 function drawCount() {
-  const count = state.documentTotal ?? currentCollection()?.document_count ?? 0;
-  $("document-count").textContent = count ? digits(count) : "";
-  $("toggle-documents").setAttribute("aria-label", [T.documents, $("document-count").textContent].join(" ").trim());
+  const count = state.documentTotal ?? currentCollection()?.document_count ?? 0, shown = count ? digits(count) : "";
+  $("document-count").textContent = shown;
+  $("toggle-documents").ariaLabel = joined(" ", T.documents, shown);
   $("question").placeholder = count && nameWorthSaying() ? T.askName(nameWorthSaying()) : T.askDocuments;
 }
 
 async function chooseCollection(id) {
-  state.collectionId = id;
-  state.documentTotal = null;
-  remember(localStorage, "vectorforge.collection", id);
+  Object.assign(state, { collectionId: id, documentTotal: null });
+  remember("localStorage", "vectorforge.collection", id);
   drawPicker();
   await documents.reload();
-  documents.resumeJobs();
+  uploads.resumeJobs();
 }
 
-const byName = (collections) => collections.sort((a, b) => a.name.localeCompare(b.name));
+const sorted = (collections) => collections.sort((one, other) => one.name.localeCompare(other.name));
 
 async function createCollection(name) {
   const made = await getJson("/v1/collections", { method: "POST", json: { name } });
-  state.collections = byName([...state.collections, made]);
+  state.collections = sorted([...state.collections, made]);
   await chooseCollection(made.id);
   announce(T.collectionCreated(made.name));
 }
@@ -65,10 +53,10 @@ async function newCollection() {
 }
 
 function renameCollection() {
-  const { id, name } = currentCollection();
-  return askName({ title: T.renameCollection, value: name, button: T.rename, save: async (wanted) => {
-    const changed = await getJson(`/v1/collections/${encodeURIComponent(id)}`, { method: "PATCH", json: { name: wanted } });
-    state.collections = byName(state.collections.map((c) => (c.id === id ? changed : c)));
+  const { id, name: value } = currentCollection();
+  return askName({ title: T.renameCollection, value, button: T.rename, save: async (name) => {
+    const changed = await getJson(url`/v1/collections/${id}`, { method: "PATCH", json: { name } });
+    state.collections = sorted(state.collections.map((one) => (one.id === id ? changed : one)));
     drawPicker();
     documents.draw();
   } });
@@ -76,13 +64,7 @@ function renameCollection() {
 
 async function deleteCollection() {
   const { id, name, chunk_count: passages } = currentCollection();
-  if (!await confirmDelete(name, T.deleteCollectionText(documents.total, passages ?? 0))) return;
-  try {
-    await getJson(`/v1/collections/${encodeURIComponent(id)}`, { method: "DELETE" });
-  } catch (error) {
-    if (error.status !== 404) { showBanner(T.notDeleted(name, error.message)); return; }
-  }
-  state.collections = state.collections.filter((c) => c.id !== id);
-  announce(T.deleted(name));
+  if (!await erased(name, T.deleteCollectionText(documents.total, passages ?? 0), url`/v1/collections/${id}`)) return;
+  state.collections = state.collections.filter((one) => one.id !== id);
   await chooseCollection(firstCollection()?.id ?? null);
 }

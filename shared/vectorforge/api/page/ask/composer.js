@@ -1,7 +1,5 @@
 "use strict";
 // ---------------------------------------------------------------- the query box: earlier questions, the next question, effort
-const MAX_EARLIER = 100;
-
 const composer = {
   earlier: [],  // questions, oldest first
   at: null, draft: "",  // which of them is shown, and what was written before
@@ -14,7 +12,7 @@ const composer = {
   },
 
   note(question) {
-    this.earlier = [...this.earlier.filter((one) => one !== question), question].slice(-MAX_EARLIER);
+    this.earlier = [...this.earlier.filter((one) => one !== question), question].slice(-100);
     this.at = null;
   },
 
@@ -24,7 +22,7 @@ const composer = {
     const to = (this.at ?? this.earlier.length) + step;
     if (to < 0 || to > this.earlier.length || (this.at === null && step > 0)) return false;
     this.at = to === this.earlier.length ? null : to;
-    this.set(this.at === null ? this.draft : this.earlier[to]);
+    this.set(this.earlier[to] ?? this.draft);
     const end = step < 0 ? 0 : $("question").value.length;
     $("question").setSelectionRange(end, end);
     return true;
@@ -35,15 +33,17 @@ const composer = {
     if (!question) return;
     if (talk.running && this.queued) { announce(T.queueFull); return; }
     this.at = null;
-    if (talk.running) this.queued = question;
     this.set("");
-    if (this.queued) announce(T.isQueued); else talk.ask(question);
-    this.draw();
+    if (talk.running) {
+      this.queue(question);
+      announce(T.isQueued);
+    } else talk.ask(question);
   },
 
-  draw() {
-    $("queue").hidden = !this.queued;
-    $("queue").replaceChildren(...(this.queued ? [el("span", {}, T.queued, el("b", {}, this.queued)), iconButton("close", T.unqueue, () => { this.unqueue(); $("question").focus(); })] : []));
+  queue(question) {
+    this.queued = question;
+    $("queue").hidden = !question;
+    $("queue").querySelector("b").textContent = question;
     controls();
   },
 
@@ -51,8 +51,7 @@ const composer = {
   unqueue() {
     if (!this.queued) return;
     if (!$("question").value.trim()) this.set(this.queued);
-    this.queued = null;
-    this.draw();
+    this.queue(null);
   },
 
   /** Asks the queued question once the answer has ended; after a failure it is taken back. */
@@ -60,19 +59,17 @@ const composer = {
     if (!this.queued) return;
     if (phase === "failed") { this.unqueue(); return; }
     const question = this.queued;
-    this.queued = null;
-    this.draw();
+    this.queue(null);
     talk.ask(question);
   },
 };
 
 /** While an answer is written, the button stops it, or queues what is in the box. */
 function controls() {
-  const running = Boolean(talk.running), send = $("send"), hasText = Boolean($("question").value.trim());
-  const mode = running ? (hasText && !composer.queued ? "queue" : "stop") : "send";
+  const send = $("send"), hasText = Boolean($("question").value.trim());
+  const mode = !talk.running ? "send" : hasText && !composer.queued ? "queue" : "stop";
   send.disabled = mode === "send" && !hasText;
-  send.setAttribute("aria-label", T[mode]);
-  send.title = T[mode];
+  send.ariaLabel = send.title = T[mode];
   send.dataset.mode = mode;
   send.querySelector("use").setAttribute("href", mode === "stop" ? "#i-stop" : "#i-send");
   $("new-conversation").hidden = !talk.turns.length;
@@ -85,23 +82,22 @@ function grow() {  // browsers without field-sizing
   $("question").style.height = `${$("question").scrollHeight}px`;
 }
 
-$("composer").addEventListener("submit", (event) => {
+$("composer").onsubmit = (event) => {
   event.preventDefault();
   if ($("send").dataset.mode === "stop") talk.stop(); else composer.submit();
-});
-$("question").addEventListener("input", () => { composer.at = null; grow(); controls(); });
-$("question").addEventListener("keydown", (event) => {
+};
+$("unqueue").onclick = () => { composer.unqueue(); $("question").focus(); };
+$("question").oninput = () => { composer.at = null; grow(); controls(); };
+$("question").onkeydown = (event) => {
   if (event.shiftKey || event.isComposing || event.altKey || event.ctrlKey || event.metaKey) return;
   const { value, selectionStart: from, selectionEnd: to } = $("question");
-  if (event.key === "Enter") {
-    event.preventDefault();
-    composer.submit();
-  } else if (event.key === "ArrowUp" && from === to && !value.slice(0, from).includes("\n")) {
-    if (composer.recall(-1)) event.preventDefault();
-  } else if (event.key === "ArrowDown" && from === to && !value.slice(to).includes("\n") && composer.recall(1)) event.preventDefault();
-});
+  const isFirstLine = from === to && !value.slice(0, from).includes("\n"), isLastLine = from === to && !value.slice(to).includes("\n");
+  if (event.key === "Enter") composer.submit();
+  else if (!(event.key === "ArrowUp" && isFirstLine && composer.recall(-1)) && !(event.key === "ArrowDown" && isLastLine && composer.recall(1))) return;
+  event.preventDefault();
+};
 
-$("effort").append(...Object.entries(T.effortName).map(([value, name]) => el("option", { value }, name)));
-$("effort").value = remembered(localStorage, "vectorforge.effort") ?? "";
+$("effort").append(...Object.entries(T.effortName).map(([value, name]) => new Option(name, value)));
+$("effort").value = remembered("localStorage", "vectorforge.effort") ?? "";
 if ($("effort").selectedIndex < 0) $("effort").value = "";
-$("effort").addEventListener("change", () => remember(localStorage, "vectorforge.effort", $("effort").value));
+$("effort").onchange = () => remember("localStorage", "vectorforge.effort", $("effort").value);

@@ -21,11 +21,16 @@ const talk = {
 
   start(turn) {
     this.following = false;
-    welcome.draw();
-    controls();
+    this.changed();
     this.scrollTo(turn);
     announce(T.searchingDocuments);
     turn.run(conversations.memoryOf(turn));
+  },
+
+  /** Draws what depends on the turns. */
+  changed() {
+    welcome.draw();
+    controls();
   },
 
   scrollTo(turn) {
@@ -35,13 +40,14 @@ const talk = {
 
   /** The last five exchanges, as the model should see them where the conversation is not stored. */
   historyBefore(turn) {
-    const earlier = this.turns.slice(0, this.turns.indexOf(turn)).filter((t) => ["answered", "stopped"].includes(t.phase) && t.text.trim());
-    return earlier.slice(-5).flatMap((t) => [{ role: "user", content: t.question }, { role: "assistant", content: t.text }]);
+    const earlier = this.turns.slice(0, this.turns.indexOf(turn)).filter((one) => ["answered", "stopped"].includes(one.phase) && one.text.trim());
+    return earlier.slice(-5).flatMap(({ question, text }) => [{ role: "user", content: question }, { role: "assistant", content: text }]);
   },
 
   retry(turn) {
     if (this.running) return;
     turn.reset();
+    turn.drawCollection();
     this.start(turn);
     $("question").focus();
   },
@@ -59,7 +65,8 @@ const talk = {
     if (!this.turns.includes(turn)) return;
     controls();
     this.follow();
-    announce({ answered: turn.sources.length ? T.complete(turn.sources.length) : T.completeBare, stopped: T.stopped, failed: "" }[turn.phase]);
+    const count = turn.sources.length;
+    announce({ answered: count ? T.complete(count) : T.completeBare, stopped: T.stopped, failed: "" }[turn.phase]);
     conversations.answered(turn);
     composer.next(turn.phase);
   },
@@ -71,8 +78,7 @@ const talk = {
     $("turns").replaceChildren();
     composer.unqueue();
     if (panel.view === "source") panel.close();
-    welcome.draw();
-    controls();
+    this.changed();
   },
 
   follow() {
@@ -80,8 +86,15 @@ const talk = {
     this.drawLatest();
   },
 
-  drawLatest() {
-    const box = $("scroll");
-    $("latest").hidden = !this.turns.length || box.scrollHeight - box.scrollTop - box.clientHeight < 120;
+  scrolled() {
+    const turn = this.turns.at(-1);
+    const overflows = turn && turn.tail.getBoundingClientRect().bottom - turn.head.getBoundingClientRect().top > $("scroll").clientHeight;
+    this.following = Boolean(overflows) && this.below() < 48;
+    this.drawLatest();
   },
+
+  /** Pixels of the conversation below what is in view. */
+  below() { return $("scroll").scrollHeight - $("scroll").scrollTop - $("scroll").clientHeight; },
+
+  drawLatest() { $("latest").hidden = !this.turns.length || this.below() < 120; },
 };

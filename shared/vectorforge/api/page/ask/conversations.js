@@ -1,7 +1,6 @@
 "use strict";
 // ---------------------------------------------------------------- stored conversations: their addresses, their list
 const CONVERSATIONS_PAGE = 50;
-const conversationPath = (id) => `/v1/conversations/${encodeURIComponent(id)}`;
 
 const conversations = {
   id: null,  // of the one in view; null until its first question
@@ -29,7 +28,7 @@ const conversations = {
   /** The address has the conversation's id, so that a reload or a bookmark opens it. */
   show(id, how) {
     this.id = id;
-    const address = location.pathname + (id ? `?${new URLSearchParams({ conversation: id })}` : "");
+    const address = location.pathname + (id ? url`?conversation=${id}` : "");
     if (how && address !== location.pathname + location.search) history[how](null, "", address);
     this.draw();
   },
@@ -55,10 +54,9 @@ const conversations = {
     const change = ++this.changes;
     let shown;
     try {
-      shown = await getJson(`${conversationPath(id)}?sources=true`);
+      shown = await getJson(url`/v1/conversations/${id}?sources=true`);
     } catch (error) {
-      if (change !== this.changes) return;
-      showBanner([404, 422].includes(error.status) ? T.conversationGone : T.conversationsFailed(error.message), error.isPassing ? () => this.open(id, how) : null);
+      if (change === this.changes) showBanner([404, 422].includes(error.status) ? T.conversationGone : T.conversationsFailed(error.message), error.isPassing && (() => this.open(id, how)));
       return;
     }
     if (change !== this.changes) return;
@@ -78,11 +76,10 @@ const conversations = {
       talk.add(turn);
       turn.restore(answer);
     });
-    if (count > messages.length) $("turns").prepend(el("p", { class: "quiet" }, T.earlier));
+    if (count > messages.length) $("turns").prepend(el("p.quiet", T.earlier));
     const last = talk.turns.at(-1);
     if (last && last.collectionId !== state.collectionId && collectionOf(last.collectionId)) chooseCollection(last.collectionId);
-    welcome.draw();
-    controls();
+    talk.changed();
     if (last) talk.scrollTo(last);
   },
 
@@ -93,12 +90,8 @@ const conversations = {
   },
 
   // ---- the list
-  toggle(opener) {
-    if (panel.view === "conversations") { panel.close(); return; }
-    source.current = null;
-    markCurrent();
-    panel.open("conversations", opener);
-    panel.titled(T.conversations);
+  openList(opener) {
+    panel.list("conversations", T.conversations, opener);
     this.draw();
     this.load();
   },
@@ -106,7 +99,8 @@ const conversations = {
   async load(offset = 0) {
     try {
       const { conversations: page } = await getJson(`/v1/conversations?own=true&limit=${CONVERSATIONS_PAGE}&offset=${offset}`);
-      this.list = [...this.list.slice(0, offset), ...page.filter((one) => offset === 0 || !this.list.some((known) => known.id === one.id))];
+      const before = this.list.slice(0, offset);
+      this.list = [...before, ...page.filter((one) => !before.some((known) => known.id === one.id))];
       this.isWhole = page.length < CONVERSATIONS_PAGE;
       this.problem = null;
     } catch (error) {
@@ -117,41 +111,30 @@ const conversations = {
 
   draw() {
     if (panel.view !== "conversations") return;
-    const nodes = [], begun = this.list.filter((one) => one.message_count || one.id === this.id);
-    if (this.problem) nodes.push(el("p", { class: "quiet" }, this.problem), textButton(T.tryAgain, () => this.load()));
-    else if (begun.length) nodes.push(el("ul", { class: "rows", id: "conversation-list" }, ...begun.map((one) => this.row(one))));
-    else nodes.push(el("p", { class: "quiet" }, T.noConversations));
-    if (!this.isWhole && this.list.length) nodes.push(textButton(T.showMore, () => this.load(this.list.length)));
-    panel.fill(nodes);
+    const begun = this.list.filter((one) => one.message_count || one.id === this.id);
+    panel.fill(
+      this.problem ? [el("p.quiet", this.problem), textButton(T.tryAgain, () => this.load())]
+        : begun.length ? el("ul.rows", { id: "conversation-list" }, begun.map((one) => this.row(one))) : el("p.quiet", T.noConversations),
+      !this.isWhole && this.list.length > 0 && textButton(T.showMore, () => this.load(this.list.length)));
   },
 
   row(one) {
-    const name = one.title || T.untitled, time = new Date(one.updated_at).toLocaleString(language, { dateStyle: "medium", timeStyle: "short" });
-    return el("li", {},
-      el("div", { class: "title" }, el("button", { type: "button", "aria-current": one.id === this.id ? "true" : null, onclick: () => { if (one.id !== this.id) this.open(one.id); } }, name)),
-      el("span", { class: "icons" },
-        iconButton("edit", `${T.rename} ${name}`, () => this.rename(one)),
-        iconButton("bin", `${T.remove} ${name}`, () => this.remove(one))),
-      el("div", { class: "sub one" }, time));
+    const name = one.title || T.untitled, isOpen = one.id === this.id;
+    return rowOf(el("button", { "aria-current": isOpen && "true", onclick: () => { if (one.id !== this.id) this.open(one.id); } }, name),
+      [iconButton("edit", `${T.rename} ${name}`, () => this.rename(one)), iconButton("bin", `${T.remove} ${name}`, () => this.remove(one.id, name))],
+      new Date(one.updated_at).toLocaleString(language, { dateStyle: "medium", timeStyle: "short" }));
   },
 
   rename(one) {
     return askName({ title: T.renameConversation, value: one.title, button: T.rename, save: async (title) => {
-      Object.assign(one, await getJson(conversationPath(one.id), { method: "PATCH", json: { title } }));
+      Object.assign(one, await getJson(url`/v1/conversations/${one.id}`, { method: "PATCH", json: { title } }));
       this.draw();
     } });
   },
 
-  async remove(one) {
-    const name = one.title || T.untitled;
-    if (!await confirmDelete(name, T.deleteConversationText)) return;
-    try {
-      await request(conversationPath(one.id), { method: "DELETE" });
-    } catch (error) {
-      if (error.status !== 404) { showBanner(T.notDeleted(name, error.message)); return; }
-    }
-    this.list = this.list.filter((other) => other.id !== one.id);
-    if (one.id === this.id) this.begin("replaceState"); else this.draw();
-    announce(T.deleted(name));
+  async remove(id, name) {
+    if (!await erased(name, T.deleteConversationText, url`/v1/conversations/${id}`)) return;
+    this.list = this.list.filter((other) => other.id !== id);
+    if (id === this.id) this.begin("replaceState"); else this.draw();
   },
 };

@@ -5,42 +5,38 @@ const LOG_PAUSES_MS = [1000, 3000, 6000];
 
 /** Thumbs below an ended answer, and reasons after a thumbs-down; null for an answer without an id. */
 function feedbackOf({ meta, phase, text, sources }) {
-  return meta?.request_id && phase === "answered" && text.trim() ? new FeedbackView(`/v1/queries/${encodeURIComponent(meta.request_id)}/feedback`, sources).node : null;
+  return meta?.request_id && phase === "answered" && text.trim() ? new FeedbackView(url`/v1/queries/${meta.request_id}/feedback`, sources).node : null;
 }
 
 class FeedbackView {
+  rating = null; last = Promise.resolve(); state = el("span.rated");
+
   constructor(path, sources) {
-    Object.assign(this, { path, sources, rating: null, last: Promise.resolve() });
-    this.thumbs = [["up", T.good], ["down", T.bad]].map(([rating, name]) => el("button", {
-      class: "thumb", type: "button", "data-rating": rating, "aria-label": name, title: name, "aria-pressed": "false", onclick: () => this.choose(rating),
+    Object.assign(this, { path, sources });
+    this.thumbs = [["up", T.good], ["down", T.bad]].map(([rating, name]) => el("button.thumb", {
+      "data-rating": rating, "aria-label": name, title: name, "aria-pressed": "false", onclick: () => this.choose(rating),
     }, icon("thumb")));
-    this.state = el("span", { class: "rated" });
-    this.node = el("div", { class: "feedback", role: "group", "aria-label": T.rate }, ...this.thumbs, this.state);
+    this.node = el("div.feedback", { role: "group", "aria-label": T.rate }, this.thumbs, this.state);
   }
 
   /** The pressed thumb again takes the rating back. */
   choose(rating) {
-    this.show(this.rating === rating ? null : rating);
+    this.rating = this.rating === rating ? null : rating;
+    for (const thumb of this.thumbs) thumb.setAttribute("aria-pressed", thumb.dataset.rating === this.rating);
+    this.form?.remove();
+    this.form = this.rating === "down" ? this.reasons() : null;
+    if (this.form) this.node.append(this.form);
     this.send();
   }
 
-  show(rating) {
-    this.rating = rating;
-    for (const thumb of this.thumbs) thumb.setAttribute("aria-pressed", String(thumb.dataset.rating === rating));
-    this.form?.remove();
-    this.form = rating === "down" ? this.reasons() : null;
-    if (this.form) this.node.append(this.form);
-  }
-
   reasons() {
-    const box = (group, value, name) => el("label", {}, el("input", { type: "checkbox", name: group, value }), name);
-    const passages = this.sources.filter((item) => item.chunk_id).map((item) => box("should_cite", item.chunk_id, [`[${item.number}] ${sourceName(item)}`, item.location_text || headingOf(item)].filter(Boolean).join(", ")));
-    const boxes = Object.entries(T.reasons).map(([value, name]) => box("reason", value, name));
+    const box = (group, value, name) => el("label", el("input", { type: "checkbox", name: group, value }), name);
+    const passages = this.sources.filter((item) => item.chunk_id).map((item) => box("should_cite", item.chunk_id, joined(", ", `[${item.number}] ${sourceName(item)}`, item.location_text || headingOf(item))));
     return el("form", { onsubmit: (event) => { event.preventDefault(); this.send(true); } },
-      el("fieldset", {}, el("legend", {}, T.wrong), ...boxes),
-      passages.length ? el("fieldset", {}, el("legend", {}, T.shouldCite), ...passages) : null,
-      el("label", { class: "comment" }, T.comment, el("textarea", { name: "comment", rows: 2, maxlength: 2000 })),
-      el("button", { class: "button", type: "submit" }, T.sendRating));
+      el("fieldset", el("legend", T.wrong), Object.entries(T.reasons).map(([value, name]) => box("reason", value, name))),
+      passages.length > 0 && el("fieldset", el("legend", T.shouldCite), passages),
+      el("label.comment", T.comment, el("textarea", { name: "comment", rows: 2, maxlength: 2000 })),
+      el("button.button", { type: "submit" }, T.sendRating));
   }
 
   /** Ratings are sent one after the other, so that the last one stays. */

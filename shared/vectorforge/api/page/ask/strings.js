@@ -1,12 +1,8 @@
 "use strict";
-// ---------------------------------------------------------------- the texts of the pages, in the reader's language
+// ---------------------------------------------------------------- the texts of the page, in the reader's language
 /** The language chosen on this page, else the browser's, else English. */
-function preferredLanguage() {
-  let chosen = null;
-  try { chosen = localStorage.getItem("vectorforge.language"); } catch { /* storage may be forbidden */ }
-  return [chosen, ...navigator.languages].map((tag) => tag?.slice(0, 2).toLowerCase()).find((tag) => tag && document.querySelector(`script[lang="${CSS.escape(tag)}"]`)) ?? "en";
-}
-const language = preferredLanguage();
+const language = [remembered("localStorage", "vectorforge.language"), ...navigator.languages].map((tag) => tag?.slice(0, 2).toLowerCase())
+  .find((tag) => ["en", "de"].includes(tag)) ?? "en";
 
 /** A text with places, {0} or {0 passage}, as a function of what they hold: a value, or the count of a noun. */
 const filled = (text) => (...values) => text.replace(/\{(\d)(?: (\w+))?\}/g, (_, at, noun) => (noun ? counted(values[at], noun) : values[at]));
@@ -16,12 +12,10 @@ const digits = (number, places) => number.toLocaleString(language, { minimumFrac
 /** "1 passage", "1,200 passages". */
 const counted = (count, noun) => `${digits(count)} ${T.nouns[noun][count === 1 ? 0 : 1]}`;
 
-// The fixed texts of the page and its templates: text, or name with tooltip.
+// The fixed texts of the page: text, or name with tooltip.
 document.documentElement.lang = language;
-for (const root of [document, ...[...document.querySelectorAll("template")].map((one) => one.content)]) {
-  for (const node of root.querySelectorAll("[data-t]")) node.append(T[node.dataset.t]);
-  for (const node of root.querySelectorAll("[data-name]")) {
-    node.setAttribute("aria-label", T[node.dataset.name]);
-    if (node.matches("button, a")) node.title = T[node.dataset.name];
-  }
+for (const node of document.querySelectorAll("[data-t]")) node.append(T[node.dataset.t]);
+for (const node of document.querySelectorAll("[data-name]")) {
+  node.setAttribute("aria-label", T[node.dataset.name]);
+  if (node.matches("button, a")) node.title = T[node.dataset.name];
 }

@@ -3,21 +3,21 @@
 const MAX_SUGGESTIONS = 3, MAX_TRIALS = 8, SUGGESTION_CHARS = 60;
 
 /** The questions about the sample of `vectorforge up` whose page has been read; none where other documents are. */
-function sampleQuestions() {
-  if (!documents.list.length || !documents.list.every((d) => d.metadata?.sample)) return [];
+function sampleQuestions({ list, total }) {
+  if (!list.length || !list.every((one) => one.metadata?.sample)) return [];
   return T.sampleQuestions.map(([question, page]) => ({ question, found: (result) => result.source.endsWith(page) }))
-    .filter(({ found }) => documents.list.length < documents.total || documents.list.some(found));
+    .filter(({ found }) => list.length < total || list.some(found));
 }
 
 /** Questions about a document: about its first headings, then about all of it. */
 async function questionsAbout(about) {
-  const { chunks } = await getJson(`/v1/documents/${encodeURIComponent(about.id)}/chunks?limit=30`);
-  const title = sourceName(about), isShort = (text) => text.length <= SUGGESTION_CHARS;
-  const headings = [...new Set(chunks.map((chunk) => chunk.heading).filter((heading) => heading && headingOf({ ...about, heading })))];
-  const asked = headings.map((heading) => [heading, heading.split(" > ").at(-1)]).filter(([, last]) => isShort(last) && last !== title);
+  const { chunks } = await getJson(url`/v1/documents/${about.id}/chunks?limit=30`);
+  const title = sourceName(about), isOwn = (result) => result.document_id === about.id;
+  const headings = [...new Set(chunks.map((chunk) => chunk.heading))].filter((heading) => heading && headingOf({ ...about, heading }))
+    .map((heading) => [heading, heading.split(" > ").at(-1)]).filter(([, last]) => last.length <= SUGGESTION_CHARS && last !== title);
   return [
-    ...asked.slice(0, 2).map(([heading, last]) => ({ question: T.aboutHeading(title, last), found: (result) => result.document_id === about.id && result.heading === heading })),
-    { question: T.aboutDocument(isShort(title) ? title : title.slice(0, SUGGESTION_CHARS - 3) + "…"), found: (result) => result.document_id === about.id },
+    ...headings.slice(0, 2).map(([heading, last]) => ({ question: T.aboutHeading(title, last), found: (result) => isOwn(result) && result.heading === heading })),
+    { question: T.aboutDocument(title.length <= SUGGESTION_CHARS ? title : title.slice(0, SUGGESTION_CHARS - 3) + "…"), found: isOwn },
   ];
 }
 
@@ -32,15 +32,15 @@ const suggestions = {
 
   /** Finds those of the documents that are listed now, once; each is offered as soon as a search has found its passages. */
   async find() {
-    const id = state.collectionId, key = JSON.stringify([id, documents.list.map((d) => d.id).slice(0, MAX_SUGGESTIONS), documents.total]);
+    const id = state.collectionId, newest = documents.list.slice(0, MAX_SUGGESTIONS), key = JSON.stringify([id, newest.map((one) => one.id), documents.total]);
     if (!id || this.key === key) return;
     Object.assign(this, { key, list: [] });
     let trials = 0;
     try {
-      const sample = sampleQuestions(), perDocument = sample.length ? [sample] : [];
-      for (const about of sample.length ? [] : documents.list.slice(0, MAX_SUGGESTIONS)) perDocument.push(await questionsAbout(about));
+      const sample = sampleQuestions(documents), perDocument = sample.length ? [sample] : [];
+      for (const about of sample.length ? [] : newest) perDocument.push(await questionsAbout(about));
       for (let at = 0; perDocument.some((some) => at < some.length); at++) {  // one of each document first
-        for (const candidate of perDocument.map((some) => some[at]).filter(Boolean)) {
+        for (const candidate of perDocument.flatMap((some) => some[at] ?? [])) {
           if (this.list.length === MAX_SUGGESTIONS || trials++ === MAX_TRIALS || this.key !== key || talk.turns.length) return;
           if (!await isAnswerable(candidate, id) || this.key !== key) continue;
           this.list.push(candidate.question);
@@ -55,27 +55,25 @@ const welcome = {
   drawn: null,
 
   draw() {
-    $("welcome").hidden = talk.turns.length > 0 || !$("banner").hidden || !state.ready;
-    $("talk-title").hidden = !$("welcome").hidden;
-    if ($("welcome").hidden) return;
+    const isHidden = talk.turns.length > 0 || !$("banner").hidden || !state.ready, name = nameWorthSaying();
+    $("welcome").hidden = isHidden;
+    $("talk-title").hidden = !isHidden;
+    if (isHidden) return;
     suggestions.find();
-    const key = JSON.stringify([documents.total, suggestions.list, currentCollection()?.name]);
+    const key = JSON.stringify([documents.total, suggestions.list, name]);
     if (this.drawn === key) return;
     this.drawn = key;
-    $("welcome").replaceChildren(...(documents.total ? this.ready() : this.first()));
+    $("welcome").replaceChildren(...documents.total ? this.ready(name) : this.first());
   },
 
   first() {
-    return [el("h1", {}, T.firstTitle),
-      el("p", { class: "lead" }, T.firstLead),
-      dropButton(T.dropTitle, T.dropHint(T.formats)),
-      el("ol", { class: "steps" }, ...T.steps.map(([title, text]) => el("li", {}, el("b", {}, title), el("span", {}, text))))];
+    return [el("h1", T.firstTitle), el("p.lead", T.firstLead), dropButton(T.dropTitle, T.dropHint(T.formats)),
+      el("ol.steps", T.steps.map(([title, text]) => el("li", el("b", title), el("span", text))))];
   },
 
-  ready() {
-    const rows = suggestions.list.map((question) => el("li", {}, el("button", { type: "button", onclick: () => talk.ask(question) }, question, icon("right"))));
-    return [el("h1", {}, nameWorthSaying() ? T.askName(nameWorthSaying()) : T.askDocuments),
-      el("p", { class: "lead" }, T.readyLead(documents.total)),
-      ...(rows.length ? [el("div", { class: "try" }, el("h2", {}, T.forExample), el("ul", {}, ...rows))] : [])];
+  ready(name) {
+    const rows = suggestions.list.map((question) => el("li", el("button", { onclick: () => talk.ask(question) }, question, icon("right"))));
+    return [el("h1", name ? T.askName(name) : T.askDocuments), el("p.lead", T.readyLead(documents.total)),
+      rows.length ? el("div.try", el("h2", T.forExample), el("ul", rows)) : ""];
   },
 };

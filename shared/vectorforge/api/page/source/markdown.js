@@ -41,16 +41,15 @@ function renderedMarkdown(text, passage, sentence) {
     marked += clean.slice(last, at) + end;
     last = at;
   }
-  const page = el("div", { class: "answer" }), plain = Object.assign(() => null, { plain: (code) => code, link: linkTo, heading: "h2" });
-  for (const block of blocksOf(marked + clean.slice(last))) page.append(renderBlock(block, plain));
-  return wrapMarks(page, !inner);
+  const plain = Object.assign(() => null, { plain: (code) => code, link: linkTo, heading: "h2" });
+  return wrapMarks(el("div.answer", blocksOf(marked + clean.slice(last)).map((block) => renderBlock(block, plain))), !inner);
 }
 
 /** A link to the web or a mail address; of others, and of images, the text. */
-function linkTo({ image, url }) {
-  const target = URL.canParse(url) ? new URL(url) : null;
-  if (image || !["http:", "https:", "mailto:"].includes(target?.protocol)) return el("span", { class: image ? "image" : null });
-  return el("a", { href: target.href, target: "_blank", rel: "noopener noreferrer nofollow" });
+function linkTo({ image, url: address }, text) {
+  const target = URL.canParse(address) ? new URL(address) : null;
+  if (image || !["http:", "https:", "mailto:"].includes(target?.protocol)) return el(image ? "span.image" : "span", text);
+  return el("a", { href: target.href, target: "_blank", rel: "noopener noreferrer nofollow" }, text);
 }
 
 function wrapMarks(page, alone) {
@@ -61,8 +60,8 @@ function wrapMarks(page, alone) {
       const end = ENDS.indexOf(part);
       if (end >= 0) open[end % 2 ? "delete" : "add"](end >> 1);
       if (end >= 0 || !part) return [];
-      if (!open.size || !part.trim()) return [part];
-      return [el("mark", { class: alone ? "alone" : null }, open.has(1) ? el("span", { class: "quote" }, part) : part)];
+      if (!open.size || !part.trim()) return part;
+      return el(alone ? "mark.alone" : "mark", open.has(1) ? el("span.quote", part) : part);
     }));
   }
   page.querySelector("mark")?.setAttribute("id", "passage");

@@ -2,36 +2,28 @@
 // ---------------------------------------------------------------- what is shown
 const DAY = 86400e3, HOUR = 3600e3;
 const asDay = (date) => new Date(date).toISOString().slice(0, 10);
-for (const link of document.querySelectorAll("a[href='./']")) link.href = base + "/";
 document.title = `${T.statistics} – VectorForge`;
 
 const view = {
   range: "7d", collection: "", from: asDay(Date.now() - 6 * DAY), to: asDay(Date.now()),
 
   read() {
-    const given = new URLSearchParams(location.hash.slice(1));
-    if (given.get("range") in S.ranges) this.range = given.get("range");
-    for (const end of ["from", "to"]) if (/^\d{4}-\d\d-\d\d$/.test(given.get(end) ?? "")) this[end] = given.get(end);
-    this.collection = given.get("collection") ?? "";
+    const given = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
+    if (Object.hasOwn(S.ranges, given.range ?? "")) this.range = given.range;
+    for (const end of ["from", "to"]) if (/^\d{4}-\d\d-\d\d$/.test(given[end])) this[end] = given[end];
+    this.collection = given.collection ?? "";
   },
 
   write() {
-    const days = this.range === "days" ? { from: this.from, to: this.to } : {};
-    const chosen = { range: this.range, ...days, ...(this.collection && { collection: this.collection }) };
-    history.replaceState(null, "", "#" + new URLSearchParams(chosen));
+    const { range, from, to, collection } = this;
+    history.replaceState(null, "", "#" + new URLSearchParams({ range, ...(range === "days" && { from, to }), ...(collection && { collection }) }));
   },
 
   /** Whole hours or days of UTC, so that only the last interval is cut, by now. */
   query() {
-    const parameters = new URLSearchParams();
-    if (this.range === "24h") parameters.set("since", new Date(Math.floor(Date.now() / HOUR) * HOUR - 23 * HOUR).toISOString());
-    else if (this.range === "days") {
-      parameters.set("since", this.from);
-      const end = Date.parse(this.to);
-      if (!Number.isNaN(end)) parameters.set("until", new Date(end + DAY).toISOString());
-    } else parameters.set("since", asDay(Date.now() - (parseInt(this.range, 10) - 1) * DAY));
-    if (this.collection) parameters.set("collection_id", this.collection);
-    return parameters;
+    const { range, from, to, collection } = this, end = Date.parse(to);
+    const since = range === "days" ? from : range === "24h" ? new Date(Math.floor(Date.now() / HOUR) * HOUR - 23 * HOUR).toISOString() : asDay(Date.now() - (parseInt(range, 10) - 1) * DAY);
+    return new URLSearchParams({ since, ...(range === "days" && end && { until: new Date(end + DAY).toISOString() }), ...(collection && { collection_id: collection }) });
   },
 };
 
@@ -39,91 +31,98 @@ let loading = null, shown = null;
 
 async function load() {
   loading?.abort();
-  const mine = loading = new AbortController();
+  const { signal } = loading = new AbortController();
   $("banner").hidden = true;
-  $("found").setAttribute("aria-busy", "true");
+  $("found").ariaBusy = "true";
   try {
-    shown = await getJson(`/v1/stats?${view.query()}`, { signal: mine.signal });
-    if (mine.signal.aborted) return;
+    shown = await getJson(`/v1/stats?${view.query()}`, { signal });
+    if (signal.aborted) return;
     draw();
     announce(S.loaded(whole(shown.totals.queries)));
   } catch (error) {
-    if (mine.signal.aborted) return;
+    if (signal.aborted) return;
     $("found").hidden = $("nothing").hidden = true;
     $("banner").hidden = false;
     $("banner").querySelector("span").textContent = S.notLoaded(error.message);
-  } finally {
-    if (loading === mine) $("found").setAttribute("aria-busy", "false");
   }
+  $("found").ariaBusy = "false";
 }
 
 function draw() {
-  const { totals, content } = shown, none = totals.queries === 0;
-  $("nothing").hidden = !none;
-  $("found").hidden = none;
+  const { totals, content } = shown, isNone = totals.queries === 0;
+  $("nothing").hidden = !isNone;
+  $("found").hidden = isNone;
   $("nothing").querySelector("p").textContent = content.documents ? S.askOne(content.documents) : S.noDocuments;
-  if (none) return;
+  if (isNone) return;
   $("tiles").replaceChildren(...tiles());
-  $("charts").replaceChildren(...charts());
+  $("charts").replaceChildren(...charts().filter(Boolean));
 }
 
+const rated = ({ rated_up: up, rated_down: down }) => up + down;
+
 function tiles() {
-  const { totals, content } = shown, { outcomes, latency_ms: latency } = totals, all = totals.queries;
-  const tile = (name, value, small) => el("div", {}, el("dt", {}, name), el("dd", {}, value, small && el("small", {}, small)));
-  const unpriced = totals.unpriced && S.unpriced(whole(totals.unpriced));
-  const steps = Object.entries(shown.degraded_steps).map(([step, count]) => `${S.steps[step] ?? step} ${whole(count)}`).join(", ");
+  const { totals, content, degraded_steps: degraded } = shown, { outcomes, latency_ms: latency, queries: all, prompt_tokens: read, completion_tokens: written } = totals;
+  const tile = (name, value, small) => el("div", el("dt", name), el("dd", value, small && el("small", small)));
+  const timeTile = (name, time) => tile(name, time ? duration(time.p50) : "–", time && S.within(duration(time.p95)));
+  const shareTile = (name, count = 0, small = whole(count)) => tile(name, share(count, all), small);
+  const steps = Object.entries(degraded).map(([step, count]) => `${S.steps[step] ?? step} ${whole(count)}`).join(", ");
   return [
     tile(S.questions, whole(all), S.failedOf(whole(outcomes.error ?? 0))),
-    tile(S.typical, latency.total ? duration(latency.total.p50) : "–", latency.total && S.within(duration(latency.total.p95))),
-    tile(S.firstWord, latency.first_token ? duration(latency.first_token.p50) : "–", latency.first_token && S.within(duration(latency.first_token.p95))),
-    tile(S.tokens, short(totals.prompt_tokens + totals.completion_tokens), S.readWritten(short(totals.prompt_tokens), short(totals.completion_tokens))),
-    tile(S.cost, dollars(totals.cost_usd), unpriced || S.listPrices),
-    tile(S.fromCache, share(totals.cached, all), whole(totals.cached)),
-    tile(S.nothingFound, share(outcomes.empty ?? 0, all), whole(outcomes.empty ?? 0)),
-    tile(S.degraded, share(totals.degraded, all), steps || S.noneOf),
-    tile(S.lowQuality, share(totals.low_quality, all), whole(totals.low_quality)),
-    tile(S.ratedGood, rated(totals) ? share(totals.rated_up, rated(totals)) : "–", S.ratings(whole(totals.rated_up), rated(totals))),
+    timeTile(S.typical, latency.total),
+    timeTile(S.firstWord, latency.first_token),
+    tile(S.tokens, short(read + written), S.readWritten(short(read), short(written))),
+    tile(S.cost, dollars(totals.cost_usd), totals.unpriced ? S.unpriced(whole(totals.unpriced)) : S.listPrices),
+    shareTile(S.fromCache, totals.cached),
+    shareTile(S.nothingFound, outcomes.empty),
+    shareTile(S.degraded, totals.degraded, steps || S.noneOf),
+    shareTile(S.lowQuality, totals.low_quality),
+    tile(S.ratedGood, share(totals.rated_up, rated(totals)), S.ratings(whole(totals.rated_up), rated(totals))),
     tile(T.documents, whole(content.documents), counted(content.chunks, "passage")),
   ];
 }
 
 function charts() {
-  const outcome = (name) => (interval) => interval.outcomes[name] ?? 0;
-  const latency = (stage, p) => (interval) => interval.latency_ms[stage]?.[p] ?? null;
-  const counts = { format: whole, bars: true };
+  const outcome = (...names) => ({ outcomes }) => names.reduce((sum, name) => sum + (outcomes[name] ?? 0), 0);
+  const latency = (percentile) => ({ latency_ms: times }) => times.total?.[percentile] ?? null;
+  const field = (name) => (interval) => interval[name];
+  const bars = (title, format, ...parts) => timeChart(title, parts, { format, bars: true });
   return [
     timeChart(S.byOutcome, [
       [S.answered, "one", outcome("answered")], [S.fromCache, "two", outcome("cached")],
       [S.nothingFound, "three", outcome("empty")], [S.outOfTime, "six", outcome("deadline")],
-      [S.stopped, "four", (interval) => outcome("aborted")(interval) + outcome("started")(interval)],
-      [S.failed, "five", outcome("error")],
-    ], { ...counts, wide: true, height: 220 }),
-    timeChart(S.toAnswer, [
-      [S.half, "one", latency("total", "p50")], ["95 %", "two", latency("total", "p95")], ["99 %", "four", latency("total", "p99")],
-    ], { format: duration }),
+      [S.stopped, "four", outcome("aborted", "started")], [S.failed, "five", outcome("error")],
+    ], { format: whole, bars: true, wide: true, height: 220 }),
+    timeChart(S.toAnswer, PERCENTILES.map(([name, tone, percentile]) => [name, tone, latency(percentile)]), { format: duration }),
     stageChart(),
-    timeChart(S.tokens, [[S.read, "two", (i) => i.prompt_tokens], [S.written, "one", (i) => i.completion_tokens]], { format: short, bars: true }),
-    timeChart(S.cost, [[S.dollars, "one", (i) => i.cost_usd]], { format: dollars, bars: true }),
-    timeChart(S.fromCache, [[S.answers, "two", (i) => i.cached]], counts),
-    timeChart(S.nothingFound, [[S.questions, "three", outcome("empty")]], counts),
-    timeChart(S.degraded, [[S.answers, "six", (i) => i.degraded]], counts),
-    timeChart(S.lowQuality, [[S.answers, "five", (i) => i.low_quality]], counts),
-    ...[
-      table(S.models, S.model, shown.models, (row) => (row.model ? `${row.provider} · ${row.model}` : S.noName)),
-      shown.variants.some((row) => row.variant) ? table(S.variants, S.variant, shown.variants, (row) => row.variant ?? S.noName) : null,
-      shown.collections.length > 1 ? table(S.collections, T.collection, shown.collections, (row) => row.name ?? S.deleted(row.collection_id)) : null,
-    ].filter(Boolean),
+    bars(S.tokens, short, [S.read, "two", field("prompt_tokens")], [S.written, "one", field("completion_tokens")]),
+    bars(S.cost, dollars, [S.dollars, "one", field("cost_usd")]),
+    bars(S.fromCache, whole, [S.answers, "two", field("cached")]),
+    bars(S.nothingFound, whole, [S.questions, "three", outcome("empty")]),
+    bars(S.degraded, whole, [S.answers, "six", field("degraded")]),
+    bars(S.lowQuality, whole, [S.answers, "five", field("low_quality")]),
+    breakdown(S.models, S.model, shown.models, (row) => (row.model ? `${row.provider} · ${row.model}` : S.noName)),
+    shown.variants.some((row) => row.variant) && breakdown(S.variants, S.variant, shown.variants, (row) => row.variant ?? S.noName),
+    shown.collections.length > 1 && breakdown(S.collections, T.collection, shown.collections, (row) => row.name ?? S.deleted(row.collection_id)),
   ];
+}
+
+/** The numbers of each model, variant or collection. */
+function breakdown(title, first, rows, name) {
+  const time = (row, percentile) => (row.latency_ms.total ? duration(row.latency_ms.total[percentile]) : "–");
+  return el("section.wide", { "aria-label": title }, el("h2", title),
+    scroller(S.tableOf(title), [first, S.questions, S.failed, S.half, "95 %", S.tokens, S.cost, S.ratedGood], rows.map((row) => [
+      name(row), whole(row.queries), whole(row.outcomes.error ?? 0), time(row, "p50"), time(row, "p95"), short(row.prompt_tokens + row.completion_tokens),
+      dollars(row.cost_usd) + (row.unpriced ? " *" : ""), rated(row) ? T.at(whole(row.rated_up), whole(rated(row))) : "–"])),
+    rows.some((row) => row.unpriced) && el("p.note", S.unpricedNote));
 }
 
 // ---------------------------------------------------------------- controls
 function drawControls() {
-  $("range").append(...Object.entries(S.ranges).map(([value, name]) => el("label", {},
-    el("input", { type: "radio", name: "range", value, checked: value === view.range, onchange: () => { view.range = value; changed(); } }), el("span", {}, name))));
-  $("days").hidden = view.range !== "days";
+  $("range").append(...Object.entries(S.ranges).map(([value, name]) => el("label",
+    el("input", { type: "radio", name: "range", value, checked: value === view.range, onchange: () => { view.range = value; changed(); } }), el("span", name))));
   for (const end of ["from", "to"]) {
     $(end).value = view[end];
-    $(end).addEventListener("change", () => { if ($(end).value) { view[end] = $(end).value; changed(); } });
+    $(end).onchange = () => { if ($(end).value) { view[end] = $(end).value; changed(); } };
   }
 }
 
@@ -133,26 +132,19 @@ function changed() {
   load();
 }
 
-async function loadCollections() {
-  const collections = [];
-  for (let full = true; full; ) {
-    const page = await getJson(`/v1/collections?limit=200&offset=${collections.length}`);
-    collections.push(...page.collections);
-    full = page.collections.length === 200;
-  }
-  for (const { id, name } of collections) $("collection").append(el("option", { value: id }, name));
-  if ([...$("collection").options].some((option) => option.value === view.collection)) $("collection").value = view.collection;
-  else view.collection = "";
-}
-
-$("collection").addEventListener("change", () => { view.collection = $("collection").value; changed(); });
-$("reload").addEventListener("click", load);
-$("banner").querySelector("button").addEventListener("click", start);
-
 async function start() {
-  if ($("collection").options.length === 1) try { await loadCollections(); } catch { /* load() says what is wrong */ }
+  const picker = $("collection");
+  if (picker.options.length === 1) try {
+    picker.append(...(await everyCollection()).map(({ id, name }) => new Option(name, id)));
+    picker.value = view.collection;
+    if (picker.selectedIndex < 0) picker.value = view.collection = "";
+  } catch { /* load() says what is wrong */ }
   await load();
 }
+$("collection").onchange = () => { view.collection = $("collection").value; changed(); };
+$("reload").onclick = load;
+$("banner").querySelector("button").onclick = start;
 view.read();
 drawControls();
+$("days").hidden = view.range !== "days";
 start();

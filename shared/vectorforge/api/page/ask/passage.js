@@ -1,0 +1,31 @@
+"use strict";
+// ---------------------------------------------------------------- a passage in the text of its document
+const texts = new Map();
+
+/** A document's {text, media_type}; those of the last documents are kept. */
+async function textOf(id) {
+  const whole = texts.get(id) ?? await getJson(url`/v1/documents/${id}/text`);
+  if (texts.size > 8) texts.delete(texts.keys().next().value);
+  texts.set(id, whole);
+  return whole;
+}
+
+/** Where a text has a chunk: {start, end} in UTF-16 units. */
+function spanOf(text, { start_offset: from, end_offset: to }) {
+  const start = codeUnits(text, from);
+  return { start, end: start + codeUnits(text.slice(start), to - from) };
+}
+
+/** Where a passage has a sentence word for word: {start, end}, or null. */
+function sentenceIn(passage, quote) {
+  const words = quote.split(/\s+/).filter(Boolean).map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
+  const found = words.length > 1 ? new RegExp(words.join("\\s+"), "i").exec(passage) : null;
+  return found && { start: found.index, end: found.index + found[0].length };
+}
+
+/** The passage as a mark; a sentence that it has word for word stands out in it. nodesOf: how text is shown. */
+function markOf(passage, quote, nodesOf = (text) => [text]) {
+  const found = sentenceIn(passage, quote), { start, end } = found ?? { start: 0, end: 0 };
+  return el(found ? "mark" : "mark.alone", { id: "passage" },
+    nodesOf(passage.slice(0, start)), found && el("span.quote", passage.slice(start, end)), nodesOf(passage.slice(end)));
+}
