@@ -9,6 +9,8 @@ import pytest
 
 from tests.support.http.live_api import LiveApi, add_documents, live_api, new_collection, settings_for
 from tests.support.http.mcp_client import mcp_client
+from tests.support.vendors.scripted_llm import ScriptedLLM
+from vectorforge.config import CacheSettings
 from vectorforge.local.postgres import EmbeddedPostgres
 
 QUERY = {"query": "colour of the vault door"}
@@ -64,6 +66,29 @@ async def test_version_not_reached_is_rejected_on_api_surface(vault: Vault, path
     answered = await vault.ask(path, vault.version)
     assert answered.status_code == 200
     assert "vault.md" in answered.text
+
+
+@pytest.mark.parametrize("tier", ["memory", "database"])
+async def test_cached_answer_of_older_version_is_not_returned(
+    postgres_server: EmbeddedPostgres, tenant: str, tier: str
+) -> None:
+    memory = CacheSettings(answer_cache_memory_bytes=2**20 if tier == "memory" else 0)
+    settings = settings_for(postgres_server.app_url, [tenant], cache=memory)
+    model = ScriptedLLM(("Blue [Context 1].",))
+    async with live_api(settings, model) as api, api.client(tenant) as client:
+        collection = await new_collection(client)
+        job = await add_documents(client, collection, vault="The vault door is blue.")
+        vault = Vault(api, client, tenant, job["version"])
+        await vault.ask("/v1/rag/query", vault.version)
+        cached = (await vault.ask("/v1/rag/query", vault.version)).json()
+        assert cached["cached"]
+        for stream in (False, True):
+            check_conflict(await vault.ask("/v1/rag/query", vault.version + 1, stream=stream), vault.version)
+        newer = await add_documents(client, collection, vault="The vault door is green now.")
+        assert newer["version"] > vault.version
+        again = (await vault.ask("/v1/rag/query", newer["version"])).json()
+        assert not again["cached"]
+        assert "green" in str(again["context"])
 
 
 @pytest.mark.parametrize("path", [p for p in IN_CONVERSATION if p != "/api/chat"])

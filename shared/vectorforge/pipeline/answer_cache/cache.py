@@ -73,10 +73,10 @@ class AnswerCache:
     metrics: MetricsCollector
 
     async def look_up(self, run: QueryRun) -> bool:
-        """Return True if the same query has a fresh answer on the same documents.
+        """Return True if the same query has a fresh answer on the same documents, not before ``min_version``.
 
-        Sets ``key`` and ``data_version`` of ``run.cache``; and, unless the request bypasses the cache,
-        ``stored``, also to an expired answer.
+        Sets ``key`` and ``data_version`` of ``run.cache``; and, unless the request bypasses the cache or
+        requires a later version, ``stored``, also to an expired answer.
         """
         state = run.cache
         state.key = answer_key(state.digest or self.digest(run), run.collection_id)
@@ -85,6 +85,8 @@ class AnswerCache:
             if found is None:
                 return False
             state.data_version = found.data_version
+            if found.data_version < (run.config.min_version or 0):
+                return False  # the search rejects a version that the collection has not reached
             if found.answer is not None and run.config.use_cache:
                 state.stored = StoredAnswer.from_json(found.answer)
         except (VectorForgeError, TimeoutError, ValueError) as exc:
