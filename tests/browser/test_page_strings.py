@@ -93,7 +93,7 @@ def test_languages_have_the_same_texts_and_pages_use_only_those() -> None:
     used = {
         key
         for path in [*SCRIPTS, *(PAGE / name for name in PAGES)]
-        for keys in re.findall(r'\bT\.(\w+)|data-(?:t|name)="(\w+)"', path.read_text(encoding="utf-8"))
+        for keys in re.findall(r'\bT\.(\w+)|data-(?:t|name)="(\w+)[\w.]*"', path.read_text(encoding="utf-8"))
         for key in keys
         if key
     } | {"send", "stop", "queue"}  # the modes of one button

@@ -97,7 +97,6 @@ $("question").onkeydown = (event) => {
   event.preventDefault();
 };
 
-$("effort").append(...Object.entries(T.effortName).map(([value, name]) => new Option(name, value)));
 $("effort").value = remembered("localStorage", "vectorforge.effort") ?? "";
 if ($("effort").selectedIndex < 0) $("effort").value = "";
 $("effort").onchange = () => remember("localStorage", "vectorforge.effort", $("effort").value);

@@ -40,7 +40,7 @@ const documents = {
     welcome.draw();
     if (panel.view !== "documents") return;
     const own = uploads.list.filter((one) => one.collectionId === state.collectionId), { list, total, problem } = this;
-    panel.fill(dropButton(T.addDocuments, T.addHint(T.formats)), own.length > 0 && uploads.nodes(own),
+    panel.fill(copyOf("drop", {}), own.length > 0 && uploads.nodes(own),
       list.length > 0 && [el("h3", counted(total, "document")), this.languageNote && el("p.quiet", { id: "language-note" }, this.languageNote),
         el("ul.rows", { id: "document-list" }, list.map((one) => this.row(one)))],
       problem ? [el("p.quiet", problem), textButton(T.tryAgain, () => this.reload())]

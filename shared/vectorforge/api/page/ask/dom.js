@@ -22,6 +22,15 @@ function make(node, classes, parts) {
 /** An element, such as el("p.quiet", { role: "note" }, text). */
 const el = (name, ...parts) => { const [tag, ...classes] = name.split("."); return make(document.createElement(tag), classes, parts); };
 const shape = (name, ...parts) => { const [tag, ...classes] = name.split("."); return make(document.createElementNS("http://www.w3.org/2000/svg", tag), classes, parts); };
+/** A copy of a template. parts: by selector what is added to a place, as of el(); without anything the place is removed. */
+function copyOf(id, parts) {
+  const copy = $(id).content.firstElementChild.cloneNode(true);
+  for (const [selector, part] of Object.entries(parts)) {
+    const place = copy.querySelector(selector);
+    if (part) make(place, [], [part].flat()); else place.remove();
+  }
+  return copy;
+}
 const icon = (name) => shape("svg", { "aria-hidden": "true" }, shape("use", { href: "#i-" + name }));
 const textButton = (text, onclick) => el("button.text-button", { onclick }, text);
 const iconButton = (name, label, onclick, more) => el("button.icon", { "aria-label": label, title: label, onclick, ...more }, icon(name));

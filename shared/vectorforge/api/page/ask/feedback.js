@@ -9,20 +9,19 @@ function feedbackOf({ meta, phase, text, sources }) {
 }
 
 class FeedbackView {
-  rating = null; last = Promise.resolve(); state = el("span.rated");
+  rating = null; last = Promise.resolve();
 
   constructor(path, sources) {
-    Object.assign(this, { path, sources });
-    this.thumbs = [["up", T.good], ["down", T.bad]].map(([rating, name]) => el("button.thumb", {
-      "data-rating": rating, "aria-label": name, title: name, "aria-pressed": "false", onclick: () => this.choose(rating),
-    }, icon("thumb")));
-    this.node = el("div.feedback", { role: "group", "aria-label": T.rate }, this.thumbs, this.state);
+    Object.assign(this, { path, sources, node: copyOf("feedback", {}) });
+    this.thumbs = [...this.node.querySelectorAll(".thumb")];
+    this.state = this.node.querySelector(".rated");
+    for (const thumb of this.thumbs) thumb.onclick = () => this.choose(thumb.dataset.rating);
   }
 
   /** The pressed thumb again takes the rating back. */
   choose(rating) {
     this.rating = this.rating === rating ? null : rating;
-    for (const thumb of this.thumbs) thumb.setAttribute("aria-pressed", thumb.dataset.rating === this.rating);
+    for (const thumb of this.thumbs) thumb.ariaPressed = String(thumb.dataset.rating === this.rating);
     this.form?.remove();
     this.form = this.rating === "down" ? this.reasons() : null;
     if (this.form) this.node.append(this.form);
@@ -30,13 +29,11 @@ class FeedbackView {
   }
 
   reasons() {
-    const box = (group, value, name) => el("label", el("input", { type: "checkbox", name: group, value }), name);
-    const passages = this.sources.filter((item) => item.chunk_id).map((item) => box("should_cite", item.chunk_id, joined(", ", `[${item.number}] ${sourceName(item)}`, item.location_text || headingOf(item))));
-    return el("form", { onsubmit: (event) => { event.preventDefault(); this.send(true); } },
-      el("fieldset", el("legend", T.wrong), Object.entries(T.reasons).map(([value, name]) => box("reason", value, name))),
-      passages.length > 0 && el("fieldset", el("legend", T.shouldCite), passages),
-      el("label.comment", T.comment, el("textarea", { name: "comment", rows: 2, maxlength: 2000 })),
-      el("button.button", { type: "submit" }, T.sendRating));
+    const passages = this.sources.filter((item) => item.chunk_id).map((item) => el("label", el("input", { type: "checkbox", name: "should_cite", value: item.chunk_id }),
+      joined(", ", `[${item.number}] ${sourceName(item)}`, item.location_text || headingOf(item))));
+    const form = copyOf("reasons", { ".passages": passages.length > 0 && passages });
+    form.onsubmit = (event) => { event.preventDefault(); this.send(true); };
+    return form;
   }
 
   /** Ratings are sent one after the other, so that the last one stays. */

@@ -54,7 +54,6 @@ const panel = {
 };
 
 const rowOf = (title, buttons, line) => el("li", el("div.title", title), el("span.icons", buttons), el("div.sub.one", line));
-const dropButton = (title, hint) => el("button.drop", { onclick: () => $("files").click() }, icon("drop"), el("span", el("b", title), el("span", hint)));
 
 /** Deletes something once that is confirmed; true if it is gone. */
 async function erased(name, text, path) {

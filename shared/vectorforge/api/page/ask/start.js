@@ -17,10 +17,10 @@ const onClick = {
   "sign-out": () => { setKey(null); location.assign(base + "/"); },
   language: () => { remember("localStorage", "vectorforge.language", language === "en" ? "de" : "en"); location.reload(); },
   scrim: () => panel.close(),
-  attach: () => $("files").click(),
   latest: () => { talk.following = true; talk.follow(); },
 };
 for (const [id, act] of Object.entries(onClick)) $(id).onclick = () => act($(id));
+document.addEventListener("click", ({ target }) => { if (target.closest(".attach")) $("files").click(); });
 $("collection").onchange = () => chooseCollection($("collection").value);
 $("files").onchange = () => {
   uploads.add([...$("files").files].map((blob) => ({ name: blob.name, blob })));

@@ -12,10 +12,15 @@ const digits = (number, places) => number.toLocaleString(language, { minimumFrac
 /** "1 passage", "1,200 passages". */
 const counted = (count, noun) => `${digits(count)} ${T.nouns[noun][count === 1 ? 0 : 1]}`;
 
-// The fixed texts of the page: text, or name with tooltip.
+/** "$10.00", "$0.0012". */
+const usd = (amount) => (amount === 0 ? "$0" : amount.toLocaleString(language, { style: "currency", currency: "USD", ...(amount < 0.01 && { maximumSignificantDigits: 2 }) }));
+
+// The fixed texts of the page and its templates: text such as "reasons.unclear", or name with tooltip.
 document.documentElement.lang = language;
-for (const node of document.querySelectorAll("[data-t]")) node.append(T[node.dataset.t]);
-for (const node of document.querySelectorAll("[data-name]")) {
-  node.setAttribute("aria-label", T[node.dataset.name]);
-  if (node.matches("button, a")) node.title = T[node.dataset.name];
+for (const root of [document, ...[...document.querySelectorAll("template")].map((template) => template.content)]) {
+  for (const node of root.querySelectorAll("[data-t]")) node.append(node.dataset.t.split(".").reduce((texts, key) => texts[key], T));
+  for (const node of root.querySelectorAll("[data-name]")) {
+    node.ariaLabel = T[node.dataset.name];
+    if (node.matches("button, a")) node.title = T[node.dataset.name];
+  }
 }

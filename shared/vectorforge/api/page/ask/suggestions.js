@@ -52,28 +52,18 @@ const suggestions = {
 };
 
 const welcome = {
-  drawn: null,
-
   draw() {
     const isHidden = talk.turns.length > 0 || !$("banner").hidden || !state.ready, name = nameWorthSaying();
     $("welcome").hidden = isHidden;
     $("talk-title").hidden = !isHidden;
     if (isHidden) return;
     suggestions.find();
-    const key = JSON.stringify([documents.total, suggestions.list, name]);
-    if (this.drawn === key) return;
-    this.drawn = key;
-    $("welcome").replaceChildren(...documents.total ? this.ready(name) : this.first());
-  },
-
-  first() {
-    return [el("h1", T.firstTitle), el("p.lead", T.firstLead), dropButton(T.dropTitle, T.dropHint(T.formats)),
-      el("ol.steps", T.steps.map(([title, text]) => el("li", el("b", title), el("span", text))))];
-  },
-
-  ready(name) {
-    const rows = suggestions.list.map((question) => el("li", el("button", { onclick: () => talk.ask(question) }, question, icon("right"))));
-    return [el("h1", name ? T.askName(name) : T.askDocuments), el("p.lead", T.readyLead(documents.total)),
-      rows.length ? el("div.try", el("h2", T.forExample), el("ul", rows)) : ""];
+    $("first").hidden = documents.total > 0;
+    $("ready").hidden = !documents.total;
+    $("ready-title").textContent = name ? T.askName(name) : T.askDocuments;
+    $("ready-lead").textContent = T.readyLead(documents.total);
+    const shown = $("suggestions").children, { list } = suggestions;
+    if (list.length === shown.length && list.every((question, at) => shown[at].textContent === question)) return;  // keeps the focus
+    $("suggestions").replaceChildren(...list.map((question) => el("li", el("button", { onclick: () => talk.ask(question) }, question, icon("right")))));
   },
 };

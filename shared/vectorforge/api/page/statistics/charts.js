@@ -2,7 +2,6 @@
 // ---------------------------------------------------------------- charts of the statistics, drawn as SVG
 const S = T.stats, whole = (value) => digits(Math.round(value));
 const short = (value) => new Intl.NumberFormat(language, { notation: "compact", maximumFractionDigits: 1 }).format(value);
-const dollars = (value) => "$" + (value === 0 || value >= 100 ? whole(value) : value >= 0.1 ? digits(value, 2) : value.toLocaleString(language, { maximumSignificantDigits: 2 }));
 const share = (part, all) => (all ? `${digits((part / all) * 100, part && part / all < 0.1 ? 1 : 0)} %` : "–");
 
 const timeText = (start, day, hour) => new Date(start).toLocaleString(language, shown.bucket === "hour" ? hour : { ...day, timeZone: "UTC" });

@@ -71,7 +71,7 @@ function tiles() {
     timeTile(S.typical, latency.total),
     timeTile(S.firstWord, latency.first_token),
     tile(S.tokens, short(read + written), S.readWritten(short(read), short(written))),
-    tile(S.cost, dollars(totals.cost_usd), totals.unpriced ? S.unpriced(whole(totals.unpriced)) : S.listPrices),
+    tile(S.cost, usd(totals.cost_usd), totals.unpriced ? S.unpriced(whole(totals.unpriced)) : S.listPrices),
     shareTile(S.fromCache, totals.cached),
     shareTile(S.nothingFound, outcomes.empty),
     shareTile(S.degraded, totals.degraded, steps || S.noneOf),
@@ -95,7 +95,7 @@ function charts() {
     timeChart(S.toAnswer, PERCENTILES.map(([name, tone, percentile]) => [name, tone, latency(percentile)]), { format: duration }),
     stageChart(),
     bars(S.tokens, short, [S.read, "two", field("prompt_tokens")], [S.written, "one", field("completion_tokens")]),
-    bars(S.cost, dollars, [S.dollars, "one", field("cost_usd")]),
+    bars(S.cost, usd, [S.dollars, "one", field("cost_usd")]),
     bars(S.fromCache, whole, [S.answers, "two", field("cached")]),
     bars(S.nothingFound, whole, [S.questions, "three", outcome("empty")]),
     bars(S.degraded, whole, [S.answers, "six", field("degraded")]),
@@ -112,22 +112,23 @@ function breakdown(title, first, rows, name) {
   return el("section.wide", { "aria-label": title }, el("h2", title),
     scroller(S.tableOf(title), [first, S.questions, S.failed, S.half, "95 %", S.tokens, S.cost, S.ratedGood], rows.map((row) => [
       name(row), whole(row.queries), whole(row.outcomes.error ?? 0), time(row, "p50"), time(row, "p95"), short(row.prompt_tokens + row.completion_tokens),
-      dollars(row.cost_usd) + (row.unpriced ? " *" : ""), rated(row) ? T.at(whole(row.rated_up), whole(rated(row))) : "–"])),
+      usd(row.cost_usd) + (row.unpriced ? " *" : ""), rated(row) ? T.at(whole(row.rated_up), whole(rated(row))) : "–"])),
     rows.some((row) => row.unpriced) && el("p.note", S.unpricedNote));
 }
 
 // ---------------------------------------------------------------- controls
+for (const radio of document.querySelectorAll("[name=range]")) radio.onchange = () => { view.range = radio.value; changed(); };
+for (const end of ["from", "to"]) $(end).onchange = () => { if ($(end).value) { view[end] = $(end).value; changed(); } };
+
+/** Shows the chosen range. */
 function drawControls() {
-  $("range").append(...Object.entries(S.ranges).map(([value, name]) => el("label",
-    el("input", { type: "radio", name: "range", value, checked: value === view.range, onchange: () => { view.range = value; changed(); } }), el("span", name))));
-  for (const end of ["from", "to"]) {
-    $(end).value = view[end];
-    $(end).onchange = () => { if ($(end).value) { view[end] = $(end).value; changed(); } };
-  }
+  document.querySelector(`[name=range][value="${view.range}"]`).checked = true;
+  $("days").hidden = view.range !== "days";
+  for (const end of ["from", "to"]) $(end).value = view[end];
 }
 
 function changed() {
-  $("days").hidden = view.range !== "days";
+  drawControls();
   view.write();
   load();
 }
@@ -146,5 +147,4 @@ $("reload").onclick = load;
 $("banner").querySelector("button").onclick = start;
 view.read();
 drawControls();
-$("days").hidden = view.range !== "days";
 start();
