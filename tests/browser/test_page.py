@@ -1,6 +1,7 @@
 """The web page: documents, reading on every screen, keyboard, keys and hostile text."""
 
 import re
+from pathlib import Path
 
 import pytest
 from playwright.async_api import Page, expect
@@ -152,6 +153,24 @@ async def test_dropped_file_without_collection_creates_default_collection(
     await expect(page.locator("#uploads")).to_contain_text("Added")
     assert [c["name"] for c in stub.collections] == ["default"]
     await expect(page.locator("#over")).to_be_hidden()
+
+
+async def test_dropped_folder_adds_its_visible_files_by_name(
+    stub: StubApi, visit: Visit, tmp_path: Path
+) -> None:
+    for name in ("a.md", "one/b.md", "two/b.md", ".hidden/c.md"):
+        (tmp_path / "notes" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "notes" / name).write_text("some text")
+    page = await visit(stub.url)
+    devtools = await page.context.new_cdp_session(page)
+    data = {"items": [], "files": [str(tmp_path / "notes")], "dragOperationsMask": 1}
+    for kind in ("dragEnter", "dragOver", "drop"):
+        await devtools.send("Input.dispatchDragEvent", {"type": kind, "x": 300, "y": 300, "data": data})
+        await expect(page.locator("#over")).to_be_visible(visible=kind != "drop")
+    rows = page.locator("#uploads .title")
+    await expect(rows).to_have_count(3)
+    assert sorted(await rows.all_text_contents()) == ["a.md", "notes - one - b.md", "notes - two - b.md"]
+    await expect(page.locator("#uploads .good")).to_have_count(3)
 
 
 async def test_new_collection_is_selected_and_duplicate_name_is_rejected(stub: StubApi, visit: Visit) -> None:

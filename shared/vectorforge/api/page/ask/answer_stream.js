@@ -1,5 +1,5 @@
 "use strict";
-// ---------------------------------------------------------------- one answer's stream, over as many connections as it takes
+// ---- one answer's stream, over as many connections as it takes
 const FIRST_BYTE_MS = 150000, SILENCE_MS = 60000;  // the server pings every 15 s once it has begun
 const STOP_WAIT_MS = 3000;
 /** Pauses before reconnecting, 31 s in total: the server continues for about as long without a reader. */
@@ -131,14 +131,7 @@ class AnswerStream {
   }
 
   /** A pause that ends early when the network is back or the answer is no longer wanted. */
-  async wait(ms) {
-    await new Promise((resolve) => {
-      this.wake = resolve;
-      addEventListener("online", resolve, { once: true });
-      setTimeout(resolve, ms);
-    });
-    removeEventListener("online", this.wake);
-  }
+  wait(ms) { return new Promise((resolve) => { this.wake = resolve; setTimeout(resolve, ms); }); }
 
   /** Has the server end the answer, which then says so itself; without a word from it the connection is closed. */
   stop() {

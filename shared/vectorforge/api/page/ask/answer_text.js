@@ -1,5 +1,5 @@
 "use strict";
-// ---------------------------------------------------------------- light formatting of answers
+// ---- light formatting of answers
 const LABEL = String.raw`\[\s*(?:(?:Context|Source)s?\s+)?#?\d{1,3}(?:\s*(?:[,;&]|and)\s*(?:(?:Context|Source)s?\s+)?#?\d{1,3})*\s*\]`;
 const LINK = String.raw`(?<image>!?)\[(?<label>[^\[\]\n]*)\]\((?<url>[^()\s]*(?:\([^()\s]*\)[^()\s]*)*)(?:\s+"[^"\n]*")?\)|`;
 const inline = (link) => new RegExp(String.raw`(\`+)(?<code>[^\`]|[^\`].*?[^\`])\1(?!\`)|\*\*(?=\S)(?<strong>.+?)\*\*|(?<![\w*])\*(?=[^\s*])(?<i>[^*\n]*[^\s*])\*(?![\w*])|\uE000\d+\.\d+\uE001|` + link + LABEL, "gis");

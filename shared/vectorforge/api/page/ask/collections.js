@@ -1,5 +1,5 @@
 "use strict";
-// ---------------------------------------------------------------- collections
+// ---- collections
 const state = { collections: [], collectionId: null, documentTotal: null };
 const collectionOf = (id) => state.collections.find((one) => one.id === id);
 const currentCollection = () => collectionOf(state.collectionId);

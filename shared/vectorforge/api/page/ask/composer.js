@@ -1,5 +1,5 @@
 "use strict";
-// ---------------------------------------------------------------- the query box: earlier questions, the next question, effort
+// ---- the query box: earlier questions, the next question, effort
 const composer = {
   earlier: [],  // questions, oldest first
   at: null, draft: "",  // which of them is shown, and what was written before

@@ -1,5 +1,5 @@
 "use strict";
-// ---------------------------------------------------------------- the conversation in view
+// ---- the conversation in view
 const talk = {
   turns: [],
   following: false,  // true if the end of a growing answer stays in view: once the reader has scrolled there
@@ -22,7 +22,7 @@ const talk = {
   start(turn) {
     this.following = false;
     this.changed();
-    this.scrollTo(turn);
+    turn.head.scrollIntoView();
     announce(T.searchingDocuments);
     turn.run(conversations.memoryOf(turn));
   },
@@ -31,11 +31,6 @@ const talk = {
   changed() {
     welcome.draw();
     controls();
-  },
-
-  scrollTo(turn) {
-    const scroll = $("scroll");
-    scroll.scrollTop = this.turns[0] === turn ? 0 : scroll.scrollTop + turn.head.getBoundingClientRect().top - scroll.getBoundingClientRect().top - 28;
   },
 
   /** The last five exchanges, as the model should see them where the conversation is not stored. */

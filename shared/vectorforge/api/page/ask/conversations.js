@@ -1,5 +1,5 @@
 "use strict";
-// ---------------------------------------------------------------- stored conversations: their addresses, their list
+// ---- stored conversations: their addresses, their list
 const CONVERSATIONS_PAGE = 50;
 
 const conversations = {
@@ -80,7 +80,7 @@ const conversations = {
     const last = talk.turns.at(-1);
     if (last && last.collectionId !== state.collectionId && collectionOf(last.collectionId)) chooseCollection(last.collectionId);
     talk.changed();
-    if (last) talk.scrollTo(last);
+    last?.head.scrollIntoView();
   },
 
   /** One that was deleted or is full takes no more questions: the next one begins another. */

@@ -1,5 +1,5 @@
 "use strict";
-// ---------------------------------------------------------------- the documents of a collection, in the panel
+// ---- the documents of a collection, in the panel
 const documents = {
   list: [], total: 0, languageNote: null, problem: null, loading: false,
 

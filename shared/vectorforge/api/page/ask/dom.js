@@ -2,7 +2,7 @@
 /* Everything below builds DOM nodes and sets textContent. Text of a server, document or person is never parsed
    as HTML, and nothing in an answer becomes a link or an image: an answer cannot make this page send a request. */
 
-// ---------------------------------------------------------------- small DOM tools
+// ---- small DOM tools
 const $ = (id) => document.getElementById(id);
 
 /** Adds classes, then attributes, styles and listeners ("onclick") if there are any, then children; nothing is left out. */
@@ -59,7 +59,7 @@ function codeUnits(text, codePoints) {
   return units;
 }
 
-// ---------------------------------------------------------------- dialogs
+// ---- dialogs
 /** Resolves to true once it is confirmed, to false if it is canceled. */
 function confirmed(dialog) {
   dialog.returnValue = "";

@@ -1,5 +1,5 @@
 "use strict";
-// ---------------------------------------------------------------- how an answer came about: passages, time, cost
+// ---- how an answer came about: passages, time, cost
 const tokensText = (usage) => T.tokens(digits(usage?.prompt_tokens ?? 0), digits(usage?.completion_tokens ?? 0));
 
 /** "$0.0012", or why there is no number. */

@@ -1,5 +1,5 @@
 "use strict";
-// ---------------------------------------------------------------- rating an answer
+// ---- rating an answer
 /** Pauses before further attempts: the record of a query may reach the log a few seconds after the answer. */
 const LOG_PAUSES_MS = [1000, 3000, 6000];
 

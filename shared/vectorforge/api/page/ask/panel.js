@@ -1,5 +1,5 @@
 "use strict";
-// ---------------------------------------------------------------- the panel: a list, or one document
+// ---- the panel: a list, or one document
 const panel = {
   view: null, opener: null,
 

@@ -1,5 +1,5 @@
 "use strict";
-// ---------------------------------------------------------------- a passage in the text of its document
+// ---- a passage in the text of its document
 const texts = new Map();
 
 /** A document's {text, media_type}; those of the last documents are kept. */

@@ -1,5 +1,5 @@
 "use strict";
-// ---------------------------------------------------------------- asking the server
+// ---- asking the server
 class Problem extends Error {
   /** isPassing: whether the same request may well work a little later. */
   constructor(message, { status = 0, requestId = null, isPassing = status === 429 || status >= 500 } = {}) {

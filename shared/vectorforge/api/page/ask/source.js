@@ -1,5 +1,5 @@
 "use strict";
-// ---------------------------------------------------------------- one document in the panel, with its passage highlighted
+// ---- one document in the panel, with its passage highlighted
 const WINDOW = 120000;  // characters shown on each side of the passage before "Show everything"
 
 const source = {
@@ -78,9 +78,7 @@ const source = {
     body.dataset.document = passage.document_id;
     body.scrollTop = 0;
     if (!mark) return;
-    // In the upper third, without moving anything outside the panel.
-    const box = (mark.querySelector(".quote") ?? mark).getBoundingClientRect();
-    body.scrollTop = box.top - body.getBoundingClientRect().top - Math.max(24, Math.min(body.clientHeight / 3, (body.clientHeight - box.height) / 2));
+    (mark.querySelector(".quote") ?? mark).scrollIntoView();
     announce(T.highlighted(sourceName(passage)));
   },
 

@@ -1,5 +1,5 @@
 "use strict";
-// ---------------------------------------------------------------- controls
+// ---- controls
 /** Says what went wrong, once; again: what its button tries again. */
 function showBanner(text, again, name = T.tryAgain) {
   const [said, button] = $("banner").children;
@@ -29,6 +29,7 @@ $("files").onchange = () => {
 $("scroll").addEventListener("scroll", () => talk.scrolled(), { passive: true });
 narrow.addEventListener("change", () => panel.fit());
 addEventListener("popstate", () => conversations.fromAddress());
+addEventListener("online", () => talk.running?.stream?.wake?.());
 addEventListener("pagehide", () => talk.stop());  // stop the model: the page is closed
 
 document.addEventListener("keydown", (event) => {
@@ -43,7 +44,7 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
-// ---------------------------------------------------------------- drag and drop, anywhere
+// ---- drag and drop, anywhere
 for (const type of ["dragenter", "dragover", "dragleave", "drop"]) document.addEventListener(type, (event) => {
   if (!event.dataTransfer?.types.includes("Files")) return;
   event.preventDefault();
@@ -65,17 +66,15 @@ async function addDropped({ files, items }) {
 
 /** The files of a dropped folder, named by their path in it; hidden files are left out. */
 async function filesOf(entry) {
+  const result = (of, method) => new Promise((resolve) => of[method](resolve, () => resolve([])));
   if (entry.name.startsWith(".")) return [];
-  if (entry.isFile) return new Promise((resolve) => entry.file((blob) => resolve([{ name: entry.fullPath.replace(/^\//, ""), blob }]), () => resolve([])));
+  if (entry.isFile) return [await result(entry, "file")].flat().map((blob) => ({ name: entry.fullPath.replace(/^\//, ""), blob }));
   const reader = entry.createReader(), found = [];
-  for (;;) {
-    const some = await new Promise((resolve) => reader.readEntries(resolve, () => resolve([])));
-    if (!some.length) return (await Promise.all(found.map(filesOf))).flat();
-    found.push(...some);  // a reader gives at most 100 at a time
-  }
+  for (let some; (some = await result(reader, "readEntries")).length;) found.push(...some);  // at most 100 at a time
+  return (await Promise.all(found.map(filesOf))).flat();
 }
 
-// ---------------------------------------------------------------- start
+// ---- start
 /** Shows what is ingested elsewhere just now, such as the sample: some ten looks within ten minutes. */
 async function lookAgain() {
   for (let delay = 2_000; delay <= 5 * 60_000;) {

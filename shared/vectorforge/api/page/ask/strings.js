@@ -1,5 +1,5 @@
 "use strict";
-// ---------------------------------------------------------------- the texts of the page, in the reader's language
+// ---- the texts of the page, in the reader's language
 /** The language chosen on this page, else the browser's, else English. */
 const language = [remembered("localStorage", "vectorforge.language"), ...navigator.languages].map((tag) => tag?.slice(0, 2).toLowerCase())
   .find((tag) => ["en", "de"].includes(tag)) ?? "en";

@@ -1,5 +1,5 @@
 "use strict";
-// ---------------------------------------------------------------- empty state, with questions that the documents answer
+// ---- empty state, with questions that the documents answer
 const MAX_SUGGESTIONS = 3, MAX_TRIALS = 8, SUGGESTION_CHARS = 60;
 
 /** The questions about the sample of `vectorforge up` whose page has been read; none where other documents are. */

@@ -1,5 +1,5 @@
 "use strict";
-// ---------------------------------------------------------------- one question and its answer
+// ---- one question and its answer
 class Turn {
   node = el("article.turn");
 
@@ -10,12 +10,10 @@ class Turn {
 
   reset() {
     Object.assign(this, { text: "", sources: [], citations: [], labels: [], meta: null, usage: null, done: null, problem: null, retrievalMs: null, stream: null, progress: null, isStopped: false });
-    this.head = el(this.question.length > 160 ? "h2.long" : "h2", this.question);
-    this.status = el("p.state", T.searching);
-    this.body = el("div.answer", { role: "group", "aria-live": "polite", "aria-label": T.answer });
-    this.tail = el("div");
-    this.where = el("p.where", { hidden: true });
-    this.node.replaceChildren(this.head, this.where, this.status, this.body, this.tail);
+    this.node.replaceChildren($("turn").content.cloneNode(true));
+    [this.head, this.where, this.status, this.body, this.tail] = this.node.children;
+    this.head.textContent = this.question;
+    this.head.classList.toggle("long", this.question.length > 160);
     this.view = new AnswerView(this.body, (label) => this.chipsOf(label), (citations) => citations.map((citation) => this.chip(this.indexOf(citation.source_number), citation)));
     this.setPhase("waiting");
   }

@@ -1,5 +1,5 @@
 "use strict";
-// ---------------------------------------------------------------- below an answer: its sources, its time and cost
+// ---- below an answer: its sources, its time and cost
 /** The title, else the source; of an absolute path its last part. */
 const sourceName = (item) => item.title || (item.document_source || item.source || T.source(item.number)).replace(/^\/.*\//, "");
 /** The heading path without the document's title, which is shown next to it. */

@@ -1,5 +1,5 @@
 "use strict";
-// ---------------------------------------------------------------- files on their way into a collection
+// ---- files on their way into a collection
 const uploads = {
   list: [],  // {name, state: waiting|sending|working|done|unchanged|failed, text, share, collectionId, jobId}
 

@@ -3,7 +3,7 @@
 const JSON_TYPE = "application/json", MOST_CHARS = 1_000_000;
 const ACCEPT = "application/json, text/event-stream, */*;q=0.1";
 
-// ---------------------------------------------------------------- ids of earlier responses
+// ---- ids of earlier responses
 const known = new Map();  // by parameter, such as document_id
 
 /** Remembers the ids in a response: "document_id", and "id" by the list or the path that has it. */
@@ -25,7 +25,7 @@ function fillIds() {
     if (!input.dataset.edited && known.has(input.dataset.name)) input.value = known.get(input.dataset.name);
 }
 
-// ---------------------------------------------------------------- the form of an operation
+// ---- the form of an operation
 class Operation {
   inputs = []; controller = null;
 
@@ -117,13 +117,11 @@ class Operation {
       output.textContent = `${type}, ${(await response.blob()).size.toLocaleString()} bytes`;
       return;
     }
-    const decoder = new TextDecoder(), reader = response.body?.getReader();
+    const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
     let text = "";
-    for (let done = !reader; !done;) {
-      const read = await reader.read(), part = decoder.decode(read.value, { stream: !read.done });
-      if (text.length < MOST_CHARS) output.append(part.slice(0, MOST_CHARS - text.length));
-      text += part;
-      done = read.done;
+    for (let read; reader && !(read = await reader.read()).done;) {
+      if (text.length < MOST_CHARS) output.append(read.value.slice(0, MOST_CHARS - text.length));
+      text += read.value;
     }
     const found = /json/.test(type) ? parseJson(text) : null;
     if (found === null) return;
@@ -140,7 +138,7 @@ class Operation {
   }
 }
 
-// ---------------------------------------------------------------- the page
+// ---- the page
 function drawGroups(operations) {
   for (const { name, description, "x-displayName": title = name } of api.tags) {
     const members = operations.filter((operation) => operation.group === name), id = `group-${name.replaceAll(" ", "-")}`;

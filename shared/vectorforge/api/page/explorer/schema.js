@@ -1,5 +1,5 @@
 "use strict";
-// ---------------------------------------------------------------- parts of an OpenAPI document as DOM nodes
+// ---- parts of an OpenAPI document as DOM nodes
 let api = null;
 
 /** A schema without its reference, and without the alternative null. */

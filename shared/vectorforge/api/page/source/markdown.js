@@ -1,5 +1,5 @@
 "use strict";
-// ---------------------------------------------------------------- Markdown of a document, with the cited passage marked
+// ---- Markdown of a document, with the cited passage marked
 /* Blocks are made as for answers. Links leave only for the web and for mail, images are their description, and HTML is
    text. The ends of passage and sentence go through the renderer as characters for private use. */
 const ENDS = ["\uE002", "\uE003", "\uE004", "\uE005"];  // passage from and to, sentence from and to

@@ -1,5 +1,5 @@
 "use strict";
-// ---------------------------------------------------------------- a cited document, opened by a link
+// ---- a cited document, opened by a link
 /* source?chunk=ID[&chunk=ID...]#at=1&quote=...: the cited chunks in the order of the answer; which one is shown, from 1;
    and a sentence for each. What is behind # is not sent to any server. */
 const MAX_CITATIONS = 100;

@@ -1,5 +1,5 @@
 "use strict";
-// ---------------------------------------------------------------- charts of the statistics, drawn as SVG
+// ---- charts of the statistics, drawn as SVG
 const S = T.stats, whole = (value) => digits(Math.round(value));
 const short = (value) => new Intl.NumberFormat(language, { notation: "compact", maximumFractionDigits: 1 }).format(value);
 const share = (part, all) => (all ? `${digits((part / all) * 100, part && part / all < 0.1 ? 1 : 0)} %` : "–");
@@ -36,7 +36,7 @@ function plotOf(height, attributes, drawn) {
   return plot;
 }
 
-// ---------------------------------------------------------------- numbers over the intervals
+// ---- numbers over the intervals
 /** Bars (stacked) or lines; parts are [name, tone, value of an interval or null]. */
 function timeChart(title, parts, { format, bars = false, wide = false, height = 170 }) {
   const intervals = shown.series, name = wide ? "figure.wide" : "figure";
@@ -124,7 +124,7 @@ function curve(tone, values, x, y) {
   return [shape(`path.curve.${tone}`, { d: path || "M0 0" }), ...dots];
 }
 
-// ---------------------------------------------------------------- time by stage
+// ---- time by stage
 const PERCENTILES = [[S.half, "one", "p50"], ["95 %", "two", "p95"], ["99 %", "four", "p99"]];
 
 /** Percentiles of each stage as a row: a bar to the median, lines to 95 and 99 of 100. */

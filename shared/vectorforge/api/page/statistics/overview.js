@@ -1,31 +1,17 @@
 "use strict";
-// ---------------------------------------------------------------- what is shown
+// ---- what is shown
 const DAY = 86400e3, HOUR = 3600e3;
 const asDay = (date) => new Date(date).toISOString().slice(0, 10);
 document.title = `${T.statistics} – VectorForge`;
 
-const view = {
-  range: "7d", collection: "", from: asDay(Date.now() - 6 * DAY), to: asDay(Date.now()),
+const form = $("controls"), { range, from, to } = form.elements, picker = form.elements.collection;
 
-  read() {
-    const given = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
-    if (Object.hasOwn(S.ranges, given.range ?? "")) this.range = given.range;
-    for (const end of ["from", "to"]) if (/^\d{4}-\d\d-\d\d$/.test(given[end])) this[end] = given[end];
-    this.collection = given.collection ?? "";
-  },
-
-  write() {
-    const { range, from, to, collection } = this;
-    history.replaceState(null, "", "#" + new URLSearchParams({ range, ...(range === "days" && { from, to }), ...(collection && { collection }) }));
-  },
-
-  /** Whole hours or days of UTC, so that only the last interval is cut, by now. */
-  query() {
-    const { range, from, to, collection } = this, end = Date.parse(to);
-    const since = range === "days" ? from : range === "24h" ? new Date(Math.floor(Date.now() / HOUR) * HOUR - 23 * HOUR).toISOString() : asDay(Date.now() - (parseInt(range, 10) - 1) * DAY);
-    return new URLSearchParams({ since, ...(range === "days" && end && { until: new Date(end + DAY).toISOString() }), ...(collection && { collection_id: collection }) });
-  },
-};
+/** Whole hours or days of UTC, so that only the last interval is cut, by now. */
+function query() {
+  const days = parseInt(range.value, 10) - 1, isChosen = range.value === "days";
+  const since = isChosen ? from.value : range.value === "24h" ? new Date(Math.floor(Date.now() / HOUR) * HOUR - 23 * HOUR).toISOString() : asDay(Date.now() - days * DAY);
+  return new URLSearchParams({ since, ...(isChosen && { until: new Date(Date.parse(to.value) + DAY).toISOString() }), ...(picker.value && { collection_id: picker.value }) });
+}
 
 let loading = null, shown = null;
 
@@ -35,7 +21,7 @@ async function load() {
   $("banner").hidden = true;
   $("found").ariaBusy = "true";
   try {
-    shown = await getJson(`/v1/stats?${view.query()}`, { signal });
+    shown = await getJson(`/v1/stats?${query()}`, { signal });
     if (signal.aborted) return;
     draw();
     announce(S.loaded(whole(shown.totals.queries)));
@@ -116,35 +102,29 @@ function breakdown(title, first, rows, name) {
     rows.some((row) => row.unpriced) && el("p.note", S.unpricedNote));
 }
 
-// ---------------------------------------------------------------- controls
-for (const radio of document.querySelectorAll("[name=range]")) radio.onchange = () => { view.range = radio.value; changed(); };
-for (const end of ["from", "to"]) $(end).onchange = () => { if ($(end).value) { view[end] = $(end).value; changed(); } };
-
-/** Shows the chosen range. */
-function drawControls() {
-  document.querySelector(`[name=range][value="${view.range}"]`).checked = true;
-  $("days").hidden = view.range !== "days";
-  for (const end of ["from", "to"]) $(end).value = view[end];
-}
-
-function changed() {
-  drawControls();
-  view.write();
-  load();
-}
-
+// ---- controls
+/** Shows what the address says, which the browser checks; the last seven days without it. */
 async function start() {
-  const picker = $("collection");
+  const given = new URLSearchParams(location.hash.slice(1));
+  if (given.has("range")) range.value = given.get("range");
+  from.value = given.get("from");
+  to.value = given.get("to");
+  from.value ||= asDay(Date.now() - 6 * DAY);
+  to.value ||= asDay(Date.now());
   if (picker.options.length === 1) try {
     picker.append(...(await everyCollection()).map(({ id, name }) => new Option(name, id)));
-    picker.value = view.collection;
-    if (picker.selectedIndex < 0) picker.value = view.collection = "";
+    picker.value = given.get("collection") ?? "";
+    if (picker.selectedIndex < 0) picker.value = "";
   } catch { /* load() says what is wrong */ }
   await load();
 }
-$("collection").onchange = () => { view.collection = $("collection").value; changed(); };
+
+form.onchange = () => {
+  if (!form.checkValidity()) return;
+  history.replaceState(null, "", `#${new URLSearchParams(new FormData(form))}`);
+  load();
+};
+form.onsubmit = (event) => event.preventDefault();
 $("reload").onclick = load;
 $("banner").querySelector("button").onclick = start;
-view.read();
-drawControls();
 start();
