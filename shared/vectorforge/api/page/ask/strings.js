@@ -13,7 +13,7 @@ const digits = (number, places) => number.toLocaleString(language, { minimumFrac
 const counted = (count, noun) => `${digits(count)} ${T.nouns[noun][count === 1 ? 0 : 1]}`;
 
 /** "$10.00", "$0.0012". */
-const usd = (amount) => (amount === 0 ? "$0" : amount.toLocaleString(language, { style: "currency", currency: "USD", ...(amount < 0.01 && { maximumSignificantDigits: 2 }) }));
+const usd = (amount) => amount.toLocaleString(language, { style: "currency", currency: "USD", ...(amount < 0.01 && { maximumSignificantDigits: 2 }) });
 
 // The fixed texts of the page and its templates: text such as "reasons.unclear", or name with tooltip.
 document.documentElement.lang = language;

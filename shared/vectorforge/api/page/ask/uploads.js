@@ -86,10 +86,10 @@ const uploads = {
 
   /** Jobs that were running when the page was opened are watched too. */
   async resumeJobs() {
-    const collectionId = state.collectionId, watched = new Set(this.list.map((one) => one.jobId));
+    const { collectionId } = state;
     if (!collectionId) return;
     try {
-      const { jobs } = await getJson(url`/v1/jobs?collection_id=${collectionId}&limit=20`);
+      const { jobs } = await getJson(url`/v1/jobs?collection_id=${collectionId}&limit=20`), watched = new Set(this.list.map((one) => one.jobId));
       for (const { id, status } of jobs) {
         if (!["queued", "running"].includes(status) || watched.has(id)) continue;
         const job = await getJson(url`/v1/jobs/${id}`);
