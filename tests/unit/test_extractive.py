@@ -183,6 +183,37 @@ async def test_steps_stay_together_under_their_lead_in() -> None:
     assert (await answer("How do I remove the lid?", long)).startswith("Remove the lid. [Source 1]")
 
 
+THREE_LAYERS = "Three layers isolate tenants:\n\n1. Code.\n2. Statements.\n3. The database.\n"
+
+
+async def test_further_lead_in_is_quoted_with_its_list() -> None:
+    others = "How tenants are isolated is described in layers."
+    text = await answer("How are tenants isolated in layers?", others, THREE_LAYERS)
+    lead = "Three layers isolate tenants: [Source 2]"
+    layers = "1. Code. [Source 2]\n2. Statements. [Source 2]\n3. The database. [Source 2]"
+    assert text == f"{others} [Source 1] {lead}\n{layers}"
+
+
+async def test_further_lead_in_without_its_list_is_not_quoted() -> None:
+    others = "How tenants are isolated is described in layers."
+    cut = THREE_LAYERS.partition("1.")[0]
+    assert "Three layers" not in await answer("How are tenants isolated in layers?", others, cut)
+
+
+async def test_lead_in_is_quoted_with_the_first_items_of_a_long_list() -> None:
+    long = "".join(f"- Layer {n} has {'many ' * 20}parts.\n" for n in range(12))
+    text = await answer("Which layers isolate tenants?", f"These layers isolate tenants:\n\n{long}")
+    items = [line for line in text.splitlines() if line.startswith("Layer")]
+    assert [line[: len("Layer 0")] for line in items] == [f"Layer {n}" for n in range(len(items))]
+    assert 4 <= len(items) <= 6
+
+
+async def test_repeated_sentence_is_quoted_from_the_source_about_the_query() -> None:
+    kettle, toaster = (f"## {name}\n\nThe guarantee lasts two years." for name in ("Kettle", "Toaster"))
+    assert "[Source 2]" in await answer("How long is the guarantee of the toaster?", kettle, toaster)
+    assert "[Source 1]" in await answer("How long is the guarantee of the kettle?", kettle, toaster)
+
+
 async def test_command_is_quoted_with_its_lead_in() -> None:
     text = "Restart the pump with this command:\n\n    pump restart\n\nIt takes a minute."
     quoted = "Restart the pump with this command: [Source 1]\n```\npump restart\n```\n[Source 1]"

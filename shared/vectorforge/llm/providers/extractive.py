@@ -21,7 +21,7 @@ from vectorforge.llm.providers.patterns import (
     all_terms,
     terms,
 )
-from vectorforge.llm.providers.quotations import following, split, together
+from vectorforge.llm.providers.quotations import MAX_LIST_CHARS, following, leads_in, split, together
 from vectorforge.llm.types import Completion, GroundingSource, ProviderCall, ProviderCapability
 from vectorforge.tokens import estimate_tokens
 from vectorforge.types import Vector
@@ -138,25 +138,25 @@ def _ranked(text: str, sources: Sequence[GroundingSource]) -> tuple[WeightedQuer
             if not _is_question(piece, text):
                 quotable.append((number, piece))
     among = _candidates(sources, quotable)
-    query = WeightedQuery(text, among)
-    scored = [(query.lexical_score(candidate), candidate) for candidate in among]
+    query = WeightedQuery(text, [one for one, *_ in among])
+    scored = [max(((query.lexical_score(one), one) for one in same), key=itemgetter(0)) for same in among]
     return query, sorted(scored, key=itemgetter(0), reverse=True), parts
 
 
-def _candidates(sources: Sequence[GroundingSource], pieces: Iterable[tuple[int, Piece]]) -> list[Candidate]:
-    """Return pieces with their words; a piece in several sources counts for the best source only."""
+def _candidates(
+    sources: Sequence[GroundingSource], pieces: Iterable[tuple[int, Piece]]
+) -> list[list[Candidate]]:
+    """Return pieces with their words; those with the same text, under several headings, are together."""
     best = max((source.relevance or 0.0 for source in sources), default=0.0)
-    result: dict[str, Candidate] = {}
+    result: dict[str, list[Candidate]] = {}
     for number, piece in pieces:
-        key = " ".join(piece.text.split()).casefold()
-        if key not in result:
-            source = sources[number]
-            before = terms(f"{source.title or ''} {source.heading or ''} {piece.before}")
-            share = max(0.0, source.relevance or 0.0) / best if best > 0 else 0.0
-            words = all_terms(piece.text)
-            result[key] = Candidate(
-                number, piece, words, before, terms(piece.subject), terms(piece.opens), share
-            )
+        source = sources[number]
+        before = terms(f"{source.title or ''} {source.heading or ''} {piece.before}")
+        share = max(0.0, source.relevance or 0.0) / best if best > 0 else 0.0
+        words = all_terms(piece.text)
+        result.setdefault(" ".join(piece.text.split()).casefold(), []).append(
+            Candidate(number, piece, words, before, terms(piece.subject), terms(piece.opens), share)
+        )
     return list(result.values())
 
 
@@ -193,14 +193,30 @@ def _select(query: WeightedQuery, ranked: Sequence[Scored], parts: Parts) -> lis
     for score, other in others:
         if len(quotes) >= _MAX_SENTENCES or score < _MIN_SHARE * best_score:
             break
-        if length + len(other.piece.text) > _MAX_CHARS or (other.source, other.piece) in quotes:
+        added = [(other.source, piece) for piece in _further(other, parts, length)]
+        if not added or any(quote in quotes for quote in added):
             continue
         if not any(_is_duplicate(other, one) for one in chosen):
             place = len(together_pieces) if other.piece is next_piece else len(quotes)
-            quotes.insert(place, (other.source, other.piece))
+            quotes[place:place] = added
             chosen.append(other)
-            length += len(other.piece.text)
+            length += sum(len(piece.text) for _, piece in added)
     return quotes
+
+
+def _further(other: Candidate, parts: Parts, length: int) -> Sequence[Piece]:
+    """Return a further sentence, a lead-in with its list; empty if the answer would be too long.
+
+    Args:
+        other: The sentence.
+        parts: See ``Parts``.
+        length: Characters quoted so far.
+    """
+    if not leads_in(other.piece):
+        return [other.piece] if length + len(other.piece.text) <= _MAX_CHARS else []
+    part = parts[other.source, other.piece.part]
+    pieces = together(other.piece, part, is_procedure=False, most_chars=MAX_LIST_CHARS - length)
+    return pieces if len(pieces) > 1 else []
 
 
 def _is_duplicate(one: Candidate, other: Candidate) -> bool:

@@ -2,8 +2,10 @@
 
 import re
 import textwrap
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from vectorforge.llm.providers import patterns
 from vectorforge.llm.providers.patterns import Piece
@@ -11,8 +13,9 @@ from vectorforge.patterns import pattern_of
 
 _LONGEST = 500
 """Characters of one quotation."""
-_MAX_LIST_CHARS = 700
-"""Length of a quoted list of steps."""
+MAX_LIST_CHARS = 700
+"""Length of a quoted list with its lead-in."""
+_COLONS = (":", "：")
 _ABBREVIATION = pattern_of(
     r"(?:\b(?:[^\W\d_]|Mr|Mrs|Ms|Dr|Prof|St|Sr|Jr|Gen|Col|Lt|Sgt|Capt|Rev|Hon|Gov|Sen|Rep|No|Nos|Nr|Fig|Figs|Eq|Sec|"
     r"Vol|Ch|pp|vs|cf|ca|approx|etc|al|Inc|Ltd|Co|Corp|[Ee]\.g|[Ii]\.e|U\.S|U\.K|a\.m|p\.m|"
@@ -111,7 +114,7 @@ class _Blocks:
             if not goes_on:
                 part, of = part + 1, ""
             if kind == "prose":
-                of = of or ("lead" if text.endswith((":", "：")) else "")
+                of = of or ("lead" if text.endswith(_COLONS) else "")
             elif (of, kind) != ("list", "code"):
                 of = kind
             block.part = part
@@ -272,8 +275,19 @@ def following(piece: Piece, part: Sequence[Piece]) -> Piece | None:
     return part[at] if at < len(part) and part[at].block == piece.block else None
 
 
-def together(piece: Piece, part: Sequence[Piece], *, is_procedure: bool) -> Sequence[Piece]:
-    """Return a piece with what it leads in to, code with its lead-in, and a step of a procedure with all."""
+def together(
+    piece: Piece, part: Sequence[Piece], *, is_procedure: bool, most_chars: int = MAX_LIST_CHARS
+) -> Sequence[Piece]:
+    """Return a piece with what it leads in to, code with its lead-in, and a step of a procedure with all.
+
+    Of a long list that a piece leads in to, the first items are returned, of a procedure or code all or none.
+
+    Args:
+        piece: The piece.
+        part: The pieces of its part, in order.
+        is_procedure: The query is about a procedure.
+        most_chars: Maximum length of all returned pieces, unless ``piece`` alone is longer.
+    """
     at, is_step = part.index(piece), is_procedure and piece.kind == "step"
     lead = next((i for i, one in enumerate(part) if one.kind != "prose"), len(part)) - 1
     if lead >= 0 and lead + 1 < len(part) and (at == lead or piece.kind == "code" or is_step):
@@ -282,4 +296,12 @@ def together(piece: Piece, part: Sequence[Piece], *, is_procedure: bool) -> Sequ
         chosen = part
     else:
         return [piece]
-    return chosen if sum(len(one.text) for one in chosen) <= _MAX_LIST_CHARS else [piece]
+    lengths = list(accumulate(len(one.text) for one in chosen))
+    if lengths[-1] > most_chars and at == lead and chosen[1].kind != "code":
+        chosen = chosen[: bisect_right(lengths, most_chars)] or [piece]
+    return chosen if lengths[len(chosen) - 1] <= most_chars else [piece]
+
+
+def leads_in(piece: Piece) -> bool:
+    """Return True for a sentence that says nothing without what follows: "In this order:"."""
+    return piece.kind == "prose" and piece.text.endswith(_COLONS)
