@@ -7,9 +7,14 @@ import pytest
 from tests.support.rag.chunks import make_chunk
 from vectorforge.api.answers import link_to
 from vectorforge.docrag.responses import as_chunk
+from vectorforge.ingestion.chunk import ChunkingConfig
+from vectorforge.ingestion.drafts import draft_chunks
+from vectorforge.ingestion.extract import media
+from vectorforge.ingestion.types import ExtractedDocument
 from vectorforge.pipeline.citations.check import CitationChecker
 from vectorforge.pipeline.citations.claims import Evidence, locations_within
 from vectorforge.pipeline.context import cite
+from vectorforge.pipeline.types import cited_heading
 from vectorforge.types import Location, location_text
 
 FIRST, SECOND = "Oil the pump every spring.", "The warranty of the motor ends after seven years."
@@ -105,6 +110,33 @@ def test_citation_names_the_page_of_its_sentence(answer: str) -> None:
     [citation] = checker.citations
     assert citation.location_text == "p. 2"
     assert TEXT[citation.start_offset - 100 : citation.end_offset - 100] == SECOND
+
+
+GUARANTEE = "The guarantee lasts two years."
+SECTIONS = f"## Kettle\n\n{GUARANTEE}\n\n## Toaster\n\nIt browns.\n{GUARANTEE}"
+
+
+@pytest.mark.parametrize("name", ["Kettle", "Toaster"])
+def test_citation_names_the_heading_of_its_sentence(name: str) -> None:
+    document = ExtractedDocument("a.md", SECTIONS, media_type=media.MARKDOWN)
+    [draft] = draft_chunks(document, ChunkingConfig())
+    checker = CitationChecker(
+        f"How long is the guarantee of the {name.lower()}?",
+        [make_chunk(draft.text, start_offset=0, locations=draft.locations)],
+    )
+    checker.feed(f"{GUARANTEE} [Source 1]")
+    checker.finish()
+    [citation] = checker.citations
+    assert citation.locations == [{"heading": name}]
+    assert citation.start_offset == SECTIONS.index(GUARANTEE, SECTIONS.index(name))
+    assert cited_heading(1, "Kettle", checker.citations) == name
+
+
+def test_chunk_of_one_section_has_its_heading_as_location() -> None:
+    document = ExtractedDocument("a.md", f"# Top\n\n## Kettle\n\n{GUARANTEE}", media_type=media.MARKDOWN)
+    [draft] = draft_chunks(document, ChunkingConfig())
+    assert draft.locations == [{"heading": "Top > Kettle"}]
+    assert cited_heading(1, "Top", []) == "Top"
 
 
 def test_docrag_chunks_have_their_locations() -> None:

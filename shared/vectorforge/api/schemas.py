@@ -48,8 +48,8 @@ Locations = Annotated[
     Field(
         description="Places in the original file, in order: `page` with `rects` (`[x0, y0, x1, y1]` as "
         "shares of the page, 0 to 1, from its top left corner), `slide`, `sheet` with `range`, or `heading`. "
-        "A passage's also have `offsets`: where the text of each rectangle or row begins, in characters of "
-        "the passage. Empty if unknown."
+        "A passage's also have `offsets`: where the text of each rectangle, row or heading begins, in "
+        "characters of the passage. Empty if unknown."
     ),
 ]
 LocationText = Annotated[

@@ -12,7 +12,7 @@ from vectorforge.db.repositories.embedding_space_repo import EmbeddingModel, Emb
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import ExtractionError, VectorForgeError
 from vectorforge.ingestion.chunk import ChunkingConfig, ContextKind, chunk_text
-from vectorforge.ingestion.locations import locations_of, outline_contexts, place_of
+from vectorforge.ingestion.locations import find_headings, locations_of, outline_contexts, place_of
 from vectorforge.ingestion.types import ExtractedDocument, OnProgress
 from vectorforge.tokens import estimate_tokens
 from vectorforge.types import ChunkDraft, Collection, DocumentDraft, Vector
@@ -101,10 +101,11 @@ def draft_chunks(document: ExtractedDocument, chunking: ChunkingConfig) -> list[
     contexts = (
         outline_contexts(document.text, chunks) if kind is ContextKind.OUTLINE else [None] * len(chunks)
     )
+    headings = find_headings(document.text, document.media_type, document.spans)
     for chunk, context in zip(chunks, contexts, strict=True):
         embedded = embedded_text(document.title, chunk.heading, chunk.text, context)
         locations = chunk.locations or locations_of(
-            document.text, document.spans, chunk.start_offset, chunk.end_offset, chunk.heading
+            document.text, document.spans, chunk.start_offset, chunk.end_offset, headings
         )
         drafts.append(
             ChunkDraft(

@@ -60,6 +60,18 @@ class Headings:
         index = bisect_right(self.starts, position) - 1
         return self._paths[index] or None if index >= 0 else None
 
+    def locations(self, start: int, end: int) -> list[Location]:
+        """Return the heading paths of a chunk, several with the offset in the chunk where each begins."""
+        found: list[Location] = []
+        below = self.starts[bisect_right(self.starts, start) : bisect_left(self.starts, end)]
+        for begin in [start, *below]:
+            path = self.above(begin, end)
+            if path and (not found or found[-1]["heading"] != path):
+                found.append({"heading": path, "offsets": [begin - start]})
+        if not found or found[0]["offsets"] != [0]:
+            return []
+        return found if len(found) > 1 else [{"heading": found[0]["heading"]}]
+
 
 def _markdown_headings(text: str) -> Iterator[tuple[int, int, str]]:
     """Start, level and title of the ``#`` headings outside fenced code."""
@@ -132,7 +144,7 @@ _PLACES: Final = ("page", "slide", "sheet")
 
 
 def locations_of(
-    text: str, spans: Sequence[TextSpan], start: int, end: int, heading: str | None
+    text: str, spans: Sequence[TextSpan], start: int, end: int, headings: Headings
 ) -> list[Location]:
     """Return the places of ``text[start:end]`` in the file.
 
@@ -141,10 +153,10 @@ def locations_of(
         spans: Its spans, ascending.
         start: Offset of the chunk's first character.
         end: Offset after its last one.
-        heading: Its heading path, the location in files without pages, slides and sheets.
+        headings: Its headings, the locations in files without pages, slides and sheets.
 
     Returns:
-        One location for each page or slide and each block of cells, in order; at most 20.
+        One location for each page or slide and each block of cells, or each heading, in order; at most 20.
     """
     found: list[dict[str, Any]] = []
     first = bisect_right(spans, start, key=attrgetter("end"))
@@ -154,7 +166,7 @@ def locations_of(
         if span.location and text[max(start, span.start) : min(end, span.end)].strip():
             _add(found, span.location, max(span.start, start) - start)
     if not found:
-        return [{"heading": heading}] if heading else []
+        return headings.locations(start, end)[:_MAX_LOCATIONS]
     if len(found) == 1 and len(found[0]["offsets"]) == 1:
         del found[0]["offsets"]  # a single part
     return [_shown(location) for location in found[:_MAX_LOCATIONS]]

@@ -247,6 +247,12 @@ def cited_locations(
     return [location for found in cited for location in found] if cited else locations
 
 
+def cited_heading(number: int, heading: str | None, citations: Iterable[Any]) -> str | None:
+    """Return the heading paths above what source ``number`` is cited for; its own if they are unknown."""
+    cited = cited_locations(number, (), citations)
+    return "; ".join(dict.fromkeys(one["heading"] for one in cited if "heading" in one)) or heading
+
+
 @dataclass(frozen=True, slots=True)
 class AnswerQuality:
     """Heuristic quality of an answer, computed without a model; shares are 0 to 1."""

@@ -30,7 +30,7 @@ from vectorforge.api.schemas import (
 from vectorforge.pipeline.citations.labels import neutralise_labels
 from vectorforge.pipeline.context import ContextFormat, ContextPayload, cite
 from vectorforge.pipeline.presets import MIN_CONTEXT_CHARS
-from vectorforge.pipeline.types import QueryResult, cited_locations
+from vectorforge.pipeline.types import QueryResult, cited_heading, cited_locations
 from vectorforge.tools.schemas import MAX_CONTEXT_CHARS, MAX_QUERY_CHARS, MAX_TOP_K
 from vectorforge.types import Collection, RetrievedChunk, location_text
 
@@ -280,7 +280,8 @@ def _cautions(result: AskResult) -> Sequence[str]:
 
 def _source_line(source: FoundSource, citations: Sequence[CitationBody]) -> str:
     place = location_text(cited_locations(source.number, source.locations, citations))
-    origin = _origin(source.source, source.heading or source.title, place)
+    heading = cited_heading(source.number, source.heading, citations) or source.title
+    origin = _origin(source.source, heading, place)
     return f"[Source {source.number}] {neutralise_labels(origin)}"
 
 

@@ -33,6 +33,7 @@ from vectorforge.pipeline.types import (
     QueryEvent,
     QueryResult,
     TokenEvent,
+    cited_heading,
     cited_locations,
 )
 from vectorforge.types import location_text
@@ -208,8 +209,8 @@ def _print_sources(terminal: Terminal, result: QueryResult) -> None:
         terminal.line()
         terminal.line("Sources" if cited else "Retrieved passages (none cited)", style="bold")
     for number, source in shown:
-        name, heading = shown_source(source.document_source), source.heading or source.title
-        where = " › ".join(filter(None, [name, heading]))
+        heading = cited_heading(number, source.heading, result.citations) or source.title
+        where = " › ".join(filter(None, [shown_source(source.document_source), heading]))
         place = location_text(cited_locations(number, source.locations, result.citations))
         terminal.line(f"  [{number}] {', '.join(filter(None, [where, place]))}  ({source.score:.2f})")
     unsupported = [str(c.source_number) for c in result.citations if c.verdict == "unsupported"]

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from vectorforge.llm.providers.extractive import NO_ANSWER
+from vectorforge.llm.providers.patterns import terms
 from vectorforge.patterns import pattern_of
 from vectorforge.pipeline.citations.claims import (
     Claim,
@@ -104,6 +105,7 @@ class CitationChecker:
 
     def __init__(self, query: str, chunks: Sequence[RetrievedChunk], *, offset: int = 0) -> None:
         self._chunks = chunks
+        self._query = terms(query)
         self._source_labels = SourceLabels(chunks)
         self._known = KnownNames([query, *(chunk.chunk.text for chunk in chunks)])
         self._evidence: dict[int, Evidence] = {}
@@ -207,7 +209,7 @@ class CitationChecker:
     def _cite(self, number: int, text: str, verdict: CitationVerdict) -> Citation:
         """Return the citation of a chunk for a text, still without the offsets of its label."""
         chunk = self._chunks[number - 1].chunk
-        start, end = self._evidence[number].find_support(text)
+        start, end = self._evidence[number].find_support(text, self._query)
         places = locations_within(chunk.locations, start, end)
         start, end = chunk.start_offset + start, chunk.start_offset + end
         return Citation(number, 0, 0, chunk.id, chunk.document_id, verdict, start, end, places)
@@ -254,7 +256,7 @@ class CitationChecker:
         verdicts: dict[int, CitationVerdict] = {}
         for n, one in compared.items():
             languages = {group.language, evidence[n].language} - {None}
-            if evidence[n].quotation(group.text) is not None:
+            if evidence[n].is_quoted(group.text):
                 verdicts[n] = _verdict_by_words(wording, [one], has_claims=bool(claims))
                 verdicts[n] = "unchecked" if verdicts[n] == "unsupported" else verdicts[n]
             elif len(languages) > 1:

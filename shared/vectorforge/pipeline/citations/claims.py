@@ -6,7 +6,7 @@ from collections.abc import Collection, Container, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import chain, pairwise
+from itertools import chain, islice, pairwise
 from typing import TypeAlias
 
 from vectorforge.llm.providers.patterns import Piece, terms
@@ -35,6 +35,8 @@ _VERSION_MARK = pattern_of(r"\b[vV](?=\d)")
 _CONTRACTION = pattern_of(r"n't\b")
 _SHORTEST_QUOTATION = 8
 """Characters; a shorter text can occur anywhere."""
+_MOST_PLACES = 20
+"""Places of a repeated sentence that are compared."""
 _RANGE = pattern_of(r"([A-Z]+)(\d+)(?::([A-Z]+)(\d+))?")
 _NEARLY = 0.75
 _ENOUGH_ADDED = 2
@@ -139,6 +141,7 @@ class Evidence:
         self._above = "\n".join(part for part in above if part)
         self._text = plain(f"{self._above}\n{chunk.chunk.text}")
         self._chunk = chunk.chunk.text
+        self._locations = chunk.chunk.locations
         self._in_one_line = " ".join(self._chunk.split())
         self._known = known
         self._windows: dict[tuple[int, ...], Wording] = {}
@@ -189,13 +192,14 @@ class Evidence:
             compare(claim, Wording(plain(t), self._known), self._words) != "contradicts" for t in texts
         )
 
-    def find_support(self, sentence: str) -> tuple[int, int]:
+    def find_support(self, sentence: str, near: frozenset[str] = frozenset()) -> tuple[int, int]:
         """Return the offsets in the chunk of what a sentence of the answer rests on; all of it if unclear.
 
-        A quotation is found as it is. Else it is the one sentence of the chunk with most of its words.
+        A quotation is found as it is, of several places where the heading has most words of ``near``. Else it
+        is the one sentence of the chunk with most of its words.
         """
-        if (quoted := self.quotation(sentence)) is not None:
-            return quoted
+        if places := self._quotations(sentence):
+            return max(places, key=lambda place: len(near & self._headings(*place))) if near else places[0]
         wanted = terms(sentence)
         shared = [len(words) for words in self._shared(wanted)]
         most = max(shared, default=0)
@@ -204,18 +208,28 @@ class Evidence:
         piece = self._pieces[shared.index(most)][0]
         return piece.start, piece.end
 
-    def quotation(self, sentence: str) -> tuple[int, int] | None:
-        """Return the offsets of a sentence that the chunk has word for word, or None."""
+    def is_quoted(self, sentence: str) -> bool:
+        """Return True if the chunk has a sentence word for word."""
+        return bool(self._quotations(sentence))
+
+    def _quotations(self, sentence: str) -> list[tuple[int, int]]:
+        """Return the offsets of a sentence that the chunk has word for word; at most 20 places."""
         quoted = sentence.strip()
         if len(quoted) >= _SHORTEST_QUOTATION and " ".join(quoted.split()) in self._in_one_line:
-            found = re.search(r"\s+".join(map(re.escape, quoted.split())), self._chunk)
-            if found is not None:
-                return found.span()
+            found = re.finditer(r"\s+".join(map(re.escape, quoted.split())), self._chunk)
+            if places := [match.span() for match in islice(found, _MOST_PLACES)]:
+                return places
+        places = []
         for piece, _ in self._pieces:
             is_whole = quoted in (piece.text, piece.text.partition(" ")[2])  # without its markup or number
             if is_whole or (len(quoted) >= _SHORTEST_QUOTATION and quoted in piece.text):  # a part of a row
-                return piece.start, piece.end
-        return None
+                places.append((piece.start, piece.end))
+        return places[:_MOST_PLACES]
+
+    def _headings(self, start: int, end: int) -> frozenset[str]:
+        """Return the words of the headings above a part of the chunk."""
+        found = locations_within(self._locations, start, end)
+        return terms(" ".join(location.get("heading", "") for location in found))
 
     def has_another(self, claim: Claim) -> bool:
         """Return True if the chunk has another date, time or number with such a unit, in any language."""
