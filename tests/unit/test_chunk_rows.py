@@ -21,7 +21,7 @@ from vectorforge.ingestion.extract.blocks import (
     paragraph,
     table,
 )
-from vectorforge.ingestion.locations import cell_range, locations_of
+from vectorforge.ingestion.locations import Headings, cell_range, locations_of
 from vectorforge.ingestion.types import ReadText, SpanKind, TextSpan
 
 TABLE = [Row(["Name", "Age", "Town"]), *(Row([f"person{n}", str(n), f"town {n}"]) for n in range(200))]
@@ -105,6 +105,8 @@ def test_markdown_table_repeats_its_header_in_every_chunk() -> None:
         ([["Name", "Ann"], ["Town", "Ulm"]], False),
         ([["1961", "5", "6"], ["1962", "7", "8"]], False),
         ([["a", "a", "b"], ["1", "2", "3"]], False),
+        ([["Maker", "Acme"], ["Weight", "20"], ["Color", "blue"]], False),
+        ([["Maker", "Acme"], *(["Part", f"part {n}"] for n in range(12))], False),
     ],
 )
 def test_first_row_is_header_if_it_looks_like_one(rows: list[list[str]], is_named: bool) -> None:
@@ -126,7 +128,8 @@ def test_blocks_become_markdown() -> None:
 def test_locations_join_lines_of_pages_and_cells_of_sheets() -> None:
     def places(*given: dict[str, Any]) -> list[Any]:
         spans = [TextSpan(n * 2, n * 2 + 1, location=location) for n, location in enumerate(given)]
-        return locations_of("x " * len(spans), spans, 0, len(spans) * 2, "Top")
+        headings = Headings("x " * len(spans), [(0, 1, "Top")])
+        return locations_of("x " * len(spans), spans, 0, len(spans) * 2, headings)
 
     assert places(
         {"page": 1, "rect": [0, 0, 1, 0.1]}, {"page": 1, "rect": [0, 0.1, 1, 0.2]}, {"page": 2}

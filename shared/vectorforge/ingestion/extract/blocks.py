@@ -20,7 +20,6 @@ _MAX_LEVEL: Final = 6
 _CONTROLS: Final = re.compile("[\x01-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _NUMBER: Final = re.compile(r"[-+(]?[$€£¥]?\s*\d[\d.,' ]*\s*[%$€£¥)]?")
 _MAX_HEADER_CHARS: Final = 80
-_MANY_ROWS: Final = 8
 
 
 _PLACEHOLDER = re.compile(
@@ -120,14 +119,17 @@ def table(rows: Sequence[Row], *, has_header: bool | None = None) -> list[Block]
 
 
 def _looks_like_header(rows: Sequence[Row]) -> bool:
-    """Return True if the first row names columns: different texts above numbers, of three columns or more."""
+    """Return True if the first row names columns: different texts, of two columns above numbers only.
+
+    Two columns of other values may as well be names with their values, "Color | blue" from the first row on.
+    """
     names = [" ".join(cell.split()) for cell in rows[0].cells]
     if len(rows) < 2 or len(names) < 2 or len(set(names)) < len(names) or not all(names[1:]):
         return False
     if any(len(name) > _MAX_HEADER_CHARS or _NUMBER.fullmatch(name) for name in names):
         return False
-    numbers = any(_NUMBER.fullmatch(cell.strip()) for row in rows[1:] for cell in row.cells[1:])
-    return len(names) > 2 or numbers or len(rows) > _MANY_ROWS
+    values = (cell.strip() for row in rows[1:] for cell in row.cells[1:])
+    return len(names) > 2 or all(map(_NUMBER.fullmatch, values))
 
 
 class _Composer:
