@@ -1,5 +1,6 @@
 """Details of a stored answer: what a conversation has of it besides its text."""
 
+import re
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
@@ -9,6 +10,9 @@ from vectorforge.pipeline.types import QueryResult
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
+
+_NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
+"""NUL in JSON, which PostgreSQL's jsonb has not; after an escaped backslash, "u0000" is text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +59,7 @@ class ExchangeDetails:
         Raises:
             ValueError: A text has halves of surrogate pairs.
         """
-        # PostgreSQL has no NUL in jsonb.
-        return _adapter().dump_json(self).decode().replace("\\u0000", "\\ufffd")
+        return _NUL.sub(r"\1\\ufffd", _adapter().dump_json(self).decode())
 
 
 @cache
