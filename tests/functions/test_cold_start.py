@@ -130,6 +130,15 @@ def test_handler_import_builds_no_validators_of_openapi_models() -> None:
     )
 
 
+def test_log_writer_imports_the_exporter_only_if_it_exports() -> None:
+    start = "from functions.log_writer.handler import handler\nhandler.startup()\n"
+    settings = {"VECTORFORGE_LOG_WRITER_DATABASE_URL": DEAD_DATABASE, **aws_environment("http://127.0.0.1:1")}
+    exporting = {"VECTORFORGE_TRACING": "otel", "VECTORFORGE_OTLP_ENDPOINT": "http://127.0.0.1:1/v1/traces"}
+    exporter = {"vectorforge.otlp.exporter", "vectorforge.otlp.encoding", "vectorforge.aws.trace_export"}
+    assert not exporter & modules_after(start, **settings)
+    assert exporter <= modules_after(start, **settings, **exporting)
+
+
 NOT_BEFORE_FIRST_POLL = {
     "multiprocessing",
     "vectorforge.db.repositories.answer_stream_repo",

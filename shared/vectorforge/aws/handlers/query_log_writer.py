@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from vectorforge.aws.clients import AwsClients
@@ -21,7 +21,6 @@ from vectorforge.aws.query_log_queue import QueryLogOverflow
 from vectorforge.aws.query_log_record import MAX_RECORD_BYTES, QueryLogPointer, QueryLogRecord, parse_message
 from vectorforge.aws.queues import ReceivedMessage, RetryWaits, SqsQueue, delay_messages
 from vectorforge.aws.secrets import StoredKeys
-from vectorforge.aws.trace_export import export_stored, trace_exporter
 from vectorforge.config import VectorForgeConfig
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogWriter
@@ -38,9 +37,11 @@ from vectorforge.errors import (
     UnsafeRoleError,
     VectorForgeError,
 )
-from vectorforge.otlp.encoding import encode_trace
 from vectorforge.telemetry import measure
 from vectorforge.threads import LoopThread
+
+if TYPE_CHECKING:
+    from vectorforge.otlp.exporter import OtlpExporter
 
 logger = logging.getLogger(__name__)
 
@@ -219,8 +220,14 @@ class _Started:
         self._clients.warm(*(["sqs"] if queue_url else []), *(["s3"] if bucket else []))
         self.telemetry = FunctionTelemetry("log_writer", config)
         self._keys = StoredKeys.from_settings(config.aws)
-        self._exporter = trace_exporter(config.tracing, self.telemetry.metrics, self._keys)
-        self._encode = partial(encode_trace, with_texts=config.tracing.otlp_texts)
+        self._exporter: OtlpExporter | None = None
+        self._encode: Callable[[str, QueryLog], str] | None = None
+        if config.tracing.tracing == "otel":
+            from vectorforge.aws.trace_export import trace_exporter
+            from vectorforge.otlp.encoding import encode_trace
+
+            self._exporter = trace_exporter(config.tracing, self.telemetry.metrics, self._keys)
+            self._encode = partial(encode_trace, with_texts=config.tracing.otlp_texts)
 
     @property
     def is_stale(self) -> bool:
@@ -234,15 +241,16 @@ class _Started:
         remaining_s = deadline.remaining_s()
         # What is left then is for the response, and for the queue (``_delay``).
         storing_s = remaining_s - min(max(remaining_s / 5, 1.0), 6.0)
-        exporter = self._exporter
-        batch = QueryLogBatch(encode=None if exporter is None else self._encode)
+        batch = QueryLogBatch(encode=self._encode)
         batch.read(messages)
         try:
             with measure(self.telemetry.metrics, "query_log.write"):
                 self._loop.run(lambda: self._store(batch, storing_s))
         except VectorForgeError as exc:
             batch.fail_rest(exc)
-        if exporter is not None and batch.traces:
+        if (exporter := self._exporter) is not None and batch.traces:
+            from vectorforge.aws.trace_export import export_stored
+
             failed = self._loop.run(lambda: export_stored(exporter, batch.traces, messages, deadline))
             batch.failures = {**failed, **batch.failures}
         retried = [
