@@ -8,7 +8,7 @@ message may hold keys, URLs or rows.
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -226,7 +226,10 @@ def install_problem_handlers(app: FastAPI) -> None:
         if exc.status_code == _NOT_FOUND:  # raised by the router only; our own is ``NotFoundError``
             return route_not_found(RequestState.of(request.scope))
         state = RequestState.of(request.scope)
-        return http_problem(exc.status_code, exc.detail, state=state, headers=exc.headers)
+        detail = exc.detail
+        if allowed := (exc.headers or {}).get("Allow"):
+            detail = f"This route does not support {request.method}; supported: {allowed}."
+        return http_problem(exc.status_code, detail, state=state, headers=exc.headers)
 
     async def validation(request: Request, exc: Exception) -> JSONResponse:
         assert isinstance(exc, RequestValidationError)  # noqa: S101 - registered for this class only, below
@@ -237,7 +240,7 @@ def install_problem_handlers(app: FastAPI) -> None:
         if isinstance(exc.body, bytes):  # FastAPI leaves a body unread that is not declared as JSON
             detail = "Send the body as JSON, with Content-Type: application/json."
             return http_problem(415, detail, state=state)
-        return problem_response(_validation_problem(errors, state.request_id), state)
+        return problem_response(_validation_problem(errors, _fields_of(request), state.request_id), state)
 
     app.add_exception_handler(VectorForgeError, own)
     app.add_exception_handler(HTTPException, http)
@@ -254,15 +257,23 @@ def _own_field_problem(error: VectorForgeError) -> list[FieldProblem] | None:
     return None
 
 
-def _validation_problem(errors: Sequence[Mapping[str, Any]], request_id: str) -> Problem:
-    fields = [_field_problem(error) for error in errors[:_MAX_FIELD_PROBLEMS]]
+def _fields_of(request: Request) -> Collection[str]:
+    """Return the names of the fields of the route's body; none if it is no single model."""
+    body = getattr(request.scope.get("route"), "body_field", None)
+    return getattr(body and body.field_info.annotation, "model_fields", ())
+
+
+def _validation_problem(
+    errors: Sequence[Mapping[str, Any]], known: Collection[str], request_id: str
+) -> Problem:
+    fields = [_field_problem(error, known) for error in errors[:_MAX_FIELD_PROBLEMS]]
     named = "; ".join(f"{f.field}: {f.message}" for f in fields[:3])
     more = f" (and {len(errors) - 3} more)" if len(errors) > 3 else ""
     title = "A value in the request is invalid."
     return _problem("invalid_input", title, 422, f"{named}{more}", request_id, fields)
 
 
-def _field_problem(error: Mapping[str, Any]) -> FieldProblem:
+def _field_problem(error: Mapping[str, Any], known: Collection[str]) -> FieldProblem:
     """Return field, message and limit of a pydantic error, without the value, which may be secret or huge."""
     location = [str(part) for part in error["loc"]]
     if len(location) > 1 and location[0] in ("body", "query", "path", "header"):
@@ -271,9 +282,20 @@ def _field_problem(error: Mapping[str, Any]) -> FieldProblem:
     limits = [context[key] for key in _LIMIT_KEYS if key in context]
     return FieldProblem(
         field=_printable(".".join(location)),
-        message=_printable(str(error["msg"]).removeprefix("Value error, "), 300),
+        message=_printable(_message_of(error, location, known), 300),
         limit=limits[0] if limits and isinstance(limits[0], int | float) else None,
     )
+
+
+def _message_of(error: Mapping[str, Any], location: Sequence[str], known: Collection[str]) -> str:
+    if error["type"] == "extra_forbidden":
+        from difflib import get_close_matches
+
+        similar = get_close_matches(location[-1][:_MAX_FIELD_CHARS], known if len(location) == 1 else (), 1)
+        return f"This field is unknown.{''.join(f' Did you mean `{name}`?' for name in similar)}"
+    if error["type"] == "missing":
+        return "This field is required."
+    return str(error["msg"]).removeprefix("Value error, ")
 
 
 def _printable(text: str, length: int = _MAX_FIELD_CHARS) -> str:

@@ -45,6 +45,26 @@ async def test_value_out_of_range_returns_422_naming_field_and_limit(
     assert more == []
 
 
+@pytest.mark.parametrize(
+    ("path", "field", "message"),
+    [
+        (RAG, "filter", "This field is unknown. Did you mean `filters`?"),
+        ("/v1/search", "topk", "This field is unknown. Did you mean `top_k`?"),
+        (RAG, "color", "This field is unknown."),
+    ],
+)
+async def test_unknown_field_error_names_a_similar_field(
+    client: httpx2.AsyncClient, path: str, field: str, message: str
+) -> None:
+    response = await client.post(path, json={"query": "x", field: 3})
+    assert check_problem(response, 422, "invalid_input")["errors"] == [{"field": field, "message": message}]
+
+
+async def test_missing_field_error_says_so(client: httpx2.AsyncClient) -> None:
+    problem = check_problem(await client.post(RAG, json={}), 422, "invalid_input")
+    assert problem["detail"] == "query: This field is required."
+
+
 async def test_limits_from_settings_return_422_naming_the_field(client: httpx2.AsyncClient) -> None:
     await new_collection(client)
     for path, body, field in (
@@ -132,7 +152,8 @@ async def test_unknown_route_method_or_id_returns_problem(client: httpx2.AsyncCl
         problem = check_problem(await client.get(path), 404, "route_not_found")
         assert "GET /openapi.json lists every route" in problem["detail"]
     response = await client.put(RAG)
-    check_problem(response, 405, "method_not_allowed")
+    problem = check_problem(response, 405, "method_not_allowed")
+    assert problem["detail"].startswith("This route does not support ")
     assert response.headers["allow"] == "POST"
     for path in ("collections", "documents", "chunks", "jobs", "queries"):
         check_problem(await client.get(f"/v1/{path}/{uuid4()}"), 404, "not_found")
