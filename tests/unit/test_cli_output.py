@@ -1,5 +1,6 @@
 """Output, errors, help and exit codes of the command line, without a database."""
 
+import io
 import json
 import os
 import pty
@@ -30,6 +31,26 @@ ErrorType = type[errors.VectorForgeError]
 
 def all_errors(root: ErrorType = errors.VectorForgeError) -> list[ErrorType]:
     return [root, *(kind for child in root.__subclasses__() for kind in all_errors(child))]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text"), [("ascii", "K?ln ? B"), ("latin-1", "Köln ? B"), ("utf-8", "Köln › B")]
+)
+def test_output_in_another_locale_replaces_what_it_does_not_have(
+    encoding: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding=encoding))
+    terminal = Terminal()
+    terminal.line("Köln › B")
+    terminal.json({"source": "Köln › B"})
+    shown, document = written.getvalue().decode(encoding).splitlines()
+    assert (shown, json.loads(document)) == (text, {"source": "Köln › B"})
+
+
+def test_suggested_command_is_followed_by_no_second_mark(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["askk"]) == ExitCode.USAGE
+    assert "Did you mean 'ask'? See `vectorforge --help`." in capsys.readouterr().err
 
 
 class TestExitCodes:

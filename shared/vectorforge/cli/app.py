@@ -149,7 +149,8 @@ def run(arguments: list[str] | None = None) -> int:
             context = getattr(exc, "ctx", None)  # usage errors have the context of their command
             path = context.command_path if context else "vectorforge"
             message = message.replace("Value error, ", "").rstrip(".")  # of pydantic
-            sys.stderr.write(f"error: {message}. See `{path} --help`.\n")
+            end = "" if message.endswith("?") else "."
+            sys.stderr.write(f"error: {message}{end} See `{path} --help`.\n")
         return ExitCode.USAGE
     except typer.Abort:
         sys.stderr.write("Aborted.\n")

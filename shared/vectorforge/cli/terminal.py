@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
 from functools import cached_property
+from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
@@ -95,11 +96,17 @@ def _as_json(value: object) -> Any:
     return to_jsonable_python(value, by_alias=False)
 
 
+def _is_unicode(stream: TextIO) -> bool:
+    return (stream.encoding or "utf-8").lower().startswith(("utf", "u8"))
+
+
 class Terminal:
     """Output of one command."""
 
     def __init__(self, *, json_output: bool = False) -> None:
         self.json_output = json_output
+        if not _is_unicode(sys.stdout) and isinstance(sys.stdout, TextIOWrapper):
+            sys.stdout.reconfigure(errors="replace")  # "›" and names of files, in a locale without them
 
     @cached_property
     def out(self) -> "Console":
@@ -129,7 +136,8 @@ class Terminal:
 
     def json(self, value: object) -> None:
         """Print one JSON document, on one line; dataclasses and pydantic models become objects."""
-        sys.stdout.write(json.dumps(value, ensure_ascii=False, default=_as_json) + "\n")
+        escape = not _is_unicode(sys.stdout)
+        sys.stdout.write(json.dumps(value, ensure_ascii=escape, default=_as_json) + "\n")
         sys.stdout.flush()
 
     def line(

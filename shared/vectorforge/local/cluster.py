@@ -163,6 +163,13 @@ def version(directory: Path) -> int:
     return int(text)
 
 
+def _reason(output: bytes) -> str:
+    """Return the first error in the output of one of PostgreSQL's programs."""
+    lines = output.decode(errors="replace").splitlines()
+    errors = [line for line in lines if re.search(r"\b(error|FATAL|PANIC):", line)] or lines[:1]
+    return re.sub(r"^.*?\b(?:error|FATAL|PANIC):\s*", "", errors[0])[:300] if errors else "no reason given."
+
+
 def initialize(directory: Path, superuser: str) -> None:
     """Create a data directory under a temporary name, and rename it, so that it is complete or missing.
 
@@ -184,7 +191,9 @@ def initialize(directory: Path, superuser: str) -> None:
             **account.run_as(),
         )
         if done.returncode != 0:
-            raise DatabaseUnavailableError(f"initdb could not create a database in {directory.parent}.")
+            raise DatabaseUnavailableError(
+                f"initdb could not create a database in {directory.parent}: {_reason(done.stderr)}"
+            )
 
 
 @contextmanager
