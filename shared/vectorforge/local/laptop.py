@@ -5,6 +5,7 @@ import fcntl
 import logging
 import os
 import selectors
+import shutil
 import socket
 import sys
 import threading
@@ -225,7 +226,14 @@ class _Supervisor:
             try:
                 self._connection = _connect(self._server)
             except (VectorForgeError, OSError) as exc:
-                logger.debug("The embedded PostgreSQL does not start (%s)", type(exc).__name__)
+                if pause_s == _FIRST_PAUSE_S:
+                    logger.warning(
+                        "The embedded PostgreSQL does not start (%s) and is tried again. "
+                        "Free disk space: %d MiB. Its log: %s",
+                        type(exc).__name__,
+                        shutil.disk_usage(self._server.data_dir).free >> 20,
+                        self._server.log_path,
+                    )
                 self._stopping.wait(pause_s)
                 pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
             else:

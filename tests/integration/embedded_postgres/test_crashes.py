@@ -1,6 +1,7 @@
 """The embedded server across processes, crashes and power cuts."""
 
 import asyncio
+import logging
 import multiprocessing
 import os
 import subprocess
@@ -8,6 +9,8 @@ import sys
 import textwrap
 import time
 from pathlib import Path
+
+import pytest
 
 from tests.support.postgres.embedded import kill, run
 from vectorforge.db.connection import Database
@@ -135,3 +138,22 @@ def test_server_is_stopped_by_its_last_user(place: Path) -> None:
             pass
         assert is_alive(second.pid)
     assert not is_alive(second.pid)
+
+
+def test_restart_that_fails_is_reported_once_with_disk_space_and_log(
+    place: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = EmbeddedPostgres(place / "data")
+    with caplog.at_level(logging.WARNING), leased(server, supervised=True):
+        control = server.data_dir / "global" / "pg_control"
+        control.rename(control.with_suffix(".away"))
+        kill(server)
+        give_up_at = time.monotonic() + 60
+        while "does not start" not in caplog.text and time.monotonic() < give_up_at:
+            time.sleep(0.05)
+        control.with_suffix(".away").rename(control)
+        while not is_alive(server.pid) and time.monotonic() < give_up_at:
+            time.sleep(0.05)
+        assert run(server, "SELECT 1") == [(1,)]
+    assert caplog.text.count("does not start") == 1
+    assert f"MiB. Its log: {server.log_path}" in caplog.text
