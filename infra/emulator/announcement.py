@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Mapping
 
-_BODY = json.dumps({"query": "How are tenants kept apart?", "stream": True})
+_BODY = json.dumps({"query": "How are tenants isolated?", "stream": True})
 
 
 def announcement(

@@ -9,7 +9,6 @@ or two disagreeing sources. When you rename a page or rewrite an expected senten
 
 import asyncio
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
