@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.vendors.hashing_embedder import HashingEmbedder, hashed_vector
 from vectorforge.deadline import Deadline
-from vectorforge.embedding.base import EmbeddingProvider
+from vectorforge.embedding.base import MAX_MODELS, EmbeddingProvider
 from vectorforge.embedding.cache import InMemoryEmbeddingCache
 from vectorforge.errors import (
     DeadlineExceededError,
@@ -223,6 +223,13 @@ async def test_dimension_is_learned_and_enforced() -> None:
     provider.answer = lambda _: [[1.0, 2.0]]
     with pytest.raises(EmbeddingError, match="2 dimensions; m1 has 8"):
         await provider.embed_query("b")
+
+
+async def test_dimensions_of_any_number_of_models_stay_bounded() -> None:
+    provider = ScriptedProvider(vectors)
+    for number in range(MAX_MODELS + 1):
+        await provider.embed_query("a", model=f"m{number}")
+    assert (provider.dimension("m0"), provider.dimension(f"m{MAX_MODELS}")) == (None, 8)
 
 
 async def test_rejected_batch_is_halved_until_text_is_found() -> None:

@@ -38,6 +38,10 @@ class ModelTraits(NamedTuple):
     """Languages of its training, ISO 639-1; empty: unknown, or many."""
 
 
+MAX_MODELS = 1_000
+"""Models whose dimensions a provider remembers: callers choose their names."""
+
+
 class EmbeddingProvider(ABC):
     """Vendor of vectors for texts; subclasses implement ``_call_api``: one batch, one attempt.
 
@@ -269,8 +273,10 @@ class EmbeddingProvider(ABC):
                 )
             vectors.append(array("f", values))
             _check_numbers(vectors[-1], index)
-        if expected:
-            self._seen_dimensions.setdefault(model, expected)
+        if expected and model not in self._seen_dimensions:
+            if len(self._seen_dimensions) >= MAX_MODELS:
+                self._seen_dimensions.clear()
+            self._seen_dimensions[model] = expected
         return vectors
 
     async def _health_probe(self) -> ComponentHealth:
