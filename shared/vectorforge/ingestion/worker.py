@@ -13,7 +13,7 @@ from vectorforge.db.repositories.job_repo import JobDispatcher, JobRepository
 from vectorforge.db.repositories.job_types import MAX_ATTEMPTS, JobError
 from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.db.term_reading import TermReader
-from vectorforge.errors import VectorForgeError, log_unexpected
+from vectorforge.errors import DatabaseError, VectorForgeError, log_unexpected
 from vectorforge.ingestion.embedding_backfill import EmbeddingBackfill
 from vectorforge.ingestion.group import GROUP_SIZE
 from vectorforge.ingestion.job_run import MAX_RUN_DOCUMENTS, JobRun, wait_for
@@ -26,6 +26,8 @@ _DAY_S = 86_400.0
 _HOUR_S = 3600.0
 _TERMS_POLL_S = 60.0
 _ERASURES_POLL_S = 10.0
+_ANALYSIS_S = 10.0
+"""Pause between two checks for missing statistics while jobs run; autovacuum pauses for a minute."""
 MAX_CLAIMS = MAX_ATTEMPTS + 2
 """Maximum claims of a job without a finished document; more than the attempts of one document."""
 
@@ -81,6 +83,7 @@ class IngestionWorker:
         self._erase = erase
         self._document_time_s = document_time_s
         self._next_cleaning = self._next_reading = self._next_erasure = float("-inf")
+        self._has_loaded, self._next_analysis = False, float("-inf")
         self._terms = TermReader(database)
         self._stopping = asyncio.Event()
         self._woken = asyncio.Event()
@@ -175,6 +178,7 @@ class IngestionWorker:
     async def _run_job(self, dispatcher: JobDispatcher) -> bool:
         claimed = await dispatcher.claim(self._lease_s)
         if claimed is None:
+            await self._analyze(dispatcher, idle=True)
             return await self._read_terms()
         db = self._database.for_tenant(claimed.tenant_id)
         if claimed.claims > MAX_CLAIMS:
@@ -199,7 +203,20 @@ class IngestionWorker:
             document_time_s=self._document_time_s,
         )
         await run.run(self._stopping)
+        self._has_loaded = True
+        await self._analyze(dispatcher)
         return True
+
+    async def _analyze(self, dispatcher: JobDispatcher, *, idle: bool = False) -> None:
+        """Give the planner its statistics of what jobs have loaded; a failure delays no job."""
+        if not self._has_loaded or not (idle or time.monotonic() >= self._next_analysis):
+            return
+        self._has_loaded = False
+        self._next_analysis = time.monotonic() + _ANALYSIS_S
+        try:
+            await dispatcher.analyze_changed_tables()
+        except DatabaseError as exc:
+            logger.warning("The planner's statistics are not updated: %s", exc.message)
 
     async def _read_terms(self) -> bool:
         if time.monotonic() < self._next_reading:

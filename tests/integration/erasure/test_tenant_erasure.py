@@ -121,7 +121,7 @@ class TestTenant:
                 "INSERT INTO vectorforge.conversations (tenant_id, id, title) VALUES (%s, %s, %s)",
                 (tenant, uuid4(), CANARY),
             )
-        assert (await running).counts == {"conversations": 1}
+        assert (await running).counts == {"conversations": 1, "conversation_counts": 1}
         assert await db.fetch_all("SELECT FROM vectorforge.conversations") == []
 
     async def test_erasure_after_crash_resumes(

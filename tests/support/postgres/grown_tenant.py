@@ -17,14 +17,24 @@ FROM generate_series(%(first)s::int, %(last)s::int) AS n CROSS JOIN (
 ) AS owner
 """
 _COUNTS = """
+WITH counted AS (
+    INSERT INTO vectorforge.conversation_counts
+    SELECT %(t)s, credential, %(last)s * times
+    FROM (VALUES ('', 2), ('someone', 1), ('session:someone', 1), ('session:', 1)) AS each (credential, times)
+    ON CONFLICT (tenant_id, credential) DO UPDATE SET conversations = excluded.conversations
+)
 UPDATE vectorforge.collections SET document_count = %(last)s, chunk_count = %(last)s, term_count = %(last)s
 WHERE tenant_id = %(t)s AND id = %(c)s
 """
-# "n" is the number of the row; every row belongs to the tenant "t" and the collection "c".
+# "n" is the number of the row; every row belongs to the tenant "t" and the collection "c", except as many
+# collections, each of another tenant.
 _ROWS = """
+collections (tenant_id, id, name, embedding_provider, embedding_model, dimension, distance_metric): t ||
+    n, key('collection', n), 'other tenant''s', 'a', 'b', 64, 'cosine';
 documents (tenant_id, id, collection_id, source, parent_source, media_type, text, size_chars,
-    content_hash, chunk_count, updated_at): t, key('document', n), c, 'file-' || n || '.md', 'table-' ||
-    n / 10, 'text/markdown', 'word' || n, 9, sha256(n::text::bytea), 1, now() - n * interval '1 minute';
+    content_hash, chunk_count, updated_at, created_at): t, key('document', n), c, 'file-' || n || '.md',
+    'table-' || n / 10, 'text/markdown', 'word' || n, 9, sha256(n::text::bytea), 1, now() - n * interval
+    '1 minute', now() - n * interval '1 minute';
 chunks (tenant_id, id, collection_id, document_id, ordinal, text, start_offset, end_offset, token_count,
     content_hash, from_version): t, key('chunk', n), c, key('document', n), 0, 'word' || n, 0, 9, 1,
     sha256(n::text::bytea), 1;
@@ -48,6 +58,8 @@ query_feedback (tenant_id, query_id, credential, rating, should_cite): t, key('q
     'up', ARRAY[key('chunk', n)];
 conversations (tenant_id, id, title, credential, message_count, updated_at): t, key('conversation', n),
     'why?', 'someone', 2, now() - n * interval '1 minute';
+conversations (tenant_id, id, credential, updated_at): t, key('session', n), 'session:someone', now() - n *
+    interval '1 minute';
 conversation_messages (tenant_id, conversation_id, position, role, content, query_id): t,
     key('conversation', n), 0, 'user', 'why?', key('query', n);
 conversation_messages (tenant_id, conversation_id, position, role, content, query_id): t,
@@ -58,6 +70,9 @@ cached_embeddings (tenant_id, key, vector, expires_at): t, sha256(n::text::bytea
     + interval '1 day';
 answer_streams (tenant_id, query_id, state, expires_at): t, key('stream', n), 'ended', now() + interval
     '1 day';
+answer_streams (tenant_id, query_id, state, expires_at, idempotency_key, fingerprint, stored_bytes, place,
+    bytes_before): t, key('keyed', n), 'ended', now() + interval '1 day', sha256((t || n)::bytea),
+    sha256('x'), 1, n, n - 1;
 answer_stream_batches (tenant_id, query_id, first_id, last_id, events): t, key('stream', n), 1, 1, 'x';
 api_keys (tenant_id, id, digest, name, scope): t || n, left(md5(t || n), 16), sha256((t || n)::bytea),
     'a', 'read';
@@ -66,6 +81,12 @@ ingestion_jobs (tenant_id, id, collection_id, status, documents_total, documents
     now(), now();
 ingestion_job_items (tenant_id, job_id, ordinal, source, parent_source, status): t, key('job', n), 0,
     'job-' || n, 'file-' || n, 'failed';
+ingestion_job_items (tenant_id, job_id, ordinal, source, status, content): t, key('long', 0), n, 'long-' ||
+    n, CASE WHEN mod(n, 2) = 0 THEN 'queued' ELSE 'succeeded' END, 'x';
+uploaded_files (tenant_id, id, filename, purpose, size_bytes, collection_id, document_id, job_id,
+    ordinal, source, created_at, is_stored): t, key('document', n), 'file-' || n || '.md', 'assistants',
+    1, c, key('document', n), key('job', n), 1, 'file-' || n || '.md', now() - n * interval '1 minute',
+    true;
 uploaded_files (tenant_id, id, filename, purpose, size_bytes, collection_id, document_id, job_id,
     ordinal, source, created_at): t, key('file', n), 'job-' || n, 'assistants', 1, c, key('file', n),
     key('job', n), 0, 'job-' || n, now() - n * interval '1 minute';

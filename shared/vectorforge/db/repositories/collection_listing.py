@@ -12,18 +12,14 @@ from uuid import UUID
 from vectorforge.db.repositories.collection_repo import COLUMNS
 from vectorforge.db.repositories.paging import CursorPage, Page
 from vectorforge.db.tenant_database import TenantDatabase
-from vectorforge.errors import ConflictError, NotFoundError
+from vectorforge.errors import ConflictError, NotFoundError, RefusedRowError
 from vectorforge.types import Collection
 
 if TYPE_CHECKING:
     from psycopg.rows import DictRow
 
-# octet_length() knows a stored text's bytes without reading it: https://www.postgresql.org/docs/17/storage-toast.html
 _COLLECTIONS = f"""
-SELECT {COLUMNS}, metadata, (
-    SELECT coalesce(sum(octet_length(d.text)), 0)::bigint FROM vectorforge.documents d
-    WHERE d.tenant_id = c.tenant_id AND d.collection_id = c.id
-) AS text_bytes, (
+SELECT {COLUMNS}, metadata, coalesce(text_bytes, 0) AS text_bytes, (
     SELECT coalesce(sum(j.documents_total - j.documents_done - j.documents_failed), 0)::bigint
     FROM vectorforge.ingestion_jobs j
     WHERE j.tenant_id = c.tenant_id AND j.collection_id = c.id AND j.status IN ('queued', 'running')
@@ -33,9 +29,8 @@ FROM vectorforge.collections c CROSS JOIN LATERAL (
         count(*) FILTER (WHERE i.error_code = 'cancelled') AS files_cancelled
     FROM vectorforge.uploaded_files f JOIN vectorforge.ingestion_job_items i
         ON i.tenant_id = f.tenant_id AND i.job_id = f.job_id AND i.ordinal = f.ordinal
-    WHERE f.tenant_id = c.tenant_id AND f.collection_id = c.id AND i.status = 'failed' AND NOT EXISTS (
-        SELECT FROM vectorforge.documents d WHERE d.tenant_id = f.tenant_id AND d.id = f.id
-    )
+    WHERE f.tenant_id = c.tenant_id AND f.collection_id = c.id AND NOT f.is_stored AND i.status = 'failed'
+        AND NOT EXISTS (SELECT FROM vectorforge.documents d WHERE d.tenant_id = f.tenant_id AND d.id = f.id)
 ) AS counted WHERE tenant_id = %(tenant_id)s
 """
 _UPDATE = """
@@ -105,7 +100,11 @@ class CollectionListing:
         """
         encoded = None if metadata is None else json.dumps(dict(metadata))
         values = {"collection_id": collection_id, "name": name, "metadata": encoded}
-        if not await self._db.execute(_UPDATE, values) and await self.collection(collection_id):
+        try:
+            is_changed = await self._db.execute(_UPDATE, values)
+        except RefusedRowError:  # the name was given to another one meanwhile
+            is_changed = 0
+        if not is_changed and await self.collection(collection_id):
             raise ConflictError(f"A collection named {name!r} already exists.")
 
 

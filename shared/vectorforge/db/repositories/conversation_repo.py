@@ -22,14 +22,18 @@ _COLUMNS = "id, title, message_count, created_at, updated_at"
 _CREATE = f"""
 INSERT INTO vectorforge.conversations (tenant_id, id, title, credential)
 SELECT %(tenant_id)s, %(id)s, %(title)s, %(credential)s
-FROM (
-    SELECT count(*) AS all_of_them, count(*) FILTER (WHERE credential = %(credential)s) AS own
-    FROM vectorforge.conversations WHERE tenant_id = %(tenant_id)s
-) AS counted
-WHERE counted.all_of_them < %(limit)s AND counted.own < %(limit_per_key)s
+WHERE NOT EXISTS (
+    SELECT FROM vectorforge.conversation_counts AS counted
+    WHERE counted.tenant_id = %(tenant_id)s AND (
+        (counted.credential = '' AND counted.conversations >= %(limit)s)
+        OR (counted.credential = %(credential)s AND counted.conversations >= %(limit_per_key)s)
+    )
+)
 RETURNING {_COLUMNS}
 """
-_COUNT = "SELECT count(*) AS total FROM vectorforge.conversations WHERE tenant_id = %s"
+_COUNT = """
+SELECT conversations AS total FROM vectorforge.conversation_counts WHERE tenant_id = %s AND credential = ''
+"""
 _BY_ID = f"SELECT {_COLUMNS} FROM vectorforge.conversations WHERE tenant_id = %s AND id = %s"
 _LIST = f"""
 SELECT {_COLUMNS} FROM vectorforge.conversations
@@ -94,6 +98,8 @@ WHERE m.tenant_id = %(tenant_id)s AND m.conversation_id = %(id)s
     AND m.position BETWEEN own.first - 1 AND own.first + 1
 ORDER BY m.position
 """
+# A statement of its own, so that the next one sees what others have appended meanwhile.
+_LOCK = "SELECT FROM vectorforge.conversations WHERE tenant_id = %(tenant_id)s AND id = %(id)s FOR UPDATE"
 # The count stays: later messages keep their positions. The title may be the deleted query.
 _DELETE_EXCHANGE = """
 WITH gone AS (
@@ -115,14 +121,19 @@ WITH gone AS (
 SELECT count(*) AS messages FROM gone
 """
 _EXPIRE_SESSIONS = """
-DELETE FROM vectorforge.conversations AS old
-WHERE old.tenant_id = %(tenant_id)s AND old.credential LIKE 'session:%%' AND (
-    old.updated_at < now() - interval '24 hours' OR old.id IN (
+DELETE FROM vectorforge.conversations WHERE tenant_id = %(tenant_id)s AND id = ANY (ARRAY(
+    SELECT id FROM vectorforge.conversations
+    WHERE tenant_id = %(tenant_id)s AND credential LIKE 'session:%%'
+        AND updated_at < now() - interval '24 hours'
+    UNION ALL (
         SELECT id FROM vectorforge.conversations
         WHERE tenant_id = %(tenant_id)s AND credential LIKE 'session:%%'
-        ORDER BY updated_at DESC, id DESC OFFSET %(limit)s
+        ORDER BY updated_at, id LIMIT greatest(0, coalesce((
+            SELECT conversations FROM vectorforge.conversation_counts
+            WHERE tenant_id = %(tenant_id)s AND credential = 'session:'
+        ), 0) - %(limit)s)
     )
-)
+))
 """
 
 
@@ -333,8 +344,8 @@ class ConversationRepository:
     async def delete_exchange(self, conversation_id: UUID, query_id: UUID) -> bool:
         """Delete the messages of one query, and a conversation that is empty then; False without such."""
         values = {"id": conversation_id, "query_id": query_id}
-        row = await self._db.fetch_one(_DELETE_EXCHANGE, values)
-        return bool(row and row["messages"])
+        *_, (rows, _) = await self._db.run([(_LOCK, values), (_DELETE_EXCHANGE, values)])
+        return bool(rows[0]["messages"])
 
     async def delete(self, conversation_id: UUID, *, credential: str | None = None) -> bool:
         """Delete a conversation and its messages, but no query log.

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 from uuid import UUID
 
 from vectorforge.db.tenant_database import TenantDatabase
-from vectorforge.errors import FeedbackTooEarlyError, InvalidInputError
+from vectorforge.errors import FeedbackTooEarlyError, InvalidInputError, RefusedRowError
 
 Rating: TypeAlias = Literal["up", "down"]
 MAX_COMMENT_CHARS = 2000
@@ -57,6 +57,7 @@ SELECT l.id, l.created_at, l.query_text, l.generated_response, l.used_chunk_ids,
 FROM (
     SELECT DISTINCT query_id FROM vectorforge.query_feedback
     WHERE tenant_id = %(tenant_id)s AND (%(after)s::uuid IS NULL OR query_id > %(after)s) ORDER BY query_id
+    LIMIT CASE WHEN %(collection_id)s::uuid IS NULL THEN %(limit)s::bigint END
 ) AS rated CROSS JOIN LATERAL (
     SELECT * FROM vectorforge.query_logs
     WHERE tenant_id = %(tenant_id)s AND id = rated.query_id
@@ -139,7 +140,10 @@ class FeedbackRepository:
         }
         values |= {"reasons": list(feedback.reasons), "should_cite": list(feedback.should_cite)}
         calls = [(_UNKNOWN, values), (_STORE, values)]
-        (unknown, _), (stored, _) = await self._db.run(calls, repeatable=True)
+        try:
+            (unknown, _), (stored, _) = await self._db.run(calls, repeatable=True)
+        except RefusedRowError:  # the query was deleted meanwhile
+            unknown, stored = [], []
         if unknown:
             raise InvalidInputError(f"There is no chunk {unknown[0]['wanted']}.", field="should_cite")
         if not stored:

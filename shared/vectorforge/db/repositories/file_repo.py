@@ -34,22 +34,19 @@ SELECT f.id, f.collection_id, f.job_id, coalesce(f.source, f.filename) AS source
     i.error_code, i.error_message
 FROM vectorforge.uploaded_files f LEFT JOIN vectorforge.ingestion_job_items i
     ON i.tenant_id = f.tenant_id AND i.job_id = f.job_id AND i.ordinal = f.ordinal
-WHERE f.tenant_id = %(tenant_id)s
+WHERE f.tenant_id = %(tenant_id)s AND NOT f.is_stored
     AND CASE WHEN f.job_id IS NULL THEN f.expires_at > clock_timestamp()
         ELSE i.status IN ('queued', 'running', 'failed') OR i.document_id <> f.id END
     AND NOT EXISTS (SELECT FROM vectorforge.documents d WHERE d.tenant_id = f.tenant_id AND d.id = f.id)
 """
-_FILES = f"""
-SELECT * FROM (
-    {_UPLOADED}
-    UNION ALL
-    SELECT d.id, d.collection_id, f.job_id, d.source, f.filename, coalesce(f.purpose, 'assistants'),
-        coalesce(f.size_bytes, octet_length(d.text)), octet_length(d.text),
-        coalesce(f.created_at, d.created_at), NULL, d.metadata, 'completed', NULL, NULL
-    FROM vectorforge.documents d
-    LEFT JOIN vectorforge.uploaded_files f ON f.tenant_id = d.tenant_id AND f.id = d.id
-    WHERE d.tenant_id = %(tenant_id)s
-) AS d WHERE true
+_DOCUMENTS = """
+SELECT d.id, d.collection_id, f.job_id, d.source, f.filename, coalesce(f.purpose, 'assistants') AS purpose,
+    coalesce(f.size_bytes, octet_length(d.text)) AS size_bytes, octet_length(d.text) AS text_bytes,
+    d.created_at, NULL::timestamptz AS expires_at, d.metadata, 'completed' AS status, NULL AS error_code,
+    NULL AS error_message
+FROM vectorforge.documents d
+LEFT JOIN vectorforge.uploaded_files f ON f.tenant_id = d.tenant_id AND f.id = d.id
+WHERE d.tenant_id = %(tenant_id)s
 """
 _CREATE = """
 INSERT INTO vectorforge.uploaded_files
@@ -108,12 +105,13 @@ SET expires_at = NULL, collection_id = %(collection_id)s, document_id = f.id, jo
     ordinal = named.new_ordinal, source = named.new_source
 FROM named CROSS JOIN job WHERE f.tenant_id = %(tenant_id)s AND f.id = named.id
 """
-# An item that a worker has begun stays.
+# An item that a worker has begun stays, or one that has become the file's document since the file was found.
 _DELETE = """
 WITH gone AS (
     DELETE FROM vectorforge.ingestion_job_items AS i USING vectorforge.uploaded_files AS f
     WHERE f.tenant_id = %(tenant_id)s AND f.id = %(id)s AND i.tenant_id = f.tenant_id
         AND i.job_id = f.job_id AND i.ordinal = f.ordinal AND i.status <> 'running'
+        AND (i.status NOT IN ('succeeded', 'unchanged') OR i.document_id <> f.id)
     RETURNING i.job_id, i.status
 ), fewer AS (
     UPDATE vectorforge.ingestion_jobs AS j
@@ -141,6 +139,16 @@ SET documents_failed = documents_failed + (SELECT count(*) FROM cancelled)
 WHERE tenant_id = %(tenant_id)s AND id = %(job_id)s
 """
 _EVERY_FILE = SqlCondition()
+
+
+def _files(condition: str, ordering: str = "", status: str | None = None) -> str:
+    """Return the statement of the files of a condition, which it applies to each table, by their indexes.
+
+    Files that are documents are completed, and no others.
+    """
+    arms = [_UPLOADED, _DOCUMENTS] if status is None else [_DOCUMENTS if status == "completed" else _UPLOADED]
+    parts = [f"(SELECT * FROM ({arm}) AS d WHERE {condition} {ordering})" for arm in arms]
+    return f"{' UNION ALL '.join(parts)} {ordering if len(parts) > 1 else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +214,7 @@ class FileRepository:
 
     async def find_all(self, ids: Sequence[UUID]) -> Sequence[StoredFile]:
         """Return the files with these ids, without those that do not exist."""
-        rows = await self._db.fetch_all(f"{_FILES} AND id = ANY (%(ids)s::uuid[])", {"ids": list(ids)})
+        rows = await self._db.fetch_all(_files("id = ANY (%(ids)s::uuid[])"), {"ids": list(ids)})
         return [StoredFile(**row) for row in rows]
 
     async def list(
@@ -214,6 +222,7 @@ class FileRepository:
         page: CursorPage,
         *,
         condition: SqlCondition = _EVERY_FILE,
+        status: str | None = None,
         **equal: UUID | str | None,
     ) -> Page[StoredFile]:
         """Return a page of the files.
@@ -221,21 +230,22 @@ class FileRepository:
         Args:
             page: The page.
             condition: From ``vectorstore.filters.documents``.
-            **equal: ``collection_id``, ``job_id``, ``file_id``, ``status``, ``purpose``; None: any.
+            status: As of ``StoredFile``; None: any.
+            **equal: ``collection_id``, ``job_id``, ``file_id``, ``purpose``; None: any.
 
         Raises:
             NotFoundError: The cursor is no file (any more).
         """
-        wanted = {name: value for name, value in equal.items() if value is not None}
+        wanted = {name: value for name, value in {**equal, "status": status}.items() if value is not None}
         values = {**condition.params, **wanted}
         if page.cursor is not None:
-            row = await self._db.fetch_one(f"{_FILES} AND id = %(cursor)s", {"cursor": page.cursor})
+            row = await self._db.fetch_one(_files("id = %(cursor)s"), {"cursor": page.cursor})
             if row is None or row["collection_id"] != wanted.get("collection_id", row["collection_id"]):
                 raise NotFoundError(f"{page.cursor} not found.")
             values |= {"cursor": page.cursor, "cursor_time": row["created_at"]}
         tests = [f"{'id' if name == 'file_id' else name} = %({name})s" for name in wanted]
         where = " AND ".join([condition.text, page.condition, *tests])
-        rows = await self._db.fetch_all(f"{_FILES} AND {where} {page.ordering}", values)
+        rows = await self._db.fetch_all(_files(where, page.ordering, status), values)
         return page.cut([StoredFile(**row) for row in rows])
 
     async def content(self, file_id: UUID) -> bytes | None:

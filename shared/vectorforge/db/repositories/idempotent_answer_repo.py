@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from vectorforge.db.repositories.answer_stream_repo import (
@@ -47,29 +47,42 @@ _RELEASE = """
 UPDATE vectorforge.answer_streams SET idempotency_key = NULL
 WHERE tenant_id = %(tenant_id)s AND query_id = %(query_id)s
 """
+# Answers of one tenant end one after the other, so that each has a place and a total of its own.
+_LOCK_PLACES = """
+SELECT pg_advisory_xact_lock(hashtextextended('vectorforge.answer_places ' || %(tenant_id)s::text, 0))
+"""
+_PLACE = """
+UPDATE vectorforge.answer_streams AS own
+SET place = coalesce(newest.place, 0) + 1,
+    bytes_before = coalesce(newest.bytes_before + newest.stored_bytes, 0)
+FROM (SELECT) AS one LEFT JOIN LATERAL (
+    SELECT place, bytes_before, stored_bytes FROM vectorforge.answer_streams
+    WHERE tenant_id = %(tenant_id)s AND place IS NOT NULL ORDER BY place DESC LIMIT 1
+) AS newest ON true
+WHERE own.tenant_id = %(tenant_id)s AND own.query_id = %(query_id)s AND own.place IS NULL
+    AND own.idempotency_key IS NOT NULL
+"""
 _FORGET_OLDEST = """
 DELETE FROM vectorforge.answer_streams WHERE tenant_id = %(tenant_id)s AND query_id IN (
     SELECT query_id FROM vectorforge.answer_streams
-    WHERE tenant_id = %(tenant_id)s AND idempotency_key IS NOT NULL AND state <> 'running' AND created_at <= (
-        SELECT created_at FROM vectorforge.answer_streams
-        WHERE tenant_id = %(tenant_id)s AND idempotency_key IS NOT NULL
-        ORDER BY created_at DESC OFFSET %(max_keys)s LIMIT 1
-    )
-    ORDER BY created_at LIMIT 100 FOR UPDATE SKIP LOCKED
+    WHERE tenant_id = %(tenant_id)s AND place <= (
+        SELECT max(place) FROM vectorforge.answer_streams
+        WHERE tenant_id = %(tenant_id)s AND place IS NOT NULL
+    ) - %(max_keys)s
+    ORDER BY place LIMIT 100 FOR UPDATE SKIP LOCKED
 )
 """
 # Keys remain, so that no answer is generated, and charged, twice.
 _DROP_OVER_QUOTA = """
-WITH aged AS (
-    SELECT query_id, sum(stored_bytes) OVER (ORDER BY created_at DESC, query_id) AS bytes_up_to_it
-    FROM vectorforge.answer_streams
-    WHERE tenant_id = %(tenant_id)s AND idempotency_key IS NOT NULL AND stored_bytes > 0
+WITH newest AS (
+    SELECT bytes_before + stored_bytes AS bytes FROM vectorforge.answer_streams
+    WHERE tenant_id = %(tenant_id)s AND place IS NOT NULL ORDER BY place DESC LIMIT 1
 ), chosen AS (
-    SELECT s.query_id FROM vectorforge.answer_streams AS s JOIN aged USING (query_id)
-    WHERE s.tenant_id = %(tenant_id)s AND s.state <> 'running' AND aged.bytes_up_to_it > %(max_bytes)s
-    FOR UPDATE OF s SKIP LOCKED
+    SELECT query_id FROM vectorforge.answer_streams
+    WHERE tenant_id = %(tenant_id)s AND bytes_before < (SELECT bytes FROM newest) - %(max_bytes)s
+    FOR UPDATE SKIP LOCKED
 ), dropped AS (
-    UPDATE vectorforge.answer_streams AS s SET state = 'overflowed', stored_bytes = 0
+    UPDATE vectorforge.answer_streams AS s SET state = 'overflowed', stored_bytes = 0, bytes_before = NULL
     FROM chosen WHERE s.tenant_id = %(tenant_id)s AND s.query_id = chosen.query_id
 )
 DELETE FROM vectorforge.answer_stream_batches AS b USING chosen
@@ -159,7 +172,7 @@ class IdempotentAnswerRepository:
         ``head`` is the head of a streamed response and may be repeated. ``retain=False``, with the last
         part, releases the key.
         """
-        values = {"query_id": query_id}
+        values: dict[str, Any] = {"query_id": query_id}
         calls: list[Call] = [self._streams.writing(query_id, batch, state)]
         if head is not None:
             headers = json.dumps(dict(head.headers))
@@ -168,8 +181,9 @@ class IdempotentAnswerRepository:
         if not retain:
             calls.append((_RELEASE, values))
         elif state != "running":
-            calls.append((_FORGET_OLDEST, values | {"max_keys": self._max_keys}))
-            calls.append((_DROP_OVER_QUOTA, values | {"max_bytes": self._max_bytes}))
+            values |= {"max_keys": self._max_keys, "max_bytes": self._max_bytes}
+            ends = (_LOCK_PLACES, _PLACE, _FORGET_OLDEST, _DROP_OVER_QUOTA)
+            calls += [(statement, values) for statement in ends]
         outcomes = await self._db.run(calls)
         rows, _ = outcomes[0 if head is None else 1]
         return Readership(**rows[0]) if rows else None

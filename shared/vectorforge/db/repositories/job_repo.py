@@ -34,6 +34,7 @@ _DELETE_EXPIRED_CACHES = "SELECT vectorforge.delete_expired_caches(make_interval
 _DELETE_EXPIRED_STREAMS = "SELECT vectorforge.delete_expired_streams() AS rows"
 _DELETE_EXPIRED_FILES = "SELECT vectorforge.delete_expired_files() AS rows"
 _ERASE_OLD_TEXTS = "SELECT vectorforge.erase_old_log_texts(make_interval(days => %s)) AS rows"
+_ANALYZE = "SELECT vectorforge.analyze_changed_tables(%s)"
 _OTHERS_WAIT = "SELECT vectorforge.other_tenants_wait(%s) AS waits"
 
 
@@ -88,6 +89,10 @@ class JobDispatcher:
     async def delete_expired_files(self) -> None:
         """Delete expired files of all tenants that were uploaded and not attached to a vector store."""
         await self._until_done(_DELETE_EXPIRED_FILES)
+
+    async def analyze_changed_tables(self, least: int = 1_000) -> None:
+        """Update the planner's statistics of tables with this many changed rows, and a fifth of all."""
+        await self._database.fetch_untenanted(_ANALYZE, (least,))
 
     async def _until_done(self, statement: str, *params: float) -> None:
         """Repeat a statement, which handles some rows, until it counts none."""

@@ -26,13 +26,19 @@ VECTOR_BATCH: Final = 200
 
 _DOCUMENT_COLUMNS: Final = """
 (tenant_id, id, collection_id, source, parent_source, title, media_type, metadata, text, size_chars,
- content_hash, version, chunk_count)
+ content_hash, version, chunk_count, created_at)
 """
+_CREATED_AT: Final = """
+coalesce((
+    SELECT f.created_at FROM vectorforge.uploaded_files AS f WHERE f.tenant_id = %(tenant)s AND f.id = {id}
+), now())
+"""
+"""Creation of a document: an uploaded file that becomes one, of its own id, keeps its place in lists."""
 INSERT_DOCUMENT: Final = f"""
 INSERT INTO vectorforge.documents {_DOCUMENT_COLUMNS} VALUES (
     %(tenant)s, %(document)s::uuid, %(collection)s::uuid, %(source)s, %(parent_source)s, %(title)s,
     %(media_type)s, %(metadata)s::jsonb, %(text)s, %(size_chars)s::int, %(content_hash)s::bytea, 1,
-    %(chunk_count)s::int
+    %(chunk_count)s::int, {_CREATED_AT.format(id="%(document)s::uuid")}
 )
 ON CONFLICT (tenant_id, collection_id, source_key) DO NOTHING
 """  # noqa: S608 -- the only insertions are the constants above
@@ -125,7 +131,8 @@ WITH collection AS MATERIALIZED (
 ), document AS (
     INSERT INTO vectorforge.documents {_DOCUMENT_COLUMNS}
     SELECT %(tenant)s, new.id, %(collection)s, new.source, new.parent_source, new.title, new.media_type,
-           new.metadata, new.text, new.size_chars, new.content_hash, 1, new.chunk_count
+           new.metadata, new.text, new.size_chars, new.content_hash, 1, new.chunk_count,
+           {_CREATED_AT.format(id="new.id")}
     FROM collection CROSS JOIN unnest(
         %(document_ids)b::uuid[], %(sources)b::text[], %(parent_sources)b::text[], %(titles)b::text[],
         %(media_types)b::text[], %(metadata)b::text[]::jsonb[], %(document_texts)b::text[],
