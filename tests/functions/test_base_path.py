@@ -39,8 +39,8 @@ async def check_mounted(url: str, root_path: str, tenant: str) -> None:
             assert response.status == 200
         async with client.get(f"{url}/v1/providers/", headers=key, allow_redirects=False) as response:
             assert response.headers["location"] == f"{url}/v1/providers"
-    calls = re.findall(r'fetch\(([^,)]+)|\.open\("POST", ([^,)]*)', page)
-    assert [first or second for first, second in calls] == ["base + path"] * 2
+    calls = re.findall(r"(?<!function )\b(?:fetch|upload)\(([^,)]+)", page)
+    assert calls == ["base + path"] * 2
 
 
 @pytest.mark.parametrize("mode", ["stream", "buffered"])
