@@ -6,7 +6,7 @@ ALTER TABLE vectorforge.collections ADD COLUMN text_bytes bigint;
 ALTER TABLE vectorforge.collections ALTER COLUMN text_bytes SET DEFAULT 0;
 ALTER TABLE vectorforge.pending_changes ADD COLUMN text_bytes bigint NOT NULL DEFAULT 0;
 
--- As in 0004, with the texts. octet_length() does not read a text that is stored out of line.
+-- As in 0021, with the texts. octet_length() does not read a text that is stored out of line.
 CREATE OR REPLACE FUNCTION vectorforge.settle_changes() RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $$
@@ -18,11 +18,24 @@ BEGIN
         document_count = c.document_count + change.document_count,
         chunk_count = c.chunk_count + change.chunk_count,
         term_count = c.term_count + change.term_count,
-        text_bytes = c.text_bytes + change.text_bytes
+        text_bytes = c.text_bytes + change.text_bytes,
+        languages = CASE
+            WHEN change.languages IS NULL OR change.languages <@ c.languages THEN c.languages
+            ELSE ARRAY(
+                SELECT unnest(coalesce(c.languages, CASE WHEN c.chunk_count > 0 THEN ARRAY[c.language] END))
+                UNION SELECT unnest(change.languages) ORDER BY 1
+            )
+        END
     FROM (
         SELECT p.tenant_id, p.collection_id, sum(p.data_version) AS data_version,
                sum(p.document_count) AS document_count, sum(p.chunk_count) AS chunk_count,
-               sum(p.term_count) AS term_count, sum(p.text_bytes) AS text_bytes
+               sum(p.term_count) AS term_count, sum(p.text_bytes) AS text_bytes,
+               (
+                   SELECT array_agg(DISTINCT config)
+                   FROM vectorforge.pending_changes AS q CROSS JOIN unnest(q.languages) AS config
+                   WHERE q.transaction = pg_current_xact_id() AND q.tenant_id = p.tenant_id
+                       AND q.collection_id = p.collection_id
+               ) AS languages
         FROM vectorforge.pending_changes AS p WHERE p.transaction = pg_current_xact_id()
         GROUP BY 1, 2 ORDER BY 1, 2
     ) AS change
@@ -58,7 +71,8 @@ BEGIN
         INSERT INTO vectorforge.pending_changes (tenant_id, retitled, titled_version)
         SELECT added.tenant_id, added.id, CASE WHEN added.version <> removed.version THEN added.version END
         FROM added JOIN removed ON removed.tenant_id = added.tenant_id AND removed.id = added.id
-        WHERE added.title IS DISTINCT FROM removed.title;
+        WHERE (added.title, added.metadata -> 'language')
+            IS DISTINCT FROM (removed.title, removed.metadata -> 'language');
     END IF;
     PERFORM vectorforge.settle_later(p.tenant_id) FROM vectorforge.pending_changes AS p
     WHERE p.transaction = pg_current_xact_id() LIMIT 1;
