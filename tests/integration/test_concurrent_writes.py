@@ -38,8 +38,9 @@ async def blocked_by(
     """Begin a write while another transaction has run a statement; that one commits before the block."""
     async with db.transaction() as connection:
         await connection.execute(statement.encode(), db.named(**values))
-        waiting = asyncio.ensure_future(write)
-        pid = (connection.info.backend_pid,)
+        row = await (await connection.execute("SELECT pg_backend_pid() AS pid")).fetchone()
+        assert row is not None
+        pid, waiting = (row["pid"],), asyncio.ensure_future(write)
         while not waiting.done() and not (await db.fetch_all(_BLOCKED, pid))[0]["is_blocked"]:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         assert not waiting.done()
