@@ -251,15 +251,15 @@ class _Builder:
         if self.on_progress is None:
             yield
             return
-        watching = asyncio.create_task(self._watch(space, self.on_progress))
+        (own,) = await fetch(self.connection, "SELECT pg_backend_pid() AS pid")
+        watching = asyncio.create_task(self._watch(space, own["pid"], self.on_progress))
         try:
             yield
         finally:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
 
-    async def _watch(self, space: str, on_progress: Callable[[BuildProgress], None]) -> None:
-        backend = self.connection.info.backend_pid
+    async def _watch(self, space: str, backend: int, on_progress: Callable[[BuildProgress], None]) -> None:
         async with as_owner(self.conninfo) as connection:
             while True:
                 for row in await fetch(connection, _PROGRESS, (backend,)):
