@@ -45,12 +45,8 @@ class _Page(_Arguments):
     offset: int = Field(default=0, ge=0, le=2**31 - 1, description="How many to skip.")
 
 
-_COLLECTION = Field(
-    default=None,
-    min_length=1,
-    max_length=200,
-    description="Name or id of the collection. Left out: the default one.",
-)
+_Collection: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
+_COLLECTION = Field(default=None, description="Name or id of the collection. Left out: the default one.")
 
 
 class ListCollectionsArguments(_Page):
@@ -60,7 +56,7 @@ class ListCollectionsArguments(_Page):
 class ListDocumentsArguments(_Page):
     """Arguments of ``list_documents``."""
 
-    collection: Optional[str] = _COLLECTION
+    collection: Optional[_Collection] = _COLLECTION
     filters: Optional[dict[str, Any]] = Field(
         default=None,
         description="Conditions on the documents' metadata, all of which must hold: a plain value means "
@@ -74,7 +70,7 @@ class _OfDocument(_Arguments):
         max_length=_MAX_NAME_CHARS,
         description="Id of the document, or its source (path, address or key), as other tools return them.",
     )
-    collection: Optional[str] = _COLLECTION
+    collection: Optional[_Collection] = _COLLECTION
 
 
 class ReadArguments(_OfDocument):

@@ -54,6 +54,8 @@ async def test_agent_lists_collections_and_documents_by_pages_and_filters(
         assert [its["source"] for its in bikes["documents"]] == ["bike.md"]
         rest = await checked_call(client, "list_documents", offset=2)
         assert (len(rest["documents"]), rest["total"]) == (1, 3)
+        default = await checked_call(client, "list_documents", collection=None)  # as some models send it
+        assert default["total"] == 3
         wrong = await call(client, "list_documents", filters={"$near": 1})
         assert wrong.is_error
         assert "$near" in text_of(wrong)
