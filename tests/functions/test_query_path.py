@@ -10,7 +10,7 @@ from tests.support.http.live_api import key_of
 from tests.support.query_trace import Trace, Tracer, common
 from vectorforge.local.postgres import EmbeddedPostgres
 
-MAX_FILES = 71
+MAX_FILES = 70
 
 
 async def test_query_executes_few_files_on_lambda(
