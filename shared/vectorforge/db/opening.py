@@ -35,7 +35,7 @@ _RECONNECT_S = 3.0
 
 _CONNECTION_OPTIONS: dict[str, Any] = {
     "autocommit": True,
-    "prepare_threshold": None,  # see prepared: a pooler may send the next execution to another backend
+    "prepare_threshold": None,  # see statements: a pooler may send the next execution to another backend
     "row_factory": dict_row,
 }
 _ENTER = "SELECT vectorforge.enter_tenant(%s)"

@@ -109,7 +109,8 @@ class PreparedStatements:
     """Sends the statements of one connection in pipeline mode, each prepared at its second execution."""
 
     def __init__(self) -> None:
-        self._seen: set[_Key] = set()
+        self._seen: set[int] = set()
+        """Hashes of keys, which are texts of up to 16 KB; a collision prepares a statement too early."""
         self._names: dict[_Key, bytes] = {}  # the least recently used first
         self._made = 0
         self._expected: list[_Key | None] = []
@@ -120,14 +121,14 @@ class PreparedStatements:
         self._expected = []
         for statement in statements:
             key = (statement.text, statement.types)
-            if key in self._seen:
+            if (seen := hash(key)) in self._seen:
                 name = self._names[key] = self._names.pop(key, b"") or self._prepare(pgconn, key)
                 pgconn.send_query_prepared(name, statement.values, statement.formats)
             else:
                 pgconn.send_query_params(*statement)
                 if len(self._seen) >= _MOST_SEEN:
                     self._seen.clear()
-                self._seen.add(key)
+                self._seen.add(seen)
             self._expected.append(None)
 
     def _prepare(self, pgconn: "PGconn", key: _Key) -> bytes:
