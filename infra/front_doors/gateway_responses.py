@@ -15,7 +15,7 @@ _PROBLEMS = (
     ("NothingToCheck", _ResponseType.ACCESS_DENIED, _NO_CREDENTIAL),  # functions/authorizer found no key
     ("TooMany", _ResponseType.THROTTLED, (
         429, "too_many_requests", "There were too many requests.",
-        "The tenant's requests per second are used up.")),
+        "The limit of requests per second, the tenant's or the API's, is reached: wait a second.")),
     ("NoRoute", _ResponseType.MISSING_AUTHENTICATION_TOKEN, (  # API Gateway's name for an unknown method
         405, "method_not_allowed", "Method Not Allowed", "There is no such method here.")),
     ("TooLarge", _ResponseType.REQUEST_TOO_LARGE, (

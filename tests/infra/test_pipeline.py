@@ -19,7 +19,10 @@ ROLE = ROOT / "infra" / "deployment" / "github_role.yaml"
 BIN = Path(sys.executable).parent
 STAND_IN = """#!/bin/sh
 echo "${0##*/} $*" >> "$CALLS"
-case "$*" in *describe-db-snapshots*) echo vectorforge-dev-final ;; esac
+case "$*" in
+    *describe-db-snapshots*) echo vectorforge-dev-final ;;
+    *describe-db-cluster-snapshots*) echo vectorforge-dev-cluster-final ;;
+esac
 [ "${0##*/} $1" != "make $FAILS" ]
 """
 
@@ -105,9 +108,10 @@ def test_sandbox_is_destroyed_after_any_failure(
     sandbox: Sandbox, fails: str, code: int, calls: list[str]
 ) -> None:
     assert sandbox.run("dev", fails=fails) == (code, calls)
-    assert "aws rds delete-db-snapshot --db-snapshot-identifier vectorforge-dev-final" in (
-        sandbox.calls.read_text()
-    )
+    recorded = sandbox.calls.read_text()
+    assert "aws rds delete-db-snapshot --db-snapshot-identifier vectorforge-dev-final\n" in recorded
+    name = "vectorforge-dev-cluster-final"
+    assert f"aws rds delete-db-cluster-snapshot --db-cluster-snapshot-identifier {name}\n" in recorded
 
 
 def test_sandbox_script_only_destroys_on_request_and_refuses_prod(sandbox: Sandbox) -> None:
