@@ -1,13 +1,16 @@
 """Jobs that wait for each other are carried out in one run, in their order, each with its own result."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from uuid import UUID
 
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from tests.integration.ingestion.conftest import LimitedEmbedder, Room
+from tests.integration.repository_rows import make_collection, make_items
+from tests.support.postgres.rows_read import CountedDatabase, rows_read
 from tests.support.vendors.hashing_embedder import HashingEmbedder
-from vectorforge.db.repositories.job_repo import JobDispatcher
+from vectorforge.db.repositories.job_repo import JobDispatcher, JobRepository
 from vectorforge.db.repositories.job_types import IngestionJob, NewJobItem
 from vectorforge.types import Vector
 
@@ -151,3 +154,18 @@ async def test_job_that_must_run_alone_follows_no_other(job_room: Room, obstacle
     }[obstacle]
     await job_room.db.execute(change, (second,))
     assert await follow(job_room) == []
+
+
+async def test_items_of_job_that_is_too_large_to_follow_are_not_read(
+    make_database: Callable[..., str], make_tenant: Callable[[], str]
+) -> None:
+    url = make_database()
+    async with CountedDatabase(make_conninfo(url, user="vectorforge_app"), pool_size=1) as database:
+        db = database.for_tenant(make_tenant())
+        collection, jobs = await make_collection(db), JobRepository(db)
+        created = [await jobs.create(collection.id, make_items(count)) for count in (2, 1_000)]
+        claimed = await JobDispatcher(database).claim(60)
+        assert claimed is not None
+        before = rows_read(url)
+        assert await jobs.claim_following(created[0].id, 60, documents=100, jobs=200) == []
+        assert (rows_read(url) - before).total() < 100

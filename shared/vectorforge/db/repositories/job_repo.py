@@ -156,11 +156,11 @@ WITH claimed AS (
 ), younger AS (
     SELECT job.id, sum(job.documents_total) OVER up_to_this + claimed.documents_total <= %(documents)s
         AND bool_and(job.status = 'queued' AND job.claims = 0 AND job.source_key IS NULL) OVER up_to_this
-        AND NOT bool_or(EXISTS (
+        AND NOT bool_or(CASE WHEN job.documents_total > %(documents)s THEN true ELSE EXISTS (
             SELECT FROM vectorforge.ingestion_job_items AS item
             WHERE item.tenant_id = claimed.tenant_id AND item.job_id IN (job.id, claimed.id)
                 AND item.parent_source IS NOT NULL
-        )) OVER up_to_this AS fits
+        ) END) OVER up_to_this AS fits
     FROM claimed CROSS JOIN LATERAL (
         SELECT * FROM vectorforge.ingestion_jobs AS job
         WHERE job.tenant_id = claimed.tenant_id AND job.collection_id = claimed.collection_id
