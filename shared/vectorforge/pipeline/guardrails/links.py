@@ -19,7 +19,8 @@ _OPEN_ENDS = frozenset(".:")
 """Ends of a piece of text that may have begun an address."""
 _SCHEMES = "mailto sms smsto mms tel callto xmpp sip sips skype facetime whatsapp".split()  # noqa: SIM905 - as words
 """Schemes without slashes that programs recognize in texts."""
-_SUSPECT = pattern_of(r"\.[^\W\d_]|w\.|l\(|:\S|[\w.+%'\-]@", re.IGNORECASE)
+_SUSPECTS = (pattern_of(r"\.(?:[^\W\d_]|(?<=[wW]\.))"), pattern_of(r":\S"), pattern_of(r"@(?<=[\w.+%'\-]@)"))
+"""Each begins with a fixed character: one pattern of all would take 2 % of a query's CPU time."""
 _BEGINNING = pattern_of(r"(?:h|ht|htt|https?:?|ww?w?|www\.|/)\Z", re.IGNORECASE)
 _AFTER_SCHEME = "|".join(rf"(?<=\b{scheme}:)" for scheme in _SCHEMES)
 TRIGGER = pattern_of(
@@ -127,7 +128,9 @@ def _may_begin_in(text: str) -> bool:
         or "]:" in text
         or text[:1] in "(:/@"
         or _BEGINNING.search(text[-6:]) is not None
-        or _SUSPECT.search(text) is not None
+        or "l(" in text
+        or "L(" in text
+        or any(pattern.search(text) for pattern in _SUSPECTS)
     )
 
 
