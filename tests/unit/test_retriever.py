@@ -1,5 +1,6 @@
 """DenseRetriever over the exact in-memory store."""
 
+import asyncio
 import hashlib
 import logging
 from dataclasses import replace
@@ -12,7 +13,7 @@ from tests.support.rag.reference_store import ReferenceVectorStore
 from tests.support.vendors.hashing_embedder import HashingEmbedder
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import ConfigurationError, DimensionMismatchError, InvalidInputError, NotFoundError
-from vectorforge.retriever.base import BaseRetriever, QueryPreprocessor
+from vectorforge.retriever.base import BaseRetriever, QueryLookup, QueryPreprocessor, RetrievalRequest
 from vectorforge.retriever.dense import DenseRetriever
 from vectorforge.telemetry import InMemoryMetrics
 from vectorforge.types import ChunkDraft, Collection, DistanceMetric, DocumentDraft
@@ -184,3 +185,33 @@ async def test_retriever_without_optional_arguments_searches() -> None:  # A-006
     assert found[0].chunk.text == "cats and dogs"
     with pytest.raises(InvalidInputError, match="empty"):
         await retriever.retrieve("  ", COLLECTION.id)
+
+
+@pytest.mark.parametrize("is_looked_up", [True, False])
+async def test_search_after_a_task_embeds_meanwhile(is_looked_up: bool) -> None:  # one connection at a time
+    setup, released = await Setup().fill(), asyncio.Event()
+
+    lookup = QueryLookup(COLLECTION) if is_looked_up else None
+    after = asyncio.create_task(_wait_for(released))
+    request = RetrievalRequest("cats", COLLECTION.id, lookup=lookup, after=after)
+    found = asyncio.create_task(setup.retriever.find(request))
+    await asyncio.sleep(0.05)
+    assert bool(setup.embedder.texts) == is_looked_up  # else the collection is read from the database first
+    assert not found.done()
+    released.set()
+    assert len(await found) == 3
+
+
+async def test_canceled_search_leaves_the_task_before_it_alone() -> None:
+    setup, released = await Setup().fill(), asyncio.Event()
+    after = asyncio.create_task(_wait_for(released))
+    request = RetrievalRequest("cats", COLLECTION.id, lookup=QueryLookup(COLLECTION), after=after)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await setup.retriever.find(request)
+    released.set()
+    await after
+
+
+async def _wait_for(event: asyncio.Event) -> None:
+    await event.wait()

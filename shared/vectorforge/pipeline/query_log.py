@@ -122,15 +122,6 @@ class QueryLogging:
     texts: LogTexts | None = None
     export: Callable[[QueryLog], None] | None = None
 
-    @property
-    def runs_with_search(self) -> bool:
-        """True if the record of the start is written while the search runs.
-
-        In the database the two would need two connections at a time, and a full pool would reject requests
-        that it can serve one after the other.
-        """
-        return self.table is None
-
     async def start(self, run: QueryRun) -> None:
         """Log that the query has begun. Raises nothing but a cancellation."""
         await shielded(self._start(run))

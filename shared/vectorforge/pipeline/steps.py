@@ -130,14 +130,15 @@ class QuerySteps:
 
     async def _search(self, run: QueryRun) -> AsyncGenerator[QueryEvent, None]:
         """Find chunks or a cached answer; the query's start is logged before the first event is yielded."""
-        logging_start = self.query_log.start(run) if self.query_log.runs_with_search else None
-        async with concurrently(logging_start) if logging_start else nullcontext() as started:
-            await self._look_up_answer(run)
-            if started is None and not run.cache.hit:  # a cached answer is logged at once, with its end
-                await self.query_log.start(run)
+        await self._look_up_answer(run)
+        has_table = self.query_log.table is not None
+        is_logged_once = has_table and run.cache.hit  # with its end
+        async with nullcontext() if is_logged_once else concurrently(self.query_log.start(run)) as started:
             await self._rewrite(run)
             steps = asyncio.Queue[QueryStep | None]() if run.config.has_steps else None
-            async with concurrently(self._find_chunks(run, steps)) as search:
+            # One connection at a time: a full pool would reject queries that it can serve in turn.
+            after = started if has_table else None
+            async with concurrently(self._find_chunks(run, steps, after)) as search:
                 if started is not None:
                     await started
                 yield run.meta()
@@ -157,7 +158,12 @@ class QuerySteps:
         elif run.config.history and run.config.search_tool is None:
             await self.rewriter.rewrite(run)
 
-    async def _find_chunks(self, run: QueryRun, steps: "asyncio.Queue[QueryStep | None] | None") -> None:
+    async def _find_chunks(
+        self,
+        run: QueryRun,
+        steps: "asyncio.Queue[QueryStep | None] | None",
+        after: asyncio.Task[None] | None,
+    ) -> None:
         """Search, unless the answer is cached; put the steps into the queue as they end."""
         emit = _drop if steps is None else steps.put_nowait
         if run.cache.hit and run.cache.stored is not None:
@@ -165,19 +171,24 @@ class QuerySteps:
             for step in run.steps:
                 emit(step)
         else:
-            await self._retrieve(run, emit)
+            await self._retrieve(run, emit, after)
 
     def _stage(self, run: QueryRun, name: SpanName) -> AbstractContextManager[None]:
         run.stage = name
         return self.tracer.span(name, run.trace)
 
     async def _retrieve(
-        self, run: QueryRun, emit: Callable[[QueryStep], None], *, calling_model: bool = True
+        self,
+        run: QueryRun,
+        emit: Callable[[QueryStep], None],
+        after: asyncio.Task[None] | None = None,
+        *,
+        calling_model: bool = True,
     ) -> None:
         if run.config.search_tool is not None:
             run.search = self._search_for(run)
             return
-        started, request = time.perf_counter(), self._request(run)
+        started, request = time.perf_counter(), replace(self._request(run), after=after)
         fresh = FRESH_VECTORS.set(not run.config.use_cache)
         try:
             async with _in_time(run.deadline.remaining_s()):

@@ -156,6 +156,8 @@ class RetrievalRequest:
     """Oldest version of the collection to search; None for any that is recent enough."""
     note_version: Callable[[int], object] | None = None
     """Receives the version of the collection that each search saw."""
+    after: asyncio.Task[None] | None = None
+    """Must end before the search uses the database, and runs while the query is embedded; None: nothing."""
 
 
 class RetrievedChunks(NearestChunks):

@@ -129,6 +129,8 @@ class HybridRetriever(BaseRetriever):
         return await search_together([partial(self.find, request) for request in wider])
 
     async def _search(self, request: RetrievalRequest, *, by_lookup: bool) -> RetrievedChunks:
+        if request.lookup is None:
+            await _end_of(request.after)
         collection, vector = await self._find_collection(request)
         mode = _mode(collection, request.search_mode)
         metric = DistanceMetric(collection.embedding_config.get("metric", "cosine"))
@@ -138,6 +140,7 @@ class HybridRetriever(BaseRetriever):
         elif vector is None:
             fresh, error = await self._embed_or_fall_back(request, collection, mode)
             vector = fresh
+        await _end_of(request.after)
         new_vector = fresh if fresh is not None and self._stores_vectors(collection, request) else None
         async with self._storing(collection, request.query, None if by_lookup else new_vector):
             nearest = partial(
@@ -294,6 +297,11 @@ class HybridRetriever(BaseRetriever):
             raise
         finally:
             await asyncio.gather(task, return_exceptions=True)
+
+
+async def _end_of(task: asyncio.Task[None] | None) -> None:
+    if task is not None and not task.done():
+        await asyncio.shield(task)  # a canceled search does not wait for it
 
 
 def _optional_arguments(request: RetrievalRequest, mode: SearchMode) -> dict[str, Any]:
