@@ -155,7 +155,7 @@ class Evidence:
                 return any(a == claim.text or a.startswith(below) for a in self._addresses)
             case Identifier():
                 forms = {claim.text, f"{claim.text}s"}  # "SDKs" speaks of the SDK
-                return not forms.isdisjoint(self._joined) or claim.text in self._acronyms
+                return any(form in self._joined for form in forms) or claim.text in self._acronyms
             case Name():
                 return self._holds_name(claim)
             case Date():
@@ -308,8 +308,8 @@ class Evidence:
         return names.Words(names.words_of(self._text))
 
     @cached_property
-    def _joined(self) -> set[str]:
-        return names.joined_words(self._text)
+    def _joined(self) -> names.JoinedWords:
+        return names.JoinedWords(self._text)
 
     @cached_property
     def _acronyms(self) -> set[str]:

@@ -5,7 +5,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator
 from functools import cached_property
-from itertools import chain
+from itertools import accumulate, chain
 
 from vectorforge.patterns import pattern_of
 from vectorforge.pipeline.citations.quantities import BLANK
@@ -70,6 +70,8 @@ def address(text: str) -> str:
 
 def take_addresses(text: str) -> tuple[set[str], str]:
     """Return the addresses, and the text with them blanked."""
+    if "@" not in text and "://" not in text and "www." not in text.lower():
+        return set(), text
     found = {address(match.group()) for match in _ADDRESS.finditer(text)}
     return found, _blank(_ADDRESS, text)
 
@@ -115,23 +117,8 @@ def names(text: str, *, known: Container[str], noun_capitals: bool) -> list[tupl
     return found
 
 
-def known_names(texts: Iterable[str]) -> frozenset[str]:
-    """Return the words that these texts capitalise within a sentence, and everywhere."""
-    capital: set[str] = set()
-    small: set[str] = set()
-    for text in texts:
-        for line in text.splitlines():
-            small.update(fold(word) for word in _WORD.findall(line) if word[0].islower())
-            is_title = line.lstrip().startswith("#") or not re.search(r"[.!?。]", line)
-            if not is_title and not writes_nouns_with_capitals(line):
-                capital.update(
-                    part for run in _runs(line) for word, opens in run if not opens for part in _parts(word)
-                )
-    return frozenset(capital - small)
-
-
 class KnownNames:
-    """``known_names`` of texts, word by word: only the lines with a word are read.
+    """Words that texts capitalize within a sentence, and everywhere; only the lines with a word are read.
 
     Args:
         texts: May be long; most words are in few of their lines.
@@ -140,19 +127,36 @@ class KnownNames:
     def __init__(self, texts: Iterable[str]) -> None:
         self._texts = texts
         self._found: dict[str, bool] = {}
+        self._spellings: dict[str, tuple[set[str], set[str]]] = {}
 
     def __contains__(self, word: object) -> bool:
         if not isinstance(word, str):
             return False
         if word not in self._found:
-            lines = [line for folded, line in self._lines if word in folded]
-            self._found[word] = word in known_names(lines)
+            lines = [self._read(line) for folded, line in self._lines if word in folded]
+            is_small = any(word in small for _, small in lines)
+            self._found[word] = not is_small and any(word in capital for capital, _ in lines)
         return self._found[word]
+
+    def _read(self, line: str) -> tuple[set[str], set[str]]:
+        if line not in self._spellings:
+            self._spellings[line] = _capital_and_small(line)
+        return self._spellings[line]
 
     @cached_property
     def _lines(self) -> list[tuple[str, str]]:
         # line by line: one of combining marks folds to nothing
         return [(fold(line), line) for text in self._texts for line in text.splitlines()]
+
+
+def _capital_and_small(line: str) -> tuple[set[str], set[str]]:
+    """Return the words that a line capitalizes within a sentence, and those that it does not capitalize."""
+    small = {fold(word) for word in _WORD.findall(line) if word[0].islower()}
+    is_title = line.lstrip().startswith("#") or not re.search(r"[.!?。]", line)
+    if is_title or writes_nouns_with_capitals(line):
+        return set(), small
+    inside = [word for run in _runs(line) for word, opens in run if not opens]
+    return {part for word in inside for part in _parts(word)}, small
 
 
 def acronyms(text: str) -> set[str]:
@@ -171,13 +175,29 @@ def acronyms(text: str) -> set[str]:
 def words_of(text: str) -> set[str]:
     """Return folded words and numbers of a text; of mixed ones like ``2FA`` also the letters."""
     tokens = _TOKEN.findall(fold(text))
-    return {*tokens, *(run for token in tokens for run in _LETTERS.findall(token))}
+    mixed = (token for token in tokens if not token.isalpha())
+    return {*tokens, *(run for token in mixed for run in _LETTERS.findall(token))}
 
 
-def joined_words(text: str) -> set[str]:
-    """Return up to six neighbouring words written as one, for the look-up of ``joined`` identifiers."""
-    tokens = _TOKEN.findall(fold(text))
-    return {"".join(tokens[i : i + n]) for n in range(1, _JOINED + 1) for i in range(len(tokens))}
+class JoinedWords:
+    """Up to six neighboring words of a text written as one, for the look-up of ``joined`` identifiers."""
+
+    def __init__(self, text: str) -> None:
+        tokens = _TOKEN.findall(fold(text))
+        self._letters = "".join(tokens)
+        self._bounds = {
+            offset: number for number, offset in enumerate(accumulate(map(len, tokens), initial=0))
+        }
+        """Offset in the letters -> number of the word that begins there."""
+
+    def __contains__(self, identifier: str) -> bool:
+        start = self._letters.find(identifier)
+        while start >= 0:
+            first, last = self._bounds.get(start), self._bounds.get(start + len(identifier))
+            if first is not None and last is not None and first < last <= first + _JOINED:
+                return True
+            start = self._letters.find(identifier, start + 1)
+        return False
 
 
 _PEOPLE = ("n", "ns", "an", "ans", "ian", "ians", "ese", "ish")
@@ -193,7 +213,8 @@ class Words:
 
     def __init__(self, words: Iterable[str]) -> None:
         self._words = frozenset(words)
-        self._shortened = frozenset(short for word in self._words for short in shortened(word))
+        self._shortened = {word[:-1] for word in self._words if len(word) > _SHORTEST_STEM}
+        self._shortened |= {word[:-2] for word in self._words if len(word) > _SHORTEST_STEM + 1}
 
     def __contains__(self, name: object) -> bool:
         return name in self._words
