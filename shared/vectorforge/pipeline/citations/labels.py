@@ -11,9 +11,10 @@ from vectorforge.types import RetrievedChunk
 
 # Such as "[Source 2]", "[Context 2]", "[2]", "[Source 1, 3]", "[Source 1, Source 3]" and "[1][2]"; neither
 # "array[2]" nor "[2](link)".
+# (Patterns begin with the bracket, which is searched for quickly, and then look behind it.)
 _LABEL = pattern_of(
-    r"(?:\[(?:source|context|sources)\s+(?P<named>\d{1,3}(?:\s*(?:,|;|and|&)\s*(?:source\s+|context\s+)?\d{1,3})*)\]"
-    r"|(?<!\w)\[(?P<bare>\d{1,2}(?:\s*,\s*\d{1,2})*)\](?!\())",
+    r"\[(?:(?:source|context|sources)\s+(?P<named>\d{1,3}(?:\s*(?:,|;|and|&)\s*(?:source\s+|context\s+)?\d{1,3})*)\]"
+    r"|(?<!\w\[)(?P<bare>\d{1,2}(?:\s*,\s*\d{1,2})*)\](?!\())",
     re.IGNORECASE,
 )
 _NUMBER = pattern_of(r"\d+")
@@ -29,7 +30,7 @@ _TYPED_NAMED = pattern_of(
     rf"[\[［【〔]({_SPACED}(?:{_WORD})(?![^\W\d_])[^\[\]\n］】〕]{{0,60}}?)[\]］】〕]", re.IGNORECASE
 )
 _TYPED_BARE = pattern_of(
-    rf"(?<!\w)[\[［【〔]{_SPACED}(\d[\d\s,;&{_INVISIBLE}–-]{{0,40}}?){_SPACED}[\]］】〕](?!\(|:\s*<?\w+://)"
+    rf"[\[［【〔](?<!\w[\[［【〔]){_SPACED}(\d[\d\s,;&{_INVISIBLE}–-]{{0,40}}?){_SPACED}[\]］】〕](?!\(|:\s*<?\w+://)"
 )
 
 
