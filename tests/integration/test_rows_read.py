@@ -23,7 +23,7 @@ from tests.support.http.live_api import add_documents
 from tests.support.postgres.databases import own_database
 from tests.support.postgres.grown_tenant import grow
 from tests.support.postgres.rows_read import rows_read
-from vectorforge.cli.app import app
+from vectorforge.cli.app import command_line
 from vectorforge.db.repositories.job_repo import JobDispatcher
 from vectorforge.local.postgres import EmbeddedPostgres
 
@@ -162,7 +162,7 @@ def commands_of(group: Any, prefix: str = "") -> set[str]:
 
 
 def test_commands_are_cases_or_named() -> None:
-    assert commands_of(get_command(app)) == COMMANDS.keys() | UNMEASURED_COMMANDS.keys()
+    assert commands_of(get_command(command_line())) == COMMANDS.keys() | UNMEASURED_COMMANDS.keys()
     assert set(COMMANDS.values()) <= CASES.keys()
 
 

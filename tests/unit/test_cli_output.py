@@ -204,6 +204,25 @@ class TestHelp:
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         assert done.stderr == ""
 
+    @pytest.mark.parametrize(
+        ("words", "others"),
+        [
+            (["--version"], {"vectorforge.config", "vectorforge.cli.session"}),
+            (["completion", "bash"], {"vectorforge.config", "vectorforge.cli.session"}),
+            (
+                ["stats", "--help"],
+                {"vectorforge.cli.ingest", "vectorforge.evaluation", "vectorforge.cli.doctor"},
+            ),
+        ],
+    )
+    def test_command_imports_no_other_command(self, words: list[str], others: set[str]) -> None:
+        code = (
+            f"import sys; from vectorforge.cli.app import run; run({words!r}); "
+            f"sys.stderr.write(' '.join({others!r} & set(sys.modules)))"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert done.stderr == ""
+
     def test_version_option_prints_version(self) -> None:
         assert run_vectorforge("--version").stdout.startswith("vectorforge ")
 

@@ -1,7 +1,9 @@
 """The command line: its commands, and the output of usage errors."""
 
 import sys
+from collections.abc import Collection, Sequence
 from enum import StrEnum
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
@@ -9,16 +11,6 @@ from typer.completion import get_completion_script  # type: ignore[attr-defined]
 from typer.core import TyperCommand, TyperGroup, TyperOption
 from typer.exceptions import TyperException
 
-from vectorforge.cli.commands import collections, documents, erase, index, keys, limits, logs, providers
-from vectorforge.cli.commands.ask import ask
-from vectorforge.cli.commands.evaluate import evaluate, export
-from vectorforge.cli.commands.migrate import migrate
-from vectorforge.cli.commands.replay import replay
-from vectorforge.cli.commands.search import search
-from vectorforge.cli.commands.serve import mcp, up
-from vectorforge.cli.commands.stats import stats
-from vectorforge.cli.doctor.command import doctor
-from vectorforge.cli.ingest.command import ingest
 from vectorforge.cli.terminal import EXIT_CODE_HELP, ExitCode
 
 
@@ -83,30 +75,60 @@ def completion(shell: Annotated[Shell, typer.Argument(help="Your shell.")]) -> N
     sys.stdout.write(f"{script}\n")
 
 
-app = typer.Typer(
-    name="vectorforge",
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    epilog=EXIT_CODE_HELP,
-)
-app.command()(up)
-app.command()(ingest)
-app.command()(ask)
-app.command()(search)
-app.command()(mcp)
-app.command("eval")(evaluate)
-app.command("eval export")(export)
-app.command()(replay)
-app.command()(stats)
-for group in (collections, documents, erase, index, keys, limits, logs, providers):
-    app.add_typer(group.app, name=group.__name__.rpartition(".")[2])
-app.command()(doctor)
-app.command()(completion)
-app.command()(migrate)
-_hide_flag_types(app)
-app.info.cls = _Root
+COMMANDS = {
+    "up": "commands.serve:up",
+    "ingest": "ingest.command:ingest",
+    "ask": "commands.ask:ask",
+    "search": "commands.search:search",
+    "mcp": "commands.serve:mcp",
+    "eval": "commands.evaluate:evaluate",
+    "eval export": "commands.evaluate:export",
+    "replay": "commands.replay:replay",
+    "stats": "commands.stats:stats",
+    "collections": "commands.collections:app",
+    "documents": "commands.documents:app",
+    "erase": "commands.erase:app",
+    "index": "commands.index:app",
+    "keys": "commands.keys:app",
+    "limits": "commands.limits:app",
+    "logs": "commands.logs:app",
+    "providers": "commands.providers:app",
+    "doctor": "doctor.command:doctor",
+    "completion": "app:completion",
+    "migrate": "commands.migrate:migrate",
+}
+"""Commands and groups of commands: module of this package, and attribute."""
+
+
+def command_line(names: Collection[str] = COMMANDS.keys()) -> typer.Typer:
+    """Return the command line with these commands, whose modules are imported."""
+    app = typer.Typer(
+        name="vectorforge",
+        no_args_is_help=True,
+        rich_markup_mode="rich",
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        epilog=EXIT_CODE_HELP,
+    )
+    app.callback()(vectorforge)
+    for name in names:
+        module, _, attribute = COMMANDS[name].partition(":")
+        found = getattr(import_module(f"vectorforge.cli.{module}"), attribute)
+        if isinstance(found, typer.Typer):
+            app.add_typer(found, name=name)
+        else:
+            app.command(name)(found)
+    _hide_flag_types(app)
+    app.info.cls = _Root
+    return app
+
+
+def _named(words: Sequence[str]) -> Collection[str]:
+    """Return the command that these words name; all commands, if they ask for help or name none."""
+    for name in (" ".join(words[:2]), *words[:1]):
+        if name in COMMANDS:
+            return (name,)
+    return () if words[:1] == ["--version"] else COMMANDS.keys()
 
 
 def _print_version(requested: bool) -> None:
@@ -117,7 +139,6 @@ def _print_version(requested: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def vectorforge(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
@@ -141,6 +162,7 @@ def vectorforge(
 
 def run(arguments: list[str] | None = None) -> int:
     """Run a command line (default: ``sys.argv``), and return its exit code."""
+    app = command_line(_named(sys.argv[1:] if arguments is None else arguments))
     try:
         return int(app(arguments, prog_name="vectorforge", standalone_mode=False) or ExitCode.OK)
     except TyperException as exc:
