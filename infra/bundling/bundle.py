@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from infra.bundling.bytecode import write_bytecode
 from infra.bundling.database_certificates import write_database_certificates
 from infra.bundling.interpreters import find_interpreter
 from infra.bundling.token_tables import copy_token_tables
@@ -51,7 +52,6 @@ STANDS_ALONE = frozenset({"authorizer", "probe"})
 """Functions that consist of their handler, and use the standard library and the runtime's boto3 only."""
 
 PYTHON, PLATFORM = "3.14", "aarch64-manylinux_2_34"  # of Amazon Linux 2023, under python3.12 to 3.14
-_TASK_ROOT = "/var/task"
 ROOMS_LEFT_OUT = ("cli", "local")
 """Packages of the library that no function imports."""
 
@@ -138,9 +138,11 @@ def make_bundle(
     _copy_code(function, output)
     if function in COUNTS_TOKENS:
         copy_token_tables(output / "tiktoken_cache", uv=uv, python=sys.executable)
+    interpreter = find_interpreter(python_version, uv)
+    if interpreter is not None:
+        write_bytecode(output, interpreter, _run)
     _open_to_readers(output)
-    compiled = _compile(output, uv, python_version)
-    return _weighed(function, output, python_version, compiled=compiled, sdks=sdks)
+    return _weighed(function, output, python_version, compiled=interpreter is not None, sdks=sdks)
 
 
 def _locked_requirements(uv: str, function: str, sdks: tuple[str, ...]) -> str:
@@ -202,22 +204,6 @@ def _open_to_readers(output: Path) -> None:
     for path in [output, *output.rglob("*")]:
         executable = path.is_dir() or path.stat().st_mode & stat.S_IXUSR
         path.chmod(0o755 if executable else 0o644)
-
-
-def _compile(output: Path, uv: str, python_version: str) -> bool:
-    """Ship bytecode: Lambda's code folder is read-only, so that each cold start would compile everything.
-
-    "unchecked-hash", because zip files and layers change modification times. An interpreter of the target's
-    version is needed, of any machine type.
-    """
-    interpreter = find_interpreter(python_version, uv)
-    if interpreter is None:
-        return False
-    command = [interpreter, "-I", "-m", "compileall", "-q", "-j", "0"]
-    command += ["--invalidation-mode", "unchecked-hash"]
-    command += ["-s", str(output), "-p", _TASK_ROOT, str(output)]  # tracebacks show Lambda's paths
-    _run(command, PYTHONHASHSEED="0")  # else sets of constants come out in any order
-    return True
 
 
 def _weighed(
