@@ -150,8 +150,11 @@ def pgbouncer(
 
 
 @pytest.fixture(params=["direct", pytest.param("pgbouncer", marks=pytest.mark.pgbouncer)])
-def app_url(request: pytest.FixtureRequest, postgres_server: EmbeddedPostgres) -> str:
-    """Return the connection string of the app role, once direct and once through PgBouncer."""
+def each_app_url(request: pytest.FixtureRequest, postgres_server: EmbeddedPostgres) -> str:
+    """Return the connection string of the app role, once direct and once through PgBouncer.
+
+    For tests of statements and transactions. Servers over them use ``app_url``.
+    """
     if request.param == "direct":
         return postgres_server.app_url
     bouncer: PgBouncer = request.getfixturevalue("pgbouncer")
@@ -159,9 +162,18 @@ def app_url(request: pytest.FixtureRequest, postgres_server: EmbeddedPostgres) -
 
 
 @pytest.fixture
-async def database(app_url: str) -> AsyncIterator[Database]:
+def app_url(request: pytest.FixtureRequest, postgres_server: EmbeddedPostgres) -> str:
+    """Return the connection string of the app role through PgBouncer, or direct where it is missing."""
+    if not Path(PGBOUNCER).exists() and "CI" not in os.environ:
+        return postgres_server.app_url
+    bouncer: PgBouncer = request.getfixturevalue("pgbouncer")
+    return bouncer.route(postgres_server.app_url)
+
+
+@pytest.fixture
+async def database(each_app_url: str) -> AsyncIterator[Database]:
     """The migrated database as the app sees it, both ways. Shared by the session: use fresh tenants."""
-    async with Database(app_url, pool_size=5, timeout_s=10) as opened:
+    async with Database(each_app_url, pool_size=5, timeout_s=10) as opened:
         yield opened
 
 

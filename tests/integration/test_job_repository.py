@@ -16,7 +16,7 @@ from vectorforge.errors import InvalidInputError, NotFoundError
 
 
 @pytest.fixture(params=["direct", pytest.param("pgbouncer", marks=pytest.mark.pgbouncer)])
-def app_url(request: pytest.FixtureRequest, fresh_database_url: str) -> str:
+def each_app_url(request: pytest.FixtureRequest, fresh_database_url: str) -> str:
     """Create a separate database, direct and through PgBouncer: a claim takes jobs of every tenant."""
     if request.param == "direct":
         return fresh_database_url

@@ -40,9 +40,9 @@ def seen(pin_detector: PinDetector) -> Seen:
 
 class TestObservedStatements:
     async def test_library_statements_are_seen_directly_and_through_pgbouncer(
-        self, seen: Seen, app_url: str, make_tenant: Callable[[], str]
+        self, seen: Seen, each_app_url: str, make_tenant: Callable[[], str]
     ) -> None:
-        async with Database(app_url, pool_size=1) as database:
+        async with Database(each_app_url, pool_size=1) as database:
             tenant = database.for_tenant(make_tenant())
             opened = seen()
             assert opened["vectorforge_app"] >= 1

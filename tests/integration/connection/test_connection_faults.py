@@ -158,8 +158,8 @@ async def test_repeatable_statements_on_killed_connections_succeed(
         assert await tenant.fetch_one("SELECT 1 AS n", repeatable=True) == {"n": 1}
 
 
-async def test_exhausted_pool_raises_retryable_unavailable(app_url: str) -> None:
-    async with Database(app_url, pool_size=1, timeout_s=0.2) as database:
+async def test_exhausted_pool_raises_retryable_unavailable(each_app_url: str) -> None:
+    async with Database(each_app_url, pool_size=1, timeout_s=0.2) as database:
         tenant = database.for_tenant("a")
         async with tenant.transaction():
             with pytest.raises(DatabaseUnavailableError, match="Timed out waiting") as caught:

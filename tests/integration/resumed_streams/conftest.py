@@ -90,8 +90,6 @@ def text_of(events: Sequence[ReceivedEvent]) -> str:
 
 
 MakeInstances = Callable[..., Any]
-DIRECTLY = pytest.mark.parametrize("app_url", ["direct"], indirect=True)
-"""Connect directly: other tests cover PgBouncer."""
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ import pytest
 
 from tests.integration.resumed_streams.conftest import (
     ANSWER,
-    DIRECTLY,
     PIECES,
     QUESTION,
     Instances,
@@ -42,7 +41,6 @@ async def test_stream_interrupted_at_any_event_is_resumed_by_other_instance(
             assert (log["outcome"], log["generated_response"]) == ("answered", ANSWER)
 
 
-@DIRECTLY
 @pytest.mark.parametrize("path", ["/v1/collections/{}/query", "/v1/docrag/query", "/v1/rag/query"])
 async def test_native_surfaces_support_resume(make_instances: MakeInstances, path: str) -> None:
     servers: Instances = await make_instances()
@@ -78,7 +76,6 @@ async def test_repeatedly_interrupted_stream_with_slow_model_is_resumed(
             assert await first_events(response, -1) == events[5:]
 
 
-@DIRECTLY
 async def test_concurrent_readers_follow_the_same_answer(make_instances: MakeInstances) -> None:
     servers: Instances = await make_instances(open_gate=False)
     async with servers.first.client(servers.tenant) as client, servers.second.client(servers.tenant) as other:
@@ -92,7 +89,6 @@ async def test_concurrent_readers_follow_the_same_answer(make_instances: MakeIns
         assert await asyncio.gather(*readers) == [whole, whole]
 
 
-@DIRECTLY
 async def test_running_answer_of_other_tenant_returns_404(make_instances: MakeInstances) -> None:  # C17
     servers: Instances = await make_instances(open_gate=False)
     async with (
@@ -109,7 +105,6 @@ async def test_running_answer_of_other_tenant_returns_404(make_instances: MakeIn
         assert (await resume(client, query_id, 0))[-1].data["finish_reason"] == "stop"  # and did not stop it
 
 
-@DIRECTLY
 async def test_invalid_last_event_id_returns_422(make_instances: MakeInstances) -> None:
     servers: Instances = await make_instances()
     path = f"/v1/queries/{servers.collection_id}/events"
@@ -123,7 +118,6 @@ async def test_invalid_last_event_id_returns_422(make_instances: MakeInstances) 
                 assert response.json()["errors"][0]["field"] == "last_event_id"
 
 
-@DIRECTLY
 async def test_stalled_client_does_not_block_other_readers(make_instances: MakeInstances) -> None:
     servers: Instances = await make_instances(resume_grace_s=2, stream_buffer_bytes=64_000_000)
     pieces = ["\U0001f600" * 25_000] * 40  # four megabytes: more than the buffers on the way hold

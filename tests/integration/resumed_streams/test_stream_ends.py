@@ -4,7 +4,6 @@ import asyncio
 
 from tests.integration.resumed_streams.conftest import (
     ANSWER,
-    DIRECTLY,
     PIECES,
     QUESTION,
     Instances,
@@ -45,7 +44,6 @@ async def test_answer_is_stopped_from_other_instance(make_instances: MakeInstanc
         assert (await client.post(f"/v1/queries/{servers.collection_id}/stop")).status_code == 404
 
 
-@DIRECTLY
 async def test_answer_is_stopped_before_first_token(make_instances: MakeInstances) -> None:
     servers: Instances = await make_instances()
     silent = ScriptedLLM(PIECES, delay_s=600)
@@ -83,7 +81,6 @@ async def test_abandoned_answer_is_stopped_after_grace_period(make_instances: Ma
         assert (late[-1].name, late[-1].data["finish_reason"]) == ("done", "stopped")
 
 
-@DIRECTLY
 async def test_non_resumable_stream_ends_with_its_client(make_instances: MakeInstances) -> None:  # C31
     servers: Instances = await make_instances(open_gate=False)
     async with servers.first.client(servers.tenant) as client, servers.second.client(servers.tenant) as other:
@@ -102,7 +99,6 @@ async def test_non_resumable_stream_ends_with_its_client(make_instances: MakeIns
         assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, "resumable")
 
 
-@DIRECTLY
 async def test_oversize_answer_is_not_buffered_to_its_end(make_instances: MakeInstances) -> None:
     servers: Instances = await make_instances(open_gate=False, stream_buffer_bytes=2000)
     async with servers.first.client(servers.tenant) as client, servers.second.client(servers.tenant) as other:
@@ -130,7 +126,6 @@ async def test_oversize_answer_is_not_buffered_to_its_end(make_instances: MakeIn
                     await asyncio.sleep(0.02)
 
 
-@DIRECTLY
 async def test_server_shutdown_ends_running_answers_with_error(make_instances: MakeInstances) -> None:
     servers: Instances = await make_instances(open_gate=False)
     gated = ScriptedLLM(PIECES, gate=asyncio.Semaphore(0))

@@ -87,12 +87,12 @@ class TestOtherTenant:
             )
 
 
-async def test_search_settings_on_fresh_connection_end_with_transaction(app_url: str) -> None:
+async def test_search_settings_on_fresh_connection_end_with_transaction(each_app_url: str) -> None:
     settings = (
         "SELECT current_setting('hnsw.ef_search', true) AS e,"
         " current_setting('hnsw.iterative_scan', true) AS i"
     )
-    async with Database(app_url, pool_size=1) as database:
+    async with Database(each_app_url, pool_size=1) as database:
         tenant = database.for_tenant("a")
         async with tenant.transaction() as connection:
             await connection.execute("SELECT vectorforge.enter_search(%s, %s)", ("a", 123))
