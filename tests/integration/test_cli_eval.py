@@ -1,20 +1,13 @@
-"""``vectorforge eval`` and ``ask --variant`` as a user runs them: real processes, model and database."""
+"""``vectorforge eval`` and ``ask --variant`` as a user runs them, with the local model and a database."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 import pytest
 
-from vectorforge.local.postgres import EmbeddedPostgres
-
-VECTORFORGE = Path(sys.executable).with_name("vectorforge")
+from tests.support.command_line import CommandLine, command_line
 
 FACTS = {
     "refunds": "The finance team approves every refund above 500 euros within two working days.",
@@ -34,29 +27,6 @@ QUESTIONS = [
 ]
 
 
-@dataclass
-class CommandLine:
-    """Runs commands in one folder, against one data folder."""
-
-    folder: Path
-    settings: dict[str, str] = field(default_factory=dict)
-
-    def __call__(self, *arguments: str, code: int = 0) -> "subprocess.CompletedProcess[str]":
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("VECTORFORGE_")}
-        done = subprocess.run(
-            [VECTORFORGE, *arguments],
-            cwd=self.folder,
-            env=inherited | {"VECTORFORGE_DATA_DIR": str(self.folder / "data")} | self.settings,
-            capture_output=True, text=True, check=False, timeout=120,
-        )  # fmt: skip
-        assert done.returncode == code, done.stderr
-        assert "Traceback" not in done.stderr
-        return done
-
-    def json(self, *arguments: str, code: int = 0) -> Any:
-        return json.loads(self(*arguments, "--json", code=code).stdout)
-
-
 @pytest.fixture(scope="module")
 def vectorforge(private_dir: Callable[[str], Path]) -> Iterator[CommandLine]:
     folder = private_dir("eval")
@@ -68,10 +38,9 @@ def vectorforge(private_dir: Callable[[str], Path]) -> Iterator[CommandLine]:
     ]
     (folder / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     worse = {"worse": {"min_score": 0.99}, "terse": {"top_k": 2}}
-    cli = CommandLine(folder, {"VECTORFORGE_VARIANTS": json.dumps(worse)})
-    assert cli.json("ingest", "guides", "-c", "guides")["succeeded"] == len(FACTS)
-    yield cli
-    EmbeddedPostgres(folder / "data" / "postgres").stop(force=True)
+    with command_line(folder, {"VECTORFORGE_VARIANTS": json.dumps(worse)}) as cli:
+        assert cli.json("ingest", "guides", "-c", "guides")["succeeded"] == len(FACTS)
+        yield cli
 
 
 def test_worse_configuration_exits_with_1_and_names_the_measure(vectorforge: CommandLine) -> None:

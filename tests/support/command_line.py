@@ -5,14 +5,17 @@ import json
 import os
 import subprocess
 import sys
-from contextlib import chdir, redirect_stderr, redirect_stdout
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from vectorforge.cli.app import run
+from vectorforge.local.laptop import leased
+from vectorforge.local.postgres import EmbeddedPostgres
 
 VECTORFORGE = Path(sys.executable).with_name("vectorforge")
 
@@ -35,20 +38,23 @@ class CommandLine:
 
     folder: Path
     data_dir: Path
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Further environment variables of each command."""
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment of this process without its settings, with the data folder."""
+        """The environment of this process without its settings, with the data folder and ``settings``."""
         others = {name: value for name, value in os.environ.items() if not name.startswith("VECTORFORGE_")}
-        return {**others, "VECTORFORGE_DATA_DIR": str(self.data_dir)}
+        return {**others, "VECTORFORGE_DATA_DIR": str(self.data_dir), **self.settings}
 
-    def __call__(self, *arguments: str, stdin: str = "", code: int = 0) -> Finished:
-        """Run a command in this process."""
+    def __call__(self, *arguments: str, stdin: str = "", code: int = 0, **variables: str) -> Finished:
+        """Run a command in this process, with further environment variables."""
         out, err = io.StringIO(), io.StringIO()
         with pytest.MonkeyPatch.context() as patch, chdir(self.folder):
             for name in [name for name in os.environ if name.startswith("VECTORFORGE_")]:
                 patch.delenv(name)
-            patch.setenv("VECTORFORGE_DATA_DIR", str(self.data_dir))
+            for name, value in {**self.environment, **variables}.items():
+                patch.setenv(name, value)
             patch.setattr(sys, "stdin", io.StringIO(stdin))
             with redirect_stdout(out), redirect_stderr(err):
                 returned = run([*arguments])
@@ -66,6 +72,18 @@ class CommandLine:
     def json(self, *arguments: str, stdin: str = "", code: int = 0) -> Any:
         """Run a command in this process, and parse the JSON that it prints."""
         return json.loads(self(*arguments, "--json", stdin=stdin, code=code).stdout)
+
+
+@contextmanager
+def command_line(folder: Path, settings: Mapping[str, str] | None = None) -> Iterator[CommandLine]:
+    """Return a command line over a running embedded server, as during ``vectorforge up``."""
+    data_dir = folder / "data"
+    data_dir.mkdir()
+    data_dir.chmod(0o711)
+    server = EmbeddedPostgres(data_dir / "postgres", settings={"fsync": "off"})
+    with leased(server):
+        yield CommandLine(folder, data_dir, settings or {})
+    server.stop(force=True)
 
 
 def _checked(finished: Finished, code: int) -> Finished:

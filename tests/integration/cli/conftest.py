@@ -5,9 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command_line import CommandLine
-from vectorforge.local.laptop import leased
-from vectorforge.local.postgres import EmbeddedPostgres
+from tests.support.command_line import CommandLine, command_line
 
 HANDBOOK = """# Handbook
 
@@ -23,15 +21,11 @@ Everybody has thirty days of paid holidays a year, and the office closes between
 
 @pytest.fixture(scope="module")
 def vectorforge(private_dir: Callable[[str], Path]) -> Iterator[CommandLine]:
-    """Run commands against a running embedded server, as during ``vectorforge up``."""
+    """Run commands in a folder with a handbook."""
     folder = private_dir("cli")
     (folder / "handbook.md").write_text(HANDBOOK)
-    server = EmbeddedPostgres(folder / "data" / "postgres", settings={"fsync": "off"})
-    (folder / "data").mkdir()
-    (folder / "data").chmod(0o711)
-    with leased(server):
-        yield CommandLine(folder, folder / "data")
-    server.stop(force=True)
+    with command_line(folder) as commands:
+        yield commands
 
 
 @pytest.fixture(scope="module")

@@ -1,14 +1,17 @@
 """Queries on the command line: ``search``, ``ask``, conversations, and models with a key."""
 
-import asyncio
 import json
 import re
+from collections.abc import Iterator, Sequence
 
-from tests.support.command_line import VECTORFORGE, CommandLine
+import pytest
+
+from tests.support.command_line import CommandLine, Finished
 from tests.support.formats.located import price_list, three_slides, two_pages
 from tests.support.vendors.fake_openai import FakeOpenAI
 from tests.support.vendors.fake_vendor import Reply
 from tests.support.vendors.vendor_behaviour import Failure
+from vectorforge.threads import LoopThread
 
 
 def test_ask_and_search_with_json_name_their_sources(handbook: CommandLine) -> None:
@@ -74,84 +77,79 @@ def test_ask_with_unknown_provider_exits_with_2(handbook: CommandLine) -> None:
     assert "nobody" in done.stderr
 
 
-async def ask_model(cli: CommandLine, server: FakeOpenAI, *arguments: str) -> tuple[int, str, str]:
-    environment = {
-        **cli.environment,
-        "VECTORFORGE_OPENAI_API_KEY": server.api_key,
-        "VECTORFORGE_OPENAI_BASE_URL": server.base_url,
-        "VECTORFORGE_LLM_MAX_RETRIES": "0",
-    }
-    process = await asyncio.create_subprocess_exec(
-        VECTORFORGE, "ask", "Who approves?", "-c", "handbook", *arguments,
-        cwd=cli.folder, env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    out, err = await asyncio.wait_for(process.communicate(), 60)
-    assert process.returncode is not None
-    assert server.api_key not in (out + err).decode()
-    return process.returncode, out.decode(), err.decode()
+class Model:
+    """``ask`` against a vendor's server, which runs in a thread of its own."""
+
+    def __init__(self, cli: CommandLine, server: FakeOpenAI) -> None:
+        self._cli = cli
+        self.server = server
+
+    def __call__(self, *arguments: str, replies: Sequence[Reply | Failure] = (), code: int = 0) -> Finished:
+        self.server.script(*replies)
+        done = self._cli(
+            "ask", "Who approves?", "-c", "handbook", *arguments, code=code,
+            VECTORFORGE_OPENAI_API_KEY=self.server.api_key, VECTORFORGE_OPENAI_BASE_URL=self.server.base_url,
+            VECTORFORGE_LLM_MAX_RETRIES="0",
+        )  # fmt: skip
+        assert self.server.api_key not in done.stdout + done.stderr
+        return done
 
 
-async def test_ask_with_key_prints_answer_of_model(handbook: CommandLine) -> None:
-    async with FakeOpenAI() as server:
-        server.script(Reply(texts=("The finance", " team ", "[Source 1].")))
-        code, out, err = await ask_model(handbook, server)
-    assert (code, out.splitlines()[0]) == (0, "The finance team [Source 1].")
-    assert "[1] ./handbook.md" in out
-    assert err.startswith("openai")
+@pytest.fixture
+def ask_model(handbook: CommandLine) -> Iterator[Model]:
+    server = FakeOpenAI()
+    thread = LoopThread(server, name="vendor")
+    yield Model(handbook, server)
+    thread.close()
 
 
-async def test_ask_with_conversation_continues_it(handbook: CommandLine) -> None:  # P9
-    async with FakeOpenAI() as server:
-        server.script(Reply(texts=("The finance team, within 9 days [Source 1].",)))
-        code, out, err = await ask_model(handbook, server, "--conversation", "new")
-        assert (code, "source 1 does not say what cites it" in err) == (0, True)
-        conversation = re.findall(r"^Conversation (\S+)$", err, re.MULTILINE)[0]
-        server.script(Reply(texts=("Who approves refunds?",)), Reply(texts=("They do.",)))
-        arguments = ("--conversation", conversation, "--rewrite", "--json")
-        code, out, _ = await ask_model(handbook, server, *arguments)
-        answer = json.loads(out)
-        sent = [message["content"] for message in server.requests[-1].body["messages"][1:]]
-        code, _, err = await ask_model(handbook, server, "--conversation", "nonsense")
+def test_ask_with_key_prints_answer_of_model(ask_model: Model) -> None:
+    done = ask_model(replies=[Reply(texts=("The finance", " team ", "[Source 1]."))])
+    assert done.stdout.splitlines()[0] == "The finance team [Source 1]."
+    assert "[1] ./handbook.md" in done.stdout
+    assert done.stderr.startswith("openai")
+
+
+def test_ask_with_conversation_continues_it(ask_model: Model) -> None:  # P9
+    replies = [Reply(texts=("The finance team, within 9 days [Source 1].",))]
+    err = ask_model("--conversation", "new", replies=replies).stderr
+    assert "source 1 does not say what cites it" in err
+    conversation = re.findall(r"^Conversation (\S+)$", err, re.MULTILINE)[0]
+    arguments = ("--conversation", conversation, "--rewrite", "--json")
+    replies = [Reply(texts=("Who approves refunds?",)), Reply(texts=("They do.",))]
+    answer = json.loads(ask_model(*arguments, replies=replies).stdout)
+    sent = [message["content"] for message in ask_model.server.requests[-1].body["messages"][1:]]
     assert (answer["conversation_id"], answer["rewritten_query"]) == (
         conversation,
         "Who approves refunds?",
     )
     assert sent == ["Who approves?", "The finance team, within 9 days.", "Who approves?"]
-    assert (code, "--conversation" in err) == (2, True)
+    assert "--conversation" in ask_model("--conversation", "nonsense", code=2).stderr
 
 
-async def test_ask_with_effort_prints_the_steps_and_rejects_too_many_intents(handbook: CommandLine) -> None:
+def test_ask_with_effort_prints_the_steps_and_rejects_too_many_intents(ask_model: Model) -> None:
     plan = {"queries": ["who approves refunds"], "read": 0}
-    async with FakeOpenAI() as server:
-        server.script(Reply(texts=(json.dumps(plan),)), Reply(texts=("The finance team [Source 1].",)))
-        code, out, err = await ask_model(handbook, server, "--effort", "low")
-        assert (code, out.splitlines()[0]) == (0, "The finance team [Source 1].")
-        assert "Plan: who approves refunds" in err
-        assert re.search(r"^Search: who approves refunds \(0 new of \d+ passages\)$", err, re.MULTILINE)
-        code, _, err = await ask_model(handbook, server, *["--intent", "refunds"] * 5)
-    assert (code, "intents must be at most 4 texts" in err) == (2, True)
+    replies = [Reply(texts=(json.dumps(plan),)), Reply(texts=("The finance team [Source 1].",))]
+    done = ask_model("--effort", "low", replies=replies)
+    assert done.stdout.splitlines()[0] == "The finance team [Source 1]."
+    assert "Plan: who approves refunds" in done.stderr
+    assert re.search(r"^Search: who approves refunds \(0 new of \d+ passages\)$", done.stderr, re.MULTILINE)
+    assert "intents must be at most 4 texts" in ask_model(*["--intent", "refunds"] * 5, code=2).stderr
 
 
-async def test_ask_without_citations_lists_retrieved_passages(handbook: CommandLine) -> None:
-    async with FakeOpenAI() as server:
-        server.script(Reply(texts=("Nobody knows.",)))
-        code, out, _ = await ask_model(handbook, server)
-    assert code == 0
+def test_ask_without_citations_lists_retrieved_passages(ask_model: Model) -> None:
+    out = ask_model(replies=[Reply(texts=("Nobody knows.",))]).stdout
     assert "Sources" not in out
     assert "Retrieved passages" in out
 
 
-async def test_ask_with_broken_stream_prints_partial_answer_and_exits_with_3(handbook: CommandLine) -> None:
-    async with FakeOpenAI() as server:
-        server.script(Reply(texts=("The finance",), ending="cut"))
-        code, out, err = await ask_model(handbook, server)
-    assert (code, out) == (3, "The finance\n")
-    assert err.splitlines()[-1].startswith("error: ")
+def test_ask_with_broken_stream_prints_partial_answer_and_exits_with_3(ask_model: Model) -> None:
+    done = ask_model(replies=[Reply(texts=("The finance",), ending="cut")], code=3)
+    assert done.stdout == "The finance\n"
+    assert done.stderr.splitlines()[-1].startswith("error: ")
 
 
-async def test_ask_with_rejected_key_exits_with_3(handbook: CommandLine) -> None:
-    async with FakeOpenAI() as server:
-        server.script(Failure(401))
-        code, out, err = await ask_model(handbook, server, "--json")
-    assert (code, out) == (3, "")
-    assert json.loads(err)["error"]["code"] == "llm_authentication"
+def test_ask_with_rejected_key_exits_with_3(ask_model: Model) -> None:
+    done = ask_model("--json", replies=[Failure(401)], code=3)
+    assert done.stdout == ""
+    assert json.loads(done.stderr)["error"]["code"] == "llm_authentication"
