@@ -2,32 +2,30 @@
 
 import asyncio
 import json
-import os
-import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from tests.support.command_line import CommandLine, Finished
 from tests.support.vendors.fake_bedrock import MODEL, FakeBedrock
 from tests.support.vendors.fake_openai import FakeOpenAI
 from tests.support.vendors.fake_vendor import FakeVendor
 
-VECTORFORGE = Path(sys.executable).with_name("vectorforge")
+Run = Callable[..., Awaitable[Finished]]
 
 
-async def run(*arguments: str, **settings: str) -> tuple[int, str, str]:
-    """Run the command without a database; return exit code, stdout and stderr."""
-    inherited = {
-        name: value for name, value in os.environ.items() if not name.startswith(("VECTORFORGE_", "AWS_"))
-    }
-    process = await asyncio.create_subprocess_exec(
-        VECTORFORGE, "providers", *arguments,
-        env={**inherited, "AWS_EC2_METADATA_DISABLED": "true", **settings},
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    out, err = await asyncio.wait_for(process.communicate(), 60)
-    assert process.returncode is not None
-    assert "Traceback" not in err.decode()
-    return process.returncode, out.decode(), err.decode()
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run the command without a database, in a thread beside the servers."""
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    cli = CommandLine(tmp_path, tmp_path / "data")
+
+    def run(*arguments: str, code: int = 0, **settings: str) -> Awaitable[Finished]:
+        return asyncio.to_thread(cli, "providers", *arguments, code=code, **settings)
+
+    return run
 
 
 def openai(server: FakeVendor) -> dict[str, str]:
@@ -48,15 +46,13 @@ def bedrock(server: FakeVendor, secret: str | None = None) -> dict[str, str]:
     }
 
 
-async def as_json(*arguments: str, **settings: str) -> Any:
-    found, out, err = await run(*arguments, "--json", **settings)
-    assert found == 0, err
-    return json.loads(out)
+async def as_json(run: Run, *arguments: str, **settings: str) -> Any:
+    return json.loads((await run(*arguments, "--json", **settings)).stdout)
 
 
 # A-060 A-092
-async def test_list_shows_providers_and_settings_that_add_others() -> None:
-    body = await as_json("list", VECTORFORGE_OPENAI_API_KEY="k", VECTORFORGE_BEDROCK_MODEL=MODEL)
+async def test_list_shows_providers_and_settings_that_add_others(run: Run) -> None:
+    body = await as_json(run, "list", VECTORFORGE_OPENAI_API_KEY="k", VECTORFORGE_BEDROCK_MODEL=MODEL)
     llm = {row["name"]: row for row in body["llm"]}
     assert (llm["openai"]["is_default"], llm["bedrock"]["default_model"]) == (True, MODEL)
     assert llm["openai"]["capabilities"] == ["generate", "list_models", "stream"]
@@ -66,48 +62,47 @@ async def test_list_shows_providers_and_settings_that_add_others() -> None:
     assert missing["answers", "anthropic"] == "VECTORFORGE_ANTHROPIC_API_KEY"
     assert missing["embeddings", "bedrock"] == "VECTORFORGE_BEDROCK_EMBEDDING_MODEL"
     assert ("answers", "openai") not in missing
-    _, out, err = await run("list")
-    assert out.splitlines()[1].split("\t")[:4] == ["answers", "extractive", "yes", "extractive-v1"]
-    assert "cohere (embeddings): set VECTORFORGE_COHERE_API_KEY" in err
+    listed = await run("list")
+    assert listed.stdout.splitlines()[1].split("\t")[:4] == ["answers", "extractive", "yes", "extractive-v1"]
+    assert "cohere (embeddings): set VECTORFORGE_COHERE_API_KEY" in listed.stderr
 
 
 # A-065
-async def test_models_lists_models_of_the_provider() -> None:
+async def test_models_lists_models_of_the_provider(run: Run) -> None:
     async with FakeOpenAI() as one, FakeBedrock() as two:
-        assert await as_json("models", "openai", **openai(one)) == {
+        assert await as_json(run, "models", "openai", **openai(one)) == {
             "provider": "openai",
             "default_model": "gpt-4o",
             "models": ["gpt-4o", "gpt-6-luna"],
         }
-        code, out, _ = await run("models", "bedrock", **bedrock(two))
-        assert (code, out.splitlines()) == (0, ["amazon.nova-2-lite-v1:0", f"{MODEL}  (default)"])
-        code, _, err = await run("models", "openai", VECTORFORGE_DEFAULT_LLM_MODEL="gone", **openai(one))
-        assert (code, "default model gone is not in this list" in err) == (0, True)
-        code, _, err = await run("models", "nobody", **openai(one))
-        assert (code, "Registered: openai." in err) == (2, True)
+        found = await run("models", "bedrock", **bedrock(two))
+        assert found.stdout.splitlines() == ["amazon.nova-2-lite-v1:0", f"{MODEL}  (default)"]
+        found = await run("models", "openai", VECTORFORGE_DEFAULT_LLM_MODEL="gone", **openai(one))
+        assert "default model gone is not in this list" in found.stderr
+        found = await run("models", "nobody", code=2, **openai(one))
+        assert "Registered: openai." in found.stderr
 
 
 # A-064
-async def test_check_probes_providers_and_fails_on_rejected_credentials() -> None:
+async def test_check_probes_providers_and_fails_on_rejected_credentials(run: Run) -> None:
     async with FakeOpenAI() as one, FakeBedrock() as two:
-        body = await as_json("check", "bedrock", **openai(one), **bedrock(two))
+        body = await as_json(run, "check", "bedrock", **openai(one), **bedrock(two))
         assert body == {
             "ok": True,
             "providers": [{"kind": "answers", "name": "bedrock", "ok": True, "detail": f"{MODEL}, 2 models"}],
         }
-        code, out, err = await run("check", **openai(one), **bedrock(two, secret="sk-not-the-right-one"))
-        rows = {row.split("\t")[1]: row.split("\t")[2:] for row in out.splitlines() if "answers" in row}
-        assert code == 1
+        done = await run("check", code=1, **openai(one), **bedrock(two, secret="sk-not-the-right-one"))
+        lines = [line.split("\t") for line in done.stdout.splitlines() if "answers" in line]
+        rows = {line[1]: line[2:] for line in lines}
         assert rows["openai"] == ["ok", "gpt-4o, 2 models"]
         assert rows["bedrock"] == ["fail", "The credentials were rejected."]
-        assert "sk-not-the-right-one" not in out + err
-        assert (await run("check", "nobody"))[0] == 2
+        assert "sk-not-the-right-one" not in done.stdout + done.stderr
+        await run("check", "nobody", code=2)
 
 
-async def test_check_reports_unreachable_providers() -> None:
+async def test_check_reports_unreachable_providers(run: Run) -> None:
     async with FakeOpenAI() as gone:
         settings = openai(gone)
-    code, out, _ = await run("check", "openai", VECTORFORGE_EMBEDDING_MAX_RETRIES="0", **settings)
-    assert code == 1
+    out = (await run("check", "openai", code=1, VECTORFORGE_EMBEDDING_MAX_RETRIES="0", **settings)).stdout
     assert "answers\topenai\tfail\tProvider openai could not be reached" in out
     assert "embeddings\topenai\tfail\tThe embedding provider cannot be reached." in out
